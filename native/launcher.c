@@ -1,9 +1,11 @@
 /* sbatch, squeue, sinfo, ...: the quick way to a command.
  *
  * A Python command takes some 80 ms to begin. This program is installed under the commands' names. It asks this user's
- * command server (cli/server.py), which has everything imported already, to run the command in a child of its own, and
+ * command server (cli/commandserver/server.py), which has everything imported already, to run the command in a child of its own, and
  * hands it all that a command sees of the world: arguments, environment, open files, working directory, umask, signals
  * that are ignored. The child writes to our files itself; only signals and the exit status pass through here.
+ * The child also gets one end of a pipe whose other end we alone hold and never write to: it closes when we end, however
+ * we end, and takes the child with us (cli/commandserver/served.py, `_watch`).
  *
  * One rule is above all others: a command does what it would do in plain Python, and it is done once. So
  * - anything that is unusual leads to plain Python (`run_plain`), without a word, before the request is sent whole;
@@ -12,9 +14,15 @@
  *   the same uid, groups, namespaces, root, control group, limits, capabilities, niceness, ... (`describe_context`).
  *   The name of the server's socket is a hash of all that. Whoever differs in one of them has another server;
  * - the first call does not wait for a server: it starts one and runs plain.
- * Inside a job nothing is served unless PENSTOCK_COMMAND_SERVER=1: a server would count as the job's memory.
+ * A job has a server of its own: it is one of the job's processes, counts as the job's memory, and ends with the step.
+ * The first call in a job only leaves the lock's file, and the second one starts the server, so that a job with one
+ * srun pays nothing. The same holds for the server of a terminal.
  *
- * Trust: the socket is in a folder that belongs to this uid and that nobody else can enter, looked at without following
+ * srun, salloc and sattach use the terminal: job control, /dev/tty, the size of the window. Where there is a controlling
+ * terminal, a server in the caller's session serves them, and its child joins the caller's process group: so the kernel
+ * treats it as it would the command (`joins`). What the kernel sends to the group is not relayed then.
+ *
+ * Trust: the socket is in a folder that belongs to this uid and that no other user can enter, inspected without following
  * links; both sides ask the kernel who the other is (SO_PEERCRED). The server gains nothing that its caller has not.
  *
  * Nothing is needed but libc and /proc. No buffer grows; every limit has a name. */
@@ -41,31 +49,36 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PROTOCOL 1u                    /* cli/server.py has the same numbers and layouts */
+#define PROTOCOL 3u                    /* cli/commandserver/protocol.py has the same numbers and layouts */
 #define MAGIC (0x50535400u | PROTOCOL) /* "PST" and the protocol */
 #define REQUEST_BYTES_MAX (2u << 20)   /* arguments and environment; more goes the plain way */
-#define FILES_MAX 32                   /* open files that are handed over */
+#define FILES_MAX 32                   /* files that are handed over: the caller's, our life, the folder */
+#define FILES_OWN 2                    /* the last of them are ours and have no number */
 #define GROUPS_MAX 1024
 #define CONTEXT_BYTES_MAX 65536
 #define SERVERS_MAX 8                  /* in one folder; who needs one more runs plain */
 #define PATIENCE_MS 5000               /* a server that has not answered by then is not waited for */
 #define FILE_NUMBER_MAX 65536          /* on a kernel without close_range (before 5.9) */
 #define CLOSE_RANGE 436
-#define JOB_VARIABLE "SLURM_JOB_ID"
+#define JOB_MEMORY_MB_MIN 512          /* a job with less has no server */
 #define SWITCH "PENSTOCK_COMMAND_SERVER"
 
 enum { READY = 0 };                    /* any other word of greeting means: do it yourself */
 enum { EXITED = 1, SIGNALLED = 2, DECLINED = 3 };
 struct greeting { uint32_t magic, word; int32_t pid; };
-struct request { uint32_t magic, bytes, files, arguments, variables, umask; uint64_t ignored; int32_t numbers[FILES_MAX]; };
+struct request { uint32_t magic, bytes, files, arguments, variables, umask; int32_t group, has_terminal; uint64_t ignored; int32_t numbers[FILES_MAX]; };
 struct report { uint32_t magic, kind; int32_t value; };
 
-/* Commands that are over soon and have no use for a terminal of their own. The others, and new ones, run plain. */
+/* The commands that are served. The others, and new ones, run plain. */
 static const char *const served[] = {"sbatch", "squeue", "sinfo", "sacct", "sacctmgr", "scancel", "scontrol", "sdiag",
-                                     "sprio", "sshare", "sstat", "seff", "sreport", NULL};
+                                     "sprio", "sshare", "sstat", "seff", "sreport", "srun", "salloc", "sattach", NULL};
+static const char *const on_terminals[] = {"srun", "salloc", "sattach", NULL}; /* those that use one as their own */
 static const int relayed[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU, SIGTSTP, SIGTTIN,
-                              SIGTTOU, SIGCONT, 0};
-/* What a server needs of the environment of whoever started it; its children get their callers'. */
+                              SIGTTOU, SIGCONT, SIGWINCH, 0};
+/* Identify the job of a server: without control groups nothing else distinguishes two jobs of a user. */
+static const char *const of_job[] = {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_STEPID", "SLURM_RESTART_COUNT",
+                                     "SLURMD_NODENAME", "PENSTOCK_CLUSTER", NULL};
+/* Variables that a server inherits from the process that starts it; its children get those of their callers. */
 static const char *const kept[] = {"HOME", "PATH", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH",
                                    "TMPDIR", "PENSTOCK_COMMAND_SERVER_IDLE_S", NULL};
 
@@ -74,6 +87,8 @@ static char **arguments;
 static const char *name;
 static char self[PATH_MAX], python[PATH_MAX], beside[PATH_MAX + 16]; /* ours, the interpreter, the script penstock */
 static volatile sig_atomic_t caught[NSIG];
+static pid_t worker;
+static int has_terminal, joins, in_job; /* a controlling terminal; the child joins our process group; a step's process */
 
 /* ---- the plain way */
 
@@ -115,7 +130,7 @@ static int find_python(void)
     return 0;
 }
 
-/* Variables of the caller's own Python (-E) and modules in his folder (-P) are not ours; paths are bytes (utf8). */
+/* Variables of the caller's own Python (-E) and modules in their folder (-P) are not ours; paths are bytes (utf8). */
 static void exec_python(const char *code, char **rest, int count)
 {
     char **line = calloc((size_t)count + 8, sizeof *line);
@@ -131,10 +146,10 @@ static void exec_python(const char *code, char **rest, int count)
 static void run_plain(void)
 {
     int count = 0;
-    char code[128];
+    char code[160];
     while (arguments[count] != NULL)
         count++;
-    snprintf(code, sizeof code, "from cli.%s import main; main()", name);
+    snprintf(code, sizeof code, "from cli.%s import main; import sys; sys.argv[0] = '%s'; main()", name, name);
     if (python[0] != 0)
         exec_python(code, arguments + (count > 0), count - (count > 0));
     dprintf(2, "%s: error: its Python does not start (%s): install Penstock again\n", name, python[0] ? python : self);
@@ -155,7 +170,7 @@ static void add(struct text *to, const char *format, ...)
     int length = vsnprintf(to->bytes + to->length, room, format, values);
     va_end(values);
     if (length < 0 || (size_t)length >= room)
-        run_plain(); /* nobody's context is that long */
+        run_plain(); /* no context is that long */
     to->length += (size_t)length;
 }
 
@@ -182,7 +197,7 @@ static size_t read_file(const char *path, char *into, size_t size)
 static void describe_context(struct text *to)
 {
     static const char *const spaces[] = {"mnt", "net", "pid", "user", "uts", "ipc", "cgroup", NULL};
-    static const char *const lines[] = {"Cap", "NoNewPrivs", "Seccomp", NULL};
+    static const char *const lines[] = {"Cap", "NoNewPrivs", "Seccomp", "Cpus_allowed", "Mems_allowed", NULL};
     char buffer[16384], path[64];
     gid_t groups[GROUPS_MAX];
     struct stat status;
@@ -217,6 +232,10 @@ static void describe_context(struct text *to)
         getrlimit(limit, &value);
         add(to, "%ju %ju,", (uintmax_t)value.rlim_cur, (uintmax_t)value.rlim_max);
     }
+    if (joins)
+        add(to, "session %d\n", (int)getsid(0));
+    for (int at = 0; in_job && of_job[at] != NULL; at++)
+        add(to, "%s=%s\n", of_job[at], getenv(of_job[at]) == NULL ? "" : getenv(of_job[at]));
     /* The session keyring holds the tickets of network file systems. */
     add(to, "%d %d %ld\n", getpriority(PRIO_PROCESS, 0), personality(0xffffffff), syscall(SYS_keyctl, 0, -3, 0));
 }
@@ -279,11 +298,16 @@ static void start_server(const char *folder, const char *key)
 {
     char path[PATH_MAX], number[16];
     snprintf(path, sizeof path, "%s/%s.lock", folder, key);
-    if (access(path, F_OK) != 0 && count_servers(folder) >= SERVERS_MAX)
+    int is_first = access(path, F_OK) != 0;
+    if (is_first && !in_job && count_servers(folder) >= SERVERS_MAX)
         return;
     int lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (lock < 0)
         return;
+    if (is_first && (in_job || joins)) { /* the next call starts it */
+        close(lock);
+        return;
+    }
     struct stat there, here;
     if (flock(lock, LOCK_EX | LOCK_NB) != 0 || fstat(lock, &here) != 0 || lstat(path, &there) != 0 ||
         here.st_ino != there.st_ino) { /* one is starting, or ending */
@@ -293,9 +317,12 @@ static void start_server(const char *folder, const char *key)
     pid_t child = fork();
     if (child == 0) {
         sigset_t none;
-        setsid();
+        if (joins)
+            setpgid(0, 0); /* in the session, but never in its foreground */
+        else
+            setsid();
         if (fork() != 0)
-            _exit(0); /* the server is nobody's child: the command that we become must not find one */
+            _exit(0); /* the server has no parent in this process: the command that we become must not find a child */
         int null = open("/dev/null", O_RDWR);
         int high = fcntl(lock, F_DUPFD, 3);
         if (null < 0 || high < 0 || chdir("/") != 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 ||
@@ -320,7 +347,7 @@ static void start_server(const char *folder, const char *key)
         environ = few;
         snprintf(number, sizeof number, "%d", 3);
         char *words[] = {(char *)folder, (char *)key, number};
-        exec_python("from cli.server import main; main()", words, 3);
+        exec_python("from cli.commandserver.server import main; main()", words, 3);
         _exit(1);
     }
     if (child > 0)
@@ -341,9 +368,9 @@ static int connect_server(const char *folder, const char *key)
     if (wire < 0)
         run_plain();
     if (connect(wire, (struct sockaddr *)&where, sizeof where) != 0) {
-        int nobody = errno == ENOENT || errno == ECONNREFUSED;
+        int no_server = errno == ENOENT || errno == ECONNREFUSED;
         close(wire);
-        if (nobody)
+        if (no_server)
             start_server(folder, key);
         run_plain();
     }
@@ -372,7 +399,7 @@ static int collect_files(int wire, int *files, int32_t *numbers, uint32_t *count
         int file = atoi(entry->d_name);
         if (entry->d_name[0] == '.' || file == wire || file == dirfd(entries) || fcntl(file, F_GETFD) & FD_CLOEXEC)
             continue;
-        if (*count == FILES_MAX - 1) {
+        if (*count == FILES_MAX - FILES_OWN) {
             closedir(entries);
             return -1;
         }
@@ -398,14 +425,18 @@ static size_t pack_words(char **words, char *into, size_t at, uint32_t *count)
 static int send_request(int wire, uint64_t ignored)
 {
     static char body[REQUEST_BYTES_MAX];
-    struct request head = {.magic = MAGIC, .ignored = ignored};
-    int files[FILES_MAX];
+    struct request head = {.magic = MAGIC, .group = joins ? getpgrp() : 0, .has_terminal = has_terminal, .ignored = ignored};
+    int files[FILES_MAX], life[2];
+    if (pipe2(life, O_CLOEXEC) != 0) /* life[1] is closed by our end and by nothing else */
+        return -1;
     if (collect_files(wire, files, head.numbers, &head.files) != 0)
         return -1;
     int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (here < 0)
         return -1;
-    files[head.files] = here; /* the last one, with no number */
+    files[head.files] = life[0];
+    head.numbers[head.files++] = -1;
+    files[head.files] = here;
     head.numbers[head.files++] = -1;
     size_t size = pack_words(arguments, body, 0, &head.arguments);
     size = pack_words(environ, body, size, &head.variables);
@@ -429,6 +460,7 @@ static int send_request(int wire, uint64_t ignored)
     if (sendmsg(wire, &message, MSG_NOSIGNAL) != (ssize_t)sizeof head)
         return -1;
     close(here);
+    close(life[0]);
     for (size_t sent = 0; sent < size;) {
         ssize_t step = send(wire, body + sent, size - sent, MSG_NOSIGNAL);
         if (step > 0)
@@ -441,9 +473,18 @@ static int send_request(int wire, uint64_t ignored)
 
 /* ---- signals, and the end */
 
-static void catch(int number)
+static int is_stop(int number)
 {
-    caught[number] = 1;
+    return number == SIGTSTP || number == SIGTTIN || number == SIGTTOU;
+}
+
+/* What the kernel sends for a terminal goes to the whole group: a child in it has it already, and only stops are ours. */
+static void catch(int number, siginfo_t *from, void *context)
+{
+    (void)context;
+    int is_known = joins && (from->si_code == SI_KERNEL || from->si_pid == worker);
+    if (!is_known || is_stop(number))
+        caught[number] = 1 + is_known;
 }
 
 static void take_default(int number)
@@ -457,7 +498,7 @@ static void take_default(int number)
     sigprocmask(SIG_UNBLOCK, &one, NULL);
 }
 
-static void tell_child(int handle, pid_t child, int number)
+static void notify_child(int handle, pid_t child, int number)
 {
 #ifdef SYS_pidfd_send_signal
     if (handle >= 0 && (syscall(SYS_pidfd_send_signal, handle, number, NULL, 0) == 0 || errno != ENOSYS))
@@ -467,16 +508,23 @@ static void tell_child(int handle, pid_t child, int number)
         kill(child, number);
 }
 
+static int stops_itself(void)
+{
+    return strcmp(name, "srun") == 0;
+}
+
 static void relay(int handle, pid_t child, uint64_t ignored)
 {
     for (int at = 0; relayed[at] != 0; at++) {
         int number = relayed[at];
         if (!caught[number])
             continue;
+        int is_known = caught[number] == 2; /* to the child, which is in our group */
         caught[number] = 0;
-        if (number == SIGTSTP || number == SIGTTIN || number == SIGTTOU) {
-            struct sigaction again = {.sa_handler = catch};
-            tell_child(handle, child, SIGSTOP);
+        if (is_stop(number)) {
+            struct sigaction again = {.sa_sigaction = catch, .sa_flags = SA_SIGINFO};
+            if (!is_known) /* srun stops its tasks first; a group without a parent is stopped by nothing but SIGSTOP */
+                notify_child(handle, child, joins || stops_itself() ? number : SIGSTOP);
             take_default(number); /* we stop here, and our shell sees it */
             if (!(ignored >> number & 1)) {
                 sigset_t one;
@@ -485,9 +533,10 @@ static void relay(int handle, pid_t child, uint64_t ignored)
                 sigprocmask(SIG_BLOCK, &one, NULL);
                 sigaction(number, &again, NULL);
             }
-            tell_child(handle, child, SIGCONT);
+            if (!is_known)
+                notify_child(handle, child, SIGCONT);
         } else {
-            tell_child(handle, child, number);
+            notify_child(handle, child, number);
         }
     }
 }
@@ -525,16 +574,41 @@ static void await_end(int wire, pid_t child, int handle, const sigset_t *before,
     _exit(1);
 }
 
-static int wants_plain(void)
+static int is_among(const char *const *names)
 {
-    const char *wish = getenv(SWITCH);
+    for (int at = 0; names[at] != NULL; at++)
+        if (strcmp(name, names[at]) == 0)
+            return 1;
+    return 0;
+}
+
+/* A size or count of the job; 0 = not given. No job has a number beyond 32 bits, so products do not overflow. */
+static long number_in(const char *variable)
+{
+    const char *text = getenv(variable);
+    long number = text == NULL ? 0 : strtol(text, NULL, 10);
+    return number > 0 && number <= INT32_MAX ? number : 0;
+}
+
+/* A script or a task of a job on a node; a shell of salloc has no SLURMD_NODENAME, a site's prolog no SLURM_PROCID. */
+static int is_batch_or_small(const char *setting)
+{
+    long memory_mb = number_in("SLURM_MEM_PER_NODE");
+    if (memory_mb == 0)
+        memory_mb = number_in("SLURM_MEM_PER_CPU") * number_in("SLURM_CPUS_ON_NODE");
+    if (getenv("SLURM_JOB_ID") == NULL || getenv("SLURMD_NODENAME") == NULL)
+        return 0;
+    in_job = 1;
+    if (setting != NULL && strcmp(setting, "1") == 0)
+        return 0;
+    return getenv("SLURM_PROCID") == NULL || (memory_mb > 0 && memory_mb < JOB_MEMORY_MB_MIN);
+}
+
+static int must_run_directly(void)
+{
+    const char *setting = getenv(SWITCH);
     sigset_t blocked;
-    int known = 0;
-    for (int at = 0; served[at] != NULL; at++)
-        known |= strcmp(name, served[at]) == 0;
-    if (!known || (wish != NULL && strcmp(wish, "0") == 0))
-        return 1;
-    if (getenv(JOB_VARIABLE) != NULL && (wish == NULL || strcmp(wish, "1") != 0))
+    if (!is_among(served) || (setting != NULL && strcmp(setting, "0") == 0) || is_batch_or_small(setting))
         return 1;
     if (getauxval(AT_SECURE) || getuid() != geteuid() || getgid() != getegid())
         return 1;
@@ -546,7 +620,12 @@ static int wants_plain(void)
     sigemptyset(&blocked);
     if (sigprocmask(SIG_BLOCK, NULL, &blocked) != 0 || !sigisemptyset(&blocked))
         return 1;
-    return isatty(0) && tcgetpgrp(0) != getpgrp(); /* in the background a terminal must not be read */
+    int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+    has_terminal = terminal >= 0 || isatty(0);
+    if (terminal >= 0)
+        close(terminal);
+    joins = terminal >= 0 && is_among(on_terminals);
+    return !joins && isatty(0) && tcgetpgrp(0) != getpgrp(); /* in the background a terminal must not be read */
 }
 
 int main(int argc, char **argv)
@@ -564,7 +643,7 @@ int main(int argc, char **argv)
         dprintf(2, "penstock: error: this program runs the command that it is called by\n");
         return 1;
     }
-    if (find_python() != 0 || wants_plain())
+    if (find_python() != 0 || must_run_directly())
         run_plain();
     describe_context(&context);
     hash(&context, key);
@@ -574,6 +653,7 @@ int main(int argc, char **argv)
     if (await_wire(wire, POLLIN) != 0 || recv(wire, &greeting, sizeof greeting, 0) != (ssize_t)sizeof greeting ||
         greeting.magic != MAGIC || greeting.word != READY || greeting.pid <= 1)
         run_plain();
+    worker = greeting.pid;
     int handle = -1;
 #ifdef SYS_pidfd_open
     handle = (int)syscall(SYS_pidfd_open, greeting.pid, 0); /* close-on-exec by itself */
@@ -594,7 +674,7 @@ int main(int argc, char **argv)
         run_plain();
     }
     for (int at = 0; relayed[at] != 0; at++) {
-        struct sigaction now = {.sa_handler = catch};
+        struct sigaction now = {.sa_sigaction = catch, .sa_flags = SA_SIGINFO};
         if (!(ignored >> relayed[at] & 1))
             sigaction(relayed[at], &now, NULL);
     }

@@ -9,15 +9,26 @@ Three kinds of process
               runs the tasks as the user (`tasks`, `task`), carries their output to the step's clients (`streams`,
               `stream_server`) and leaves the record of the end on disk.
 
-What the launcher and its stepds import (framing, folders, crash, context, loop, orders, proctree, cgroup, steprecord,
-launcher, stepd, supervisor, plugs, tasks, task, taskhooks, kept, streams, stream_server) is kept light on purpose: each
-fork pays for it.
+The modules that the launcher and its stepds import (base.framing, folders, orders, proctree; spool.steprecord;
+cgroups.cgroup; penstock.crash, eventloop, oom; daemon.launcher; most of stepd) import little on purpose: each import
+makes every fork slower.
+
+Packages, each importing only those below it (contracts in pyproject.toml)
+    main, adopt   the programs
+    daemon        noded: its loop, the link to the controller, the launcher, ports for streams and for ssh sessions
+    launch        from a launch message to the order that a stepd gets: containment, binding, environment
+    gpu           GPU inventory and health, read in child processes; MIG, MPS, health checks
+    mpi           PMI-1, PMI-2 and PMIx for the tasks of a step
+    stepd         one step: tasks, streams, end; plugs and clients see it through protocols (plugs, stream_server, own)
+    spool         persistent files: journal, claims, records
+    cgroups       control groups and device access control
+    core          decisions: pure, deterministic. base: framing, processes, kernel files
 
 Reading order
-    core (messages, steps, machine, environment, stepenv), journal, steprecord, spool, orders, launching, launcher, stepd,
-    supervisor, plugs, tasks, task, kept, streams, stream_server, stream_port, proctree, cgroup, supervisors, wire,
-    wire_steps, link, inventory, gpu, daemon, main.
+    core (messages, steps, machine, environment, stepenv), spool, base.orders, daemon.launching, daemon.launcher, stepd
+    (stepd, own, supervisor, plugs, taskrecord, tasks, task, streams, stream_server), daemon.stream_port, cgroups,
+    daemon.supervisors, launch, daemon.link, daemon.inventory, gpu, daemon.daemon, main.
 
-What decides whether a step was started is one file: the claim in its step folder. stepd makes it before it forks the
-task; a restarted noded makes it in stepd's place to say "never". link(2) lets exactly one of them win.
+One file decides whether a step was started: the claim in its step folder. stepd makes it before it forks the
+task; a restarted noded makes it in stepd's place to keep the step from starting. link(2) lets exactly one of them win.
 """

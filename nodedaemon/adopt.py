@@ -1,37 +1,50 @@
-"""`penstock adopt`: who logs in to a node by ssh belongs to a job there, or does not get in. For pam_exec(8).
+"""`penstock adopt`: admits an ssh login to a node only if its user has a job there, and adds it to that job. For
+pam_exec(8).
 
     account  required  pam_exec.so quiet /opt/penstock/bin/penstock adopt
 
-PAM tells the user by PAM_USER; the process that asks, our parent, is the ssh daemon's for this session. The node daemon
+PAM passes the user in PAM_USER; our parent is the ssh daemon's process for this session. The node daemon
 puts it into the extern step of the user's newest job on this node, so that it ends with the job and counts for it.
 
-Exit status: 0 = come in, 1 = no. Users without a job here stay out; root always comes in and is left alone. What goes
-wrong on our side (no node daemon, say) keeps people out, too: `--allow-on-error` turns that round.
+Exit status: 0 = login allowed, 1 = denied. Users without a job here are denied; root is always allowed and not moved.
+An error on our side (no node daemon, say) denies the login, too, unless `--allow-on-error` is given.
 """
 
-import argparse
 import os
 import pwd
 import socket
 import sys
 from typing import Final
 
-from nodedaemon import proctree
+from nodedaemon.base import proctree
+from nodedaemon.base.folders import ADOPT_SOCKET_NAME
+from penstock.daemonline import DaemonLine, DaemonOption
 
-SOCKET_NAME: Final = "adopt.sock"
 ANSWER_BYTES_MAX: Final = 512
 ANSWER_S: Final = 10.0
 DEFAULT_SPOOL: Final = "/var/spool/penstock/noded"
 
 
-def main(argv: list[str]) -> int:
-    """Run `penstock adopt ...`; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="penstock adopt", description="Puts an ssh session into a job (pam_exec).")
-    parser.add_argument("--spool", default=DEFAULT_SPOOL, help=f"folder of the node daemon (default {DEFAULT_SPOOL})")
-    parser.add_argument(
-        "--allow-on-error", action="store_true", help="let users in when the node daemon does not answer"
+EXAMPLES = """Example, a line of /etc/pam.d/sshd:
+  account required pam_exec.so quiet /opt/penstock/bin/penstock adopt"""
+
+
+def command_line() -> DaemonLine:
+    """The whole command line."""
+    return DaemonLine(
+        "penstock adopt",
+        "Puts an ssh session into a job (pam_exec).",
+        (
+            DaemonOption(("--spool",), f"folder of the node daemon (default {DEFAULT_SPOOL})", "DIR", DEFAULT_SPOOL),
+            DaemonOption(("--allow-on-error",), "let users in when the node daemon does not answer"),
+        ),
+        EXAMPLES,
     )
-    options = parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> int:
+    """Runs `penstock adopt ...`; returns the exit status."""
+    options = command_line().parser().parse_args(argv)
     user = os.environ.get("PAM_USER", "")
     try:
         uid = pwd.getpwnam(user).pw_uid
@@ -49,10 +62,10 @@ def main(argv: list[str]) -> int:
 
 
 def ask(spool: str, uid: int, pid: int, pid_start: int) -> str:
-    """What the node daemon says: "ok ..." or why not. Raises OSError."""
+    """Returns the node daemon's answer: "ok ..." or the reason for a denial. Raises OSError."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(ANSWER_S)
-        connection.connect(os.path.join(spool, SOCKET_NAME))
+        connection.connect(os.path.join(spool, ADOPT_SOCKET_NAME))
         connection.sendall(f"{uid} {pid} {pid_start}\n".encode())
         return connection.recv(ANSWER_BYTES_MAX).decode("utf-8", "replace").strip()
 

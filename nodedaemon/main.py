@@ -1,9 +1,10 @@
-"""`penstock noded`: read the arguments, take the spool, start the launcher, run the daemon. Exit 78 for a bad set-up.
+"""`penstock noded`: reads the arguments, takes the spool, starts the launcher, runs the daemon. Exit 78 for a bad
+set-up.
 
-With --login there are no jobs, no spool and no launcher: only the socket that gives users their tokens.
+With --login it runs no jobs, and has no spool and no launcher: only the socket that gives users their tokens.
 
-Everything that can be wrong is looked at before anything is made. What is heavy to import (gRPC, psutil) is imported
-after the arguments have been read, so that `--help` and mistakes answer at once.
+All settings are checked before anything is created. Heavy modules (gRPC, psutil) are imported after the arguments have
+been read, so that `--help` and errors are fast.
 """
 
 import argparse
@@ -17,85 +18,64 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodedaemon import cgroup, cgroup_find, conffile
-from nodedaemon.crash import crash_point  # noqa: F401 (reads and checks PENSTOCK_CRASH_AT before anything runs)
-from nodedaemon.launching import start_launcher
-from nodedaemon.spool import Spool, SpoolError
+from nodedaemon.base import conffile
+from nodedaemon.cgroups import cgroup
+from nodedaemon.cgroups import find as cgroup_find
+from nodedaemon.commandline import SPOOL, STREAM_PORT, command_line
+from nodedaemon.daemon.launching import start_launcher
+from nodedaemon.spool.spool import Spool, SpoolError
+from penstock.crash import crash_point  # noqa: F401 (reads and checks PENSTOCK_CRASH_AT before anything runs)
+from penstock.logfile import BackgroundHandler
+from penstock.logtext import CleanFormatter
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
 
 if TYPE_CHECKING:
-    from nodedaemon import daemon, inventory, link, localauth, wire
+    from nodedaemon.daemon import daemon, inventory, link, localauth
+    from nodedaemon.launch import wire
 
 log = logging.getLogger("penstock.noded")
 
 EX_CONFIG = 78
-#: Slurm's SlurmdPort: what firewalls have open.
-STREAM_PORT = 6818
-#: A refusal to start that another try may mend (the launcher died, the disk is full).
+#: Exit status of a failure that a retry may resolve (the launcher died, the disk is full).
 EX_TEMPFAIL = 75
-SPOOL = "/var/spool/penstock/noded"
 SEEN_NAME = "spool-seen"
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="penstock noded", description="The node daemon: runs this node's jobs.")
-    add = parser.add_argument
-    add(
-        "--node-name",
-        default=platform.node().partition(".")[0],
-        metavar="NAME",
-        help="this node's name (default: %(default)s)",
-    )
-    add(
-        "--controller",
-        "--conf-server",
-        metavar="HOST[:PORT]",
-        help="the controller's port for nodes, or unix:PATH (default: what slurm.conf says)",
-    )
-    add("--cert-dir", metavar="DIR", help="folder with node.pem, node.key and ca.pem")
-    add("--spool", metavar="DIR", help=f"where state is kept (default: what slurm.conf says, else {SPOOL})")
-    add("--cpus", metavar="N", help="pretend to have N CPUs")
-    add("--real-memory", metavar="MB", help="pretend to have that much memory")
-    add("--gpus", metavar="N[:TYPE]", help="pretend to have N GPUs")
-    add(
-        "--cluster-file",
-        metavar="FILE",
-        default="",
-        help="cluster.json for commands inside jobs (default: the daemon's own, in the spool, with its own tokens)",
-    )
-    add("--cgroup", choices=("auto", "off"), default="auto", help="put steps into control groups where possible")
-    add("--constrain-memory", action="store_true", help="limit memory to the allocation, whatever cgroup.conf says")
-    add("--insecure", action="store_true", help="connect to HOST:PORT without TLS, for trying things out")
-    add(
-        "--stream-port",
-        metavar="N",
-        help=f"where srun and the like reach steps; 0 = any free port (default: what slurm.conf says, else {STREAM_PORT})",
-    )
-    add("--stream-bind", metavar="ADDRESS", default="", help="listen for them on this address only")
-    add("--join", metavar="TOKEN", help="get this node's certificate with a join token, write it to --cert-dir and end")
-    add(
-        "--login",
-        action="store_true",
-        help="a login host: no jobs, only tokens for the users here; --controller is then the port for commands",
-    )
-    return parser
+SEEN_BY_ALL = (
+    "a join token on a command line can be read by all users of this machine, so it is not used. Make a new one "
+    "(`penstock node token NAME`), which voids the old one, and give it on standard input (--join -), or in a file of mode "
+    "0600 (--join-file FILE)"
+)
 
 
 def main(argv: list[str]) -> int:
-    """The daemon's whole life; the exit status."""
-    args = _parser().parse_args(argv)
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s noded %(levelname)s %(message)s")
-    if not _complete(args):
+    """Runs the daemon; returns the exit status."""
+    args = command_line().parser().parse_args(argv)
+    try:
+        return _run(args)
+    except BlockingIOError as error:  # no process or thread can be started
+        _bad(f"{error.filename or 'a process'}: {error.strerror}")
+        return EX_TEMPFAIL
+
+
+def _run(args: argparse.Namespace) -> int:
+    handler = BackgroundHandler(sys.stderr, owns=False)
+    handler.setFormatter(CleanFormatter("%(asctime)s noded %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
+    if args.cert_dir is not None:
+        args.cert_dir = os.path.abspath(args.cert_dir)  # read again when the certificate has been renewed
+    if not complete(args):
         return EX_CONFIG
-    if args.join:
+    if args.join is not None or args.join_file is not None:
         return _join(args)
     if args.login:
         return _login(args)
     if args.cert_dir is None and not args.insecure and not args.controller.startswith("unix:"):
         return _bad("--cert-dir is needed to reach a controller by HOST:PORT (or --insecure, for trying things out)")
-    from nodedaemon import daemon
-    from nodedaemon.stream_port import PortError, open_port, read_port, write_port
+    from penstock.grpclib import quiet_grpc
+
+    quiet_grpc()  # set before the import: a line for each failed handshake would flood the log, which reports it once
+    from nodedaemon.daemon import daemon
+    from nodedaemon.daemon.stream_port import PortError, open_port, read_port, write_port
 
     try:
         port = parse_int(args.stream_port, 0, 65535, "--stream-port")
@@ -107,49 +87,52 @@ def main(argv: list[str]) -> int:
         listener = open_port(args.stream_bind, port, with_tls, read_port(spool.dir_fd))
         write_port(spool.dir_fd, listener.getsockname()[1])
         settings = daemon.Settings(node, target, pretended, listener, with_tls)
-    except (SpoolError, BadValue, BadSetup, PortError) as error:
+    except (SpoolError, BadValue, BadNodeSetup, PortError) as error:
         return _bad(str(error))
     return _serve(args, settings, spool, local)
 
 
-def _complete(args: argparse.Namespace) -> bool:
-    """What the command line leaves open, from this node's slurm.conf. False: it cannot be, and why has been said."""
-    place = conffile.Place()
+def complete(args: argparse.Namespace) -> bool:
+    """Completes the command line from this node's slurm.conf. False: that failed, and the error was printed."""
+    paths = conffile.ConfigPaths()
+    is_command = args.login or args.join is not None or args.join_file is not None
     if args.controller is None or (args.spool is None and not args.login):
         from penstock.config import ConfigError
 
         try:
-            place = conffile.read_place(args.node_name, platform.node())
+            paths = conffile.read_paths(args.node_name, platform.node())
         except ConfigError as error:
             if args.controller is None:
                 _bad(f"slurm.conf cannot be used, and --controller is not given:\n{error}")
                 return False
             log.warning("slurm.conf of this node cannot be used, so it is not: %s", error.problems[0])
     if args.controller is None:
-        args.controller = place.commands if args.login or args.join else place.controller
+        args.controller = paths.commands if is_command else paths.controller
         if not args.controller:
             _bad("--controller HOST:PORT (or --conf-server) is needed: there is no slurm.conf on this node")
             return False
-    port = conffile.COMMAND_PORT if args.login or args.join else conffile.NODE_PORT
+    port = conffile.COMMAND_PORT if is_command else conffile.NODE_PORT
     args.controller = conffile.first_server(args.controller, port)
-    args.spool = args.spool or place.spool or SPOOL
-    args.stream_port = args.stream_port or str(place.stream_port or STREAM_PORT)
+    args.spool = os.path.abspath(args.spool or paths.spool or SPOOL)  # the launcher has another working directory
+    args.stream_port = args.stream_port or str(paths.stream_port or STREAM_PORT)
     return True
 
 
-class BadSetup(Exception):
+class BadNodeSetup(Exception):
     """The daemon cannot be started like this; the message says what to do."""
 
 
-def _settings(args: argparse.Namespace) -> "tuple[wire.NodeFacts, link.Target, inventory.Pretended]":
-    """What the arguments say. Raises BadValue and BadSetup."""
-    from nodedaemon import inventory, link, topology_info, wire
-    from nodedaemon.site import Site
+def _settings(args: argparse.Namespace) -> "tuple[wire.NodeFacts, link.LinkTarget, inventory.Pretended]":
+    """Returns the daemon's settings. Raises BadValue and BadNodeSetup."""
+    from nodedaemon.base import topology_info
+    from nodedaemon.daemon import inventory, link
+    from nodedaemon.launch import wire
+    from nodedaemon.launch.site import Site
 
     try:
         target = link.make_target(args.controller, None if args.insecure else args.cert_dir)
     except link.BadCredentials as error:
-        raise BadSetup(str(error)) from error
+        raise BadNodeSetup(str(error)) from error
     pretended = inventory.Pretended(
         cpus=parse_int(args.cpus, 1, inventory.CPUS_MAX, "--cpus") if args.cpus else None,
         real_memory_mb=parse_int(args.real_memory, 1, inventory.MEMORY_MB_MAX, "--real-memory")
@@ -171,26 +154,26 @@ def _gives_tokens(args: argparse.Namespace) -> bool:
 
 
 def _cluster_file(args: argparse.Namespace) -> str:
-    """What jobs find in PENSTOCK_CLUSTER; "" = nothing."""
+    """Returns the value of PENSTOCK_CLUSTER for jobs; "" = none."""
     return os.path.abspath(os.path.join(args.spool, "cluster.json")) if _gives_tokens(args) else args.cluster_file
 
 
 def _local_auth(args: argparse.Namespace) -> "localauth.LocalAuth | None":
-    """The daemon's own socket for its users, unless it is told of another's. Raises BadSetup."""
+    """Returns the daemon's own socket for its users, unless --cluster-file names another's. Raises BadNodeSetup."""
     if not _gives_tokens(args):
         return None
-    from nodedaemon import localauth
+    from nodedaemon.daemon import localauth
     from penstock.errors import PenstockError
 
     try:
         return localauth.of_node(args.spool, args.cert_dir, args.controller)
     except PenstockError as error:
-        raise BadSetup(str(error)) from error
+        raise BadNodeSetup(str(error)) from error
 
 
 def _login(args: argparse.Namespace) -> int:
-    """The daemon of a login host."""
-    from nodedaemon import localauth
+    """Runs the daemon of a login host."""
+    from nodedaemon.daemon import localauth
     from penstock.errors import PenstockError
 
     if args.cert_dir is None:
@@ -207,7 +190,8 @@ def _serve(
 ) -> int:
     import asyncio
 
-    from nodedaemon import daemon
+    from nodedaemon.daemon import daemon
+    from penstock.threads import prepare_loop
 
     _exempt_from_oom_kill()
     cgroups = cgroup.NONE if args.cgroup == "off" else cgroup_find.detect(args.node_name, args.spool)
@@ -217,6 +201,7 @@ def _serve(
     log.info("node %s: spool %s, control groups %s", args.node_name, args.spool, cgroups.kind)
 
     async def serve() -> None:
+        prepare_loop(asyncio.get_running_loop())
         await daemon.Daemon(settings, spool, launcher, cgroups, lost, local).run()
 
     try:
@@ -228,22 +213,48 @@ def _serve(
 
 
 def _join(args: argparse.Namespace) -> int:
-    """Trade a join token for a certificate."""
+    """Exchanges a join token for a certificate."""
     from penstock.errors import PenstockError
     from penstock.security.join import join
 
+    if args.join not in (None, "-"):
+        return _bad(SEEN_BY_ALL)
+    if args.join is not None and args.join_file is not None:
+        return _bad(
+            "the join token comes on standard input (--join -) or in a file (--join-file FILE): say one of them"
+        )
     if args.cert_dir is None:
-        return _bad("--join needs --cert-dir, the folder for the certificate")
+        return _bad("to join needs --cert-dir, the folder for the certificate")
     try:
-        join(args.join, args.node_name, Path(args.cert_dir), time.time_ns() // 1000, address=args.controller)
+        join(
+            _join_token(args.join_file),
+            args.node_name,
+            Path(args.cert_dir),
+            time.time_ns() // 1000,
+            address=args.controller,
+        )
     except PenstockError as error:
         return _bad(str(error))
     print(f"{args.node_name} has joined; its certificate is in {args.cert_dir}")  # noqa: T201 (the command's answer)
     return 0
 
 
+def _join_token(path: str | None) -> str:
+    """The token from its file, or from standard input. Raises BadSetup, of penstock.errors."""
+    from penstock.security.join import TOKEN_TEXT_MAX
+    from penstock.security.keyfiles import read_secret
+
+    if path is not None:
+        return read_secret(Path(path), "join token").decode("ascii", "replace")
+    if sys.stdin.isatty():
+        import getpass
+
+        return getpass.getpass("join token: ")
+    return sys.stdin.readline(TOKEN_TEXT_MAX)
+
+
 def _spool_lost(cert_dir: str | None, spool: Spool) -> bool:
-    """True when the spool is new although this boot had one. The sign is kept with the certificates."""
+    """True when the spool is new although this boot had one. The marker is kept with the certificates."""
     if cert_dir is None:
         return False
     seen = Path(cert_dir, SEEN_NAME)
@@ -259,7 +270,7 @@ def _spool_lost(cert_dir: str | None, spool: Spool) -> bool:
 
 
 def _exempt_from_oom_kill() -> None:
-    """Short memory is the jobs' trouble, not the daemon's. Needs root; tasks take it back for themselves."""
+    """Exempts the daemon from the OOM killer. Needs root; tasks revoke it for themselves."""
     if os.geteuid() == 0:
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("-1000", "ascii")

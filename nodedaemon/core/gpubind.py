@@ -1,4 +1,4 @@
-"""Which of a step's GPUs each of its tasks on a node gets: --gpu-bind and --gpus-per-task, as documented for Slurm.
+"""Assigns a step's GPUs to its tasks on a node: --gpu-bind and --gpus-per-task, as documented for Slurm.
 
     none            all of the step's
     closest         those near to the task's cpus
@@ -9,49 +9,49 @@
 
 Rules
     - `single` and `per_task` prefer GPUs near to the task's cpus and take any other when these are used up; when all are
-      used up, they begin again. A task that is bound to no cpus, or near to no GPU, is near to all.
+      used up, GPUs are assigned once more. A task that is bound to no cpus, or near to no GPU, is near to all.
     - Numbers in a map or mask count the step's GPUs from 0 where a device group hides the others, else they are the
-      node's. A list that is shorter than the tasks begins again; `0*4` is 0,0,0,0.
-    - Shares of a GPU are on one GPU of each node: there is nothing to choose.
-    - What names a GPU that the step has not, binds nothing: the task gets all of them, and is told so.
+      node's. A list that is shorter than the tasks is repeated; `0*4` is 0,0,0,0.
+    - Shares of a GPU are on one GPU of each node, so there is no choice.
+    - A binding that names a GPU which the step does not have is ignored: the task gets all of them, and a message.
 
-Pure. What a GPU is called in a task's environment is gpupins.py's.
+Pure. The names of GPUs in a task's environment are in gpupins.py.
 """
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nodedaemon.core.gpupins import Gpu
+from nodedaemon.core.gpupins import PinnedGpu
 
-#: Places among the step's GPUs.
+#: Indexes among the step's GPUs.
 Places = tuple[int, ...]
 REPEAT_MAX = 4096
 VERBOSE = frozenset(("v", "verbose"))
 QUIET = frozenset(("q", "quiet"))
 
 
-class Bind(NamedTuple):
-    """A binding as asked for."""
+class GpuBinding(NamedTuple):
+    """A requested binding."""
 
-    kind: str = ""  # "" = not said
+    kind: str = ""  # "" = not requested
     values: str = ""
     is_verbose: bool = False
 
 
-class Seen(NamedTuple):
-    """What binding looks at."""
+class SeenGpus(NamedTuple):
+    """The GPUs that binding considers."""
 
-    gpus: Sequence[Gpu]
-    cpus: Sequence[Sequence[int]]  # by task: the kernel's numbers; empty = bound to none
-    is_fenced: bool  # numbers count the step's
+    gpus: Sequence[PinnedGpu]
+    cpus: Sequence[Sequence[int]]  # by task: the kernel's numbers; empty = not bound
+    is_fenced: bool  # numbers count the step's GPUs
 
 
 class _Unfit(Exception):
-    """The binding names what is not there; the text says what."""
+    """The binding names a GPU that does not exist; the text is the message."""
 
 
-def parse(text: str, per_task: int = 0) -> Bind:
-    """`verbose,single:2`; `per_task`: what --gpus-per-task says, when --gpu-bind says nothing."""
+def parse(text: str, per_task: int = 0) -> GpuBinding:
+    """Parses `verbose,single:2`; `per_task`: the value of --gpus-per-task, when --gpu-bind says nothing."""
     parts = [word for word in text.removeprefix("gpu:").removeprefix("gres/gpu:").split(",") if word]
     is_verbose = False
     while parts and parts[0] in VERBOSE | QUIET:
@@ -60,11 +60,12 @@ def parse(text: str, per_task: int = 0) -> Bind:
     kind = {"map_gpu": "map", "mask_gpu": "mask"}.get(kind, kind)
     if not kind and per_task:
         kind, values = "per_task", str(per_task)
-    return Bind(kind, values, is_verbose)
+    return GpuBinding(kind, values, is_verbose)
 
 
-def places_of_tasks(bind: Bind, seen: Seen) -> tuple[list[Places], str]:
-    """By task: the places of its GPUs among the step's; and what is wrong with the binding ("" = nothing)."""
+def places_of_tasks(bind: GpuBinding, seen: SeenGpus) -> tuple[list[Places], str]:
+    """Returns for each task the indexes of its GPUs among the step's, and an error message about the binding ("" =
+    none)."""
     everything = [tuple(range(len(seen.gpus)))] * len(seen.cpus)
     make = _KINDS.get(bind.kind)
     if make is None or not seen.gpus:
@@ -75,20 +76,20 @@ def places_of_tasks(bind: Bind, seen: Seen) -> tuple[list[Places], str]:
         return everything, f"{bind.kind}:{bind.values}: {problem}; tasks are not bound to GPUs"
 
 
-def _near(seen: Seen, task: int) -> list[bool]:
-    """Of each GPU: near to the task's cpus."""
+def _near(seen: SeenGpus, task: int) -> list[bool]:
+    """Returns for each GPU whether it is near to the task's cpus."""
     mine = set(seen.cpus[task])
     found = [not gpu.near_cpus or not mine.isdisjoint(gpu.near_cpus) for gpu in seen.gpus]
     return found if mine and any(found) else [True] * len(found)
 
 
-def _closest(values: str, seen: Seen) -> list[Places]:
+def _closest(values: str, seen: SeenGpus) -> list[Places]:
     near = [_near(seen, task) for task in range(len(seen.cpus))]
     return [tuple(place for place, is_near in enumerate(found) if is_near) for found in near]
 
 
-def _dealt(seen: Seen, each: int, sharers: int) -> list[Places]:
-    """`each` GPUs for every task; `sharers` tasks use a GPU before it counts as used up."""
+def _dealt(seen: SeenGpus, each: int, sharers: int) -> list[Places]:
+    """Assigns `each` GPUs to every task; `sharers` tasks use a GPU before it counts as used up."""
     used = [0] * len(seen.gpus)
     found = []
     for task in range(len(seen.cpus)):
@@ -101,11 +102,11 @@ def _dealt(seen: Seen, each: int, sharers: int) -> list[Places]:
     return found
 
 
-def _single(values: str, seen: Seen) -> list[Places]:
+def _single(values: str, seen: SeenGpus) -> list[Places]:
     return _dealt(seen, 1, _count(values))
 
 
-def _per_task(values: str, seen: Seen) -> list[Places]:
+def _per_task(values: str, seen: SeenGpus) -> list[Places]:
     each = _count(values)
     if each > len(seen.gpus):
         raise _Unfit(f"the step has {len(seen.gpus)} GPUs here")
@@ -118,11 +119,11 @@ def _count(text: str) -> int:
     return int(text or 1)
 
 
-def _by_number(seen: Seen) -> dict[int, int]:
+def _by_number(seen: SeenGpus) -> dict[int, int]:
     return {place if seen.is_fenced else gpu.number: place for place, gpu in enumerate(seen.gpus)}
 
 
-def _map(values: str, seen: Seen) -> list[Places]:
+def _map(values: str, seen: SeenGpus) -> list[Places]:
     place_of = _by_number(seen)
     chosen = [_number(word, 10) for word in repeated(values)]
     missing = [number for number in chosen if number not in place_of]
@@ -131,7 +132,7 @@ def _map(values: str, seen: Seen) -> list[Places]:
     return [(place_of[chosen[task % len(chosen)]],) for task in range(len(seen.cpus))]
 
 
-def _mask(values: str, seen: Seen) -> list[Places]:
+def _mask(values: str, seen: SeenGpus) -> list[Places]:
     place_of = _by_number(seen)
     known = sum(1 << number for number in place_of)
     masks = [_number(word, 16) for word in repeated(values)]
@@ -149,7 +150,7 @@ def _number(word: str, base: int) -> int:
 
 
 def repeated(text: str) -> list[str]:
-    """`0*2,1` as 0, 0, 1."""
+    """Expands `0*2,1` to 0, 0, 1."""
     words: list[str] = []
     for word in text.split(","):
         value, star, times = word.partition("*")
@@ -157,7 +158,7 @@ def repeated(text: str) -> list[str]:
     return words[:REPEAT_MAX]
 
 
-_KINDS: dict[str, Callable[[str, Seen], list[Places]]] = {
+_KINDS: dict[str, Callable[[str, SeenGpus], list[Places]]] = {
     "closest": _closest,
     "single": _single,
     "per_task": _per_task,

@@ -1,56 +1,59 @@
-"""The judge of this node's GPUs: signals in, opinions and what follows from them out. Pure.
+"""Judges the health of this node's GPUs: signals in; health states and actions out. Pure.
 
     step(now_us, event)     takes one event (gpuhealth_words.py)
-    seal()                  what came of the events since the last call
+    seal() returns the outputs of the events since the last call
 
-What a signal means stands in the table (gpupolicy.py), whether it is there in gpusignals.py, how conditions come and go in
-gpurecord.py; what processes on a GPU mean, in gpuleft.py. Here they meet the jobs and the node:
+The table gpupolicy.py says what a signal means, gpusignals.py whether it is present, gpurecord.py how conditions begin
+and end, gpuleftovers.py what processes on a GPU mean. This module applies them to the jobs and the node:
 
-- A job hears of one thing once. Only jobs that have the GPU in that moment are meant, and those that get it while a row
-  holds that ends jobs.
-- The node is drained for one reason at a time, and the reason that is over is taken back by its own words.
-- An instance of a GPU (MIG) is never better than its GPU.
-- How far the kernel's log was read is remembered with what followed from it, so that no XID counts twice or not at all.
-- XIDs are counted for the whole GPU; that a count has risen is told with the next change, or within the hour.
+- A job is notified of one failure once. This concerns only jobs that have the GPU at that moment, and those that get
+  it while a row is active that ends jobs.
+- The node is drained for one reason at a time; a reason that is over is cleared by its own text.
+- An instance of a GPU (MIG) is never healthier than its GPU.
+- The position in the kernel's log is stored together with what followed from it, so that each XID counts exactly once.
+- XIDs are counted for the whole GPU; a raised count is reported with the next change, or within the hour.
 
-Every signal that changes something is said with its raw words (Remark).
+Every signal that changes something is logged with its raw text (Remark).
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+# Any: handlers of all kinds of events in one table: each is called with its own kind, by which it is found
 from typing import Any, Final
 
-from nodedaemon.core import gpuleft, gpunode, gpurecord
+from nodedaemon.core import gpuleftovers, gpunode, gpurecord
 from nodedaemon.core.gpuhealth_words import (
     Action,
     Cleared,
-    Event,
-    Holds,
+    GpuHealthRecord,
+    GpuOwner,
+    GpuWorkKind,
+    HealthEvent,
+    HealthOutput,
     JobAction,
     Listed,
     LogRead,
-    Look,
     Memory,
     NodeDrain,
     Opinion,
-    Output,
-    Owner,
-    Record,
+    PollRequest,
     Released,
     Remark,
     Rules,
     Seen,
+    StepGpus,
     Worked,
-    WorkKind,
 )
-from nodedaemon.core.gpupolicy import DAY_US, MINUTE_US, ROW, ROW_OF_CLASS, Ends, Row, Severity, XidClass
+from nodedaemon.core.gpupolicy import DAY_US, MINUTE_US, ROW, ROW_OF_CLASS, Ends, PolicyRow, Severity, XidClass
 from nodedaemon.core.gpusignals import (
-    GONE,
+    CLEAR,
     LEVELS,
     NOTES,
     NVML_RESET_REQUIRED,
     NVML_TIMEOUT,
-    Context,
     Level,
+    SignalContext,
     has_idle_memory,
     has_slow_link,
     is_slowed,
@@ -58,57 +61,57 @@ from nodedaemon.core.gpusignals import (
     rise,
 )
 from nodedaemon.core.gpuwords import Answering, Device, Hung, Sample, Xid, normal_bus_id
-from nodedaemon.core.steps import StepKey
+from nodedaemon.core.steps import JobKey, StepKey
 
-#: Records of GPUs that are not here any more are forgotten after so long, or when there are so many.
+#: Records of GPUs that no longer exist are removed after this long, or when there are this many.
 KEPT_US: Final = 90 * DAY_US
 RECORDS_MAX: Final = 1024
-#: Slow-downs within the window that count, and how far apart two polls must be to count both.
+#: Slow-downs within the window that count, and the minimum interval of two polls that both count.
 SLOWED_MAX: Final = 6
 SLOWED_WINDOW_US: Final = 10 * MINUTE_US
 SLOWED_APART_US: Final = 8_000_000
 GOOD_POLLS: Final = 3
-#: Signals that go only with a reset.
+#: Signals that only a reset clears.
 CURED: Final = ("recovery_reset", "reset_required", "remap_pending")
-#: XIDs after which all is looked at again: a row was remapped, the driver wants something.
+#: XIDs that cause a poll of everything: a row was remapped, or the driver wants a recovery action.
 LOOK_AFTER: Final = (63, 154)
 
-Job = tuple[int, int]
 
-
+@dataclass(slots=True)
 class Streak:
-    """How often in a row something was seen of a GPU."""
+    """How often in a row a signal of a GPU was seen."""
 
-    __slots__ = ("error", "errors", "good", "idle_memory", "slow_link", "slowed")
-
-    def __init__(self) -> None:
-        self.error = self.errors = self.good = self.idle_memory = self.slow_link = 0
-        self.slowed: list[int] = []
+    error: int = 0
+    errors: int = 0
+    good: int = 0
+    idle_memory: int = 0
+    slow_link: int = 0
+    slowed: list[int] = field(default_factory=list)
 
 
 class HealthMachine:
-    """All that is thought of this node's GPUs."""
+    """The health of all GPUs of this node."""
 
     def __init__(self, memory: Memory | None = None, xids: Mapping[int, XidClass] | None = None) -> None:
-        """xids: the table of what XIDs say; the site's rules come before it."""
+        """xids: the classes of XIDs; the site's rules take precedence."""
         self.memory = memory or Memory()
-        self.holders: dict[StepKey, Holds] = {}
-        self.left = gpuleft.Left()
+        self.holders: dict[StepKey, StepGpus] = {}
+        self.leftovers = gpuleftovers.Leftovers()
         self._xids = dict(xids or {})
         self._rules = Rules()
         self._site_xids: dict[int, XidClass] = {}
         self._devices: dict[str, Device] = {}
         self._streaks: dict[str, Streak] = {}
-        self._owners: dict[int, Owner] = {}
-        self._acted: dict[Job, dict[tuple[str, str], Action]] = {}
-        self._outputs: list[Output] = []
-        self._handlers: dict[type[Any], Callable[[int, Any], None]] = {
+        self._owners: dict[int, GpuOwner] = {}
+        self._acted: dict[JobKey, dict[tuple[str, str], Action]] = {}
+        self._outputs: list[HealthOutput] = []
+        self._handlers: dict[type[object], Callable[[int, Any], None]] = {
             Listed: self._listed,
             Seen: self._seen,
             Xid: self._xid,
             Hung: self._hung,
             Answering: self._answering,
-            Holds: self._holds,
+            StepGpus: self._add_step,
             Released: self._released,
             Cleared: self._cleared,
             Rules: self._take_rules,
@@ -116,26 +119,27 @@ class HealthMachine:
             LogRead: self._log_read,
         }
 
-    # -- the funnel
+    # -- entry points
 
-    def step(self, now_us: int, event: Event) -> None:
-        """Take one event."""
+    def step(self, now_us: int, event: HealthEvent) -> None:
+        """Handles one event."""
         self._handlers[type(event)](now_us, event)
-        self._tell_opinions(now_us)
-        self._tell_node(now_us)
+        self._report_opinions(now_us)
+        self._update_drain(now_us)
 
-    def seal(self) -> list[Output]:
-        """What came of the events since the last call."""
-        outputs, self._outputs = self._outputs, []
+    def seal(self) -> list[HealthOutput]:
+        """Returns the outputs of the events since the last call."""
+        outputs = self._outputs
+        self._outputs = []
         return outputs
 
     def devices(self) -> tuple[Device, ...]:
-        """Those that NVML names, then those that are lost since the machine was started."""
+        """The devices that NVML lists, then those that were lost since the machine was started."""
         lost = (r.device for r in self._here() if r.device is not None and r.uuid not in self._devices)
         return (*self._devices.values(), *lost)
 
     def opinion(self, uuid: str) -> Opinion:
-        """What is thought of a GPU now."""
+        """The present health of a GPU."""
         record = self.memory.records.get(uuid)
         if record is None:
             return Opinion(uuid)
@@ -149,7 +153,7 @@ class HealthMachine:
         return Opinion(uuid, above.state, above.reason, above.since_us)
 
     def check(self) -> None:
-        """Raise AssertionError when the machine contradicts itself."""
+        """Raises AssertionError when the machine contradicts itself."""
         assert len(self.memory.records) <= RECORDS_MAX
         for uuid, record in self.memory.records.items():
             assert record.uuid == uuid
@@ -157,26 +161,31 @@ class HealthMachine:
             assert record.conditions.keys() <= ROW.keys()
             assert len(record.blamed) <= gpurecord.BLAMED_MAX and len(record.counted) <= gpurecord.XIDS_MAX
 
-    # -- what there is
+    # -- inventory
 
     def _listed(self, now_us: int, event: Listed) -> None:
         is_new_boot = self.memory.boot_id != event.boot_id
         if is_new_boot:
             if self.memory.log_read is not None:
-                self.memory.log_read = -1  # nothing of this boot's log has been seen
-            before, self.memory.boot_id = self.memory.boot_id, event.boot_id
+                self.memory.log_read = -1  # no record of this boot's log has been seen
+            before = self.memory.boot_id
+            self.memory.boot_id = event.boot_id
             for record in self.memory.records.values():
-                record.ecc_volatile = record.nvlink_errors = record.links_down = -1
+                record.ecc_volatile = -1
+                record.nvlink_errors = -1
+                record.links_down = -1
                 if event.why and record.boot_id == before:
-                    record.boot_id = event.boot_id  # it was there, and nobody can say that it is not
+                    record.boot_id = event.boot_id  # it was present, and no report contradicts that
         if event.why:
             for record in self._here():
-                self._hit(now_us, record, "driver", f"NVML does not answer: {event.why}")
+                self._raise_condition(now_us, record, "driver", f"NVML does not answer: {event.why}")
             return
         self._devices = {device.uuid: device for device in event.devices}
         for device in event.devices:
-            record = self.memory.records.setdefault(device.uuid, Record(device.uuid))
-            record.device, record.boot_id, record.seen_at_us = device, event.boot_id, now_us
+            record = self.memory.records.setdefault(device.uuid, GpuHealthRecord(device.uuid))
+            record.device = device
+            record.boot_id = event.boot_id
+            record.seen_at_us = now_us
             lost = record.conditions.get("lost")
             if lost is not None and lost.boot_id != event.boot_id:
                 self._end(now_us, record, ["lost"])
@@ -185,22 +194,24 @@ class HealthMachine:
             if record.uuid not in self._devices:
                 self._is_gone(now_us, record, event.nameless)
 
-    def _is_gone(self, now_us: int, record: Record, nameless: tuple[int, ...]) -> None:
-        """It was there before and is not named any more. `nameless`: errors of those that are counted and do not answer."""
+    def _is_gone(self, now_us: int, record: GpuHealthRecord, nameless: tuple[int, ...]) -> None:
+        """Whether it was there before and is no longer listed. `nameless`: errors of those that NVML counts and that do
+        not answer.
+        """
         is_part = record.device is not None and bool(record.device.parent)
         if is_part or record.seen_at_us < now_us - KEPT_US or len(self.memory.records) > RECORDS_MAX:
             del self.memory.records[record.uuid]
             self._streaks.pop(record.uuid, None)
-            self.left.forget(record.uuid)
+            self.leftovers.forget(record.uuid)
         elif record.boot_id == self.memory.boot_id:
-            row, words = _MISSING[min((_mildness(code) for code in nameless), default=_LOST)]
-            self._hit(now_us, record, row, words)
+            row, words = _MISSING[min((_error_order(code) for code in nameless), default=_LOST)]
+            self._raise_condition(now_us, record, row, words)
 
-    def _here(self) -> list[Record]:
-        """Records of GPUs of this boot."""
+    def _here(self) -> list[GpuHealthRecord]:
+        """Returns the records of the GPUs of this boot."""
         return [record for record in self.memory.records.values() if record.boot_id == self.memory.boot_id]
 
-    # -- what is seen
+    # -- samples
 
     def _seen(self, now_us: int, event: Seen) -> None:
         self._owners = {owner.pid: owner for owner in event.owners}
@@ -215,11 +226,11 @@ class HealthMachine:
             if device is None or record is None:
                 continue
             if device.parent:
-                self._look_at_processes(now_us, record, sample)
+                self._check_processes(now_us, record, sample)
             else:
-                self._look_at(now_us, record, sample, best.get(device.type, 0))
+                self._check_sample(now_us, record, sample, best.get(device.type, 0))
 
-    def _look_at(self, now_us: int, record: Record, sample: Sample, links_down: int) -> None:
+    def _check_sample(self, now_us: int, record: GpuHealthRecord, sample: Sample, links_down: int) -> None:
         streak = self._streaks.setdefault(record.uuid, Streak())
         self._count(record, sample, streak)
         if sample.nvlinks_down is not None:
@@ -227,20 +238,20 @@ class HealthMachine:
             record.links_down = sample.nvlinks_down if known < 0 else min(known, sample.nvlinks_down)
             links_down = min(links_down, record.links_down)
         self._compare_counters(now_us, record, sample)
-        self._look_at_clocks(now_us, record, sample, streak)
-        self._look_at_modes(record, sample)
-        context = Context(streak.errors, streak.slow_link, streak.idle_memory, links_down)
+        self._check_clocks(now_us, record, sample, streak)
+        self._check_modes(record, sample)
+        context = SignalContext(streak.errors, streak.slow_link, streak.idle_memory, links_down)
         levels = {row: level(sample, context) for row, level in LEVELS.items()}
         for row, level in levels.items():
             if level is not None and level[0] > 0:
-                self._hit(now_us, record, row, level[1], level[0])
+                self._raise_condition(now_us, record, row, level[1], level[0])
             elif level is not None:
                 record.accepted.pop(row, None)
-        self._look_at_processes(now_us, record, sample)
+        self._check_processes(now_us, record, sample)
         self._end_what_is_over(now_us, record, sample, levels, streak)
-        self._lose_patience(now_us, record)
+        self._end_overdue(now_us, record)
 
-    def _count(self, record: Record, sample: Sample, streak: Streak) -> None:
+    def _count(self, record: GpuHealthRecord, sample: Sample, streak: Streak) -> None:
         is_good = not sample.error and not sample.slow
         streak.good = streak.good + 1 if is_good else 0
         streak.errors = streak.errors + 1 if sample.error and sample.error == streak.error else int(bool(sample.error))
@@ -252,8 +263,8 @@ class HealthMachine:
         is_part = record.device is not None and record.device.mig_enabled
         streak.idle_memory = streak.idle_memory + 1 if is_idle and not is_part else 0
 
-    def _compare_counters(self, now_us: int, record: Record, sample: Sample) -> None:
-        """Errors since the last look. A counter that fell was set back by a reset or a new driver."""
+    def _compare_counters(self, now_us: int, record: GpuHealthRecord, sample: Sample) -> None:
+        """Counts the errors since the last poll. A counter that fell was set back by a reset or a new driver."""
         volatile = sample.ecc_volatile
         more = rise(record.ecc_volatile, volatile) or rise(record.ecc_aggregate, sample.ecc_aggregate)
         if volatile is not None and volatile < record.ecc_volatile:
@@ -261,15 +272,15 @@ class HealthMachine:
         record.ecc_volatile = record.ecc_volatile if volatile is None else volatile
         record.ecc_aggregate = record.ecc_aggregate if sample.ecc_aggregate is None else sample.ecc_aggregate
         if more:
-            self._hit(now_us, record, "ecc_rose", f"{more} uncorrectable ECC errors", more, again=True)
+            self._raise_condition(now_us, record, "ecc_rose", f"{more} uncorrectable ECC errors", more, again=True)
             if "remap_failed" in record.conditions:
                 self._act(record, ROW["ecc_rose"], f"{more} uncorrectable ECC errors", Action.END)
         errors = rise(record.nvlink_errors, sample.nvlink_errors)
         record.nvlink_errors = record.nvlink_errors if sample.nvlink_errors is None else sample.nvlink_errors
         if errors:
-            self._hit(now_us, record, "nvlink", f"{errors} NVLink replays or recoveries")
+            self._raise_condition(now_us, record, "nvlink", f"{errors} NVLink replays or recoveries")
 
-    def _look_at_clocks(self, now_us: int, record: Record, sample: Sample, streak: Streak) -> None:
+    def _check_clocks(self, now_us: int, record: GpuHealthRecord, sample: Sample, streak: Streak) -> None:
         streak.slowed = [at_us for at_us in streak.slowed if at_us > now_us - SLOWED_WINDOW_US]
         if not is_slowed(sample):
             return
@@ -279,30 +290,30 @@ class HealthMachine:
             words = (
                 f"slowed down by the hardware {len(streak.slowed)} times in 10 minutes (reasons {sample.throttle:#x})"
             )
-            self._hit(now_us, record, "throttle", words)
+            self._raise_condition(now_us, record, "throttle", words)
 
-    def _look_at_modes(self, record: Record, sample: Sample) -> None:
-        """Said once, and nothing follows."""
+    def _check_modes(self, record: GpuHealthRecord, sample: Sample) -> None:
+        """Logs each mode once; nothing else follows."""
         found = notes(sample, record.notes)
         for word in found:
             if word not in record.notes:
                 self._remark(f"GPU {record.uuid}: {Severity.INFO}: {NOTES[word]}", is_bad=False)
         record.notes = found
 
-    def _look_at_processes(self, now_us: int, record: Record, sample: Sample) -> None:
+    def _check_processes(self, now_us: int, record: GpuHealthRecord, sample: Sample) -> None:
         holding = self._jobs_on(record.uuid)
         live = {(key.job_id, key.attempt) for key in self.holders}
-        found = self.left.look(now_us, record.uuid, sample, self._owners, holding, live)
+        found = self.leftovers.classify(now_us, record.uuid, sample, self._owners, holding, live)
         self._outputs += found.outputs
         for row in ("left_behind", "leaked", "foreign"):
             words = found.rows.get(row)
             if words:
-                self._hit(now_us, record, row, words)
+                self._raise_condition(now_us, record, row, words)
             elif words == "":
                 self._end(now_us, record, [row])
 
     def _end_what_is_over(
-        self, now_us: int, record: Record, sample: Sample, levels: dict[str, Level], streak: Streak
+        self, now_us: int, record: GpuHealthRecord, sample: Sample, levels: dict[str, Level], streak: Streak
     ) -> None:
         over: list[str] = []
         is_good = not sample.error and not sample.slow
@@ -312,7 +323,7 @@ class HealthMachine:
                 self._was_reset(now_us, record)
         is_wanted = bool(sample.recovery_action)
         for name, condition in record.conditions.items():
-            row, level = ROW[name], levels.get(name, GONE)
+            row, level = ROW[name], levels.get(name, CLEAR)
             if name == "driver":  # NVML answers, or there would be no sample
                 over += [name] if is_good else []
                 continue
@@ -331,20 +342,20 @@ class HealthMachine:
             over += [name] if is_over else []
         self._end(now_us, record, over)
 
-    def _lose_patience(self, now_us: int, record: Record) -> None:
-        """Jobs that were to end by themselves, and have not."""
+    def _end_overdue(self, now_us: int, record: GpuHealthRecord) -> None:
+        """Ends jobs that should have ended by themselves, and have not."""
         for name, condition in record.conditions.items():
             after_us = ROW[name].end_after_us
             if after_us and now_us - condition.since_us >= after_us:
                 self._act(record, ROW[name], condition.reason, Action.END)
 
-    # -- what the driver says
+    # -- reports of the driver
 
     def _log_read(self, now_us: int, event: LogRead) -> None:
         self.memory.log_read = max(event.sequence, -1 if self.memory.log_read is None else self.memory.log_read)
 
     def _xid(self, now_us: int, event: Xid) -> None:
-        if event.sequence >= 0:  # what is counted and what was read go to the disk together
+        if event.sequence >= 0:  # the counts and the log position are written to disk together
             self._log_read(now_us, LogRead(event.sequence))
         device = self._devices.get(event.uuid) or self._by_bus(event.bus_id)
         record = self.memory.records.get((device.parent or device.uuid) if device else event.uuid)
@@ -359,20 +370,22 @@ class HealthMachine:
         self._remark(f"GPU {record.uuid}: {words} ({class_}) {event.text}".rstrip())
         row = ROW_OF_CLASS[class_]
         if class_ is XidClass.APPLICATION:
-            self._blame(now_us, record, event, device.uuid if device else record.uuid)
+            self._attribute(now_us, record, event, device.uuid if device else record.uuid)
             return
         if class_ is XidClass.REPEAT and gpurecord.repeats(record, event.xid, now_us) > 1:
             row = "xid_twice"
             record.conditions.pop("xid_once", None)
-        self._hit(now_us, record, row, words, xid=event.xid, again=True)
+        self._raise_condition(now_us, record, row, words, xid=event.xid, again=True)
         needs_cure = ROW[row].ends in (Ends.RESET, Ends.BOOT)
-        if needs_cure and gpurecord.came_again(record, event.xid, now_us, self.memory.boot_id):
-            self._hit(now_us, record, "inspect", f"hardware inspection: {words} again after 2 reboots or resets")
+        if needs_cure and gpurecord.recurs_after_repair(record, event.xid, now_us, self.memory.boot_id):
+            self._raise_condition(
+                now_us, record, "inspect", f"hardware inspection: {words} again after 2 reboots or resets"
+            )
         if event.xid in LOOK_AFTER:
-            self._outputs.append(Look())
+            self._outputs.append(PollRequest())
 
-    def _blame(self, now_us: int, record: Record, event: Xid, uuid: str) -> None:
-        """An error of a program: its job hears of it; when many users have it, it may be the GPU."""
+    def _attribute(self, now_us: int, record: GpuHealthRecord, event: Xid, uuid: str) -> None:
+        """Handles an error of a program: its job is notified; when many users have it, the GPU may be the cause."""
         jobs = self._jobs_on(uuid)
         owner = self._owners.get(event.pid)
         if owner is not None and owner.job in jobs:
@@ -381,7 +394,7 @@ class HealthMachine:
         for job, held in jobs.items() if len(jobs) == 1 else ():
             if gpurecord.users(record, held.uid, job[0], now_us) >= gpurecord.USERS_MAX:
                 words = f"application errors of 3 users within 24 h, last XID {event.xid}"
-                self._hit(now_us, record, "xid_many_users", words, xid=event.xid)
+                self._raise_condition(now_us, record, "xid_many_users", words, xid=event.xid)
 
     def _by_bus(self, bus_id: str) -> Device | None:
         wanted = normal_bus_id(bus_id) if bus_id else ""
@@ -392,7 +405,7 @@ class HealthMachine:
             device = record.device
             if device is not None and not device.parent and event.gpu in ("", record.uuid):
                 where = f" on GPU {device.index}" if event.gpu else ""
-                self._hit(now_us, record, "hung", f"NVML hung in {event.function}{where}")
+                self._raise_condition(now_us, record, "hung", f"NVML hung in {event.function}{where}")
                 self._streaks.setdefault(record.uuid, Streak()).good = 0
 
     def _answering(self, now_us: int, event: Answering) -> None:
@@ -402,7 +415,7 @@ class HealthMachine:
 
     # -- jobs
 
-    def _holds(self, now_us: int, event: Holds) -> None:
+    def _add_step(self, now_us: int, event: StepGpus) -> None:
         self.holders[event.key] = event
         for uuid in event.uuids:
             record = self._record_of(uuid)
@@ -418,18 +431,18 @@ class HealthMachine:
         job = (event.key.job_id, event.key.attempt)
         if not any((key.job_id, key.attempt) == job for key in self.holders):
             self._acted.pop(job, None)
-            self.left.ended(now_us, job, held.uid)
-        self.left.released(now_us, held)
+            self.leftovers.ended(now_us, job, held.uid)
+        self.leftovers.released(now_us, held)
 
-    def _jobs_on(self, uuid: str) -> dict[Job, Holds]:
-        """Those that have the GPU, or an instance of it; one step of each."""
-        found: dict[Job, Holds] = {}
+    def _jobs_on(self, uuid: str) -> dict[JobKey, StepGpus]:
+        """Returns the jobs that have the GPU, or an instance of it; one step of each."""
+        found: dict[JobKey, StepGpus] = {}
         for key, held in sorted(self.holders.items()):
             if any(uuid in (one, self._parent(one)) for one in held.uuids):
                 found.setdefault((key.job_id, key.attempt), held)
         return found
 
-    def _gpus_of(self, job: Job) -> int:
+    def _gpus_of(self, job: JobKey) -> int:
         """How many GPUs the job has here."""
         return len({u for key, held in self.holders.items() if (key.job_id, key.attempt) == job for u in held.uuids})
 
@@ -437,8 +450,8 @@ class HealthMachine:
         device = self._devices.get(uuid)
         return device.parent if device else ""
 
-    def _record_of(self, uuid: str) -> Record | None:
-        """Of the whole GPU."""
+    def _record_of(self, uuid: str) -> GpuHealthRecord | None:
+        """Returns the record of the whole GPU."""
         return self.memory.records.get(self._parent(uuid) or uuid)
 
     # -- administrators, settings, works
@@ -453,7 +466,7 @@ class HealthMachine:
         gpurecord.accept(record)
         self._streaks.pop(event.uuid, None)
         self._remark(f"GPU {event.uuid}: an administrator has seen to it", is_bad=False)
-        self._outputs.append(Look())
+        self._outputs.append(PollRequest())
 
     def _take_rules(self, now_us: int, event: Rules) -> None:
         self._rules = event
@@ -463,19 +476,26 @@ class HealthMachine:
         record = self.memory.records.get(event.uuid)
         if record is None:
             return
-        if event.kind is WorkKind.RESET and event.ok:
+        if event.kind is GpuWorkKind.RESET and event.ok:
             self._was_reset(now_us, record)
 
-    def _was_reset(self, now_us: int, record: Record) -> None:
+    def _was_reset(self, now_us: int, record: GpuHealthRecord) -> None:
         record.resets += 1
         record.reset_at_us = now_us
 
-    # -- what follows
+    # -- consequences
 
-    def _hit(
-        self, now_us: int, record: Record, name: str, words: str, level: int = 1, xid: int = 0, again: bool = False
+    def _raise_condition(
+        self,
+        now_us: int,
+        record: GpuHealthRecord,
+        name: str,
+        words: str,
+        level: int = 1,
+        xid: int = 0,
+        again: bool = False,
     ) -> None:
-        """The signal of a row is there. `again`: it is an event, so jobs hear of it each time."""
+        """Handles the signal of a row. `again`: it is an event, so jobs are notified each time."""
         row = ROW[name]
         is_new = gpurecord.raise_(record, name, words, now_us, self.memory.boot_id, level, xid)
         if is_new and name in record.conditions:
@@ -483,16 +503,21 @@ class HealthMachine:
         if is_new or (again and name in record.conditions):
             self._act(record, row, words)
 
-    def _end(self, now_us: int, record: Record, names: list[str]) -> None:
+    def _end(self, now_us: int, record: GpuHealthRecord, names: list[str]) -> None:
         for name in gpurecord.end(record, names, now_us):
             self._remark(f"GPU {record.uuid}: {name}: over", is_bad=False)
 
     def _act(
-        self, record: Record, row: Row, words: str, action: Action | None = None, only: dict[Job, Holds] | None = None
+        self,
+        record: GpuHealthRecord,
+        row: PolicyRow,
+        words: str,
+        action: Action | None = None,
+        only: dict[JobKey, StepGpus] | None = None,
     ) -> None:
-        """Tell the jobs that have the GPU what it means for them; of the same thing only what is worse than before."""
+        """Sends the consequence to the jobs that have the GPU; for the same failure only one that is worse than before."""
         cause = f"{words} on {record.uuid}"
-        told: dict[Action, list[StepKey]] = {}
+        steps_of: dict[Action, list[StepKey]] = {}
         for job, held in (self._jobs_on(record.uuid) if only is None else only).items():
             is_single = row.single is not None and self._gpus_of(job) < 2
             means = action or (row.single if is_single and row.single is not None else row.action)
@@ -500,23 +525,24 @@ class HealthMachine:
             what = (record.uuid, words if row.name.startswith("xid") else row.name)
             if means > before.get(what, Action.NONE):
                 before[what] = means
-                told.setdefault(means, []).append(held.key)
-        self._outputs += [JobAction(means, tuple(keys), cause) for means, keys in told.items()]
+                steps_of.setdefault(means, []).append(held.key)
+        self._outputs += [JobAction(means, tuple(keys), cause) for means, keys in steps_of.items()]
 
-    def _tell_opinions(self, now_us: int) -> None:
-        # A report that ends jobs is about the GPUs that it names, so mere counts of others wait for the next.
+    def _report_opinions(self, now_us: int) -> None:
+        # A report that ends jobs names only the GPUs concerned, so mere counts of others wait for the next one.
         ends = any(isinstance(output, JobAction) and output.action is Action.END for output in self._outputs)
         for record in self._here():
             opinion = self.opinion(record.uuid)
-            if gpurecord.is_to_tell(record, opinion, now_us, may_count=not ends):
-                record.told, record.told_us = opinion, now_us
+            if gpurecord.should_report(record, opinion, now_us, may_count=not ends):
+                record.reported = opinion
+                record.reported_us = now_us
                 self._outputs.append(opinion)
 
-    def _tell_node(self, now_us: int) -> None:
+    def _update_drain(self, now_us: int) -> None:
         wanted = gpunode.reasons(self._here(), self._rules, now_us)
-        told = self.memory.drained
-        if told and told not in wanted:
-            self._outputs.append(NodeDrain(told, clear=True))
+        former = self.memory.drained
+        if former and former not in wanted:
+            self._outputs.append(NodeDrain(former, clear=True))
             self.memory.drained = ""
         if wanted and not self.memory.drained:
             self.memory.drained = wanted[0]
@@ -526,16 +552,16 @@ class HealthMachine:
         self._outputs.append(Remark(text, is_bad))
 
 
-#: What is thought of a GPU that was there before the daemon was restarted, by why it does not say its name: it may be any
-#: of those that do not, so the mildest counts.
+#: Status of a GPU that was there before the daemon was restarted and no longer gives its UUID, by NVML's error: it
+#: may be any of those that do not answer, so the mildest counts.
 _HUNG, _RESET, _LOST = range(3)
 _MISSING: Final = (
     ("hung", "NVML hung on GPU"),
     ("reset_required", "reset required (NVML error 16)"),
-    ("lost", "GPU is not found any more"),
+    ("lost", "GPU is no longer found"),
 )
 
 
-def _mildness(code: int) -> int:
-    """0 = it was left out, since it hangs; one that answers too late is not gone either."""
+def _error_order(code: int) -> int:
+    """Order of the errors; 0 = it was left out, since it hangs. One that answers too late is not gone, either."""
     return {0: _HUNG, NVML_TIMEOUT: _HUNG, NVML_RESET_REQUIRED: _RESET}.get(code, _LOST)

@@ -1,4 +1,4 @@
-"""What the judge of GPUs is told (events) and what it says (outputs); what it remembers between restarts (Record).
+"""Events and outputs of the judge of GPUs, and the state that it keeps between restarts (Record).
 
 Plain data. `Xid`, `Hung` and `Answering` come from the watcher as they are (gpuwords.py), `Polled` within `Seen`.
 Times are in microseconds since 1970.
@@ -14,7 +14,7 @@ from penstock.values.gpustates import GpuState
 
 
 class Action(IntEnum):
-    """What a failure means for jobs; numbers of the wire (GpuReport.Action)."""
+    """The consequence of a failure for jobs; numbers of the wire (GpuReport.Action)."""
 
     NONE = 0
     NOTE = 1
@@ -22,8 +22,8 @@ class Action(IntEnum):
     END = 3
 
 
-class WorkKind(IntEnum):
-    """What may be done to an idle GPU; numbers of the wire (GpuWork.Kind)."""
+class GpuWorkKind(IntEnum):
+    """Kinds of work on an idle GPU; numbers of the wire (GpuWork.Kind)."""
 
     NONE = 0
     CHECK = 1
@@ -35,35 +35,35 @@ class WorkKind(IntEnum):
 
 
 class Listed(msgspec.Struct, frozen=True, gc=False):
-    """What NVML names, at the daemon's start and whenever that has changed. `why` "" = it answers."""
+    """The inventory of NVML, at the daemon's start and after each change. `why` "" = NVML works."""
 
     devices: tuple[Device, ...]
     boot_id: str
     why: str = ""
     code: int = 0
-    nameless: tuple[int, ...] = ()  # errors of those that are counted and have no name
+    nameless: tuple[int, ...] = ()  # errors of those that NVML counts and that have no name
 
 
-class Owner(msgspec.Struct, frozen=True, gc=False):
-    """Whose a process on a GPU is, as far as the kernel says."""
+class GpuOwner(msgspec.Struct, frozen=True, gc=False):
+    """The owner of a process on a GPU, as far as the kernel knows."""
 
     pid: int
     exists: bool
     uid: int = -1
-    job: tuple[int, int] | None = None  # job id and attempt, by its group, its supervisor or its environment
-    start: int = 0  # of the process, in clock ticks: with the pid it names it
-    step: StepKey | None = None  # where that is the kernel's word
+    job: tuple[int, int] | None = None  # job id and attempt, found by its group, its supervisor or its environment
+    start: int = 0  # of the process, in clock ticks: with the pid it identifies it
+    step: StepKey | None = None  # where the kernel says so
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
-    """All GPUs once, and whose the processes on them are."""
+    """One poll of all GPUs, with the owners of the processes on them."""
 
     polled: Polled
-    owners: tuple[Owner, ...] = ()
+    owners: tuple[GpuOwner, ...] = ()
 
 
-class Holds(msgspec.Struct, frozen=True, gc=False):
-    """A step has these GPUs from now on."""
+class StepGpus(msgspec.Struct, frozen=True, gc=False):
+    """A step has received these GPUs."""
 
     key: StepKey
     uid: int
@@ -77,13 +77,13 @@ class Released(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cleared(msgspec.Struct, frozen=True, gc=False):
-    """An administrator has seen to the GPU: forget what was held against it."""
+    """An administrator clears the GPU's record."""
 
     uuid: str
 
 
 class Rules(msgspec.Struct, frozen=True, gc=False):
-    """What the site says. `xids`: (XID, name of a class), before the table's own."""
+    """The site's rules. `xids`: (XID, name of a class), before the table's own."""
 
     lost_drains_node: bool = False
     xids: tuple[tuple[int, str], ...] = ()
@@ -91,41 +91,41 @@ class Rules(msgspec.Struct, frozen=True, gc=False):
 
 
 class Worked(msgspec.Struct, frozen=True, gc=False):
-    """Something was done to a GPU."""
+    """The result of work on a GPU."""
 
-    kind: WorkKind
+    kind: GpuWorkKind
     uuid: str
     ok: bool
     text: str = ""
 
 
 class LogRead(msgspec.Struct, frozen=True, gc=False):
-    """The kernel's log was read up to this record; all XIDs until there have been told."""
+    """The kernel's log was read up to this record; all XIDs up to it have been reported."""
 
     sequence: int
 
 
-Event = Listed | Seen | Xid | Hung | Answering | Holds | Released | Cleared | Rules | Worked | LogRead
+HealthEvent = Listed | Seen | Xid | Hung | Answering | StepGpus | Released | Cleared | Rules | Worked | LogRead
 
 
 # -- outputs
 
 
 class Opinion(msgspec.Struct, frozen=True, gc=False):
-    """What is thought of a GPU from now on."""
+    """The new health of a GPU."""
 
     uuid: str
     state: GpuState = GpuState.HEALTHY
     reason: str = ""
     since_us: int = 0
-    many_only: bool = False  # only jobs with several GPUs must not have it
-    wants_reset: bool = False  # a reset may mend it
-    xids: tuple[tuple[int, int, int], ...] = ()  # XID, how often ever, when last; the newest first
-    notes: tuple[str, ...] = ()  # what changes nothing (gpusignals.NOTES)
+    many_only: bool = False  # only jobs with several GPUs must not use it
+    wants_reset: bool = False  # a reset may repair it
+    xids: tuple[tuple[int, int, int], ...] = ()  # XID, total count, when last; the newest first
+    notes: tuple[str, ...] = ()  # remarks without effect (gpusignals.NOTES)
 
 
 class JobAction(msgspec.Struct, frozen=True, gc=False):
-    """What it means for the jobs that have the GPU; any step of each names it."""
+    """The consequence for the jobs that have the GPU; each is identified by any of its steps."""
 
     action: Action
     jobs: tuple[StepKey, ...]
@@ -133,7 +133,7 @@ class JobAction(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeDrain(msgspec.Struct, frozen=True, gc=False):
-    """No new jobs on the whole node, or (`clear`) that is over."""
+    """Drains the whole node, or (`clear`) ends that."""
 
     reason: str
     clear: bool = False
@@ -150,54 +150,55 @@ class KillProcess(msgspec.Struct, frozen=True, gc=False):
 
 
 class Remark(msgspec.Struct, frozen=True, gc=False):
-    """For the log: a signal as it came, and what is made of it."""
+    """A line for the log: a signal as received, and its consequence."""
 
     text: str
     is_bad: bool = True
 
 
-class Look(msgspec.Struct, frozen=True, gc=False):
-    """All GPUs should be looked at after that time."""
+class PollRequest(msgspec.Struct, frozen=True, gc=False):
+    """All GPUs should be polled after this time."""
 
     delay_us: int = 0
 
 
-Output = Look | Opinion | JobAction | NodeDrain | KillProcess | Remark
+HealthOutput = PollRequest | Opinion | JobAction | NodeDrain | KillProcess | Remark
 
 
 # -- memory
 
 
 class Condition(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A row of the policy table that holds for a GPU now."""
+    """An active row of the policy table for a GPU."""
 
     row: str
     reason: str
     since_us: int
-    last_us: int = 0  # when the signal was seen last
-    boot_id: str = ""  # that it was seen last in
+    last_us: int = 0  # when the signal was last seen
+    boot_id: str = ""  # the boot in which it was last seen
     level: int = 1  # the worst value of the signal
     xid: int = 0
 
 
-class Record(msgspec.Struct, omit_defaults=True):
-    """All that is remembered of one GPU or MIG instance, by UUID. Bounds of the lists: gpurecord.py."""
+class GpuHealthRecord(msgspec.Struct, omit_defaults=True):
+    """The stored health of one GPU or MIG instance, by UUID. Bounds of the lists: gpurecord.py."""
 
     uuid: str
-    device: Device | None = None  # as it was named last
-    boot_id: str = ""  # in which it was
+    device: Device | None = None  # as it was last listed
+    boot_id: str = ""  # in which it was listed
     seen_at_us: int = 0
-    told: Opinion | None = None
-    told_us: int = 0
+    # The stored names of these two are older than the attributes.
+    reported: Opinion | None = msgspec.field(default=None, name="told")
+    reported_us: int = msgspec.field(default=0, name="told_us")
     conditions: dict[str, Condition] = {}
     accepted: dict[str, int] = {}  # row -> the value that an administrator has accepted
-    cleared_at_us: list[int] = []  # when the GPU opened by itself, of the last 24 h
+    cleared_at_us: list[int] = []  # when the GPU reopened by itself, in the last 24 h
     blamed: list[tuple[int, int, int]] = []  # when, uid, job id: application errors of the last 24 h
     repeated: dict[int, list[int]] = {}  # XID -> when, within 24 h
-    counted: dict[int, int] = {}  # XID -> how often, ever
+    counted: dict[int, int] = {}  # XID -> total count
     notes: tuple[str, ...] = ()  # gpusignals.NOTES
     counted_us: dict[int, int] = {}  # XID -> when last
-    cures: dict[int, list[tuple[int, str]]] = {}  # XID -> when it came in which life of the GPU
+    cures: dict[int, list[tuple[int, str]]] = {}  # XID -> when it occurred in which life of the GPU
     resets: int = 0
     reset_at_us: int = 0
     ecc_volatile: int = -1
@@ -207,11 +208,11 @@ class Record(msgspec.Struct, omit_defaults=True):
 
 
 class Memory(msgspec.Struct, omit_defaults=True):
-    """What a file of the spool keeps of the judge."""
+    """The state of the health machine that is stored in a file of the spool."""
 
     boot_id: str = ""
-    records: dict[str, Record] = {}
+    records: dict[str, GpuHealthRecord] = {}
     log_read: int | None = (
-        None  # the last record of the kernel's log that was seen (-1: none since the machine's start)
+        None  # the last record of the kernel's log that was read (-1: none since the machine's start)
     )
-    drained: str = ""  # the reason for which the node was drained and is not cleared
+    drained: str = ""  # the reason for which the node was drained, until it is cleared

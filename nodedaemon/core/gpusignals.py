@@ -1,7 +1,7 @@
-"""What a sample of one GPU says, row by row of the policy: is its signal there, gone, or not to be said?
+"""Evaluates a sample of one GPU for each row of the policy: is the signal present, absent, or unknown?
 
-A level is (value, words): 0 = the signal is gone, above 0 = it is there, and the larger the worse. None = the device
-does not say, so what was thought stays. Pure functions of a sample and of what was seen before.
+A level is (value, text): 0 = the signal is absent, above 0 = it is present, the larger the worse. None = the device
+does not report it, so the condition stays as it is. Pure functions of a sample and of earlier samples.
 """
 
 from collections.abc import Callable
@@ -9,130 +9,137 @@ from typing import NamedTuple
 
 from nodedaemon.core.gpuwords import Sample
 
-NVML_TIMEOUT, NVML_LOST, NVML_RESET_REQUIRED, NVML_UNKNOWN = 10, 15, 16, 999
-#: Bits of CurrentClocksEventReasons that are the hardware's: slowdown, thermal, power brake.
+NVML_TIMEOUT = 10
+NVML_LOST = 15
+NVML_RESET_REQUIRED = 16
+NVML_UNKNOWN = 999
+#: Bits of CurrentClocksEventReasons that are caused by hardware: slowdown, thermal, power brake.
 HW_SLOWDOWN = 0x8 | 0x40 | 0x80
 REMAPS_MAX = 512
 RETIRED_MAX = 63
-#: How far below the threshold a GPU has cooled down.
+#: Degrees below the threshold at which a GPU has cooled down.
 COOLER_C = 5
 #: Utilisation that counts as load: an idle link is slow on purpose.
 LOAD_PERCENT = 50
-#: Polls in a row that a slow link, an error without a name or memory without a process must be seen in.
-SLOW_POLLS, ERROR_POLLS, MEMORY_POLLS = 3, 2, 2
+#: Polls in a row in which a slow link, an error without a name or memory without a process must be seen.
+SLOW_POLLS = 3
+ERROR_POLLS = 2
+MEMORY_POLLS = 2
 MEMORY_KB = 1024 * 1024
-_REBOOT, _RESET, _P2P = (2, 7), (1, 4, 6), (3,)
+_REBOOT = (2, 7)
+_RESET = (1, 4, 6)
+_P2P = (3,)
 _ACTIONS = {
     1: "reset", 2: "reboot", 3: "drain P2P", 4: "drain and reset", 5: "recover the IMEX domain", 6: "bus reset", 7: "reboot",
 }  # fmt: skip
 
-#: What is said of a mode of a card, and changes nothing.
+#: Remarks about the mode of a card, without effect.
 NOTES = {
     "ecc_pending": "its ECC mode will change at the next reboot",
-    "persistence_off": "persistence mode is off: the driver forgets the card while nobody uses it",
+    "persistence_off": "persistence mode is off: the driver unloads the card's state while it is unused",
 }
 
 Level = tuple[int, str] | None
-GONE: Level = (0, "")
+CLEAR: Level = (0, "")
 
 
-class Context(NamedTuple):
-    """What a level may depend on beside its sample."""
+class SignalContext(NamedTuple):
+    """The context of a level, in addition to its sample."""
 
     errors: int = 0  # polls in a row with the same error
     slow_link: int = 0  # polls in a row with a slow link under load
-    idle_memory: int = 0  # polls in a row with memory in use that no process has
+    idle_memory: int = 0  # polls in a row with memory in use by no process
     links_down: int = 0  # NVLinks that are down on the best GPU of its kind
 
 
 def notes(sample: Sample, before: tuple[str, ...]) -> tuple[str, ...]:
-    """What is worth a word (NOTES); of what the device does not say that is what was so before."""
+    """Remarks about a sample (NOTES); those of which the device does not report stay as they were before."""
     off = None if sample.persistence is None else not sample.persistence
     said = {"ecc_pending": sample.ecc_pending, "persistence_off": off}
     return tuple(word for word, is_so in said.items() if (word in before if is_so is None else is_so))
 
 
-def recovery(actions: tuple[int, ...]) -> Callable[[Sample, Context], Level]:
-    """The driver's own verdict is one of these."""
+def recovery(actions: tuple[int, ...]) -> Callable[[Sample, SignalContext], Level]:
+    """Makes a row's level from the driver's recommended recovery action."""
 
-    def level(sample: Sample, context: Context) -> Level:
+    def level(sample: Sample, context: SignalContext) -> Level:
         action = sample.recovery_action
         if action is None:
             return None
         words = f"recovery action {action} ({_ACTIONS.get(action, 'unknown')})"
-        return (1, words) if action in actions else GONE
+        return (1, words) if action in actions else CLEAR
 
     return level
 
 
-def lost(sample: Sample, context: Context) -> Level:
-    """Not there any more."""
+def lost(sample: Sample, context: SignalContext) -> Level:
+    """The GPU is no longer there."""
     if sample.error == NVML_LOST or (sample.error == NVML_UNKNOWN and context.errors >= ERROR_POLLS):
         return 1, f"GPU is lost (NVML error {sample.error})"
-    return None if sample.error else GONE
+    return None if sample.error else CLEAR
 
 
-def reset_required(sample: Sample, context: Context) -> Level:
-    """It answers no call but that it has to be reset."""
-    return (1, "reset required (NVML error 16)") if sample.error == NVML_RESET_REQUIRED else GONE
+def reset_required(sample: Sample, context: SignalContext) -> Level:
+    """The GPU answers every call with the error that it needs a reset."""
+    return (1, "reset required (NVML error 16)") if sample.error == NVML_RESET_REQUIRED else CLEAR
 
 
-def error(sample: Sample, context: Context) -> Level:
+def error(sample: Sample, context: SignalContext) -> Level:
     """Another error, more than once."""
     if sample.error in (0, NVML_LOST, NVML_RESET_REQUIRED, NVML_UNKNOWN):
-        return GONE
+        return CLEAR
     return (1, f"NVML error {sample.error}") if context.errors >= ERROR_POLLS else None
 
 
-def remap_pending(sample: Sample, context: Context) -> Level:
+def remap_pending(sample: Sample, context: SignalContext) -> Level:
     """A row will be remapped at the next reset."""
     return None if sample.remap_pending is None else (int(sample.remap_pending), "row remap pending")
 
 
-def remap_failed(sample: Sample, context: Context) -> Level:
+def remap_failed(sample: Sample, context: SignalContext) -> Level:
     """No spare rows are left, or so many were needed that the next will fail."""
     if sample.remap_failure:
         return 1_000_000, "RMA: row remapping failed"
     remaps = sample.remap_uncorrectable
     if remaps is None:
-        return None if sample.remap_failure is None else GONE
-    return (remaps, f"RMA: {remaps} uncorrectable row remaps") if remaps >= REMAPS_MAX else GONE
+        return None if sample.remap_failure is None else CLEAR
+    return (remaps, f"RMA: {remaps} uncorrectable row remaps") if remaps >= REMAPS_MAX else CLEAR
 
 
-def retired_pending(sample: Sample, context: Context) -> Level:
+def retired_pending(sample: Sample, context: SignalContext) -> Level:
     """A page will be retired at the next driver load."""
     return None if sample.retired_pending is None else (int(sample.retired_pending), "page retirement pending")
 
 
-def retired_full(sample: Sample, context: Context) -> Level:
+def retired_full(sample: Sample, context: SignalContext) -> Level:
     """No more pages can be retired."""
     pages = sample.retired_pages
     if pages is None:
         return None
-    return (pages, f"RMA: {pages} retired pages") if pages >= RETIRED_MAX else GONE
+    return (pages, f"RMA: {pages} retired pages") if pages >= RETIRED_MAX else CLEAR
 
 
-def sram_ecc(sample: Sample, context: Context) -> Level:
-    """Errors that no remapping mends."""
+def sram_ecc(sample: Sample, context: SignalContext) -> Level:
+    """Uncorrectable errors of SRAM, which remapping does not repair."""
     count = sample.ecc_sram
     return None if count is None else (count, f"{count} uncorrectable SRAM ECC errors")
 
 
-def links(sample: Sample, context: Context) -> Level:
-    """Fewer links than its like have."""
+def links(sample: Sample, context: SignalContext) -> Level:
+    """Fewer active links than its peers."""
     down = sample.nvlinks_down
     if down is None:
         return None
-    return (down, f"{down - context.links_down} NVLinks down") if down > context.links_down else GONE
+    return (down, f"{down - context.links_down} NVLinks down") if down > context.links_down else CLEAR
 
 
-def hot(sample: Sample, context: Context) -> Level:
-    """At the threshold; a little below it nothing is said."""
+def hot(sample: Sample, context: SignalContext) -> Level:
+    """At the threshold; just below it, unknown."""
     if sample.temperature_c is None or not sample.slowdown_c:
         return None
     if sample.temperature_c >= sample.slowdown_c:
         return 1, f"temperature {sample.temperature_c} C (slowdown at {sample.slowdown_c} C)"
-    return GONE if sample.temperature_c <= sample.slowdown_c - COOLER_C else None
+    return CLEAR if sample.temperature_c <= sample.slowdown_c - COOLER_C else None
 
 
 def has_slow_link(sample: Sample) -> bool | None:
@@ -143,30 +150,30 @@ def has_slow_link(sample: Sample) -> bool | None:
     return generation < generation_max or width < width_max
 
 
-def pcie(sample: Sample, context: Context) -> Level:
-    """A slow link, several polls in a row."""
+def pcie(sample: Sample, context: SignalContext) -> Level:
+    """A slow link in several polls in a row."""
     if sample.pcie is None or context.slow_link < SLOW_POLLS:
-        return GONE if has_slow_link(sample) is False else None
+        return CLEAR if has_slow_link(sample) is False else None
     generation, width, generation_max, width_max = sample.pcie
     return 1, f"PCIe gen {generation} x{width} instead of gen {generation_max} x{width_max} under load"
 
 
 def has_idle_memory(sample: Sample) -> bool | None:
-    """Memory is used, and by no process."""
+    """True when memory is in use, but by no process."""
     if sample.memory_used_kb is None or sample.processes is None:
         return None
     return sample.memory_used_kb > MEMORY_KB and not sample.processes
 
 
-def memory(sample: Sample, context: Context) -> Level:
-    """The same, more than once, while no job has the GPU."""
+def memory(sample: Sample, context: SignalContext) -> Level:
+    """Memory in use by no process in several polls in a row, while no job has the GPU."""
     if context.idle_memory >= MEMORY_POLLS:
         return 1, f"{(sample.memory_used_kb or 0) // 1024} MiB used by no process"
-    return GONE if has_idle_memory(sample) is False else None
+    return CLEAR if has_idle_memory(sample) is False else None
 
 
-#: Row -> what a sample says of it.
-LEVELS: dict[str, Callable[[Sample, Context], Level]] = {
+#: Row -> its level in a sample.
+LEVELS: dict[str, Callable[[Sample, SignalContext], Level]] = {
     "lost": lost,
     "reset_required": reset_required,
     "error": error,
@@ -186,10 +193,10 @@ LEVELS: dict[str, Callable[[Sample, Context], Level]] = {
 
 
 def is_slowed(sample: Sample) -> bool:
-    """By the hardware, now."""
+    """Whether the hardware slows it down now."""
     return bool((sample.throttle or 0) & HW_SLOWDOWN)
 
 
 def rise(before: int, now: int | None) -> int:
-    """How much a counter has risen; `before` -1 = it was not known. A fall (the driver was loaded anew) is none."""
+    """The increase of a counter; `before` -1 = unknown. A fall (the driver was reloaded) counts as none."""
     return 0 if now is None or before < 0 else max(now - before, 0)

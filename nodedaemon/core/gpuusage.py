@@ -1,22 +1,23 @@
-"""What steps did with their GPUs: utilisation, memory and energy, counted from samples, each thing for one step only.
+"""GPU usage of steps: utilisation, memory and energy, counted from samples, each amount for one step only.
 
-A step holds GPUs, or shares of them; a job's script holds what its steps hold too. A sample is one GPU at one moment,
-and stands for the time since the sample before.
+A step has GPUs, or shares of them; a job's script also has those of its steps. A sample is one GPU at one moment, and
+represents the time since the sample before.
 
 Rules
     - A sample's utilisation and energy go to the steps that have processes on the GPU. Several divide it by what their
-      processes do (sm_percent), where the driver does not say that by their memory, else evenly.
-    - When nobody has a process there, they go to the step that is just ending, if it holds the GPU: what is over between
-      two samples leaves no other trace. Else to the job itself: its script, its interactive step, its first step.
-    - Energy is the difference of a counter. A counter that has fallen was set back by a reload of the driver: what it says
-      now is what was used since, at least. Of a GPU with several jobs each has its share of it. Both are estimates, and
-      so is a first difference that began before the step.
-    - What is left of a step that is just ending when its processes are gone was like its last sample: the card's word is of
-      the last second, in which nobody was there any more.
-    - Utilisation is a mean over time. A gap longer than GAP_US_MAX (nobody looked) counts as that long.
-    - Memory is the highest sum over the step's processes. What cannot be told is unknown, never 0.
+      processes do (sm_percent), where the driver does not report that by their memory, else evenly.
+    - When no step has a process there, they go to the step that is just ending, if it has the GPU: a process that ends
+      between two samples leaves no other trace. Else to the job itself: its script, its interactive step, its first
+      step.
+    - Energy is the difference of a counter. A counter that has fallen was set back by a reload of the driver: its value
+      is what was used since then, at least. On a GPU with several jobs each gets its share. Both are estimates, and so
+      is a first difference that began before the step.
+    - The rest of a step that is just ending, after its processes are gone, counts like its last sample: the card
+      reports the last second, in which no process was there.
+    - Utilisation is a mean over time. A gap longer than GAP_US_MAX (no samples) counts as that long.
+    - Memory is the highest sum over the step's processes. A value that is not available is unknown, never 0.
 
-Whole numbers only: percent times microseconds, millijoules. No I/O: who owns a process is said with the sample.
+Integers only: percent times microseconds, millijoules. No I/O: the owners of processes come with the sample.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -24,71 +25,72 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from nodedaemon.core.gpuwords import Lifetime, Process, Sample
-from nodedaemon.core.steps import StepKey
+from nodedaemon.core.steps import JobKey, StepKey
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP, INTERACTIVE_STEP
 
 #: Numbers of UsageMetric.Kind.
-GPU_UTIL, GPU_MEM_KB, ENERGY_J, GPU_MEM_HELD_KB, ENERGY_ESTIMATED_J = 7, 8, 9, 10, 11
-#: For how long one sample may stand.
+GPU_UTIL = 7
+GPU_MEM_KB = 8
+ENERGY_J = 9
+GPU_MEM_HELD_KB = 10
+ENERGY_ESTIMATED_J = 11
+#: Longest time that one sample may represent.
 GAP_US_MAX = 60_000_000
-#: A step that begins so long before the sample that is taken at its beginning has lost nothing to speak of.
+#: A step that begins this shortly before the sample at its beginning loses nothing worth counting.
 START_US = 1_000_000
 #: Processes of a step on a GPU that are remembered for NVML's own accounting, which itself keeps a few thousand.
 PIDS_MAX = 64
-#: A kind, the sum, the largest and its task's rank, the smallest and its task's rank.
-Metric = tuple[int, int, int, int, int, int]
+#: A kind, the sum, the largest with its task's rank, the smallest with its task's rank.
+GpuMetric = tuple[int, int, int, int, int, int]
 
 
-class Share(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a step holds of a GPU: `units` of `of` shares; all of it is 1 of 1."""
+class UsageShare(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A step's share of a GPU: `units` of `of` shares; the whole GPU is 1 of 1."""
 
     uuid: str
     units: int = 1
     of: int = 1
-    memory_kb: int = 0  # of it; 0 = not known
+    memory_kb: int = 0  # of the share; 0 = unknown
 
 
 class OnGpu(msgspec.Struct, array_like=True):
-    """What one step did on one GPU. None = not known."""
+    """The usage of one step on one GPU. None = unknown."""
 
-    util_us: int = 0  # time of which the utilisation is known
+    util_us: int = 0  # time for which the utilisation is known
     util_percent_us: int = 0
     util_max: int | None = None  # percent
     memory_kb: int | None = None  # as of the last sample
     memory_max_kb: int | None = None
     energy_mj: int | None = None
-    seen_us: int = 0  # the GPU's last sample, for whoever carries on
-    seen_mj: int | None = None  # and its counter then
-    util_last: int | None = None  # percent, of the last sample
-    pids: list[int] = []  # of the step's processes that were seen there, the last ones
+    seen_us: int = 0  # the GPU's last sample, for a later daemon
+    seen_mj: int | None = None  # the energy counter in that sample
+    util_last: int | None = None  # percent, in the last sample
+    pids: list[int] = []  # of the step's processes that were seen there, the latest
 
 
 class StepUse(msgspec.Struct, array_like=True):
-    """A step's figures so far: what is kept in its spool folder."""
+    """A step's figures so far, as kept in its spool folder."""
 
     key: StepKey
     began_us: int
     rank: int = 0  # its first task here
-    shares: tuple[Share, ...] = ()
+    shares: tuple[UsageShare, ...] = ()
     gpus: dict[str, OnGpu] = {}
     memory_max_kb: int | None = None  # of the sum over its GPUs
     estimated: bool = False  # of the energy
-    idle_since_us: int = 0  # of its job, 0 = it works
-    idle_told: bool = False
+    idle_since_us: int = 0  # of its job, 0 = it is busy
+    idle_reported: bool = False
 
 
 class Activity(msgspec.Struct, frozen=True, gc=False):
-    """What a job did on one of its GPUs at one moment."""
+    """The activity of a job on one of its GPUs at one moment."""
 
     uuid: str
     util_percent: int | None
     has_process: bool | None  # None = the driver does not list them
 
 
-Job = tuple[int, int]
-
-
-class Ledger:
+class UsageLedger:
     """All steps that hold GPUs of this node."""
 
     def __init__(self) -> None:
@@ -96,8 +98,8 @@ class Ledger:
         self._holders: dict[str, list[StepKey]] = {}  # by GPU, in the order in which they began
         self._last: dict[str, tuple[int, int | None]] = {}  # by GPU: time and counter of its last sample
 
-    def begin(self, key: StepKey, began_us: int, shares: Iterable[Share], rank: int = 0) -> StepUse | None:
-        """A step has got GPUs. None when it has none, or is known."""
+    def begin(self, key: StepKey, began_us: int, shares: Iterable[UsageShare], rank: int = 0) -> StepUse | None:
+        """Adds a step that has received GPUs. None when it has none, or is known."""
         held = tuple(shares)
         if not held or key in self.uses:
             return None
@@ -106,7 +108,7 @@ class Ledger:
         return use
 
     def restore(self, uses: Iterable[StepUse], now_us: int) -> None:
-        """Carry on with what an earlier daemon has counted. Its clock may have been ahead of ours."""
+        """Continues from the figures of an earlier daemon, whose clock may have been ahead."""
         for use in uses:
             use.began_us = min(use.began_us, now_us)
             self._add(use)
@@ -120,14 +122,14 @@ class Ledger:
             self._holders.setdefault(share.uuid, []).append(use.key)
 
     def end(self, key: StepKey) -> StepUse | None:
-        """A step is over. None when it had no GPUs."""
+        """Removes a step that is over. None when it had no GPUs."""
         use = self.uses.pop(key, None)
         for share in use.shares if use is not None else ():
             self._holders[share.uuid].remove(key)
         return use
 
     def add_lifetimes(self, key: StepKey, records: Iterable[Lifetime]) -> None:
-        """What NVML's own accounting kept of a step's processes: peaks between samples, work that no sample met."""
+        """Adds NVML's own accounting of a step's processes: peaks between samples, and work that no sample caught."""
         use = self.uses.get(key)
         peaks: dict[str, int] = {}
         for record in records:
@@ -144,8 +146,8 @@ class Ledger:
         if use is not None and any(peaks.values()):
             use.memory_max_kb = max(use.memory_max_kb or 0, sum(peaks.values()))
 
-    def give_back(self, job: Job, uuids: Collection[str]) -> None:
-        """A job goes on without these GPUs; what it did on them stays in its figures."""
+    def give_back(self, job: JobKey, uuids: Collection[str]) -> None:
+        """Removes GPUs from a job that releases them and continues; its usage of them stays in its figures."""
         for use in self.steps_of(job):
             for uuid in uuids:
                 if use.key in self._holders.get(uuid, ()):
@@ -153,7 +155,7 @@ class Ledger:
             use.shares = tuple(share for share in use.shares if share.uuid not in uuids)
 
     def shared(self) -> tuple[str, ...]:
-        """GPUs that several steps hold; their job's holder is none that uses them."""
+        """GPUs that several steps have, not counting the job's extern step."""
         found = []
         for uuid, keys in self._holders.items():
             users = [key for key in keys if key.step_id != EXTERN_STEP]
@@ -162,26 +164,27 @@ class Ledger:
         return tuple(sorted(found))
 
     def sharers(self, uuid: str) -> list[StepKey]:
-        """The steps that hold shares of that GPU."""
+        """The steps that have shares of that GPU."""
         keys = self._holders.get(uuid, ())
         return [key for key in keys if any(share.uuid == uuid and share.of > 1 for share in self.uses[key].shares)]
 
     def jobs_on(self, uuid: str) -> list[int]:
-        """Ids of the jobs that hold the GPU."""
+        """Ids of the jobs that have the GPU."""
         return sorted({key.job_id for key in self._holders.get(uuid, ())})
 
-    def steps_of(self, job: Job) -> list[StepUse]:
-        """The steps of a job that hold GPUs."""
+    def steps_of(self, job: JobKey) -> list[StepUse]:
+        """The steps of a job that have GPUs."""
         return [use for key, use in self.uses.items() if (key.job_id, key.attempt) == job]
 
     # -- a sample
 
     def take(
         self, at_us: int, samples: Iterable[Sample], owners: Mapping[int, StepKey], ending: Collection[StepKey] = ()
-    ) -> dict[Job, list[Activity]]:
-        """Count these. `at_us`: by the clock that steps began by, which NVML's child does not have; `owners`: whose the
-        processes are; `ending`: steps for whose end the samples were taken."""
-        found: dict[Job, list[Activity]] = {}
+    ) -> dict[JobKey, list[Activity]]:
+        """Counts these samples. `at_us`: by the clock of the steps' start times, which NVML's child does not have;
+        `owners`: of the processes; `ending`: steps for whose end the samples were taken.
+        """
+        found: dict[JobKey, list[Activity]] = {}
         for sample in samples:
             if sample.error or sample.slow:
                 continue
@@ -205,7 +208,7 @@ def _sum_memory(use: StepUse) -> None:
 
 
 class _Moment:
-    """One sample on its way into the figures of those who hold the GPU."""
+    """One sample while it is added to the figures of the steps that have the GPU."""
 
     def __init__(
         self,
@@ -220,7 +223,7 @@ class _Moment:
         self._before_us, self._at_us = span_us
         self._counter = counter
         self._holders = holders
-        self._by_job: dict[Job, list[StepUse]] = {}
+        self._by_job: dict[JobKey, list[StepUse]] = {}
         for use in holders:
             self._by_job.setdefault((use.key.job_id, use.key.attempt), []).append(use)
         self._processes: dict[StepKey, list[Process]] = {}
@@ -232,12 +235,13 @@ class _Moment:
         self._ending = ending
 
     def _holder(self, key: StepKey) -> StepUse | None:
-        """Who holds the GPU for a process of that step: it, or its job (a process of a step without GPUs)."""
+        """The step to which a process of that step is charged: the step itself, or its job's (for a step without
+        GPUs)."""
         of_job = self._by_job.get((key.job_id, key.attempt), [])
         return next((use for use in of_job if use.key == key), itself(of_job) if of_job else None)
 
-    def count(self) -> list[tuple[Job, Activity]]:
-        """Into the figures; what each job does there."""
+    def count(self) -> list[tuple[JobKey, Activity]]:
+        """Adds the sample to the figures; returns each job's activity there."""
         users = {job: self._users(uses) for job, uses in self._by_job.items()}
         weights = self._weights([use for uses in users.values() for use in uses])
         percents = self._count_utilisation(weights)
@@ -259,12 +263,12 @@ class _Moment:
         return Activity(sample.uuid, percent, has)
 
     def _users(self, of_job: list[StepUse]) -> list[StepUse]:
-        """The steps of a job that the sample is told of."""
+        """Returns the steps of a job that the sample is charged to."""
         found = [use for use in of_job if use.key in self._processes]
         return found or [use for use in of_job if use.key in self._ending] or [itself(of_job)]
 
     def _weights(self, users: list[StepUse]) -> dict[StepKey, int]:
-        """In which proportion they had the GPU."""
+        """Returns the proportions in which they used the GPU."""
         here = {use.key: self._processes.get(use.key, []) for use in users}
         by_work = {key: sum(process.sm_percent or 0 for process in processes) for key, processes in here.items()}
         by_memory = {key: sum(process.memory_kb or 0 for process in processes) for key, processes in here.items()}
@@ -295,7 +299,7 @@ class _Moment:
         return percents
 
     def _count_energy(self, users: list[StepUse], weights: Mapping[StepKey, int], *, is_alone: bool) -> None:
-        """Divide a job's part among its steps."""
+        """Divides a job's part among its steps."""
         sample, counter = self._sample, self._counter
         if sample.energy_mj is None:
             return
@@ -339,20 +343,20 @@ def _part(value: int, part: int, whole: int) -> int:
     return (2 * value * part + whole) // (2 * whole) if whole > 0 else 0
 
 
-#: Who stands for the job when nobody in particular is meant; the rest by their numbers.
+#: The step that represents the job when no other is meant; the rest by their numbers.
 _PLACE = {BATCH_STEP: -3, INTERACTIVE_STEP: -2, EXTERN_STEP: 2**32}
 
 
 def itself(of_job: list[StepUse]) -> StepUse:
-    """The step that stands for the job."""
+    """The step that represents the job."""
     return min(of_job, key=lambda use: _PLACE.get(use.key.step_id, use.key.step_id))
 
 
-# -- what is told
+# -- reported figures
 
 
-def metrics_of(use: StepUse) -> tuple[Metric, ...]:
-    """A step's figures on this node. A kind of which nothing is known is not there.
+def metrics_of(use: StepUse) -> tuple[GpuMetric, ...]:
+    """A step's figures on this node. A kind without data is left out.
 
     GPU_UTIL: the sum over its GPUs of the mean of each, in percent; the highest sample; the lowest mean. GPU_MEM_KB: the
     highest sum over its GPUs; the highest and the lowest peak of one. ENERGY_J: the sum; of one GPU. GPU_MEM_HELD_KB: the

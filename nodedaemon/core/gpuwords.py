@@ -1,14 +1,17 @@
-"""What is said of GPUs inside the node daemon: by the children that ask NVML, to those that judge, pin and count.
+"""Messages about GPUs inside the node daemon: from the children that call NVML to the code that judges, pins and
+counts.
 
-Plain data, made in a child, sent as msgpack over a pipe. None = the device or driver cannot say. Deliberately absent:
-what any of it means (gpuhealth.py).
+Plain data, made in a child, sent as msgpack over a pipe. None = not available from the device or driver. Deliberately
+absent: their interpretation (gpuhealth.py).
 """
 
 import msgspec
 
 
 def normal_bus_id(bus_id: str) -> str:
-    """As sysfs writes it: NVML's domain has eight digits, the kernel's log leaves the function out."""
+    """Normalises a bus id to the form of sysfs: NVML's domain has eight digits, the kernel's log leaves the function
+    out.
+    """
     domain, _, rest = bus_id.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest.partition('.')[0]}.0"
 
@@ -17,14 +20,14 @@ class Device(msgspec.Struct, frozen=True, gc=False):
     """One GPU, or one MIG instance (`parent` is its GPU), in PCI order."""
 
     uuid: str
-    index: int  # as the node counts them, in PCI order; of an instance its GPU's
+    index: int  # as the node numbers them, in PCI order; for an instance its GPU's
     minor: int  # of /dev/nvidiaN
-    type: str  # h200; of an instance its profile
+    type: str  # h200; for an instance its profile
     memory_mb: int
     name: str
     bus_id: str
     capability: str = ""  # of CUDA: "9.0"
-    near_cpus: tuple[int, ...] = ()  # the kernel's numbers; () = not known
+    near_cpus: tuple[int, ...] = ()  # the kernel's numbers; () = unknown
     numa_node: int = -1
     links: tuple[
         int, ...
@@ -36,18 +39,19 @@ class Device(msgspec.Struct, frozen=True, gc=False):
     slices: int = 0  # compute slices of an instance
     gpu_instance: int = -1
     compute_instance: int = -1
-    mig_enabled: bool = False  # of a GPU: its instances are given, not itself
+    mig_enabled: bool = False  # of a GPU: its instances are allocated, not the GPU itself
     has_nvswitch: bool = False
     files: tuple[
         str, ...
-    ] = ()  # that whoever has it must be able to open: /dev/nvidia0, of instances /dev/nvidia-caps/* too
-    place: int = -1  # as NVML counts, which is nobody else's business
+    ] = ()  # the device files that its users must be able to open: /dev/nvidia0, of instances /dev/nvidia-caps/* too
+    #: The index in calls of NVML, and in no other use. Its stored name is older.
+    nvml_index: int = msgspec.field(default=-1, name="place")
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
-    """What there is. `why` "" = NVML answers; else `code` is its error (0 = it was not reached).
+    """The inventory. `why` "" = NVML works; else `code` is its error (0 = it was not reached).
 
-    A GPU that does not answer any more stays in `devices` as it was, as long as NVML counts it; its sample has the error.
+    A GPU that no longer answers stays in `devices` as it was, as long as NVML counts it; its sample has the error.
     """
 
     devices: tuple[Device, ...] = ()
@@ -56,11 +60,11 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     nvml: str = ""
     why: str = ""
     code: int = 0
-    nameless: tuple[int, ...] = ()  # errors of those that NVML counts and that have not said once who they are
+    nameless: tuple[int, ...] = ()  # errors of those that NVML counts and that have never reported their UUID
 
 
 class Process(msgspec.Struct, frozen=True, gc=False):
-    """A process on a GPU, as NVML names it."""
+    """A process on a GPU, as NVML lists it."""
 
     pid: int
     memory_kb: int | None = None
@@ -68,7 +72,7 @@ class Process(msgspec.Struct, frozen=True, gc=False):
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
-    """One GPU at one moment. A whole GPU's; of instances only what they can say."""
+    """One GPU at one moment. For an instance only the values that it has."""
 
     uuid: str
     at_us: int
@@ -92,16 +96,16 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     slowdown_c: int | None = None  # threshold
     pcie: tuple[int, int, int, int] | None = None  # generation and width, the largest of each
     util_percent: int | None = None
-    memory_used_kb: int | None = None  # without what the driver keeps
+    memory_used_kb: int | None = None  # without the driver's own
     energy_mj: int | None = None
     processes: tuple[Process, ...] | None = None
     ecc_pending: bool | None = None  # its ECC mode changes at the next reboot
-    persistence: bool | None = None  # the driver stays loaded while nobody uses it
-    slow: str = ""  # a call that took too long; what would have been asked after it was not
+    persistence: bool | None = None  # the driver stays loaded while no process uses it
+    slow: str = ""  # a call that took too long; the calls that would have followed were left out
 
 
 class Polled(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """All GPUs, once. `found` only when it is not what was said last."""
+    """One poll of all GPUs. `found` only when it differs from the last one."""
 
     at_us: int
     samples: tuple[Sample, ...]
@@ -113,22 +117,22 @@ class Xid(msgspec.Struct, frozen=True, gc=False, tag=True):
 
     at_us: int
     xid: int
-    uuid: str = ""  # "" = the bus id says who
+    uuid: str = ""  # "" = identified by the bus id
     bus_id: str = ""
     pid: int = 0
     text: str = ""
-    sequence: int = -1  # of the record in the kernel's log; -1 = NVML has told
+    sequence: int = -1  # of the record in the kernel's log; -1 = reported by NVML
 
 
 class Asking(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """The next call, said before it is made; `function` "" = the last one has returned."""
+    """The announcement of the next call; `function` "" = the last one has returned."""
 
     function: str
     gpu: str = ""
 
 
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
-    """What NVML's accounting kept of a process, also after its end."""
+    """NVML's accounting of a process, also after its end."""
 
     uuid: str
     pid: int
@@ -141,28 +145,28 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lifetimes(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """The answer to a question for them."""
+    """The answer to AskLifetimes."""
 
     records: tuple[Lifetime, ...]
 
 
 class Hung(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """A call has not returned for so long that it is taken never to. `gpu` "" = no GPU's: the driver as a whole; "#3" =
-    one that has never said who it is, by its place.
+    """A call that has not returned within the limit, and is assumed never to. `gpu` "" = the driver as a whole; "#3" =
+    a GPU without a known UUID, by NVML's index.
     """
 
     at_us: int
     function: str
     gpu: str = ""
-    left: int = 0  # children that do not even die
+    left: int = 0  # children that SIGKILL has not ended
 
 
 class Answering(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """What had hung has answered several polls in a row. `gpu` as in Hung."""
+    """The GPU (or driver) that hung has answered several polls in a row. `gpu` as in Hung."""
 
     at_us: int
     gpu: str = ""
 
 
-#: What the daemon is told of the GPUs (nodedaemon/gpu/watch.py).
-Told = Polled | Xid | Hung | Answering
+#: The messages of the watcher to the daemon (nodedaemon/gpu/watch.py).
+WatchMessage = Polled | Xid | Hung | Answering

@@ -1,22 +1,28 @@
-"""The node's funnel: `step(now_us, event)` changes what the node knows, `seal()` hands out records and effects.
+"""The single entry point of the node's core: `step(now_us, event)` changes the state, `seal()` returns records and
+effects.
 
 Rules
     - A key is started at most once: `StartStep` is emitted only on the move UNKNOWN -> ACCEPTED.
     - A key that was accepted, or ended before its launch, gets exactly one `Exited` report.
-    - A report is kept until the controller says that what it caused is committed, and is sent again on every new
-      stream.
-    - A command with a lower epoch than the highest seen is refused; a higher one is written down before it is obeyed.
+    - A report is kept until the controller acknowledges that its consequences are committed, and is sent again on every
+      new stream. It is on disk before it is sent.
+    - The report that a step of srun has started waits up to START_REPORT_US for another report, most often that of the step's
+      end: a short step costs node and controller one commit less. On the node itself the step runs at once.
+    - A command with a lower epoch than the highest seen is refused; a higher one is journaled before it is obeyed.
     - Of one (job, step) no two attempts live at once.
-    - A suspended step stands still, whatever else is sent to it, until it is resumed or told to end: SIGTSTP, which a
-      program may prepare for, after a grace SIGSTOP. A restarted daemon stops it again, a stepd that begins under it too.
-    - Escalation: SIGCONT and SIGTERM, after the grace SIGKILL, and when that too was in vain, a notice
-      that drains the node, and another one when it has ended after all.
+    - A suspended step stays stopped, whatever else is sent to it, until it is resumed or terminated: SIGTSTP, which a
+      program may handle, after a grace SIGSTOP. A restarted daemon stops it again, and also a step that starts late.
+    - A signal for a step that is being started is delivered when it runs.
+    - Escalation: SIGCONT and SIGTERM, after the grace SIGKILL; if that has no effect, a notice that drains the node,
+      and another one when the step has ended after all.
 
-Deliberately absent: what a launch order holds, how signals reach processes, when to reconnect.
+Deliberately absent: the content of a launch order, the delivery of signals, when to reconnect.
 """
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
+
+# Any: handlers of all kinds of events in one table: each is called with its own kind, by which it is found
 from typing import Any
 
 import msgspec
@@ -26,94 +32,106 @@ from nodedaemon.core.messages import (
     AckCommand,
     Acked,
     AnyRecord,
-    Batch,
     BootSeen,
-    Command,
+    DeliverSignal,
     DoOrder,
     DropLink,
-    Effect,
     EpochSeen,
-    Event,
     Exited,
     Forget,
     Forgotten,
-    Held,
+    ForwardedReport,
+    ForwardReport,
     KillWanted,
     Launch,
     LinkDown,
     LinkUp,
+    NodeBatch,
+    NodeCommand,
+    NodeCoreEvent,
+    NodeEffect,
+    NodeReport,
     Notice,
     Noticed,
     Notify,
     Order,
     Reboot,
     RebootMachine,
-    Report,
     ReportsAcked,
-    Said,
-    Say,
+    ReportUnkillable,
     SendReport,
     Signal,
-    SignalStep,
     SpoolBorn,
+    SpooledStep,
     Started,
     StartStep,
     StepBegan,
     StepEnded,
-    Suspend,
     Suspended,
+    SuspendSteps,
     SweepStep,
-    TellUnkillable,
     Terminate,
     TimerDue,
     Unkillable,
 )
-from nodedaemon.core.steps import Step, StepKey, StepState
+from nodedaemon.core.steps import NodeStep, StepKey, StepState
 from penstock.values.jobid import EXTERN_STEP
 
-SIGKILL, SIGTERM, SIGCONT, SIGSTOP, SIGTSTP = 9, 15, 18, 19, 20
-#: Who gets a signal: the task's first process, or every process of the step.
+SIGKILL = 9
+SIGTERM = 15
+SIGCONT = 18
+SIGSTOP = 19
+SIGTSTP = 20
+#: Recipients of a signal: the task's first process, or every process of the step.
 SCOPE_BATCH, SCOPE_ALL = 0, 1
 
-#: Held steps on one node. Far above any real node (one CPU each); bounds memory and the size of a registration.
+#: Steps on one node at a time. Far above any real node (one CPU each); bounds memory and the size of a registration.
 STEPS_MAX = 65_536
-#: Ended keys remembered so that a launch that comes again starts nothing. At 400 jobs a second: over a minute of delay.
+#: Ended keys remembered so that a repeated launch starts nothing. At 400 jobs a second: over a minute of delay.
 FORGOTTEN_MAX = 32_768
-#: Until the controller says otherwise: Slurm's default UnkillableStepTimeout.
+
+#: Signals kept for a step that is being started; more are dropped.
+SIGNALS_DUE_MAX = 32
+#: How long the report that a step of srun has started waits for another report. A job's script and its extern step do not wait:
+#: the controller gives the job no steps before it knows them to run.
+START_REPORT_US = 10_000
+#: Until the controller sets it: Slurm's default UnkillableStepTimeout.
 UNKILLABLE_TIMEOUT_US = 60_000_000
 
-#: Slurm's words for a node with a process that SIGKILL does not end.
+#: Slurm's reason for a node with a process that SIGKILL does not end.
 KILL_TASK_FAILED = "Kill task failed"
 NO_ROOM = "the node's spool is full"
 NEVER_STARTED_TOMBSTONE = "ended before it was started"
 
 
 class NodeMachine:
-    """All that a node knows about its steps, its reports and its controller's epoch."""
+    """The state of a node's core: its steps, its reports and its controller's epoch."""
 
     def __init__(self) -> None:
         self.spool_id = ""
         self.boot_id = ""
         self.epoch = 0
-        self.steps: dict[StepKey, Step] = {}
-        self.unacked: dict[int, Report] = {}
+        self.steps: dict[StepKey, NodeStep] = {}
+        self.unacked: dict[int, NodeReport] = {}
         self.forgotten: dict[StepKey, None] = {}
         self.next_sequence = 1
         self.link = 0  # 0 = no stream
-        self.full = False  # there is no room for new steps: they are answered as never tried
+        self.full = False  # no space for new steps: launches are answered as never tried
         self.unkillable_timeout_us = UNKILLABLE_TIMEOUT_US
         self._command_seen = 0  # highest command sequence of this stream
+        self._starts: list[Started] = []  # not yet sent on this stream
+        self._starts_due_us = 0
         self._live: dict[tuple[int, int], StepKey] = {}
         self._timers: list[tuple[int, StepKey]] = []
         self._records: list[AnyRecord] = []
-        self._effects: list[Effect] = []
-        self._handlers: dict[type[Event], Callable[[int, Any], None]] = {
+        self._effects: list[NodeEffect] = []
+        self._handlers: dict[type[NodeCoreEvent], Callable[[int, Any], None]] = {
             LinkUp: self._link_up,
             LinkDown: self._link_down,
             Launch: self._launch,
             Signal: self._signal,
             Terminate: self._terminate,
-            Suspend: self._suspend,
+            SuspendSteps: self._suspend,
             Forget: self._forget,
             Reboot: self._reboot,
             Notify: self._notify,
@@ -121,49 +139,52 @@ class NodeMachine:
             StepBegan: self._step_began,
             StepEnded: self._step_ended,
             Notice: self._notice,
-            Say: self._say,
+            ForwardReport: self._forward_report,
             Order: self._order,
             TimerDue: self._timer_due,
         }
 
-    # -- the funnel
+    # -- entry points
 
-    def step(self, now_us: int, event: Event) -> None:
-        """Take one event."""
+    def step(self, now_us: int, event: NodeCoreEvent) -> None:
+        """Handles one event."""
         self._handlers[type(event)](now_us, event)
 
-    def seal(self) -> Batch | None:
-        """What has gathered since the last call, or None."""
+    def seal(self) -> NodeBatch | None:
+        """Returns the batch since the last call, or None."""
         if not self._records and not self._effects:
             return None
         durable = any(isinstance(r, DURABLE) for r in self._records)
-        batch = Batch(tuple(self._records), tuple(self._effects), durable)
-        self._records, self._effects = [], []
+        durable = durable or any(isinstance(effect, SendReport) for effect in self._effects)
+        batch = NodeBatch(tuple(self._records), tuple(self._effects), durable)
+        self._records = []
+        self._effects = []
         return batch
 
     def next_deadline(self) -> int | None:
-        """When TimerDue has to come, or None."""
+        """When TimerDue is due, or None."""
+        starts_due_us = self._starts_due_us if self._starts else None
         while self._timers:
             at_us, key = self._timers[0]
             if self._due_at(key) == at_us:
-                return at_us
+                return at_us if starts_due_us is None else min(at_us, starts_due_us)
             heapq.heappop(self._timers)  # the step has ended or was given another time
-        return None
+        return starts_due_us
 
     # -- the journal: replay and snapshot
 
     def replay(self, records: Iterable[AnyRecord]) -> None:
-        """Take in what an earlier daemon wrote. Causes no records and no effects."""
+        """Applies a record of an earlier daemon. Causes no records and no effects."""
         for record in records:
             self._absorb(record)
         for step in self.live_steps():
             if step.kill_at_us:
                 self._schedule(step, step.kill_at_us)
-            elif step.suspended:  # the SIGSTOP may not have been sent any more
+            elif step.suspended:  # the SIGSTOP may not have been sent
                 self._stop_at(step, 1)
 
     def snapshot(self) -> Iterator[AnyRecord]:
-        """Records that say the same as all written so far, for compaction."""
+        """Records equivalent to all written so far, for compaction."""
         yield SpoolBorn(self.spool_id)
         yield BootSeen(self.boot_id)
         yield EpochSeen(self.epoch)
@@ -171,7 +192,7 @@ class NodeMachine:
         for key in self.forgotten:
             yield Forgotten(key)
         for step in self.steps.values():
-            yield Held(step.key, step.epoch, step.state, step.start_at_us, step.lease)
+            yield SpooledStep(step.key, step.epoch, step.state, step.start_at_us, step.lease)
             if step.is_live and step.kill_at_us:
                 yield KillWanted(step.key, step.kill_at_us)
             if step.is_live and step.suspended:
@@ -180,12 +201,21 @@ class NodeMachine:
                 yield Unkillable(step.key)
         yield from self.unacked.values()
 
-    def live_steps(self) -> list[Step]:
-        """Steps of which a process may run: what a restarted daemon has to look for."""
+    def live_steps(self) -> list[NodeStep]:
+        """Steps of which a process may run, which a restarted daemon has to look for."""
         return [step for step in self.steps.values() if step.is_live]
 
+    def unacknowledged_ends(self) -> set[StepKey]:
+        """Steps whose end has not been acknowledged."""
+        return {report.end.key for report in self.unacked.values() if isinstance(report, Exited)}
+
+    def job_id_seen(self) -> int:
+        """The highest job id that is remembered here: a controller that has assigned only lower ones has lost its
+        state."""
+        return max((key.job_id for keys in (self.steps, self.forgotten) for key in keys), default=0)
+
     def check(self) -> None:
-        """Raise AssertionError when the machine contradicts itself."""
+        """Raises AssertionError when the machine contradicts itself."""
         assert {(k.job_id, k.step_id): k for k, s in self.steps.items() if s.is_live} == self._live
         assert not self.forgotten.keys() & self.steps.keys()
         assert all(sequence < self.next_sequence for sequence in self.unacked)
@@ -198,9 +228,11 @@ class NodeMachine:
             self.boot_id = record.boot_id
         elif isinstance(record, EpochSeen):
             self.epoch = max(self.epoch, record.epoch)
-        elif isinstance(record, Held):
-            step = self._hold(record.key, record.epoch)
-            step.state, step.start_at_us, step.lease = record.state, record.start_at_us, record.lease
+        elif isinstance(record, SpooledStep):
+            step = self._add_step(record.key, record.epoch)
+            step.state = record.state
+            step.start_at_us = record.start_at_us
+            step.lease = record.lease
             self._note_live(step)
         elif isinstance(record, KillWanted):
             if record.key in self.steps:
@@ -211,7 +243,7 @@ class NodeMachine:
         elif isinstance(record, Unkillable):
             if record.key in self.steps:
                 self.steps[record.key].unkillable = True
-        elif isinstance(record, Started | Exited | Noticed | Said):
+        elif isinstance(record, Started | Exited | Noticed | ForwardedReport):
             self._keep(record)
             self._follow(record)
         elif isinstance(record, Acked):
@@ -229,13 +261,16 @@ class NodeMachine:
             self._effects.append(DropLink(event.link, why))
             return
         self._raise_epoch(event.epoch)
-        self.link, self._command_seen = event.link, 0
+        self.link = event.link
+        self._command_seen = 0
         self.unkillable_timeout_us = event.unkillable_timeout_us or UNKILLABLE_TIMEOUT_US
+        self._starts.clear()
         self._effects.extend(SendReport(event.link, n, report) for n, report in self.unacked.items())
 
     def _link_down(self, now_us: int, event: LinkDown) -> None:
         if event.link == self.link:
             self.link = 0
+            self._starts.clear()
 
     def _reports_acked(self, now_us: int, event: ReportsAcked) -> None:
         if event.spool_id not in ("", self.spool_id) or not self.unacked:
@@ -252,18 +287,18 @@ class NodeMachine:
             self._answer(event, refused)
             return
         if event.key not in self.steps and self.full:
-            self._bury(now_us, event, StepEnded(event.key, 0, now_us, failure=NO_ROOM, untried=True))
+            self._end_unstarted(now_us, event, StepEnded(event.key, 0, now_us, failure=NO_ROOM, untried=True))
         elif event.key not in self.steps:
-            step = self._hold(event.key, event.epoch)
+            step = self._add_step(event.key, event.epoch)
             step.move(StepState.ACCEPTED)
             step.lease = event.lease
             self._note_live(step)
-            self._records.append(Held(event.key, event.epoch, step.state, lease=step.lease))
+            self._records.append(SpooledStep(event.key, event.epoch, step.state, lease=step.lease))
             self._effects.append(StartStep(event.key, event.order))
         self._answer(event)
 
     def _why_not_start(self, event: Launch) -> str:
-        """Why this launch is refused; "" for a new step, and for one that was accepted before."""
+        """Returns why this launch is refused; "" for a new step, and for one that was accepted before."""
         key = event.key
         known = self.steps.get(key)
         if known is not None:
@@ -280,15 +315,18 @@ class NodeMachine:
     def _signal(self, now_us: int, event: Signal) -> None:
         step = self.steps.get(event.key)
         refused = self._fence(event)
-        if not refused and (step is None or step.state is not StepState.RUNNING):
+        if not refused and (step is None or not step.is_live):
             refused = f"step {event.key} is not running"
         if not refused and step is not None and step.suspended and event.signal == SIGCONT:
             refused = f"step {event.key} is suspended"
-        if not refused and self._is_new(event):
-            self._effects.append(SignalStep(event.key, (event.signal,), event.scope))
+        if not refused and step is not None and self._is_new(event):
+            if step.state is StepState.RUNNING:
+                self._effects.append(DeliverSignal(event.key, (event.signal,), event.scope))
+            elif len(step.signals_due) < SIGNALS_DUE_MAX:
+                step.signals_due.append((event.signal, event.scope))
         self._answer(event, refused)
 
-    def _suspend(self, now_us: int, event: Suspend) -> None:
+    def _suspend(self, now_us: int, event: SuspendSteps) -> None:
         step = self.steps.get(event.key)
         refused = self._fence(event)
         if not refused and (step is None or not step.is_live):
@@ -298,10 +336,10 @@ class NodeMachine:
             step.stop_at_us = 0
             self._records.append(Suspended(step.key, step.suspended))
             if step.state is StepState.RUNNING and step.suspended:
-                self._effects.append(SignalStep(step.key, (SIGTSTP,), SCOPE_ALL))
+                self._effects.append(DeliverSignal(step.key, (SIGTSTP,), SCOPE_ALL))
                 self._stop_at(step, now_us + event.grace_us)
             elif step.state is StepState.RUNNING:
-                self._effects.append(SignalStep(step.key, (SIGCONT,), SCOPE_ALL))
+                self._effects.append(DeliverSignal(step.key, (SIGCONT,), SCOPE_ALL))
         self._answer(event, refused)
 
     def _notify(self, now_us: int, event: Notify) -> None:
@@ -310,7 +348,7 @@ class NodeMachine:
         if not refused and (step is None or step.state is not StepState.RUNNING):
             refused = f"step {event.key} is not running"
         if not refused and self._is_new(event):
-            self._effects.append(SignalStep(event.key, (), SCOPE_ALL, event.text))
+            self._effects.append(DeliverSignal(event.key, (), SCOPE_ALL, event.text))
         self._answer(event, refused)
 
     def _terminate(self, now_us: int, event: Terminate) -> None:
@@ -320,23 +358,24 @@ class NodeMachine:
             return
         step = self.steps.get(event.key)
         if step is None:
-            self._bury(now_us, event, StepEnded(event.key, 0, now_us, failure=NEVER_STARTED_TOMBSTONE))
+            self._end_unstarted(now_us, event, StepEnded(event.key, 0, now_us, failure=NEVER_STARTED_TOMBSTONE))
         elif step.is_live:
-            self._want_end(now_us, step, event)
+            self._terminate_step(now_us, step, event)
 
-    def _bury(self, now_us: int, event: Command, end: StepEnded) -> None:
-        """End a step that never came, or will not be begun: remember it, and say that it never started."""
-        step = self._hold(event.key, event.epoch)
+    def _end_unstarted(self, now_us: int, event: NodeCommand, end: StepEnded) -> None:
+        """Ends a step that was not launched, or will not be started: records it, and reports that it never started."""
+        step = self._add_step(event.key, event.epoch)
         step.move(StepState.TOMBSTONE)
-        self._records.append(Held(event.key, event.epoch, step.state))
+        self._records.append(SpooledStep(event.key, event.epoch, step.state))
         self._report(Exited(self.next_sequence, end))
 
-    def _want_end(self, now_us: int, step: Step, event: Terminate) -> None:
+    def _terminate_step(self, now_us: int, step: NodeStep, event: Terminate) -> None:
         first = not step.kill_at_us
         kill_at_us = now_us + event.grace_us
         if first:
             step.kill_note = event.note
-            step.suspended, step.stop_at_us = False, 0
+            step.suspended = False
+            step.stop_at_us = 0
         if first or kill_at_us < step.kill_at_us:
             step.kill_at_us = kill_at_us
             self._records.append(KillWanted(step.key, kill_at_us))
@@ -373,13 +412,16 @@ class NodeMachine:
         step = self.steps.get(event.key)
         if step is None or step.state is not StepState.ACCEPTED:
             return
-        self._report(Started(self.next_sequence, event.key, event.at_us, event.pid))
+        self._report_start(now_us, Started(self.next_sequence, event.key, event.at_us, event.pid))
+        for number, scope in step.signals_due:
+            self._effects.append(DeliverSignal(step.key, (number,), scope))
+        step.signals_due.clear()
         if step.suspended:
-            self._effects.append(SignalStep(step.key, (SIGSTOP,), SCOPE_ALL))
-        if step.kill_at_us:  # told to end while it was being started
+            self._effects.append(DeliverSignal(step.key, (SIGSTOP,), SCOPE_ALL))
+        if step.kill_at_us:  # terminated while it was being started
             self._ask_to_end(step)
             if step.killed:
-                self._effects.append(SignalStep(step.key, (SIGKILL,), SCOPE_ALL))
+                self._effects.append(DeliverSignal(step.key, (SIGKILL,), SCOPE_ALL))
 
     def _step_ended(self, now_us: int, event: StepEnded) -> None:
         step = self.steps.get(event.key)
@@ -387,7 +429,7 @@ class NodeMachine:
             return
         if event.start_at_us and step.state is StepState.ACCEPTED:
             self._report(Started(self.next_sequence, event.key, event.start_at_us, 0))
-        elif step.start_at_us != event.start_at_us and step.start_at_us:  # lost: when it began is known better here
+        elif step.start_at_us != event.start_at_us and step.start_at_us:  # lost: the step knows its start
             event = msgspec.structs.replace(event, start_at_us=step.start_at_us)
         self._report(Exited(self.next_sequence, event))
         if step.unkillable:
@@ -398,8 +440,8 @@ class NodeMachine:
     def _notice(self, now_us: int, event: Notice) -> None:
         self._report(Noticed(self.next_sequence, now_us, event))
 
-    def _say(self, now_us: int, event: Say) -> None:
-        self._report(Said(self.next_sequence, event.body))
+    def _forward_report(self, now_us: int, event: ForwardReport) -> None:
+        self._report(ForwardedReport(self.next_sequence, event.body))
 
     def _order(self, now_us: int, event: Order) -> None:
         refused = self._fence(event)
@@ -408,6 +450,8 @@ class NodeMachine:
         self._answer(event, refused)
 
     def _timer_due(self, now_us: int, event: TimerDue) -> None:
+        if self._starts and self._starts_due_us <= now_us:
+            self._send_starts()
         while self._timers and self._timers[0][0] <= now_us:
             at_us, key = heapq.heappop(self._timers)
             if self._due_at(key) != at_us:
@@ -415,32 +459,32 @@ class NodeMachine:
             step = self.steps[key]
             if step.stop_at_us == at_us:
                 step.stop_at_us = 0
-                self._effects.append(SignalStep(step.key, (SIGSTOP,), SCOPE_ALL))
+                self._effects.append(DeliverSignal(step.key, (SIGSTOP,), SCOPE_ALL))
             else:
                 self._escalate(now_us, step)
 
-    def _escalate(self, now_us: int, step: Step) -> None:
-        """The grace is over: SIGKILL; and when that was long ago, say so."""
+    def _escalate(self, now_us: int, step: NodeStep) -> None:
+        """After the grace: SIGKILL; some time after that, a report that the step is unkillable."""
         if not step.killed:
             step.killed = True
             step.kill_at_us = now_us
-            self._effects.append(SignalStep(step.key, (SIGKILL,), SCOPE_ALL))
-            if step.key.step_id != EXTERN_STEP:  # an epilog has a deadline of its own
+            self._effects.append(DeliverSignal(step.key, (SIGKILL,), SCOPE_ALL))
+            if step.key.step_id != EXTERN_STEP:  # an epilog has its own deadline
                 self._schedule(step, now_us + self.unkillable_timeout_us)
         else:
             step.due_at_us = 0
             step.unkillable = True
             self._records.append(Unkillable(step.key))
-            self._effects.append(TellUnkillable(step.key, step.kill_at_us))
+            self._effects.append(ReportUnkillable(step.key, step.kill_at_us))
             self._notice(now_us, Notice(KILL_TASK_FAILED, drain=True, key=step.key))
 
-    def _ask_to_end(self, step: Step) -> None:
-        self._effects.append(SignalStep(step.key, (SIGCONT, SIGTERM), SCOPE_ALL, step.kill_note))
+    def _ask_to_end(self, step: NodeStep) -> None:
+        self._effects.append(DeliverSignal(step.key, (SIGCONT, SIGTERM), SCOPE_ALL, step.kill_note))
 
-    # -- helpers: everything below changes the machine in one way each
+    # -- helpers: each changes the machine in one way
 
-    def _fence(self, event: Command) -> str:
-        """Refuse a lower epoch, take note of a higher one."""
+    def _fence(self, event: NodeCommand) -> str:
+        """Refuses a lower epoch, records a higher one."""
         if event.epoch < self.epoch:
             return f"epoch {event.epoch} is lower than {self.epoch}, which this node has seen"
         self._raise_epoch(event.epoch)
@@ -451,40 +495,57 @@ class NodeMachine:
             self.epoch = epoch
             self._records.append(EpochSeen(epoch))
 
-    def _answer(self, event: Command, refused: str = "") -> None:
+    def _answer(self, event: NodeCommand, refused: str = "") -> None:
         if event.link == self.link:
             self._command_seen = max(self._command_seen, event.sequence)
         self._effects.append(AckCommand(event.link, event.sequence, refused))
 
-    def _is_new(self, event: Command) -> bool:
-        """False for a command that this stream has brought before."""
+    def _is_new(self, event: NodeCommand) -> bool:
+        """False for a command that this stream has delivered before."""
         return event.link != self.link or event.sequence > self._command_seen
 
-    def _hold(self, key: StepKey, epoch: int) -> Step:
-        step = self.steps[key] = Step(key, epoch)
+    def _add_step(self, key: StepKey, epoch: int) -> NodeStep:
+        step = self.steps[key] = NodeStep(key, epoch)
         return step
 
-    def _note_live(self, step: Step) -> None:
+    def _note_live(self, step: NodeStep) -> None:
         where = (step.key.job_id, step.key.step_id)
         if step.is_live:
             self._live[where] = step.key
         elif self._live.get(where) == step.key:
             del self._live[where]
 
-    def _report(self, report: Report) -> None:
-        self._records.append(report)
-        self._keep(report)
-        self._follow(report)
+    def _report(self, report: NodeReport) -> None:
+        self._send_starts()
+        self._record(report)
         if self.link:
             self._effects.append(SendReport(self.link, report.sequence, report))
 
-    def _keep(self, report: Report) -> None:
+    def _report_start(self, now_us: int, report: Started) -> None:
+        if report.key.step_id < 0 or not self.link:
+            self._report(report)
+            return
+        self._record(report)
+        if not self._starts:
+            self._starts_due_us = now_us + START_REPORT_US
+        self._starts.append(report)
+
+    def _send_starts(self) -> None:
+        self._effects.extend(SendReport(self.link, report.sequence, report) for report in self._starts)
+        self._starts.clear()
+
+    def _record(self, report: NodeReport) -> None:
+        self._records.append(report)
+        self._keep(report)
+        self._follow(report)
+
+    def _keep(self, report: NodeReport) -> None:
         self.unacked[report.sequence] = report
         self.next_sequence = max(self.next_sequence, report.sequence + 1)
 
-    def _follow(self, report: Report) -> None:
-        """Move the step where its report says it is."""
-        if isinstance(report, Noticed | Said):
+    def _follow(self, report: NodeReport) -> None:
+        """Moves the step to the state of its report."""
+        if isinstance(report, Noticed | ForwardedReport):
             return
         step = self.steps.get(report.key if isinstance(report, Started) else report.end.key)
         if step is None or not step.is_live:
@@ -505,17 +566,17 @@ class NodeMachine:
         while len(self.forgotten) > FORGOTTEN_MAX:
             del self.forgotten[next(iter(self.forgotten))]
 
-    def _schedule(self, step: Step, at_us: int) -> None:
+    def _schedule(self, step: NodeStep, at_us: int) -> None:
         step.due_at_us = at_us
         heapq.heappush(self._timers, (at_us, step.key))
 
     def _due_at(self, key: StepKey) -> int:
-        """When something is due for the step; 0 = nothing is."""
+        """When the step's next action is due; 0 = none is."""
         step = self.steps.get(key)
         if step is None or not step.is_live:
             return 0
         return min((at_us for at_us in (step.due_at_us, step.stop_at_us) if at_us), default=0)
 
-    def _stop_at(self, step: Step, at_us: int) -> None:
+    def _stop_at(self, step: NodeStep, at_us: int) -> None:
         step.stop_at_us = at_us
         heapq.heappush(self._timers, (at_us, step.key))

@@ -1,10 +1,10 @@
 """The node core's events (in), effects (out), reports (to the controller) and records (to the journal): all plain data.
 
 Requests are imperatives, facts are participles. `link` numbers the stream a command came on; an answer goes to that
-stream or nowhere. Records are what a restarted daemon replays; they are encoded with their tag, so tags are never
-reused.
+stream or nowhere. A restarted daemon replays the records; they are encoded with their tag, so tags are never reused.
 """
 
+# Any: the core passes an order on unread; its type belongs to a higher package
 from typing import Any
 
 import msgspec
@@ -12,11 +12,11 @@ import msgspec
 from nodedaemon.core.steps import NO_LEASE, StepKey, StepState
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
-    """Base of what comes in."""
+class NodeCoreEvent(msgspec.Struct, frozen=True, gc=False):
+    """Base of all events."""
 
 
-class LinkUp(Event, frozen=True):
+class LinkUp(NodeCoreEvent, frozen=True):
     """The controller has admitted this node on stream `link`."""
 
     link: int
@@ -24,13 +24,13 @@ class LinkUp(Event, frozen=True):
     unkillable_timeout_us: int
 
 
-class LinkDown(Event, frozen=True):
-    """That stream is gone."""
+class LinkDown(NodeCoreEvent, frozen=True):
+    """That stream has ended."""
 
     link: int
 
 
-class Command(Event, frozen=True):
+class NodeCommand(NodeCoreEvent, frozen=True):
     """Base of the controller's commands. `sequence` rises within a stream."""
 
     link: int
@@ -39,59 +39,60 @@ class Command(Event, frozen=True):
     key: StepKey
 
 
-class Launch(Command, frozen=True):
-    """Start a step. `order` is opaque here; `invalid` says why it cannot be read or run on this node, "" = it can."""
+class Launch(NodeCommand, frozen=True):
+    """Starts a step. `order` is opaque here; `invalid` says why it cannot be decoded or run on this node, "" = it
+    can."""
 
     order: Any
     invalid: str = ""
     lease: tuple[int, int] = NO_LEASE
 
 
-class Signal(Command, frozen=True):
+class Signal(NodeCommand, frozen=True):
     """Send a signal to a running step."""
 
     signal: int
     scope: int
 
 
-class Terminate(Command, frozen=True):
+class Terminate(NodeCommand, frozen=True):
     """SIGTERM now, SIGKILL after the grace."""
 
     grace_us: int
     note: str
 
 
-class Suspend(Command, frozen=True):
-    """Stop all processes of a step (SIGTSTP now, SIGSTOP after the grace), or let them go on."""
+class SuspendSteps(NodeCommand, frozen=True):
+    """Stops all processes of a step (SIGTSTP now, SIGSTOP after the grace), or resumes them."""
 
     suspended: bool
     grace_us: int
 
 
-class Notify(Command, frozen=True):
+class Notify(NodeCommand, frozen=True):
     """A line for the step's error output."""
 
     text: str
 
 
-class Forget(Command, frozen=True):
+class Forget(NodeCommand, frozen=True):
     """The end of the step is committed."""
 
 
-class Reboot(Command, frozen=True):
-    """Restart the machine; refused while steps are here. `key` is nobody's."""
+class Reboot(NodeCommand, frozen=True):
+    """Restarts the machine; refused while steps are here. `key` belongs to no step."""
 
     reason: str
 
 
-class ReportsAcked(Event, frozen=True):
+class ReportsAcked(NodeCoreEvent, frozen=True):
     """All reports of that spool through `sequence` are committed."""
 
     spool_id: str
     through: int
 
 
-class StepBegan(Event, frozen=True):
+class StepBegan(NodeCoreEvent, frozen=True):
     """The task's program runs."""
 
     key: StepKey
@@ -99,8 +100,8 @@ class StepBegan(Event, frozen=True):
     pid: int
 
 
-class StepEnded(Event, frozen=True):
-    """The step's exit record has been found, or there will never be one (`failure`)."""
+class StepEnded(NodeCoreEvent, frozen=True):
+    """The step's exit record has been found, or will never exist (`failure`)."""
 
     key: StepKey
     start_at_us: int  # 0 = never started
@@ -115,46 +116,46 @@ class StepEnded(Event, frozen=True):
     disk_read_bytes: int = 0
     disk_write_bytes: int = 0
     untried: bool = False  # through no fault of the job nothing of it has run, and nothing will
-    rebooted: bool = False  # the machine went down under it
+    rebooted: bool = False  # the machine was restarted while it ran
     tasks: tuple[tuple[int, int], ...] = ()  # of a step of srun: rank and wait status of each that ran
     metrics: tuple[tuple[int, ...], ...] = ()  # kind, total, largest and its rank, smallest and its rank
-    measured: int = 0  # tasks that the metrics were taken of
+    measured: int = 0  # tasks that the metrics cover
 
 
-class Say(Event, frozen=True):
-    """Something to tell the controller that this core does not look into: a report of the wire, without its head."""
-
-    body: bytes
-
-
-class Order(Command, frozen=True):
-    """A command that this core does not look into: it is done each time, and whoever does it knows what is done already."""
+class ForwardReport(NodeCoreEvent, frozen=True):
+    """A report for the controller that this core does not interpret: a report of the wire, without its header."""
 
     body: bytes
 
 
-class Notice(Event, frozen=True):
-    """Something to tell the controller that is no step's end. `reason` is what an administrator will read."""
+class Order(NodeCommand, frozen=True):
+    """A command that this core does not interpret: it is executed each time; the executor detects repetitions."""
+
+    body: bytes
+
+
+class Notice(NodeCoreEvent, frozen=True):
+    """A report to the controller that is no step's end. An administrator reads `reason`."""
 
     reason: str
-    drain: bool = False  # no new jobs here until somebody has looked
+    drain: bool = False  # no new jobs here until an administrator has checked the node
     fail: bool = False
-    clear: bool = False  # what was told with this reason is over
-    key: StepKey | None = None  # the step it came up with
+    clear: bool = False  # the condition that was reported with this reason is over
+    key: StepKey | None = None  # the step it is about
 
 
-class TimerDue(Event, frozen=True):
-    """Time has passed: everything due at `now` happens."""
+class TimerDue(NodeCoreEvent, frozen=True):
+    """Time has passed: runs everything that is due at `now`."""
 
 
 # -- effects: released only after the records of the same batch are on disk
 
 
-class Effect(msgspec.Struct, frozen=True, gc=False):
-    """Base of what goes out."""
+class NodeEffect(msgspec.Struct, frozen=True, gc=False):
+    """Base of all effects."""
 
 
-class AckCommand(Effect, frozen=True):
+class AckCommand(NodeEffect, frozen=True):
     """Answer a command on the stream it came on."""
 
     link: int
@@ -162,15 +163,15 @@ class AckCommand(Effect, frozen=True):
     refused: str = ""
 
 
-class StartStep(Effect, frozen=True):
+class StartStep(NodeEffect, frozen=True):
     """Hand the launch to the launcher. At most once per key, over all restarts."""
 
     key: StepKey
     order: Any
 
 
-class SignalStep(Effect, frozen=True):
-    """Send signals to a step, in this order. `scope` is one of orders.SCOPE_*; `note` is a line for its error file."""
+class DeliverSignal(NodeEffect, frozen=True):
+    """Sends signals to a step, in this order. `scope` is one of orders.SCOPE_*; `note` is a line for its error file."""
 
     key: StepKey
     signals: tuple[int, ...]
@@ -178,42 +179,42 @@ class SignalStep(Effect, frozen=True):
     note: str = ""
 
 
-class SendReport(Effect, frozen=True):
-    """Send (again) what happened."""
+class SendReport(NodeEffect, frozen=True):
+    """Send a report, first or again."""
 
     link: int
     sequence: int
-    report: "Started | Exited | Noticed | Said"
+    report: "Started | Exited | Noticed | ForwardedReport"
 
 
-class SweepStep(Effect, frozen=True):
+class SweepStep(NodeEffect, frozen=True):
     """Remove the step's folder."""
 
     key: StepKey
 
 
-class DropLink(Effect, frozen=True):
-    """The controller on that stream is not to be obeyed."""
+class DropLink(NodeEffect, frozen=True):
+    """The controller on that stream has an old epoch and is disconnected."""
 
     link: int
     why: str
 
 
-class DoOrder(Effect, frozen=True):
-    """Do what an order says."""
+class DoOrder(NodeEffect, frozen=True):
+    """Execute an order."""
 
     key: StepKey
     body: bytes
 
 
-class RebootMachine(Effect, frozen=True):
+class RebootMachine(NodeEffect, frozen=True):
     """Run RebootProgram."""
 
     reason: str
 
 
-class TellUnkillable(Effect, frozen=True):
-    """The step did not end after SIGKILL; somebody should look."""
+class ReportUnkillable(NodeEffect, frozen=True):
+    """The step did not end after SIGKILL; runs UnkillableStepProgram."""
 
     key: StepKey
     since_us: int
@@ -222,30 +223,30 @@ class TellUnkillable(Effect, frozen=True):
 # -- records
 
 
-class Record(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """Base of what the journal keeps."""
+class JournalRecord(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """Base of all records of the journal."""
 
 
-class SpoolBorn(Record, frozen=True):
+class SpoolBorn(JournalRecord, frozen=True):
     """The first record of a spool."""
 
     spool_id: str
 
 
-class BootSeen(Record, frozen=True):
-    """From here on the machine runs with that boot id; steps of an earlier one are dead."""
+class BootSeen(JournalRecord, frozen=True):
+    """From now on the machine runs with that boot id; steps of an earlier one are dead."""
 
     boot_id: str
 
 
-class EpochSeen(Record, frozen=True):
-    """The highest epoch; lower ones are refused for ever."""
+class EpochSeen(JournalRecord, frozen=True):
+    """The highest epoch; lower ones are refused from then on."""
 
     epoch: int
 
 
-class Held(Record, frozen=True):
-    """A step in a state: the fence record (ACCEPTED), a tombstone, or, in a snapshot, any other."""
+class SpooledStep(JournalRecord, frozen=True, tag="Held"):  # its name in existing journals
+    """A step with its state: the fence record (ACCEPTED), a tombstone, or, in a snapshot, any other."""
 
     key: StepKey
     epoch: int
@@ -254,27 +255,27 @@ class Held(Record, frozen=True):
     lease: tuple[int, int] = NO_LEASE
 
 
-class KillWanted(Record, frozen=True):
+class KillWanted(JournalRecord, frozen=True):
     """The step has to end; SIGKILL is due at that time."""
 
     key: StepKey
     kill_at_us: int
 
 
-class Suspended(Record, frozen=True):
-    """All processes of the step are to stand still, or no longer."""
+class Suspended(JournalRecord, frozen=True):
+    """All processes of the step are to be stopped, or no longer."""
 
     key: StepKey
     suspended: bool
 
 
-class Unkillable(Record, frozen=True):
-    """The step did not end after SIGKILL, and the controller was told. Until its end, which clears that."""
+class Unkillable(JournalRecord, frozen=True):
+    """The step did not end after SIGKILL, and this was reported. Cleared by its end."""
 
     key: StepKey
 
 
-class Started(Record, frozen=True):
+class Started(JournalRecord, frozen=True):
     """Report: the task's program runs. Moves the step to RUNNING."""
 
     sequence: int
@@ -283,54 +284,54 @@ class Started(Record, frozen=True):
     pid: int
 
 
-class Exited(Record, frozen=True):
+class Exited(JournalRecord, frozen=True):
     """Report: the end of a step, exactly one per key. Moves the step to EXITED, unless it is a tombstone."""
 
     sequence: int
     end: StepEnded
 
 
-class Noticed(Record, frozen=True):
-    """Report: what this node has to say of itself. Moves nothing."""
+class Noticed(JournalRecord, frozen=True):
+    """Report: a notice of this node about itself. Changes no step."""
 
     sequence: int
     at_us: int
     notice: Notice
 
 
-class Said(Record, frozen=True):
-    """Report: what somebody else made. Moves nothing."""
+class ForwardedReport(JournalRecord, frozen=True, tag="Said"):  # its name in existing journals
+    """Report: from outside the core. Changes no step."""
 
     sequence: int
     body: bytes
 
 
-class Acked(Record, frozen=True):
+class Acked(JournalRecord, frozen=True):
     """Reports through `sequence` need not be kept."""
 
     through: int
 
 
-class Forgotten(Record, frozen=True):
-    """The key is only remembered so that it never starts again."""
+class Forgotten(JournalRecord, frozen=True):
+    """The key is remembered only so that it never starts again."""
 
     key: StepKey
 
 
-Report = Started | Exited | Noticed | Said
+NodeReport = Started | Exited | Noticed | ForwardedReport
 AnyRecord = (
-    SpoolBorn | BootSeen | EpochSeen | Held | KillWanted | Suspended | Unkillable | Started | Exited | Noticed | Said
-    | Acked | Forgotten
+    SpoolBorn | BootSeen | EpochSeen | SpooledStep | KillWanted | Suspended | Unkillable | Started | Exited | Noticed
+    | ForwardedReport | Acked | Forgotten
 )  # fmt: skip
 
-#: Records whose loss in a power failure would break a promise. The rest may follow with the next sync: a lost
-#: KillWanted, Acked or Forgotten is said again by the controller.
-DURABLE = (SpoolBorn, BootSeen, EpochSeen, Held, Started, Exited, Noticed, Said)
+#: Records whose loss in a power failure would break a promise. The rest may follow with the next sync: the controller
+#: sends the cause of a lost KillWanted, Acked or Forgotten again, and a Started is synced before it is sent.
+DURABLE = (SpoolBorn, BootSeen, EpochSeen, SpooledStep, Exited, Noticed, ForwardedReport)
 
 
-class Batch(msgspec.Struct):
+class NodeBatch(msgspec.Struct):
     """One journal write. `effects` may leave when `records` are written, and synced if `durable`."""
 
     records: tuple[AnyRecord, ...]
-    effects: tuple[Effect, ...]
+    effects: tuple[NodeEffect, ...]
     durable: bool

@@ -1,8 +1,8 @@
-"""The environment of Prolog and Epilog: a list of allowed names, each made by us.
+"""The environment of Prolog and Epilog: a list of allowed names, each set by the daemon.
 
-These programs run as root. What a user may choose is only ever a value, and only of a name in this list: nothing of
-the submitted environment gets here, so neither LD_PRELOAD nor BASH_ENV, PATH or a name with a newline does
-(reliability.md 3: the class of faults that Slurm had in 2017, 2021 and 2026).
+These programs run as root. A user can influence only values, and only of names in this list: nothing of the submitted
+environment is passed on, so neither LD_PRELOAD nor BASH_ENV, PATH or a name with a newline is (reliability.md 3: the
+class of faults that Slurm had in 2017, 2021 and 2026).
 """
 
 from collections.abc import Mapping
@@ -11,20 +11,11 @@ import msgspec
 
 from nodedaemon.core.environment import TABLE, StepFacts
 from nodedaemon.core.gpupins import VOID
+from penstock.values.jobenv import Environment, names_in
 
-#: Of the variables that jobs get, those that Slurm documents for its prolog and epilog programs, too.
-NAMES = (
-    "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NAME", "SLURM_JOB_USER", "SLURM_JOB_UID", "SLURM_JOB_GROUP",
-    "SLURM_JOB_GID", "SLURM_JOB_ACCOUNT", "SLURM_JOB_PARTITION", "SLURM_JOB_QOS", "SLURM_JOB_RESERVATION",
-    "SLURM_JOB_LICENSES", "SLURM_JOB_COMMENT", "SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_JOB_NODELIST",
-    "SLURM_NODELIST", "SLURM_JOB_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_CPUS_PER_NODE", "SLURM_CPUS_ON_NODE",
-    "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT",
-    "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_STEP", "SLURM_SUBMIT_DIR", "SLURM_SUBMIT_HOST",
-    "SLURM_CLUSTER_NAME", "SLURM_NODEID", "SLURMD_NODENAME", "SLURM_SHARDS_ON_NODE",
-    "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "GPU_DEVICE_ORDINAL", "NVIDIA_VISIBLE_DEVICES",
-    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
-)  # fmt: skip
-#: What the controller may add, since only it knows them.
+#: Variables of jobs that Slurm documents for its prolog and epilog programs, too.
+NAMES = names_in(Environment.SITE)
+#: Variables that the controller may add, since only it knows their values.
 ADDED = frozenset((
     "SLURM_JOB_CONSTRAINTS", "SLURM_JOB_EXTRA", "SLURM_WCKEY", "SLURM_JOB_EXIT_CODE", "SLURM_JOB_EXIT_CODE2",
     "SLURM_JOB_DERIVED_EC", "SLURM_JOB_STDIN", "SLURM_JOB_STDOUT", "SLURM_JOB_STDERR", "SLURM_JOB_WORK_DIR",
@@ -36,15 +27,17 @@ def _text(value: int | str | bytes) -> str:
 
 
 def script_environment(facts: StepFacts, paths: Mapping[str, bytes], added: Mapping[str, str]) -> dict[str, str]:
-    """What Prolog and Epilog of a job find. `paths`: SLURM_JOB_WORK_DIR and the like; `added`: the controller's."""
+    """The environment of Prolog and Epilog of a job. `paths`: SLURM_JOB_WORK_DIR and the like; `added`: the
+    controller's.
+    """
     env = {}
-    outside = msgspec.structs.replace(facts.share.pinning, is_fenced=False)  # they run in no group of the job's
+    outside = msgspec.structs.replace(facts.share.pinning, is_fenced=False)  # they run outside the job's groups
     facts = msgspec.structs.replace(facts, share=msgspec.structs.replace(facts.share, pinning=outside))
     for name in NAMES:
         value = TABLE[name](facts)
         if value is not None and value not in ("", VOID):
             env[name] = _text(value)
-    env["SLURM_JOB_ID"] = env["SLURM_JOBID"] = str(facts.job_id)  # a component's own
+    env["SLURM_JOB_ID"] = env["SLURM_JOBID"] = str(facts.job_id)  # the component's own
     env["SLURM_JOB_RESTART_COUNT"] = str(facts.restart_count)
     env |= {name: _text(value) for name, value in paths.items() if name in ADDED and value}
     env |= allowed(added)
@@ -52,10 +45,10 @@ def script_environment(facts: StepFacts, paths: Mapping[str, bytes], added: Mapp
 
 
 def allowed(added: Mapping[str, str]) -> dict[str, str]:
-    """Of what the controller sent, what may be there."""
+    """Returns the allowed part of the variables that the controller sent."""
     return {name: value for name, value in added.items() if name in ADDED and "\0" not in value}
 
 
 def context(name: str, node_name: str) -> dict[str, str]:
-    """What a program finds that belongs to no job. `name`: health_check, reboot, unkillable, ..."""
+    """The environment of a program that belongs to no job. `name`: health_check, reboot, unkillable, ..."""
     return {"SLURM_SCRIPT_CONTEXT": name, "SLURMD_NODENAME": node_name}

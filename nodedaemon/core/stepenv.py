@@ -1,6 +1,6 @@
-"""The environment of the tasks of srun: what the job's table says (environment.py), and on top of it what the step is.
+"""The environment of the tasks of srun: the job's table (environment.py), and on top of it the variables of the step.
 
-Two tables: one for the step on this node, one for each task. A variable of either that does not apply is absent, also
+Two tables: one for the step on this node, one for each task. A variable of either that does not apply is absent, even
 when it was submitted. MASTER_ADDR and MASTER_PORT are ours only where the user has set neither.
 """
 
@@ -13,16 +13,17 @@ from nodedaemon.core.environment import (
     SHARE_TABLE,
     NodeShare,
     StepFacts,
-    Value,
     base_environment,
-    compress_counts,
     encode,
     join_ids,
+    users_own,
 )
+from penstock.values.counts import compress_counts
+from penstock.values.jobenv import Environment, VariableValue, check_names
 
 
 class StepShape(msgspec.Struct, frozen=True, gc=False):
-    """A step of srun as its tasks on this node see it. Zero or empty = not asked for."""
+    """A step of srun as its tasks on this node see it. Zero or empty = not requested."""
 
     step_id: int
     share: NodeShare  # the step's own on this node
@@ -42,11 +43,12 @@ class StepShape(msgspec.Struct, frozen=True, gc=False):
     threads_per_core: int = 0
     overcommit: bool = False
     pty: tuple[int, int] = (0, 0)  # rows and columns of the terminal
-    #: of a step over several components of a heterogeneous job: what stands before this one, and all together
+    #: of a step over several components of a heterogeneous job: offsets of this one, and totals
     rank_offset: int = 0
     het_ntasks: int = 0
     node_offset: int = 0
     het_nodes: int = 0
+    preserve_env: bool = False  # KEPT variables are the submitter's
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -65,8 +67,8 @@ def _plane(s: StepShape) -> str | None:
     return size if kind == "plane" and size else None
 
 
-def _bind(prefix: str, text: Callable[[StepShape], str]) -> dict[str, Callable[[StepShape], Value]]:
-    """The four variables that say how tasks are bound; nothing when nothing was said."""
+def _bind(prefix: str, text: Callable[[StepShape], str]) -> dict[str, Callable[[StepShape], VariableValue]]:
+    """The four variables about the binding of tasks; none without a binding."""
 
     def parts(s: StepShape) -> tuple[str, str, str]:
         words = [word for word in text(s).split(",") if word]
@@ -83,15 +85,14 @@ def _bind(prefix: str, text: Callable[[StepShape], str]) -> dict[str, Callable[[
     }
 
 
-def _of_share(make: Callable[[NodeShare], Value]) -> Callable[[StepShape], Value]:
+def _of_share(make: Callable[[NodeShare], VariableValue]) -> Callable[[StepShape], VariableValue]:
     return lambda s: make(s.share)
 
 
-STEP_TABLE: dict[str, Callable[[StepShape], Value]] = {
+STEP_TABLE: dict[str, Callable[[StepShape], VariableValue]] = {
     "SLURM_STEP_ID": lambda s: s.step_id,
     "SLURM_STEPID": lambda s: s.step_id,
     "SLURM_STEP_NODELIST": lambda s: s.node_list,
-    "SLURM_NODELIST": lambda s: s.node_list,
     "SLURM_STEP_NUM_NODES": lambda s: s.het_nodes or len(s.tasks_per_node),
     "SLURM_NNODES": lambda s: s.het_nodes or len(s.tasks_per_node),
     "SLURM_STEP_NUM_TASKS": lambda s: s.het_ntasks or s.ntasks,
@@ -122,21 +123,34 @@ STEP_TABLE: dict[str, Callable[[StepShape], Value]] = {
     **_bind("SLURM_MEM_BIND", lambda s: s.mem_bind),
     **{name: _of_share(make) for name, make in SHARE_TABLE.items()},
 }
-#: What a batch script has and a task of srun has not, or has from its submitter.
+check_names(Environment.STEP, STEP_TABLE)
+#: Variables that a batch script has and a task of srun does not have, or has from its submitter.
 _NOT_IN_STEPS = ("ENVIRONMENT", "HOSTNAME")
+#: With --preserve-env as srun's environment has them: they describe the job, not the step.
+KEPT = ("SLURM_NNODES", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE")
 
 
 def step_task_environment(submitted: Iterable[bytes], facts: StepFacts, shape: StepShape) -> dict[bytes, bytes]:
     """The environment that all tasks of the step on this node have in common."""
-    return base_environment(submitted, facts, {**{name: None for name in _NOT_IN_STEPS}, **_made(shape)})
+    entries = list(submitted)
+    own = users_own(entries)
+    made = {**{name: None for name in _NOT_IN_STEPS}, **_made(shape)}
+    if not shape.cpus_per_task:  # a step without -c leaves the job's as it is
+        made["SLURM_CPUS_PER_TASK"] = facts.cpus_per_task or None
+    if shape.preserve_env:
+        pairs = dict(entry.partition(b"=")[::2] for entry in entries)
+        made |= {name: pairs[name.encode()] for name in KEPT if name.encode() in pairs}
+    return base_environment(own, facts, made)
 
 
-def _made(shape: StepShape) -> dict[str, Value]:
+def _made(shape: StepShape) -> dict[str, VariableValue]:
     return {name: make(shape) for name, make in STEP_TABLE.items()}
 
 
 def task_environments(shape: StepShape) -> list[dict[bytes, bytes]]:
-    """What each task has beside that, in the order of the ranks. Its GPUs are told later, when its cpus are known."""
+    """The additional variables of each task, in the order of the ranks. Its GPUs are added later, when its cpus are
+    known.
+    """
     return [
         {b"SLURM_PROCID": encode(shape.rank_offset + rank), b"SLURM_LOCALID": encode(local)}
         for local, rank in enumerate(shape.ranks)

@@ -1,21 +1,23 @@
-"""A step's life on a node, as a table.
+"""The life cycle of a step on a node, as a table.
 
     UNKNOWN -> ACCEPTED -> RUNNING -> EXITED -> FORGOTTEN
     UNKNOWN -> TOMBSTONE -> FORGOTTEN        ended before its launch came: it never starts
 
 ACCEPTED means that the fence record is (about to be) on disk and the launch ordered; RUNNING that the task's program
-runs; EXITED that the end is journaled and waits for the controller's word that it is committed; FORGOTTEN is
-remembered, within a limit, only so that a launch that comes again starts nothing. The numbers of ACCEPTED to
-TOMBSTONE are those of the wire's HeldStep.State.
+runs; EXITED that the end is journaled and waits for the controller's acknowledgement that it is committed; FORGOTTEN is
+remembered, within a limit, only so that a repeated launch starts nothing. The numbers of ACCEPTED to TOMBSTONE are
+those of the wire's HeldStep.State.
 """
 
 from enum import IntEnum
 
 import msgspec
 
+JobKey = tuple[int, int]  # job id and attempt
+
 
 class StepState(IntEnum):
-    """Where a step is. `TRANSITIONS` says where it may go."""
+    """The states of a step. `TRANSITIONS` lists the changes allowed."""
 
     UNKNOWN = 0
     ACCEPTED = 1
@@ -36,16 +38,16 @@ TRANSITIONS: dict[StepState, frozenset[StepState]] = {
 }
 
 
-#: How many seconds without contact a step stops itself after, and the grace then: of one that never does.
+#: Seconds without contact after which a step stops itself, and the grace then, for a step without a lease.
 NO_LEASE = (0, 0)
 
 
-class IllegalMove(Exception):
-    """A move that the table does not list: a bug, never a peer's fault."""
+class IllegalStepMove(Exception):
+    """A transition that the table does not list: a bug, never a peer's fault."""
 
 
 class StepKey(msgspec.Struct, frozen=True, order=True, gc=False, array_like=True):
-    """What a step is called everywhere: never launched twice."""
+    """The identity of a step everywhere: never launched twice."""
 
     job_id: int
     attempt: int
@@ -55,12 +57,12 @@ class StepKey(msgspec.Struct, frozen=True, order=True, gc=False, array_like=True
         return f"{self.job_id}.{self.attempt}.{self.step_id}"
 
 
-class Step:
-    """One step that the node holds. `move` is the only place where `state` changes."""
+class NodeStep:
+    """One step in the node's state. `move` is the only place where `state` changes."""
 
     __slots__ = (
-        "due_at_us", "epoch", "key", "kill_at_us", "kill_note", "killed", "lease", "start_at_us", "state",
-        "stop_at_us", "suspended", "unkillable",
+        "due_at_us", "epoch", "key", "kill_at_us", "kill_note", "killed", "lease", "signals_due", "start_at_us",
+        "state", "stop_at_us", "suspended", "unkillable",
     )  # fmt: skip
 
     def __init__(self, key: StepKey, epoch: int) -> None:
@@ -69,21 +71,22 @@ class Step:
         self.state = StepState.UNKNOWN
         self.start_at_us = 0
         self.lease = NO_LEASE
-        self.kill_at_us = 0  # 0 = nobody wants it to end
+        self.kill_at_us = 0  # 0 = it need not end
         self.kill_note = ""
         self.killed = False  # SIGKILL has been sent
-        self.suspended = False  # its processes are to stand still
+        self.signals_due: list[tuple[int, int]] = []  # (signal, scope) that arrived while the step was being started
+        self.suspended = False  # its processes are to be stopped
         self.stop_at_us = 0  # when SIGSTOP follows SIGTSTP, 0 = not due
-        self.due_at_us = 0  # when the next act of its end is due, 0 = none is
-        self.unkillable = False  # SIGKILL was in vain, and the controller knows
+        self.due_at_us = 0  # when the next action of its termination is due, 0 = none is
+        self.unkillable = False  # SIGKILL had no effect, and this was reported
 
     def move(self, to: StepState) -> None:
-        """Go along the table."""
+        """Changes the state along the table."""
         if to not in TRANSITIONS[self.state]:
-            raise IllegalMove(f"step {self.key}: {self.state.name} -> {to.name}")
+            raise IllegalStepMove(f"step {self.key}: {self.state.name} -> {to.name}")
         self.state = to
 
     @property
     def is_live(self) -> bool:
-        """True while a process of it runs or may come to run."""
+        """True while a process of it runs or may yet run."""
         return self.state in (StepState.ACCEPTED, StepState.RUNNING)

@@ -1,16 +1,16 @@
-"""All that this node does about its GPUs, for the rest of the daemon: watched, judged, found at launches, worked on.
+"""The GPU agent, the daemon's one entry to GPUs: it polls and judges them, prepares launches and does maintenance.
 
-    watch.py --what was seen--> agent --> core/gpuhealth.py --what follows--> reports, notices, signals
-    wire.py  --resolve(uuids)--> agent    daemon.py --began, ended, order--> agent
+    watch.py --observations--> agent --> core/gpuhealth.py --consequences--> reports, notices, signals
+    launch/wire.py  --resolve(uuids)--> agent    daemon/daemon.py --began, ended, order--> agent
 
 Rules
-    - What is seen is taken one by one, in order: whose the processes are is looked up first, in a worker thread.
-    - What the judge remembers is on disk before anybody is told what it thinks.
-    - Which step holds which GPUs is on disk before the step starts, so that a restarted daemon knows whom to blame.
+    - Observations are handled one by one, in order; the owners of processes are looked up first, in a worker thread.
+    - The health machine's memory is on disk before its conclusions are reported.
+    - The GPUs of a step are on disk before the step starts, so that a restarted daemon can attribute failures.
     - NVML is never called here, and nothing is set on a card.
 
-Who else lives from it (accounting, MPS, MIG) plugs in as hooks.py says. Deliberately absent: what anything means
-(core/gpuhealth.py), who is drained for it (the controller).
+Accounting, MPS and MIG attach to it as described in hooks.py. Deliberately absent: the interpretation of signals
+(core/gpuhealth.py), draining (the controller).
 """
 
 import asyncio
@@ -22,21 +22,21 @@ from dataclasses import dataclass
 
 import msgspec
 
-from nodedaemon import proctree
-from nodedaemon.cgroup import Cgroups
+from nodedaemon.base import proctree
+from nodedaemon.base.topology_info import NodeTopology
+from nodedaemon.cgroups.cgroup import Cgroups
 from nodedaemon.core import gpuhealth_words as words
 from nodedaemon.core import messages as core
 from nodedaemon.core.gpuhealth import HealthMachine
-from nodedaemon.core.gpuwords import Device, Found, Polled, Told
+from nodedaemon.core.gpuwords import Device, Found, Polled, WatchMessage
 from nodedaemon.core.steps import StepKey
 from nodedaemon.gpu import kept, messages, owners, xids
 from nodedaemon.gpu.hooks import Listener
 from nodedaemon.gpu.mig import Divider
-from nodedaemon.gpu.watch import Watch
-from nodedaemon.gpu.works import Done, Works
-from nodedaemon.spool import Spool
-from nodedaemon.steprecord import NEVER
-from nodedaemon.topology_info import Topology
+from nodedaemon.gpu.watch import GpuWatch
+from nodedaemon.gpu.works import WorkDone, Works
+from nodedaemon.spool.spool import Spool
+from nodedaemon.spool.steprecord import NEVER
 from penstock.v1 import node_pb2
 from penstock.values.errors import BadValue
 from penstock.values.gpustates import GpuState
@@ -45,89 +45,89 @@ log = logging.getLogger("penstock.noded")
 
 HEALTH, STEPS = "gpu-health.json", "gpu-steps.json"
 POLL_S = 10.0
-#: For the children to see what a division has made.
+#: Time for the children to see the result of a division.
 SEEN_S = 15.0
-#: Ended jobs that what is left on a GPU may be of.
+#: Ended jobs that processes left on a GPU may belong to.
 ENDED_MAX = 256
-#: What no launch may be given, and why.
+#: Health in which a GPU is given to no launch, and the reason.
 _BROKEN = (GpuState.FAILED, GpuState.UNRESPONSIVE)
 
 
 @dataclass(frozen=True)
-class Place:
-    """What the agent needs of the daemon."""
+class AgentContext:
+    """The daemon's interface for the agent."""
 
     spool: Spool
     cgroups: Cgroups
     executor: Executor
-    post: Callable[[core.Event], None]
+    post: Callable[[core.NodeCoreEvent], None]
     now_us: Callable[[], int]
     inventory: node_pb2.Inventory  # as it is registered
     unkillable_us: Callable[[], int]
-    topology: Topology | None = None
+    topology: NodeTopology | None = None
 
 
-#: NVML's errors that say that there is nothing to watch: no GPU, no library.
+#: NVML's errors that mean there is nothing to watch: no GPU, no library.
 _NOTHING = (6, 12)
 
 
 def may_have(found: Found, spool: Spool) -> bool:
-    """Whether this node may have GPUs that NVML knows: it names some, or it fails, or there were some before."""
+    """Whether this node may have GPUs that NVML knows: it lists some, or it fails, or there were some before."""
     fails = bool(found.why) and found.code not in _NOTHING
     return bool(found.devices or found.nameless) or fails or kept.exists(spool.dir_fd, HEALTH)
 
 
 class GpuAgent:
-    """The GPUs of this node. Made before the loop runs on; `start` begins."""
+    """The GPUs of this node. Made before the loop runs; `start` begins the work."""
 
-    def __init__(self, place: Place, found: Found) -> None:
-        """found: what NVML said at the daemon's start."""
-        self._place = place
-        self.executor = place.executor
+    def __init__(self, context: AgentContext, found: Found) -> None:
+        """found: NVML's inventory at the daemon's start."""
+        self._context = context
+        self.executor = context.executor
         self.found = found
-        self.watch = Watch(self.take)
+        self.watch = GpuWatch(self.take)
         self.usage: Listener = Listener()
         self.mps: Listener = Listener()
         self.settings = node_pb2.GpuSettings()
         self._loop = asyncio.get_running_loop()
-        self._told: asyncio.Queue[Told | words.Event | asyncio.Future[None]] = asyncio.Queue()
+        self._inbox: asyncio.Queue[WatchMessage | words.HealthEvent | asyncio.Future[None]] = asyncio.Queue()
         self._judging: asyncio.Task[None] | None = None
-        self._looking: asyncio.Task[Polled | None] | None = None
-        self._look_again = False
-        self._look_timer: asyncio.TimerHandle | None = None
+        self._poll_running: asyncio.Task[Polled | None] | None = None
+        self._poll_again = False
+        self._poll_timer: asyncio.TimerHandle | None = None
         self._knows_pids = owners.knows_pids()
         if not self._knows_pids:
             log.info("this daemon has pids of its own: what jobs leave on GPUs is not looked for")
         self._saved = b""
         self._log_read: int | None = None
-        self._held: dict[StepKey, words.Holds] = {}
-        self._ended: dict[tuple[int, int], int] = {}  # jobs that had GPUs, and their uids
-        self._machine = HealthMachine(kept.load(place.spool.dir_fd, HEALTH, words.Memory), xids.table())
+        self._held: dict[StepKey, words.StepGpus] = {}
+        self._ended: dict[tuple[int, int], int] = {}  # jobs that had GPUs, with their uids
+        self._machine = HealthMachine(kept.load(context.spool.dir_fd, HEALTH, words.Memory), xids.table())
         self._works = Works(
-            place.spool.dir_fd, place.executor, self.device, lambda uuid: bool(self.holders(uuid)), self._work_done
+            context.spool.dir_fd, context.executor, self.device, lambda uuid: bool(self.holders(uuid)), self._work_done
         )
-        self.mig = Divider(place.spool.dir_fd, place.executor, self.devices)
+        self.mig = Divider(context.spool.dir_fd, context.executor, self.devices)
         self._works.divide = self._divide
         self._judge(self._listed())
 
     # -- for the daemon
 
     def start(self, live: list[StepKey], when_over: Callable[[], None]) -> None:
-        """Begin. `live`: the steps that go on from before; `when_over` is called if the agent ends by itself."""
+        """Begins. `live`: the steps that continue from before; `when_over` is called if the agent ends by itself."""
         missed = self.watch.catch_up(self._machine.memory.log_read)
         over: list[StepKey] = []
-        for held in kept.load(self._place.spool.dir_fd, STEPS, list[words.Holds]) or []:
+        for held in kept.load(self._context.spool.dir_fd, STEPS, list[words.StepGpus]) or []:
             if held.key in live:
                 self.began(held.key, held.uid, held.uuids)
             else:
                 self._ended[held.key.job_id, held.key.attempt] = held.uid
-                self.tell(held)
+                self.queue_event(held)
                 over.append(held.key)
-        for xid in missed:  # those who had the GPUs then hear of it, and nobody who gets them from now on
-            self.tell(xid)
-        self._tell_log_read()
+        for xid in missed:  # attributed to the jobs that had the GPUs then, not to later ones
+            self.queue_event(xid)
+        self._queue_log_read()
         for key in over:
-            self.tell(words.Released(key))
+            self.queue_event(words.Released(key))
         self._save_steps()
         self._judging = self._loop.create_task(self._run())
         self._judging.add_done_callback(lambda task: when_over())
@@ -137,13 +137,13 @@ class GpuAgent:
             listener.start()
 
     async def stop(self) -> None:
-        """End the children; steps go on."""
+        """Ends the children; steps continue."""
         for listener in (self.usage, self.mps):
             listener.stop()
-        self._look_again = False
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        self._poll_again = False
+        if self._poll_running is not None:
+            self._poll_running.cancel()
+            await asyncio.gather(self._poll_running, return_exceptions=True)
         await self.watch.stop()
         await self._works.stop()
         if self._judging is not None:
@@ -151,7 +151,7 @@ class GpuAgent:
             await asyncio.gather(self._judging, return_exceptions=True)
 
     def check(self) -> None:
-        """Raise what ended the agent by itself: a fault of the program."""
+        """Raises the error that ended the agent: a bug."""
         if self._judging is not None and self._judging.done():
             self._judging.result()
 
@@ -160,16 +160,16 @@ class GpuAgent:
         self.settings.CopyFrom(settings)
         self.mig.take_settings(settings)
         self._works.programs = {
-            words.WorkKind.CHECK: settings.check_program, words.WorkKind.RESET: settings.reset_program,
+            words.GpuWorkKind.CHECK: settings.check_program, words.GpuWorkKind.RESET: settings.reset_program,
         }  # fmt: skip
         rules = tuple((rule.xid, rule.class_name) for rule in settings.xids)
-        self.tell(words.Rules(settings.lost_drains_node, rules, self._place.unkillable_us()))
+        self.queue_event(words.Rules(settings.lost_drains_node, rules, self._context.unkillable_us()))
         for listener in (self.usage, self.mps):
             listener.take_settings(settings)
         self.settle()
 
     def settle(self) -> None:
-        """Ask NVML as the configuration and those who count say."""
+        """Updates the requests to NVML from the configuration and from the counters."""
         self.watch.settle(
             poll_s=self.usage.poll_s(self.settings.poll_s or POLL_S),
             accounting=self.may_set(self.settings.accounting_mode),
@@ -177,19 +177,19 @@ class GpuAgent:
         )
 
     def may_set(self, wanted: bool) -> bool:
-        """Whether something that changes a card may be done: with PenstockGpuSettings=read-only never."""
+        """Whether the program may change this setting of a card: with PenstockGpuSettings=read-only never."""
         return wanted and not self.settings.read_only
 
     def began(self, key: StepKey, uid: int, uuids: tuple[str, ...]) -> None:
-        """A step is about to have these GPUs."""
-        held = self._held[key] = words.Holds(key, uid, uuids)
+        """Handles a step that is about to have these GPUs."""
+        held = self._held[key] = words.StepGpus(key, uid, uuids)
         self._save_steps()
-        self.tell(held)
+        self.queue_event(held)
         for listener in (self.usage, self.mps):
             listener.began(key, uid, uuids)
 
     def ended(self, key: StepKey) -> None:
-        """A step has ended; of one without GPUs nothing follows."""
+        """Handles the end of a step."""
         held = self._held.pop(key, None)
         if held is None:
             return
@@ -199,11 +199,11 @@ class GpuAgent:
         self._save_steps()
         for listener in (self.usage, self.mps):
             listener.ended(key)
-        self.tell(words.Released(key))
-        self.look()
+        self.queue_event(words.Released(key))
+        self.poll_soon()
 
     def resolve(self, uuids: tuple[str, ...]) -> tuple[Device, ...]:
-        """The devices of these names, as they are now. Raises BadValue when one is not there or broken."""
+        """The devices with these UUIDs, as they are now. Raises BadValue when one is missing or broken."""
         found = []
         for uuid in uuids:
             device, opinion = self.device(uuid), self._machine.opinion(uuid)
@@ -219,128 +219,128 @@ class GpuAgent:
         return tuple(found)
 
     def order(self, command: node_pb2.Command) -> None:
-        """A command of the controller's about GPUs."""
+        """Handles a command of the controller about GPUs."""
         kind = command.WhichOneof("kind")
         if kind == "gpu_work":
             self._works.take(command.gpu_work)
         elif kind == "clear_gpu":
-            self.tell(words.Cleared(command.clear_gpu.uuid))
+            self.queue_event(words.Cleared(command.clear_gpu.uuid))
         elif kind == "return_gpus":
             back = command.return_gpus
             key = StepKey(back.key.job_id, back.key.attempt, back.key.step_id)
             self._give_back(key, tuple(back.uuid))
 
     def fill(self, inventory: node_pb2.Inventory) -> None:
-        """Write into a registration what GPUs there are and what is thought of them."""
+        """Writes the GPUs and their health into a registration."""
         devices = [(device, self._machine.opinion(device.uuid)) for device in self.devices()]
-        messages.fill(inventory, self.found, devices, self._place.topology)
-        inventory.gpus_at_us = self._place.now_us()
+        messages.fill(inventory, self.found, devices, self._context.topology)
+        inventory.gpus_at_us = self._context.now_us()
 
-    # -- for those that plug in
+    # -- for attached services
 
     def devices(self) -> tuple[Device, ...]:
-        """Those that NVML names, then those that are lost since the machine was started."""
+        """The devices that NVML lists, then those that were lost since the machine was started."""
         return self._machine.devices()
 
     def device(self, uuid: str) -> Device | None:
-        """One of them, by name."""
+        """One of them, by UUID."""
         return next((device for device in self.devices() if device.uuid == uuid), None)
 
     def opinions(self) -> tuple[words.Opinion, ...]:
-        """What is thought of each."""
+        """The health of each GPU."""
         return tuple(self._machine.opinion(device.uuid) for device in self.devices())
 
-    def held_by(self, job_id: int, attempt: int) -> tuple[str, ...]:
-        """What the steps of a job have, by name."""
+    def devices_of_job(self, job_id: int, attempt: int) -> tuple[str, ...]:
+        """The devices of a job's steps, by UUID."""
         mine = [held for key, held in sorted(self._held.items()) if (key.job_id, key.attempt) == (job_id, attempt)]
         return tuple(dict.fromkeys(uuid for held in mine for uuid in held.uuids))
 
-    def holders(self, uuid: str) -> tuple[words.Holds, ...]:
+    def holders(self, uuid: str) -> tuple[words.StepGpus, ...]:
         """The steps that have a GPU (or an instance of it, or shares)."""
         parts = {uuid, *(d.uuid for d in self.devices() if d.parent == uuid)}
         return tuple(held for _, held in sorted(self._held.items()) if not parts.isdisjoint(held.uuids))
 
-    def say(self, report: node_pb2.Report) -> None:
-        """A report to the controller; it is kept until it is acknowledged."""
-        self._place.post(core.Say(report.SerializeToString()))
+    def send_report(self, report: node_pb2.Report) -> None:
+        """Queues a report to the controller, which is stored until it is acknowledged."""
+        self._context.post(core.ForwardReport(report.SerializeToString()))
 
-    def look(self) -> None:
-        """Look at all GPUs now, not at the next poll."""
-        if self._looking is not None and not self._looking.done():
-            self._look_again = True  # what is looked at now may be of a moment ago
+    def poll_soon(self) -> None:
+        """Polls all GPUs now, without waiting for the next regular poll."""
+        if self._poll_running is not None and not self._poll_running.done():
+            self._poll_again = True  # a poll in progress may have missed the latest change
             return
-        self._look_again = False
-        self._looking = self._loop.create_task(self.watch.poll())
-        self._looking.add_done_callback(self._looked)
+        self._poll_again = False
+        self._poll_running = self._loop.create_task(self.watch.poll())
+        self._poll_running.add_done_callback(self._poll_done)
 
-    async def hear_out(self, has_failed: bool) -> None:
-        """Before the end of a step with GPUs is told: until what has happened to them is said.
+    async def flush_reports(self, has_failed: bool) -> None:
+        """Waits, before the end of a step with GPUs is reported, until what has happened to them has been reported.
 
-        The driver says a moment later what a program has failed for, so the end of one that has failed waits for that: else
-        its job would be at its end, by its own fault, before anybody knows better.
+        The driver reports a moment later why a program has failed, so the end of a failed one waits for that: else its
+        job would end by its own fault before the GPU's failure is known.
         """
         if has_failed:
             await asyncio.sleep(self.watch.late_s)
         await self._judged()
 
     async def _judged(self) -> None:
-        """Until all that was told has been judged, and what follows from it is said."""
+        """Waits until all queued messages have been judged, and their consequences reported."""
         judged = self._loop.create_future()
-        self._told.put_nowait(judged)
+        self._inbox.put_nowait(judged)
         await judged
 
-    def _look_later(self, delay_s: float) -> None:
-        """Once, however often it is asked for until then."""
+    def _poll_later(self, delay_s: float) -> None:
+        """Schedules a poll; further calls until then have no effect."""
         if not delay_s:
-            self.look()
-        elif self._look_timer is None or self._look_timer.when() <= self._loop.time():
-            self._look_timer = self._loop.call_later(delay_s, self.look)
+            self.poll_soon()
+        elif self._poll_timer is None or self._poll_timer.when() <= self._loop.time():
+            self._poll_timer = self._loop.call_later(delay_s, self.poll_soon)
 
-    def _looked(self, task: "asyncio.Task[Polled | None]") -> None:
-        if self._look_again and not task.cancelled():
-            self.look()
+    def _poll_done(self, task: "asyncio.Task[Polled | None]") -> None:
+        if self._poll_again and not task.cancelled():
+            self.poll_soon()
 
-    def take(self, told: Told) -> None:
-        """What the watcher has to say."""
-        self._told.put_nowait(told)
-        if isinstance(told, Polled):
-            self._tell_log_read()
+    def take(self, message: WatchMessage) -> None:
+        """Handles a message of the watcher."""
+        self._inbox.put_nowait(message)
+        if isinstance(message, Polled):
+            self._queue_log_read()
 
-    def _tell_log_read(self) -> None:
-        """How far the kernel's log was read: all XIDs until there stand before this word."""
+    def _queue_log_read(self) -> None:
+        """Queues the log position: all XIDs up to it are queued before it."""
         read = self.watch.log_read
         if read is not None and (self._log_read is None or read > self._log_read):
             self._log_read = read
-            self.tell(words.LogRead(read))
+            self.queue_event(words.LogRead(read))
 
-    def tell(self, event: words.Event) -> None:
-        """Something for the judge, in its turn."""
-        self._told.put_nowait(event)
+    def queue_event(self, event: words.HealthEvent) -> None:
+        """Queues an event for the judge."""
+        self._inbox.put_nowait(event)
 
     # -- judging
 
     async def _run(self) -> None:
-        """For ever: one word after the other."""
+        """Handles one message after the other, until cancelled."""
         while True:
-            told = await self._told.get()
-            if isinstance(told, asyncio.Future):
-                told.set_result(None)  # all that was told before has been looked at
+            message = await self._inbox.get()
+            if isinstance(message, asyncio.Future):
+                message.set_result(None)  # all earlier messages have been handled
                 continue
-            if isinstance(told, Polled):
-                await self._seen(told)
+            if isinstance(message, Polled):
+                await self._seen(message)
             else:
-                self._machine.step(self._place.now_us(), told)
+                self._machine.step(self._context.now_us(), message)
             await self._settle()
 
     async def _seen(self, polled: Polled) -> None:
         if polled.found is not None:
             self.found = polled.found
             self._judge(self._listed())
-            self._tell_inventory()
+            self._report_inventory()
             for listener in (self.usage, self.mps):
                 listener.found(polled.found)
         pids = sorted({process.pid for sample in polled.samples for process in sample.processes or ()})
-        found: tuple[words.Owner, ...] = ()
+        found: tuple[words.GpuOwner, ...] = ()
         if pids:
             found = await self._loop.run_in_executor(self.executor, owners.owners, pids, self._jobs())
         self._judge(words.Seen(polled, found if self._knows_pids else ()))
@@ -348,64 +348,64 @@ class GpuAgent:
         for listener in (self.usage, self.mps):
             listener.polled(polled, by_pid)
 
-    def _tell_inventory(self) -> None:
-        """What there is has changed: new places, instances, or versions of the driver."""
-        self.fill(self._place.inventory)
-        report = messages.report(self._place.now_us(), self.opinions(), inventory=self._place.inventory)
-        self._place.post(core.Say(report))
+    def _report_inventory(self) -> None:
+        """Reports a changed inventory: new places, instances, or driver versions."""
+        self.fill(self._context.inventory)
+        report = messages.report(self._context.now_us(), self.opinions(), inventory=self._context.inventory)
+        self._context.post(core.ForwardReport(report))
 
-    def _judge(self, event: words.Event) -> None:
-        self._machine.step(self._place.now_us(), event)
+    def _judge(self, event: words.HealthEvent) -> None:
+        self._machine.step(self._context.now_us(), event)
 
     def _listed(self) -> words.Listed:
         found = self.found
-        return words.Listed(found.devices, self._place.spool.boot_id, found.why, found.code, found.nameless)
+        return words.Listed(found.devices, self._context.spool.boot_id, found.why, found.code, found.nameless)
 
-    def _jobs(self) -> owners.Jobs:
+    def _jobs(self) -> owners.JobsOfGpus:
         jobs = {(key.job_id, key.attempt): held.uid for key, held in self._held.items()}
         supervisors: dict[int, StepKey] = {}
         for key in self._held:
-            claim, end = self._place.spool.read(key)
+            claim, end = self._context.spool.read(key)
             if claim is not None and claim.by != NEVER and end is None:
                 supervisors[claim.pid] = key
-        trees = [tree.path for tree in self._place.cgroups.trees]
-        return owners.Jobs(trees, supervisors, list((self._ended | jobs).items()))
+        trees = [tree.path for tree in self._context.cgroups.trees]
+        return owners.JobsOfGpus(trees, supervisors, list((self._ended | jobs).items()))
 
     async def _settle(self) -> None:
-        """Write down what is remembered, then do what follows."""
+        """Stores the memory, then executes the outputs."""
         outputs = self._machine.seal()
         data = msgspec.json.encode(self._machine.memory)
         if data != self._saved:
             try:
                 await self._loop.run_in_executor(
-                    self.executor, kept.save, self._place.spool.dir_fd, HEALTH, data, bool(outputs)
+                    self.executor, kept.save, self._context.spool.dir_fd, HEALTH, data, bool(outputs)
                 )
                 self._saved = data
             except OSError as error:
-                log.error("%s: %s; after a restart the GPUs are judged anew", HEALTH, error.strerror)
+                log.error("%s: %s; after a restart the health of the GPUs is assessed again", HEALTH, error.strerror)
         self._follow(outputs)
 
-    def _follow(self, outputs: list[words.Output]) -> None:
+    def _follow(self, outputs: list[words.HealthOutput]) -> None:
         opinions = [output for output in outputs if isinstance(output, words.Opinion)]
         actions: list[words.JobAction | None] = [output for output in outputs if isinstance(output, words.JobAction)]
         for output in outputs:
             if isinstance(output, words.Remark):
                 log.log(logging.WARNING if output.is_bad else logging.INFO, "%s", output.text)
             elif isinstance(output, words.NodeDrain):
-                self._place.post(core.Notice(output.reason, drain=True, clear=output.clear))
+                self._context.post(core.Notice(output.reason, drain=True, clear=output.clear))
             elif isinstance(output, words.KillProcess):
                 self._kill(output)
-            elif isinstance(output, words.Look):
-                self._look_later(output.delay_us / 1_000_000)
-        now_us = self._place.now_us()
+            elif isinstance(output, words.PollRequest):
+                self._poll_later(output.delay_us / 1_000_000)
+        now_us = self._context.now_us()
         if opinions and not actions:
             actions.append(None)
         for action in actions:
-            self._place.post(core.Say(messages.report(now_us, opinions, action)))
+            self._context.post(core.ForwardReport(messages.report(now_us, opinions, action)))
             opinions = []
 
     def _kill(self, wanted: words.KillProcess) -> None:
-        """By pid, and only if it is still the process that was looked at."""
+        """Kills by pid, and only if it is still the process that was judged."""
         job_id = wanted.job[0]
         log.warning("GPU %s: killing pid %d of uid %d, left by job %d", wanted.uuid, wanted.pid, wanted.uid, job_id)
         proctree.send_signal(wanted.pid, signal.SIGKILL, lambda pid: proctree.start_time(pid) == wanted.start)
@@ -413,37 +413,37 @@ class GpuAgent:
     # -- the rest
 
     async def _divide(self, work: node_pb2.GpuWork) -> tuple[bool, str]:
-        """Divide, and have seen what there is then before it is answered."""
+        """Divides the GPU, and polls the result before it answers."""
         ok, text = await self.mig.divide(work)
         if await self.watch.poll(SEEN_S) is None and ok:
             return False, "NVML does not answer after the division"
         await self._judged()
         return ok, text
 
-    def _work_done(self, work_id: str, kind: words.WorkKind, uuid: str, done: Done) -> None:
+    def _work_done(self, work_id: str, kind: words.GpuWorkKind, uuid: str, done: WorkDone) -> None:
         ok, text = done.ok, done.text or ""
         log.log(logging.INFO if ok else logging.WARNING, "GPU %s: %s: %s", uuid, kind.name, text or "ok")
         if not done.untried:
-            self.tell(words.Worked(kind, uuid, ok, text))
+            self.queue_event(words.Worked(kind, uuid, ok, text))
         inventory = None
-        if kind is words.WorkKind.DIVIDE:
-            inventory = self._place.inventory
+        if kind is words.GpuWorkKind.DIVIDE:
+            inventory = self._context.inventory
             self.fill(inventory)
-        self._place.post(core.Say(messages.work_done(work_id, uuid, ok, text, done.untried, inventory)))
-        self.look()
+        self._context.post(core.ForwardReport(messages.work_done(work_id, uuid, ok, text, done.untried, inventory)))
+        self.poll_soon()
 
     def _give_back(self, key: StepKey, uuids: tuple[str, ...]) -> None:
         for other in [other for other in self._held if (other.job_id, other.attempt) == (key.job_id, key.attempt)]:
             held = self._held[other]
             left = tuple(uuid for uuid in held.uuids if uuid not in uuids)
-            self._held[other] = words.Holds(other, held.uid, left)
-            self.tell(self._held[other])
+            self._held[other] = words.StepGpus(other, held.uid, left)
+            self.queue_event(self._held[other])
         self._save_steps()
         for listener in (self.usage, self.mps):
             listener.returned(key, uuids)
 
     def _save_steps(self) -> None:
-        """A few hundred bytes, in place at once: a step must not start before it is known to have its GPUs."""
+        """Stores a few hundred bytes, synchronously: a step must not start before its GPUs are recorded."""
         data = msgspec.json.encode(list(self._held.values()))
-        lost = "after a restart nobody is blamed for what happens to GPUs"
-        kept.keep(self._place.spool.dir_fd, STEPS, data, lost, sync=False)
+        lost = "after a restart, failures of GPUs are attributed to no job"
+        kept.keep(self._context.spool.dir_fd, STEPS, data, lost, sync=False)

@@ -1,8 +1,7 @@
-"""Whether NVML is asked at all: AutoDetect of gres.conf.
+"""Decides whether NVML is used at all: AutoDetect of gres.conf.
 
-The first inventory is taken before the controller has said anything, so its last word is remembered in the spool (a file
-that is there means no). A change is obeyed at the daemon's next start: before that there are GPUs, and jobs on them, that
-somebody has to mind.
+The first inventory is taken before the registration, so the last setting is stored in the spool (an existing file means
+no). A change takes effect at the daemon's next start: until then there may be GPUs with jobs on them to monitor.
 """
 
 import contextlib
@@ -14,17 +13,17 @@ from nodedaemon.gpu import kept
 log = logging.getLogger("penstock.noded")
 
 NAME = "gpu-detect-off"
-#: Of AutoDetect; "" = nobody has said anything.
+#: Value of AutoDetect; "" = not set.
 ASKS_NVML = ("", "nvml", "nvidia", "full")
 
 
 def asks_nvml(dir_fd: int) -> bool:
-    """As of the last registration."""
+    """Whether NVML is used, as of the last registration."""
     return not kept.exists(dir_fd, NAME)
 
 
 def remember(dir_fd: int, detect: str) -> None:
-    """The controller has said which."""
+    """Stores the controller's setting."""
     asks = detect.lower() in ASKS_NVML
     if asks == asks_nvml(dir_fd):
         return

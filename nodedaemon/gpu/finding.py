@@ -1,69 +1,29 @@
-"""What GPUs there are: every GPU and MIG instance as a Device, asked in a child.
+"""Enumerates GPUs: every GPU and MIG instance as a Device, queried in a child.
 
-    - NVML counts places; a GPU is asked for by its place and known by its UUID. `index` is its place in the order of bus
-      ids, which is what CUDA_DEVICE_ORDER=PCI_BUS_ID means; it is neither NVML's place nor the minor of /dev/nvidiaN.
-    - One that does not answer keeps what was known of it (`Place.device`), by place as long as the count is the same;
-      one that never answered is nameless.
-    - What a MIG instance needs beside its GPU's file are the two capabilities of its instances, whose minors the driver
-      lists in /proc/driver/nvidia-caps/mig-minors by the GPU's minor.
+    - NVML addresses a GPU by its entry; it is identified by its UUID. `index` is its entry in the order of bus
+      ids, which is what CUDA_DEVICE_ORDER=PCI_BUS_ID means; it is neither NVML's entry nor the minor of /dev/nvidiaN.
+    - A GPU that does not answer keeps its last known data (`DeviceEntry.device`), by entry as long as the count is the
+      same; one that never answered is nameless.
+    - A MIG instance needs, beside its GPU's file, the two capabilities of its instances, whose minors the driver lists
+      in /proc/driver/nvidia-caps/mig-minors by the GPU's minor.
 
-Deliberately absent: how it is (signals).
+Deliberately absent: the state of the devices (signals).
 """
 
 import os
-from typing import Any
 
 import msgspec
 
 from nodedaemon.core.gpuwords import Device, Found, normal_bus_id
 from nodedaemon.gpu import links
-from nodedaemon.gpu.nvml import TIMEOUT, GpuError, Line, Nvml, TooSlow
+from nodedaemon.gpu.entry import DeviceEntry
+from nodedaemon.gpu.nvml import TIMEOUT, AnnouncementLine, GpuError, Nvml, NvmlAnswer, TooSlow
 
 MB = 1024 * 1024
 MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
 SYSFS_PCI = "/sys/bus/pci/devices"
 MEMORY_V2 = 0x02000028  # nvmlMemory_v2
 _MAKERS = ("nvidia", "tesla", "quadro", "geforce")
-
-
-class Place:
-    """What NVML counts at one index: a GPU, once it has said who it is."""
-
-    __slots__ = (
-        "device", "error", "handle", "is_skipped", "kept", "links", "migs", "never", "number", "pcie_max", "remapped",
-        "slow", "slowdown_c",
-    )  # fmt: skip
-
-    def __init__(self, number: int, device: Device | None, is_skipped: bool) -> None:
-        self.number = number
-        self.device = device
-        self.kept: tuple[Device, ...] = ()  # its MIG instances, from before, while it does not answer
-        self.handle: Any = None
-        self.error = 0
-        self.is_skipped = is_skipped  # it has hung: others are asked without it
-        self.never: set[str] = set()  # what it cannot say
-        self.migs: list[tuple[Any, Device, set[str]]] = []
-        self.links: dict[int, bool] = {}  # NVLinks -> whether one was ever up
-        self.remapped: tuple[int, bool, bool] | None = None  # as of when it could say: uncorrectable, pending, failure
-        self.slow = ""  # the call that took too long in this poll
-        self.slowdown_c: int | None = None
-        self.pcie_max: tuple[int, int] | None = None  # generation, width
-
-    @property
-    def name(self) -> str:
-        """For announcements."""
-        return self.device.uuid if self.device else f"#{self.number}"
-
-    @property
-    def gpu(self) -> Device:
-        """The device of a place that has one."""
-        assert self.device is not None
-        return self.device
-
-    @property
-    def answers(self) -> bool:
-        """Whether it may be asked."""
-        return self.handle is not None and not self.error and not self.is_skipped
 
 
 def type_of(name: str) -> str:
@@ -75,7 +35,7 @@ def type_of(name: str) -> str:
 
 
 class Finder:
-    """Asks for all places; keeps them for the polls."""
+    """Queries all entries; stores them for the polls."""
 
     def __init__(
         self,
@@ -92,18 +52,18 @@ class Finder:
         self._only = only
         self._mig_minors = mig_minors or MIG_MINORS
         self._sysfs = sysfs or SYSFS_PCI
-        self.places: list[Place] = []
+        self.entries: list[DeviceEntry] = []
 
     def find(self) -> Found:
-        """Everything anew. Raises DriverError."""
+        """Queries everything again. Raises DriverError."""
         count = self._nvml.system("nvmlDeviceGetCount")
-        places = [Place(number, self._at(number, count), self._skips(number)) for number in range(count)]
-        for place in places:
-            if not place.is_skipped:
-                self._identify(place)
-        self._settle(places)
-        self._remember(places)
-        self.places = places
+        entries = [DeviceEntry(number, self._at(number, count), self._skips(number)) for number in range(count)]
+        for entry in entries:
+            if not entry.is_skipped:
+                self._identify(entry)
+        self._settle(entries)
+        self._remember(entries)
+        self.entries = entries
         devices = self._known = self._listed()
         return Found(
             devices=devices,
@@ -111,52 +71,52 @@ class Finder:
             cuda=_cuda(self._nvml.version("nvmlSystemGetCudaDriverVersion")),
             nvml=self._nvml.version("nvmlSystemGetNVMLVersion"),
             why="" if count else "NVML knows no GPU",
-            nameless=tuple(place.error for place in places if place.device is None),
+            nameless=tuple(entry.error for entry in entries if entry.device is None),
         )
 
     def _skips(self, number: int) -> bool:
         return number in self._skip or self._only not in (-1, number)
 
-    def _remember(self, places: list[Place]) -> None:
-        """What the same GPUs have said before and may not be able to say now."""
-        before = {place.gpu.uuid: place for place in self.places if place.device is not None}
-        for place in places:
-            old = before.get(place.name)
+    def _remember(self, entries: list[DeviceEntry]) -> None:
+        """Restores data that the same GPUs gave before and may be unable to give now."""
+        before = {entry.gpu.uuid: entry for entry in self.entries if entry.device is not None}
+        for entry in entries:
+            old = before.get(entry.name)
             if old is not None:
-                place.remapped = old.remapped
-                place.links = {link: was_up for link, was_up in old.links.items() if was_up}
+                entry.remapped = old.remapped
+                entry.links = {link: was_up for link, was_up in old.links.items() if was_up}
 
     def _at(self, number: int, count: int) -> Device | None:
-        """Who was at that place, if places are the same as they were."""
+        """Returns the device at that entry, if entries are the same as they were."""
         whole = [device for device in self._known if not device.parent]
         if len(whole) != count:
             return None
-        return next((device for device in whole if device.place == number), None)
+        return next((device for device in whole if device.nvml_index == number), None)
 
-    def _identify(self, place: Place) -> None:
+    def _identify(self, entry: DeviceEntry) -> None:
         try:
-            place.handle = self._nvml.raw(place.name, "nvmlDeviceGetHandleByIndex", place.number)
-            line = Line(self._nvml, place.name, place.handle, place.never)
-            place.device = self._device(place, line)
-            if place.device.mig_enabled:
-                place.migs = self._instances(place, place.device)
+            entry.handle = self._nvml.raw(entry.name, "nvmlDeviceGetHandleByIndex", entry.number)
+            line = AnnouncementLine(self._nvml, entry.name, entry.handle, entry.never)
+            entry.device = self._device(entry, line)
+            if entry.device.mig_enabled:
+                entry.migs = self._instances(entry, entry.device)
         except GpuError as error:
-            place.error = error.code
+            entry.error = error.code
         except TooSlow:
-            place.error = TIMEOUT  # until the next look
+            entry.error = TIMEOUT  # until the next poll
 
-    def _settle(self, places: list[Place]) -> None:
-        """Places that do not answer: nobody's when the one that was there has answered from another."""
-        said = {place.gpu.uuid for place in places if place.answers}
-        for place in places:
-            if place.device is not None and not place.answers:
-                if place.device.uuid in said:
-                    place.device = None
+    def _settle(self, entries: list[DeviceEntry]) -> None:
+        """Settles entries that do not answer: empty when the GPU that was there has answered from another entry."""
+        said = {entry.gpu.uuid for entry in entries if entry.answers}
+        for entry in entries:
+            if entry.device is not None and not entry.answers:
+                if entry.device.uuid in said:
+                    entry.device = None
                 else:
-                    uuid = place.device.uuid
-                    place.kept = tuple(device for device in self._known if device.parent == uuid)
+                    uuid = entry.device.uuid
+                    entry.kept = tuple(device for device in self._known if device.parent == uuid)
 
-    def _device(self, place: Place, line: Line) -> Device:
+    def _device(self, entry: DeviceEntry, line: AnnouncementLine) -> Device:
         uuid = line.must("nvmlDeviceGetUUID")
         bus_id = links.text(line.must("nvmlDeviceGetPciInfo").busId)
         name = line.ask("nvmlDeviceGetName") or ""
@@ -166,7 +126,7 @@ class Finder:
         mode = line.ask("nvmlDeviceGetMigMode")
         return Device(
             uuid=uuid,
-            index=place.number,
+            index=entry.number,
             minor=minor,
             type=type_of(name),
             memory_mb=memory.total // MB if memory else 0,
@@ -179,11 +139,11 @@ class Finder:
             vbios=line.ask("nvmlDeviceGetVbiosVersion") or "",
             mig_enabled=bool(mode and mode[0]),
             files=(f"/dev/nvidia{minor}",),
-            place=place.number,
+            nvml_index=entry.number,
         )
 
-    def _numa_node(self, line: Line, bus_id: str) -> int:
-        """sysfs first: what NVML says of it is the node of the GPU's own memory where that is one."""
+    def _numa_node(self, line: AnnouncementLine, bus_id: str) -> int:
+        """Reads sysfs first: NVML may report the node of the GPU's own memory, where that is a NUMA node."""
         try:
             with open(f"{self._sysfs}/{normal_bus_id(bus_id)}/numa_node", encoding="ascii") as file:
                 return int(file.read())
@@ -193,41 +153,41 @@ class Finder:
 
     # -- MIG
 
-    def _instances(self, place: Place, gpu: Device) -> list[tuple[Any, Device, set[str]]]:
-        line = Line(self._nvml, gpu.uuid, place.handle, place.never)
+    def _instances(self, entry: DeviceEntry, gpu: Device) -> list[tuple[object, Device, set[str]]]:
+        line = AnnouncementLine(self._nvml, gpu.uuid, entry.handle, entry.never)
         minors = _read_minors(self._mig_minors)
         found = []
         for number in range(line.ask("nvmlDeviceGetMaxMigDeviceCount") or 0):
             handle = line.probe("nvmlDeviceGetMigDeviceHandleByIndex", number)
             if handle is not None:  # holes are normal
                 never: set[str] = set()
-                device = _instance(Line(self._nvml, gpu.uuid, handle, never), gpu, minors)
+                device = _instance(AnnouncementLine(self._nvml, gpu.uuid, handle, never), gpu, minors)
                 found.append((handle, device, never))
         return found
 
-    def divided(self, place: Place) -> tuple[bool, list[str]]:
-        """Whether MIG is on, and which instances there are. Raises GpuError and TooSlow."""
-        line = Line(self._nvml, place.name, place.handle, place.never)
+    def divided(self, entry: DeviceEntry) -> tuple[bool, list[str]]:
+        """Whether MIG is on, and the present instances. Raises GpuError and TooSlow."""
+        line = AnnouncementLine(self._nvml, entry.name, entry.handle, entry.never)
         mode = line.ask("nvmlDeviceGetMigMode")
         is_on = bool(mode and mode[0])
         found = []
         for number in range(line.ask("nvmlDeviceGetMaxMigDeviceCount") or 0 if is_on else 0):
             handle = line.probe("nvmlDeviceGetMigDeviceHandleByIndex", number)
             if handle is not None:
-                found.append(Line(self._nvml, place.name, handle, set()).must("nvmlDeviceGetUUID"))
+                found.append(AnnouncementLine(self._nvml, entry.name, handle, set()).must("nvmlDeviceGetUUID"))
         return is_on, found
 
     # -- the list
 
     def _listed(self) -> tuple[Device, ...]:
-        """All devices in PCI order, with their indexes and links."""
-        named = [place for place in self.places if place.device is not None]
-        named.sort(key=lambda place: (normal_bus_id(place.gpu.bus_id), place.gpu.uuid))
+        """Returns all devices in PCI order, with their indexes and links."""
+        named = [entry for entry in self.entries if entry.device is not None]
+        named.sort(key=lambda entry: (normal_bus_id(entry.gpu.bus_id), entry.gpu.uuid))
         near, switched = links.between(self._nvml, named)
         devices: list[Device] = []
         owners: list[int] = []  # of each device, its GPU
-        for index, place in enumerate(named):
-            mine = [place.gpu, *(device for _, device, _ in place.migs), *place.kept]
+        for index, entry in enumerate(named):
+            mine = [entry.gpu, *(device for _, device, _ in entry.migs), *entry.kept]
             devices += [msgspec.structs.replace(device, index=index, has_nvswitch=switched[index]) for device in mine]
             owners += [index] * len(mine)
         count = range(len(devices))
@@ -238,25 +198,25 @@ class Finder:
             for at, device in enumerate(devices)
         ]
         by_uuid = {device.uuid: device for device in made}
-        for place in named:
-            place.device = by_uuid[place.gpu.uuid]
-            place.migs = [(handle, by_uuid[device.uuid], never) for handle, device, never in place.migs]
+        for entry in named:
+            entry.device = by_uuid[entry.gpu.uuid]
+            entry.migs = [(handle, by_uuid[device.uuid], never) for handle, device, never in entry.migs]
         return tuple(made)
 
 
-def memory_of(line: Line) -> Any:
-    """In version 2 what the driver keeps for itself is not `used`."""
+def memory_of(line: AnnouncementLine) -> NvmlAnswer:
+    """The memory of a device. In version 2 `used` excludes the driver's own."""
     return line.ask("nvmlDeviceGetMemoryInfo", MEMORY_V2) or line.ask("nvmlDeviceGetMemoryInfo")
 
 
-def _near_cpus(line: Line) -> tuple[int, ...]:
+def _near_cpus(line: AnnouncementLine) -> tuple[int, ...]:
     words = line.ask("nvmlDeviceGetCpuAffinity", (os.sysconf("SC_NPROCESSORS_CONF") + 63) // 64)
-    mask = sum(word << 64 * place for place, word in enumerate(words or ()))
+    mask = sum(word << 64 * entry for entry, word in enumerate(words or ()))
     return tuple(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)
 
 
-def _instance(line: Line, gpu: Device, minors: dict[str, int]) -> Device:
-    """One MIG instance, by the handle of the line."""
+def _instance(line: AnnouncementLine, gpu: Device, minors: dict[str, int]) -> Device:
+    """Returns one MIG instance, by the handle of the line."""
     gi, ci = line.must("nvmlDeviceGetGpuInstanceId"), line.must("nvmlDeviceGetComputeInstanceId")
     attributes = line.must("nvmlDeviceGetAttributes")
     _, _, profile = (line.ask("nvmlDeviceGetName") or "").partition(" MIG ")
@@ -289,6 +249,6 @@ def _read_minors(path: str) -> dict[str, int]:
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
-def _cuda(version: Any) -> str:
+def _cuda(version: int | str) -> str:
     """13000 -> 13.0."""
-    return f"{version // 1000}.{version % 1000 // 10}" if version else ""
+    return f"{version // 1000}.{version % 1000 // 10}" if version and isinstance(version, int) else ""

@@ -1,7 +1,7 @@
-"""What goes through the pipes between the daemon and its GPU children: msgpack with a length in front.
+"""The encoding of the pipes between the daemon and its GPU children: msgpack with a length in front.
 
-The child reads commands from its standard input and writes words to its standard output. The end of its input means
-that the daemon is gone, or wants it to end. Nothing here knows NVML.
+The child reads commands from its standard input and writes messages to its standard output. The end of its input means
+that the daemon is gone, or wants it to end. Nothing here uses NVML.
 """
 
 import os
@@ -17,12 +17,12 @@ _HEAD = struct.Struct("<I")
 #: A poll of 16 GPUs with 4,000 processes is a fraction of this.
 FRAME_MAX = 16 * 1024 * 1024
 _READ = 65536
-#: To look at the input again while there is no first command; it comes at once.
+#: Timeout before the input is read again while there is no first command; it arrives at once.
 _SETUP_S = 60.0
 
 
 class Setup(msgspec.Struct, frozen=True, tag=True):
-    """The first command. `only` >= 0: nothing but the GPU of that place; `skip`: never these."""
+    """The first command. `only` >= 0: only the GPU with that index; `skip`: never these."""
 
     poll_s: float = 10.0
     known: tuple[Device, ...] = ()
@@ -33,11 +33,11 @@ class Setup(msgspec.Struct, frozen=True, tag=True):
     slow_s: float = 5.0
     mig_minors: str = ""  # other paths than the kernel's, for tests
     sysfs: str = ""
-    beat_s: float = 30.0  # how often one that waits for events says that it lives
+    beat_s: float = 30.0  # how often one that waits for events sends a sign of life
 
 
 class Settle(msgspec.Struct, frozen=True, tag=True):
-    """What can change while it runs."""
+    """The settings that can change while it runs."""
 
     poll_s: float
     accounting: bool
@@ -45,44 +45,44 @@ class Settle(msgspec.Struct, frozen=True, tag=True):
 
 
 class PollNow(msgspec.Struct, frozen=True, tag=True):
-    """Poll at once, then say Answered."""
+    """Requests a poll at once, confirmed by Answered."""
 
     request: int
 
 
 class AskLifetimes(msgspec.Struct, frozen=True, tag=True):
-    """Look up processes by GPU, say Lifetimes, then Answered."""
+    """A request to look up processes by GPU, answered with Lifetimes, then Answered."""
 
     request: int
     pids: dict[str, tuple[int, ...]]
 
 
 class Answered(msgspec.Struct, frozen=True, tag=True):
-    """That request is done."""
+    """The request has been executed."""
 
     request: int
 
 
-class Stirred(msgspec.Struct, frozen=True, tag=True):
-    """The driver has told of something that a poll will show."""
+class DriverEvent(msgspec.Struct, frozen=True, tag=True):
+    """The driver has reported an event whose details a poll will show."""
 
     uuid: str
     event: int
 
 
-Command = Setup | Settle | PollNow | AskLifetimes
-Word = Polled | Xid | Asking | Lifetimes | Answered | Stirred
+ProbeCommand = Setup | Settle | PollNow | AskLifetimes
+ChildMessage = Polled | Xid | Asking | Lifetimes | Answered | DriverEvent
 
 _encoder = msgspec.msgpack.Encoder()
-_words: msgspec.msgpack.Decoder[Word] = msgspec.msgpack.Decoder(Word)
-_commands: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_words: msgspec.msgpack.Decoder[ChildMessage] = msgspec.msgpack.Decoder(ChildMessage)
+_commands: msgspec.msgpack.Decoder[ProbeCommand] = msgspec.msgpack.Decoder(ProbeCommand)
 
 
-class BadFrame(Exception):
-    """What came is not of this protocol."""
+class BadGpuFrame(Exception):
+    """Data that does not follow this protocol."""
 
 
-def pack(message: Word | Command) -> bytes:
+def pack(message: ChildMessage | ProbeCommand) -> bytes:
     """One frame."""
     body = _encoder.encode(message)
     return _HEAD.pack(len(body)) + body
@@ -95,13 +95,13 @@ class Frames:
         self._held = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Raises BadFrame."""
+        """Adds data; returns the complete frames. Raises BadFrame."""
         self._held += data
         found = []
         while len(self._held) >= _HEAD.size:
             (length,) = _HEAD.unpack_from(self._held)
             if length > FRAME_MAX:
-                raise BadFrame(f"a frame of {length} bytes")
+                raise BadGpuFrame(f"a frame of {length} bytes")
             end = _HEAD.size + length
             if len(self._held) < end:
                 break
@@ -110,12 +110,12 @@ class Frames:
         return found
 
 
-def read_word(body: bytes) -> Word:
-    """What a child has said. Raises BadFrame."""
+def read_message(body: bytes) -> ChildMessage:
+    """Decodes a child's message. Raises BadFrame."""
     try:
         return _words.decode(body)
     except msgspec.MsgspecError as error:
-        raise BadFrame(str(error)) from error
+        raise BadGpuFrame(str(error)) from error
 
 
 class ChildEnd:
@@ -126,17 +126,17 @@ class ChildEnd:
         self._write_fd = write_fd
         self._frames = Frames()
 
-    def say(self, word: Word) -> None:
-        """Write all of it. A parent that has gone ends the child."""
-        data = memoryview(pack(word))
+    def send(self, message: ChildMessage) -> None:
+        """Writes a whole message. Ends the child when the parent is gone."""
+        data = memoryview(pack(message))
         try:
             while data:
                 data = data[os.write(self._write_fd, data) :]
         except BrokenPipeError:
             raise SystemExit(0) from None
 
-    def commands(self, wait_s: float) -> list[Command]:
-        """Those that come within that time. The end of the input ends the child."""
+    def commands(self, wait_s: float) -> list[ProbeCommand]:
+        """The commands that arrive within that time. The end of the input ends the child."""
         deadline = time.monotonic() + wait_s
         while True:
             left_ms = max(int((deadline - time.monotonic()) * 1000), 0)
@@ -151,9 +151,9 @@ class ChildEnd:
             if bodies:
                 return [_commands.decode(body) for body in bodies]
 
-    def setup(self) -> tuple[Setup, list[Command]]:
-        """The first command, and what came with it."""
-        commands: list[Command] = []
+    def setup(self) -> tuple[Setup, list[ProbeCommand]]:
+        """The first command, and any that came with it."""
+        commands: list[ProbeCommand] = []
         while not commands:
             commands = self.commands(_SETUP_S)
         first = commands.pop(0)

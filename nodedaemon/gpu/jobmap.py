@@ -1,11 +1,11 @@
-"""Which jobs have a GPU, as files for whoever exports metrics (dcgm-exporter's HPC job mapping).
+"""Writes the jobs of each GPU to files for metrics exporters (dcgm-exporter's HPC job mapping).
 
     DIR/3      the ids of the jobs that have GPU 3, one a line
     DIR/3.7    of MIG instance 7 on it
 
-A file is there as long as a job has the GPU, and is replaced as a whole. The folder is the administrator's, and must be
-there; in it only files with such names are touched. What an earlier daemon left is removed first. A folder that cannot
-be written is said once: metrics are no reason not to run jobs.
+A file exists as long as a job has the GPU, and is replaced as a whole. The folder is the administrator's, and must
+exist; only files with such names are touched in it. Files of an earlier daemon are removed first. A folder that cannot
+be written is logged once: missing metrics do not keep jobs from running.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _NEW = ".penstock-new"
 
 
 def file_name(device: Device) -> str:
-    """What the exporter calls it."""
+    """The exporter's name for the device."""
     return f"{device.index}.{device.gpu_instance}" if device.gpu_instance >= 0 else str(device.index)
 
 
@@ -32,28 +32,29 @@ class JobMap:
 
     def __init__(self) -> None:
         self._folder = ""
-        self._told: dict[str, str] = {}  # by file name: what is in it
+        self._written: dict[str, str] = {}  # by file name: its content
         self._has_failed = False
 
     def use(self, folder: str) -> None:
-        """From now on in that folder; "" = nowhere."""
+        """Sets the folder; "" = none."""
         if folder == self._folder:
             return
         self._clean()
-        self._folder, self._has_failed = folder, False
+        self._folder = folder
+        self._has_failed = False
         self._clean()
 
     def show(self, jobs: Mapping[str, Iterable[int]]) -> None:
-        """By file name the jobs that have the GPU; one that is not there has none."""
+        """Writes the jobs that have the GPU, by file name; a file that is not listed is removed."""
         if not self._folder:
             return
         wanted = {name: "".join(f"{job}\n" for job in ids) for name, ids in jobs.items()}
         wanted = {name: text for name, text in wanted.items() if text}
         try:
-            for name in self._told.keys() - wanted.keys():
+            for name in self._written.keys() - wanted.keys():
                 self._remove(name)
             for name, text in wanted.items():
-                if self._told.get(name) != text:
+                if self._written.get(name) != text:
                     self._write(name, text)
         except OSError as error:
             self._complain(error)
@@ -66,16 +67,16 @@ class JobMap:
         with open(fd, "w", encoding="ascii") as file:
             file.write(text)
         os.rename(new, os.path.join(self._folder, name))
-        self._told[name] = text
+        self._written[name] = text
 
     def _remove(self, name: str) -> None:
-        self._told.pop(name, None)
+        self._written.pop(name, None)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self._folder, name))
 
     def _clean(self) -> None:
-        """Remove all files that are named like ours."""
-        self._told = {}
+        """Removes all files with such names."""
+        self._written = {}
         if not self._folder:
             return
         try:
@@ -88,4 +89,4 @@ class JobMap:
     def _complain(self, error: OSError) -> None:
         if not self._has_failed:
             self._has_failed = True
-            log.error("PenstockGpuJobMapDir=%s: %s; exporters will not know the jobs", self._folder, error.strerror)
+            log.error("PenstockGpuJobMapDir=%s: %s; exporters have no job data", self._folder, error.strerror)

@@ -1,10 +1,10 @@
-"""Small files of the spool that the GPU agent keeps: JSON, replaced as a whole by a rename.
+"""Small state files of the GPU agent in the spool: JSON, replaced as a whole by a rename.
 
-    SPOOL/gpu-health.json   what the judge remembers (gpuhealth_words.Memory)
-    SPOOL/gpu-steps.json    which steps hold which GPUs; without a sync: it has to outlive the daemon, not the machine
-    SPOOL/gpu-works.json    what was begun on GPUs, and how it ended
+    SPOOL/gpu-health.json   the health machine's state (gpuhealth_words.Memory)
+    SPOOL/gpu-steps.json    the GPUs of each step; without a sync: it has to outlive the daemon, not the machine
+    SPOOL/gpu-works.json    maintenance of GPUs that was begun, and its results
 
-A file that is damaged counts as missing, and the log says so: the GPUs are then judged anew.
+A file that is damaged counts as missing, and the log says so: the health of the GPUs is then assessed again.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ log = logging.getLogger("penstock.noded")
 
 T = TypeVar("T")
 
-#: Of a file that is read: a node has a few GPUs of a few kB each.
+#: Bytes of a file that are read: a node has a few GPUs of a few kB each.
 BYTES_MAX = 16 * 1024 * 1024
 
 
 def load(dir_fd: int, name: str, type_: type[T]) -> T | None:
-    """The content of a file, or None when there is none that can be read."""
+    """The content of a file, or None when there is none or it is unreadable."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
     except FileNotFoundError:
@@ -41,7 +41,7 @@ def load(dir_fd: int, name: str, type_: type[T]) -> T | None:
 
 
 def exists(dir_fd: int, name: str) -> bool:
-    """Whether there is such a file."""
+    """Whether the file exists."""
     try:
         os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
     except FileNotFoundError:
@@ -50,7 +50,9 @@ def exists(dir_fd: int, name: str) -> bool:
 
 
 def keep(dir_fd: int, name: str, data: bytes, else_: str, sync: bool = True) -> None:
-    """`save` a file that the daemon can do without; when it cannot be written, the log says what follows from that."""
+    """Saves (`save`) a file that the daemon can do without; when it cannot be written, `else_` is logged as the
+    consequence.
+    """
     try:
         save(dir_fd, name, data, sync)
     except OSError as error:
@@ -58,7 +60,7 @@ def keep(dir_fd: int, name: str, data: bytes, else_: str, sync: bool = True) -> 
 
 
 def save(dir_fd: int, name: str, data: bytes, sync: bool = True) -> None:
-    """Replace a file. Raises OSError, and then the old one is still there."""
+    """Replaces a file. Raises OSError, and then the old one is still there."""
     new = f"{name}.new"
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=dir_fd)
     try:

@@ -1,13 +1,16 @@
-"""GPUs as messages of the wire: devices, opinions, reports. No decisions."""
+"""Encodes GPU devices, health and reports as messages of the wire. No decisions."""
 
 from collections.abc import Iterable
+
+# Any: a number of the wire's enumeration, for which protobuf's type wants its names
 from typing import Any
 
+from nodedaemon.base.topology_info import NodeTopology
 from nodedaemon.core.gpuhealth_words import JobAction, Opinion
 from nodedaemon.core.gpuwords import Device, Found
 from nodedaemon.core.steps import StepKey
-from nodedaemon.topology_info import Topology
 from penstock.v1 import common_pb2, node_pb2
+from penstock.values.fields import made_of
 
 _SAME = (
     "uuid", "index", "minor", "type", "memory_mb", "name", "bus_id", "capability", "links", "serial", "vbios", "numa_node",
@@ -19,25 +22,27 @@ def fill(
     inventory: node_pb2.Inventory,
     found: Found,
     devices: Iterable[tuple[Device, Opinion]],
-    topology: Topology | None,
+    topology: NodeTopology | None,
 ) -> None:
-    """Write into an inventory what GPUs there are and what is thought of each. topology: None = the cpus are pretended."""
+    """Writes the GPUs and their health into an inventory. topology: None = the cpus are pretended."""
     del inventory.gpus[:]
     for device, opinion in devices:
         inventory.gpus.append(device_message(device, opinion, topology))
-    inventory.gpu_driver, inventory.cuda_version, inventory.nvml_version = found.driver, found.cuda, found.nvml
+    inventory.gpu_driver = found.driver
+    inventory.cuda_version = found.cuda
+    inventory.nvml_version = found.nvml
     inventory.gpu_why = found.why
 
 
-def device_message(device: Device, opinion: Opinion, topology: Topology | None) -> node_pb2.GpuDevice:
-    """A device and what is thought of it."""
-    fields: dict[str, Any] = {name: getattr(device, name) for name in _SAME}
+def device_message(device: Device, opinion: Opinion, topology: NodeTopology | None) -> node_pb2.GpuDevice:
+    """Returns a device with its health."""
     near = device.near_cpus if topology is None else topology.abstracts(device.near_cpus)
-    return node_pb2.GpuDevice(**fields, near_cpus=near, parent_uuid=device.parent, health=health_message(opinion))
+    more = {"near_cpus": near, "parent_uuid": device.parent, "health": health_message(opinion)}
+    return made_of(node_pb2.GpuDevice, {name: getattr(device, name) for name in _SAME} | more)
 
 
 def health_message(opinion: Opinion) -> node_pb2.GpuHealth:
-    """What is thought of a GPU."""
+    """Returns the health of a GPU."""
     return node_pb2.GpuHealth(
         uuid=opinion.uuid,
         state=int(opinion.state),
@@ -56,13 +61,14 @@ def report(
     action: JobAction | None = None,
     inventory: node_pb2.Inventory | None = None,
 ) -> bytes:
-    """Something has happened to GPUs."""
+    """Returns a report about an event of GPUs."""
     said = node_pb2.GpuReport(
         at_us=at_us, health=[health_message(opinion) for opinion in opinions], inventory=inventory
     )
     if action is not None:
         number: Any = int(action.action)
-        said.action, said.cause = number, action.cause
+        said.action = number
+        said.cause = action.cause
         said.jobs.extend(_key(key) for key in action.jobs)
     return node_pb2.Report(gpus=said).SerializeToString()
 
@@ -70,7 +76,7 @@ def report(
 def work_done(
     work_id: str, uuid: str, ok: bool, text: str, untried: bool = False, inventory: node_pb2.Inventory | None = None
 ) -> bytes:
-    """Something was done to a GPU, or could not be. untried: nothing was found out; `inventory`: what there is now."""
+    """Returns the result of maintenance of a GPU. untried: nothing was done; `inventory`: the present one."""
     done = node_pb2.GpuWorkDone(work_id=work_id, uuid=uuid, ok=ok, text=text, untried=untried, inventory=inventory)
     return node_pb2.Report(gpu_work_done=done).SerializeToString()
 

@@ -1,10 +1,10 @@
-"""What is said between the daemon (mig.py) and the child that divides a GPU (migchild.py): one JSON object a line."""
+"""The protocol between the daemon (mig.py) and the child that divides a GPU (migchild.py): one JSON object a line."""
 
 import msgspec
 
 
-class Order(msgspec.Struct):
-    """Make the GPU so; () = whole. `fallback`: what it is put back to when that fails; None = what it is now."""
+class DivisionOrder(msgspec.Struct):
+    """The requested layout; () = whole. `fallback`: the layout to restore when that fails; None = the present one."""
 
     uuid: str
     layout: tuple[str, ...]
@@ -12,17 +12,17 @@ class Order(msgspec.Struct):
 
 
 class Doing(msgspec.Struct, tag=True):
-    """A call of NVML, before it is made."""
+    """The announcement of a call of NVML."""
 
     function: str
 
 
-class Outcome(msgspec.Struct, tag=True):
-    """The end. `layout`: what the GPU is now; None = nothing that can be given to jobs."""
+class DivisionOutcome(msgspec.Struct, tag=True):
+    """The result. `layout`: the present layout; None = none that can be allocated to jobs."""
 
     ok: bool
     text: str = ""
     layout: tuple[str, ...] | None = None
 
 
-Word = Doing | Outcome
+DivisionMessage = Doing | DivisionOutcome

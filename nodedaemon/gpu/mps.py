@@ -1,15 +1,15 @@
 """Shares of GPUs by MPS (gres/mps): which control daemons run on this node, and for which steps.
 
-One for each GPU and user. It is there before the first step with shares of that GPU starts, so a launch waits for it, and
-fails with its words when it cannot be started. It ends after the last such step. The process itself is kept by a program
-of its own (mps_keeper.py), which outlives this daemon; a later daemon finds it by its folder, and in it the steps that it
-was started for:
+One for each GPU and user. It runs before the first step with shares of that GPU starts, so a launch waits for it, and
+fails with its error when it cannot be started. It ends after the last such step. The process is supervised by a program
+of its own (mps_keeper.py), which outlives this daemon; a later daemon finds it by its folder, which also lists the
+steps that it was started for:
 
     SPOOL/mps/UID.UUID/          see mps_keeper.py
     SPOOL/mps/UID.UUID/of-KEY    a step that needs it
 
-Only one user's clients can be on a GPU at a time (others would queue in the driver): that is the controller's to see to.
-A holder of a job (its extern step) runs nothing on the GPU and needs none.
+Only one user's clients can be on a GPU at a time (others would queue in the driver): the controller ensures that. A
+job's extern step runs nothing on the GPU and needs no control daemon.
 """
 
 import asyncio
@@ -24,21 +24,20 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from typing import Any
 
-from nodedaemon import proctree
+from nodedaemon.base import proctree
+from nodedaemon.base.kernelfiles import read_text
+from nodedaemon.base.orders import LaunchOrder
 from nodedaemon.core.steps import StepKey
 from nodedaemon.gpu import mps_keeper
 from nodedaemon.gpu.hooks import Listener
-from nodedaemon.kernelfiles import read_text
-from nodedaemon.orders import LaunchOrder
 from penstock.v1 import node_pb2
 
 log = logging.getLogger("penstock.noded")
 
 PROGRAM = "nvidia-cuda-mps-control"
 FOLDER, OF = "mps", "of-"
-#: A start takes no longer than the keeper's own deadlines, an end neither.
+#: A start or an end takes no longer than the keeper's own deadlines.
 START_S = mps_keeper.BEGIN_S + mps_keeper.QUIT_S + 2 * mps_keeper.GONE_S
 END_S = mps_keeper.QUIT_S + 3 * mps_keeper.GONE_S
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -46,12 +45,12 @@ _KEEPER = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from nodedaemon.gpu.mps_keeper import main; "
     "sys.exit(main(sys.argv[1:]))"
 )
-#: Whose, and of which GPU.
+#: User and GPU of a control daemon.
 Name = tuple[int, str]
 
 
 def folder_of(base: str, uid: int, uuid: str) -> str:
-    """Where a control daemon has its things."""
+    """The folder of a control daemon."""
     return f"{base}/{uid}.{uuid}"
 
 
@@ -65,7 +64,7 @@ class Mps(Listener):
         launch: Callable[[StepKey, LaunchOrder], None],
         fail: Callable[[StepKey, str], None],
     ) -> None:
-        """base: SPOOL/mps. A launch that waited goes on by `launch`, or ends by `fail`."""
+        """base: SPOOL/mps. A launch that waited is continued by `launch`, or ended by `fail`."""
         self._base = base
         self._executor = executor
         self._launch = launch
@@ -74,22 +73,22 @@ class Mps(Listener):
         self._program = PROGRAM
         self._held: dict[StepKey, Name] = {}
         self._locks: dict[Name, asyncio.Lock] = {}
-        self._before: set[StepKey] = set()  # steps that go on from before
+        self._before: set[StepKey] = set()  # steps that continue from before
         self._children: dict[Name, subprocess.Popen[bytes]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # -- of the agent
+    # -- listener of the agent
 
     def take_settings(self, settings: node_pb2.GpuSettings) -> None:
-        """Which program it is."""
+        """Applies the program's path."""
         self._program = settings.mps_program or PROGRAM
 
     def began(self, key: StepKey, uid: int, uuids: tuple[str, ...]) -> None:
-        """Before `start`: a step that goes on."""
+        """Called before `start`, for a step that continues."""
         self._before.add(key)
 
     def start(self) -> None:
-        """Find what an earlier daemon has left: what its steps use goes on, the rest ends."""
+        """Finds control daemons of an earlier daemon: those in use continue, the others are ended."""
         for entry in os.scandir(self._base) if os.path.isdir(self._base) else ():
             uid, dot, uuid = entry.name.partition(".")
             if not (uid.isdigit() and dot):
@@ -97,29 +96,29 @@ class Mps(Listener):
             name = (int(uid), uuid)
             keys = [_key(of.removeprefix(OF)) for of in os.listdir(entry.path) if of.startswith(OF)]
             self._held.update((key, name) for key in keys if key in self._before)
-            self._soon(self._end_if_idle(name))
+            self._start_task(self._end_if_idle(name))
         self._before.clear()
 
     def stop(self) -> None:
-        """They stay, like their steps."""
+        """Leaves the control daemons running, like their steps."""
         for task in self._tasks:
             task.cancel()
 
     def ended(self, key: StepKey) -> None:
-        """A step has ended; after the last one its control daemon does."""
+        """Handles the end of a step; after the last one its control daemon ends."""
         name = self._held.pop(key, None)
         if name is not None:
             with contextlib.suppress(OSError):
                 os.unlink(f"{folder_of(self._base, *name)}/{OF}{key}")
             if name not in self._held.values():
-                self._soon(self._end_if_idle(name))
+                self._start_task(self._end_if_idle(name))
 
     # -- launches
 
     def bring(self, key: StepKey, order: LaunchOrder) -> None:
-        """Launch a step with shares of a GPU, once its control daemon runs."""
+        """Launches a step with shares of a GPU, as soon as its control daemon runs."""
         self._held[key] = (order.user_id, order.mps_gpu)
-        self._soon(self._bring(key, order))
+        self._start_task(self._bring(key, order))
 
     async def _bring(self, key: StepKey, order: LaunchOrder) -> None:
         name = (order.user_id, order.mps_gpu)
@@ -149,8 +148,8 @@ class Mps(Listener):
     # -- in a worker thread
 
     def _begin(self, name: Name, order: LaunchOrder) -> str:
-        """Start a keeper and hear how it fared; why there is none, "" = it runs."""
-        self._end(name)  # what a dead one has left
+        """Starts a keeper and reads its result; returns why it does not run, "" = it does."""
+        self._end(name)  # remains of a dead one
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._base, 0o711)
         words = [str(order.user_id), str(order.group_id), order.user_name, name[1], folder_of(self._base, *name)]
@@ -174,7 +173,7 @@ class Mps(Listener):
         return said.decode("utf-8", "replace") or "its keeper has ended"
 
     def _end(self, name: Name) -> None:
-        """End the keeper, which ends what it keeps; remove what it has left."""
+        """Ends the keeper, which ends its control daemon; removes its folder."""
         folder = folder_of(self._base, *name)
         pid, start = _keeper(folder)
         if pid:
@@ -201,17 +200,17 @@ class Mps(Listener):
         pid, start = _keeper(folder_of(self._base, *name))
         return bool(pid) and proctree.start_time(pid) == start
 
-    async def _in_thread(self, work: Callable[..., Any], *args: object) -> Any:
+    async def _in_thread(self, work: Callable[..., object], *args: object) -> object:
         return await self._loop.run_in_executor(self._executor, work, *args)
 
-    def _soon(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[object, object, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
 def _keeper(folder: str) -> tuple[int, int]:
-    """Its pid and start time; zeros = there is none. The file is ours: no user can write into its folder."""
+    """Returns its pid and start time; zeros = there is none. The file is ours: no user can write into its folder."""
     words = read_text(f"{folder}/keeper").split()
     return (int(words[0]), int(words[1])) if len(words) == 2 and all(word.isdigit() for word in words) else (0, 0)
 
@@ -223,7 +222,7 @@ def _await(pidfd: int, limit_s: float) -> None:
 
 
 def _read_all(fd: int, limit_s: float) -> bytes:
-    """Until its end, or the limit."""
+    """Reads to the end of the file, or until the limit."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     end_s, said = time.monotonic() + limit_s, b""

@@ -1,8 +1,8 @@
-"""The keeper of one MPS control daemon: starts it as its user, stays with it, ends it and all that it started.
+"""The keeper of one MPS control daemon: starts it as its user, supervises it, ends it and all that it started.
 
 A program of its own, one for each GPU and user that shares it by gres/mps (mps.py starts it). It outlives the node
-daemon, as steps do. It is a sub-reaper: the control daemon puts itself into the background, its servers come and go,
-and all of them stay below the keeper, so that none is left and nobody else's process is ever hit.
+daemon, as steps do. It is a sub-reaper: the control daemon puts itself into the background, starts and ends servers,
+and all of them stay below the keeper, so that it ends all of them and no unrelated process.
 
     FOLDER/            0711, the daemon's own; goes when the keeper does
     FOLDER/keeper      the keeper's pid and start time, by which a later node daemon finds it
@@ -10,11 +10,11 @@ and all of them stay below the keeper, so that none is left and nobody else's pr
 
 Rules
     - Only the user's process enters the user's folders, makes them and talks to the control daemon (`quit`).
-    - The device is named by its UUID: the server counts what it can see anew.
-    - What it says on its standard output: nothing and the end of the file = the control daemon runs; else why not.
-    - SIGTERM: `quit`, and SIGKILL for what is still there GONE_S later (QUIT_S if `quit` hangs).
+    - The device is named by its UUID: the server renumbers the devices that it can see.
+    - Its standard output: nothing and the end of the file = the control daemon runs; else the reason why not.
+    - SIGTERM: `quit`, and SIGKILL for processes that are left GONE_S later (QUIT_S if `quit` hangs).
 
-Imports as little as stepd: it stays as long as anybody uses the GPU.
+Imports as little as stepd: it runs as long as the GPU is used.
 """
 
 import os
@@ -23,24 +23,27 @@ import signal
 import sys
 import time
 
-from nodedaemon import proctree, scripts, task
-from nodedaemon.kernelfiles import write_text
-from nodedaemon.orders import LaunchOrder
+from nodedaemon.base import proctree, scripts
+from nodedaemon.base.kernelfiles import write_text
+from nodedaemon.base.orders import LaunchOrder
+from nodedaemon.stepd import task
 
-#: The driver makes its contexts when the first client comes, not now.
-BEGIN_S, QUIT_S, GONE_S = 30.0, 10.0, 2.0
-#: `quit` on its standard input, which scripts.run leaves empty.
+#: The driver makes its contexts for the first client, not at the start.
+BEGIN_S = 30.0
+QUIT_S = 10.0
+GONE_S = 2.0
+#: Sends `quit` on its standard input, which scripts.run leaves empty.
 QUIT = ["/bin/sh", "-c", 'echo quit | "$0"']
 _SIGNALS = (signal.SIGTERM, signal.SIGCHLD)
 
 
 def main(arguments: list[str]) -> int:
-    """uid, gid, name of the user, UUID, folder, program."""
+    """Runs the keeper. Arguments: uid, gid, name of the user, UUID, folder, program."""
     uid, gid, name, uuid, folder, program = arguments
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     proctree.prctl(proctree.PR_SET_CHILD_SUBREAPER, 1)
     order = LaunchOrder(key="", user_id=int(uid), group_id=int(gid), user_name=name)
-    keeper = Keeper(order, uuid, folder, program)
+    keeper = MpsKeeper(order, uuid, folder, program)
     why = keeper.begin()
     if why:
         os.write(1, why.encode("utf-8", "backslashreplace"))
@@ -54,7 +57,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-class Keeper:
+class MpsKeeper:
     """One control daemon."""
 
     def __init__(self, order: LaunchOrder, uuid: str, folder: str, program: str) -> None:
@@ -69,7 +72,7 @@ class Keeper:
         self._runs = False
 
     def begin(self) -> str:
-        """Start it; why not, in words ("" = it runs)."""
+        """Starts it; returns why that failed ("" = it runs)."""
         path = shutil.which(self._program, path=scripts.PATH)
         if path is None:
             return f"{self._program}: not found; PenstockMpsProgram in slurm.conf says where it is"
@@ -92,7 +95,7 @@ class Keeper:
         return f"{outcome.failure}{': ' if said else ''}{''.join(said[-1:])}" if outcome.failure else ""
 
     def _become(self) -> None:
-        """In the child: the user for good, or nobody."""
+        """In the child: becomes the user for good."""
         order = self._order
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         try:
@@ -105,26 +108,24 @@ class Keeper:
         os.umask(0o077)
 
     def stay(self) -> None:
-        """Until it is told to end, or there is nothing left to keep."""
+        """Waits until it is ordered to end, or no process is left."""
         while signal.sigwait(_SIGNALS) != signal.SIGTERM:
             if not self._reap():
                 return
 
     def end(self) -> None:
-        """End it, kill what is left, and leave no folder."""
+        """Ends it, kills what is left, and removes the folder."""
         if self._runs and self._reap():
             scripts.run([*QUIT, self._program], self._environment, QUIT_S, self._become)
             self._await_none()
             while self._reap():
-                for pid in proctree.children(os.getpid()):
-                    proctree.signal_descendants(pid, signal.SIGKILL)
-                    proctree.send_signal(pid, signal.SIGKILL, lambda pid: True)
+                proctree.signal_descendants(os.getpid(), signal.SIGKILL)
                 if not self._await_none():
-                    break  # in the kernel's hands (D state): its folder stays
+                    break  # blocked in the kernel (D state): its folder stays
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _await_none(self) -> bool:
-        """Wait a while for the last child."""
+        """Waits for the last child, with a limit."""
         end_s = time.monotonic() + GONE_S
         while self._reap():
             left_s = end_s - time.monotonic()
@@ -133,7 +134,7 @@ class Keeper:
         return True
 
     def _reap(self) -> bool:
-        """Collect the dead; True while somebody is left."""
+        """Reaps ended children; True while some are left."""
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

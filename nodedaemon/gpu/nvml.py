@@ -1,32 +1,47 @@
 """Calls of NVML in a child: each is announced before it is made, so that the parent can name one that does not return.
 
-    Whoever asks about a GPU does it through its `Line`: what this GPU's driver cannot say is None, and is not asked
-    again; what says that the GPU is gone ends the conversation (`GpuError`), and so does a call that took too long
-    (`TooSlow`): with a dead GSP each takes 45 s, and other GPUs wait. An error that speaks for the whole driver is
-    `DriverError`.
+    All queries of a GPU go through its `AnnouncementLine`: a value that this GPU's driver does not support is None, and
+    is not queried again; an error that means that the GPU is gone ends the series of queries (`GpuError`), and so does
+    a call that took too long (`TooSlow`): with a dead GSP each takes 45 s, and other GPUs wait. An error of the whole
+    driver is `DriverError`.
 
-Imported as late as possible: pynvml loads only in children. Deliberately absent: what is asked (finding, signals).
+Imported as late as possible: pynvml loads only in children. Deliberately absent: the queries (finding, signals).
 """
 
 import time
 from collections.abc import Callable
-from typing import Any
+
+# Any: answers of the library: pynvml has no types
+from typing import Any, TypeAlias
 
 from nodedaemon.core.gpuwords import Asking
 
-INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 2, 3, 4, 6
-UNINITIALIZED, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 1, 9, 12, 13
-TIMEOUT, GPU_IS_LOST, RESET_REQUIRED, OPERATING_SYSTEM, VERSION_MISMATCH, UNKNOWN = 10, 15, 16, 17, 18, 999
+INVALID_ARGUMENT = 2
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+NOT_FOUND = 6
+UNINITIALIZED = 1
+DRIVER_NOT_LOADED = 9
+LIBRARY_NOT_FOUND = 12
+FUNCTION_NOT_FOUND = 13
+TIMEOUT = 10
+GPU_IS_LOST = 15
+RESET_REQUIRED = 16
+OPERATING_SYSTEM = 17
+VERSION_MISMATCH = 18
+UNKNOWN = 999
 ARGUMENT_VERSION, DEPRECATED = 25, 26
 
-#: The driver as a whole does not work (any more).
+#: Result of a function of the library: a handle, a structure, a number or a text. pynvml has no types.
+NvmlAnswer: TypeAlias = Any
+#: The driver as a whole does not work.
 _DRIVER = frozenset((UNINITIALIZED, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, OPERATING_SYSTEM, VERSION_MISMATCH))
-#: This GPU, or driver, or pynvml, will never know.
+#: Never available from this GPU, driver or pynvml.
 _NEVER = frozenset((INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND, ARGUMENT_VERSION, DEPRECATED))
-#: It does not know now.
+#: Not available now.
 _NOT_NOW = frozenset((NO_PERMISSION, NOT_FOUND))
 _GONE = frozenset((GPU_IS_LOST, RESET_REQUIRED))
-#: One odd answer is a driver's bug; so many in one conversation, and the GPU is not well.
+#: One odd answer is a driver's bug; this many in one series mean that the GPU is not well.
 _ODD_MAX = 2
 #: A healthy call takes some milliseconds.
 SLOW_S = 5.0
@@ -55,33 +70,33 @@ class TooSlow(Exception):
 class Nvml:
     """The library, loaded and initialised by `open`."""
 
-    def __init__(self, say: Callable[[Asking], None], slow_s: float = SLOW_S) -> None:
-        self._say = say
+    def __init__(self, send: Callable[[Asking], None], slow_s: float = SLOW_S) -> None:
+        self._send = send
         self._slow_s = slow_s
         self._library: Any = None
 
     def open(self) -> None:
         """Raises DriverError."""
-        self._say(Asking("nvmlInit"))
+        self._send(Asking("nvmlInit"))
         try:
             import pynvml
         except ImportError:
             raise DriverError(LIBRARY_NOT_FOUND, "the package nvidia-ml-py is not installed") from None
         self._library = pynvml
-        # pynvml's word for a driver that lacks what it calls is no NVMLError.
+        # pynvml's error for a driver that lacks a function is no NVMLError.
         self._mismatch = pynvml.NVMLLibraryMismatchError
         self.system("nvmlInit")
 
-    def system(self, function: str, *args: Any) -> Any:
-        """A call that is about no GPU. Raises DriverError."""
-        self._say(Asking(function))
+    def system(self, function: str, *args: object) -> NvmlAnswer:
+        """Makes a call that concerns no GPU. Raises DriverError."""
+        self._send(Asking(function))
         try:
             return getattr(self._library, function)(*args)
         except self._library.NVMLError as error:
             raise DriverError(error.value, f"NVML: {error}") from error
 
-    def version(self, function: str) -> Any:
-        """As `system`, "" when it cannot say."""
+    def version(self, function: str) -> NvmlAnswer:
+        """As `system`, "" when it is not available."""
         try:
             return self.system(function)
         except DriverError as error:
@@ -89,17 +104,17 @@ class Nvml:
                 raise
             return ""
 
-    def raw(self, gpu: str, function: str, *args: Any) -> Any:
-        """A call about a GPU. Raises GpuError with any code, DriverError, and TooSlow when it came too late."""
-        self._say(Asking(function, gpu))
+    def raw(self, gpu: str, function: str, *args: object) -> NvmlAnswer:
+        """Makes a call about a GPU. Raises GpuError with any code, DriverError, and TooSlow when it came too late."""
+        self._send(Asking(function, gpu))
         begun = time.monotonic()
         answer = self.quietly(function, *args)
         if time.monotonic() - begun > self._slow_s:
             raise TooSlow(function)
         return answer
 
-    def quietly(self, function: str, *args: Any) -> Any:
-        """A call that is not announced. Raises GpuError with any code, DriverError."""
+    def quietly(self, function: str, *args: object) -> object:
+        """Makes a call that is not announced. Raises GpuError with any code, DriverError."""
         try:
             made = getattr(self._library, function, None)
             if made is None:
@@ -113,22 +128,23 @@ class Nvml:
             raise GpuError(error.value) from error
 
 
-class Line:
-    """A conversation with one GPU, or one MIG instance. `name` is for announcements, `never` lives with the GPU."""
+class AnnouncementLine:
+    """A series of queries of one GPU, or one MIG instance. `name` is for announcements, `never` is kept with the
+    GPU."""
 
-    def __init__(self, nvml: Nvml, name: str, handle: Any, never: set[str]) -> None:
+    def __init__(self, nvml: Nvml, name: str, handle: object, never: set[str]) -> None:
         self._nvml = nvml
         self._name = name
         self._handle = handle
         self._never = never
         self._odd = 0
 
-    def must(self, function: str, *args: Any) -> Any:
-        """What every GPU can say. Raises GpuError."""
+    def must(self, function: str, *args: object) -> NvmlAnswer:
+        """Queries a value that every GPU has. Raises GpuError."""
         return self._nvml.raw(self._name, function, self._handle, *args)
 
-    def ask(self, function: str, *args: Any) -> Any:
-        """None when it cannot say. Raises GpuError when the GPU does not answer at all."""
+    def ask(self, function: str, *args: object) -> NvmlAnswer:
+        """Queries a value; None when it is not available. Raises GpuError when the GPU does not answer at all."""
         key = f"{function}{args}" if args else function
         if key in self._never:
             return None
@@ -143,8 +159,8 @@ class Line:
                     raise
             return None
 
-    def probe(self, function: str, *args: Any) -> Any:
-        """As `ask`, for what another time may be there: nothing is remembered."""
+    def probe(self, function: str, *args: object) -> object:
+        """As `ask`, for a value that may be available later: failures are not remembered."""
         try:
             return self.must(function, *args)
         except GpuError as error:
@@ -152,8 +168,8 @@ class Line:
                 return None
             raise
 
-    def first(self, *functions: str) -> Any:
-        """The answer of the first of these that this driver knows."""
+    def first(self, *functions: str) -> NvmlAnswer:
+        """The answer of the first of these functions that this driver knows."""
         for function in functions:
             answer = self.ask(function)
             if answer is not None:

@@ -1,7 +1,8 @@
-"""The inventory at the daemon's start: one child, asked once, while nothing else runs yet.
+"""The inventory of GPUs at the daemon's start: one child, run once, before anything else.
 
-A call that does not return within a limit costs that limit: its GPU is left out of a second try, or, where no GPU is to
-blame, the daemon starts without GPUs and says why; the watcher goes on asking. A child that does not die is left.
+A call that does not return within its limit is given up: its GPU is left out of a second try, or, where the call
+concerns no GPU, the daemon starts without GPUs and logs why; the watcher tries again later. A child that does not die
+is left.
 """
 
 import contextlib
@@ -14,11 +15,11 @@ from dataclasses import dataclass
 
 from nodedaemon.core.gpuwords import Asking, Found, Polled
 from nodedaemon.gpu.child import PROGRAM, limits_of
-from nodedaemon.gpu.frames import BadFrame, Frames, Setup, pack, read_word
+from nodedaemon.gpu.frames import BadGpuFrame, Frames, Setup, pack, read_message
 
-#: Of one try: sixteen GPUs that have to be woken.
+#: Limit of one try: sixteen GPUs that have to be woken.
 LIMIT_S = 20.0
-#: How often GPUs are left out and the rest is tried.
+#: Tries, each of which leaves out one more GPU.
 TRIES = 3
 _READ = 65536
 _REAP_S = 0.2
@@ -32,13 +33,13 @@ class _Hung(Exception):
 
 
 def find(call_limit_s: float | None = None, limit_s: float = LIMIT_S, program: str = PROGRAM) -> Found:
-    """What there is, or why that is not known. call_limit_s: None = start_s of child.Limits."""
+    """Returns the inventory, or why it is not available. call_limit_s: None = start_s of child.ChildLimits."""
     if call_limit_s is None:
         call_limit_s = limits_of(os.environ).start_s
     skip: tuple[int, ...] = ()
     for _ in range(TRIES):
         try:
-            return _ask(Setup(skip=skip), call_limit_s, limit_s, program)
+            return _try_once(Setup(skip=skip), call_limit_s, limit_s, program)
         except _Hung as hung:
             asking = hung.asking
             why = f"NVML did not answer within {call_limit_s:.0f} s ({asking.function})"
@@ -46,12 +47,12 @@ def find(call_limit_s: float | None = None, limit_s: float = LIMIT_S, program: s
                 return Found(why=why)
             skip = (*skip, int(asking.gpu[1:]))
         except OSError as error:
-            return Found(why=f"NVML could not be asked: {error.strerror}")
+            return Found(why=f"NVML could not be queried: {error.strerror}")
     return Found(why=why)
 
 
-def _ask(setup: Setup, call_limit_s: float, limit_s: float, program: str) -> Found:
-    """One try. Raises _Hung and OSError."""
+def _try_once(setup: Setup, call_limit_s: float, limit_s: float, program: str) -> Found:
+    """Runs one try. Raises _Hung and OSError."""
     command = [sys.executable, "-s", "-P", program, "once"]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     try:
@@ -77,11 +78,11 @@ def _listen(child: "subprocess.Popen[bytes]", setup: Setup, call_limit_s: float,
             raise _Hung(asking)
         data = os.read(child.stdout.fileno(), _READ)
         if not data:
-            return Found(why="NVML's child ended without an answer; the daemon's log has what it said")
+            return Found(why="NVML's child ended without an answer; the daemon's log has its output")
         try:
-            words = [read_word(body) for body in frames.feed(data)]
-        except BadFrame as error:
-            return Found(why=f"NVML's child said nonsense: {error}")
+            words = [read_message(body) for body in frames.feed(data)]
+        except BadGpuFrame as error:
+            return Found(why=f"NVML's child sent an invalid message: {error}")
         for word in words:
             if isinstance(word, Asking):
                 asking = word

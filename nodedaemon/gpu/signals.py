@@ -1,27 +1,29 @@
-"""How a GPU is: everything that its health and its use are judged by, as one Sample, asked in a child.
+"""Samples a GPU: all values from which its health and its usage are determined, as one Sample, queried in a child.
 
-    - What a GPU cannot say is None and is not asked again until there is a new inventory.
-    - Rows that were remapped cannot be asked while MIG is on: the last known numbers stay.
+    - A value that a GPU does not support is None and is not queried again until there is a new inventory.
+    - Remapped rows cannot be queried while MIG is on: the last known numbers stay.
     - SRAM errors are the volatile ones: a reset clears them, as it clears what they mean.
     - NVLinks: errors are replays and recoveries, from the fields that this driver knows (totals of all links, older; then
       those of the data link layer). A link is down when it was up once, or leads to an NVSwitch, and is not up now.
-    - A process that NVML lists more than once (compute, graphics, MPS) is one, with the largest memory said.
+    - A process that NVML lists more than once (compute, graphics, MPS) is one, with the largest memory reported.
 
-Deliberately absent: what any of it means, and the per-link counters that came with NVLink 5.
+Deliberately absent: the interpretation, and the per-link counters that came with NVLink 5.
 """
 
-from typing import Any
-
 from nodedaemon.core.gpuwords import Device, Process, Sample
-from nodedaemon.gpu.finding import Place, memory_of
-from nodedaemon.gpu.nvml import GpuError, Line, Nvml, TooSlow
+from nodedaemon.gpu.entry import DeviceEntry
+from nodedaemon.gpu.finding import memory_of
+from nodedaemon.gpu.nvml import AnnouncementLine, GpuError, Nvml, NvmlAnswer, TooSlow
 
 RECOVERY_ACTION = 230
 #: Fields of NVLink: (replays, recoveries) and CRC errors (flits, data), in all generations that have totals.
 _LINK_ERRORS = (52, 59, 161, 162)
 _LINK_CRC = (38, 45, 163)
 FIELDS = (RECOVERY_ACTION, *_LINK_ERRORS, *_LINK_CRC)
-_UNCORRECTED, _VOLATILE, _AGGREGATE, _SRAM = 1, 0, 1, 7
+_UNCORRECTED = 1
+_VOLATILE = 0
+_AGGREGATE = 1
+_SRAM = 7
 _SLOWDOWN = 1  # NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
 _PAGE_CAUSES = (0, 1)  # many single-bit errors, a double-bit error
 _KB = 1024
@@ -33,30 +35,30 @@ _LISTS = (
     ("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses_v2"),
 )
 
-Values = dict[str, Any]
+_Values = dict[str, NvmlAnswer]
 
 
-def sample(nvml: Nvml, place: Place, at_us: int, util_since: int | None) -> list[Sample]:
+def sample(nvml: Nvml, entry: DeviceEntry, at_us: int, util_since: int | None) -> list[Sample]:
     """The GPU's sample and those of its instances. util_since: also each process's utilisation since then (us)."""
-    values: Values = {}
+    values: _Values = {}
     try:
         for part in (_errors, _links, _clocks, _use, _modes):
-            part(Line(nvml, place.name, place.handle, place.never), place, values)
+            part(AnnouncementLine(nvml, entry.name, entry.handle, entry.never), entry, values)
         if util_since is not None:
-            _utilisation(Line(nvml, place.name, place.handle, place.never), util_since, values)
+            _utilisation(AnnouncementLine(nvml, entry.name, entry.handle, entry.never), util_since, values)
     except GpuError as error:
-        place.error = values["error"] = error.code
+        entry.error = values["error"] = error.code
     except TooSlow as slow:
         values["slow"] = str(slow)
-    samples = [Sample(place.gpu.uuid, at_us, **values)]
-    if place.answers and "slow" not in values:
-        samples += [_instance(nvml, device, handle, never, at_us) for handle, device, never in place.migs]
+    samples = [Sample(entry.gpu.uuid, at_us, **values)]
+    if entry.answers and "slow" not in values:
+        samples += [_instance(nvml, device, handle, never, at_us) for handle, device, never in entry.migs]
     return samples
 
 
-def _instance(nvml: Nvml, device: Device, handle: Any, never: set[str], at_us: int) -> Sample:
-    values: Values = {}
-    line = Line(nvml, device.parent, handle, never)  # what hangs is the GPU
+def _instance(nvml: Nvml, device: Device, handle: object, never: set[str], at_us: int) -> Sample:
+    values: _Values = {}
+    line = AnnouncementLine(nvml, device.parent, handle, never)  # a hang concerns the GPU, not the instance
     try:
         _memory_and_processes(line, values)
     except GpuError as error:
@@ -66,19 +68,19 @@ def _instance(nvml: Nvml, device: Device, handle: Any, never: set[str], at_us: i
     return Sample(device.uuid, at_us, **values)
 
 
-def _errors(line: Line, place: Place, values: Values) -> None:
-    fields = _fields(line, place)
+def _errors(line: AnnouncementLine, entry: DeviceEntry, values: _Values) -> None:
+    fields = _fields(line, entry)
     values["recovery_action"] = fields.get(RECOVERY_ACTION)
     values["nvlink_errors"] = _sum(fields, _LINK_ERRORS)
     values["nvlink_crc"] = _sum(fields, _LINK_CRC)
     values["ecc_volatile"] = line.ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _VOLATILE)
     values["ecc_aggregate"] = line.ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _AGGREGATE)
     values["ecc_sram"] = line.ask("nvmlDeviceGetMemoryErrorCounter", _UNCORRECTED, _VOLATILE, _SRAM)
-    rows = None if place.gpu.mig_enabled else line.ask("nvmlDeviceGetRemappedRows")
+    rows = None if entry.gpu.mig_enabled else line.ask("nvmlDeviceGetRemappedRows")
     if rows is not None:
-        place.remapped = (rows[1], bool(rows[2]), bool(rows[3]))
-    if place.remapped is not None:
-        values["remap_uncorrectable"], values["remap_pending"], values["remap_failure"] = place.remapped
+        entry.remapped = (rows[1], bool(rows[2]), bool(rows[3]))
+    if entry.remapped is not None:
+        values["remap_uncorrectable"], values["remap_pending"], values["remap_failure"] = entry.remapped
     pages = [line.ask("nvmlDeviceGetRetiredPages", cause) for cause in _PAGE_CAUSES]
     if any(found is not None for found in pages):
         values["retired_pages"] = sum(len(found or ()) for found in pages)
@@ -86,20 +88,21 @@ def _errors(line: Line, place: Place, values: Values) -> None:
         values["retired_pending"] = None if pending is None else bool(pending)
 
 
-def _fields(line: Line, place: Place) -> dict[int, int]:
-    """Those that this GPU has."""
-    wanted = [field for field in FIELDS if f"field {field}" not in place.never]
+def _fields(line: AnnouncementLine, entry: DeviceEntry) -> dict[int, int]:
+    """Returns the fields that this GPU supports."""
+    wanted = [field for field in FIELDS if f"field {field}" not in entry.never]
     found = {}
     for answer in line.ask("nvmlDeviceGetFieldValues", wanted) or () if wanted else ():
         if answer.nvmlReturn == _FIELD_OK:
             found[int(answer.fieldId)] = _number(answer)
         elif answer.nvmlReturn in _FIELD_NEVER:
-            place.never.add(f"field {answer.fieldId}")
+            entry.never.add(f"field {answer.fieldId}")
     return found
 
 
-def _number(answer: Any) -> int:
-    """Of a field, whose type NVML says with each: double, unsigned, long, long long, signed long long, signed, short."""
+def _number(answer: NvmlAnswer) -> int:
+    """Returns the number of a field, whose type NVML reports with each: double, unsigned, long, long long, signed long
+    long, signed, short."""
     names = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
     name = names[answer.valueType] if answer.valueType < len(names) else "ullVal"
     return int(getattr(answer.value, name, answer.value.ullVal))
@@ -110,52 +113,52 @@ def _sum(fields: dict[int, int], wanted: tuple[int, ...]) -> int | None:
     return sum(found) if found else None
 
 
-def _links(line: Line, place: Place, values: Values) -> None:
-    if not place.links:
+def _links(line: AnnouncementLine, entry: DeviceEntry, values: _Values) -> None:
+    if not entry.links:
         return
     down = 0
-    for link, was_up in place.links.items():
+    for link, was_up in entry.links.items():
         state = line.ask("nvmlDeviceGetNvLinkState", link)
         if state:
-            place.links[link] = True
+            entry.links[link] = True
         elif state is not None:
             down += was_up
     values["nvlinks_down"] = down
 
 
-def _clocks(line: Line, place: Place, values: Values) -> None:
+def _clocks(line: AnnouncementLine, entry: DeviceEntry, values: _Values) -> None:
     values["throttle"] = line.first(
         "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
     )
     values["temperature_c"] = line.ask("nvmlDeviceGetTemperatureV", 0)
     if values["temperature_c"] is None:
         values["temperature_c"] = line.ask("nvmlDeviceGetTemperature", 0)
-    if place.slowdown_c is None:
-        place.slowdown_c = line.ask("nvmlDeviceGetTemperatureThreshold", _SLOWDOWN)
-    values["slowdown_c"] = place.slowdown_c
-    if place.pcie_max is None:
+    if entry.slowdown_c is None:
+        entry.slowdown_c = line.ask("nvmlDeviceGetTemperatureThreshold", _SLOWDOWN)
+    values["slowdown_c"] = entry.slowdown_c
+    if entry.pcie_max is None:
         most = line.ask("nvmlDeviceGetMaxPcieLinkGeneration"), line.ask("nvmlDeviceGetMaxPcieLinkWidth")
-        place.pcie_max = (most[0] or 0, most[1] or 0)
+        entry.pcie_max = (most[0] or 0, most[1] or 0)
     now = line.ask("nvmlDeviceGetCurrPcieLinkGeneration"), line.ask("nvmlDeviceGetCurrPcieLinkWidth")
-    if None not in now and 0 not in place.pcie_max:
-        values["pcie"] = (*now, *place.pcie_max)
+    if None not in now and 0 not in entry.pcie_max:
+        values["pcie"] = (*now, *entry.pcie_max)
 
 
-def _use(line: Line, place: Place, values: Values) -> None:
+def _use(line: AnnouncementLine, entry: DeviceEntry, values: _Values) -> None:
     rates = line.ask("nvmlDeviceGetUtilizationRates")
     values["util_percent"] = None if rates is None else rates.gpu
     values["energy_mj"] = line.ask("nvmlDeviceGetTotalEnergyConsumption")
     _memory_and_processes(line, values)
 
 
-def _modes(line: Line, place: Place, values: Values) -> None:
+def _modes(line: AnnouncementLine, entry: DeviceEntry, values: _Values) -> None:
     ecc = line.ask("nvmlDeviceGetEccMode")
     values["ecc_pending"] = None if ecc is None else ecc[0] != ecc[1]
     persistence = line.ask("nvmlDeviceGetPersistenceMode")
     values["persistence"] = None if persistence is None else bool(persistence)
 
 
-def _memory_and_processes(line: Line, values: Values) -> None:
+def _memory_and_processes(line: AnnouncementLine, values: _Values) -> None:
     memory = memory_of(line)
     values["memory_used_kb"] = None if memory is None else memory.used // _KB
     lists = [line.first(*functions) for functions in _LISTS]
@@ -168,8 +171,8 @@ def _memory_and_processes(line: Line, values: Values) -> None:
     values["processes"] = tuple(Process(pid, memory_kb) for pid, memory_kb in sorted(used.items()))
 
 
-def _utilisation(line: Line, since_us: int, values: Values) -> None:
-    """The newest of each process; those that have none were idle."""
+def _utilisation(line: AnnouncementLine, since_us: int, values: _Values) -> None:
+    """Returns the latest value of each process; those without one were idle."""
     newest: dict[int, tuple[int, int]] = {}
     for said in line.ask("nvmlDeviceGetProcessUtilization", since_us) or ():
         newest[said.pid] = max(newest.get(said.pid, (0, 0)), (said.timeStamp, said.smUtil))

@@ -1,23 +1,24 @@
-"""The children that ask NVML, as the rest of the daemon sees them.
+"""Supervises the children that use NVML, and passes their messages to the daemon.
 
-    watch = Watch(heard)          # heard(Polled | Xid | Hung | Answering), called from the daemon's loop
+    watch = Watch(on_message)          # on_message(Polled | Xid | Hung | Answering), called from the daemon's loop
     watch.start(poll_s=10)
     polled = await watch.poll()   # now; None when no answer comes in time
     await watch.stop()
 
 Three children at most: `main` polls all GPUs, `events` waits for XIDs, and `trial` polls one GPU that has hung.
 
-    - A GPU in whose call a child hangs is told as Hung, and the next main leaves it out: seven go on being watched. A
-      trial child asks it alone; when that has answered three polls, Answering is told and main has it again. Where no
-      GPU is to blame (`gpu` "": the library's start, a count), main itself is tried again, ever more rarely.
-    - A child that does not even die (it is inside the driver) is left behind and counted. While there is one only main is
-      started again, and with three of them nothing is until one has gone.
-    - Where NVML does not work nothing runs. Whether it works now is looked at now and then: soon where it worked before (a
-      driver that is being replaced), every three minutes where there was a library but no driver, and without a library
-      only if the driver's device file has come: then a look costs one stat.
-    - A driver newer than the library that was loaded (error 18) needs nothing but a fresh child.
+    - A GPU in whose call a child hangs is reported as Hung, and the next main leaves it out, so that the others stay
+      watched. A trial child polls it alone; after three answered polls, Answering is reported and main includes it
+      again. Where the call concerns no GPU (`gpu` "": the library's start, a count), main itself is tried again, ever
+      more rarely.
+    - A child that SIGKILL does not end (it is inside the driver) is left behind and counted. While there is one, only
+      main is started again; with three of them nothing is, until one has ended.
+    - Where NVML does not work no child runs. It is tried again from time to time: soon where it worked before (a driver
+      that is being replaced), every three minutes where there was a library but no driver, and without a library only
+      once the driver's device file exists, which costs one stat.
+    - A driver newer than the loaded library (error 18) only needs a fresh child.
 
-It never blocks the loop, and stop() leaves only children that cannot be killed. What anything means is not known here.
+It never blocks the loop, and stop() leaves only children that cannot be killed. It does not interpret the messages.
 """
 
 import asyncio
@@ -29,48 +30,53 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from nodedaemon.core import gpuwords
-from nodedaemon.gpu.child import Child, Limits, limits_of
-from nodedaemon.gpu.frames import Answered, AskLifetimes, PollNow, Settle, Setup, Stirred, Word
+from nodedaemon.gpu.child import Child, ChildLimits, limits_of
+from nodedaemon.gpu.frames import Answered, AskLifetimes, ChildMessage, DriverEvent, PollNow, Settle, Setup
 from nodedaemon.gpu.kmsg import KMSG, Kmsg, collapse
 from nodedaemon.gpu.nvml import LIBRARY_NOT_FOUND, VERSION_MISMATCH
 from nodedaemon.gpu.xidmerge import XidMerge
 
 log = logging.getLogger("penstock.noded")
 
-#: Where the driver shows itself.
+#: Device file of the driver.
 SIGN = "/dev/nvidiactl"
 #: Another file instead of the kernel's log, for tests.
 KMSG_VARIABLE = "PENSTOCK_KMSG"
-#: Polls in a row after which what hung is taken to answer again.
+#: Polls in a row after which a GPU that hung counts as answering again.
 TRIAL_POLLS = 3
-#: XIDs make polls, but no more than one in so long.
+#: XIDs cause polls, but no more than one in this time.
 POKE_S = 1.0
-#: From the moment in which a program fails until the XID of it is here, merged.
+#: Time from the failure of a program until its XID is received and merged.
 XID_S = 0.25
-MAIN, TRIAL, EVENTS = "poll", "trial", "xids"
+MAIN = "poll"
+TRIAL = "trial"
+EVENTS = "xids"
 WHOLE_DRIVER = ""
 
 
-class Watch:
-    """Made before the loop runs; starts nothing by itself."""
+class GpuWatch:
+    """The watcher. Made before the loop runs; the constructor starts no child."""
 
     def __init__(
-        self, heard: Callable[[gpuwords.Told], None], limits: Limits | None = None, setup: Setup | None = None
+        self,
+        on_message: Callable[[gpuwords.WatchMessage], None],
+        limits: ChildLimits | None = None,
+        setup: Setup | None = None,
     ) -> None:
         self.found = gpuwords.Found()  # the newest inventory
         self.last: gpuwords.Polled | None = None  # the newest poll
-        self._heard = heard
+        self._listener = on_message
         self._limits = limits or limits_of(os.environ)
         self._setup = setup or Setup()
         self._children: dict[str, Child] = {}
-        self._dying: dict[Child, asyncio.TimerHandle] = {}  # killed, not gone
+        self._dying: dict[Child, asyncio.TimerHandle] = {}  # killed, not ended
         self._given_up: set[Child] = set()  # those of them that hung
-        self._left: set[Child] = set()  # those that should be gone
+        self._left: set[Child] = set()  # those that should have ended
         self._said: gpuwords.Found | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._again_s: dict[str, float] = {}
+        self._restart_delay_s: dict[str, float] = {}
         self._starting: set[asyncio.Task[None]] = set()
-        self._hung: dict[str, int] = {}  # what has hung (a UUID, "#place", WHOLE_DRIVER) -> its place
+        self._hung: dict[str, int] = {}  # hung GPUs (a UUID, "#INDEX", WHOLE_DRIVER) -> NVML's index
         self._requests: dict[int, asyncio.Future[bool]] = {}
         self._request = 0
         self._lifetimes: tuple[gpuwords.Lifetime, ...] = ()
@@ -78,15 +84,15 @@ class Watch:
         self._kmsg: Kmsg | None = None
         self._is_on = False
 
-    # -- for the daemon
+    # -- interface for the daemon
 
     def start(self, poll_s: float, found: gpuwords.Found | None = None) -> None:
-        """From now on. `found`: what was found at the daemon's start, if it was asked."""
+        """Starts the children. `found`: the inventory of the daemon's start, if there is one."""
         if self._is_on:
             return
         self._is_on = True
         self._loop = asyncio.get_running_loop()
-        self._xids = XidMerge(self._loop, self._limits, self._tell_xid)
+        self._xids = XidMerge(self._loop, self._limits, self._deliver_xid)
         self._setup = msgspec.structs.replace(self._setup, poll_s=poll_s)
         if found is not None:
             self._take_found(found)
@@ -97,8 +103,8 @@ class Watch:
             self._start(MAIN)
 
     def settle(self, *, poll_s: float, accounting: bool = False, per_process: tuple[str, ...] = ()) -> None:
-        """New settings. accounting: NVML's own is switched on; per_process: GPUs of which each process's utilisation
-        is asked."""
+        """Applies settings. accounting: enable NVML's own; per_process: GPUs of which each process's utilisation is
+        queried."""
         new = msgspec.structs.replace(
             self._setup, poll_s=poll_s, accounting=accounting, per_process=tuple(sorted(per_process))
         )
@@ -110,30 +116,31 @@ class Watch:
                     self._children[role].send(Settle(poll_s, accounting, new.per_process))
 
     def catch_up(self, after: int | None) -> list[gpuwords.Xid]:
-        """XIDs that the kernel has written of since its record of that number, while nobody listened; before `start`."""
+        """Returns the XIDs that the kernel has logged after that record, while no daemon ran; called before `start`."""
         self._kmsg = Kmsg(os.environ.get(KMSG_VARIABLE, KMSG))
         return collapse(self._kmsg.catch_up(after), int(self._limits.twice_s * 1_000_000))
 
     @property
     def log_read(self) -> int | None:
-        """The number of the last record of the kernel's log that need not be read again; None: it cannot be read."""
+        """The number of the last record of the kernel's log that was read; None: the log cannot be read."""
         return self._kmsg.last if self._kmsg is not None and self._kmsg.is_open else None
 
     async def poll(self, limit_s: float = 5.0) -> gpuwords.Polled | None:
-        """Poll now; `heard` gets the same. None when NVML is not there or does not answer within the limit."""
+        """Polls now; `on_message` gets the result, too. None when NVML is unavailable or does not answer within the
+        limit."""
         self._request += 1
         return self.last if await self._answer(PollNow(self._request), limit_s) else None
 
     async def lifetimes(
         self, pids: Mapping[str, tuple[int, ...]], limit_s: float = 5.0
     ) -> tuple[gpuwords.Lifetime, ...]:
-        """What NVML's accounting has kept of these processes, by GPU; those that it knows."""
+        """NVML's accounting of these processes, by GPU, where it has any."""
         self._request += 1
         answered = await self._answer(AskLifetimes(self._request, dict(pids)), limit_s)
         return self._lifetimes if answered else ()
 
     async def stop(self) -> None:
-        """End the children; those that cannot be killed stay."""
+        """Ends the children; those that cannot be killed stay."""
         self._is_on = False
         for timer in self._timers.values():
             timer.cancel()
@@ -154,57 +161,59 @@ class Watch:
 
     @property
     def left(self) -> int:
-        """Children that were killed and are not gone."""
+        """Number of children that were killed and have not ended."""
         return len(self._left)
 
     @property
     def late_s(self) -> float:
-        """How long an XID may take, from the driver to `heard`."""
+        """Delay of an XID, from the driver to `on_message`, at most."""
         return XID_S + self._limits.merge_s
 
     @property
     def pids(self) -> dict[str, int]:
-        """Of the children that run, by what they do."""
+        """Pids of the running children, by role."""
         return {role: child.pid for role, child in self._children.items() if child.pid}
 
     # -- children
 
     def _start(self, role: str) -> None:
-        """Start it now, unless it runs or may not."""
+        """Starts it now, unless it runs or must not."""
         self._cancel(role)
         if not self._is_on or role in self._children or (role == TRIAL and not self._hung.keys() - {WHOLE_DRIVER}):
             return
         if self._given_up and (role != MAIN or self._could_be_left() >= self._limits.left_max):
             if role == MAIN:
-                log.error("%d GPU children do not die; no more are started until one has gone", len(self._given_up))
-            self._later(role, self._limits.again_most_s)
+                log.error(
+                    "%d GPU children cannot be killed; no more are started until one has ended", len(self._given_up)
+                )
+            self._later(role, self._limits.restart_most_s)
             return
-        child = Child(EVENTS if role == EVENTS else MAIN, self._limits, self._on_word, self._on_hung, self._on_gone)
+        child = Child(EVENTS if role == EVENTS else MAIN, self._limits, self._on_message, self._on_hung, self._on_ended)
         self._children[role] = child
         task = self._loop.create_task(self._begin(role, child))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
 
     def _could_be_left(self) -> int:
-        """Children that do not die, and those that may yet do the same."""
+        """Counts children that do not die, and those that may not."""
         return len(self._given_up) + len(self._children)
 
     async def _begin(self, role: str, child: Child) -> None:
-        places = tuple(place for name, place in self._hung.items() if name != WHOLE_DRIVER)
+        indexes = tuple(index for name, index in self._hung.items() if name != WHOLE_DRIVER)
         setup = msgspec.structs.replace(self._setup, known=self.found.devices, slow_s=self._limits.slow_s)
         if role == TRIAL:
-            setup = msgspec.structs.replace(setup, only=places[0])
+            setup = msgspec.structs.replace(setup, only=indexes[0])
         else:
-            setup = msgspec.structs.replace(setup, skip=tuple(sorted(places)))
+            setup = msgspec.structs.replace(setup, skip=tuple(sorted(indexes)))
         try:
             await child.start(setup)
         except OSError as error:
             log.error("cannot start the GPU child %s: %s", role, error.strerror or error)
             child.ended.set()
-            self._on_gone(child)
+            self._on_ended(child)
 
     def _end(self, role: str) -> None:
-        """Kill it; it is no longer listened to."""
+        """Kills it; its messages are ignored from now on."""
         child = self._children.pop(role, None)
         if child is not None:
             self._dying[child] = self._loop.call_later(self._limits.kill_s, self._leave, child)
@@ -215,10 +224,10 @@ class Watch:
             self._left.add(child)
             log.error("the GPU child %d does not die; it is in the driver", child.pid)
 
-    def _again(self, role: str) -> None:
-        """Start it later; the oftener the later."""
-        wait_s = self._again_s.get(role, self._limits.again_first_s)
-        self._again_s[role] = min(wait_s * 2, self._limits.again_most_s)
+    def _restart_later(self, role: str) -> None:
+        """Starts it later, with a growing delay."""
+        wait_s = self._restart_delay_s.get(role, self._limits.restart_first_s)
+        self._restart_delay_s[role] = min(wait_s * 2, self._limits.restart_most_s)
         self._later(role, wait_s)
 
     def _later(self, role: str, wait_s: float) -> None:
@@ -234,8 +243,8 @@ class Watch:
     def _role(self, child: Child) -> str | None:
         return next((role for role, other in self._children.items() if other is child), None)
 
-    def _on_gone(self, child: Child) -> None:
-        """It has ended: as it was told to, by itself, or by somebody's hand."""
+    def _on_ended(self, child: Child) -> None:
+        """Handles the end of a child, whatever the cause."""
         timer = self._dying.pop(child, None)
         if timer is not None:
             timer.cancel()
@@ -243,14 +252,14 @@ class Watch:
         if child in self._given_up:
             self._given_up.discard(child)
             for waiting in list(self._timers):
-                self._later(waiting, self._limits.again_first_s)
+                self._later(waiting, self._limits.restart_first_s)
         role = self._role(child)
         if role is not None:
             del self._children[role]
             log.warning("the GPU child %s has ended", role)
             if role == MAIN:
                 self._forget_requests()
-            self._again(role)
+            self._restart_later(role)
 
     # -- hangs
 
@@ -258,58 +267,58 @@ class Watch:
         role, asking = self._role(child), child.asking or gpuwords.Asking("")
         if role is None:
             return
-        log.error("NVML hangs in %s of %s; the child is given up", asking.function, asking.gpu or "the driver")
+        log.error("NVML hangs in %s of %s; the child is abandoned", asking.function, asking.gpu or "the driver")
         self._end(role)
         self._given_up.add(child)
         if role == MAIN:
             self._forget_requests()
         if role == MAIN or (role == TRIAL and asking.gpu != WHOLE_DRIVER):
-            self._has_hung(asking)  # a trial that cannot even start says nothing new
+            self._has_hung(asking)  # a trial that cannot even start is not reported
         if role == MAIN and asking.gpu != WHOLE_DRIVER:
             self._end(EVENTS)  # it waits for that GPU too
-            self._later(MAIN, self._limits.again_first_s)
-            self._again(TRIAL)
+            self._later(MAIN, self._limits.restart_first_s)
+            self._restart_later(TRIAL)
         else:
-            self._again(role)
+            self._restart_later(role)
 
     def _has_hung(self, asking: gpuwords.Asking) -> None:
         is_first = asking.gpu not in self._hung
         self._hung.pop(asking.gpu, None)  # another one is tried first
-        self._hung[asking.gpu] = self._place(asking.gpu)
+        self._hung[asking.gpu] = self._nvml_index(asking.gpu)
         if is_first:
-            self._tell(gpuwords.Hung(_now_us(), asking.function, asking.gpu, self.left))
+            self._deliver(gpuwords.Hung(_now_us(), asking.function, asking.gpu, self.left))
 
-    def _place(self, name: str) -> int:
+    def _nvml_index(self, name: str) -> int:
         if name.startswith("#"):
             return int(name[1:])
         gpu = next((device for device in self.found.devices if device.uuid == name), None)
         if gpu is not None and gpu.parent:
-            return self._place(gpu.parent)
-        return gpu.place if gpu is not None else -1
+            return self._nvml_index(gpu.parent)
+        return gpu.nvml_index if gpu is not None else -1
 
     def _has_answered(self, role: str, child: Child) -> None:
-        """Three polls in a row: what had hung has not."""
+        """Three polls in a row: the GPU that had hung has answered."""
         if role == MAIN:
-            self._again_s.pop(MAIN, None)
+            self._restart_delay_s.pop(MAIN, None)
             names = [name for name in self._hung if name == WHOLE_DRIVER]
         else:
-            self._again_s.pop(TRIAL, None)
+            self._restart_delay_s.pop(TRIAL, None)
             names = [name for name in self._hung if name != WHOLE_DRIVER][:1]
         for name in names:
             del self._hung[name]
             log.info("NVML answers again for %s", name or "the driver")
-            self._tell(gpuwords.Answering(_now_us(), name))
+            self._deliver(gpuwords.Answering(_now_us(), name))
         if role == TRIAL:
             for other in (TRIAL, MAIN, EVENTS):
                 self._end(other)
             self._forget_requests()
             self._start(MAIN)
             if any(name != WHOLE_DRIVER for name in self._hung):
-                self._again(TRIAL)
+                self._restart_later(TRIAL)
 
-    # -- words
+    # -- messages
 
-    def _on_word(self, child: Child, word: Word) -> None:
+    def _on_message(self, child: Child, word: ChildMessage) -> None:
         role = self._role(child)
         if role is None:
             return
@@ -317,8 +326,8 @@ class Watch:
             self._polled(role, child, word)
         elif isinstance(word, gpuwords.Xid):
             self._xids.from_nvml(word, self._kmsg is not None and self._kmsg.is_open)
-        elif isinstance(word, Stirred):
-            self._poke()
+        elif isinstance(word, DriverEvent):
+            self._request_poll()
         elif isinstance(word, gpuwords.Lifetimes):
             self._lifetimes = word.records
         elif isinstance(word, Answered):
@@ -332,7 +341,7 @@ class Watch:
                 self._sleep(word.found)
             else:
                 self._end(role)
-                self._again(role)
+                self._restart_later(role)
             return
         child.polls = 0 if any(sample.slow for sample in word.samples) else child.polls + 1
         if role == MAIN:
@@ -347,16 +356,16 @@ class Watch:
             self._said = found
         word = gpuwords.Polled(word.at_us, word.samples, found)
         self.last = word
-        self._tell(word)
+        self._deliver(word)
         if not self.found.devices and not self.found.nameless:
             self._sleep(self.found)
         elif EVENTS not in self._children and EVENTS not in self._timers:
             self._listen()
 
     def _take_found(self, found: gpuwords.Found) -> None:
-        """A new inventory: whoever waits for events has to know of it."""
-        gpus = {device.uuid: device.place for device in found.devices if not device.parent}
-        if gpus != {device.uuid: device.place for device in self.found.devices if not device.parent}:
+        """Applies a new inventory, which the child that waits for events needs, too."""
+        gpus = {device.uuid: device.nvml_index for device in found.devices if not device.parent}
+        if gpus != {device.uuid: device.nvml_index for device in self.found.devices if not device.parent}:
             self._end(EVENTS)
         if found.devices or not found.code:
             self.found = found
@@ -371,18 +380,18 @@ class Watch:
             self._kmsg.listen(self._loop, self._xids.from_log, from_end=False)
 
     def _sleep(self, found: gpuwords.Found) -> None:
-        """NVML does not work, or there is nothing to watch: end all children, and look again some time."""
+        """Ends all children, since NVML does not work or there is nothing to watch; tries again later."""
         had = bool(self.found.devices)
         if found.code:
             log.log(logging.WARNING if had else logging.INFO, "NVML does not answer: %s", found.why)
             self._said = found
-            self._tell(gpuwords.Polled(_now_us(), (), found))
+            self._deliver(gpuwords.Polled(_now_us(), (), found))
         for role in (EVENTS, TRIAL, MAIN):
             self._end(role)
             self._cancel(role)
         self._forget_requests()
         if found.code == VERSION_MISMATCH:
-            self._again(MAIN)
+            self._restart_later(MAIN)
         else:
             wait_s = self._limits.return_s if had else self._limits.retry_s
             self._timers[MAIN] = self._loop.call_later(wait_s, self._retry, found.code == LIBRARY_NOT_FOUND, wait_s)
@@ -393,25 +402,25 @@ class Watch:
         else:
             self._start(MAIN)
 
-    # -- the rest
+    # -- helpers
 
-    def _tell(self, told: gpuwords.Told) -> None:
+    def _deliver(self, message: gpuwords.WatchMessage) -> None:
         if self._is_on:
-            self._heard(told)
+            self._listener(message)
 
-    def _tell_xid(self, xid: gpuwords.Xid) -> None:
-        self._tell(xid)
-        self._poke()
+    def _deliver_xid(self, xid: gpuwords.Xid) -> None:
+        self._deliver(xid)
+        self._request_poll()
 
-    def _poke(self) -> None:
-        """Let a poll show what has happened."""
+    def _request_poll(self) -> None:
+        """Causes a poll, which shows the details of an event."""
         now = self._loop.time()
         if now - self._poked_at >= POKE_S and MAIN in self._children:
             self._poked_at = now
             self._children[MAIN].send(PollNow(0))
 
     async def _answer(self, command: PollNow | AskLifetimes, limit_s: float) -> bool:
-        """Whether that was done within the limit."""
+        """Whether the command was executed within the limit."""
         main = self._children.get(MAIN)
         if main is None or not main.send(command):
             return False

@@ -1,0 +1,1 @@
+"""Control groups: found, created, limited, emptied. Never decides which job gets what."""

@@ -1,0 +1,1 @@
+"""Launch orders for the launcher and stepd: binding, containment, the site's settings. Never starts a process."""

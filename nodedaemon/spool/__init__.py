@@ -1,0 +1,1 @@
+"""Data that survives the daemon: fences, exit records, unacknowledged reports. Never decides."""
