@@ -1,14 +1,14 @@
-"""slurmctld, slurmd, slurmdbd: names that tools look for.
+"""slurmctld, slurmd, slurmdbd: daemon names that tools look for.
 
-Some tools ask them for a version (-V) before they trust a cluster. Anything else is answered with the command that does
-the work here, status 1: starting a daemon under another one's name with its options half understood helps nobody.
+Some tools ask them for a version (-V) before they trust a cluster. Any other use prints the command to use instead,
+status 1: a daemon must not start with options of another program.
 """
 
 import sys
 from typing import NoReturn
 
-from cli.options import VERSION_TEXT
-from cli.run import CommandError, run
+from cli.base.options import VERSION_TEXT
+from cli.base.run import CommandError, run
 
 _HINTS = {
     "slurmctld": "the controller is started with: penstock ctld --config FILE",
@@ -18,7 +18,7 @@ _HINTS = {
 
 
 def body_of(name: str, argv: list[str]) -> int:
-    """Answer -V, else say what to use."""
+    """Answers -V, else names the command to use."""
     if argv and argv[0] in ("-V", "--version"):
         sys.stdout.write(VERSION_TEXT + "\n")
         return 0

@@ -1,104 +1,181 @@
-"""`penstock`: one name for the daemons, the per-user cluster and the administrator's tools.
+"""`penstock`: the entry point of the daemons, the per-user cluster and the administrator's tools.
 
-A table says which module answers; only that module is imported. The daemons are named by text like an entry point, not
-imported: they are other programs that happen to be installed beside the commands, and they keep their own errors (a log
-wants a traceback, a person does not).
+One click application (penstock/commandline.py): a table maps each subcommand to its module, and only that module is
+imported. The daemons are named by text like an entry point: they are separate programs installed beside the commands,
+with their own errors (a log needs a traceback, a user does not); click knows their options from tables. The database
+tool and the simulator are click groups of their own packages, and part of the application by their names.
 """
 
-import importlib
+import os
 import sys
-from collections.abc import Callable
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from cli.run import Answered, CommandError, run
+from cli.base.run import RemoteAnswer, run
 
-USAGE = "Usage: penstock COMMAND [OPTIONS]"
+if TYPE_CHECKING:
+    from penstock.commandline import CommandGroup
+
+#: click asks for completions by this variable.
+COMPLETE = "_PENSTOCK_COMPLETE"
+OWN = "A cluster of your own"
+LOOK = "Questions"
+MANAGE = "For administrators"
+TRY = "Without a cluster"
+DAEMONS = "Daemons"
 
 
-class Program(NamedTuple):
-    """What one word (or two) of the command line stands for."""
+class Subcommand(NamedTuple):
+    """The implementation of a subcommand (one or two words)."""
 
     words: str
-    target: str  # module:function, called with the words behind
+    target: str  # module:attribute: a click command; of a daemon a function, called with the words after it
     help: str
-    is_daemon: bool = False
+    section: str
+    line: str = ""  # module:attribute, the function that returns a daemon's command line
+
+    @property
+    def is_daemon(self) -> bool:
+        """Whether it parses its own arguments and reports its own errors."""
+        return bool(self.line)
 
 
 PROGRAMS = (
-    Program("up", "cli.local:up", "start a cluster of your own on this machine, or what is not running of it"),
-    Program("down", "cli.local:down", "stop that cluster; its jobs' records stay"),
-    Program("status", "cli.local:status", "say which of its daemons run"),
-    Program("demo", "cli.demo:main", "show a cluster at work in a temporary folder"),
-    Program("why", "cli.why:main", "say why a job waits, and what would start it sooner"),
-    Program("seff", "cli.seff:body", "say how well a job used its CPUs, memory, GPUs and time"),
-    Program("gpus", "cli.gpus:main", "list the GPUs of the cluster: state, jobs, reason"),
-    Program("fits", "cli.fits:main", "list the largest jobs that would start now"),
-    Program("budget", "cli.budget:main", "list the budgets of accounts, and what is used of them"),
-    Program("ctld", "ctld.main:main", "the controller", is_daemon=True),
-    Program(
-        "db",
-        "ctld.dbtool.main:main",
-        "bring the database up to date, check it, copy it, move it, write it as text",
-        is_daemon=True,
+    Subcommand(
+        "up",
+        "cli.subcommands.local:up_command",
+        "start a cluster of your own on this machine, or its daemons that do not run",
+        OWN,
     ),
-    Program("noded", "nodedaemon.main:main", "the node daemon", is_daemon=True),
-    Program("sim", "sim.__main__:main", "run workloads through the scheduler in virtual time", is_daemon=True),
-    Program("adopt", "nodedaemon.adopt:main", "put an ssh session into a job (for pam_exec)", is_daemon=True),
-    Program("report", "cli.report:main", "use of the cluster as a page with plots"),
-    Program("policy", "cli.policy:main", "accounts, QOS and limits from one file: plan, apply, export"),
-    Program("config check", "cli.configcheck:main", "read a slurm.conf and say what is wrong with it"),
-    Program("config diff", "cli.configdiff:main", "say what a reload would change, and which jobs it touches"),
-    Program("ca", "cli.ca:main", "the cluster's certificate authority (penstock ca init)"),
-    Program("audit", "cli.audit:main", "show the audit log, and verify that nobody has changed it"),
-    Program("node", "cli.node:main", "join tokens for new nodes (penstock node token)"),
+    Subcommand("down", "cli.subcommands.local:down_command", "stop that cluster; its jobs' records stay", OWN),
+    Subcommand("status", "cli.subcommands.local:status_command", "show which of its daemons run", OWN),
+    Subcommand("demo", "cli.subcommands.demo:command", "show a cluster at work in a temporary folder", OWN),
+    Subcommand("why", "cli.subcommands.why:command", "explain why a job waits, and what would start it sooner", LOOK),
+    Subcommand(
+        "seff", "cli.subcommands.seff:command", "show how well a job used its CPUs, memory, GPUs and time", LOOK
+    ),
+    Subcommand("gpus", "cli.subcommands.gpus:command", "list the GPUs of the cluster: state, jobs, reason", LOOK),
+    Subcommand("fits", "cli.subcommands.fits:command", "list the largest jobs that would start now", LOOK),
+    Subcommand("budget", "cli.subcommands.budget:command", "list the budgets of accounts, and their usage", LOOK),
+    Subcommand("report", "cli.subcommands.report:command", "use of the cluster as a page with plots", LOOK),
+    Subcommand(
+        "policy",
+        "cli.subcommands.policy:command",
+        "accounts, QOS and limits from one file: plan, apply, export",
+        MANAGE,
+    ),
+    Subcommand(
+        "config check", "cli.subcommands.configcheck:command", "read a slurm.conf and report its errors", MANAGE
+    ),
+    Subcommand(
+        "config diff",
+        "cli.subcommands.configdiff:command",
+        "show what a reload would change, and which jobs it affects",
+        MANAGE,
+    ),
+    Subcommand("ca", "cli.subcommands.ca:command", "the cluster's certificate authority (penstock ca init)", MANAGE),
+    Subcommand("audit", "cli.subcommands.audit:command", "show the audit log, and verify that it is unchanged", MANAGE),
+    Subcommand("node", "cli.subcommands.node:command", "join tokens for new nodes (penstock node token)", MANAGE),
+    Subcommand(
+        "db",
+        "ctld.dbtool.main:command",
+        "bring the database up to date, check it, copy it, move it, write it as text",
+        MANAGE,
+    ),
+    Subcommand("sim", "sim.__main__:command", "run workloads through the scheduler in virtual time", TRY),
+    Subcommand("completion", "cli.subcommands.completion:command", "print the completion script of a shell", TRY),
+    Subcommand("ctld", "ctld.main:main", "the controller", DAEMONS, "ctld.commandline:command_line"),
+    Subcommand("noded", "nodedaemon.main:main", "the node daemon", DAEMONS, "nodedaemon.commandline:command_line"),
+    Subcommand(
+        "adopt",
+        "nodedaemon.adopt:main",
+        "put an ssh session into a job (for pam_exec)",
+        DAEMONS,
+        "nodedaemon.adopt:command_line",
+    ),
+)
+#: Groups of subcommands.
+GROUPS = {"config": ("check a configuration, or see what would change", MANAGE)}
+GROUP_EXAMPLES = {
+    "config": (
+        ("penstock config check slurm.conf", "what is wrong with it"),
+        ("penstock config diff slurm.conf", "what a reload would change"),
+    )
+}
+EXAMPLES = (
+    ("penstock up --nodes 2 --gpus-per-node 4:h200", "a cluster of your own with pretended GPUs"),
+    ("penstock why 123", "why a job waits, and what would start it sooner"),
+    ("penstock config check slurm.conf", "what is wrong with a configuration"),
 )
 
 
-def help_text() -> str:
-    """What `penstock --help` shows."""
-    lines = [f"  {p.words:<14}{p.help}" for p in PROGRAMS]
-    return "\n".join(
-        [USAGE, "", *lines, "", "`penstock COMMAND --help` tells more. Jobs: sbatch, squeue, scancel, sacct, sinfo."]
-    )
+def application() -> "CommandGroup":
+    """Builds the whole application. No command is imported."""
+    import click
 
+    from penstock import SLURM_VERSION, __version__
+    from penstock.commandline import CommandGroup, Entry
 
-def choose(argv: list[str]) -> tuple[Program, list[str]]:
-    """The program that the first words name, and what is left for it."""
-    from cli.options import VERSION_TEXT
-
-    if not argv or argv[0] in ("-h", "--help", "help"):
-        raise Answered(help_text())
-    if argv[0] in ("-V", "--version"):
-        raise Answered(VERSION_TEXT)
+    entries: dict[str, Entry] = {}
+    below: dict[str, list[Entry]] = {}
     for program in PROGRAMS:
-        words = program.words.split()
-        if argv[: len(words)] == words:
-            return program, argv[len(words) :]
-    siblings = [p.words for p in PROGRAMS if p.words.split()[0] == argv[0]]
-    if siblings:
-        raise CommandError(f"after {argv[0]} comes: {', '.join(s.partition(' ')[2] for s in siblings)}")
-    text = f'penstock: unrecognized command {argv[0]!r}\nTry "penstock --help" for more information'
-    raise CommandError(text, plain=True)
+        word, _, second = program.words.partition(" ")
+        if second:
+            below.setdefault(word, []).append(Entry(second, program.target, program.help))
+            entries[word] = Entry(word, "", *GROUPS[word])
+        else:
+            entries[word] = Entry(word, program.target, program.help, program.section, program.line)
+    text = f"Penstock {__version__}, with the interface of Slurm {SLURM_VERSION}"
+    version = click.Option(
+        ["-V", "--version"], is_flag=True, expose_value=False, is_eager=True, callback=_version(text),
+        help="Show the version and exit.",
+    )  # fmt: skip
+    app = CommandGroup(
+        "penstock",
+        entries=list(entries.values()),
+        params=[version],
+        examples=EXAMPLES,
+        is_helpful=True,
+        help="A cluster on this machine, the daemons, and what Slurm has no command for.",
+        epilog="Jobs: sbatch, squeue, scancel, sacct, sinfo. `penstock COMMAND --help` describes a command.",
+    )
+    for word, found in below.items():
+        about = f"{GROUPS[word][0].capitalize()}."
+        app.add_command(CommandGroup(word, entries=found, examples=GROUP_EXAMPLES[word], help=about, wrong_use=2))
+    return app
 
 
-def load(program: Program) -> Callable[[list[str]], int]:
-    """Import the module that answers, and nothing else."""
-    module, _, function = program.target.partition(":")
-    handler: Callable[[list[str]], int] = getattr(importlib.import_module(module), function)
-    return handler
+def _version(text: str) -> "object":
+    def print_version(context: object, option: object, is_given: bool) -> None:
+        if is_given:
+            raise RemoteAnswer(text)
+
+    return print_version
 
 
 def body(argv: list[str]) -> int:
-    """Answer one command line."""
-    program, rest = choose(argv)
-    return load(program)(rest)
+    """Runs one command line."""
+    from penstock.commandline import invoke
+
+    if instruction := os.environ.get(COMPLETE):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(application(), {}, "penstock", COMPLETE, instruction)
+    return invoke(application(), "penstock", [] if argv == ["help"] else argv)
 
 
 def main() -> NoReturn:
-    """Entry point. A daemon is called outside of the commands' error handling."""
+    """Entry point. A daemon runs outside of the commands' error handling, and without click."""
     daemon = next((p for p in PROGRAMS if p.is_daemon and sys.argv[1:2] == [p.words]), None)
     if daemon:
-        sys.exit(load(daemon)(sys.argv[2:]))
+        import gc
+        import importlib
+
+        module, _, function = daemon.target.partition(":")
+        gc.disable()  # modules are many objects and hardly any garbage: looking for it takes a tenth of the import
+        start = getattr(importlib.import_module(module), function)
+        gc.freeze()
+        gc.enable()
+        sys.exit(start(sys.argv[2:]))
     run("penstock", body)
 
 

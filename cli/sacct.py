@@ -1,23 +1,27 @@
-"""sacct: the jobs that were, from the accounting records.
+"""sacct: lists jobs from the accounting records.
 
-One call (ListRecords), one table. What is asked for is sacct_query.py's, how a field looks sacct_fields.py's. With -c the
-jobs that have ended are shown as a job completion log has them; with -f such a log of Slurm's is read (jobcomp.py).
+One call (ListRecords), one table. listings/sacct_query.py builds the query, listings/sacct_fields.py the fields. With
+-c ended jobs are shown as in a job completion log; with -f such a log of Slurm's is read (listings/jobcomp.py).
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import NamedTuple, cast
 
-from cli.document import DOCUMENT_OPTIONS, is_wanted
-from cli.format import Clock, TableColumn, TableStyle, parse_table, table_lines
-from cli.listing import check_clusters, emit, environment, now_us, pages, words
-from cli.options import ACCEPTED, MAYBE, YES, Command, Option, parse
-from cli.run import CommandError, complain, run
-from cli.sacct_fields import COLUMNS, Numbers, RecordRow, RecordView
-from cli.sacct_query import build_query, fatal, window_text
+from cli.base.clusters import ALL, collect, named_clusters
+from cli.base.document import DOCUMENT_OPTIONS, Json, is_wanted
+from cli.base.format import DisplayClock, TableColumn, TableStyle, parse_table, table_lines
+from cli.base.listing import emit, environment, list_records, now_us, words
+from cli.base.options import ACCEPTED, MAYBE, VALUES, YES, Command, Option, OptionValues, parse
+from cli.base.output import verbatim
+from cli.base.run import CommandError, complain, run
+from cli.listings.helplists import name_lines
+from cli.listings.sacct_fields import COLUMNS, JobNumbers, RecordRow, RecordView
+from cli.listings.sacct_query import RecordQuery, build_query, fatal, window_text
 from penstock.client import Client
 from penstock.v1.accounting_pb2 import JobRecord
 from penstock.values.errors import BadValue
 from penstock.values.jobid import JobSelector
+from penstock.values.states import COMPACT_STATE, Reason
 
 FORMAT = "jobid,jobname,partition,account,alloccpus,state,exitcode"
 FORMAT_BRIEF = "jobid,state,exitcode"
@@ -30,16 +34,16 @@ FORMAT_LONG = (
     "tresusageinmintask,tresusageintot,tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,"
     "tresusageouttot"
 )
-#: Fields by the names that they had before Slurm 23.02.
+#: Fields by their names before Slurm 23.02.
 OLD_NAMES = {"reserved": "Planned", "resvcpu": "PlannedCPU", "resvcpuraw": "PlannedCPURAW"}
 UNITS = "KMGTP"
 RULE = "-" * 80
 #: With --array a line per waiting task.
 EXPANDED_ROWS_MAX = 1_000_000
-#: For a whole answer, which is read and sent in pages: 100,000 records take ten seconds and more.
+#: The timeout of a whole answer, which is read and sent in pages: 100,000 records take ten seconds and more.
 ANSWER_LIMIT_S = 600.0
 
-#: Of -c: the format, and those with -l and -b.
+#: The formats of -c: the default, and those with -l and -b.
 FORMATS_OF_COMPLETION = {
     "": "jobid,uid,jobname,partition,nnodes,nodelist,state,end",
     "long": "jobid,uid,jobname,partition,nnodes,nodelist,state,start,end,timelimit",
@@ -56,37 +60,48 @@ def _sched_flags(text: str) -> str:
     return text
 
 
+FOOTER = """\
+  Note, valid start/end time formats are...
+       HH:MM[:SS] [AM|PM]
+       MMDD[YY][-HH:MM[:SS]]
+       MM.DD[.YY][-HH:MM[:SS]]
+       MM/DD[/YY][-HH:MM[:SS]]
+       YYYY-MM-DD[THH:MM[:SS]]
+       now[{+|-}count[seconds(default)|minutes|hours|days|weeks]]"""
+
 COMMAND = Command(
     "sacct",
     "[<OPTION>]",
     (
         Option("accounts", "A", YES, help="jobs of these accounts", metavar="account_list"),
         Option("account", "", YES, dest="accounts"),
-        Option("allclusters", "L", help="jobs of all clusters (there is one)"),
+        Option("allclusters", "L", help="jobs of all clusters"),
         Option("allocations", "X", help="jobs only, without their steps"),
         Option("allusers", "a", help="all users' jobs"),
         Option("array", help="array tasks that wait on separate lines"),
         Option("batch-script", "B", help="print the batch script of the job"),
         Option("brief", "b", help=f"equivalent to --format={FORMAT_BRIEF}"),
-        Option("clusters", "M", YES, "SLURM_CLUSTERS", "name the cluster to ask, or all", "cluster_list"),
-        Option("constraints", "C", YES, help="jobs that asked for all of these features", metavar="list"),
-        Option("delimiter", value=YES, help="what separates the fields with -p or -P", metavar="characters"),
+        Option("clusters", "M", YES, "SLURM_CLUSTERS", "jobs of these clusters, or all", "cluster_list"),
+        Option("constraints", "C", YES, help="jobs that requested all of these features", metavar="list"),
+        Option("delimiter", value=YES, help="the separator of fields with -p or -P", metavar="characters"),
         Option("duplicates", "D", help="also the earlier attempts of requeued jobs"),
         Option("endtime", "E", YES, help="jobs before this time", metavar="time"),
         Option("env-vars", help="print the environment of the job"),
-        Option("expand-patterns", help="show file names with their patterns filled in (the default)"),
-        Option("federation", env="SACCT_FEDERATION", help="as --local, as no cluster is a member of one"),
+        Option("expand-patterns", help="show file names with their patterns expanded (the default)"),
+        Option("federation", env="SACCT_FEDERATION", help="the same as --local: no cluster is a member of one"),
         Option("format", "o", YES, "SACCT_FORMAT", "comma separated list of fields, name%width", "fields"),
         Option("group", "g", YES, help="jobs of these groups", metavar="gid_or_group_list"),
         Option("gid", "", YES, dest="group"),
         Option("helpformat", "e", help="list the fields for --format"),
+        Option("helpreason", help="list the reasons of --reason"),
+        Option("helpstate", help="list the states of --state"),
         Option("jobs", "j", YES, help="jobs or steps to show", metavar="job(.step)", joined=True),
         *DOCUMENT_OPTIONS,
         Option("local", env="SACCT_LOCAL", help="the local cluster only (the default)"),
         Option("long", "l", help="many fields"),
         Option("name", value=YES, help="jobs with these names", metavar="jobname_list"),
-        Option("ncpus", "I", YES, help="jobs that ran on so many CPUs", metavar="min[-max]"),
-        Option("nnodes", "i", YES, help="jobs that ran on so many nodes", metavar="min[-max]"),
+        Option("ncpus", "I", YES, help="jobs that ran on this number of CPUs", metavar="min[-max]"),
+        Option("nnodes", "i", YES, help="jobs that ran on this number of nodes", metavar="min[-max]"),
         Option("noconvert", help="do not convert units"),
         Option("nodelist", "N", YES, help="jobs that ran on any of these nodes", metavar="node_list"),
         Option("noheader", "n", help="no header"),
@@ -118,10 +133,13 @@ COMMAND = Command(
             "F",
             YES,
             convert=_sched_flags,
-            standing=ACCEPTED,
+            status=ACCEPTED,
             note="one planner starts jobs at once and past others, so no record says which kind of pass it was",
         ),
     ),
+    footer=FOOTER,
+    shape=VALUES,
+    usage="[options]\n\tUse --help for help",
 )
 
 
@@ -131,54 +149,99 @@ def main() -> None:
 
 
 def body(argv: list[str]) -> int:
-    """One run of sacct. Words that are no options are ignored, as Slurm ignores them."""
+    """Runs sacct once. Other arguments are ignored, as by Slurm."""
     options = parse(COMMAND, argv, environment()).values
-    if options.get("helpformat"):
-        emit(field_list())
+    if helped := _help_lines(options):
+        emit(helped)
         return 0
     given = parse(COMMAND, argv).values
-    if options.get("file"):
+    if options.text("file"):
         options["completion"] = True
     _check(options, given)
     columns = _columns(options, given)
-    clock = Clock.of_environment(now_us())
+    clock = DisplayClock.of_environment(now_us())
     query = build_query(options, clock)
-    if options.get("verbose"):
+    if options.flag("verbose"):
         complain("sacct", window_text(query, clock), plain=True)
-    if options.get("file"):
-        from cli.jobcomp import read
+    found, status = _load(query, columns, options, clock)
+    if not found:
+        return status
+    _print(found, query, columns, options, clock)
+    return status
 
-        records, cluster, numbers = read(options["file"], query.request, clock.now_us), "", Numbers()
-    else:
-        with Client.open() as client:
-            cluster = client.cluster.cluster_name
-            check_clusters(options.get("clusters"), cluster)
-            records = [] if query.nothing else pages(client, "ListRecords", query.request, "records", ANSWER_LIMIT_S)
-            numbers = _load_numbers(client, records, columns, is_wanted(options))
-    records = [record for record in records if all(keep(record) for keep in query.keep)]
+
+_Columns = list[TableColumn[RecordRow, RecordView]]
+
+
+class ClusterRecords(NamedTuple):
+    """The records of one cluster."""
+
+    records: list[JobRecord]
+    cluster: str
+    numbers: JobNumbers
+
+
+def _load(
+    query: RecordQuery, columns: _Columns, options: OptionValues, clock: DisplayClock
+) -> tuple[list[ClusterRecords], int]:
+    """Loads the records of the file or of each named cluster; with the exit status."""
+    if options.text("file"):
+        from cli.listings.jobcomp import read
+
+        records = read(options.text("file"), query.request, clock.now_us)
+        return [ClusterRecords(_kept(records, query), "", JobNumbers())], 0
+
+    def load(client: Client) -> ClusterRecords:
+        records = [] if query.nothing else list_records(client, query.request, ANSWER_LIMIT_S)
+        numbers = _load_numbers(client, records, columns, is_wanted(options))
+        return ClusterRecords(_kept(records, query), client.cluster.cluster_name, numbers)
+
+    with Client.open() as client:
+        text = ALL if options.flag("allclusters") else options.text("clusters")
+        clusters = named_clusters("sacct", text, client.cluster)
+        if clusters == [client.cluster]:
+            return [load(client)], 0
+    return collect("sacct", clusters, load)
+
+
+def _kept(records: list[JobRecord], query: RecordQuery) -> list[JobRecord]:
+    return [record for record in records if all(keep(record) for keep in query.keep)]
+
+
+def _print(
+    found: list[ClusterRecords], query: RecordQuery, columns: _Columns, options: OptionValues,
+    clock: DisplayClock,
+) -> None:  # fmt: skip
+    """Prints the records of all clusters as one table or document."""
     if "batch_script" in options or "env_vars" in options:
-        emit(list(_texts(records, environment_wanted="env_vars" in options)))
-        return 0
+        for one in found:
+            for text in _texts(one.records, environment_wanted="env_vars" in options):
+                verbatim(f"{text}\n")
+        return
     if is_wanted(options):
-        from cli.document import write_document
-        from cli.jsonacct import records_document
+        from cli.base.document import write_document
+        from cli.listings.jsonacct import records_document
 
-        write_document(records_document(records, cluster, clock.now_us, numbers.assoc_ids), options)
-        return 0
-    view = RecordView(clock, options.get("units", ""), not options.get("noconvert"), cluster, numbers)
-    rows = make_rows(records, query.selectors, bool(options.get("array")))
-    if options.get("allocations") or options.get("completion"):
-        rows = (row for row in rows if row.step is None)
-    emit(table_lines(columns, rows, view, _style(options)))
-    return 0
+        made = [records_document(one.records, one.cluster, clock.now_us, one.numbers.assoc_ids) for one in found]
+        made[0]["jobs"] = [job for document in made for job in cast("list[Json]", document["jobs"])]
+        write_document(made[0], options)
+        return
+    style = _style(options)
+    for one in found:
+        view = RecordView(clock, options.text("units"), not options.flag("noconvert"), one.cluster, one.numbers)
+        rows = make_rows(one.records, query.selectors, options.flag("array"))
+        if options.flag("allocations") or options.flag("completion"):
+            rows = (row for row in rows if row.step is None)
+        emit(table_lines(columns, rows, view, style))
+        style = style._replace(header=False)
 
 
-def _load_numbers(client: Client, records: list[JobRecord], columns: list[TableColumn], everything: bool) -> Numbers:
-    """The numbers of associations, QOS and wckeys, as far as a column shows them."""
+def _load_numbers(client: Client, records: list[JobRecord], columns: _Columns, everything: bool) -> JobNumbers:
+    """The numbers of associations, QOS and wckeys, if a column shows them."""
     shown = {column.name for column in columns}
-    found = Numbers()
+    found = JobNumbers()
     if records and (everything or "AssocID" in shown) and not all(record.assoc_id for record in records):
-        from cli.tree import load_associations
+        from cli.base.account_tree import load_associations
 
         assocs = load_associations(client).associations
         found = found._replace(assoc_ids={(one.account, one.user): one.id for one in assocs if not one.partition})
@@ -194,16 +257,16 @@ def _load_numbers(client: Client, records: list[JobRecord], columns: list[TableC
     return found
 
 
-def _check(options: dict[str, Any], given: dict[str, Any]) -> None:
-    """What contradicts itself."""
-    if "format" in given and options.get("long"):
+def _check(options: OptionValues, given: OptionValues) -> None:
+    """Raises CommandError for options that contradict each other."""
+    if "format" in given and options.flag("long"):
         raise fatal("Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.")
     if "batch_script" in options and "env_vars" in options:
         raise fatal("Options --batch-script and --env-vars are mutually exclusive")
     for key, what in (("batch_script", "job script"), ("env_vars", "job environment")):
-        if key in options and not options.get("jobs"):
+        if key in options and not options.text("jobs"):
             raise fatal(f"When requesting {what} you must also request specific jobs with the '-j' option.")
-    unit = options.get("units", "K")
+    unit = options.text("units", "K")
     if len(unit) != 1 or unit.upper() not in UNITS:
         raise fatal(f"Invalid unit type '{unit}': one of {', '.join(UNITS)}")
     if "units" in options:
@@ -213,21 +276,24 @@ def _check(options: dict[str, Any], given: dict[str, Any]) -> None:
         raise fatal(f'Invalid --whole-hetjob value "{whole}". Valid values: [yes|no].')
 
 
-def field_list() -> list[str]:
-    """The names of all fields, four on a line."""
-    names = [f"{column.name:<19}" for column in COLUMNS]
-    return [" ".join(names[at : at + 4]) for at in range(0, len(names), 4)]
+def _help_lines(options: OptionValues) -> list[str]:
+    """The lines of --helpformat, --helpreason and --helpstate; none without them."""
+    if options.flag("helpformat"):
+        return name_lines(column.name for column in COLUMNS)
+    if options.flag("helpreason"):
+        return sorted(Reason)
+    return name_lines(state.name for state in COMPACT_STATE) if options.flag("helpstate") else []
 
 
-def _columns(options: dict[str, Any], given: dict[str, Any]) -> list[TableColumn]:
+def _columns(options: OptionValues, given: OptionValues) -> _Columns:
     if "format" in given:
-        text = given["format"]
-    elif options.get("completion"):
-        text = FORMATS_OF_COMPLETION["long" if options.get("long") else "brief" if options.get("brief") else ""]
-    elif options.get("long"):
+        text = given.text("format")
+    elif options.flag("completion"):
+        text = FORMATS_OF_COMPLETION["long" if options.flag("long") else "brief" if options.flag("brief") else ""]
+    elif options.flag("long"):
         text = FORMAT_LONG
     else:
-        text = FORMAT_BRIEF if options.get("brief") else options.get("format", FORMAT)
+        text = FORMAT_BRIEF if options.flag("brief") else options.text("format", FORMAT)
     if text.strip().upper() == "ALL":
         return list(COLUMNS)
     columns, unknown = parse_table(_renamed(text), COLUMNS)
@@ -242,10 +308,10 @@ def _renamed(text: str) -> str:
     return ",".join(OLD_NAMES.get(name.lower(), name) + percent + width for name, percent, width in parts)
 
 
-def _style(options: dict[str, Any]) -> TableStyle:
-    parsable = options.get("parsable") or options.get("parsable2")
-    delimiter = options.get("delimiter", "|") if parsable else ""
-    return TableStyle(delimiter, bool(options.get("parsable")), not options.get("noheader"))
+def _style(options: OptionValues) -> TableStyle:
+    parsable = options.flag("parsable") or options.flag("parsable2")
+    delimiter = options.text("delimiter", "|") if parsable else ""
+    return TableStyle(delimiter, options.flag("parsable"), not options.flag("noheader"))
 
 
 def make_rows(records: Iterable[JobRecord], selectors: list[JobSelector], by_task: bool) -> Iterator[RecordRow]:

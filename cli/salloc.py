@@ -1,9 +1,9 @@
-"""salloc: get nodes, run a command here that may use them, give them back.
+"""salloc: allocates nodes, runs a command here that may use them, releases them.
 
 The command runs on this machine, in its own process group, with the allocation's SLURM_* variables; srun inside it
-finds the job by them. Without a command it is the user's shell, or what LaunchParameters=use_interactive_step makes of
-it: a shell on the first node. The allocation belongs to this process: when the command ends it is given back, and when
-the controller takes it (time limit, scancel, preemption) the command is told by a signal.
+finds the job by them. Without a command it is the user's shell or, with LaunchParameters=use_interactive_step, a shell
+on the first node. The allocation belongs to this process: when the command ends it is released, and when the controller
+ends it (time limit, scancel, preemption) the command gets a signal.
 
 Statuses: the command's own, 128+n after a signal; 1 (SLURM_EXIT_ERROR, SLURM_EXIT_IMMEDIATE) when there was no
 allocation or the command could not run.
@@ -15,17 +15,28 @@ import shlex
 import signal
 import threading
 import time
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from cli.allocation import Allocation, ring
-from cli.components import join, parse_components
-from cli.environment import Pairs, current_umask, outside_job
-from cli.exitstatus import with_exit_error
-from cli.jobopts import allocation_options, environment_values, with_environment
-from cli.jobrequest import current_folder, fewer_nodes, job_request, named_cluster, shown
-from cli.jobshell import Shell, come_to_foreground, is_interactive
-from cli.options import MAYBE, REFUSED, Command, Option
-from cli.run import CommandError, complain, run
+from cli.base.environment import EnvironmentPairs, current_umask, outside_job
+from cli.base.exitstatus import with_exit_error
+from cli.base.options import MAYBE, REFUSED, Command, Option, OptionValues
+from cli.base.requestkey import REQUEST_KEY
+from cli.base.run import CommandError, complain, run
+from cli.jobs.allocation import Allocation, ring
+from cli.jobs.components import join, parse_components
+from cli.jobs.gpuchecks import check_gpus
+from cli.jobs.hostfile import apply_hostfile
+from cli.jobs.jobopts import HELP_GROUPS, allocation_options, environment_values, with_environment
+from cli.jobs.jobrequest import (
+    check_conflicts,
+    current_folder,
+    fewer_nodes,
+    job_request,
+    open_for_job,
+    question,
+    submit_line,
+)
+from cli.jobs.jobshell import Shell, await_foreground, is_interactive
 from penstock.client import Client
 from penstock.cluster import find_cluster
 from penstock.errors import PenstockError
@@ -36,12 +47,11 @@ from penstock.values.exitcode import shell_status
 from penstock.values.signals import parse_signal
 
 BELL_AFTER_S = 10.0
-#: The watcher asks again after a pause when the controller does not answer.
+#: The watcher's pause before a retry when the controller does not answer.
 PAUSE_S = 5.0
-SUBMIT_LINE_MAX = 16 * 1024
 INTERACTIVE = "interactive"
 PREFIX = "SALLOC_"
-#: Of the variables of a batch script what is not true of a command that runs beside its job.
+#: Variables of a batch script that do not apply to a command outside the job.
 NOT_HERE = frozenset(
     b"SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_GTIDS SLURM_TASK_PID SLURM_CPUS_ON_NODE SLURM_GPUS_ON_NODE "
     b"SLURM_SHARDS_ON_NODE SLURM_JOB_GPUS SLURM_TOPOLOGY_ADDR SLURM_TOPOLOGY_ADDR_PATTERN SLURMD_NODENAME ENVIRONMENT "
@@ -51,7 +61,7 @@ NOT_HERE = frozenset(
 
 COMMAND = Command(
     "salloc",
-    "[OPTIONS...] [command [args...]]",
+    "[OPTIONS(0)...] [ : [OPTIONS(N)]] [command(0) [args(0)...]]",
     with_environment(
         (
             *allocation_options(),
@@ -61,13 +71,16 @@ COMMAND = Command(
                    metavar="signal", const=0, convert=parse_signal),
             Option("no-shell", help="keep the allocation and exit"),
             Option("quiet", "Q", help="quiet mode (suppress informational messages)"),
+            REQUEST_KEY,
             Option("verbose", "v", help="verbose mode: show the options in force", counted=True),
-            Option("x11", "", MAYBE, help="forward X11 from the nodes", metavar="all|first|last", standing=REFUSED,
+            Option("x11", "", MAYBE, help="forward X11 from the nodes", metavar="all|first|last", status=REFUSED,
                    invalid="X11 forwarding not available", note="nodes forward no X11; ssh -X to the node does"),
         ),
         PREFIX,
     ),
     interspersed=False,
+    usage_end="[command [args...]]",
+    groups=HELP_GROUPS,
 )  # fmt: skip
 
 
@@ -77,55 +90,57 @@ def main() -> NoReturn:
 
 
 def body(argv: list[str]) -> int:
-    """Ask, wait, run, give back."""
+    """Requests the allocation, waits, runs the command, releases it."""
     return with_exit_error(COMMAND.name, _body, argv)
 
 
 def _body(argv: list[str]) -> int:
     lines, command = parse_components(COMMAND, argv)
     values, *others = join((), environment_values(COMMAND, PREFIX, os.environ), lines)
-    if "chdir" in values and not os.path.isdir(values["chdir"]):
-        raise CommandError(f"chdir({values['chdir']}): No such file or directory")
+    if "chdir" in values and not os.path.isdir(values.text("chdir")):
+        raise CommandError(f"chdir({values.text('chdir')}): No such file or directory")
     for one in (values, *others):
+        apply_hostfile(one, os.environ)
+        check_conflicts(one)
         fewer_nodes(COMMAND.name, one)
-    if not values.get("no_shell"):
-        come_to_foreground()
-    if values.get("verbose"):
-        from cli.defined import tell_defined
+        check_gpus(one)
+    if not values.flag("no_shell"):
+        await_foreground()
+    if values.flag("verbose"):
+        from cli.jobs.defined import print_defined
 
-        tell_defined(COMMAND, values)
-    with Client.open(retry=False) as client:
-        named_cluster(values, client)
-        allocation = Allocation(client, COMMAND.name, bool(values.get("quiet")))
-        jobs = [_job(one, command, argv) for one in (values, *others)]
+        print_defined(COMMAND, values)
+    jobs = [_job(one, command, argv) for one in (values, *others)]
+    with open_for_job(COMMAND.name, values, lambda: question(*jobs), stays=True) as client:
+        allocation = Allocation(client, COMMAND.name, values.flag("quiet"), values.text("request_key"))
         granted = _allocate(allocation, jobs, values)
         if granted is None:
             return 1
-        if values.get("no_shell"):
+        if values.flag("no_shell"):
             return 0
         return _run(allocation, granted, values, command or _default_command(client))
 
 
-def _job(values: dict[str, Any], command: list[str], argv: list[str]) -> JobRequest:
+def _job(values: OptionValues, command: list[str], argv: list[str]) -> JobRequest:
     job = job_request(values)
     job.kind = SALLOC
-    job.name = values.get("job_name") or (os.path.basename(command[0]) if command else INTERACTIVE)
+    job.name = values.text("job_name") or (os.path.basename(command[0]) if command else INTERACTIVE)
     job.submit_dir = current_folder()
-    job.work_dir = os.path.normpath(os.path.join(job.submit_dir, os.fsencode(values.get("chdir", ""))))
+    job.work_dir = os.path.normpath(os.path.join(job.submit_dir, os.fsencode(values.text("chdir"))))
     job.submit_host = os.uname().nodename
-    job.submit_line = shown(f"{COMMAND.name} {' '.join(argv)}")[:SUBMIT_LINE_MAX]
+    job.submit_line = submit_line(COMMAND.name, argv)
     job.umask = current_umask()
     return job
 
 
-def _allocate(allocation: Allocation, jobs: list[JobRequest], values: dict[str, Any]) -> AllocationReply | None:
-    """The allocation, or None when a signal came first. A job that waits is not left behind."""
+def _allocate(allocation: Allocation, jobs: list[JobRequest], values: OptionValues) -> AllocationReply | None:
+    """The allocation, or None when a signal arrived first. A pending job is cancelled then."""
     with _Signals() as signals:
         try:
             allocation.submit(*jobs)
-            granted = allocation.wait(values.get("immediate"))
+            granted = allocation.wait(values.of(int, "immediate"))
         except _Signalled:
-            if allocation.take_back():
+            if allocation.withdraw():
                 allocation.say(f"Job allocation {allocation.job_id} has been revoked.")
             complain(COMMAND.name, f"{COMMAND.name}: Job aborted due to signal", plain=True)
             return None
@@ -137,7 +152,7 @@ def _allocate(allocation: Allocation, jobs: list[JobRequest], values: dict[str, 
 
 
 class _Signalled(BaseException):
-    """A signal came while the job waited; not an Exception, so that nobody takes it for an error on the way."""
+    """A signal arrived while the job was pending; not an Exception, so that no handler catches it as an error."""
 
 
 class _Signals:
@@ -155,7 +170,7 @@ class _Signals:
                 signal.signal(number, handler)
 
     def ignore(self) -> None:
-        """The answer is there. What comes before the command has started would leave its allocation behind."""
+        """Ignores signals from the grant on. One that arrived before the command has started would leak the allocation."""
         for number in self.NUMBERS:
             signal.signal(number, signal.SIG_IGN)
 
@@ -170,50 +185,50 @@ def _default_command(client: Client) -> list[str]:
     try:
         lines = {line.key: line.value for line in client.call("ShowConfig", ShowConfigRequest()).lines}
     except PenstockError:
-        return [shell]  # the allocation is there, and will be given back
+        return [shell]  # the allocation exists, and will be released
     if "use_interactive_step" not in lines.get("LaunchParameters", "").lower().split(","):
         return [shell]
     options = lines.get("InteractiveStepOptions", "--interactive --preserve-env --pty $SHELL")
     return ["srun", *(word.replace("$SHELL", shell) for word in shlex.split(options))]
 
 
-def _run(allocation: Allocation, granted: AllocationReply, values: dict[str, Any], command: list[str]) -> int:
+def _run(allocation: Allocation, granted: AllocationReply, values: OptionValues, command: list[str]) -> int:
     shell = Shell(COMMAND.name)
-    watcher = Watcher(allocation, shell, kill_signal(values))
+    watcher = AllocationWatcher(allocation, shell, kill_signal(values))
     environment = outside_job(os.environb) | _variables(granted)
     if "chdir" in values:
-        os.chdir(values["chdir"])
+        os.chdir(values.text("chdir"))
     try:
         shell.start(command, environment)
     except CommandError:
-        _give_back(allocation, watcher, 1, 0)
+        _release(allocation, watcher, 1, 0)
         raise
     watcher.start()
     code, number = shell.wait()
-    _give_back(allocation, watcher, code, number)
+    _release(allocation, watcher, code, number)
     return shell_status(code, number)
 
 
-def _variables(granted: AllocationReply) -> Pairs:
-    """What the command finds in its environment beside what is here."""
+def _variables(granted: AllocationReply) -> EnvironmentPairs:
+    """The variables that are added to the command's environment."""
     pairs = {os.fsencode(name): os.fsencode(value) for name, value in granted.environment.items()}
     return {name: value for name, value in pairs.items() if name not in NOT_HERE}
 
 
-def kill_signal(values: dict[str, Any]) -> int:
-    """What tells the command that the allocation is gone."""
-    return values.get("kill_command") or (signal.SIGHUP if is_interactive() else signal.SIGTERM)
+def kill_signal(values: OptionValues) -> int:
+    """The signal that the command gets when the allocation has ended."""
+    return values.number("kill_command") or (signal.SIGHUP if is_interactive() else signal.SIGTERM)
 
 
-def _give_back(allocation: Allocation, watcher: "Watcher", code: int, number: int) -> None:
+def _release(allocation: Allocation, watcher: "AllocationWatcher", code: int, number: int) -> None:
     if not watcher.release():
         return
     allocation.say(f"Relinquishing job allocation {allocation.job_id}")
     allocation.end(code, number)
 
 
-class Watcher:
-    """Waits for the job's end beside the command, in a thread with a connection of its own."""
+class AllocationWatcher:
+    """Waits for the job's end while the command runs, in a thread with its own connection."""
 
     def __init__(self, allocation: Allocation, shell: Shell, number: int) -> None:
         self._allocation = allocation
@@ -223,13 +238,15 @@ class Watcher:
         self._over = False
 
     def start(self) -> None:
-        """Begin to wait."""
+        """Starts waiting."""
         threading.Thread(target=self._watch, daemon=True).start()
 
     def release(self) -> bool:
-        """The command has ended: from here on the job's end is no news. False when it had come before."""
+        """Stops waiting when the command ends: a later end of the job is ignored. False when the job had ended
+        before."""
         with self._lock:
-            gone, self._over = self._over, True
+            gone = self._over
+            self._over = True
         return not gone
 
     def _watch(self) -> None:
@@ -249,7 +266,7 @@ class Watcher:
 
 
 def revoked(job_id: int, state: str, cause: str = "") -> str:
-    """What is said when the controller took the allocation."""
+    """The message when the controller has ended the allocation."""
     if state == "TIMEOUT":
         return f"Job {job_id} has exceeded its time limit and its allocation has been revoked."
     return f"Job allocation {job_id} has been revoked{f': {cause}' if cause else '.'}"

@@ -1,17 +1,16 @@
-"""sattach: see a running step of srun, and type into it; also when its srun is gone.
-
-The nodes keep what nobody has taken yet, so one who comes back sees what he missed, as far as it is kept. Leaving (Ctrl-C,
-a closed terminal) never touches the step. --layout only tells which tasks are where.
+"""sattach: attaches to a running step of srun, for output and input; also when its srun is gone. The nodes buffer
+undelivered output, so a user who attaches again gets what is still buffered. Detaching (Ctrl-C, a closed terminal) does
+not affect the step. --layout only prints which tasks are where.
 
 Statuses: that of the step's tasks, as srun's; 130 after Ctrl-C; 1 when there is no such step.
 """
 
 import os
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from cli.options import YES, Command, Option, parse
-from cli.run import CommandError, run
-from cli.stepids import attach, failed
+from cli.base.options import YES, Command, Option, OptionValues, parse
+from cli.base.run import CommandError, run
+from cli.base.stepids import attach, failed
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1.steps_pb2 import AttachStepReply
@@ -21,11 +20,13 @@ from penstock.values.numbers import parse_int
 from penstock.values.stepframes import NO_TASK
 
 NAME = "sattach"
-STDIN, STDOUT, STDERR = 0, 1, 2
+STDIN = 0
+STDOUT = 1
+STDERR = 2
 
 
 def _task(text: str) -> int | None:
-    """Which task: a number; None = all, -1 = none."""
+    """Parses a task: a number; None = all, -1 = none."""
     if text.lower() in ("all", "*"):
         return None
     if text.lower() == "none":
@@ -36,19 +37,22 @@ def _task(text: str) -> int | None:
         raise BadValue(f"{error}; a task's number, all or none") from None
 
 
+NO_STEP = "Failed to parse stepid from command line options"
+
 COMMAND = Command(
     NAME,
-    "[OPTIONS] jobid.stepid",
+    "[options] <jobid.stepid>",
     (
         Option("input-filter", "", YES, help="send input to this task only", metavar="taskid", convert=_task),
         Option("output-filter", "", YES, help="show output of this task only", metavar="taskid", convert=_task),
         Option("error-filter", "", YES, help="show error output of this task only", metavar="taskid", convert=_task),
         Option("label", "l", help="prefix each line with its task's number"),
         Option("layout", help="print which tasks are on which nodes, and exit"),
-        Option("pty", help="the step's task 0 has a terminal: use this one as it"),
+        Option("pty", help="the step's task 0 has a terminal: use this one for it"),
         Option("quiet", "Q", help="suppress informational messages"),
         Option("verbose", "v", help="verbosity level", counted=True),
     ),
+    usage="[options] <jobid.stepid>",
 )
 
 
@@ -58,35 +62,41 @@ def main() -> NoReturn:
 
 
 def body(argv: list[str]) -> int:
-    """Attach, and stay until the step has ended."""
+    """Attaches until the step has ended."""
     line = parse(COMMAND, argv, os.environ)
     if not line.positional:
-        raise CommandError("No job step id given")
+        raise _misused("too many parameters")
     if len(line.positional) > 1:
-        raise CommandError("too many arguments")
+        raise _misused("too many parameters")
     selector = _step_of(line.positional[0])
     if selector.step_id is None:
-        raise CommandError(f"Invalid job step id {line.positional[0]}: write JOB.STEP, as in 12.0")
+        raise _misused(NO_STEP)
     with Client.open() as client:
         attached = _attach(client, selector)
-        if line.values.get("layout"):
+        if line.values.flag("layout"):
             print(layout(attached), end="")  # noqa: T201
             return 0
         return _view(client, attached, line.values)
+
+
+def _misused(text: str, detail: str = "") -> CommandError:
+    """An error after which Slurm prints the usage, on the standard output."""
+    print(f"Usage: {NAME} {COMMAND.usage}")  # noqa: T201
+    return CommandError(text, detail=detail)
 
 
 def _step_of(text: str) -> JobSelector:
     try:
         return parse_selector(text)
     except BadValue as error:
-        raise CommandError("Failed to parse stepid from command line options", detail=str(error)) from error
+        raise _misused(NO_STEP, str(error)) from error
 
 
 def _attach(client: Client, selector: JobSelector) -> AttachStepReply:
     job_id = selector.job_id
     try:
         if selector.tasks is not None or selector.het_offset is not None:
-            from cli.stepids import list_steps
+            from cli.base.stepids import list_steps
 
             found = list_steps(client, [selector])
             if not found:
@@ -99,7 +109,7 @@ def _attach(client: Client, selector: JobSelector) -> AttachStepReply:
 
 
 def layout(attached: AttachStepReply) -> str:
-    """What --layout prints."""
+    """The output of --layout."""
     plan = attached.plan
     lines = ["Job step layout:", f"\t{plan.ntasks} tasks, {len(plan.nodes)} nodes ({plan.node_list})", ""]
     for index, (node, ranks) in enumerate(zip(plan.nodes, plan.ranks, strict=True)):
@@ -108,18 +118,18 @@ def layout(attached: AttachStepReply) -> str:
     return "\n".join([*lines, ""])
 
 
-def _view(client: Client, attached: AttachStepReply, values: dict[str, Any]) -> int:
+def _view(client: Client, attached: AttachStepReply, values: OptionValues) -> int:
     from cli.steps.console import STDERR as ERR
     from cli.steps.console import STDOUT as OUT
     from cli.steps.console import Console, Sink
     from cli.steps.viewer import Detached, Viewer
 
     tasks = attached.plan.ntasks
-    filters = {key: values.get(key) for key in ("input_filter", "output_filter", "error_filter")}
+    filters = {key: values.of(int, key) for key in ("input_filter", "output_filter", "error_filter")}
     for key, task in filters.items():
         if task is not None and task >= tasks:
             raise CommandError(f"--{key.replace('_', '-')}={task}: there are {tasks} tasks")
-    width = len(str(max(tasks - 1, 0))) if values.get("label") else 0
+    width = len(str(max(tasks - 1, 0))) if values.flag("label") else 0
     out = Sink(STDOUT) if filters["output_filter"] != -1 else None
     err = Sink(STDERR) if filters["error_filter"] != -1 else None
     console = Console(out, err, label_width=width, own_err=err or Sink(STDERR))
@@ -127,8 +137,8 @@ def _view(client: Client, attached: AttachStepReply, values: dict[str, Any]) -> 
         if filters[key] is not None and filters[key] != -1:
             console.show_only(channel, filters[key] or 0)
     viewer = Viewer(client.cluster, attached, console, NAME)
-    wanted = 0 if values.get("pty") else filters["input_filter"]
-    if values.get("pty"):
+    wanted = 0 if values.flag("pty") else filters["input_filter"]
+    if values.flag("pty"):
         from cli.steps.terminal import Terminal
 
         viewer.use_terminal(Terminal(STDIN))

@@ -1,11 +1,10 @@
-"""sbatch: hand a batch script to the controller.
+"""sbatch: submits a batch script to the controller.
 
-Where options come from, the highest first: the command line, SBATCH_* variables, #SBATCH lines. The script is a file,
-the standard input or --wrap. Everything that can be told without the controller is told before it is asked: limits of
-script, arguments and environment, NUL bytes, numbers out of range.
-
-What is sent is what was given: script, arguments, environment and paths are bytes. Text that is shown elsewhere (name,
-comment, submit line) is UTF-8 without control characters: refused where the user wrote it, escaped in the submit line.
+Sources of options, the highest first: the command line, SBATCH_* variables, #SBATCH lines. The script is a file,
+standard input or --wrap. Everything that needs no controller is checked before the request: limits of script, arguments
+and environment, NUL bytes, numbers out of range. Script, arguments, environment and paths are bytes and sent unchanged.
+Text that is shown elsewhere (name, comment, submit line) is UTF-8 without control characters: refused where the user
+wrote it, escaped in the submit line.
 
 Statuses: 0; 1 (SLURM_EXIT_ERROR) for errors; 255 for a bad directive; with --wait the job's own code (128+n after a
 signal).
@@ -13,52 +12,65 @@ signal).
 
 import math
 import os
-import time
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from cli.components import join, parse_components
-from cli.environment import current_umask, export_text, job_environment, soft_limits
-from cli.exitstatus import with_exit_error
-from cli.jobopts import JOB_OPTIONS, SUBMIT_FAILED, environment_values, with_environment
-from cli.jobrequest import current_folder, fewer_nodes, job_request, merge, named_cluster, prediction, shown
-from cli.options import MAYBE, NO, YES, Command, Option, parse
-from cli.run import Answered, CommandError, complain, need_own_process, run
-from cli.script import STATUS_BAD_DIRECTIVE, Script, check, directives, from_file, from_stdin, from_wrap
-from penstock.client import Client, new_request_key
-from penstock.errors import RECEIVE_FAILURE, PenstockError
+from cli.base.environment import current_umask, export_text, job_environment, soft_limits
+from cli.base.exitstatus import with_exit_error
+from cli.base.options import MAYBE, NO, YES, Command, Option, OptionValues, parse
+from cli.base.requestkey import REQUEST_KEY, new_key, not_known
+from cli.base.run import CommandError, RemoteAnswer, complain, need_own_process, run
+from cli.jobs.bindwords import BindHint
+from cli.jobs.components import join, parse_components
+from cli.jobs.gpuchecks import check_gpus
+from cli.jobs.hostfile import apply_hostfile
+from cli.jobs.jobopts import HELP_GROUPS, JOB_OPTIONS, SUBMIT_FAILED, environment_values, with_environment
+from cli.jobs.jobrequest import (
+    check_conflicts,
+    current_folder,
+    fewer_nodes,
+    job_request,
+    merge,
+    named_cluster,
+    open_for_job,
+    prediction,
+    shown,
+    submit_line,
+)
+from cli.jobs.script import STATUS_BAD_DIRECTIVE, Script, check, directives, from_file, from_stdin, from_wrap
+from penstock.client import Client
+from penstock.errors import NotKnown, PenstockError
 from penstock.v1.common_pb2 import JobRequest, JobSpec
 from penstock.v1.controller_pb2 import AwaitJobRequest, SubmitJobReply, SubmitJobRequest
 from penstock.values.exitcode import shell_status
 from penstock.values.text import check_name
 
-#: Arguments of the script; the system's own limit for all of them is some 2 MB.
+#: The most bytes of the script's arguments; the system's limit for all of them is some 2 MB.
 ARGUMENTS_BYTES_MAX = 1024 * 1024
-#: What `sacct -o SubmitLine` can usefully show.
-SUBMIT_LINE_MAX = 16 * 1024
 PREFIX = "SBATCH_"
-NO_COMMAND = "(null)"  # Slurm's word for a job without a script file
-#: The controller makes a submission durable before it answers, so silence says nothing about which came first.
-MAY_BE_QUEUED = "it is not known whether the job was queued: look with squeue before you submit it again"
+NO_COMMAND = "(null)"  # Slurm's name of a job without a script file
+#: Options that a script cannot have: its lines are the same in every submission.
+NOT_IN_SCRIPTS = ("wrap", "request_key")
 
 
 def _own(name: str, value: str, what: str) -> Option:
-    """An option that Slurm has not."""
+    """An option that Slurm does not have."""
     const = True if value == NO else ""
     return Option(name, "", value, help=what, metavar="data_parser", const=const, own=True, note="not in Slurm")
 
 
 COMMAND = Command(
     "sbatch",
-    "[OPTIONS...] [script [args...]]",
+    "[OPTIONS(0)...] [ : [OPTIONS(N)...]] script(0) [args(0)...]",
     with_environment(
         (
             *JOB_OPTIONS,
             Option("ignore-pbs", help="ignore #PBS and #BSUB options in the batch script"),
             _own("json", MAYBE, "with --lint: its findings as JSON"),
-            _own("lint", NO, "look for mistakes in the script and ask whether it could run; queue nothing"),
+            _own("lint", NO, "check the script for mistakes and whether it could run; queue nothing"),
             Option("parsable", help="print only the job id, and the cluster's name with --clusters"),
             Option("quiet", "Q", help="quiet mode (suppress informational messages)"),
-            Option("test-only", help="say when and where the job would start, submit nothing"),
+            REQUEST_KEY,
+            Option("test-only", help="show when and where the job would start, submit nothing"),
             Option("verbose", "v", help="verbose mode: show the options in force", counted=True),
             _own("yaml", MAYBE, "with --lint: its findings as YAML"),
             Option("wait", "W", help="wait until the job has ended, exit with its code"),
@@ -67,6 +79,8 @@ COMMAND = Command(
         PREFIX,
     ),
     interspersed=False,
+    usage_end="executable [args...]",
+    groups=HELP_GROUPS,
 )
 
 
@@ -76,110 +90,114 @@ def main() -> NoReturn:
 
 
 def body(argv: list[str]) -> int:
-    """Submit, and wait if asked to."""
+    """Submits, and waits if asked to."""
     return with_exit_error(COMMAND.name, _body, argv)
 
 
 def _body(argv: list[str]) -> int:
     lines, positional = parse_components(COMMAND, argv)
     said = merge(*lines)
-    if said.get("wait"):
+    if said.flag("wait"):
         need_own_process()
     source = _read_source(said, positional)
     from_environment = environment_values(COMMAND, PREFIX, os.environ)
     if "lint" in said:
         return _lint(source, merge(from_environment, said), positional, argv)
-    scripted = [{}] if "wrap" in said else _read_directives(source, positional)
+    scripted = [OptionValues()] if "wrap" in said else _read_directives(source, positional)
     if "wrap" not in said and not any("ignore_pbs" in layer for layer in (said, from_environment, *scripted)):
         scripted[0] = merge(scripted[0], foreign_values(source.data))
     values, *others = join(scripted, from_environment, lines)
     for one in (values, *others):
+        apply_hostfile(one, os.environ)
+        check_conflicts(one)
         fewer_nodes(COMMAND.name, one)
-    if values.get("verbose"):
-        from cli.defined import tell_defined
+        check_gpus(one)
+    if values.flag("verbose"):
+        from cli.jobs.defined import print_defined
 
-        tell_defined(COMMAND, values)
+        print_defined(COMMAND, values)
     request = _request(values, source, positional, argv)
     request.components.extend(_job(other, source, argv) for other in others)
-    with Client.open() as client:
-        cluster = named_cluster(values, client)
-        return _submit(client, request, values, cluster)
+    with open_for_job(COMMAND.name, values, lambda: request) as client:
+        return _submit(client, request, values, named_cluster(values, client))
 
 
-def _lint(source: Script, outside: dict[str, Any], positional: list[str], argv: list[str]) -> int:
-    from cli.lintrun import run_lint
+def _lint(source: Script, outside: OptionValues, positional: list[str], argv: list[str]) -> int:
+    from cli.lint.lintrun import run_lint
 
-    def request(values: dict[str, Any]) -> SubmitJobRequest:
+    def request(values: OptionValues) -> SubmitJobRequest:
         return _request(values, source, positional, argv)
 
     return run_lint(positional[0] if positional else source.default_name, source.data, COMMAND, outside, request)
 
 
-def _request(values: dict[str, Any], source: Script, positional: list[str], argv: list[str]) -> SubmitJobRequest:
+def _request(values: OptionValues, source: Script, positional: list[str], argv: list[str]) -> SubmitJobRequest:
     return SubmitJobRequest(
-        request_key=new_request_key(time.time_ns() // 1000, os.urandom(16)),
+        request_key=values.text("request_key") or new_key(),
         job=_job(values, source, argv),
         spec=_spec(values, source, positional[1:]),
-        test_only=bool(values.get("test_only")),
+        test_only=values.flag("test_only"),
     )
 
 
-def _submit(client: Client, request: SubmitJobRequest, values: dict[str, Any], cluster: str) -> int:
+def _submit(client: Client, request: SubmitJobRequest, values: OptionValues, cluster: str) -> int:
     try:
         reply: SubmitJobReply = client.call("SubmitJob", request)
     except PenstockError as error:
         words = "allocation failure" if request.test_only else f"{COMMAND.name}: error: {SUBMIT_FAILED}"
-        more = MAY_BE_QUEUED if error.code == RECEIVE_FAILURE and not request.test_only else ""
-        from cli.refusal import lines_of
+        if isinstance(error, NotKnown) and not request.test_only:
+            raise not_known(COMMAND.name, request.job.name, request.request_key, error, cluster=cluster) from error
+        from cli.base.refusal import lines_of
 
-        raise CommandError(lines_of(COMMAND.name, words, error), plain=True, detail=more) from error
-    if not values.get("quiet"):
+        raise CommandError(lines_of(COMMAND.name, words, error), plain=True) from error
+    if not values.flag("quiet"):
         for warning in reply.warnings:
             complain(COMMAND.name, f"{COMMAND.name}: warning: {warning}", plain=True)
     if request.test_only:
         complain(COMMAND.name, prediction(COMMAND.name, reply), plain=True)
         return 0
-    if values.get("parsable"):
+    if values.flag("parsable"):
         print(f"{reply.job_id};{cluster}" if cluster else reply.job_id, flush=True)  # noqa: T201
-    elif not values.get("quiet"):
+    elif not values.flag("quiet"):
         print(f"Submitted batch job {reply.job_id}{f' on cluster {cluster}' if cluster else ''}", flush=True)  # noqa: T201
-    if not values.get("wait"):
+    if not values.flag("wait"):
         return 0
     ended = client.call("AwaitJob", AwaitJobRequest(job_id=reply.job_id), timeout_s=math.inf)
     status = shell_status(ended.exit.code, ended.exit.signal)
-    # A job that was cancelled before it started, or whose script caught the signal, has no exit code to tell by.
+    # A job that was cancelled before it started, or whose script caught the signal, has no meaningful exit code.
     return status or (0 if ended.state == "COMPLETED" else 1)
 
 
-def _read_source(values: dict[str, Any], positional: list[str]) -> Script:
+def _read_source(values: OptionValues, positional: list[str]) -> Script:
     if "wrap" in values:
         if positional:
             raise CommandError("Script arguments not permitted with --wrap option")
-        if not values["wrap"]:
+        if not values.text("wrap"):
             raise CommandError("Batch script is empty!")
-        return from_wrap(values["wrap"])
+        return from_wrap(values.text("wrap"))
     script = from_file(positional[0]) if positional else from_stdin()
     if "lint" not in values:
         check(script.data)
     return script
 
 
-def _read_directives(source: Script, positional: list[str]) -> list[dict[str, Any]]:
-    """The options of the script's own lines, by component. --help and --wrap mean nothing there, as in Slurm."""
+def _read_directives(source: Script, positional: list[str]) -> list[OptionValues]:
+    """The options of the script's own lines, by component. --help and --wrap have no meaning there, as in Slurm; nor
+    has a request key."""
     where = positional[0] if positional else "the batch script"
-    found: list[dict[str, Any]] = []
-    values: dict[str, Any] = {}
+    found: list[OptionValues] = []
+    values = OptionValues()
     for directive in directives(source.data, where):
         if directive.is_separator():
             found.append(values)
-            values = {}
+            values = OptionValues()
             continue
         try:
             line = parse(COMMAND, directive.words)
             if line.positional:
                 raise CommandError(f"Invalid directive found in batch script: {line.positional[0]}")
             values = merge(values, line.values)
-        except Answered:
+        except RemoteAnswer:
             continue
         except CommandError as error:
             text = f"{error.text}\n{COMMAND.name}: error: " if error.plain else f"{error.text}\n"
@@ -187,31 +205,34 @@ def _read_directives(source: Script, positional: list[str]) -> list[dict[str, An
             raise CommandError(text, STATUS_BAD_DIRECTIVE, plain=error.plain, detail=error.detail) from error
     found.append(values)
     for one in found:
-        one.pop("wrap", None)
+        for key in NOT_IN_SCRIPTS:
+            one.pop(key, None)
     return found
 
 
-def _job(values: dict[str, Any], source: Script, argv: list[str]) -> JobRequest:
+def _job(values: OptionValues, source: Script, argv: list[str]) -> JobRequest:
     job = job_request(values)
-    job.name = values.get("job_name") or _default_name(source)
+    job.name = values.text("job_name") or _default_name(source)
     here = current_folder()
     job.submit_dir = here
-    job.work_dir = os.path.join(here, os.fsencode(values.get("chdir", ""))).rstrip(b"/") or b"/"
+    job.work_dir = os.path.join(here, os.fsencode(values.text("chdir"))).rstrip(b"/") or b"/"
     job.submit_host = os.uname().nodename
-    job.submit_line = shown(f"{COMMAND.name} {' '.join(argv)}")[:SUBMIT_LINE_MAX]
+    job.submit_line = submit_line(COMMAND.name, argv)
     job.command = shown(source.path) if source.path else NO_COMMAND
-    job.export_env = export_text(values.get("export", ""))
+    job.export_env = export_text(values.text("export"))
     job.umask = current_umask()
-    job.rlimits.update(soft_limits(values.get("propagate", "")))
-    job.propagate_asked = bool(values.get("propagate"))
+    job.rlimits.update(soft_limits(values.text("propagate")))
+    job.propagate_asked = bool(values.text("propagate"))
     return job
 
 
-def _spec(values: dict[str, Any], source: Script, arguments: list[str]) -> JobSpec:
+def _spec(values: OptionValues, source: Script, arguments: list[str]) -> JobSpec:
     size = sum(len(os.fsencode(argument)) + 1 for argument in arguments)
     if size > ARGUMENTS_BYTES_MAX:
         raise CommandError(f"Arguments of the script too large: {size} bytes, the limit is {ARGUMENTS_BYTES_MAX}")
-    lines = job_environment(values.get("export", ""), values.get("export_file", ""), os.environb)
+    lines = job_environment(values.text("export"), values.text("export_file"), os.environb)
+    if hint := values.of(BindHint, "hint"):  # for its steps
+        lines.append(f"SLURM_HINT={hint.text}".encode())
     return JobSpec(script=source.data, argv=[os.fsencode(argument) for argument in arguments], environment=lines)
 
 
@@ -222,18 +243,18 @@ def _default_name(source: Script) -> str:
         raise CommandError(f"The script's name cannot be the job's name: {error}. Give one with --job-name.") from error
 
 
-def foreign_values(data: bytes) -> dict[str, Any]:
-    """What #PBS or #BSUB lines say. With a #BSUB line a script is LSF's."""
+def foreign_values(data: bytes) -> OptionValues:
+    """The options of #PBS or #BSUB lines. With a #BSUB line a script is LSF's."""
     if b"#BSUB" not in data and b"#PBS" not in data:
-        return {}
-    from cli.foreign import LSF, PBS, options_of
+        return OptionValues()
+    from cli.jobs.foreign import LSF, PBS, options_of
 
     for mark in (LSF, PBS):
         found = directives(data, mark=mark.encode())
         words = [word for directive in found for word in options_of(directive, mark)]
         if words:
             return parse(COMMAND, words).values
-    return {}
+    return OptionValues()
 
 
 if __name__ == "__main__":

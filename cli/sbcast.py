@@ -1,20 +1,22 @@
-"""sbcast: a file to all nodes of a job.
+"""sbcast: copies a file to all nodes of a job.
 
     sbcast [-f] [-p] SOURCE DEST
 
 The file goes through a small step with one task a node (cli/steps/copier.py), which writes it with the user's own
-rights and puts it in its place at once. DEST is a path on the nodes; relative ones are seen from the present folder; with
-`/` at its end it is a folder, and the file is called slurm_bcast_JOB_NAME.
+rights and renames it into place. DEST is a path on the nodes; a relative one starts at the current folder; with `/` at
+its end it is a folder, and the file is called slurm_bcast_JOB_NAME.
 
-Fan-out, block size and compression are accepted and change nothing: the data go once to each node, over TLS.
+Fan-out, block size and compression are accepted and have no effect: the data go once to each node, over TLS.
 """
 
 import os
+
+# Any: a converter of the table of options: text to a value of any type
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from cli.options import MAYBE, NUMERIC, YES, Command, Option, later, parse
-from cli.run import CommandError, complain, run
-from cli.stepids import own_job_id
+from cli.base.options import MAYBE, NUMERIC, YES, Command, Option, OptionValues, later, parse
+from cli.base.run import CommandError, complain, run
+from cli.base.stepids import own_job_id
 from penstock.client import Client
 from penstock.values.errors import BadValue
 from penstock.values.jobid import JobSelector, parse_selector
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from cli.steps.copier import File
 
 NAME = "sbcast"
-#: Where shared libraries are taken to lie on all nodes alike (Slurm's default of BcastExclude).
+#: Folders whose shared libraries are expected on all nodes (Slurm's default of BcastExclude).
 EXCLUDED = ("/lib/", "/usr/lib/", "/lib64/", "/usr/lib64/")
 LIBRARIES_MAX = 1_000
 
@@ -50,15 +52,15 @@ COMMAND = Command(
         Option("force", "f", env="SBCAST_FORCE", help="replace destination file as required"),
         Option("jobid", "j", YES, help="specify job ID and optional step ID", metavar="jobID[.stepID]"),
         Option("preserve", "p", env="SBCAST_PRESERVE", help="preserve modes and times of source file"),
-        Option("quiet", "Q", help="say nothing but errors"),
+        Option("quiet", "Q", help="print errors only"),
         Option("send-libs", "", MAYBE, "SBCAST_SEND_LIBS", "send the shared libraries of the file, too", "yes|no",
                convert=_yes_no),
-        Option("size", "s", YES, "SBCAST_SIZE", "accepted; pieces have a size of their own", "num",
+        Option("size", "s", YES, "SBCAST_SIZE", "accepted; the size of blocks is fixed", "num",
                convert=_number("size"), invalid=NUMERIC),
-        Option("timeout", "t", YES, "SBCAST_TIMEOUT", "accepted; a copy takes as long as it takes", "secs",
+        Option("timeout", "t", YES, "SBCAST_TIMEOUT", "accepted; a copy has no time limit", "secs",
                convert=_number("timeout"), invalid=NUMERIC),
         Option("treewidth", "", YES, dest="fanout", convert=_number("treewidth")),
-        Option("verbose", "v", help="tell what is copied where", counted=True),
+        Option("verbose", "v", help="show what is copied where", counted=True),
         *later("no-allocation/Z", value="no", note="a file is sent to the nodes of a job, and only there"),
     ),
     interspersed=False,
@@ -71,7 +73,7 @@ def main() -> NoReturn:
 
 
 def body(argv: list[str]) -> int:
-    """Copy the file."""
+    """Copies the file."""
     line = parse(COMMAND, argv, os.environ)
     options = line.values
     if len(line.positional) != 2:
@@ -87,13 +89,13 @@ def body(argv: list[str]) -> int:
 
     here = os.getcwdb()
     target = target_of(source, dest, here, job.job_id)
-    time_s = f"{status.st_mtime_ns / 1e9:.9f}" if options.get("preserve") else ""
+    time_s = f"{status.st_mtime_ns / 1e9:.9f}" if options.flag("preserve") else ""
     with Client.open() as client:
-        file = File(source, target, status.st_mode & 0o777, time_s, bool(options.get("force")), _nodes(client, job))
+        file = File(source, target, status.st_mode & 0o777, time_s, options.flag("force"), _nodes(client, job))
         maker = StepMaker(client, job.job_id, lambda text: _say(options, text), NAME)
         files = [file, *_libraries(options, file)]
         for one in files:
-            if options.get("verbose"):
+            if options.flag("verbose"):
                 _say(options, f"{one.source} -> {os.fsdecode(one.target)}")
             failed = copy(client.cluster, maker, one, here, NAME)
             if failed:
@@ -101,17 +103,17 @@ def body(argv: list[str]) -> int:
     return 0
 
 
-def _say(options: dict[str, Any], text: str) -> None:
-    if not options.get("quiet"):
+def _say(options: OptionValues, text: str) -> None:
+    if not options.flag("quiet"):
         complain(NAME, f"{NAME}: {text}", plain=True)
 
 
-def _job(options: dict[str, Any]) -> JobSelector:
+def _job(options: OptionValues) -> JobSelector:
     if "jobid" in options:
         try:
-            return parse_selector(options["jobid"])
+            return parse_selector(options.text("jobid"))
         except BadValue as error:
-            raise CommandError(f"Invalid job id {options['jobid'][:80]}: {error}") from error
+            raise CommandError(f"Invalid job id {options.text('jobid')[:80]}: {error}") from error
     job_id = own_job_id()
     if not job_id:
         raise CommandError("Need a job id to run this command.  Run from within a Slurm job or use the --jobid option.")
@@ -119,10 +121,10 @@ def _job(options: dict[str, Any]) -> JobSelector:
 
 
 def _nodes(client: Client, job: JobSelector) -> str:
-    """Of a step that was named its nodes; "" = all of the job."""
+    """The nodes of the given step; "" = all of the job."""
     if job.step_id is None:
         return ""
-    from cli.stepids import list_steps
+    from cli.base.stepids import list_steps
 
     steps = list_steps(client, [job])
     if not steps:
@@ -131,23 +133,23 @@ def _nodes(client: Client, job: JobSelector) -> str:
 
 
 def target_of(source: str, dest: str, here: bytes, job_id: int) -> bytes:
-    """Where the file is to lie on each node."""
+    """The destination path on each node."""
     path = os.path.join(here, os.fsencode(dest))
     if path.endswith(b"/"):
         path += b"slurm_bcast_%d_" % job_id + os.fsencode(os.path.basename(source))
     return path
 
 
-def _libraries(options: dict[str, Any], program: "File") -> "list[File]":
+def _libraries(options: OptionValues, program: "File") -> "list[File]":
     """The shared libraries of a program, for a folder beside its copy."""
-    if not options.get("send_libs"):
+    if not options.flag("send_libs"):
         return []
     import subprocess
 
     listed = subprocess.run(
         ["ldd", program.source], capture_output=True, check=False, text=True, errors="surrogateescape"
     )
-    given = options.get("exclude")
+    given = options.of(str, "exclude")
     excluded = EXCLUDED if given is None else tuple(p.rstrip("/") + "/" for p in given.split(",") if p and p != "none")
     found = []
     for words in map(str.split, listed.stdout.splitlines()):

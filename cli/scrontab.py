@@ -1,23 +1,27 @@
-"""scrontab: a user's crontab, kept by the controller: list, edit, remove it, or take it from a file.
+"""scrontab: lists, edits, removes or loads a user's crontab, which the controller keeps.
 
-What is wrong with it is told before the controller is asked, all of it at once; the controller takes all or nothing. With
--e the editor is started again after a mistake, with the lines in question behind #BAD.
+All errors are reported at once, before the request; the controller accepts all or nothing. With -e the editor is
+started again after an error, with the lines in question after #BAD.
 
-Statuses: 0; 1 for errors, and for -l without a crontab. What Slurm prints on stdout is printed there.
+Statuses: 0; 1 for errors, and for -l without a crontab. Messages go to stdout where Slurm's do.
 """
 
 import os
 import sys
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from cli.crontab import CRONTAB_BYTES_MAX, Mistake, Owner, decode, mark, read
-from cli.options import YES, Command, Option, parse
-from cli.run import CommandError, complain, run, warn
-from cli.users import find_entry
-from penstock.client import Client
+from cli.base.options import YES, Command, Option, OptionValues, parse
+from cli.base.output import verbatim
+from cli.base.run import CommandError, complain, run, warn
+from cli.base.users import find_entry
+from cli.jobs.crontab import CRONTAB_BYTES_MAX, Mistake, Owner, decode, mark, read
+from penstock.client import Client, ReplyMessage
 from penstock.errors import PenstockError
 from penstock.v1.periodic_pb2 import GetCrontabRequest, UpdateCrontabReply, UpdateCrontabRequest
 from penstock.values.refusals import TEXT, Code
+
+if TYPE_CHECKING:
+    from penstock.client import Message
 
 DISABLED, BAD = "#DISABLED: ", "#BAD: "
 RETRY = "Do you want to retry the edit? (y/n) "
@@ -28,9 +32,9 @@ COMMAND = Command(
     (
         Option("edit", "e", help="edit the crontab with $VISUAL, $EDITOR or vi"),
         Option("list", "l", help="print the crontab"),
-        Option("remove", "r", help="remove the crontab: jobs that run go on and do not come again"),
+        Option("remove", "r", help="remove the crontab: running jobs continue and do not recur"),
         Option("user", "u", YES, help="of another user: operators may list, administrators change it", metavar="user"),
-        Option("verbose", "v", help="tell the jobs' ids", counted=True),
+        Option("verbose", "v", help="show the jobs' ids", counted=True),
     ),
 )
 
@@ -54,13 +58,13 @@ def main() -> NoReturn:
 
 
 def body(argv: list[str]) -> int:
-    """Do what is asked."""
+    """Runs the chosen action."""
     line = parse(COMMAND, argv)
     values, files = line.values, line.positional
-    asked = [name for name in ("edit", "list", "remove") if values.get(name)]
+    asked = [name for name in ("edit", "list", "remove") if values.flag(name)]
     if len(asked) > 1 or len(files) > 1 or (asked and files):
         raise CommandError(f"one of -e, -l, -r or a file, please\nUsage: {COMMAND.name} {COMMAND.synopsis}")
-    owner = _owner(values.get("user", ""))
+    owner = _owner(values.text("user"))
     if not asked and not files:
         asked = ["edit"] if sys.stdin.isatty() else []
     with Client.open() as client:
@@ -84,15 +88,15 @@ def _fatal(text: str) -> CommandError:
 
 
 class _Crontab:
-    """One user's crontab, at the controller's."""
+    """One user's crontab on the controller."""
 
-    def __init__(self, client: Client, owner: Owner, values: dict[str, Any]) -> None:
+    def __init__(self, client: Client, owner: Owner, values: OptionValues) -> None:
         self.client = client
         self.owner = owner
-        self.user = values.get("user", "")
-        self.verbose = bool(values.get("verbose"))
+        self.user = values.text("user")
+        self.verbose = values.flag("verbose")
 
-    def _call(self, method: str, request: Any) -> Any:
+    def _call(self, method: str, request: "Message") -> ReplyMessage:
         try:
             return self.client.call(method, request)
         except PenstockError as error:
@@ -101,23 +105,23 @@ class _Crontab:
             raise
 
     def _get(self) -> str | None:
-        """As it is shown; None = there is none."""
+        """The text to show; None = no crontab."""
         reply = self._call("GetCrontab", GetCrontabRequest(user=self.user))
         if not reply.found:
             return None
         return mark(reply.text, [(lines.first, lines.last) for lines in reply.disabled], DISABLED)
 
     def show(self) -> int:
-        """Print it."""
+        """Prints it."""
         text = self._get()
         if text is None:
             print(f"no crontab for {self.owner.name}")  # noqa: T201
             return 1
-        sys.stdout.write(text)
+        verbatim(text)
         return 0
 
     def remove(self) -> int:
-        """Without one there is nothing to do, as in Slurm."""
+        """Removes it. Without one there is nothing to do, as in Slurm."""
         try:
             self._call("UpdateCrontab", UpdateCrontabRequest(user=self.user, remove=True))
         except PenstockError as error:
@@ -126,13 +130,13 @@ class _Crontab:
         return 0
 
     def install(self, path: str) -> int:
-        """Take a file's."""
-        self._get()  # where scrontab is disabled, that is what is wrong
+        """Installs a file."""
+        self._get()  # if scrontab is disabled, that error comes first
         text = decode(_read(path))
-        return self._tell(text)[0]
+        return self._submit(text)[0]
 
     def edit(self) -> int:
-        """Let the user edit it until it is right, or he gives up."""
+        """Lets the user edit it until it is valid, or they give up."""
         if not sys.stdin.isatty():
             raise _fatal("Standard input is not a TTY")
         before = self._get()
@@ -142,18 +146,18 @@ class _Crontab:
             if edited == before:
                 complain(COMMAND.name, f"{COMMAND.name}: no changes were made", plain=True)
                 return 0
-            status, bad = self._tell(edited, "The failed line(s) is commented out with #BAD:\n")
+            status, bad = self._submit(edited, "The failed line(s) is commented out with #BAD:\n")
             if not status:
                 return 0
-            if not _asked_yes():
+            if not _confirmed():
                 return 0
             text = mark(edited, bad, BAD)
 
-    def _tell(self, text: str, more: str = "") -> tuple[int, list[tuple[int, int]]]:
-        """Hand a text over: the status, and lines that are wrong."""
+    def _submit(self, text: str, more: str = "") -> tuple[int, list[tuple[int, int]]]:
+        """Submits a text; returns the status, and the lines with errors."""
         entries, mistakes = read(text, self.owner)
         if mistakes:
-            return 1, _told(mistakes, more)
+            return 1, _shown(mistakes, more)
         request = UpdateCrontabRequest(user=self.user, text=text, entries=entries)
         reply: UpdateCrontabReply = self._call("UpdateCrontab", request)
         if reply.code:
@@ -173,7 +177,7 @@ class _Crontab:
         return 0, []
 
 
-def _told(mistakes: list[Mistake], more: str) -> list[tuple[int, int]]:
+def _shown(mistakes: list[Mistake], more: str) -> list[tuple[int, int]]:
     for mistake in mistakes:
         complain(COMMAND.name, mistake.shown())
     sys.stdout.write(f"There are errors in your crontab.\n{more}")
@@ -190,7 +194,7 @@ def _read(path: str) -> bytes:
         raise _fatal(f"failed to open {path}: {error.strerror}") from error
 
 
-def _asked_yes() -> bool:
+def _confirmed() -> bool:
     while True:
         sys.stdout.write(RETRY)
         sys.stdout.flush()
@@ -200,13 +204,13 @@ def _asked_yes() -> bool:
 
 
 def _edited(text: str) -> str:
-    """The text after an editor has had it."""
+    """The text after editing."""
     import shlex
     import subprocess
     import tempfile
 
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    with tempfile.NamedTemporaryFile("w+b", prefix="scrontab-") as file:  # for the user alone
+    with tempfile.NamedTemporaryFile("w+b", prefix="scrontab-") as file:  # readable by the user only
         file.write(text.encode())
         file.flush()
         try:
@@ -215,7 +219,7 @@ def _edited(text: str) -> str:
             raise _fatal(f"the editor {editor} cannot be started: {error}") from error
         if status:
             raise _fatal("editor returned non-zero exit code")
-        with open(file.name, "rb") as after:  # editors put another file in its place
+        with open(file.name, "rb") as after:  # editors may replace the file
             return decode(after.read(CRONTAB_BYTES_MAX + 1))
 
 

@@ -1,22 +1,30 @@
-"""sinfo: the partitions and their nodes.
+"""sinfo: lists the partitions and their nodes.
 
-Two calls (ListPartitions, ListNodes), one table. Every pair of partition and node that passes the filters joins the
-line of the pairs that look the same in the fields that the format shows (cli.sinfo_fields says which fields tell lines
-apart). A partition that has no such node still has a line (`0 n/a`), except in reports about nodes (-N, -R).
+Two calls (ListPartitions, ListNodes), one table. The pairs of partition and node that pass the filters are grouped into
+lines by the shown fields (cli.listings.sinfo_fields says which fields separate lines). A partition without such a node
+still has a line (`0 n/a`), except in reports about nodes (-N, -R).
 """
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any
 
-from cli.document import DOCUMENT_OPTIONS, is_wanted
-from cli.format import Clock, Column, body_line, header_line, parse_names, parse_percent
-from cli.listing import check_clusters, date_line, emit, environment, now_us, repeat, sort_rows, tell_of_limits, words
-from cli.nodestate import StateFilter, parse_states
-from cli.options import YES, Command, Option, parse
-from cli.reservation import table
-from cli.run import CommandError, complain, run
-from cli.sinfo_fields import LETTERS, NAMES, Group, NodeView, sort_key
+from cli.base.clusters import on_each
+from cli.base.document import DOCUMENT_OPTIONS, is_wanted
+from cli.base.format import Column, DisplayClock, body_line, header_line, parse_names, parse_percent
+from cli.base.listing import (
+    date_line,
+    emit,
+    environment,
+    now_us,
+    report_rate_limits,
+    sort_rows,
+    words,
+)
+from cli.base.options import YES, Command, Option, OptionValues, parse
+from cli.base.run import CommandError, complain, run
+from cli.control.reservation import table
+from cli.listings.nodestate import StateFilter, parse_states
+from cli.listings.sinfo_fields import LETTERS, NAMES, NodeGroup, NodeView, sort_key
 from penstock.client import Client
 from penstock.v1.controller_pb2 import (
     ListNodesRequest,
@@ -38,7 +46,7 @@ FORMAT_REASONS = "%20E %9u %19H %N"
 FORMAT_REASONS_LONG = "%20E %12U %19H %6t %N"
 PARTITION_WIDTH_MIN = 9
 NODES_WIDTH_MIN = 9
-#: Nodes that -R is about.
+#: The states of nodes that -R lists.
 REASON_STATES = "down,drain,fail"
 STATE_WORDS = (
     "unknown,down,idle,allocated,mixed,future,drain,drained,draining,no_respond,reserved,perfctrs,cloud,completing,"
@@ -49,18 +57,18 @@ COMMAND = Command(
     "sinfo",
     "[OPTIONS]",
     (
-        Option("future", "F", help="also nodes that are not there yet (FUTURE)"),
+        Option("future", "F", help="also nodes that do not exist yet (FUTURE)"),
         Option("all", "a", env="SINFO_ALL", help="show all partitions, also hidden ones"),
         Option("dead", "d", help="show only non-responding nodes"),
         Option("exact", "e", help="group nodes only on exact match of configuration"),
         Option("noheader", "h", help="no headers on output"),
         Option("hide", help="do not show hidden partitions (the default)"),
-        Option("iterate", "i", YES, help="repeat the report every so many seconds", metavar="seconds"),
+        Option("iterate", "i", YES, help="repeat the report at this interval, in seconds", metavar="seconds"),
         *DOCUMENT_OPTIONS,
         Option("long", "l", help="long output - displays more information"),
         Option("local", env="SINFO_LOCAL", help="show the local cluster only (the default)"),
         Option("federation", env="SINFO_FEDERATION", help="the same, as no cluster is a member of one"),
-        Option("clusters", "M", YES, "SLURM_CLUSTERS", "name the cluster to ask, or all", "names"),
+        Option("clusters", "M", YES, "SLURM_CLUSTERS", "clusters to list one after the other, or all", "names"),
         Option("cluster", "", YES, dest="clusters"),
         Option("nodes", "n", YES, help="report on specific node(s)", metavar="NODES"),
         Option("noconvert", help="do not convert units (2048M stays, not 2G)"),
@@ -75,6 +83,9 @@ COMMAND = Command(
         Option("states", "t", YES, help="the states of nodes to view (a,b or a&b, !a)", metavar="node_state"),
         Option("reservation", "T", help="show only reservation information"),
         Option("verbose", "v", help="verbosity level", counted=True),
+        Option("helpformat", help="list the letters of --format"),
+        Option("helpFormat", help="list the fields of --Format"),
+        Option("helpstate", help="list the states of --states"),
     ),
 )
 
@@ -85,20 +96,27 @@ def main() -> None:
 
 
 def body(argv: list[str]) -> int:
-    """One run of sinfo. Words that are no options are ignored, as Slurm ignores them."""
+    """Runs sinfo once. Other arguments are ignored, as by Slurm."""
     options = parse(COMMAND, argv, environment()).values
     given = parse(COMMAND, argv).values
+    if any(options.flag(name) for name in ("helpstate", "helpformat", "helpFormat")):
+        from cli.listings.helplists import asked_lines
+
+        emit(asked_lines(options, LETTERS, NAMES, STATE_WORDS.split(",")))
+        return 0
+    if given.flag("all") and given.text("partition"):
+        raise CommandError("Conflicting options, -a and -p, specified. Please choose one or the other.")
     states = _state_filter(options)
-    with Client.open() as client:
-        tell_of_limits("sinfo", client, options)
-        heading = check_clusters(options.get("clusters"), client.cluster.cluster_name)
-        return repeat("sinfo", options.get("iterate"), lambda: _report(client, options, given, states, heading))
+    return on_each(
+        "sinfo", options, lambda client, is_named: _report(client, options, given, states, is_named),
+        document=is_wanted(options),
+    )  # fmt: skip
 
 
-def _state_filter(options: dict[str, Any]) -> StateFilter | None:
+def _state_filter(options: OptionValues) -> StateFilter | None:
     if options.get("states") == "":
         return StateFilter(())
-    text = options.get("states") or (REASON_STATES if options.get("list_reasons") else "")
+    text = options.text("states") or (REASON_STATES if options.flag("list_reasons") else "")
     try:
         return parse_states(text) if text else None
     except BadValue as error:
@@ -106,53 +124,60 @@ def _state_filter(options: dict[str, Any]) -> StateFilter | None:
 
 
 def _report(
-    client: Client, options: dict[str, Any], given: dict[str, Any], states: StateFilter | None, heading: bool
+    client: Client, options: OptionValues, given: OptionValues, states: StateFilter | None, heading: bool
 ) -> int:
-    clock = Clock.of_environment(now_us())
-    view = NodeView(clock, not options.get("noconvert"), client.cluster.cluster_name)
+    report_rate_limits("sinfo", client, options)
+    clock = DisplayClock.of_environment(now_us())
+    view = NodeView(clock, not options.flag("noconvert"), client.cluster.cluster_name)
     lines = [f"CLUSTER: {view.cluster}"] if heading else []
-    hide_hidden = not (options.get("all") or options.get("partition"))
+    hide_hidden = not (options.flag("all") or options.text("partition"))
     partitions = list(client.call("ListPartitions", ListPartitionsRequest(hide_hidden=hide_hidden)).partitions)
-    if options.get("reservation"):
+    if options.flag("reservation"):
         found = client.call("ListReservations", ListReservationsRequest()).reservations
-        emit(lines + table(found, clock.now_us, clock.style, header=not options.get("noheader")))
+        emit(lines + table(found, clock.now_us, clock.style, header=not options.flag("noheader")))
         return 0
     nodes = list(client.call("ListNodes", ListNodesRequest()).nodes)
-    if not (options.get("future") or "fut" in options.get("states", "").lower()):
+    if not (options.flag("future") or "fut" in options.text("states").lower()):
         nodes = [node for node in nodes if node.base_state != "FUTURE"]
     pairs = list(select(partitions, nodes, options, states))
     if is_wanted(options):
-        from cli.document import write_document
-        from cli.jsonsinfo import nodes_document
+        from cli.base.document import write_document
+        from cli.listings.jsonsinfo import nodes_document
 
-        write_document(nodes_document(pairs, view.cluster, clock.now_us, by_node=bool(options.get("Node"))), options)
+        write_document(nodes_document(pairs, view.cluster, clock.now_us, by_node=options.flag("Node")), options)
         return 0
     text, columns = make_columns(options, given)
+    if options.flag("verbose"):
+        from cli.listings.verbose import head, sinfo_options
+
+        is_default = not ("format" in options or "Format" in given)
+        shown = sinfo_options(options, text or given.text("Format"), is_default, columns)
+        lines += head(shown, clock.now_us, options, blank=1)
     groups = make_groups(pairs, columns, options, view)
     sort_rows(
         groups, _sort_text(options), lambda letter: sort_key(letter) if letter[-1:].isalpha() else _unsorted, view
     )
     columns = _fit(text, columns, groups, view)
-    if not options.get("noheader"):
-        if options.get("long") or options.get("iterate"):
+    if not options.flag("noheader"):
+        if (options.flag("long") or options.text("iterate")) and not options.flag("verbose"):
             lines.append(date_line(clock.now_us))
         lines.append(header_line(columns))
     emit(chain(lines, (body_line(columns, group, view) for group in groups)))
     return 0
 
 
-Pair = tuple[int, PartitionInfo, list[NodeInfo]]
+_Pair = tuple[int, PartitionInfo, list[NodeInfo]]
 
 
 def select(
     partitions: Iterable[PartitionInfo],
     nodes: Iterable[NodeInfo],
-    options: dict[str, Any],
+    options: OptionValues,
     states: StateFilter | None,
-) -> Iterator[Pair]:
+) -> Iterator[_Pair]:
     """The partitions to show, in the configuration's order, each with those of its nodes that are to be shown."""
-    wanted = set(words(options.get("partition")))
-    names = set(expand(options["nodes"])) if options.get("nodes") else None
+    wanted = set(words(options.text("partition")))
+    names = set(expand(options.text("nodes"))) if "nodes" in options else None
     by_name = {node.name: node for node in nodes if _is_shown(node, options, names, states)}
     for position, partition in enumerate(partitions):
         if "partition" in options and partition.name not in wanted:
@@ -160,27 +185,29 @@ def select(
         yield position, partition, [by_name[name] for name in partition.nodes if name in by_name]
 
 
-def _is_shown(node: NodeInfo, options: dict[str, Any], names: set[str] | None, states: StateFilter | None) -> bool:
+def _is_shown(node: NodeInfo, options: OptionValues, names: set[str] | None, states: StateFilter | None) -> bool:
     silent = "NO_RESPOND" in node.flags
-    if (options.get("dead") and not silent) or (options.get("responding") and silent):
+    if (options.flag("dead") and not silent) or (options.flag("responding") and silent):
         return False
     if names is not None and node.name not in names and node.hostname not in names:
         return False
+    if node.is_warning and options.flag("list_reasons") and "states" not in options:
+        return True  # its state is good so far, and its reason announces a problem
     return states is None or states.takes(node)
 
 
-def _unsorted(group: Group, view: NodeView) -> int:
-    """A sign that is no letter: sinfo says nothing of it, as Slurm's."""
+def _unsorted(group: NodeGroup, view: NodeView) -> int:
+    """A sort key that is not a letter: ignored without a message, as by Slurm."""
     return 0
 
 
-def make_columns(options: dict[str, Any], given: dict[str, Any]) -> tuple[str, list[Column]]:
+def make_columns(options: OptionValues, given: OptionValues) -> tuple[str, list[Column]]:
     """The format's text ("" for -O) and columns."""
     if "Format" in given and "format" not in given:
-        if given["Format"].lower() == "all":
+        if given.text("Format").lower() == "all":
             columns, unknown = parse_percent("%all", LETTERS)
         else:
-            columns, unknown = parse_names(given["Format"], NAMES)
+            columns, unknown = parse_names(given.text("Format"), NAMES)
         for part in unknown:
             complain("sinfo", f"Invalid job format specification: {part.what}")
         return "", columns
@@ -194,21 +221,21 @@ def make_columns(options: dict[str, Any], given: dict[str, Any]) -> tuple[str, l
 _SIZED = frozenset((FORMAT, FORMAT_LONG, FORMAT_SUMMARY, FORMAT_NODES, FORMAT_NODES_LONG))
 
 
-def _format_text(options: dict[str, Any], given: dict[str, Any]) -> str:
+def _format_text(options: OptionValues, given: OptionValues) -> str:
     if "format" in given:
-        return str(given["format"])
-    is_long = bool(options.get("long"))
-    if options.get("summarize"):
+        return given.text("format")
+    is_long = options.flag("long")
+    if options.flag("summarize"):
         return FORMAT_SUMMARY
-    if options.get("Node"):
+    if options.flag("Node"):
         return FORMAT_NODES_LONG if is_long else FORMAT_NODES
-    if options.get("list_reasons"):
+    if options.flag("list_reasons"):
         return FORMAT_REASONS_LONG if is_long else FORMAT_REASONS
-    return str(options.get("format") or (FORMAT_LONG if is_long else FORMAT))
+    return options.text("format") or (FORMAT_LONG if is_long else FORMAT)
 
 
-def _fit(text: str, columns: list[Column], groups: list[Group], view: NodeView) -> list[Column]:
-    """Widths that depend on what is shown."""
+def _fit(text: str, columns: list[Column], groups: list[NodeGroup], view: NodeView) -> list[Column]:
+    """Sets the widths that depend on the shown values."""
     if text not in _SIZED:
         return columns
     at_least = {"P": PARTITION_WIDTH_MIN} | ({"N": NODES_WIDTH_MIN} if "%#N" in text else {})
@@ -223,24 +250,26 @@ def _fit(text: str, columns: list[Column], groups: list[Group], view: NodeView) 
     return fitted
 
 
-def make_groups(pairs: Iterable[Pair], columns: list[Column], options: dict[str, Any], view: NodeView) -> list[Group]:
-    """Put what looks alike on one line."""
-    exact = bool(options.get("exact"))
-    one_by_one = bool(options.get("Node"))
+def make_groups(
+    pairs: Iterable[_Pair], columns: list[Column], options: OptionValues, view: NodeView
+) -> list[NodeGroup]:
+    """Groups the nodes that are equal in the shown fields."""
+    exact = options.flag("exact")
+    one_by_one = options.flag("Node")
     shows_partition = any(c.field in (LETTERS["P"], LETTERS["R"]) for c in columns)
-    about_nodes = one_by_one or bool(options.get("list_reasons")) or not shows_partition
+    about_nodes = one_by_one or options.flag("list_reasons") or not shows_partition
     fields = [f for f in (c.field for c in columns) if f and (f.splits or (exact and f not in _COUNTED))]
     if exact and any(c.field is LETTERS["C"] for c in columns):
         fields.append(LETTERS["c"])
-    groups: dict[tuple[str, ...], Group] = {}
+    groups: dict[tuple[str, ...], NodeGroup] = {}
     seen: dict[tuple[str, ...], set[str]] = {}
     for position, partition, nodes in pairs:
         for one in [[node] for node in nodes] or ([] if about_nodes else [[]]):
-            alone = Group(partition, one, position)
+            alone = NodeGroup(partition, one, position)
             key = tuple(field.value(alone, view) for field in fields)
             if one_by_one:
                 key = (partition.name, one[0].name, *key)
-            group = groups.setdefault(key, Group(partition, [], position))
+            group = groups.setdefault(key, NodeGroup(partition, [], position))
             names = seen.setdefault(key, set())
             if one and one[0].name not in names:  # a node that is in two partitions counts once
                 names.add(one[0].name)
@@ -248,13 +277,13 @@ def make_groups(pairs: Iterable[Pair], columns: list[Column], options: dict[str,
     return list(groups.values())
 
 
-#: Fields that count or list a line's nodes: they tell nothing apart, not even with -e.
+#: Fields that count or list a line's nodes: they do not separate lines, not even with -e.
 _COUNTED = frozenset(LETTERS[letter] for letter in "ACDFN")
 
 
-def _sort_text(options: dict[str, Any]) -> str:
-    default = "N" if options.get("Node") else "-t" if options.get("list_reasons") else "#P,-t"
-    return str(options.get("sort", default))
+def _sort_text(options: OptionValues) -> str:
+    default = "N" if options.flag("Node") else "-t" if options.flag("list_reasons") else "#P,-t"
+    return options.text("sort", default)
 
 
 if __name__ == "__main__":

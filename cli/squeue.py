@@ -1,11 +1,10 @@
-"""squeue: the jobs that wait and run.
+"""squeue: lists the pending and running jobs.
 
-One call to the controller (ListJobs), one table (cli.jobtable): only the columns that are shown, sorted or filtered by
-come over. What the controller filters is sent as a filter; what it does not know as a filter (licenses, run
-time) is dropped here. States are checked here again, because a single `-j` asks for all states: only then can "this job
-has ended" be told from "there is no such job".
-Steps (-s) are another call and another table: squeue_steps.py. Documents: jsonout.py.
-An array's waiting tasks come as one record. `-r` shows them one by one, `-j 12_4` those that were asked for.
+One call to the controller (ListJobs), one table (cli.listings.jobtable): only the columns that are shown, sorted or
+filtered by are transferred. The controller filters where it has a filter; the rest (licenses, run time) is filtered
+here. States are checked here again, because a single `-j` requests all states, to distinguish "this job has ended" from
+"there is no such job". Steps (-s) are another call and another table: listings/squeue_steps.py. Documents:
+listings/jsonout.py. An array's pending tasks are one record. `-r` shows them one by one, `-j 12_4` the requested ones.
 """
 
 import gc
@@ -13,31 +12,30 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from cli.document import DOCUMENT_OPTIONS, is_wanted
-from cli.format import Clock, Column, header_line, parse_names, parse_percent
-from cli.jobids import selector_text
-from cli.jobtable import SINGLE, TASKS, JobTable, SortKey, lines, needed_by, reader, sort
-from cli.listing import (
+from cli.base.clusters import on_each
+from cli.base.document import DOCUMENT_OPTIONS, is_wanted
+from cli.base.format import Column, DisplayClock, header_line, parse_names, parse_percent
+from cli.base.jobids import selector_text
+from cli.base.listing import (
     STATE_OF_WORD,
-    check_clusters,
     date_line,
     emit,
     environment,
     find_user,
     now_us,
-    repeat,
+    report_rate_limits,
     sort_keys,
-    tell_of_limits,
     words,
 )
-from cli.options import MAYBE, YES, Command, Option, parse, usage_text
-from cli.run import CommandError, complain, run
-from cli.squeue_fields import LETTERS, NAMES, RUN_NEEDS, JobView, sort_key, used_s
+from cli.base.options import MAYBE, YES, Command, Option, OptionValues, parse
+from cli.base.run import CommandError, complain, run
+from cli.listings.jobtable import SINGLE, TASKS, JobField, JobTable, SortKey, lines, needed_by, reader, sort
+from cli.listings.squeue_fields import LETTERS, NAMES, RUN_NEEDS, JobView, sort_key, used_s
 from penstock.client import Client
 from penstock.errors import PenstockError
-from penstock.v1.controller_pb2 import JobFilter, JobInfo, ListJobsRequest
+from penstock.v1.controller_pb2 import JobFilter, JobInfo, ListJobsReply, ListJobsRequest
 from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
 from penstock.values.jobcolumns import NAMES as COLUMN_NAMES
@@ -49,7 +47,7 @@ FORMAT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 FORMAT_LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 FORMAT_START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 SORT, SORT_START = "P,t,-p", "S"
-#: With -r a line per waiting task; more than this is a wish for a different tool.
+#: The most lines of -r, which prints one per pending task.
 EXPANDED_ROWS_MAX = 1_000_000
 NO_SUCH_JOB = f"slurm_load_jobs error: {TEXT[Code.INVALID_JOB_ID]}"
 
@@ -63,9 +61,9 @@ COMMAND = Command(
         Option(
             "array-unique", env="SQUEUE_ARRAY_UNIQUE", help="one line for an array's pending elements (the default)"
         ),
-        Option("expand-patterns", help="show file names with their patterns filled in (the default)"),
+        Option("expand-patterns", help="show file names with their patterns expanded (the default)"),
         Option("noheader", "h", help="no headers on output"),
-        Option("iterate", "i", YES, help="repeat the report every so many seconds", metavar="seconds"),
+        Option("iterate", "i", YES, help="repeat the report at this interval, in seconds", metavar="seconds"),
         Option("job", "j", MAYBE, help="comma separated list of jobs to view", metavar="job(s)", const=""),
         Option("jobs", "", MAYBE, dest="job", const=""),
         *DOCUMENT_OPTIONS,
@@ -73,9 +71,9 @@ COMMAND = Command(
         Option("licenses", "L", YES, "SQUEUE_LICENSES", "comma separated list of license names to view", "license(s)"),
         Option("local", env="SQUEUE_LOCAL", help="jobs of the local cluster only (the default)"),
         Option("federation", env="SQUEUE_FEDERATION", help="the same, as no cluster is a member of one"),
-        Option("clusters", "M", YES, "SLURM_CLUSTERS", "name the cluster to ask, or all", "cluster"),
+        Option("clusters", "M", YES, "SLURM_CLUSTERS", "clusters to list one after the other, or all", "cluster"),
         Option("me", help="equivalent to --user=<my username>"),
-        Option("notme", help="everybody's jobs but mine"),
+        Option("notme", help="the jobs of all other users"),
         Option("name", "n", YES, "SQUEUE_NAMES", "comma separated list of job names to view", "job_name(s)"),
         Option("names", "", YES, dest="name"),
         Option("noconvert", help="do not convert units (2048M stays, not 2G)"),
@@ -96,7 +94,10 @@ COMMAND = Command(
         Option("nodelist", "w", YES, help="list of nodes to view", metavar="hostlist"),
         Option("verbose", "v", help="verbosity level", counted=True),
         Option("hide", help="do not show jobs in hidden partitions (the default)"),
-        Option("only-job-state", help="ask for nothing but the jobs' states"),
+        Option("only-job-state", help="request only the jobs' states"),
+        Option("helpformat", help="list the letters of --format"),
+        Option("helpFormat", help="list the fields of --Format"),
+        Option("helpstate", help="list the states of --states"),
         Option("sibling", env="SQUEUE_SIBLING", help="all sibling jobs of a federation: there are none"),
     ),
 )
@@ -109,19 +110,22 @@ STATE_WORDS = (
 )
 
 
-#: A pending job that waits for somebody to look at its exit status: shown as a state, asked for as PENDING.
-SPECIAL = "SPECIAL_EXIT"
+#: States that are shown for some jobs of another state, by which they are queried: held because of an exit status; sent
+#: SIGSTOP.
+SPECIAL, STOPPED = "SPECIAL_EXIT", "STOPPED"
+SHOWN = {"SE": SPECIAL, SPECIAL: SPECIAL, "ST": STOPPED, STOPPED: STOPPED}
+QUERIED_AS = {SPECIAL: "PENDING", STOPPED: "RUNNING"}
 
 
 class Keep(NamedTuple):
-    """A filter of this side: `test(clock, *values of the needed columns)`."""
+    """A filter on the client's side: `test(clock, *values of the needed columns)`."""
 
     needs: tuple[str, ...]
     test: Callable[..., bool]
 
 
-class Query(NamedTuple):
-    """What to ask for and what to keep."""
+class QueueQuery(NamedTuple):
+    """The query and the filters applied to its answer."""
 
     request: ListJobsRequest
     selectors: list[JobSelector]
@@ -129,7 +133,7 @@ class Query(NamedTuple):
     keep: list[Keep]
     expand: bool
     by_partition: bool
-    nobody: bool  # a user was named whom nobody knows: there is nothing to show
+    nobody: bool  # an unknown user was named: there is nothing to show
 
 
 def main() -> None:
@@ -138,73 +142,85 @@ def main() -> None:
 
 
 def body(argv: list[str]) -> int:
-    """One run of squeue."""
+    """Runs squeue once."""
     parsed = parse(COMMAND, argv, environment())
     options = parsed.values
+    if any(options.flag(name) for name in ("helpstate", "helpformat", "helpFormat")):
+        from cli.listings.helplists import asked_lines
+
+        emit(asked_lines(options, LETTERS, NAMES, STATE_WORDS.split(",")))
+        return 0
     _take_words(options, parsed.positional)
     given = parse(COMMAND, argv).values
-    if "format" in given and options.get("long"):
+    if "format" in given and options.flag("long"):
         raise CommandError(
             "squeue: fatal: Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.",
             plain=True,
         )
     query = build_query(options)
-    gc.disable()  # a listing makes much and leaves no rings behind; looking for them takes a fifth of its time
+    gc.disable()  # a listing allocates much and creates no reference cycles; collecting takes a fifth of its time
     try:
-        with Client.open() as client:
-            tell_of_limits("squeue", client, options)
-            heading = check_clusters(options.get("clusters"), client.cluster.cluster_name)
-            return repeat("squeue", options.get("iterate"), lambda: _report(client, query, options, given, heading))
+        return on_each(
+            "squeue", options, lambda client, is_named: _report(client, query, options, given, is_named),
+            document=is_wanted(options),
+        )  # fmt: skip
     finally:
         gc.enable()
 
 
-def _take_words(options: dict[str, Any], positional: list[str]) -> None:
-    """`--job 12` and `--steps 12.0`: a word behind an option whose value may be left out counts as its value."""
+def _take_words(options: OptionValues, positional: list[str]) -> None:
+    """Joins `--job 12` and `--steps 12.0`: the word after an option with an optional value is its value."""
     rest = list(positional)
     for key in ("job", "steps"):
         if options.get(key) == "" and rest:
             options[key] = rest.pop(0)
-            options["nothing"] = not options[key]  # `-j ""`: jobs are asked for, and none is named
+            options["nothing"] = not options[key]  # `-j ""`: a filter by jobs without a job
     if rest:
+        from cli.base.helptext import usage_text
+
         raise CommandError(f"squeue: error: Unrecognized option: {rest[0]}\n{usage_text(COMMAND)}", plain=True)
 
 
-def build_query(options: dict[str, Any]) -> Query:
-    """The options as a question to the controller."""
-    text = options.get("job") or options.get("steps") or ""
-    selectors = _selectors(text, steps=bool(options.get("steps")) and not options.get("job"))
+#: Filters whose value is a list.
+_LISTS = ("user", "account", "partition", "name", "qos", "nodelist", "reservation", "licenses")
+
+
+def build_query(options: OptionValues) -> QueueQuery:
+    """Translates the options to a query for the controller."""
+    text = options.text("job") or options.text("steps")
+    selectors = _selectors(text, steps=bool(options.text("steps")) and not options.text("job"))
     states = _states(options)
     users, nobody = _users(options)
-    nobody = nobody or bool(options.get("nothing")) or states == frozenset()
+    nobody = nobody or options.flag("nothing") or states == frozenset()
+    nobody = nobody or any(options.get(key) == "" for key in _LISTS)  # `-u ""`: nothing is in an empty list
     single = len(selectors) == 1
     request = ListJobsRequest(
         filter=JobFilter(
             ids=words_of_ids(selectors),
             users=users,
-            partitions=words(options.get("partition")),
-            names=words(options.get("name")),
-            states=sorted({"PENDING" if name == SPECIAL else name for name in states}) if states and not single else (),
-            nodes=[options["nodelist"]] if options.get("nodelist") else (),
-            accounts=words(options.get("account")),
-            qos=words(options.get("qos")),
-            reservations=words(options.get("reservation")),
+            partitions=words(options.text("partition")),
+            names=words(options.text("name")),
+            states=sorted({QUERIED_AS.get(name, name) for name in states}) if states and not single else (),
+            nodes=[options.text("nodelist")] if options.text("nodelist") else (),
+            accounts=words(options.text("account")),
+            qos=words(options.text("qos")),
+            reservations=words(options.text("reservation")),
         ),
         all_states=states is None or single,
         detail=is_wanted(options),
         planned=_wants_plan(options),
-        hide_hidden=not (options.get("all") or options.get("partition") or selectors),
+        hide_hidden=not (options.flag("all") or options.text("partition") or selectors),
     )
     keep = list(_extra_filters(options))
-    return Query(request, selectors, states, keep, bool(options.get("array")), bool(options.get("priority")), nobody)
+    return QueueQuery(request, selectors, states, keep, options.flag("array"), options.flag("priority"), nobody)
 
 
-def _wants_plan(options: dict[str, Any]) -> bool:
+def _wants_plan(options: OptionValues) -> bool:
     """Whether a planned start or its nodes are shown or sorted by: %S, %Y, StartTime, SchedNodes, --start, --json."""
-    letters = str(options.get("format", "")) + str(options.get("sort", ""))
-    names = str(options.get("Format", "")).lower()
+    letters = options.text("format") + options.text("sort")
+    names = options.text("Format").lower()
     return bool(
-        options.get("start")
+        options.flag("start")
         or is_wanted(options)
         or {"S", "Y"} & set(letters)
         or "starttime" in names
@@ -213,7 +229,7 @@ def _wants_plan(options: dict[str, Any]) -> bool:
 
 
 def words_of_ids(selectors: Iterable[JobSelector]) -> list[str]:
-    """Job ids for the controller: steps do not matter to it."""
+    """Job ids for the controller, without their steps."""
     return [f"{s.job_id}_[{s.tasks.format()}]" if s.tasks is not None else selector_text(s) for s in selectors]
 
 
@@ -230,28 +246,35 @@ def _selectors(text: str, steps: bool) -> list[JobSelector]:
     return found
 
 
-def _states(options: dict[str, Any]) -> frozenset[str] | None:
-    """The wanted states; None = all. An empty list is Slurm's default: whatever has not ended."""
-    if options.get("start"):
+def _states(options: OptionValues) -> frozenset[str] | None:
+    """The wanted states; None = all. An empty list is Slurm's default: jobs that have not ended."""
+    if options.flag("start"):
         return frozenset(("PENDING", SPECIAL))
     active = frozenset(s.name for s in JobState) - ENDED
     if options.get("states") == "":
         return frozenset()
     names: set[str] = set()
-    for word in words(options.get("states")):
+    for word in words(options.text("states")):
         if word.lower() == "all":
             return None
         if word.upper() not in STATE_OF_WORD:
             raise CommandError(f"Invalid job state specified: {word}\nValid job states include: {STATE_WORDS}")
-        names.add(SPECIAL if word.upper() in (SPECIAL, "SE") else STATE_OF_WORD[word.upper()])
-    return frozenset(names | {SPECIAL} if "PENDING" in names else names) if names else active | {SPECIAL}
+        names.add(SHOWN.get(word.upper()) or STATE_OF_WORD[word.upper()])
+    if not names:
+        return with_shown(active)
+    return with_shown(frozenset(names - {""}))  # "": states that no job enters
 
 
-def _users(options: dict[str, Any]) -> tuple[list[str], bool]:
-    """Uids, and whether users were named of whom none exists."""
-    if options.get("me"):
+def with_shown(names: frozenset[str]) -> frozenset[str]:
+    """Adds the states that are shown for some jobs of the given ones."""
+    return names | {shown for shown, base in QUERIED_AS.items() if base in names}
+
+
+def _users(options: OptionValues) -> tuple[list[str], bool]:
+    """Uids, and whether none of the named users exists."""
+    if options.flag("me"):
         return [str(os.getuid())], False
-    named = words(options.get("user"))
+    named = words(options.text("user"))
     found = [find_user(name) for name in named]
     for name, uid in zip(named, found, strict=True):
         if uid is None:
@@ -260,60 +283,80 @@ def _users(options: dict[str, Any]) -> tuple[list[str], bool]:
     return known, bool(named) and not known
 
 
-def _extra_filters(options: dict[str, Any]) -> Iterator[Keep]:
-    if options.get("licenses"):
-        licenses = set(words(options["licenses"]))
+def _extra_filters(options: OptionValues) -> Iterator[Keep]:
+    if options.text("licenses"):
+        licenses = set(words(options.text("licenses")))
         yield Keep(("request.licenses",), lambda clock, text: any(w.partition(":")[0] in licenses for w in words(text)))
-    if options.get("notme"):
+    if options.flag("notme"):
         me = os.getuid()
         yield Keep(("user_id",), lambda clock, uid: uid != me)
-    if options.get("running_over"):
-        over_s = parse_duration_s(options["running_over"])
+    if options.text("running_over"):
+        over_s = parse_duration_s(options.text("running_over"))
         yield Keep(RUN_NEEDS, lambda clock, *run: run[0] not in ENDED and used_s(clock, *run) > over_s)
-    if options.get("running_under"):
-        under_s = parse_duration_s(options["running_under"])
-        yield Keep(RUN_NEEDS, lambda clock, *run: run[0] == "RUNNING" and used_s(clock, *run) < under_s)
+    if options.text("running_under"):
+        under_s = parse_duration_s(options.text("running_under"))
+        yield Keep(RUN_NEEDS, lambda clock, *run: run[0] in ("RUNNING", STOPPED) and used_s(clock, *run) < under_s)
 
 
-def _report(client: Client, query: Query, options: dict[str, Any], given: dict[str, Any], heading: bool) -> int:
-    clock = Clock.of_environment(now_us())
-    if options.get("nodelist"):
-        _check_nodes(client, options["nodelist"])
+def _report(client: Client, query: QueueQuery, options: OptionValues, given: OptionValues, heading: bool) -> int:
+    report_rate_limits("squeue", client, options)
+    clock = DisplayClock.of_environment(now_us())
+    if options.text("nodelist"):
+        _check_nodes(client, options.text("nodelist"))
+    heads = [f"CLUSTER: {client.cluster.cluster_name}"] if heading else []
+    if options.flag("verbose") and not is_wanted(options):
+        heads += _verbose_head(options, clock)
     if "steps" in options and not is_wanted(options):
-        from cli import squeue_steps
+        from cli.listings import squeue_steps
 
-        heads = [f"CLUSTER: {client.cluster.cluster_name}"] if heading else []
         users = list(query.request.filter.users)
         return squeue_steps.report(
             client, None if query.nobody else query.selectors, users, options, given, heads, clock
         )
     if is_wanted(options):
         return _document(client, query, options, clock)
-    view = JobView(clock, not options.get("noconvert"), client.cluster.cluster_name)
+    view = JobView(clock, not options.flag("noconvert"), client.cluster.cluster_name)
     columns = _columns(options, given)
-    head = [f"CLUSTER: {view.cluster}"] if heading else []
-    if not options.get("noheader"):
-        if options.get("long") or options.get("iterate"):
-            head.append(date_line(clock.now_us))
-        head.append(header_line(columns))
+    head = _with_header(heads, columns, options, clock)
     try:
         keys: list[tuple[SortKey, bool]] = sort_keys(_sort_text(options), sort_key)
     except CommandError:
         emit(head)
         raise
-    fields: list[Any] = [column.field for column in columns]
+    fields: list[JobField | None] = [column.field for column in columns]
     table = load(client, query, clock, needed_by(fields, [key for key, _ in keys]))
     if table is None:
         complain("squeue", NO_SUCH_JOB, plain=True)
         return 1
+    if options.flag("verbose"):
+        from cli.listings.verbose import update_line
+
+        at_us = 0 if len(query.selectors) == 1 else clock.now_us
+        head.insert(len(heads), update_line(at_us, table.rows))
     expand_rows(table, query)
     sort(table, keys, view)
     emit(chain(head, lines(table, columns, view)))
     return 0
 
 
-def load(client: Client, query: Query, clock: Clock, names: list[str]) -> JobTable | None:
-    """The jobs to show, with these columns; None when the one job that was asked for is not known."""
+def _verbose_head(options: OptionValues, clock: DisplayClock) -> list[str]:
+    """The lines of -v above all others."""
+    from cli.listings.verbose import head, squeue_options
+
+    text = FORMAT_START if options.flag("start") and "format" not in options else options.text("format")
+    return head(squeue_options(options, text), clock.now_us, options, blank=2)
+
+
+def _with_header(lines: list[str], columns: list[Column], options: OptionValues, clock: DisplayClock) -> list[str]:
+    """The lines above the jobs; -v has printed the date."""
+    if options.flag("noheader"):
+        return list(lines)
+    dated = (options.flag("long") or options.text("iterate")) and not options.flag("verbose")
+    return [*lines, *([date_line(clock.now_us)] if dated else []), header_line(columns)]
+
+
+def load(client: Client, query: QueueQuery, clock: DisplayClock, names: list[str]) -> JobTable | None:
+    """Loads the jobs to show, with these columns; None when the single requested job does not exist."""
     needs = [*names, "state", "array_tasks", "array_task_id", "job_id", "array_job_id", "partition"]
     table = JobTable(dict.fromkeys(needs + [name for keep in query.keep for name in keep.needs]))
     asked = list(table.columns)
@@ -333,8 +376,8 @@ def load(client: Client, query: Query, clock: Clock, names: list[str]) -> JobTab
     return table
 
 
-def _pages(client: Client, query: Query, request: ListJobsRequest) -> Iterator[Any]:
-    """The answer; nothing for ids of which none is known."""
+def _pages(client: Client, query: QueueQuery, request: ListJobsRequest) -> Iterator[ListJobsReply]:
+    """The pages of the answer; none when no given id exists."""
     if query.nobody:
         return
     try:
@@ -344,15 +387,15 @@ def _pages(client: Client, query: Query, request: ListJobsRequest) -> Iterator[A
             raise
 
 
-def _is_unknown(query: Query, found: int) -> bool:
-    """Whether the one job that was asked for does not exist."""
+def _is_unknown(query: QueueQuery, found: int) -> bool:
+    """Whether the single requested job does not exist."""
     filters = query.request.filter
     only_id = len(query.selectors) == 1 and not (filters.users or filters.partitions or filters.names or filters.nodes)
     return only_id and not found and not query.nobody
 
 
-def _has_other_tasks(client: Client, query: Query) -> bool:
-    """Whether the array of a task that is not there is: then there is nothing to show, and nothing is wrong."""
+def _has_other_tasks(client: Client, query: QueueQuery) -> bool:
+    """Whether the array of a missing task exists: then there is nothing to show and no error."""
     if query.selectors[0].tasks is None:
         return False
     request = ListJobsRequest(
@@ -361,9 +404,9 @@ def _has_other_tasks(client: Client, query: Query) -> bool:
     return any(page.rows or page.jobs for page in _pages(client, query, request))
 
 
-def _document(client: Client, query: Query, options: dict[str, Any], clock: Clock) -> int:
-    """--json, --yaml: jobs are written as they come."""
-    from cli.jsonout import write_jobs
+def _document(client: Client, query: QueueQuery, options: OptionValues, clock: DisplayClock) -> int:
+    """--json, --yaml: jobs are written as they arrive."""
+    from cli.listings.jsonout import write_jobs
 
     def jobs() -> Iterator[JobInfo]:
         for page in _pages(client, query, query.request):
@@ -375,7 +418,7 @@ def _document(client: Client, query: Query, options: dict[str, Any], clock: Cloc
     return 0
 
 
-def _kept(jobs: Iterator[JobInfo], query: Query, clock: Clock) -> Iterator[JobInfo]:
+def _kept(jobs: Iterator[JobInfo], query: QueueQuery, clock: DisplayClock) -> Iterator[JobInfo]:
     readers = [(keep, [reader(name) for name in keep.needs]) for keep in query.keep]
     for job in jobs:
         if all(keep.test(clock, *(read(job) for read in reads)) for keep, reads in readers):
@@ -388,37 +431,40 @@ def _check_nodes(client: Client, hostlist: str) -> None:
     from penstock.values.hostlist import expand
 
     known = {node.name for node in client.call("ListNodes", ListNodesRequest()).nodes}
-    for name in expand(hostlist) if known else ():  # PrivateData=nodes: a user is told of none
+    for name in expand(hostlist) if known else ():  # PrivateData=nodes: users see none
         if name not in known:
             raise CommandError(f"Invalid node name {name}")
 
 
-def expand_rows(table: JobTable, query: Query) -> None:
-    """A line per job, per task where tasks are wanted one by one, per partition with --priority.
+def expand_rows(table: JobTable, query: QueueQuery) -> None:
+    """Makes a line per job, per task when tasks are listed one by one, per partition with --priority.
 
     The common case first: a line for each job.
     """
     columns = table.columns
     if not query.expand and not query.by_partition and not any(s.tasks is not None for s in query.selectors):
         if any(columns["array_tasks"]):
-            pairs = zip(columns["array_tasks"], columns["array_task_id"], strict=True)
+            pairs = zip(table.text_column("array_tasks"), table.number_column("array_task_id"), strict=True)
             columns[TASKS] = [pending if task_id < 0 else "" for pending, task_id in pairs]
         else:
             columns[TASKS] = [""] * table.rows
         columns[SINGLE] = [False] * table.rows
         return
     at: list[int] = []
-    tasks: list[str] = []
-    single: list[bool] = []
-    partitions: list[str] = []
-    values = zip(*(columns[n] for n in ("array_tasks", "array_task_id", "partition", "state")), strict=True)
-    for position, (pending, task_id, partition, state) in enumerate(values):
+    tasks: list[object] = []
+    single: list[object] = []
+    partitions: list[object] = []
+    texts = zip(*map(table.text_column, ("array_tasks", "partition", "state")), strict=True)
+    for position, ((pending, partition, state), task_id) in enumerate(
+        zip(texts, table.number_column("array_task_id"), strict=True)
+    ):
         is_array = bool(pending) and task_id < 0
         names = words(partition) if query.by_partition and state == "PENDING" else [partition]
+        names = [name for name in names if name in query.request.filter.partitions] or names
         if not is_array:
             shown, one = [""], False
         else:
-            base = columns["array_job_id"][position] or columns["job_id"][position]
+            base = table.number_column("array_job_id")[position] or table.number_column("job_id")[position]
             shown, one = _task_lines(base, pending, query)
         count = len(shown) * len(names)
         at += [position] * count
@@ -428,11 +474,12 @@ def expand_rows(table: JobTable, query: Query) -> None:
     if at != list(range(table.rows)):
         table.choose(at)
     columns["partition"] = partitions
-    columns[TASKS], columns[SINGLE] = tasks, single
+    columns[TASKS] = tasks
+    columns[SINGLE] = single
 
 
-def _task_lines(base: int, pending: str, query: Query) -> tuple[list[str], bool]:
-    """The lines of an array's waiting tasks, and whether each is one task."""
+def _task_lines(base: int, pending: str, query: QueueQuery) -> tuple[list[str], bool]:
+    """The lines of an array's pending tasks, and whether each is one task."""
     asked = [s.tasks for s in query.selectors if s.job_id == base]
     if not query.expand and (not asked or None in asked):
         return [pending], False
@@ -449,26 +496,26 @@ def _task_lines(base: int, pending: str, query: Query) -> tuple[list[str], bool]
     return list(map(str, tasks)), True
 
 
-def _columns(options: dict[str, Any], given: dict[str, Any]) -> list[Column]:
+def _columns(options: OptionValues, given: OptionValues) -> list[Column]:
     """The format: of the command line, of an option that implies one, of the environment, the default."""
     if "Format" in given or ("format" not in given and "Format" in options):
-        columns, unknown = parse_names(options["Format"], NAMES)
+        columns, unknown = parse_names(options.text("Format"), NAMES)
     else:
         if "format" in given:
-            text = given["format"]
-        elif options.get("start"):
+            text = given.text("format")
+        elif options.flag("start"):
             text = FORMAT_START
         else:
-            text = FORMAT_LONG if options.get("long") else options.get("format", FORMAT)
+            text = FORMAT_LONG if options.flag("long") else options.text("format", FORMAT)
         columns, unknown = parse_percent(text, LETTERS)
     for part in unknown:
         complain("squeue", f"Invalid job format specification: {part.what}")
     return columns
 
 
-def _sort_text(options: dict[str, Any]) -> str:
-    default = SORT_START if options.get("start") else SORT
-    return str(options.get("sort") or default)
+def _sort_text(options: OptionValues) -> str:
+    default = SORT_START if options.flag("start") else SORT
+    return options.text("sort") or default
 
 
 if __name__ == "__main__":

@@ -1,64 +1,104 @@
-"""sreport: usage of the cluster by account, user, wckey, QOS, size of jobs, and of reservations.
+"""sreport: reports usage of the cluster by account, user, wckey, QOS, size of jobs, and of reservations.
 
     sreport cluster AccountUtilizationByUser start=2026-11-01 end=2026-12-01 tree -t Hours -T cpu,gres/gpu
     sreport user TopUsage TopCount=5
     sreport job SizesByAccount Grouping=8,64,512
 
-Everything is from the roll-ups of the controller's database (Report), which are exact for whole hours; the hour that runs is
-never in a report. Words may be cut short, the first that begins so is meant. Without words commands are read from the
-standard input, as Slurm's sreport does.
-
-Which lines stand where is said in sreport_usage.py, sreport_cluster.py and sreport_jobs.py; words in sreport_words.py,
-columns in sreport_fields.py.
+All data are from the roll-ups of the controller's database (Report), which are exact for whole hours; the current hour
+is never in a report. Words may be abbreviated, the first match wins. Without words commands are read from standard
+input, as by Slurm's sreport. The lines are made in listings/sreport_usage.py, listings/sreport_cluster.py and
+listings/sreport_jobs.py; listings/sreport_words.py parses words, listings/sreport_fields.py has the columns.
 """
 
 import shlex
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from cli.format import TableStyle
-from cli.listing import check_clusters, emit, environment, now_us
-from cli.options import VERSION_TEXT, YES, Command, Option, accepted, help_text, parse
-from cli.run import CommandError, complain, need_own_process, run
-from cli.sreport_fields import Setting
-from cli.sreport_words import MINUTES, Asked, read, time_format
+from cli.base.clusters import ALL, in_turn, named_clusters
+from cli.base.format import TableStyle
+from cli.base.listing import emit, environment, now_us
+from cli.base.options import VALUES, VERSION_TEXT, YES, Command, Option, OptionValues, accepted, parse
+from cli.base.run import CommandError, complain, need_own_process, run
+from cli.listings.sreport_fields import Setting
+from cli.listings.sreport_words import MINUTES, ReportQuestion, read, time_format
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.values.errors import BadValue
 
 NAME = "sreport"
+FOOTER = """\
+  Without a command sreport reads lines from the input, until exit, quit or its end.
+
+    Valid <COMMAND> values are:
+     exit                end sreport (also: quit)
+     help                print this text
+     nonparsable         output as a table
+     parsable            output delimited with |, also at the end
+     parsable2           output delimited with |, not at the end
+     quiet               print errors only
+     time <time_format>  Second, Minute, Hour, Percent, SecPer, MinPer or HourPer
+     verbose             print more messages
+     version             print the version
+     !!                  repeat the last line
+
+    Valid report types are:
+     cluster <REPORT> <OPTIONS>
+     job <REPORT> <OPTIONS>
+     reservation <REPORT> <OPTIONS>
+     user <REPORT> <OPTIONS>
+
+  <REPORT> is different for each report type.
+     cluster     - AccountUtilizationByQOS, AccountUtilizationByUser, UserUtilizationByAccount,
+                   UserUtilizationByWckey, Utilization, WCKeyUtilizationByUser
+     job         - SizesByAccount, SizesByAccountAndWcKey, SizesByWcKey
+     reservation - Utilization
+     user        - TopUsage
+
+  <OPTIONS> are different for each report type.
+     all         - All_Clusters, Clusters=<OPT>, End=<OPT>, Format=<OPT>, Start=<OPT>: from the start of
+                   yesterday to its end by default
+     cluster     - Accounts=<OPT>, QosList=<OPT>, Tree, Users=<OPT>, Wckeys=<OPT>
+     job         - Accounts=<OPT>, AcctAsParent, FlatView, GID=<OPT>, Grouping=<OPT>, Jobs=<OPT>, Nodes=<OPT>,
+                   Partitions=<OPT>, PrintJobCount, Users=<OPT>, Wckeys=<OPT>
+     reservation - Ids=<OPT>, Names=<OPT>, Nodes=<OPT>
+     user        - Accounts=<OPT>, Group, TopCount=<OPT>, Users=<OPT>
+
+  Format=FIELD[%WIDTH],... selects the columns of a report.
+
+  Note, valid start/end time formats are...
+       HH:MM[:SS] [AM|PM]
+       MMDD[YY] or MM/DD[/YY] or MM.DD[.YY]
+       MM/DD[/YY]-HH:MM[:SS]
+       YYYY-MM-DD[THH:MM[:SS]]
+       now[{+|-}count[seconds(default)|minutes|hours|days|weeks]]
+
+  All commands and options are case-insensitive."""
+
 COMMAND = Command(
     NAME,
     "[<OPTION>] [<COMMAND>]",
     (
-        Option("all_clusters", "a", help="use all clusters (there is one)"),
-        Option("cluster", "M", YES, "SREPORT_CLUSTER", "the cluster to report of", "names"),
+        Option("all_clusters", "a", help="use all clusters"),
+        Option("cluster", "M", YES, "SREPORT_CLUSTER", "clusters to report on, or all", "names"),
         Option("clusters", "", YES, dest="cluster"),
-        Option("federation", env="SREPORT_FEDERATION", help="as --local, as no cluster is a member of one"),
+        Option("federation", env="SREPORT_FEDERATION", help="the same as --local: no cluster is a member of one"),
         Option("local", env="SREPORT_LOCAL", help="the local cluster (the default)"),
         Option("noheader", "n", help="no header will be added to the beginning of output"),
         Option("parsable", "p", help="output will be '|' delimited with a '|' at the end"),
         Option("parsable2", "P", help="output will be '|' delimited without a '|' at the end"),
         Option("quiet", "Q", help="print no messages other than error messages"),
-        *accepted("sort/s", note="lines have the order that each report says"),
+        *accepted("sort/s", note="each report has its own order of lines"),
         Option(
             "time", "t", YES, help="Seconds, Minutes, Hours, Percent, SecPer, MinPer or HourPer", metavar="time_format"
         ),
         Option("tres", "T", YES, "SREPORT_TRES", "comma separated list of TRES, or ALL", "tres"),
         Option("verbose", "v", help="verbosity level", counted=True),
     ),
-    footer="""Commands:
-  cluster AccountUtilizationByUser|AccountUtilizationByQOS|UserUtilizationByAccount|UserUtilizationByWckey|
-          WCKeyUtilizationByUser|Utilization [Accounts= Users= Wckeys= QosList= Tree]
-  job SizesByAccount|SizesByWcKey|SizesByAccountAndWcKey [Accounts= AcctAsParent FlatView GID= Grouping= Jobs= Nodes=
-          Partitions= PrintJobCount Users= Wckeys=]
-  reservation Utilization [Ids= Names= Nodes=]
-  user TopUsage [Accounts= Group TopCount= Users=]
-  each with [All_Clusters] [Clusters=] [Start=] [End=] [Format=FIELD[%WIDTH],...]; Start is yesterday, End is today""",
+    footer=FOOTER,
+    shape=VALUES,
 )
 
-#: Reports by type, in the order in which a word that is cut short is looked up.
+#: Reports by type, in the order in which abbreviations are resolved.
 REPORTS: dict[str, tuple[str, ...]] = {
     "cluster": (
         "AccountUtilizationByUser", "AccountUtilizationByQOS", "UserUtilizationByAccount", "UserUtilizationByWckey",
@@ -83,20 +123,20 @@ def main() -> None:
 
 
 def body(argv: list[str]) -> int:
-    """One run: a report, or many from the standard input."""
+    """Runs one report, or several from standard input."""
     line = parse(COMMAND, argv, environment())
-    if sum(1 for key in ("all_clusters", "cluster", "local") if line.values.get(key)) > 1:
+    if sum(1 for key in ("all_clusters", "cluster", "local") if line.values.flag(key)) > 1:
         raise CommandError("Only one cluster option can be used (--all_clusters OR --cluster OR --local)")
     if "time" in line.values:
-        time_format(line.values["time"])  # said before anything is asked
+        time_format(line.values.text("time"))  # reported before any request
     if line.positional:
         return answer(line.positional, line.values)
     need_own_process()
     return _converse(line.values)
 
 
-def answer(texts: list[str], options: dict[str, Any]) -> int:
-    """One report."""
+def answer(texts: list[str], options: OptionValues) -> int:
+    """Prints one report."""
     kind = next((name for name in REPORTS if name.startswith(texts[0].lower())), None)
     kind = "reservation" if texts[0].lower() == "resv" else kind
     if kind is None or not texts[0]:
@@ -106,10 +146,24 @@ def answer(texts: list[str], options: dict[str, Any]) -> int:
     name = _report_name(kind, texts[1])
     asked = read(kind, texts[2:], now_us())
     with Client.open() as client:
-        check_clusters(",".join([options.get("cluster") or "", *asked.of("clusters")]), client.cluster.cluster_name)
-        lines = _make(client, kind, name, asked, options)
-    emit(lines)
-    return 0
+        clusters = named_clusters(NAME, _clusters(asked, options), client.cluster)
+        if clusters == [client.cluster]:
+            emit(_make(client, kind, name, asked, options))
+            return 0
+
+    def make(client: Client, number: int) -> int:
+        of_cluster = OptionValues(options, noheader=bool(number) or options.flag("noheader"))
+        emit(_make(client, kind, name, asked, of_cluster))
+        return 0
+
+    return in_turn(NAME, clusters, make)
+
+
+def _clusters(asked: ReportQuestion, options: OptionValues) -> str:
+    """The names of the clusters: the report's own, or those of the command's options."""
+    if options.flag("all_clusters") or "all" in asked.flags:
+        return ALL
+    return ",".join(asked.of("clusters")) or options.text("cluster")
 
 
 def _report_name(kind: str, word: str) -> str:
@@ -125,39 +179,39 @@ def _report_name(kind: str, word: str) -> str:
     return found
 
 
-def _make(client: Client, kind: str, name: str, asked: Asked, options: dict[str, Any]) -> Iterable[str]:
+def _make(client: Client, kind: str, name: str, asked: ReportQuestion, options: OptionValues) -> Iterable[str]:
     setting = setting_of(options)
-    if options.get("tres"):
-        from cli.sreport_cluster import known_tres
+    if options.text("tres"):
+        from cli.listings.sreport_cluster import known_tres
 
-        setting = setting._replace(tres=known_tres(client, options["tres"]), tres_given=True)
-        setting = _without_node(name, setting, named=options["tres"].upper() != "ALL")
+        setting = setting._replace(tres=known_tres(client, options.text("tres")), tres_given=True)
+        setting = _without_node(name, setting, named=options.text("tres").upper() != "ALL")
     return _builder(kind, name)(client, asked, setting)
 
 
-def _builder(kind: str, name: str) -> Callable[[Client, Asked, Setting], Iterable[str]]:
+def _builder(kind: str, name: str) -> Callable[[Client, ReportQuestion, Setting], Iterable[str]]:
     if kind == "reservation" or name == "Utilization":
-        from cli import sreport_cluster
+        from cli.listings import sreport_cluster
 
         return sreport_cluster.reservations if kind == "reservation" else sreport_cluster.utilization
     if kind == "job":
-        from cli import sreport_jobs
+        from cli.listings import sreport_jobs
 
         return lambda client, asked, setting: sreport_jobs.report(client, name, asked, setting)
-    from cli import sreport_usage
+    from cli.listings import sreport_usage
 
     return lambda client, asked, setting: sreport_usage.report(client, name, asked, setting)
 
 
-def setting_of(options: dict[str, Any]) -> Setting:
-    """How the output is to look."""
-    delimited = options.get("parsable") or options.get("parsable2")
-    style = TableStyle("|" if delimited else "", bool(options.get("parsable")), not options.get("noheader"))
-    return Setting(time_format(options["time"]) if "time" in options else MINUTES, style)
+def setting_of(options: OptionValues) -> Setting:
+    """The options of the output."""
+    delimited = options.flag("parsable") or options.flag("parsable2")
+    style = TableStyle("|" if delimited else "", options.flag("parsable"), not options.flag("noheader"))
+    return Setting(time_format(options.text("time")) if "time" in options else MINUTES, style)
 
 
 def _without_node(name: str, setting: Setting, named: bool) -> Setting:
-    """Nodes that several jobs share would be counted several times."""
+    """Refuses TRES node: shared nodes would be counted several times."""
     if "node" not in setting.tres or not (name == "Utilization" or setting.time.percent):
         return setting
     where = "the Cluster Utilization report" if name == "Utilization" else "percent format reports"
@@ -180,8 +234,8 @@ _FLAGS = {
 }
 
 
-def _converse(options: dict[str, Any]) -> int:
-    """Read commands until `exit` or the end of the input; the status of the last one that failed."""
+def _converse(options: OptionValues) -> int:
+    """Reads commands until `exit` or the end of the input; returns the status of the last one that failed."""
     status, last = 0, ""
     while True:
         if sys.stdin.isatty():
@@ -203,9 +257,11 @@ def _converse(options: dict[str, Any]) -> int:
             status = 1
 
 
-def _command(texts: list[str], options: dict[str, Any]) -> None:
+def _command(texts: list[str], options: OptionValues) -> None:
     word = texts[0].lower()
     if word == "help":
+        from cli.base.helptext import help_text
+
         emit([help_text(COMMAND)])
     elif word == "version":
         emit([VERSION_TEXT])

@@ -1,24 +1,24 @@
-"""sshare: shares, usage and fair-share of accounts and users, as of the last calculation of priorities.
+"""sshare: lists shares, usage and fair-share of accounts and users, as of the last calculation of priorities.
 
 The tree is shown by indenting the account. Without -a only the caller's own associations are among the users', as in
-Slurm. Numbers are of the level (Fair Tree) or of the whole (NO_FAIR_TREE), as the controller computes. A user's association
-for one partition is a line of its own; -m says which.
+Slurm. Numbers are relative to the level (Fair Tree) or to the whole (NO_FAIR_TREE), as the controller computes. A
+user's association for one partition has its own line; -m shows the partition.
 """
 
 import math
 import os
 from collections.abc import Iterable, Mapping
 from itertools import chain
-from typing import Any
 
-from cli.document import DOCUMENT_OPTIONS, is_wanted, number
-from cli.format import TableColumn, TableStyle, parse_table, table_lines
-from cli.listing import check_clusters, emit, environment, words
-from cli.options import YES, Command, Option, parse
-from cli.run import CommandError, complain, run
-from cli.sprio import NOT_MULTIFACTOR
-from cli.tree import load_associations
-from cli.users import find_entry, login_of
+from cli.base.account_tree import load_associations
+from cli.base.clusters import on_each
+from cli.base.document import DOCUMENT_OPTIONS, Json, is_wanted, number
+from cli.base.format import TableColumn, TableStyle, parse_table, table_lines
+from cli.base.listing import emit, environment, words
+from cli.base.options import SHARES, YES, Command, Option, OptionValues, parse
+from cli.base.run import CommandError, complain, run
+from cli.base.users import find_entry, login_of
+from cli.listings.helplists import name_lines
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1.shares_pb2 import Association, ListAssociationsReply
@@ -27,56 +27,57 @@ FORMAT = "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
 FORMAT_LONG = (
     "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,GrpTRESMins,TRESRunMins"
 )
-#: TRES that every cluster has: they are shown with what is running, also when that is nothing.
+#: TRES that every cluster has: shown with the running amount, also when it is 0.
 TRES_ALWAYS = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")
 
 COMMAND = Command(
     "sshare",
-    "[OPTIONS]",
+    "[OPTION]",
     (
         Option("accounts", "A", YES, help="comma separated list of accounts to view", metavar="accounts"),
         Option("all", "a", help="all users, not only your own associations"),
         Option("helpformat", "e", help="list the fields of --format"),
         Option("long", "l", help="more fields, with normalised usage and level fair-share"),
-        Option("clusters", "M", YES, "SLURM_CLUSTERS", "name the cluster to ask, or all", "names"),
+        Option("clusters", "M", YES, "SLURM_CLUSTERS", "clusters to list one after the other, or all", "names"),
         Option("cluster", "", YES, dest="clusters"),
         Option("partition", "m", help="also show the associations' partition"),
         Option("noheader", "n", help="no header"),
         Option("format", "o", YES, help="comma separated list of fields", metavar="fields"),
-        Option("parsable", "p", help="values with | behind each"),
+        Option("parsable", "p", help="values with | after each"),
         Option("parsable2", "P", help="values with | between them"),
         Option("users", "u", YES, help="comma separated list of users to view", metavar="users"),
         Option("uid", "", YES, dest="users"),
         Option("Users", "U", help="users only, no accounts"),
-        Option("verbose", "v", help="verbosity level", counted=True),
+        Option("verbose", "v", help="display more information", counted=True),
         *DOCUMENT_OPTIONS,
     ),
+    shape=SHARES,
 )
 
 
-def _account(one: Association, view: Any) -> str:
+def _account(one: Association, view: ListAssociationsReply) -> str:
     return " " * one.depth + one.account
 
 
-def _shares(one: Association, view: Any) -> str:
+def _shares(one: Association, view: ListAssociationsReply) -> str:
     if not one.depth:
         return ""
     return "parent" if one.shares < 0 else str(one.shares)
 
 
-def _level(one: Association, view: Any) -> str:
+def _level(one: Association, view: ListAssociationsReply) -> str:
     return f"{one.level_fs:.6f}" if one.depth else ""
 
 
 def _amounts(found: Mapping[str, str]) -> str:
-    """TRES with what was used of each, in Slurm's order; nothing where the controller says nothing."""
+    """The usage of each TRES, in Slurm's order; empty without data from the controller."""
     if not found:
         return ""
     names = dict.fromkeys((*TRES_ALWAYS, *sorted(found)))
     return ",".join(f"{name}={found.get(name, '0')}" for name in names)
 
 
-COLUMNS = (
+COLUMNS: tuple[TableColumn[Association, ListAssociationsReply], ...] = (
     TableColumn("Account", -20, _account),
     TableColumn("Cluster", 10, lambda one, view: view.cluster),
     TableColumn("EffectvUsage", 13, lambda one, view: f"{one.effective_usage:.6f}"),
@@ -102,44 +103,44 @@ def main() -> None:
 
 
 def body(argv: list[str]) -> int:
-    """One run of sshare."""
+    """Runs sshare once."""
     parsed = parse(COMMAND, argv, environment())
     options = parsed.values
-    if options.get("helpformat"):
-        names = [f"{column.name:<17}" for column in COLUMNS]
-        emit([" ".join(names[at : at + 4]) for at in range(0, len(names), 4)])
+    if options.flag("helpformat"):
+        emit(name_lines((column.name for column in COLUMNS), width=17))
         return 0
     if parsed.positional:
         raise CommandError(f"Unrecognized option: {parsed.positional[0]}")
-    if options.get("format"):
-        _columns(options, True)  # a wrong name is said before anything is asked
-    if options.get("verbose"):
-        _tell(options)
-    with Client.open() as client:
-        heading = check_clusters(options.get("clusters"), client.cluster.cluster_name)
-        answer = load_associations(client)
-        if answer.multifactor and _needs_counters(options, answer.fair_tree):
-            add_counters(client, answer)
-    if not answer.multifactor:
-        complain("sshare", NOT_MULTIFACTOR, plain=True)
-        return 1
+    if options.text("format"):
+        _columns(options, True)  # an invalid name is reported before any request
+    if options.flag("verbose"):
+        _explain(options)
+    return on_each(
+        "sshare", options, lambda client, is_named: _report(client, options, is_named), document=is_wanted(options)
+    )
+
+
+def _report(client: Client, options: OptionValues, heading: bool) -> int:
+    answer = load_associations(client)
+    if _needs_counters(options, answer.fair_tree):
+        add_counters(client, answer)
     _check_names(answer.associations, options)
     columns = _columns(options, answer.fair_tree)
     shown = select(list(answer.associations), options)
     if is_wanted(options):
-        from cli.document import document, write_document
+        from cli.base.document import document, write_document
 
         shares = {"shares": [share_object(one, answer) for one in shown], "total_shares": len(shown)}
         write_document(document("shares", [], answer.cluster) | {"shares": shares}, options)
         return 0
-    delimited = bool(options.get("parsable") or options.get("parsable2"))
-    style = TableStyle("|" if delimited else "", bool(options.get("parsable")), not options.get("noheader"))
+    delimited = options.flag("parsable") or options.flag("parsable2")
+    style = TableStyle("|" if delimited else "", options.flag("parsable"), not options.flag("noheader"))
     lines = [f"CLUSTER: {answer.cluster}"] if heading else []
     emit(chain(lines, table_lines(columns, shown, answer, style)))
     return 0
 
 
-def share_object(one: Association, view: ListAssociationsReply) -> dict[str, Any]:
+def share_object(one: Association, view: ListAssociationsReply) -> Json:
     """One line for --json and --yaml, by the names of Slurm's data_parser."""
     level = None if math.isinf(one.level_fs) else one.level_fs
     return {
@@ -160,8 +161,8 @@ def _pairs(text: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in words(text))
 
 
-def _tres_list(found: Mapping[str, str], factor: int) -> list[dict[str, Any]]:
-    """Amounts by name. One that is no plain number is memory with its unit, in TRES minutes."""
+def _tres_list(found: Mapping[str, str], factor: int) -> list[Json]:
+    """Amounts by name. One that is not a plain number is memory with its unit, in TRES minutes."""
     from penstock.values.memory import parse_mb
 
     return [
@@ -170,16 +171,16 @@ def _tres_list(found: Mapping[str, str], factor: int) -> list[dict[str, Any]]:
     ]
 
 
-#: Columns that show what limits count.
+#: Columns with the counters of limits.
 _COUNTED = frozenset(("GrpTRESRaw", "TRESRunMins"))
 
 
-def _needs_counters(options: dict[str, Any], fair_tree: bool) -> bool:
+def _needs_counters(options: OptionValues, fair_tree: bool) -> bool:
     return is_wanted(options) or not _COUNTED.isdisjoint(column.name for column in _columns(options, fair_tree))
 
 
 def add_counters(client: Client, answer: ListAssociationsReply) -> None:
-    """Into the associations: TRES minutes used, and those that running jobs may still use."""
+    """Adds to the associations the used TRES minutes, and those that running jobs may still use."""
     from penstock.v1.governance_pb2 import ListCountersRequest
     from penstock.values.refusals import Code
 
@@ -187,7 +188,7 @@ def add_counters(client: Client, answer: ListAssociationsReply) -> None:
     try:
         pages = list(client.stream("ListCounters", ListCountersRequest(what=["assoc"])))
     except PenstockError as error:
-        if error.code != Code.NOT_SUPPORTED:  # a controller that counts nothing: the columns stay empty
+        if error.code != Code.NOT_SUPPORTED:  # a controller without enforcement: the columns stay empty
             raise
         return
     for counted in (one for page in pages for one in page.counters if one.assoc_id in by_id):
@@ -195,14 +196,14 @@ def add_counters(client: Client, answer: ListAssociationsReply) -> None:
         by_id[counted.assoc_id].tres_run_mins.update(_pairs(counted.used.get("grptresrunmins", "")))
 
 
-def _check_names(found: Iterable[Association], options: dict[str, Any]) -> None:
-    """Raise CommandError for an account that is not there, or not the caller's to see, and for a user whom neither the
-    cluster nor this machine knows. Slurm says so of numbers only, and shows an empty table of others."""
+def _check_names(found: Iterable[Association], options: OptionValues) -> None:
+    """Raises CommandError for an account that does not exist or is hidden from the caller, and for a user unknown to
+    both the cluster and this machine. Slurm does so for numbers only, and shows an empty table for others."""
     there = {name for one in found for name in (("account", one.account), ("user", one.user))}
-    for name in words(options.get("accounts")):
+    for name in words(options.text("accounts")):
         if ("account", name.lower()) not in there:
             raise CommandError(f"Invalid account: {name}")
-    for name in words(options.get("users")):
+    for name in words(options.text("users")):
         if name.isascii() and name.isdigit():
             if find_entry(name) is None:
                 raise CommandError(f"Invalid user id: {name}", plain=True)
@@ -210,38 +211,38 @@ def _check_names(found: Iterable[Association], options: dict[str, Any]) -> None:
             raise CommandError(f"Invalid user: {name}")
 
 
-def select(found: list[Association], options: dict[str, Any]) -> list[Association]:
+def select(found: list[Association], options: OptionValues) -> list[Association]:
     """The associations to show."""
-    accounts = {name.lower() for name in words(options.get("accounts"))}
-    named = words(options.get("users"))
+    accounts = {name.lower() for name in words(options.text("accounts"))}
+    named = words(options.text("users"))
     users = {login_of(name) for name in named}
-    everybody = options.get("all") or "ALL" in (name.upper() for name in named)
+    everybody = options.flag("all") or "ALL" in (name.upper() for name in named)
     if not named and not everybody:
         users = {login_of(str(os.getuid()))}
     return [
         one
         for one in found
         if (not accounts or one.account in accounts)
-        and ((everybody or one.user in users) if one.user else not options.get("Users"))
+        and ((everybody or one.user in users) if one.user else not options.flag("Users"))
     ]
 
 
-def _tell(options: dict[str, Any]) -> None:
-    """With -v: what was asked for."""
+def _explain(options: OptionValues) -> None:
+    """With -v: prints the filters."""
     for what in ("users", "accounts"):
-        names = words(options.get(what)) or ["all"]
+        names = words(options.text(what)) or ["all"]
         complain("sshare", f"{what.capitalize()} requested:", plain=True)
         for name in names:
             complain("sshare", f"\t: {name}", plain=True)
 
 
-def _columns(options: dict[str, Any], fair_tree: bool) -> list[TableColumn]:
-    text = FORMAT_LONG if options.get("long") else FORMAT
+def _columns(options: OptionValues, fair_tree: bool) -> list[TableColumn[Association, ListAssociationsReply]]:
+    text = FORMAT_LONG if options.flag("long") else FORMAT
     if not fair_tree:
         text = text.replace(",LevelFS", "")
-    if options.get("partition"):
+    if options.flag("partition"):
         text = text.replace("User,", "User,Partition,", 1)
-    columns, unknown = parse_table(str(options.get("format") or text), COLUMNS)
+    columns, unknown = parse_table(options.text("format") or text, COLUMNS)
     for part in unknown:
         raise CommandError(f'Invalid field requested: "{part.what}"')
     return columns

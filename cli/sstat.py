@@ -1,25 +1,26 @@
-"""sstat: what running steps use now.
-
-The controller says which steps there are and where; the figures come from the steps' own supervisors on their nodes,
-asked directly, so asking often costs the controller nothing. A job without a step number means its first step of srun,
-else its script, as on Slurm; -a all of them. Figures are as fresh as the node's last sample (JobAcctGatherFrequency).
+"""sstat: prints the current usage of running steps. The controller lists the steps and their nodes; the figures come
+directly from the steps' supervisors on their nodes, so frequent calls do not load the controller. A job without a step
+number selects its first step of srun, else its script, as in Slurm; -a all of them. Figures are as of the node's last
+sample (JobAcctGatherFrequency).
 """
 
 import os
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from cli.format import TableColumn, TableStyle, parse_table, table_lines
-from cli.jobids import wire_id
-from cli.listing import emit, words
-from cli.options import YES, Command, Option, parse
-from cli.run import CommandError, complain, run
-from cli.stepids import attach, default_step, is_live, list_steps, names_step, one_step, step_text
-from cli.stepusage import FIELDS, K, Sizes, StepUsage, merged
+from cli.base.format import TableColumn, TableStyle, parse_table, table_lines
+from cli.base.jobids import wire_id
+from cli.base.listing import emit, words
+from cli.base.options import VALUES, YES, Command, Option, parse
+from cli.base.run import CommandError, complain, run
+from cli.base.stepids import attach, default_step, is_live, list_steps, names_step, step_text
+from cli.listings.helplists import name_lines
+from cli.listings.stepusage import FIELDS, K, Sizes, StepUsage, merged
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1.steps_pb2 import StepInfo
-from penstock.values.jobid import EXTERN_STEP
+from penstock.values.errors import BadValue
+from penstock.values.jobid import EXTERN_STEP, JobSelector, parse_selector
 
 NAME = "sstat"
 FORMAT = (
@@ -34,9 +35,9 @@ FORMAT = (
 FORMAT_PIDS = "jobid,nodelist,pids"
 COMMAND = Command(
     NAME,
-    "[<OPTION>] -j <job(.step)>",
+    "[<OPTION>] -j <job(.stepid)>",
     (
-        Option("allsteps", "a", help="all steps of the jobs that were named"),
+        Option("allsteps", "a", help="all steps of the given jobs"),
         Option("format", "o", YES, "SSTAT_FORMAT", "comma separated list of fields, name%width", "fields"),
         Option("fields", "", YES, dest="format"),
         Option("helpformat", "e", help="list the fields for --format"),
@@ -48,10 +49,12 @@ COMMAND = Command(
         Option("pidformat", "i", help=f"process ids by node, equivalent to --format={FORMAT_PIDS}"),
         Option("verbose", "v", help="verbosity level", counted=True),
     ),
+    shape=VALUES,
+    usage="[options] -j <job(.stepid)>\n\tUse --help for help",
 )
 
 
-class Row(NamedTuple):
+class StepRowShown(NamedTuple):
     """A line: a step, or one of its nodes with its processes."""
 
     step: StepInfo
@@ -70,19 +73,22 @@ def cpu_text(used_ms: int) -> str:
     return f"{days}-{text}" if days else text
 
 
-def _cpu(least: bool) -> Any:
-    def show(row: Row, sizes: Sizes) -> str:
+_Value = Callable[[StepRowShown, Sizes], str]
+
+
+def _cpu(least: bool) -> _Value:
+    def show(row: StepRowShown, sizes: Sizes) -> str:
         metric = row.usage.metrics.get(K.CPU_MS)
         return "" if metric is None else cpu_text(metric.min if least else row.usage.average(K.CPU_MS))
 
     return show
 
 
-def _sampled(name: str) -> Any:
+def _sampled(name: str) -> _Value:
     return lambda row, sizes: FIELDS[name](row.usage, sizes)
 
 
-_VALUES: dict[str, Any] = {
+_VALUES: dict[str, _Value] = {
     "JobID": lambda r, s: step_text(r.step),
     "NTasks": lambda r, s: str(r.step.tasks),
     "Nodelist": lambda r, s: r.node or r.step.node_list,
@@ -109,7 +115,7 @@ TRESUsageOutMinNode 19|TRESUsageOutMinTask 19|TRESUsageOutTot 15
 """
 
 
-def _columns() -> tuple[TableColumn, ...]:
+def _columns() -> tuple[TableColumn[StepRowShown, Sizes], ...]:
     pairs = (item.split() for line in _WIDTHS.split("\n") for item in line.split("|") if item)
     return tuple(TableColumn(name, int(width), _VALUES.get(name) or _sampled(name)) for name, width in pairs)
 
@@ -123,35 +129,41 @@ def main() -> None:
 
 
 def body(argv: list[str]) -> int:
-    """One run of sstat."""
+    """Runs sstat once."""
     line = parse(COMMAND, argv, os.environ)
     options = line.values
-    if options.get("helpformat"):
-        names = [f"{column.name:<19}" for column in COLUMNS]
-        emit([" ".join(names[at : at + 4]) for at in range(0, len(names), 4)])
+    if options.flag("helpformat"):
+        emit(name_lines(column.name for column in COLUMNS))
         return 0
-    text = FORMAT_PIDS if options.get("pidformat") else options.get("format", FORMAT)
+    text = FORMAT_PIDS if options.flag("pidformat") else options.text("format", FORMAT)
     columns, unknown = parse_table(text, COLUMNS)
     if unknown:
         raise CommandError(f'Invalid field requested: "{unknown[0].what}"')
-    named = words(options.get("jobs")) + [part for word in line.positional for part in words(word)]
+    named = words(options.text("jobs")) + [part for word in line.positional for part in words(word)]
     if not named:
         raise CommandError("You didn't give me any jobs to stat.")
     wants_pids = any(column.name == "Pids" for column in columns)
     with Client.open() as client:
-        steps, missing = find_steps(client, named, bool(options.get("allsteps")))
+        steps, missing = find_steps(client, named, options.flag("allsteps"))
         for name in missing:
             complain(NAME, f"couldn't get steps for job {name}")
         rows = [row for step in steps for row in rows_of(client, step, wants_pids)]
-    delimiter = "|" if options.get("parsable") or options.get("parsable2") else ""
-    style = TableStyle(delimiter, bool(options.get("parsable")), not options.get("noheader"))
-    emit(table_lines(columns, rows, Sizes("", not options.get("noconvert")), style))
+    delimiter = "|" if options.flag("parsable") or options.flag("parsable2") else ""
+    style = TableStyle(delimiter, options.flag("parsable"), not options.flag("noheader"))
+    emit(table_lines(columns, rows, Sizes("", not options.flag("noconvert")), style))
     return 1 if missing else 0
 
 
+def _selector(text: str) -> JobSelector:
+    try:
+        return parse_selector(text)
+    except BadValue as error:
+        raise CommandError(f"Bad job/step specified: {text[:80]}", detail=str(error), level="fatal") from error
+
+
 def find_steps(client: Client, named: list[str], all_steps: bool) -> tuple[list[StepInfo], list[str]]:
-    """The live steps that are meant, in the order in which they were named, and what means none."""
-    selectors = [one_step(name, "job or step id") for name in named]
+    """The selected live steps, in the order of the ids, and the ids that select none."""
+    selectors = [_selector(name) for name in named]
     known = [step for step in list_steps(client, selectors) if is_live(step)]
     steps: list[StepInfo] = []
     missing = []
@@ -169,7 +181,7 @@ def find_steps(client: Client, named: list[str], all_steps: bool) -> tuple[list[
     return steps, missing
 
 
-def rows_of(client: Client, step: StepInfo, wants_pids: bool) -> Iterator[Row]:
+def rows_of(client: Client, step: StepInfo, wants_pids: bool) -> Iterator[StepRowShown]:
     """A step's line, or with Pids a line for each of its nodes."""
     from cli.steps.asker import ask
 
@@ -182,10 +194,10 @@ def rows_of(client: Client, step: StepInfo, wants_pids: bool) -> Iterator[Row]:
     for node, reason in answers.missing.items():
         complain(NAME, f"{step_text(step)}: node {node} does not answer: {reason}")
     if not wants_pids:
-        yield Row(step, merged(answers.found))
+        yield StepRowShown(step, merged(answers.found))
         return
     for node in sorted(answers.found, key=list(attached.plan.nodes).index if attached.plan.nodes else str):
-        yield Row(step, StepUsage({}, 0), node, tuple(sorted(answers.found[node].get("pids", ()))))
+        yield StepRowShown(step, StepUsage({}, 0), node, tuple(sorted(answers.found[node].get("pids", ()))))
 
 
 if __name__ == "__main__":

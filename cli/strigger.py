@@ -1,20 +1,20 @@
-"""strigger: set, list and clear triggers: programs that the controller runs when something happens.
+"""strigger: sets, lists and clears triggers, programs that the controller runs on events.
 
 A trigger waits for one thing or several of --down, --up, --drained, --draining, --fail, --idle (of nodes), --time, --fini
 (of a job), --reconfig, --primary_slurmctld_resumed_operation. The others of Slurm cannot happen here, as there is one
-controller with one database: such a trigger is kept and shown, and a warning says that it will not run.
-
-Statuses: 0; 1 for errors. -Q hides what --clear did not find.
+controller with one database: such a trigger is stored and shown, and a warning says that it will not run. Statuses: 0;
+1 for errors. With -Q --clear does not report missing triggers.
 """
 
 import os
 import stat
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
-from cli.options import ACCEPTED, MAYBE, YES, Command, Option, accepted, parse
-from cli.run import CommandError, complain, run
-from cli.users import find_entry
-from penstock.client import Client
+from cli.base.clusters import open_one
+from cli.base.listing import emit
+from cli.base.options import ACCEPTED, MAYBE, YES, Command, Option, OptionValues, accepted, parse
+from cli.base.run import CommandError, complain, run
+from cli.base.users import find_entry
 from penstock.errors import PenstockError
 from penstock.v1.periodic_pb2 import (
     ClearTriggersRequest,
@@ -25,7 +25,7 @@ from penstock.v1.periodic_pb2 import (
 from penstock.values.refusals import Code
 
 OFFSET_MAX_S: Final = 32_000
-#: Bits of ctld.core.periodic.TriggerKind.
+#: Bits of ctld.core.records.periodic.TriggerKind.
 KINDS: Final = {
     "down": 1, "up": 2, "drained": 4, "fail": 8, "idle": 16, "time": 32, "fini": 64, "reconfig": 128,
     "primary_slurmctld_resumed_operation": 256, "draining": 1024,
@@ -37,7 +37,7 @@ _NEVER: Final = (
     "primary_slurmdbd_failure/g", "primary_slurmdbd_resumed_operation/G", "primary_database_failure/h",
     "primary_database_resumed_operation/H", "burst_buffer",
 )  # fmt: skip
-_NEVER_NOTE: Final = "kept and shown, and never run: there is one controller with one database and no burst buffer"
+_NEVER_NOTE: Final = "stored and shown, and never run: there is one controller with one database and no burst buffer"
 
 COMMAND = Command(
     "strigger",
@@ -47,7 +47,7 @@ COMMAND = Command(
         Option("get", help="get trigger information"),
         Option("clear", help="delete a trigger"),
         *(
-            Option(name, short, help="trigger event that cannot happen here", note=_NEVER_NOTE, standing=ACCEPTED)
+            Option(name, short, help="trigger event that cannot happen here", note=_NEVER_NOTE, status=ACCEPTED)
             for name, _, short in (entry.partition("/") for entry in _NEVER)
         ),
         Option("primary_slurmctld_resumed_operation", "A", help="trigger event when the controller has started"),
@@ -71,7 +71,7 @@ COMMAND = Command(
         Option("up", "u", help="trigger event when node returned to service from DOWN state"),
         Option("user", "", YES, help="a user name or ID to filter triggers by", metavar="user"),
         Option("verbose", "v", help="print detailed event logging", counted=True),
-        *accepted("clusters/M", note="there is one cluster"),
+        Option("clusters", "M", YES, "SLURM_CLUSTERS", "cluster to issue commands to", "name"),
         *accepted("front_end", value="no", note="there are no front end nodes"),
     ),
 )  # fmt: skip
@@ -99,20 +99,20 @@ def main() -> NoReturn:
 
 
 def body(argv: list[str]) -> int:
-    """Do what is asked."""
-    values = parse(COMMAND, argv).values
-    if sum(bool(values.get(name)) for name in ("set", "get", "clear")) != 1:
+    """Runs the chosen action."""
+    values = parse(COMMAND, argv, os.environ).values
+    if sum(values.flag(name) for name in ("set", "get", "clear")) != 1:
         raise CommandError(MODE)
     for name, what in (("jobid", "jobid"), ("id", "id"), ("offset", "offset")):
         if name in values:
-            values[name] = _number(values[name], what)
-    if values.get("flags", "perm").lower() != "perm":
-        raise CommandError(f"Invalid flags {values['flags']}")
+            values[name] = _number(values.text(name), what)
+    if values.text("flags", "perm").lower() != "perm":
+        raise CommandError(f"Invalid flags {values.text('flags')}")
     if "user" in values:
-        values["user"] = _user(values["user"])
-    if values.get("set"):
+        values["user"] = _user(values.text("user"))
+    if values.flag("set"):
         return _set(values)
-    return _clear(values) if values.get("clear") else _get(values)
+    return _clear(values) if values.flag("clear") else _get(values)
 
 
 def _number(text: str, what: str) -> int:
@@ -129,43 +129,46 @@ def _user(text: str) -> str:
     return str(entry.pw_name)
 
 
-def _set(values: dict[str, Any]) -> int:
+def _set(values: OptionValues) -> int:
     kinds, what = _wanted(values)
     if not kinds:
         raise CommandError(NO_TRIGGER)
-    _check_program(values.get("program", ""))
-    if (values.get("time") or values.get("fini")) and "jobid" not in values:
+    _check_program(values.text("program"))
+    if (values.flag("time") or values.flag("fini")) and "jobid" not in values:
         raise CommandError("You must specify a --jobid value")
-    if abs(values.get("offset", 0)) > OFFSET_MAX_S:
+    if abs(values.number("offset")) > OFFSET_MAX_S:
         raise CommandError(f"The --offset parameter must be between +/-{OFFSET_MAX_S}")
-    nodes = values.get("node", "*")
+    nodes = values.text("node", "*")
     if "jobid" in values and nodes != "*":
         raise CommandError("--jobid and --node exclude each other")
     request = SetTriggerRequest(
         kinds=kinds,
         what=what,
         nodes="" if nodes == "*" else nodes,
-        job_id=values.get("jobid", 0),
-        offset_s=values.get("offset", 0),
-        program=values["program"],
+        job_id=values.number("jobid"),
+        offset_s=values.number("offset"),
+        program=values.text("program"),
         permanent="flags" in values,
     )
-    with Client.open() as client:
-        reply = client.call("SetTrigger", request)
-    if values.get("verbose"):
+    with open_one(COMMAND.name, values.text("clusters")) as client:
+        try:
+            reply = client.call("SetTrigger", request)
+        except PenstockError as error:
+            raise CommandError(f"slurm_set_trigger: {error.text}", plain=True, detail=error.detail) from error
+    if values.flag("verbose"):
         complain(COMMAND.name, f"{COMMAND.name}: trigger {reply.trigger_id} set", plain=True)
     return 0
 
 
-def _wanted(values: dict[str, Any]) -> tuple[int, str]:
-    """Bits, and the word of what cannot happen."""
-    never = [name for name in (entry.partition("/")[0] for entry in _NEVER) if values.get(name)]
-    kinds = sum(bit for name, bit in KINDS.items() if values.get(name)) | (NEVER if never else 0)
+def _wanted(values: OptionValues) -> tuple[int, str]:
+    """The bits of the chosen events, and the option of one that cannot happen."""
+    never = [name for name in (entry.partition("/")[0] for entry in _NEVER) if values.flag(name)]
+    kinds = sum(bit for name, bit in KINDS.items() if values.flag(name)) | (NEVER if never else 0)
     return kinds, never[0] if never else ""
 
 
 def _check_program(program: str) -> None:
-    """As far as it can be seen from here: it runs on the controller's machine."""
+    """Checks the program as far as possible here: it runs on the controller's machine."""
     if not program:
         raise CommandError("You must specify a --program value")
     if not program.startswith("/"):
@@ -178,44 +181,44 @@ def _check_program(program: str) -> None:
         raise CommandError("Invalid --program value, not regular file")
 
 
-def _clear(values: dict[str, Any]) -> int:
+def _clear(values: OptionValues) -> int:
     if not any(name in values for name in ("id", "jobid", "user")):
         raise CommandError("You must specify a --id, --jobid, or --user to clear")
     request = ClearTriggersRequest(
-        trigger_id=values.get("id", 0), job_id=values.get("jobid", 0), user=values.get("user", "")
+        trigger_id=values.number("id"), job_id=values.number("jobid"), user=values.text("user")
     )
-    with Client.open() as client:
+    with open_one(COMMAND.name, values.text("clusters")) as client:
         try:
             reply = client.call("ClearTriggers", request)
         except PenstockError as error:
-            if error.code == Code.NO_TRIGGER and values.get("quiet"):
+            if error.code == Code.NO_TRIGGER and values.flag("quiet"):
                 return 0
             raise
-    if values.get("verbose"):
+    if values.flag("verbose"):
         ids = ", ".join(map(str, reply.trigger_ids))
         complain(COMMAND.name, f"{COMMAND.name}: cleared: {ids}", plain=True)
     return 0
 
 
-def _get(values: dict[str, Any]) -> int:
-    with Client.open() as client:
+def _get(values: OptionValues) -> int:
+    with open_one(COMMAND.name, values.text("clusters")) as client:
         found = [one for one in client.call("ListTriggers", ListTriggersRequest()).triggers if _passes(one, values)]
-    if values.get("verbose"):
+    if values.flag("verbose"):
         complain(COMMAND.name, f"Read {len(found)} trigger records", plain=True)
-    if not values.get("noheader"):
+    if not values.flag("noheader"):
         print(HEADER)  # noqa: T201
     for one in found:
-        print(_row(one))  # noqa: T201
+        emit([_row(one)])
     return 0
 
 
-def _passes(one: TriggerInfo, values: dict[str, Any]) -> bool:
+def _passes(one: TriggerInfo, values: OptionValues) -> bool:
     kinds = _wanted(values)[0]
-    nodes = values.get("node", "*")
+    nodes = values.text("node", "*")
     return (
-        values.get("id", one.trigger_id) == one.trigger_id
-        and values.get("jobid", one.job_id) == one.job_id
-        and values.get("user", one.user_name) == one.user_name
+        values.number("id", one.trigger_id) == one.trigger_id
+        and values.number("jobid", one.job_id) == one.job_id
+        and values.text("user", one.user_name) == one.user_name
         and (not kinds or bool(kinds & one.kinds))
         and (nodes == "*" or _share(nodes, one.nodes))
     )

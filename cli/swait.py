@@ -1,22 +1,22 @@
-"""swait: wait until a job's steps have ended, or one of them.
+"""swait: waits until a job's steps have ended, or one of them.
 
     swait [JOBID[_TASK][.STEP]]      without an id: the job that it is called in (SLURM_JOB_ID)
 
-The steps of srun count; the script, the holder and an interactive shell do not. Waiting is the controller's: it answers
-when a step has ended, and then is asked what still runs, until nothing does.
+Only steps of srun count; the batch, extern and interactive steps do not. The controller answers when a step has ended;
+then the remaining steps are queried, until none runs.
 
-Statuses, as those of Slurm 26.11: 0 the wait is over (whatever the steps came to), 1 an error, 2 the time of --timeout is
-over, 3 there is no such step (any more).
+Statuses, as those of Slurm 26.11: 0 the wait is over (however the steps ended), 1 an error, 2 the timeout has expired,
+3 the step does not exist (any more).
 
 Deliberately absent: --stepmgr, which Slurm needs for this and the controller here does not.
 """
 
 import os
 import time
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
-from cli.options import NUMERIC, YES, Command, Option, parse
-from cli.run import CommandError, complain, run
+from cli.base.options import NUMERIC, YES, Command, Option, OptionValues, parse
+from cli.base.run import CommandError, complain, run
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1.steps_pb2 import AwaitStepReply, AwaitStepRequest, ListStepsRequest, StepInfo
@@ -25,11 +25,11 @@ from penstock.values.jobid import JobSelector, format_job, format_step, parse_se
 from penstock.values.refusals import Code
 from penstock.values.states import ENDED
 
-#: How long one question waits at the controller; then it is asked again.
+#: The longest time of one waiting call, which is then repeated.
 WAIT_S: Final = 25
-#: How long a controller that is away is waited for, beyond that.
+#: Beyond that: the longest outage of the controller that is tolerated.
 AWAY_S: Final = 600.0
-#: Pause before asking again for steps that wait for room in their job: nobody is told when those start.
+#: The poll interval for steps that wait for resources of their job: their start is not reported.
 QUEUED_S: Final = 1.0
 TIMEOUT_MAX_S: Final = 10**9
 STATUS_TIMEOUT, STATUS_NO_STEP = 2, 3
@@ -47,8 +47,8 @@ COMMAND = Command(
     (
         Option("follow", help="report every step as it ends"),
         Option("quiet", "Q", help="suppress informational messages"),
-        Option("timeout", "", YES, help="give up after so many seconds", metavar="SECS", convert=_timeout_s, invalid=NUMERIC),
-        Option("verbose", "v", help="tell what is waited for", counted=True),
+        Option("timeout", "", YES, help="fail after this many seconds", metavar="SECS", convert=_timeout_s,
+        invalid=NUMERIC), Option("verbose", "v", help="show the steps that it waits for", counted=True),
     ),
 )  # fmt: skip
 
@@ -68,17 +68,17 @@ def body(argv: list[str]) -> int:
     values = line.values
     if len(line.positional) > 1:
         raise CommandError("one job, or one step of it, please")
-    if values.get("quiet") and values.get("verbose"):
+    if values.flag("quiet") and values.flag("verbose"):
         raise CommandError("--quiet and --verbose exclude each other")
     selector = _target(line.positional[0] if line.positional else os.environ.get("SLURM_JOB_ID", ""))
-    if values.get("follow") and selector.step_id is not None:
+    if values.flag("follow") and selector.step_id is not None:
         raise CommandError("--follow and a step exclude each other")
     with Client.open() as client:
         try:
             return _Wait(client, selector, values).run()
         except TimeOver:
-            if not values.get("quiet"):
-                complain(COMMAND.name, f"{COMMAND.name}: timed out after {values['timeout']} s", plain=True)
+            if not values.flag("quiet"):
+                complain(COMMAND.name, f"{COMMAND.name}: timed out after {values.number('timeout')} s", plain=True)
             return STATUS_TIMEOUT
 
 
@@ -99,11 +99,11 @@ def _target(text: str) -> JobSelector:
 class _Wait:
     """One wait."""
 
-    def __init__(self, client: Client, selector: JobSelector, values: dict[str, Any]) -> None:
+    def __init__(self, client: Client, selector: JobSelector, values: OptionValues) -> None:
         self.client = client
         self.selector = selector
         self.values = values
-        timeout_s = values.get("timeout", 0)
+        timeout_s = values.number("timeout")
         self.until = time.monotonic() + timeout_s if timeout_s else None
 
     def run(self) -> int:
@@ -111,7 +111,7 @@ class _Wait:
         self._check_job()
         if self.selector.step_id is not None:
             return self._one()
-        told: dict[int, None] = {}
+        ended: dict[int, None] = {}
         waited = False
         while True:
             live, queued = self._steps()
@@ -123,9 +123,9 @@ class _Wait:
                 continue
             step = live[0]
             reply = self._await(step)
-            if reply is not None and step.step_id not in told:
-                told[step.step_id] = None
-                if self.values.get("follow"):
+            if reply is not None and step.step_id not in ended:
+                ended[step.step_id] = None
+                if self.values.flag("follow"):
                     self._report(step, reply)
         if waited:
             self._say(f"JobId={self._name()} steps drained")
@@ -137,7 +137,7 @@ class _Wait:
         return format_job(job_id, job_id, next(iter(tasks)) if tasks is not None else None)
 
     def _check_job(self) -> None:
-        """Raise CommandError for a job that has no steps to wait for."""
+        """Raises CommandError for a job that has no steps to wait for."""
         from penstock.v1.controller_pb2 import JobFilter, ListJobsRequest
 
         request = ListJobsRequest(filter=JobFilter(ids=[self._name()]), all_states=True)
@@ -151,11 +151,11 @@ class _Wait:
         self.job_id = jobs[0].job_id
 
     def _steps(self) -> tuple[list[StepInfo], bool]:
-        """Those that live, and whether some wait for room."""
+        """The live steps, and whether some wait for resources."""
         try:
             reply = self.client.call("ListSteps", ListStepsRequest(ids=[str(self.job_id)]), AWAY_S)
         except PenstockError as error:
-            if error.code == Code.INVALID_JOB_ID:  # the job has ended and is forgotten
+            if error.code == Code.INVALID_JOB_ID:  # the job has ended and is purged
                 return [], False
             raise
         live = [step for step in reply.steps if step.step_id >= 0 and step.state not in ENDED]
@@ -174,9 +174,9 @@ class _Wait:
         return 0
 
     def _await(self, step: StepInfo) -> AwaitStepReply | None:
-        """Its end; None = not yet. Raises TimeOver."""
+        """The step's end; None = not yet. Raises TimeOver."""
         wait_s = WAIT_S if self.until is None else min(WAIT_S, max(1, round(self.until - time.monotonic())))
-        self._tell(f"waiting for step {self._name()}.{format_step(step.step_id)}")
+        self._note(f"waiting for step {self._name()}.{format_step(step.step_id)}")
         request = AwaitStepRequest(job_id=step.job_id, step_id=step.step_id, attempt=step.attempt, wait_s=wait_s)
         reply: AwaitStepReply = self.client.call("AwaitStep", request, wait_s + AWAY_S)
         if reply.state in ENDED:
@@ -197,11 +197,11 @@ class _Wait:
         self._say(f"StepId={self._name()}.{format_step(step.step_id)} {code}{reason}")
 
     def _say(self, text: str) -> None:
-        if not self.values.get("quiet"):
+        if not self.values.flag("quiet"):
             print(text, flush=True)  # noqa: T201
 
-    def _tell(self, text: str) -> None:
-        if self.values.get("verbose"):
+    def _note(self, text: str) -> None:
+        if self.values.flag("verbose"):
             complain(COMMAND.name, f"{COMMAND.name}: {text}", plain=True)
 
 

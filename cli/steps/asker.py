@@ -1,81 +1,84 @@
-"""Questions to a step's supervisors, one on each of its nodes: what it uses, which processes it has.
+"""Queries a step's supervisors, one on each of its nodes: its usage, its processes.
 
     answers = ask(client.cluster, attached, "pids")
-    answers.found     node -> what it answered
-    answers.missing   node -> why it did not
+    answers.found     node -> its answer
+    answers.missing   node -> why it has none
 
-The controller only says where to ask and gives the key (AttachStep); it is not in the way of the data. A node that does
-not answer in time is left out and named, so that one that is gone does not hide the others.
+The controller only gives the addresses and the key (AttachStep); the data do not pass through it. A node that does not
+answer in time is listed as missing, so that it does not hide the others.
 """
 
+# Any: the answer to each question has values of its own
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cli.steps.loop import Loop
-from cli.steps.streamclient import Place, Stream, Ticket
+from cli.steps.streamclient import StepStream, StreamEndpoint, Ticket
 from cli.steps.trust import Trust
+from penstock.eventloop import Loop
 from penstock.values.packing import Damaged, load
-from penstock.values.stepframes import Kind, Role, frame
+from penstock.values.stepframes import FrameKind, StreamRole, frame
 
 if TYPE_CHECKING:
-    from penstock.cluster import ClusterFile
+    from penstock.clusterfile import ClusterFile
     from penstock.v1.steps_pb2 import AttachStepReply
 
 ANSWER_LIMIT_S = 5.0
-#: Connections that are refused one after the other say that nobody is there: the step has just ended.
+#: After this many refused connections in a row nothing listens: the step has just ended.
 FAILURES_MAX = 4
 
 
 class Answers(NamedTuple):
-    """What the nodes said, and which of them did not."""
+    """The answers of the nodes, and the nodes that did not answer."""
 
     found: dict[str, dict[str, Any]]
     missing: dict[str, str]
 
 
-def places(attached: "AttachStepReply") -> list[Place]:
-    """Where the step's streams are, in the order of its nodes."""
+def endpoints(attached: "AttachStepReply") -> list[StreamEndpoint]:
+    """The addresses of the step's streams, in the order of its nodes."""
     index = {node: i for i, node in enumerate(attached.plan.nodes)}
-    found = [Place(s.node, s.host, s.port, s.tls, index.get(s.node, i)) for i, s in enumerate(attached.streams)]
-    return sorted(found, key=lambda place: place.node_index)
+    found = [
+        StreamEndpoint(s.node, s.host, s.port, s.tls, index.get(s.node, i)) for i, s in enumerate(attached.streams)
+    ]
+    return sorted(found, key=lambda endpoint: endpoint.node_index)
 
 
-def ticket(attached: "AttachStepReply", role: Role) -> Ticket:
-    """What lets one in."""
+def ticket(attached: "AttachStepReply", role: StreamRole) -> Ticket:
+    """The secret for the step's streams."""
     return Ticket(attached.job_id, attached.attempt, attached.step_id, attached.io_key, role)
 
 
 def ask(cluster: "ClusterFile", attached: "AttachStepReply", word: str, limit_s: float = ANSWER_LIMIT_S) -> Answers:
-    """Ask all nodes at once and wait for all."""
-    asking = _Asking(word)
+    """Queries all nodes at once and waits for all."""
+    asking = _Query(word)
     loop, trust = Loop(), Trust(cluster)
-    for place in places(attached):
-        if not place.port:
-            asking.answers.missing[place.node] = "it has no port for streams"
+    for endpoint in endpoints(attached):
+        if not endpoint.port:
+            asking.answers.missing[endpoint.node] = "it has no port for streams"
             continue
-        asking.open[place.node] = Stream(loop, place, ticket(attached, Role.ASKER), trust, asking)
+        asking.open[endpoint.node] = StepStream(loop, endpoint, ticket(attached, StreamRole.ASKER), trust, asking)
     for stream in list(asking.open.values()):
         stream.open()
-    loop.at(limit_s, asking.give_up)
+    loop.after(limit_s, asking.give_up)
     while asking.open:
-        loop.once()
+        loop.turn()
     loop.close()
     return asking.answers
 
 
-class _Asking:
-    """The handler of all streams of one question."""
+class _Query:
+    """The handler of all streams of one query."""
 
     def __init__(self, word: str) -> None:
         self.answers = Answers({}, {})
-        self.open: dict[str, Stream] = {}
-        self._question = frame(Kind.QUESTION, word.encode())
+        self.open: dict[str, StepStream] = {}
+        self._question = frame(FrameKind.QUESTION, word.encode())
         self._reasons: dict[str, str] = {}
 
-    def on_welcome(self, stream: Stream) -> None:
+    def on_welcome(self, stream: StepStream) -> None:
         stream.send(self._question, keep=False)
 
-    def on_frame(self, stream: Stream, kind: int, channel: int, task: int, payload: bytes) -> None:
-        if kind != Kind.ANSWER:
+    def on_frame(self, stream: StepStream, kind: int, channel: int, task: int, payload: bytes) -> None:
+        if kind != FrameKind.ANSWER:
             return
         try:
             answer = load(payload)
@@ -88,20 +91,20 @@ class _Asking:
         else:
             self._end(stream, "its answer cannot be read")
 
-    def on_broken(self, stream: Stream, reason: str) -> None:
+    def on_broken(self, stream: StepStream, reason: str) -> None:
         self._reasons[stream.place.node] = reason
         if stream.failures >= FAILURES_MAX:
             self._end(stream, reason)
 
-    def on_distrust(self, stream: Stream, reason: str) -> None:
+    def on_distrust(self, stream: StepStream, reason: str) -> None:
         self._end(stream, reason)
 
     def give_up(self) -> None:
-        """The time is up."""
+        """Handles the time-out."""
         for node, stream in list(self.open.items()):
             self._end(stream, self._reasons.get(node) or "no answer in time")
 
-    def _end(self, stream: Stream, reason: str = "") -> None:
+    def _end(self, stream: StepStream, reason: str = "") -> None:
         node = stream.place.node
         stream.close()
         if self.open.pop(node, None) is not None and reason:

@@ -1,20 +1,20 @@
-"""--bcast: the program goes to all nodes of the job first, as sbcast would copy it (copier.py)."""
+"""--bcast: copies the program to all nodes of the job first, as sbcast would (copier.py)."""
 
 import os
 from typing import TYPE_CHECKING
 
-from cli.run import CommandError
+from cli.base.run import CommandError
 from penstock.v1.steps_pb2 import StepSpec
 
 if TYPE_CHECKING:
     from cli.steps.creation import StepMaker
-    from penstock.cluster import ClusterFile
+    from penstock.clusterfile import ClusterFile
 
 NAME = "srun"
 
 
 def send(cluster: "ClusterFile", maker: "StepMaker", spec: StepSpec, program: str, dest: str, job_id: int) -> bytes:
-    """Copy the program; where it lies on the nodes. Raises CommandError."""
+    """Copies the program; returns its path on the nodes. Raises CommandError."""
     import shutil
 
     from cli.steps.copier import File, copy
@@ -33,7 +33,7 @@ def send(cluster: "ClusterFile", maker: "StepMaker", spec: StepSpec, program: st
 
 
 def _target(dest: str, name: str, work_dir: bytes, job_id: int) -> bytes:
-    """Where the copy is to lie: a path, a folder (with / at its end), or the working directory."""
+    """The destination of the copy: a path, a folder (with / at its end), or the working directory."""
     own = os.fsencode(f"slurm_bcast_{job_id}_{name}")
     if not dest:
         return os.path.join(work_dir, own)

@@ -1,12 +1,12 @@
-"""A file to all nodes of a job: a small step with one task a node that writes its standard input to the file.
+"""Copies a file to all nodes of a job: a small step with one task a node that writes its standard input to the file.
 
-The task is the user's and runs where his tasks run, so it can write what he can, and nothing else. It writes beside the
-target, checks the size (an input that was cut short is no file), and puts the file in its place at once, so that nobody
-ever sees half of it, also where nodes share the folder. The step takes nothing from the job; its input comes as any
-step's does: authenticated, and as fast as the slowest node takes it.
+The task runs as the user, so it can write what the user can, and nothing else. It writes a temporary file beside the
+target, checks the size (a truncated input is discarded), and renames it, so that no reader sees half of it, also where
+nodes share the folder. The step uses no resources of the job; its input is sent as for any step: authenticated, and at
+the pace of the slowest node.
 
-Without `force` a file that is there already is an error, unless it is the same: of several nodes that share a folder
-the second finds what the first has put there.
+Without `force` an existing file is an error, unless it is the same: of several nodes that share a folder the second
+finds the file of the first.
 """
 
 import os
@@ -17,9 +17,9 @@ from penstock.v1.steps_pb2 import StepSpec
 
 if TYPE_CHECKING:
     from cli.steps.creation import StepMaker
-    from penstock.cluster import ClusterFile
+    from penstock.clusterfile import ClusterFile
 
-#: Arguments: target, what makes the name beside it unique, size, mode, time ("" = now), 1 = replace,
+#: Arguments: target, unique suffix of the temporary file, size, mode, time ("" = now), 1 = replace,
 #: command's name, 1 = make its folder.
 SCRIPT = b"""
 umask 077
@@ -49,7 +49,7 @@ PATH = b"PATH=/usr/local/bin:/usr/bin:/bin"
 
 
 class File(NamedTuple):
-    """What goes where. `nodes`: a hostlist, "" = all of the job. `time_s`: "" = now."""
+    """The file to copy and its destination. `nodes`: a hostlist, "" = all of the job. `time_s`: "" = now."""
 
     source: str
     target: bytes
@@ -61,10 +61,12 @@ class File(NamedTuple):
 
 
 def copy(cluster: "ClusterFile", maker: "StepMaker", file: File, work_dir: bytes, name: str) -> int:
-    """Copy it to all nodes; 0, or the status of what failed, which has been told. Raises OSError for the source."""
+    """Copies it to all nodes; returns 0, or the status of a failure, which has been reported. Raises OSError for the
+    source.
+    """
     from cli.steps.console import STDERR, Console, Sink
-    from cli.steps.ending import Rules
-    from cli.steps.outcome import Outcome
+    from cli.steps.ending import EndingRules
+    from cli.steps.outcome import StepOutcome
     from cli.steps.session import Session
 
     fd = os.open(file.source, os.O_RDONLY | os.O_CLOEXEC)
@@ -72,8 +74,8 @@ def copy(cluster: "ClusterFile", maker: "StepMaker", file: File, work_dir: bytes
         size = os.fstat(fd).st_size
         created = maker.create(_spec(file, work_dir), _words(file, size, name), [PATH])
         console = Console(None, Sink(STDERR))
-        session = Session(cluster, created, console, Rules(), name=name)
-        session.outcome = Outcome(_nobody, tasks=created.plan.ntasks)  # the tasks say themselves what went wrong
+        session = Session(cluster, created, console, EndingRules(), name=name)
+        session.outcome = StepOutcome(_discard, tasks=created.plan.ntasks)  # the tasks report errors themselves
         session.feed(fd)
         return session.run()
     finally:
@@ -95,5 +97,5 @@ def _words(file: File, size: int, name: str) -> list[bytes]:
     return [b"/bin/sh", b"-c", SCRIPT, b"sbcast", *arguments]
 
 
-def _nobody(text: str) -> None:
-    """Lines about exit codes, which say less than the task has said."""
+def _discard(text: str) -> None:
+    """Drops messages about exit codes, which say less than the task's own message."""

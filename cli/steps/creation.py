@@ -1,21 +1,19 @@
-"""The way to a step: an allocation of srun's own where there is none, then the step itself, in Slurm's words.
-
-Both are asked for with a key of this program, so that a call that is made again (the controller restarts, or is busy)
-means the same job and the same step. Waiting is done in calls that answer after a while and are made again.
+"""Creates a step: first an allocation if there is none, then the step itself, with Slurm's messages. Both requests
+carry an idempotency key, so that a repeated call (the controller restarts, or is busy) means the same job and the same
+step. Waiting calls have a time limit and are repeated.
 """
 
 import contextlib
-import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
-from cli.exitstatus import error_status, immediate_status
-from cli.run import CommandError, complain
-from penstock.client import Client, new_request_key
-from penstock.errors import PenstockError, Unreachable
+from cli.base.exitstatus import error_status, immediate_status
+from cli.base.requestkey import new_key, not_known
+from cli.base.run import CommandError, complain
+from penstock.client import Client
+from penstock.errors import NotKnown, PenstockError, Unreachable
 from penstock.v1.common_pb2 import ExitStatus, JobRequest, JobSpec
 from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter, SubmitJobReply, SubmitJobRequest
 from penstock.v1.steps_pb2 import (
@@ -32,28 +30,23 @@ from penstock.values.states import ENDED, Reason
 
 NAME = "srun"
 WAIT_S = 25
-#: Beyond the wait: how long a controller that is away is waited for.
+#: Beyond the wait: the longest outage of the controller that is tolerated.
 AWAY_S = 600.0
 END_LIMIT_S = 60.0
-#: What lies between a step's last word to us and its end at the controller is a fraction of a second.
+#: The controller learns of a step's end a fraction of a second after srun; this is the limit.
 STEP_END_WAIT_S = 10
-#: The step before may be just about to end: so long nothing is said of waiting.
+#: The previous step may be about to end: waits up to this long print no message.
 FIRST_WAIT_S = 1
 PAUSE_S = 2.0
 
 
 class Interrupted(Exception):
-    """A signal came while srun waited for what it had asked for."""
-
-
-def new_key() -> str:
-    """A key of a request."""
-    return new_request_key(time.time_ns() // 1000, os.urandom(16))
+    """A signal arrived while srun waited for the answer to its request."""
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Signals that end a command raise Interrupted, once, in the call that waits."""
+    """Makes terminating signals raise Interrupted, once, in the waiting call."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         for other in numbers:
@@ -70,24 +63,26 @@ def interruptible() -> Iterator[None]:
 
 
 class OwnJob:
-    """The job that srun makes for its one step."""
+    """The job that srun creates for its one step."""
 
     def __init__(
-        self, client: Client, job: JobRequest, say: Callable[[str], None], components: Sequence[JobRequest] = ()
-    ) -> None:
+        self, client: Client, job: JobRequest, say: Callable[[str], None], key: str = "",
+        components: Sequence[JobRequest] = (),
+    ) -> None:  # fmt: skip
         self._client = client
         self._say = say
-        self._request = SubmitJobRequest(request_key=new_key(), job=job, spec=JobSpec(), components=components)
+        self._request = SubmitJobRequest(request_key=key or new_key(), job=job, spec=JobSpec(), components=components)
         self.job_id = 0
+        self.ntasks = 0  # as in the allocation; 0 = not given
 
     def allocate(self) -> None:
-        """Until the nodes are there. Raises CommandError."""
+        """Waits until the nodes are allocated. Raises CommandError."""
         try:
             with interruptible():
                 self._allocate()
         except Interrupted as error:
-            self._take_back()
-            raise CommandError("Job allocation aborted by a signal", error_status()) from error
+            self._withdraw()
+            raise CommandError(f"{NAME}: Force Terminated JobId={self.job_id}", error_status(), plain=True) from error
 
     def _allocate(self) -> None:
         try:
@@ -95,33 +90,44 @@ class OwnJob:
         except PenstockError as error:
             if error.code == Code.NODES_BUSY:
                 raise _not_at_once() from error
+            if isinstance(error, NotKnown):
+                request = self._request
+                raise not_known(NAME, request.job.name, request.request_key, error, error_status()) from error
             raise _refused("Unable to allocate resources", error) from error
         self.job_id = reply.job_id
         for warning in reply.warnings:
             self._say(f"warning: {warning}")
         waited = False
         while True:
-            state = self._look(WAIT_S if waited else 1)
+            state = self._allocation_state(WAIT_S if waited else 1)
             if state.state in ENDED or state.state == "COMPLETING":
                 if state.reason == Reason.NODES_BUSY.value:  # --immediate
                     raise _not_at_once()
                 raise CommandError(f"Job allocation {self.job_id} has been revoked", error_status())
             if state.state == "RUNNING":
+                self.ntasks = int(state.environment.get("SLURM_NTASKS", 0))
                 break
             if not waited and not self._request.job.HasField("immediate_s"):
+                self._notice(state.reason)
                 self._say(f"job {self.job_id} queued and waiting for resources")
             waited = True
         if waited and not self._request.job.HasField("immediate_s"):
             self._say(f"job {self.job_id} has been allocated resources")
 
-    def _look(self, wait_s: int) -> AllocationReply:
+    def _notice(self, reason: str) -> None:
+        from cli.jobs.allocation import NOTICES
+
+        if reason in NOTICES:
+            self._say(NOTICES[reason])
+
+    def _allocation_state(self, wait_s: int) -> AllocationReply:
         reply: AllocationReply = self._client.call(
             "AwaitAllocation", AwaitAllocationRequest(job_id=self.job_id, wait_s=wait_s), wait_s + AWAY_S
         )
         return reply
 
-    def _take_back(self) -> None:
-        """A job that waits is not left behind; the same key finds out which it is."""
+    def _withdraw(self) -> None:
+        """Cancels the pending job; the same key identifies it."""
         self._client.close()
         try:
             self.job_id = self.job_id or self._client.call("SubmitJob", self._request).job_id
@@ -133,7 +139,7 @@ class OwnJob:
         self._say(f"Job allocation {self.job_id} has been revoked")
 
     def await_step(self, *created: CreateStepReply) -> None:
-        """Its tasks have ended; let the controller hear it from the nodes first, or it would end the step itself."""
+        """Waits until the nodes have reported the step's end: otherwise the controller would end the step itself."""
         for one in created:
             request = AwaitStepRequest(
                 job_id=one.job_id, step_id=one.step_id, attempt=one.attempt, wait_s=STEP_END_WAIT_S
@@ -142,19 +148,19 @@ class OwnJob:
                 self._client.call("AwaitStep", request, 2 * STEP_END_WAIT_S)
 
     def end(self, status: int) -> None:
-        """Its step has ended so: give everything back."""
+        """Releases the allocation with the step's exit."""
         exit_ = ExitStatus(signal=status - 128) if 128 < status <= 192 else ExitStatus(code=status)
         try:
             self._client.call("EndAllocation", EndAllocationRequest(job_id=self.job_id, exit=exit_), END_LIMIT_S)
         except Unreachable:
-            return  # it ends with its last step
+            return  # the job ends with its last step
         except PenstockError as error:
             if error.code not in (Code.ALREADY_DONE, Code.INVALID_JOB_ID):
                 complain(NAME, f"Unable to give back job allocation {self.job_id}: {error.text}")
 
 
 class StepMaker:
-    """Asks for steps of one job."""
+    """Creates steps of one job."""
 
     def __init__(self, client: Client, job_id: int, say: Callable[[str], None], name: str = NAME) -> None:
         self._client = client
@@ -163,7 +169,7 @@ class StepMaker:
         self._name = name
 
     def create(self, spec: StepSpec, argv: list[bytes], environment: list[bytes]) -> CreateStepReply:
-        """Until the step has its place. Raises CommandError."""
+        """Waits until the step has its resources. Raises CommandError."""
         request = CreateStepRequest(
             job_id=self._job_id,
             step_key=new_key(),
@@ -181,7 +187,7 @@ class StepMaker:
     def _create(self, request: CreateStepRequest) -> CreateStepReply:
         waited = False
         while True:
-            reply = self._ask(request)
+            reply = self._send(request)
             if not reply.busy:
                 break
             if not waited:
@@ -197,14 +203,14 @@ class StepMaker:
         return reply
 
     def cancel(self, created: CreateStepReply) -> None:
-        """The step cannot be served from here: it shall not run."""
+        """Cancels a step that this srun cannot serve."""
         wanted = JobFilter(ids=[f"{created.job_id}.{created.step_id}"])
         try:
             self._client.call("CancelJobs", CancelJobsRequest(filter=wanted))
         except PenstockError as error:
             complain(NAME, f"step {wanted.ids[0]} could not be cancelled: {error.text}")
 
-    def _ask(self, request: CreateStepRequest) -> CreateStepReply:
+    def _send(self, request: CreateStepRequest) -> CreateStepReply:
         patience_s = AWAY_S if request.wait_s > FIRST_WAIT_S else None
         try:
             reply: CreateStepReply = self._client.call("CreateStep", request, patience_s)
@@ -213,35 +219,41 @@ class StepMaker:
             raise self._refused_step(error) from error
 
     def _refused_step(self, error: PenstockError) -> CommandError:
-        """Why there is no step; of a job that is not there, Slurm's lines say that it is the job."""
+        """The error when the step was refused; for a missing job, Slurm's messages about the job."""
         job_id, name = self._job_id, self._name
         if error.code not in _NO_ALLOCATION:
             return _refused(f"Unable to create step for job {job_id}", error, name)
-        what = f"Unable to confirm allocation for job {job_id}: {TEXT[Code(error.code)]}"
-        if error.code == Code.ALREADY_DONE:
-            what = f"Slurm job {job_id} has expired"
-        check = f"Check SLURM_JOB_ID environment variable. Expired or invalid job {job_id}"
-        return CommandError(f"{name}: error: {what}\n{name}: {check}", error_status(), plain=True)
+        return unconfirmed(job_id, error, name)
 
 
-#: Refusals of a step that are about its job.
+def unconfirmed(job_id: int, error: PenstockError, name: str = NAME) -> CommandError:
+    """The error when the job of a step is missing."""
+    why = TEXT[Code(error.code)] if error.code in _NO_ALLOCATION else error.text
+    what = f"Unable to confirm allocation for job {job_id}: {why}"
+    if error.code == Code.ALREADY_DONE:
+        what = f"Slurm job {job_id} has expired"
+    check = f"Check SLURM_JOB_ID environment variable. Expired or invalid job {job_id}"
+    return CommandError(f"{name}: error: {what}\n{name}: {check}", error_status(), plain=True)
+
+
+#: Refusals of a step that concern its job.
 _NO_ALLOCATION = (Code.INVALID_JOB_ID, Code.JOB_PENDING, Code.ALREADY_DONE)
 
 
 def _not_at_once() -> CommandError:
-    from cli.allocation import NOT_AT_ONCE
+    from cli.jobs.allocation import NOT_AT_ONCE
 
     return CommandError(f"Unable to allocate resources: {NOT_AT_ONCE}", immediate_status())
 
 
 def _refused(what: str, error: PenstockError, name: str = NAME) -> CommandError:
-    from cli.refusal import lines_of
+    from cli.base.refusal import lines_of
 
     status = immediate_status() if error.code == Code.NODES_BUSY else error_status()
     return CommandError(lines_of(name, f"{name}: error: {what}", error), status, plain=True)
 
 
 def say(text: str) -> None:
-    """A message of srun before its step runs."""
+    """Prints a message of srun before its step runs."""
     sys.stderr.write(f"{NAME}: {text}\n")
     sys.stderr.flush()

@@ -1,14 +1,13 @@
-"""How a step is ended from srun's side: what Ctrl-C, SIGTERM, --kill-on-bad-exit and --wait lead to.
+"""Ends a step from srun's side: Ctrl-C, SIGTERM, --kill-on-bad-exit and --wait.
 
-    terminate   its tasks get SIGTERM through the streams, and SIGKILL after KillWait; the step's state is what its
-                tasks make of it
-    cancel      as scancel would: the controller ends the step, and it counts as cancelled
-    quit        srun itself was told to end: cancel. A batch script that is ended has its srun told, too, and the tasks
-                shall have their KillWait. The streams tell them when the controller cannot; a second time is force
-    force       cancel, with SIGKILL at once
+    terminate   its tasks get SIGTERM through the streams, and SIGKILL after KillWait; the step's state follows from its
+    tasks cancel      as scancel would: the controller ends the step, and it counts as cancelled
+    quit        srun itself got SIGTERM: cancel. The end of a batch script signals its srun, too, and the tasks still
+    have their KillWait. The streams signal them when the controller cannot; the second time is force force
+    cancel, with SIGKILL at once
 
-Whatever was begun is begun once. The controller is asked by a thread, the streams are told by `signal_tasks`: the step
-ends also when one of the two cannot be reached.
+Each action is started once. A thread calls the controller, `signal_tasks` sends to the streams: the step ends also when
+one of the two cannot be reached.
 """
 
 import signal
@@ -16,35 +15,35 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cli.steps.loop import Loop
 from cli.steps.watcher import Watchers
+from penstock.eventloop import Loop
 
 KILL_WAIT_S = 30.0
 ABORT_TEXT = "Job step aborted: Waiting up to 32 seconds for job step to finish."
-#: So long the controller has to answer before the streams tell the tasks to end.
+#: The controller has this long to answer before the streams signal the tasks.
 CONTROLLER_WAIT_S = 5.0
-#: Two Ctrl-C within this are an order, one is a question.
+#: Two Ctrl-C within this interrupt the step, a single one prints its state.
 INTERRUPT_S = 1.0
 
 
-class Rules(NamedTuple):
-    """How the step is to be dealt with."""
+class EndingRules(NamedTuple):
+    """The rules by which the step is ended."""
 
     kill_on_bad_exit: bool = False
-    wait_s: int = 0  # after the first task's end; 0 = for ever
-    disable_status: bool = False  # one Ctrl-C goes to the tasks
+    wait_s: int = 0  # after the first task's end; 0 = without limit
+    disable_status: bool = False  # a single Ctrl-C goes to the tasks, a second one kills them
     quit_on_interrupt: bool = False
     verbose: int = 0
 
 
-class Ending:
-    """Of one step."""
+class StepEnding:
+    """The ending of one step."""
 
     def __init__(
         self,
         loop: Loop,
         watcher: Watchers,
-        rules: Rules,
+        rules: EndingRules,
         say: Callable[[str], None],
         signal_tasks: Callable[[int], None],
     ) -> None:
@@ -54,54 +53,54 @@ class Ending:
         self._rules = rules
         self._say = say
         self._signal_tasks = signal_tasks
-        self._abort_said = False
+        self._abort_reported = False
         self._last_interrupt = self._last_sent = float("-inf")
 
-    def terminate(self, *, streams_stand: bool) -> None:
-        """End its tasks. Without all streams the controller must do it."""
+    def terminate(self, *, streams_connected: bool) -> None:
+        """Ends its tasks; through the controller if a stream is missing."""
         if self.has_begun:
             return
         self._begin()
         self._signal_tasks(signal.SIGCONT)
         self._signal_tasks(signal.SIGTERM)
-        if not streams_stand:
+        if not streams_connected:
             self._watcher.cancel()
 
     def cancel(self) -> None:
-        """Let the controller end it."""
+        """Has the controller end it."""
         if not self.has_begun:
             self._begin()
-            self.say_abort()
+            self.report_abort()
             self._watcher.cancel()
 
     def quit(self) -> None:
-        """SIGTERM or SIGHUP has come."""
+        """Handles SIGTERM or SIGHUP."""
         if self.has_begun:
             self.force()
             return
         self._say("forcing job termination")
         self.cancel()
-        self._loop.at(CONTROLLER_WAIT_S, self._tell_tasks)
+        self._loop.after(CONTROLLER_WAIT_S, self._signal_after_wait)
 
-    def _tell_tasks(self) -> None:
+    def _signal_after_wait(self) -> None:
         if not self._watcher.was_cancelled:
             self._signal_tasks(signal.SIGCONT)
             self._signal_tasks(signal.SIGTERM)
 
     def force(self) -> None:
-        """Nobody is asked."""
+        """Ends it at once, through the controller and the streams."""
         self._say("forcing job termination")
         self.cancel()
         self._signal_tasks(signal.SIGKILL)
 
-    def say_abort(self) -> None:
-        """Somebody ends the step: told once."""
-        if not self._abort_said:
-            self._abort_said = True
+    def report_abort(self) -> None:
+        """Reports once that the step is being ended."""
+        if not self._abort_reported:
+            self._abort_reported = True
             self._say(ABORT_TEXT)
 
-    def interrupted(self, title: str, tell_state: Callable[[], None]) -> None:
-        """Ctrl-C, where it does not go to the task by itself."""
+    def interrupted(self, title: str, report_state: Callable[[], None]) -> None:
+        """Handles Ctrl-C, unless the terminal passes it to the task."""
         now = time.monotonic()
         if self._rules.quit_on_interrupt:
             self.force()
@@ -109,6 +108,8 @@ class Ending:
             if now - self._last_sent < INTERRUPT_S:
                 self.force()
             self._last_sent = now
+        elif self._rules.disable_status and now - self._last_sent < INTERRUPT_S:
+            self.force()
         elif self._rules.disable_status or now - self._last_interrupt <= INTERRUPT_S:
             self._say(f"sending Ctrl-C to {title}")
             self._signal_tasks(signal.SIGINT)
@@ -118,9 +119,9 @@ class Ending:
         else:
             self._last_interrupt = now
             self._say("interrupt (one more within 1 sec to abort)")
-            tell_state()
+            report_state()
 
     def _begin(self) -> None:
         self.has_begun = True
         self._watcher.start()
-        self._loop.at(KILL_WAIT_S, lambda: self._signal_tasks(signal.SIGKILL))
+        self._loop.after(KILL_WAIT_S, lambda: self._signal_tasks(signal.SIGKILL))

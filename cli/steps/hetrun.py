@@ -1,42 +1,51 @@
-"""The course of an srun over several components: an allocation if need be, a step of each, one session over all."""
+"""Runs srun over several components: an allocation if needed, a step of each, one session over all."""
 
 import os
 from typing import TYPE_CHECKING
 
-from cli.environment import step_environment
-from cli.exitstatus import error_status
-from cli.options import Command
-from cli.run import CommandError, complain
-from cli.steps.creation import OwnJob, StepMaker, say
-from cli.steps.het import Piece, number_tasks, pieces_of
-from cli.steps.request import own_address, own_job, settle_counts, step_spec, streams_of
+from cli.base.environment import step_environment
+from cli.base.exitstatus import error_status
+from cli.base.options import Command
+from cli.base.run import CommandError, complain
+from cli.jobs.jobrequest import question
+from cli.steps.creation import OwnJob, StepMaker, say, unconfirmed
+from cli.steps.het import HetPiece, environment_from_outside, named_job, number_tasks, pieces_of
+from cli.steps.request import open_client, own_address, own_job, settle_counts, step_spec
+from cli.steps.session import Session
+from cli.steps.wiring import feed_parts, parts_console, rules_of
 from penstock.client import Client
-from penstock.v1.steps_pb2 import CreateStepReply, StepSpec
+from penstock.errors import PenstockError
+from penstock.v1.steps_pb2 import AwaitAllocationRequest, CreateStepReply, StepSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 def run_pieces(command: Command, argv: list[str]) -> int:
-    """All parts to their end; the highest exit status."""
-    pieces = pieces_of(command, argv, os.environ)
+    """Runs all parts to their end; returns the highest exit status."""
+    pieces = pieces_of(command, argv, _environment(command, argv))
     values = pieces[0].values
-    quiet = bool(values.get("quiet"))
+    quiet = values.all.flag("quiet")
     for piece in pieces:
         settle_counts(piece.values, _silent if quiet else _warn)
-    tell = _silent if quiet else say
+    report = _silent if quiet else say
     own = None
-    with Client.open() as client:
+    jobs = [] if pieces[0].job_id else [own_job(p.values, p.command, p.argv) for p in pieces]
+    with open_client(values, pieces[0].job_id, lambda: question(*jobs)) as client:
         specs = [step_spec(p.values, p.command, p.argv, owns_job=not p.job_id) for p in pieces]
-        if not pieces[0].job_id:
-            jobs = [own_job(p.values, p.command, p.argv) for p in pieces]
-            own = OwnJob(client, jobs[0], tell, jobs[1:])
+        if jobs:
+            own = OwnJob(client, jobs[0], report, pieces[0].values.all.text("request_key"), jobs[1:])
             own.allocate()
             pieces = [p._replace(job_id=own.job_id + number) for number, p in enumerate(pieces)]
+        if values.all.flag("verbose"):
+            from cli.steps.verbose import report_job
+
+            for job_id in dict.fromkeys(piece.job_id for piece in pieces):
+                report_job(client, job_id, is_own=own is not None)
         status = error_status()
         try:
             number_tasks(specs)
-            created = _create(client, pieces, specs, tell)
+            created = _create(client, pieces, specs, report)
             status = _serve(client, created, pieces, specs)
             if own is not None:
                 own.await_step(*created)
@@ -46,45 +55,71 @@ def run_pieces(command: Command, argv: list[str]) -> int:
     return status
 
 
+def _environment(command: Command, argv: list[str]) -> "Mapping[str, str]":
+    """The environment, or with --jobid outside of that job one that describes its components."""
+    job_id = named_job(command, argv, os.environ)
+    if not job_id:
+        return os.environ
+    with Client.open() as client:
+        try:
+            reply = client.call("AwaitAllocation", AwaitAllocationRequest(job_id=job_id))
+        except PenstockError as error:
+            raise unconfirmed(job_id, error) from error
+    return environment_from_outside(os.environ, job_id, dict(reply.environment))
+
+
 def _create(
-    client: Client, pieces: list[Piece], specs: list[StepSpec], tell: "Callable[[str], None]"
+    client: Client, pieces: list[HetPiece], specs: list[StepSpec], report: "Callable[[str], None]"
 ) -> list[CreateStepReply]:
-    """A step of each component, with one number; none is left behind when one cannot be made."""
+    """Creates a step of each component, with one number; cancels all when one fails."""
     created: list[CreateStepReply] = []
     address = own_address(client.cluster).encode()
     try:
         for piece, spec in zip(pieces, specs, strict=True):
-            spec.het_group, spec.launch_node = piece.group, address
+            spec.het_group = piece.group
+            spec.launch_node = address
             spec.line_buffered = not spec.unbuffered
-            if created:
+            if created and piece.job_id != pieces[0].job_id:
                 spec.het_step = created[0].step_id
-            export = piece.values.get("export", "")
+            elif created:
+                _beside(spec, created, os.environ)
+            export = piece.values.all.text("export")
             environment = step_environment(export, os.environb, inside="SLURM_JOB_ID" in os.environ)
-            maker = StepMaker(client, piece.job_id, tell)
+            maker = StepMaker(client, piece.job_id, report)
             created.append(maker.create(spec, [os.fsencode(word) for word in piece.command], environment))
     except CommandError:
         for reply in created:
-            StepMaker(client, reply.job_id, tell).cancel(reply)
+            StepMaker(client, reply.job_id, report).cancel(reply)
         raise
     return created
 
 
-def _serve(client: Client, created: list[CreateStepReply], pieces: list[Piece], specs: list[StepSpec]) -> int:
-    from cli.srun import console_of, feed, rules_of
-    from cli.steps.session import Session
+def _beside(spec: StepSpec, created: list[CreateStepReply], env: "Mapping[str, str]") -> None:
+    """Part of a step in a job that is not heterogeneous: on other nodes than the parts before it, or shares theirs if
+    the job has no others."""
+    taken = [node for reply in created for node in reply.plan.nodes]
+    if len(taken) + spec.nodes_min <= int(env.get("SLURM_JOB_NUM_NODES") or 1):
+        spec.nodes_excluded = ",".join(filter(None, (spec.nodes_excluded, *taken)))
+    else:
+        spec.overlap = True
 
-    values = pieces[0].values
-    whole = CreateStepReply()
-    whole.CopyFrom(created[0])
-    whole.plan.ntasks = sum(reply.plan.ntasks for reply in created)
+
+def _serve(client: Client, created: list[CreateStepReply], pieces: list[HetPiece], specs: list[StepSpec]) -> int:
+    all_values = [piece.values for piece in pieces]
     try:
-        console = console_of(whole, values)
-        session = Session(client.cluster, created[0], console, rules_of(values, created[0]), others=created[1:])
-        feed(session, specs[0], streams_of(values).input, whole)
+        console = parts_console(list(zip(created, all_values, strict=True)))
+        rules = rules_of(all_values[0], created[0])
+        session = Session(client.cluster, created[0], console, rules, others=created[1:])
+        feed_parts(session, list(zip(created, all_values, specs, strict=True)))
     except CommandError:
         for reply in created:
             StepMaker(client, reply.job_id, _silent).cancel(reply)
         raise
+    if all_values[0].all.flag("verbose"):
+        from cli.steps.verbose import report_launch
+
+        for reply, spec in zip(created, specs, strict=True):
+            report_launch(reply, spec.rank_offset, spec.cpu_bind)
     return session.run()
 
 
@@ -93,4 +128,4 @@ def _warn(text: str) -> None:
 
 
 def _silent(text: str) -> None:
-    """-Q: nobody is told."""
+    """-Q: drops the message."""

@@ -1,4 +1,4 @@
-"""The file of --multi-prog: which ranks run which program.
+"""Parses the file of --multi-prog: which ranks run which program.
 
     # ranks      program and arguments
     0            master "in put" %t
@@ -6,13 +6,13 @@
     *            true
 
 Words are split as a shell does it with quotes and backslashes, without any expansion; `%t` is the task's rank and `%o`
-its place in the line's own list: the nodes replace these. A line that ends in a backslash goes on in the next. The
-first line that names a rank has it, `*` takes all that no line above names; every rank must have a program.
+its position in the line's list: the nodes expand these. A line that ends in a backslash continues on the next. The
+first line that names a rank applies, `*` matches all ranks that no line above names; every rank must have a program.
 """
 
 from typing import NamedTuple
 
-from cli.run import CommandError
+from cli.base.run import CommandError
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
 from penstock.values.text import shown
@@ -22,7 +22,7 @@ RANK_MAX = 1_000_000
 RANKS_OF_ALL = "*"
 
 
-class Program(NamedTuple):
+class RankProgram(NamedTuple):
     """One line: its ranks as written, and the words."""
 
     ranks: str
@@ -30,7 +30,7 @@ class Program(NamedTuple):
     line: int
 
 
-def read_config(path: str) -> list[Program]:
+def read_config(path: str) -> list[RankProgram]:
     """The file's lines. CommandError names the line."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
@@ -42,9 +42,9 @@ def read_config(path: str) -> list[Program]:
     return parse_config(text, path)
 
 
-def parse_config(text: str, path: str) -> list[Program]:
+def parse_config(text: str, path: str) -> list[RankProgram]:
     """The same of a text."""
-    programs: list[Program] = []
+    programs: list[RankProgram] = []
     held, first = "", 0
     for number, line in enumerate(text.splitlines(), start=1):
         first = first or number
@@ -56,7 +56,7 @@ def parse_config(text: str, path: str) -> list[Program]:
             raise CommandError(f"{path}: line {first}: no program for ranks {shown(words[0])}")
         if words:
             _check_ranks(words[0], path, first)
-            programs.append(Program(words[0], words[1:], first))
+            programs.append(RankProgram(words[0], words[1:], first))
         held, first = "", 0
     if held:
         raise CommandError(f"{path}: line {first}: the last line ends in a backslash")
@@ -65,8 +65,8 @@ def parse_config(text: str, path: str) -> list[Program]:
     return programs
 
 
-def tasks_of(programs: list[Program], ntasks: int, path: str) -> None:
-    """See that each of so many ranks has a program, and no line names a rank that there is not."""
+def tasks_of(programs: list[RankProgram], ntasks: int, path: str) -> None:
+    """Checks that every rank has a program, and that no line names a rank that does not exist."""
     covered: set[int] = set()
     for program in programs:
         if program.ranks == RANKS_OF_ALL:

@@ -1,8 +1,8 @@
-"""How the tasks of a step have ended: the messages in Slurm's words, and the exit status.
+"""The outcome of a step's tasks: the messages in Slurm's words, and the exit status.
 
-Tasks of one node that ended alike within a moment are told in one line: `srun: error: n1: tasks 0-3: Killed`. The status
-is the highest exit code; a task that a signal ended counts 128 and the signal's number. A task of which nobody can tell
-(its node is gone) counts as the step's own end does, as the controller knows it.
+Tasks of one node that ended the same way within a moment are reported in one line: `srun: error: n1: tasks 0-3:
+Killed`. The status is the highest exit code; a task that a signal ended counts 128 plus the signal's number. A task
+with an unknown end (its node is gone) counts as the step's end recorded by the controller.
 """
 
 import os
@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 
 from penstock.values.exitcode import shell_status
 
-RUNNING, EXITED, FAILED = "running", "exited", "exited abnormally"
+RUNNING = "running"
+EXITED = "exited"
+FAILED = "exited abnormally"
+COMPLETED = "Completed"
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
@@ -28,7 +31,7 @@ def ranks_text(ranks: Sequence[int]) -> str:
 
 
 def words_of(status: int) -> str:
-    """What became of a task, by its wait status; "" when it succeeded."""
+    """Describes a task's end, by its wait status; "" when it succeeded."""
     if os.WIFSIGNALED(status):
         words = signal.strsignal(os.WTERMSIG(status)) or f"Signal {os.WTERMSIG(status)}"
         return words + (" (core dumped)" if os.WCOREDUMP(status) else "")
@@ -41,56 +44,62 @@ def code_of(status: int) -> int:
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-class Outcome:
+class StepOutcome:
     """The ends of all tasks of a step."""
 
-    def __init__(self, say: Callable[[str], None], *, tasks: int) -> None:
+    def __init__(self, say: Callable[[str], None], *, tasks: int, title: str = "") -> None:
+        """`title`: the step's name, to report each end, also a successful one (-v); "" = only failures."""
         self._say = say
+        self._title = title
         self._tasks = tasks
         self._ended: dict[int, int] = {}  # rank -> wait status
-        self._untold: dict[tuple[str, str], list[int]] = {}  # (node, words) -> ranks
-        self.lost = False  # of some tasks nobody at the nodes could tell the end
+        self._pending: dict[tuple[str, int], list[int]] = {}  # (node, wait status) -> ranks
+        self.lost = False  # the ends of some tasks are unknown to the nodes
         self.code = 0
 
     def exited(self, node: str, task: int, status: int) -> None:
-        """A task has ended."""
+        """Records the end of a task."""
         if task in self._ended:
             return
         self._ended[task] = status
         self.code = max(self.code, code_of(status))
-        words = words_of(status)
-        if words:
-            self._untold.setdefault((node, words), []).append(task)
+        if self._title or words_of(status):
+            self._pending.setdefault((node, status), []).append(task)
 
     def node_failed(self, node: str, ranks: Sequence[int], text: str) -> None:
-        """The tasks of a node of which nothing more will be heard."""
+        """Records the loss of a node with the tasks that have not reported their end."""
         lost = [rank for rank in ranks if rank not in self._ended]
         for rank in lost:
             self._ended[rank] = 1 << 8
         self.lost = self.lost or bool(lost)
         if lost or text:
-            self.tell()
+            self.report()
             self._say(f"error: {node}: {ranks_text(lost) + ': ' if lost else ''}{text or 'Node failure'}")
             self.code = max(self.code, 1)
 
     def step_ended(self, code: int, signal_no: int) -> None:
-        """What the controller says of the step, where the nodes could not tell."""
+        """Records the controller's outcome of the step, for tasks with an unknown end."""
         self.code = max(self.code, shell_status(code, signal_no))
 
     @property
-    def untold(self) -> bool:
-        """Some line is due."""
-        return bool(self._untold)
+    def has_pending(self) -> bool:
+        """Whether messages are pending."""
+        return bool(self._pending)
 
-    def tell(self) -> None:
-        """Say what has gathered."""
-        untold, self._untold = self._untold, {}
-        for (node, words), ranks in untold.items():
-            self._say(f"error: {node}: {ranks_text(ranks)}: {words}")
+    def report(self) -> None:
+        """Prints the pending messages."""
+        pending = self._pending
+        self._pending = {}
+        for (node, status), ranks in pending.items():
+            if self._title:
+                count = f"{len(ranks)} task{'s' if len(ranks) > 1 else ''}"
+                self._say(f"Received task exit notification for {count} of {self._title} (status=0x{status:04x}).")
+            words = words_of(status)
+            self._say(f"{'error: ' if words else ''}{node}: {ranks_text(ranks)}: {words or COMPLETED}")
 
     @property
     def any_failed(self) -> bool:
-        """Some task did not succeed."""
+        """Whether some task did not succeed."""
         return self.code != 0
 
     @property
@@ -98,7 +107,7 @@ class Outcome:
         return len(self._ended) >= self._tasks
 
     def state_lines(self, step: str) -> list[str]:
-        """For Ctrl-C: which tasks are in which state."""
+        """For Ctrl-C: the tasks by state."""
         groups: dict[str, list[int]] = {RUNNING: [], EXITED: [], FAILED: []}
         for rank in range(self._tasks):
             status = self._ended.get(rank)

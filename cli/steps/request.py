@@ -1,52 +1,67 @@
-"""From the values of srun's options to what is asked of the controller: a step, and the job around it if there is none.
+"""Builds the requests of srun from its options: a step, and the job around it if there is none.
 
-Where a value came from matters: what was said for this step (command line) and what the job around it said of itself
-(SLURM_* variables) may not fit together. Then the step's word holds, as on Slurm:
+The source of a value matters: options of this step (command line) and those of its job (SLURM_* variables) may
+contradict each other. Then the step's options win, as in Slurm:
     - fewer tasks than nodes: fewer nodes, with a warning;
-    - a count of tasks and nodes that a job's tasks per node contradicts: that is left out, with a warning;
-    - devices of the job's own options are not asked for once the step asks for devices.
+    - a job's tasks per node that contradict the step's tasks and nodes are ignored, with a warning;
+    - devices of the job's options are not requested if the step requests devices. The job's numbers of GPUs and of
+      tasks remain, also for a step with its own number of nodes.
 """
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from cli.bindwords import hint
-from cli.environment import current_umask, export_text, soft_limits
-from cli.jobopts import OVERSUBSCRIBE, SHARED, environment_values
-from cli.jobrequest import counts, current_folder, job_request, merge, shown
-from cli.options import Command, parse
-from cli.run import CommandError
+from cli.base.environment import current_umask, export_text, soft_limits
+from cli.base.options import Command, OptionValues, parse
+from cli.base.run import CommandError
+from cli.jobs.bindwords import hint
+from cli.jobs.hostfile import apply_hostfile, is_arbitrary
+from cli.jobs.jobopts import OVERSUBSCRIBE, SHARED, environment_values
+from cli.jobs.jobrequest import (
+    counts,
+    current_folder,
+    job_request,
+    merge,
+    open_for_job,
+    put_fields,
+    shown,
+    submit_line,
+)
+from cli.jobs.jobwords import devices
 from cli.steps.console import Mode, parse_mode
 from cli.steps.stepopts import JOB, OTHER_VARIABLES, STEP, STRONGER
-from penstock.cluster import ClusterFile
+from penstock.client import Client
+from penstock.clusterfile import ClusterFile
 from penstock.v1.common_pb2 import SRUN, JobRequest
 from penstock.v1.steps_pb2 import StepSpec
 
 if TYPE_CHECKING:
-    from cli.steps.multiprog import Program
+    from cli.steps.multiprog import RankProgram
+    from penstock.v1.controller_pb2 import SubmitJobRequest
 
-SUBMIT_LINE_MAX = 16 * 1024
+#: With these and a number of GPUs the number of tasks follows.
+TASKS_FOLLOW_KEYS = ("gpus_per_task", "tres_per_task", "ntasks_per_gpu")
 DEVICE_KEYS = ("gres", "gpus", "gpus_per_node", "gpus_per_task", "gpus_per_socket", "tres_per_task")
-#: An interactive step is one shell on the job's first node, whatever the job around it said of its tasks.
+#: An interactive step is one shell on the job's first node, whatever the tasks of its job.
 COUNT_KEYS = (
     "ntasks_per_node", "ntasks_per_core", "ntasks_per_socket", "ntasks_per_gpu", "nodelist", "exclude", "cpus_per_task",
     "distribution", "mem", "mem_per_cpu", *DEVICE_KEYS,
 )  # fmt: skip
-#: Of the job's own that a step does not inherit, beside what only an allocation has.
+#: Options of the job that a step does not inherit, besides those of allocations only.
 OF_THE_JOB = ("job_name", "time", "licenses", "signal")
-#: Slurm's numbers for whom standard input is.
+#: Slurm's numbers for the recipients of standard input.
 STDIN_TO_FIRST, STDIN_TO_ALL, STDIN_TO_NONE, STDIN_TO_ONE = range(4)
 
 
-#: By key, the step's fields that take a value as it is. --time is the step's only where it was said for it.
+#: By key, the step's fields that take a value unchanged. --time applies to the step only if given for it.
 STEP_FIELDS = {
     o.key: o.field for o in (*JOB, *STEP) if o.field in StepSpec.DESCRIPTOR.fields_by_name and o.name != "time"
 }
 
 
 class Streams(NamedTuple):
-    """Where the three streams of a step go."""
+    """The destinations and sources of the three streams of a step."""
 
     out: Mode
     err: Mode
@@ -54,34 +69,29 @@ class Streams(NamedTuple):
     append: bool
 
 
-class Values(NamedTuple):
-    """All options in force, and those that were said for this very step."""
+class StepValues(NamedTuple):
+    """All options in force, and those given for this step."""
 
-    all: dict[str, Any]
-    own: dict[str, Any]
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """A value, wherever it came from."""
-        return self.all.get(key, default)
+    all: OptionValues
+    own: OptionValues
 
 
-def read_values(command: Command, argv: list[str], env: Mapping[str, str]) -> tuple[Values, list[str]]:
-    """The command line over the environment, and the words that are left."""
+def read_values(command: Command, argv: list[str], env: Mapping[str, str]) -> tuple[StepValues, list[str]]:
+    """Reads the command line, with the environment for defaults; returns the remaining words, too."""
     line = parse(command, argv)
     own = line.values
     inherited = environment_values(command, "SLURM_", _with_old_names(env))
     if any(key in own for key in DEVICE_KEYS):
         for key in DEVICE_KEYS:
             inherited.pop(key, None)
-    elif "nodes" in own or "ntasks" in own:
-        inherited.pop("gpus", None)
-    if "nodes" in own and "ntasks_per_node" in own and "ntasks" not in own:
-        inherited.pop("ntasks", None)
     if "SLURM_JOB_ID" in env or "jobid" in own:
-        inherited.pop("tres_per_task", None)  # as SLURM_GPUS_PER_TASK has it; its cpus are no order to steps
+        inherited.pop("tres_per_task", None)  # as in SLURM_GPUS_PER_TASK; its CPUs do not apply to steps
+        inherited.pop("gpus_per_socket", None)  # the job has them; a step does not know its sockets
         for key in OF_THE_JOB:
             inherited.pop(key, None)
-    return Values(merge(inherited, own), own), line.positional
+    found = merge(inherited, own)
+    apply_hostfile(found, env)
+    return StepValues(found, own), line.positional
 
 
 def _with_old_names(env: Mapping[str, str]) -> dict[str, str]:
@@ -96,18 +106,18 @@ def _with_old_names(env: Mapping[str, str]) -> dict[str, str]:
     return known
 
 
-def settle_counts(values: Values, warn: Callable[[str], None]) -> None:
-    """Make numbers of tasks and nodes fit together."""
+def settle_counts(values: StepValues, warn: Callable[[str], None]) -> None:
+    """Makes the numbers of tasks and nodes consistent."""
     found = values.all
-    ntasks = found.get("ntasks", 0)
+    ntasks = found.number("ntasks")
     if not ntasks or "nodes" not in found:
         return
-    least, most = found["nodes"]
+    least, most = found.numbers("nodes")
     if ntasks < least:
         warn(f"can't run {ntasks} processes on {least} nodes, setting nnodes to {ntasks}")
         least = most = ntasks
         found["nodes"] = (least, most)
-    each = found.get("ntasks_per_node", 0)
+    each = found.number("ntasks_per_node")
     if each and least == most and ntasks > each * most:
         warn(
             f"can't honor --ntasks-per-node set to {each} which doesn't match the requested tasks {ntasks} with the "
@@ -116,77 +126,95 @@ def settle_counts(values: Values, warn: Callable[[str], None]) -> None:
         del found["ntasks_per_node"]
 
 
-def streams_of(values: Values) -> Streams:
-    """Where input and output go; what is not said of the error output goes where output goes."""
-    out = parse_mode(values.get("output"))
-    err = parse_mode(values.get("error")) if "error" in values.all else out
-    given = values.get("input")
+def streams_of(values: StepValues) -> Streams:
+    """The streams of the options; without --error stderr goes where stdout goes."""
+    out = parse_mode(values.all.of(str, "output"))
+    err = parse_mode(values.all.text("error")) if "error" in values.all else out
+    given = values.all.of(str, "input")
     if given is None:
         input_ = Mode("task", 0) if "pty" in values.all else Mode("all")
     else:
         input_ = parse_mode(given)
-    return Streams(out, err, input_, values.get("open_mode") == "append")
+    return Streams(out, err, input_, values.all.text("open_mode") == "append")
 
 
-def step_spec(values: Values, command: list[str], argv: list[str], *, owns_job: bool) -> StepSpec:
-    """What is asked of the step. In a job of srun's own it takes what the job has, without counting it again."""
-    found = dict(values.all)
+def step_spec(values: StepValues, command: list[str], argv: list[str], *, owns_job: bool) -> StepSpec:
+    """Builds the request of the step. In a job created by srun it takes all of the job's resources."""
+    found = OptionValues(values.all)
+    _bind_gpus(found, owns_job)
     if owns_job:
-        _bind_gpus(found)
-        for key in ("mem", "mem_per_cpu", "nodelist", "exclude", "immediate", "signal", *DEVICE_KEYS):
+        keeps_nodes = is_arbitrary(found)
+        for key in ("mem", "mem_per_cpu", "exclude", "immediate", "signal", *DEVICE_KEYS):
             found.pop(key, None)
-    if found.get("interactive"):
+        if not keeps_nodes:
+            found.pop("nodelist", None)
+        elif "nodelist" in found:  # the job's CPUs are those of its tasks distributed in rounds
+            found["overcommit"] = True
+    if found.flag("interactive"):
         for key in COUNT_KEYS:
             found.pop(key, None)
         found |= {"nodes": (1, 1), "ntasks": 1, "relative": 0}
-    spec = StepSpec(**{field: found[key] for key, field in STEP_FIELDS.items() if key in found})
+    spec = StepSpec()
+    put_fields(spec, STEP_FIELDS, found)
     if "nodes" in found and not owns_job:
-        spec.nodes_min, spec.nodes_max = found["nodes"]
+        spec.nodes_min, spec.nodes_max = found.numbers("nodes")
     if "time" in values.own and not owns_job:
-        spec.time_limit_s = found["time"]
+        spec.time_limit_s = found.number("time")
     if found.get(SHARED, OVERSUBSCRIBE) != OVERSUBSCRIBE and not owns_job:  # --exclusive
         spec.exact = True
-    if "external_launcher" in found:  # as Open MPI asks for: all that the job has, kept from nobody
-        spec.overlap = spec.whole = True
+    if "external_launcher" in found:  # as Open MPI requests: all of the job's resources, shared
+        spec.overlap = True
+        spec.whole = True
     _devices(spec, found)
     _paths(spec, values)
-    spec.name = found.get("job_name") or _name_of(command)
-    spec.export_env = export_text(found.get("export", ""))
-    spec.submit_line = shown(f"srun {' '.join(argv)}")[:SUBMIT_LINE_MAX]
+    spec.name = found.text("job_name") or _name_of(command)
+    spec.export_env = export_text(found.text("export"))
+    spec.submit_line = submit_line("srun", argv)
     spec.submit_host = os.uname().nodename
     spec.umask = current_umask()
-    spec.rlimits.update(soft_limits(found.get("propagate", "")))
-    spec.propagate_asked = bool(found.get("propagate"))
-    groups = found.get("het_group", ())
+    spec.rlimits.update(soft_limits(found.text("propagate")))
+    spec.propagate_asked = bool(found.text("propagate"))
+    groups = found.numbers("het_group")
     if len(groups) == 1:
         spec.het_group = groups[0]
     return spec
 
 
-def _bind_gpus(found: dict[str, Any]) -> None:
-    """--gpus-per-task=N implies --gpu-bind=per_task:N; a step that has all of its own job would not know of it else."""
-    asked: dict[str, Any] = {key: found[key] for key in ("gpus_per_task", "tres_per_task") if key in found}
+def follows_gpus(values: StepValues) -> bool:
+    """Whether the number of tasks follows from the GPUs. In a job created by srun the controller has computed it."""
+    return "ntasks" not in values.all and any(key in values.all for key in TASKS_FOLLOW_KEYS)
+
+
+def _bind_gpus(found: OptionValues, owns_job: bool) -> None:
+    """--ntasks-per-gpu=N implies --gpu-bind=single:N, --gpus-per-task=N per_task:N.
+
+    The node handles the latter; but a step that has all of its own job does not carry per-task GPUs.
+    """
+    if "gpu_bind" not in found and found.flag("ntasks_per_gpu"):
+        found["gpu_bind"] = f"single:{found.number('ntasks_per_gpu')}"
+    if not owns_job:
+        return
+    asked = found.only("gpus_per_task", "tres_per_task")
     each = sum(gres.count for gres in job_request(asked).gres_per_task if gres.name == "gpu") if asked else 0
     if each and "gpu_bind" not in found:
         found["gpu_bind"] = f"per_task:{each}"
 
 
-def _devices(spec: StepSpec, found: dict[str, Any]) -> None:
-    gres = found.get("gres", ())
-    spec.no_gres = gres == "none"
-    job = job_request({key: found[key] for key in DEVICE_KEYS if key in found and not isinstance(found[key], str)})
+def _devices(spec: StepSpec, found: OptionValues) -> None:
+    spec.no_gres = found.get("gres") == "none"
+    job = job_request(found.only(*(key for key in DEVICE_KEYS if not isinstance(found.get(key), str))))
     spec.gres_per_node.extend(job.gres_per_node)
     spec.gres_per_socket.extend(job.gres_per_socket)
-    spec.gres_per_step.extend(counts(found.get("gpus", ())))
+    spec.gres_per_step.extend(counts(devices(found, "gpus")))
     spec.gres_per_task.extend(job.gres_per_task)
     spec.cpus_per_task = spec.cpus_per_task or job.cpus_per_task
 
 
-def _paths(spec: StepSpec, values: Values) -> None:
+def _paths(spec: StepSpec, values: StepValues) -> None:
     spec.work_dir = work_dir(values)
     for key in ("task_prolog", "task_epilog"):
-        if values.get(key):
-            setattr(spec, key, os.path.join(current_folder(), os.fsencode(values.get(key))))
+        if path := values.all.text(key):
+            setattr(spec, key, os.path.join(current_folder(), os.fsencode(path)))
     streams = streams_of(values)
     spec.open_append = streams.append
     for mode, field in ((streams.out, "std_out"), (streams.err, "std_err")):
@@ -212,37 +240,50 @@ def _input(spec: StepSpec, mode: Mode) -> None:
         spec.stdin_to = STDIN_TO_ALL
 
 
-def own_job(values: Values, command: list[str], argv: list[str]) -> JobRequest:
-    """The job that srun makes when there is none around it."""
-    found = dict(values.all)
+def open_client(values: StepValues, job_id: object, request: "Callable[[], SubmitJobRequest]") -> Client:
+    """Opens a client of the cluster that --clusters names for a new job, or for a job outside of which srun runs. Inside the
+    job its own cluster is the one.
+    """
+    if job_id and os.environ.get("SLURM_JOB_ID"):
+        return Client.open()
+    if job_id and values.all.text("clusters"):
+        from cli.base.clusters import open_one
+
+        return open_one("srun", values.all.text("clusters"))
+    return open_for_job("srun", values.all, request, stays=True)
+
+
+def own_job(values: StepValues, command: list[str], argv: list[str]) -> JobRequest:
+    """Builds the request of the job that srun creates outside of a job."""
+    found = OptionValues(values.all)
     if "hint" in found:
-        found["hint"] = hint(found["hint"])
+        found["hint"] = hint(found.text("hint"))
     if isinstance(found.get("gres"), str):
         del found["gres"]
     for key in ("output", "error", "input", "open_mode"):
         found.pop(key, None)
     job = job_request(found)
     job.kind = SRUN
-    job.name = found.get("job_name") or _name_of(command)
+    job.name = found.text("job_name") or _name_of(command)
     job.submit_dir = current_folder()
     job.work_dir = work_dir(values)
     job.submit_host = os.uname().nodename
-    job.submit_line = shown(f"srun {' '.join(argv)}")[:SUBMIT_LINE_MAX]
+    job.submit_line = submit_line("srun", argv)
     job.command = shown(command[0])
     job.umask = current_umask()
     return job
 
 
-def work_dir(values: Values) -> bytes:
-    """Where tasks begin."""
-    return os.path.join(current_folder(), os.fsencode(values.get("chdir", ""))).rstrip(b"/") or b"/"
+def work_dir(values: StepValues) -> bytes:
+    """The working directory of the tasks."""
+    return os.path.join(current_folder(), os.fsencode(values.all.text("chdir"))).rstrip(b"/") or b"/"
 
 
 def own_address(cluster: ClusterFile) -> str:
-    """This machine's address on the way to the controller; "" when that way is not a network."""
+    """This machine's address on the route to the controller; "" when that is not a network."""
     import socket
 
-    from penstock.client import split_address
+    from penstock.clusterfile import split_address
 
     if not cluster.address:
         return ""
@@ -250,13 +291,13 @@ def own_address(cluster: ClusterFile) -> str:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host.encode(), port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)  # nothing is sent: the kernel chooses the way
+            probe.connect(address)  # nothing is sent: the kernel chooses the route
             return str(probe.getsockname()[0])
     except OSError:
         return ""
 
 
-def ask_programs(spec: StepSpec, programs: "list[Program]") -> None:
+def ask_programs(spec: StepSpec, programs: "list[RankProgram]") -> None:
     """--multi-prog: the programs instead of one command."""
     for program in programs:
         spec.multi_prog.add(ranks=program.ranks, argv=[os.fsencode(word) for word in program.argv])

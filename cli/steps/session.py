@@ -1,16 +1,13 @@
-"""A running step as its owner sees it: streams, input and output, signals, and how it ends.
+"""A running step controlled by its srun: streams, input and output, signals, and its end. The step is over when every
+node's stream has sent END, or when the controller reports its end and the streams had time to deliver the rest. srun
+ends when the step has ended, whatever failed.
 
-The step is over when every node's stream has said END, or when the controller says that it has ended and what the
-streams may still bring has had its time. srun ends when the step has ended, whatever broke.
-
-    Ctrl-C once     says what the tasks do; a second one within a second interrupts them and cancels the step; a third
-                    kills it.
-    SIGTERM, SIGHUP end the step. SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM go to the tasks; so do SIGTSTP and SIGCONT, which
-                    also stop and continue srun.
-    --pty           all keys go to the task.
-
-What is handled is acknowledged only when it is written: a reader who does not read stops the tasks in the end, and
-nothing is kept without bound.
+    Ctrl-C once     prints the states of the tasks; a second one within a second interrupts them and cancels the step; a
+                    third kills it. With --disable-status the first interrupts the tasks, a second one kills the step.
+    SIGTERM, SIGHUP end the step.
+    SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM go to the tasks; so do SIGTSTP and SIGCONT, which also stop and continue srun.
+    --pty           all keys go to the task. Output is acknowledged only when it is written: a reader that does not read
+    eventually blocks the tasks, and all buffers are bounded.
 """
 
 import signal
@@ -19,31 +16,31 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cli.steps.console import Console, Sink
-from cli.steps.ending import Ending, Rules
-from cli.steps.loop import Loop, Timer
-from cli.steps.outcome import Outcome, ranks_text
-from cli.steps.signals import SignalDesk, stop_ourselves
+from cli.steps.ending import EndingRules, StepEnding
+from cli.steps.outcome import StepOutcome, ranks_text
+from cli.steps.signals import SignalCatcher
 from cli.steps.stdin import StdinPump
-from cli.steps.streamclient import Place, State, Stream, Ticket, number
+from cli.steps.streamclient import State, StepStream, StreamEndpoint, Ticket, number
 from cli.steps.trust import Trust
 from cli.steps.watcher import Watcher, Watchers
-from penstock.cluster import ClusterFile
+from penstock.clusterfile import ClusterFile
+from penstock.eventloop import WRITE, Loop, LoopTimer
 from penstock.v1.steps_pb2 import AwaitStepReply, CreateStepReply
 from penstock.values.exchange import BadExchange, Hub
 from penstock.values.packing import pack_values
 from penstock.values.states import ENDED
-from penstock.values.stepframes import NO_TASK, Kind, Role, frame
+from penstock.values.stepframes import NO_TASK, FrameKind, StreamRole, frame
 
 if TYPE_CHECKING:
     from cli.steps.terminal import Terminal
 
-#: A step that runs longer than this is watched through the controller, too.
+#: For a step that runs longer than this the controller is polled, too.
 WATCH_AFTER_S = 1.0
-#: Failures that belong together are told in one line.
+#: Failures within this time are reported in one line.
 GATHER_S = 0.05
-#: When the controller says that the step has ended: how long streams may bring nothing before they are given up.
+#: After the controller has reported the end: the longest time without data before streams are abandoned.
 DRAIN_S = 5.0
-FORWARDED = (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+FORWARDED = (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGTSTP, signal.SIGCONT)
 
 
 class Session:
@@ -54,13 +51,14 @@ class Session:
         cluster: ClusterFile,
         created: CreateStepReply,
         console: Console,
-        rules: Rules,
+        rules: EndingRules,
         *,
         name: str = "srun",
-        role: Role = Role.OWNER,
+        role: StreamRole = StreamRole.OWNER,
         others: Sequence[CreateStepReply] = (),
     ) -> None:
-        """`others`: the step's parts in other components of a heterogeneous job; their tasks are counted on."""
+        """`others`: the step's parts in other components of a heterogeneous job; their tasks are numbered
+        consecutively."""
         self.loop = Loop()
         self.console = console
         self.created = created
@@ -68,36 +66,38 @@ class Session:
         self._name = name
         self._title = f"StepId={created.job_id}.{created.step_id}"
         self._parts = (created, *others)
-        self.outcome = Outcome(self.say, tasks=sum(part.plan.ntasks for part in self._parts))
+        self.outcome = StepOutcome(
+            self.say, tasks=sum(part.plan.ntasks for part in self._parts), title=self._title if rules.verbose else ""
+        )
         self._ranks: list[tuple[int, ...]] = []
         self._nodes: list[str] = []
-        self.streams: list[Stream] = []
-        self._part_of: dict[Stream, int] = {}
+        self.streams: list[StepStream] = []
+        self._part_of: dict[StepStream, int] = {}
         self._first_rank: list[int] = []  # of each part
         trust = Trust(cluster)
         for part in self._parts:
             self._add(part, trust, role)
-        self._hub: Hub | None = None  # made when a node brings something
-        self._touched: dict[Stream, None] = {}
-        self._settled: dict[Stream, None] = {}  # of which nothing more will come
+        self._hub: Hub | None = None  # created when a node sends something
+        self._touched: dict[StepStream, None] = {}
+        self._settled: dict[StepStream, None] = {}  # streams that send nothing more
         self._blocked: list[Sink] = []
-        self._pump: StdinPump | None = None
+        self._pumps: list[StdinPump] = []  # one, or one for each part with its own --input
         self._terminal: Terminal | None = None
         self._watcher = Watchers([self._watch(cluster, number) for number in range(len(self._parts))])
-        self._telling: Timer | None = None
-        self._finals: dict[int, AwaitStepReply] = {}  # by part: what became of it
+        self._report_timer: LoopTimer | None = None
+        self._finals: dict[int, AwaitStepReply] = {}  # by part: its end
         self._drained = (-1, 0.0)
-        self.ending = Ending(self.loop, self._watcher, rules, self.say, self._signal)
+        self.ending = StepEnding(self.loop, self._watcher, rules, self.say, self._signal)
         self._first_exit: float | None = None
         self._distrusted = False
 
-    def _add(self, part: CreateStepReply, trust: Trust, role: Role) -> None:
+    def _add(self, part: CreateStepReply, trust: Trust, role: StreamRole) -> None:
         first = sum(other.plan.ntasks for other in self._parts[: len(self._first_rank)])
         ticket = Ticket(part.job_id, part.attempt, part.step_id, part.io_key, role)
         index_of = {node: len(self._nodes) + index for index, node in enumerate(part.plan.nodes)}
         for at in part.streams:
-            place = Place(at.node, at.host, at.port, at.tls, index_of.get(at.node, len(self._nodes)))
-            stream = Stream(self.loop, place, ticket, trust, self)
+            place = StreamEndpoint(at.node, at.host, at.port, at.tls, index_of.get(at.node, len(self._nodes)))
+            stream = StepStream(self.loop, place, ticket, trust, self)
             self.streams.append(stream)
             self._part_of[stream] = len(self._first_rank)
         self._nodes += part.plan.nodes
@@ -107,33 +107,33 @@ class Session:
     def _watch(self, cluster: ClusterFile, number: int) -> Watcher:
         part = self._parts[number]
         ids = (part.job_id, part.step_id, part.attempt)
-        return Watcher(self.loop, cluster, ids, lambda reply: self._controller_says(number, reply))
+        return Watcher(self.loop, cluster, ids, lambda reply: self._on_controller_reply(number, reply))
 
     @property
     def _is_over(self) -> bool:
-        """True when the controller has told the end of every part."""
+        """Whether the controller has reported the end of every part."""
         return len(self._finals) == len(self._parts)
 
     # ---- set up ----------------------------------------------------------------------------------------------------
 
-    def feed(self, fd: int, task: int = NO_TASK) -> None:
-        """Send a descriptor's data as standard input: to all tasks, or to one."""
-        targets = self.streams
+    def feed(self, fd: int, task: int = NO_TASK, parts: Sequence[int] = ()) -> None:
+        """Sends a descriptor's data as standard input: to all tasks of these parts (none: of all), or to one task."""
+        targets = [s for s in self.streams if not parts or self._part_of[s] in parts]
         if task != NO_TASK:
-            targets = [s for s in self.streams if task in self._ranks[s.place.node_index]]
+            targets = [s for s in targets if task in self._ranks[s.place.node_index]]
             task -= self._first_rank[self._part_of[targets[0]]] if targets else 0
         if targets:
-            self._pump = StdinPump(self.loop, fd, targets, task)
+            self._pumps.append(StdinPump(self.loop, fd, targets, task))
 
     def use_terminal(self, terminal: "Terminal") -> None:
-        """--pty: the keys of a terminal are the task's, and so is the size of its window."""
+        """--pty: sends the keys of a terminal to the task, and the size of its window."""
         self._terminal = terminal
 
     # ---- the run ---------------------------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Until the step has ended; its exit status."""
-        desk = SignalDesk(self.loop, self._on_signal)
+        """Runs until the step has ended; returns its exit status."""
+        catcher = SignalCatcher(self.loop, self._on_signal)
         try:
             if self._terminal is not None:
                 self._terminal.make_raw()
@@ -142,23 +142,24 @@ class Session:
                     stream.open()
             if not all(stream.place.port for stream in self.streams) or not self.streams:
                 self._watcher.start()
-            self.loop.at(WATCH_AFTER_S, self._watcher.start)
+            self.loop.after(WATCH_AFTER_S, self._watcher.start)
             while len(self._settled) < len(self.streams) or (not self.streams and not self._is_over):
-                self.loop.once()
+                self.loop.turn()
                 self._settle()
             self._finish()
         finally:
             if self._terminal is not None:
                 self._terminal.restore()
             self._watcher.stop()
-            desk.close()
+            catcher.close()
+            self.console.close()
         return self.outcome.code
 
     def _settle(self) -> None:
-        """After each round: write, acknowledge what is written, or hold the nodes back."""
+        """After each round: writes, acknowledges what is written, or pauses the nodes."""
         blocked = self.console.flush()
         if blocked != self._blocked:
-            self._hold(blocked)
+            self._pause_input(blocked)
         for sink in self.console.newly_dead():
             if sink.error:
                 self.say(f"error: write to {sink.name or 'standard output'}: {sink.error}")
@@ -166,15 +167,16 @@ class Session:
             else:
                 self._signal(signal.SIGPIPE)
         if not blocked and self._touched:
-            touched, self._touched = self._touched, {}
+            touched = self._touched
+            self._touched = {}
             for stream in touched:
                 stream.acknowledge()
 
-    def _hold(self, blocked: list[Sink]) -> None:
+    def _pause_input(self, blocked: list[Sink]) -> None:
         for sink in self._blocked:
             self.loop.forget(sink.fd)
         for sink in blocked:
-            self.loop.watch(sink.fd, write=_wake)
+            self.loop.watch(sink.fd, _wake, WRITE)
         if bool(blocked) != bool(self._blocked):
             for stream in self.streams:
                 stream.pause(bool(blocked))
@@ -187,22 +189,22 @@ class Session:
         if self._distrusted:
             self.outcome.step_ended(1, 0)
         self.console.all_ended()
-        self.outcome.tell()
-        if self._pump is not None:
-            self._pump.close()
+        self.outcome.report()
+        for pump in self._pumps:
+            pump.close()
         while blocked := self.console.flush():
-            self._hold(blocked)
-            self.loop.once()
+            self._pause_input(blocked)
+            self.loop.turn()
 
     # ---- words -----------------------------------------------------------------------------------------------------
 
     def say(self, text: str) -> None:
-        """A line of ours on the error output."""
+        """Prints a message of srun to stderr."""
         end = "\r" if self._terminal is not None and self._terminal.is_raw else ""
         self.console.say(f"{self._name}: {text}{end}")
 
-    def tell(self, text: str, least: int = 1) -> None:
-        """The same for those who asked for it by -v."""
+    def verbose(self, text: str, least: int = 1) -> None:
+        """Prints a message if -v was given."""
         if self._rules.verbose >= least:
             self.say(text)
 
@@ -212,60 +214,60 @@ class Session:
 
     # ---- from the streams ------------------------------------------------------------------------------------------
 
-    def on_welcome(self, stream: Stream) -> None:
-        """A connection stands."""
+    def on_welcome(self, stream: StepStream) -> None:
+        """Handles a connection that is established."""
         if self._hub is not None:
-            for part in self._hub.last:  # it may have missed the answer; what comes twice is taken once
-                stream.send(frame(Kind.EXCHANGE, part))
-        if self._pump is not None:
-            self._pump.welcomed(stream)
+            for part in self._hub.last:  # the answer may have been lost; duplicates are dropped
+                stream.send(frame(FrameKind.EXCHANGE, part))
+        for pump in self._pumps:
+            pump.welcomed(stream)
 
-    def on_frame(self, stream: Stream, kind: int, channel: int, task: int, payload: bytes) -> None:
-        """What a node says."""
+    def on_frame(self, stream: StepStream, kind: int, channel: int, task: int, payload: bytes) -> None:
+        """Handles a frame of a node."""
         self._touched[stream] = None
         if task != NO_TASK:
             task += self._first_rank[self._part_of[stream]]
-        if kind == Kind.DATA:
+        if kind == FrameKind.DATA:
             self.console.data(task, channel, payload)
         elif kind in _ON:
-            _ON[Kind(kind)](self, stream, task, payload)
+            _ON[FrameKind(kind)](self, stream, task, payload)
 
-    def on_broken(self, stream: Stream, reason: str) -> None:
-        """A connection is gone, or was not to be had: the controller knows what became of the step."""
-        self.tell(f"{stream.place.node}: stream: {reason}", 2)
+    def on_broken(self, stream: StepStream, reason: str) -> None:
+        """Handles a connection that is lost or cannot be made: the controller has the state of the step."""
+        self.verbose(f"{stream.place.node}: stream: {reason}", 2)
         if stream.failures > 2 or stream.welcomed:
             self._watcher.start()
 
-    def on_distrust(self, stream: Stream, reason: str) -> None:
-        """Somebody else answered in the node's place: nothing is sent there, and the step is not left alone."""
+    def on_distrust(self, stream: StepStream, reason: str) -> None:
+        """Handles a peer that is not the node: nothing is sent there, and the step is ended."""
         self.say(f"error: {stream.place.node}: not believed to be this node: {reason}")
         self._distrusted = True
         self._gone(stream)
         self.terminate()
 
-    def _started(self, stream: Stream, task: int, payload: bytes) -> None:
+    def _started(self, stream: StepStream, task: int, payload: bytes) -> None:
         count = len(self._ranks[stream.place.node_index])
-        self.tell(f"Node {stream.place.node}, {count} tasks started")
+        self.verbose(f"Node {stream.place.node}, {count} tasks started")
 
-    def _exited(self, stream: Stream, task: int, payload: bytes) -> None:
+    def _exited(self, stream: StepStream, task: int, payload: bytes) -> None:
         self.outcome.exited(stream.place.node, task, number(payload))
         if self._rules.kill_on_bad_exit and self.outcome.any_failed and not self.outcome.all_ended:
             self._give_up()
-        if self.outcome.untold and self._telling is None:
-            self._telling = self.loop.at(GATHER_S, self._tell_exits)
+        if self.outcome.has_pending and self._report_timer is None:
+            self._report_timer = self.loop.after(GATHER_S, self._report_exits)
         if self._first_exit is None:
             self._first_exit = time.monotonic()
             if self._rules.wait_s and not self.outcome.all_ended:
-                self.loop.at(self._rules.wait_s, self._waited)
+                self.loop.after(self._rules.wait_s, self._waited)
 
-    def _tell_exits(self) -> None:
-        self._telling = None
-        self.outcome.tell()
+    def _report_exits(self) -> None:
+        self._report_timer = None
+        self.outcome.report()
 
     def _give_up(self) -> None:
-        """--kill-on-bad-exit: some task has failed, and others run."""
+        """--kill-on-bad-exit: ends the step when a task has failed and others run."""
         if not self.ending.has_begun:
-            self.outcome.tell()
+            self.outcome.report()
             self.say(f"Terminating {self._title}")
             self.terminate()
 
@@ -277,27 +279,27 @@ class Session:
         self.say(f"Terminating {self._title}")
         self.terminate()
 
-    def _note(self, stream: Stream, task: int, payload: bytes) -> None:
+    def _note(self, stream: StepStream, task: int, payload: bytes) -> None:
         if payload.find(b"CANCELLED AT") >= 0:
-            self._say_abort()
+            self._report_abort()
         raw = self._terminal is not None and self._terminal.is_raw
         if payload.startswith(b"***"):
             payload = b"slurmstepd: error: " + payload
         self.console.note(payload.replace(b"\n", b"\r\n") + b"\r\n" if raw else payload)
 
-    def _lost(self, stream: Stream, task: int, payload: bytes) -> None:
-        self.say(f"error: {stream.place.node}: {number(payload)} bytes of output were lost while nobody took them")
+    def _lost(self, stream: StepStream, task: int, payload: bytes) -> None:
+        self.say(f"error: {stream.place.node}: {number(payload)} bytes of output were lost without a client")
 
-    def _taken(self, stream: Stream, task: int, payload: bytes) -> None:
-        if self._pump is not None:
-            self._pump.taken(stream, number(payload))
+    def _taken(self, stream: StepStream, task: int, payload: bytes) -> None:
+        for pump in self._pumps:
+            pump.taken(stream, number(payload))
 
-    def _gather(self, stream: Stream, task: int, payload: bytes) -> None:
+    def _gather(self, stream: StepStream, task: int, payload: bytes) -> None:
         if self._hub is None:
             self._hub = Hub(len(self.streams))
         try:
-            for part in self._hub.heard(stream.place.node_index, payload):
-                self._to_all(frame(Kind.EXCHANGE, part))
+            for part in self._hub.receive(stream.place.node_index, payload):
+                self._to_all(frame(FrameKind.EXCHANGE, part))
         except BadExchange as error:
             self.say(f"error: {stream.place.node}: exchange between nodes: {error}")
             self.terminate()
@@ -308,10 +310,10 @@ class Session:
             self.say(f"Terminating {self._title}")
             self.terminate()
 
-    def _failed(self, stream: Stream, task: int, payload: bytes) -> None:
+    def _failed(self, stream: StepStream, task: int, payload: bytes) -> None:
         self.say(f"error: {stream.place.node}: {_task_words(task)}{payload.decode('utf-8', 'replace')}")
 
-    def _end(self, stream: Stream, task: int, payload: bytes) -> None:
+    def _end(self, stream: StepStream, task: int, payload: bytes) -> None:
         ranks = self._ranks[stream.place.node_index]
         for rank in ranks:
             self.console.ended(rank)
@@ -319,23 +321,23 @@ class Session:
             self.outcome.node_failed(stream.place.node, ranks, payload.decode("utf-8", "replace"))
         self._settle_end(stream)
 
-    def _settle_end(self, stream: Stream) -> None:
+    def _settle_end(self, stream: StepStream) -> None:
         self._settled[stream] = None
-        if self._pump is not None:
-            self._pump.gone(stream)
+        for pump in self._pumps:
+            pump.gone(stream)
 
     # ---- from the controller ---------------------------------------------------------------------------------------
 
-    def _controller_says(self, number_: int, reply: AwaitStepReply) -> None:
+    def _on_controller_reply(self, number_: int, reply: AwaitStepReply) -> None:
         if reply.note and not self.ending.has_begun:
-            self._say_abort()
+            self._report_abort()
         if reply.state in ENDED:
             self._finals[number_] = reply
             if self._is_over:
                 self._drain()
 
     def _drain(self) -> None:
-        """The step has ended: whoever still has something to bring may, as long as something comes."""
+        """After the step's end: reads the streams as long as data arrive."""
         counted = sum(stream.counted for stream in self.streams)
         now = time.monotonic()
         if counted != self._drained[0]:
@@ -344,10 +346,10 @@ class Session:
             for stream in self.streams:
                 self._gone(stream)
             return
-        self.loop.at(DRAIN_S / 5, self._drain)
+        self.loop.after(DRAIN_S / 5, self._drain)
 
-    def _gone(self, stream: Stream) -> None:
-        """Nothing more will come of this node's stream."""
+    def _gone(self, stream: StepStream) -> None:
+        """This node's stream sends nothing more."""
         if stream in self._settled:
             return
         stream.close()
@@ -356,8 +358,8 @@ class Session:
             self._take_end(stream, final)
         self._settle_end(stream)
 
-    def _take_end(self, stream: Stream, final: AwaitStepReply) -> None:
-        """What became of a node's tasks, as the controller has it."""
+    def _take_end(self, stream: StepStream, final: AwaitStepReply) -> None:
+        """Records the ends of a node's tasks as the controller has them."""
         ranks = self._ranks[stream.place.node_index]
         for node in final.nodes:
             if node.node != stream.place.node:
@@ -378,32 +380,28 @@ class Session:
             stream.send(data)
 
     def _signal(self, number_: int) -> None:
-        self._to_all(frame(Kind.SIGNAL, b"%d" % number_))
+        self._to_all(frame(FrameKind.SIGNAL, b"%d" % number_))
 
     def terminate(self) -> None:
-        """End the step: its tasks now get SIGTERM, and after KillWait what nobody survives."""
-        standing = all(stream.state in (State.OPEN, State.ENDED) for stream in self.streams)
-        self.ending.terminate(streams_stand=standing)
+        """Ends the step: its tasks get SIGTERM now, and SIGKILL after KillWait."""
+        connected = all(stream.state in (State.OPEN, State.ENDED) for stream in self.streams)
+        self.ending.terminate(streams_connected=connected)
 
-    def _say_abort(self) -> None:
-        self.ending.say_abort()
+    def _report_abort(self) -> None:
+        self.ending.report_abort()
 
     # ---- signals ---------------------------------------------------------------------------------------------------
 
     def _on_signal(self, caught: int) -> None:
         if caught == signal.SIGINT and self._terminal is not None and self._terminal.is_raw:
-            self._signal(caught)  # it was sent, not typed
+            self._signal(caught)  # it was sent by a process, not typed
         elif caught == signal.SIGINT:
             self.ending.interrupted(self._title, self._state)
         elif caught in (signal.SIGTERM, signal.SIGHUP):
             self.ending.quit()
         elif caught == signal.SIGWINCH:
             if self._terminal is not None:
-                self._to_all(frame(Kind.WINDOW, pack_values(*self._terminal.size())))
-        elif caught in (signal.SIGTSTP, signal.SIGCONT):
-            self._signal(caught)
-            if caught == signal.SIGTSTP:
-                stop_ourselves()
+                self._to_all(frame(FrameKind.WINDOW, pack_values(*self._terminal.size())))
         elif caught in FORWARDED:
             self._signal(caught)
 
@@ -412,17 +410,17 @@ def _task_words(task: int) -> str:
     return "" if task == NO_TASK else f"{ranks_text([task])}: "
 
 
-def _wake() -> None:
-    """The sink takes more: the next round writes it."""
+def _wake(events: int) -> None:
+    """The sink is writable: the next round writes."""
 
 
-_ON: dict[Kind, Callable[[Session, Stream, int, bytes], None]] = {
-    Kind.STARTED: Session._started,
-    Kind.EXITED: Session._exited,
-    Kind.NOTE: Session._note,
-    Kind.LOST: Session._lost,
-    Kind.STDIN_TAKEN: Session._taken,
-    Kind.GATHER: Session._gather,
-    Kind.FAILED: Session._failed,
-    Kind.END: Session._end,
+_ON: dict[FrameKind, Callable[[Session, StepStream, int, bytes], None]] = {
+    FrameKind.STARTED: Session._started,
+    FrameKind.EXITED: Session._exited,
+    FrameKind.NOTE: Session._note,
+    FrameKind.LOST: Session._lost,
+    FrameKind.STDIN_TAKEN: Session._taken,
+    FrameKind.GATHER: Session._gather,
+    FrameKind.FAILED: Session._failed,
+    FrameKind.END: Session._end,
 }

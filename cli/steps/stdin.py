@@ -1,27 +1,27 @@
-"""Standard input of srun on its way to the tasks: to all of them, to one, or (not here) to none.
+"""Forwards srun's standard input to the tasks: to all of them, to one, or (not here) to none.
 
-Each node that takes part has its own window; the slowest one sets the pace, as all get the same. What a node has not
-said to have taken is kept, so that a connection that broke goes on in the middle of it. Nothing is read before all these
-nodes have answered once, nor while srun is in the background of its terminal: the shell in front wants its keys.
+Each receiving node has its own window; the slowest one sets the pace, since all get the same data. Data that a node has
+not confirmed are kept, so that a new connection resumes in the middle. Nothing is read before all these nodes have
+answered once, nor while srun is in the background of its terminal: the keys belong to the foreground shell.
 """
 
 import os
 import signal
 from collections.abc import Sequence
 
-from cli.steps.loop import Loop
-from cli.steps.streamclient import State, Stream
-from penstock.values.stepframes import NO_TASK, STDIN_WINDOW_BYTES, Kind, frame
+from cli.steps.streamclient import State, StepStream
+from penstock.eventloop import Loop
+from penstock.values.stepframes import NO_TASK, STDIN_WINDOW_BYTES, FrameKind, frame
 
 PIECE_BYTES = 64 * 1024
-#: How often a command in the background looks whether it has come to the front.
+#: The interval at which a background command checks whether it is in the foreground.
 BACKGROUND_S = 0.5
 
 
 class StdinPump:
     """Reads a descriptor and sends what it reads."""
 
-    def __init__(self, loop: Loop, fd: int, streams: Sequence[Stream], task: int = NO_TASK) -> None:
+    def __init__(self, loop: Loop, fd: int, streams: Sequence[StepStream], task: int = NO_TASK) -> None:
         self._loop = loop
         self._fd = fd
         self._task = task
@@ -32,12 +32,13 @@ class StdinPump:
         self._base = 0
         self._ended = False
         self._closed = False
+        self._has_failed = False  # a read has failed, and none has succeeded since
         self._is_terminal = os.isatty(fd)
         if self._is_terminal:
-            signal.signal(signal.SIGTTIN, signal.SIG_IGN)  # a read in the background fails then, and does not stop us
+            signal.signal(signal.SIGTTIN, signal.SIG_IGN)  # a background read fails instead of stopping us
 
-    def welcomed(self, stream: Stream) -> None:
-        """A connection stands (again): go on after what the node has had."""
+    def welcomed(self, stream: StepStream) -> None:
+        """Handles an established or re-established connection: continues after the data that the node has."""
         if stream not in self._sent:
             return
         self._sent[stream] = max(stream.received, self._base)
@@ -45,15 +46,15 @@ class StdinPump:
         self._send(stream)
         self._ready()
 
-    def taken(self, stream: Stream, count: int) -> None:
-        """A node has passed on so much in all."""
+    def taken(self, stream: StepStream, count: int) -> None:
+        """Handles a node's count of bytes passed on."""
         if stream in self._taken:
             self._taken[stream] = max(self._taken[stream], count)
             self._forget()
             self._ready()
 
-    def gone(self, stream: Stream) -> None:
-        """Nothing more goes to this node."""
+    def gone(self, stream: StepStream) -> None:
+        """Sends nothing more to this node."""
         if stream in self._sent:
             self._streams.remove(stream)
             del self._sent[stream], self._taken[stream]
@@ -64,22 +65,22 @@ class StdinPump:
                 self.close()
 
     def close(self) -> None:
-        """Read no more."""
+        """Stops reading."""
         if not self._closed:
             self._closed = True
             self._loop.forget(self._fd)
 
     def _ready(self) -> None:
-        """Read when there is room, else wait."""
+        """Reads when there is room, else waits."""
         if self._closed or self._ended:
             return
         if not all(stream.welcomed for stream in self._streams) or self._room() <= 0:
             self._loop.forget(self._fd)
         elif self._is_terminal and not self._in_front():
             self._loop.forget(self._fd)
-            self._loop.at(BACKGROUND_S, self._ready)
+            self._loop.after(BACKGROUND_S, self._ready)
         else:
-            self._loop.watch(self._fd, read=self._read)
+            self._loop.watch(self._fd, self._read)
 
     def _room(self) -> int:
         return STDIN_WINDOW_BYTES - len(self._kept)
@@ -88,18 +89,21 @@ class StdinPump:
         try:
             return os.tcgetpgrp(self._fd) == os.getpgrp()
         except OSError:
-            return True  # not our terminal: reading tells
+            return True  # not our terminal: the read will fail
 
-    def _read(self) -> None:
+    def _read(self, events: int) -> None:
         try:
             data = os.read(self._fd, min(PIECE_BYTES, self._room()))
         except BlockingIOError:
             return
-        except OSError:  # the terminal is gone, or we are in its background
-            if self._is_terminal and not self._in_front():
+        except OSError:  # the terminal is gone, or we were in its background, and may be in front by now
+            is_in_front = self._in_front()
+            if self._is_terminal and not (is_in_front and self._has_failed):
+                self._has_failed = is_in_front
                 self._ready()
                 return
             data = b""
+        self._has_failed = False
         if not data:
             self._ended = True
             self._loop.forget(self._fd)
@@ -108,7 +112,7 @@ class StdinPump:
             self._send(stream)
         self._ready()
 
-    def _send(self, stream: Stream) -> None:
+    def _send(self, stream: StepStream) -> None:
         if stream.state != State.OPEN:
             return
         end = self._base + len(self._kept)
@@ -116,9 +120,9 @@ class StdinPump:
             at = self._sent[stream] - self._base
             piece = bytes(self._kept[at : at + PIECE_BYTES])
             self._sent[stream] += len(piece)
-            stream.send(frame(Kind.STDIN, piece, self._task), keep=False)
+            stream.send(frame(FrameKind.STDIN, piece, self._task), keep=False)
         if self._ended:
-            stream.send(frame(Kind.STDIN, b"", self._task), keep=False)
+            stream.send(frame(FrameKind.STDIN, b"", self._task), keep=False)
 
     def _forget(self) -> None:
         least = min(self._taken.values())

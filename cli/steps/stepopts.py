@@ -1,20 +1,21 @@
-"""The options of srun: one table, and what the values mean. salloc takes the part that describes a job.
+"""The option table of srun, and the meaning of the values. salloc uses the part that describes a job.
 
-    JOB         of an allocation and of a step alike: nodes, tasks, cpus, memory, devices, where, how long
-    ALLOCATION  only of a job that srun (or salloc) makes itself; without meaning inside an allocation, as on Slurm
+    JOB         of both an allocation and a step: nodes, tasks, CPUs, memory, devices, placement, time limit
+    ALLOCATION  only of a job that srun (or salloc) creates itself; ignored inside an allocation, as in Slurm
     STEP        only of a step: where tasks go, input and output, what ends it
 
-Each option's variable stands beside it. SLURM_CPUS_PER_TASK is not one of srun's: what a job asked for is no order to
-its steps since Slurm 22.05; SRUN_CPUS_PER_TASK is. An option's field is a field of the job's request, of the step's, or
-of both under the same name.
+Each option has its variable. srun does not read SLURM_CPUS_PER_TASK: since Slurm 22.05 the job's value does not apply
+to its steps; it reads SRUN_CPUS_PER_TASK. An option's field is a field of the job's request, of the step's, or of both
+under the same name.
 """
 
 from typing import TYPE_CHECKING
 
-from cli.bindwords import cpu_bind, hint, mem_bind
-from cli.jobopts import IMMEDIATE, JOB_OPTIONS
-from cli.jobwords import number, open_mode
-from cli.options import ACCEPTED, MAYBE, NO, REFUSED, YES, Option, WholeText, plain
+from cli.base.options import ACCEPTED, MAYBE, NO, REFUSED, YES, Command, Option, WholeText, plain
+from cli.base.requestkey import REQUEST_KEY
+from cli.jobs.bindwords import cpu_bind, hint, mem_bind
+from cli.jobs.jobopts import HELP_GROUPS, IMMEDIATE, JOB_OPTIONS
+from cli.jobs.jobwords import number, open_mode
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
 
@@ -34,7 +35,7 @@ def _hint(text: str) -> str:
 
 def _mpi(text: str) -> str:
     if text != "list" and text not in MPI_TYPES:
-        raise BadValue(f"{text!r} is none of {', '.join(MPI_TYPES)}")
+        raise BadValue(f"{text!r} is not one of {', '.join(MPI_TYPES)}")
     return text
 
 
@@ -55,9 +56,8 @@ _job_number = number("--jobid", 1)
 
 def _job_id(text: str) -> int:
     head, plus, offset = text.partition("+")
-    if plus:
-        parse_int(offset, 0, 127, "component")
-    return _job_number(head)
+    component = parse_int(offset, 0, 127, "component") if plus else 0
+    return int(_job_number(head)) + component  # the components of a job have consecutive ids
 
 
 def _gres_of_step(text: str) -> "tuple[Gres, ...] | str":
@@ -80,7 +80,7 @@ def _yes_no(text: str) -> str:
 
 
 def _container(name: str, value: str, what: str, env: str = "", metavar: str = "value") -> Option:
-    return Option(name, "", value, env, what, metavar, standing=REFUSED, note=NO_CONTAINERS)
+    return Option(name, "", value, env, what, metavar, status=REFUSED, note=NO_CONTAINERS)
 
 
 def _taken(*pairs: str) -> tuple[Option, ...]:
@@ -131,13 +131,13 @@ ALLOCATION = (
 )  # fmt: skip
 
 STEP = (
-    Option("async", "", NO, "", "return as soon as the step is there", standing=REFUSED,
+    Option("async", "", NO, "", "return as soon as the step is created", status=REFUSED,
            note="srun carries the input and output of its step; put it into the background with &"),
     Option("bcast", "", MAYBE, "SLURM_BCAST", "copy executable file to compute nodes", "dest", const=""),
     Option("bcast-exclude", "", YES, "SLURM_BCAST_EXCLUDE", "paths of libraries that --send-libs leaves out", "paths",
-           standing=ACCEPTED, note="libraries are not copied"),
-    Option("compress", "", MAYBE, "SLURM_COMPRESS", "compress what --bcast copies", "library", const="",
-           standing=ACCEPTED, note="what --bcast copies goes to each node once, uncompressed"),
+           status=ACCEPTED, note="libraries are not copied"),
+    Option("compress", "", MAYBE, "SLURM_COMPRESS", "compress the file that --bcast copies", "library", const="",
+           status=ACCEPTED, note="the copy is sent to each node once, uncompressed"),
     Option("cpu-bind", "", YES, "SLURM_CPU_BIND", "bind tasks to CPUs; help lists how", "type", convert=cpu_bind,
            invalid='unrecognized --cpu-bind argument "{value}"', field="cpu_bind"),
     Option("disable-status", "X", NO, "SLURM_DISABLE_STATUS", "disable Ctrl-C status feature"),
@@ -160,44 +160,43 @@ STEP = (
     Option("mpi", "", YES, "SLURM_MPI_TYPE", "type of MPI being used: none, pmi2, pmix, list", "type", convert=_mpi,
            invalid="Invalid MPI type '{value}', --mpi=list for acceptable types", field="mpi"),
     Option("multi-prog", "", NO, "", "the program name is the configuration of several programs"),
-    Option("no-allocate", "Z", NO, "", "run tasks on nodes without an allocation", standing=REFUSED,
-           note="a node runs nothing that the controller has not given it"),
+    Option("no-allocate", "Z", NO, "", "run tasks on nodes without an allocation", status=REFUSED,
+           note="a node runs only what the controller sends"),
     Option("open-mode", "", YES, "SLURM_OPEN_MODE", "how output files are opened", "append|truncate",
            convert=open_mode),
     Option("output", "o", YES, "SRUN_OUTPUT", "location of stdout redirection", "out"),
     Option("overlap", "", NO, "SLURM_OVERLAP", "share all resources of the step with other steps", field="overlap"),
-    Option("preserve-env", "E", NO, "", "pass on the environment's numbers of nodes and tasks",
-           note="they are always passed on"),
+    Option("preserve-env", "E", NO, "", "pass on the environment's numbers of nodes and tasks", field="preserve_env"),
     Option("prolog", "", YES, "SLURM_PROLOG", "program to run here before the step, with the step's command",
            "program"),
     Option("pty", "", MAYBE, "", "run task zero in pseudo terminal", "fd"),
     Option("quit-on-interrupt", "", NO, "", "quit on single Ctrl-C"),
     Option("relative", "r", YES, "", "run job step relative to node n of allocation", "n",
            convert=number("--relative", 0), field="relative"),
-    Option("send-libs", "", MAYBE, "SLURM_SEND_LIBS", "copy the libraries of what --bcast copies", "yes|no",
-           const="yes", convert=_yes_no, standing=ACCEPTED, note="programs find their libraries on the nodes"),
-    Option("slurmd-debug", "", YES, "SLURMD_DEBUG", "level of the step's own messages", "level", standing=ACCEPTED,
-           note="what a step reports does not depend on it"),
+    Option("send-libs", "", MAYBE, "SLURM_SEND_LIBS", "copy the libraries of the file that --bcast copies", "yes|no",
+           const="yes", convert=_yes_no, status=ACCEPTED, note="programs find their libraries on the nodes"),
+    Option("slurmd-debug", "", YES, "SLURMD_DEBUG", "level of the step's own messages", "level", status=ACCEPTED,
+           note="the messages of a step do not depend on it"),
     Option("task-epilog", "", YES, "SLURM_TASK_EPILOG", "program to run after launching task", "program"),
     Option("task-prolog", "", YES, "SLURM_TASK_PROLOG", "program to run before launching task", "program"),
-    Option("test-only", "", NO, "", "say when and where the job would start, run nothing"),
+    Option("test-only", "", NO, "", "show when and where the job would start, run nothing"),
     Option("threads", "T", YES, "SLURM_THREADS", "set srun launch fanout", "threads", convert=number("--threads", 1),
-           standing=ACCEPTED, note="srun needs no threads"),
-    Option("treewidth", "", YES, "SLURM_TREE_WIDTH", "fan-out of messages to nodes", "size|off", standing=ACCEPTED,
-           note="nodes are not relays: each has its own line"),
+           status=ACCEPTED, note="srun needs no threads"),
+    Option("treewidth", "", YES, "SLURM_TREE_WIDTH", "fan-out of messages to nodes", "size|off", status=ACCEPTED,
+           note="nodes do not relay messages: each has its own connection"),
     Option("unbuffered", "u", NO, "SLURM_UNBUFFEREDIO", "do not line-buffer stdout/err", field="unbuffered"),
     Option("wait", "W", YES, "SLURM_WAIT", "seconds to wait after first task ends before killing job", "sec",
            convert=number("--wait", 0, WAIT_S_MAX)),
     Option("wait-for-children", "", NO, "SLURM_WAIT_FOR_CHILDREN", "a task ends when all of its processes have",
-           standing=ACCEPTED, note="a task ends with its first process, and what it left is ended with the step"),
+           status=ACCEPTED, note="a task ends with its first process, and its other processes end with the step"),
     Option("whole", "", NO, "SLURM_WHOLE", "use whole nodes of the allocation for this step", field="whole"),
-    Option("x11", "", MAYBE, "", "forward X11 from the nodes", "all|first|last", standing=REFUSED,
+    Option("x11", "", MAYBE, "", "forward X11 from the nodes", "all|first|last", status=REFUSED,
            invalid="X11 forwarding not available", note="nodes forward no X11; ssh -X to the node does"),
     _container("container-image", YES, "image of a container", "SRUN_CONTAINER_IMAGE", "[user@][registry#]image[:tag]"),
-    _container("container-mounts", YES, "what is mounted into it", "SRUN_CONTAINER_MOUNTS", "src:dst[:flags]"),
-    _container("container-workdir", YES, "where its tasks begin", "SRUN_CONTAINER_WORKDIR", "path"),
-    _container("container-name", YES, "its name, to be kept", "SRUN_CONTAINER_NAME", "name"),
-    _container("container-save", YES, "file to save it to", "SRUN_CONTAINER_SAVE", "path"),
+    _container("container-mounts", YES, "mounts of the container", "SRUN_CONTAINER_MOUNTS", "src:dst[:flags]"),
+    _container("container-workdir", YES, "working directory of its tasks", "SRUN_CONTAINER_WORKDIR", "path"),
+    _container("container-name", YES, "name of the container, to keep it", "SRUN_CONTAINER_NAME", "name"),
+    _container("container-save", YES, "file to save the container to", "SRUN_CONTAINER_SAVE", "path"),
     _container("container-env", YES, "variables that its image does not set", "SRUN_CONTAINER_ENV", "names"),
     _container("container-mount-home", NO, "mount the home folder"),
     _container("no-container-mount-home", NO, "do not mount the home folder"),
@@ -205,15 +204,24 @@ STEP = (
     _container("no-container-remap-root", NO, "be the same user inside"),
     _container("container-entrypoint", NO, "run the entry point of the image"),
     _container("no-container-entrypoint", NO, "do not run the entry point of the image"),
-    _container("container-writable", NO, "its file system can be written"),
-    _container("container-readonly", NO, "its file system cannot be written"),
+    _container("container-writable", NO, "make its file system writable"),
+    _container("container-readonly", NO, "make its file system read-only"),
 )  # fmt: skip
 
-#: By the variables of older Slurm versions and of other commands, for those that stand beside the option's own.
+#: Variables of older Slurm versions and of other commands, besides the option's own.
 OTHER_VARIABLES = {
     "SRUN_EXPORT_ENV": "SLURM_EXPORT_ENV", "SLURM_NPROCS": "SLURM_NTASKS", "SLURM_JOB_NUM_NODES": "SLURM_NNODES",
     "SLURM_JOBID": "SLURM_JOB_ID", "SLURM_STDOUTMODE": "SRUN_OUTPUT", "SLURM_STDERRMODE": "SRUN_ERROR",
     "SLURM_STDINMODE": "SRUN_INPUT", "SLURM_REMOTE_CWD": "SLURM_WORKING_DIR", "SLURM_DEBUG": "SRUN_DEBUG",
 }  # fmt: skip
-#: Of these the one on the left is the stronger.
+#: Of these the left one takes precedence.
 STRONGER = ("SRUN_EXPORT_ENV",)
+
+COMMAND = Command(
+    "srun",
+    "[OPTIONS(0)... [executable(0) [args(0)...]]] [ : [OPTIONS(N)...]] executable(N) [args(N)...]",
+    (*JOB, *ALLOCATION, *STEP, REQUEST_KEY),
+    interspersed=False,
+    usage_end="executable [args...]",
+    groups=HELP_GROUPS,
+)

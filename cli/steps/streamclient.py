@@ -1,17 +1,17 @@
-"""The client's end of a step's streams: one connection to each node of the step, opened again when it breaks.
+"""The client's end of a step's streams: one connection to each node of the step, reopened when it breaks.
 
     stream = Stream(loop, place, ticket, trust, handler)
     stream.open()                     # greeting, TLS, HELLO; then frames go to handler.on_frame
     stream.send(frame(Kind.SIGNAL, b"15"))
-    stream.acknowledge()              # all that was given to the handler has been dealt with
+    stream.acknowledge()              # the handler has processed all frames
 
-States: CLOSED -> CONNECTING -> ASKING (greeting sent) -> SHAKING (TLS) -> GREETED (HELLO sent) -> OPEN -> ENDED; a break
-leads back to CLOSED and, after a pause that grows, to CONNECTING. What was acknowledged tells where output goes on, so
-nothing is lost or seen twice. A frame that was to be sent while there is no connection is kept if it says something new
-(SIGNAL, EXCHANGE, WINDOW); standard input is kept by whoever sends it, who looks at `received` after WELCOME.
+States: CLOSED -> CONNECTING -> ASKING (greeting sent) -> SHAKING (TLS) -> GREETED (HELLO sent) -> OPEN -> ENDED; a lost
+connection leads back to CLOSED and, after a growing pause, to CONNECTING. Output continues after the acknowledged
+position, so nothing is lost or duplicated. A frame without a connection is kept if its content is new (SIGNAL,
+EXCHANGE, WINDOW); the sender of standard input keeps it, and checks `received` after WELCOME.
 
-A stream does not give up by itself: whether it is worth while to go on is what the controller knows (AwaitStep), and
-the handler asks. Only a node that cannot be believed ends it at once.
+A stream retries without limit: the controller knows whether the step still runs (AwaitStep), and the handler queries
+it. Only a node that fails authentication ends it at once.
 """
 
 import errno
@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-from cli.steps.loop import Loop, Timer
-from cli.steps.trust import Distrust, Trust
+from cli.steps.trust import Trust, UntrustedPeer
+from penstock.eventloop import READ, WRITE, Loop, LoopTimer
 from penstock.values.packing import Damaged, pack_values, unpack
 from penstock.values.stepframes import (
     ACK_EVERY_BYTES,
@@ -32,31 +32,31 @@ from penstock.values.stepframes import (
     ANSWER_OK,
     HEAD,
     BadFrame,
+    FrameKind,
     FrameReader,
-    Kind,
-    Role,
+    StreamRole,
     frame,
     greeting,
 )
 
 #: A connection must be made and welcomed within this.
 CONNECT_LIMIT_S = 10.0
-PAUSE_FIRST_S = 0.02  # the launch may be on its way to the node still
+PAUSE_FIRST_S = 0.02  # the launch may still be on its way to the node
 PAUSE_MAX_S = 2.0
-#: Read at one go; then others get their turn.
+#: The most bytes read before other descriptors get their turn.
 READ_BYTES_MAX = 1024 * 1024
 BUFFER_BYTES = 256 * 1024
-#: Acknowledged when so much was handled.
+#: The bytes after which an acknowledgement is sent.
 ACK_BYTES = ACK_EVERY_BYTES // 2
-#: A node whose machine is gone says nothing: the kernel finds out within about half a minute.
+#: A machine that is down sends nothing: TCP keep-alive detects it within about half a minute.
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 UNSENT_LIMIT_MS = 30_000
-#: Frames of stepd that are not counted: answers to this connection only.
-_UNCOUNTED = frozenset((Kind.WELCOME, Kind.ANSWER))
+#: Frames of stepd that are not counted: replies on this connection only.
+_UNCOUNTED = frozenset((FrameKind.WELCOME, FrameKind.ANSWER))
 
 
 class State(IntEnum):
-    """Of one stream."""
+    """The state of one stream."""
 
     CLOSED = 0
     CONNECTING = 1
@@ -67,8 +67,8 @@ class State(IntEnum):
     ENDED = 6
 
 
-class Place(NamedTuple):
-    """Where a node's streams are."""
+class StreamEndpoint(NamedTuple):
+    """The address of a node's streams."""
 
     node: str
     host: str
@@ -78,30 +78,30 @@ class Place(NamedTuple):
 
 
 class Ticket(NamedTuple):
-    """Which step, and what lets one in."""
+    """The step, and the secret for its streams."""
 
     job_id: int
     attempt: int
     step_id: int
     io_key: bytes
-    role: Role = Role.OWNER
+    role: StreamRole = StreamRole.OWNER
     options: tuple[str, ...] = ()  # "name=value"
 
 
 class Handler(Protocol):
-    """Who uses a stream."""
+    """The user of a stream."""
 
-    def on_welcome(self, stream: "Stream") -> None:
-        """A connection stands, for the first time or again."""
+    def on_welcome(self, stream: "StepStream") -> None:
+        """Called when a connection is established, for the first time or again."""
 
-    def on_frame(self, stream: "Stream", kind: int, channel: int, task: int, payload: bytes) -> None:
-        """One frame, in order, once."""
+    def on_frame(self, stream: "StepStream", kind: int, channel: int, task: int, payload: bytes) -> None:
+        """Called for each frame, in order, once."""
 
-    def on_broken(self, stream: "Stream", reason: str) -> None:
-        """The connection is gone; it will be tried again unless `close` is called."""
+    def on_broken(self, stream: "StepStream", reason: str) -> None:
+        """Called when the connection is gone; it will be tried again unless `close` is called."""
 
-    def on_distrust(self, stream: "Stream", reason: str) -> None:
-        """Whoever answered is not the node; it is not tried again."""
+    def on_distrust(self, stream: "StepStream", reason: str) -> None:
+        """Called when the peer is not the node; it is not tried again."""
 
 
 def number(payload: bytes) -> int:
@@ -123,10 +123,10 @@ def values(payload: bytes, least: int) -> Sequence[bytes]:
     return found
 
 
-class Stream:
+class StepStream:
     """One node's part of a step, as its client sees it."""
 
-    def __init__(self, loop: Loop, place: Place, ticket: Ticket, trust: Trust, handler: Handler) -> None:
+    def __init__(self, loop: Loop, place: StreamEndpoint, ticket: Ticket, trust: Trust, handler: Handler) -> None:
         self.place = place
         self.state = State.CLOSED
         self.counted = 0  # bytes of stepd's frames that the handler has had
@@ -146,12 +146,12 @@ class Stream:
         self._acknowledged = 0
         self._pause_s = PAUSE_FIRST_S
         self._answer = b""
-        self._timer: Timer | None = None
+        self._timer: LoopTimer | None = None
 
     # ---- opening ---------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Begin to connect. Errors come through the handler."""
+        """Starts to connect. Errors come through the handler."""
         self._cancel_timer()
         try:
             family, kind, protocol, _, address = self._resolve()
@@ -166,11 +166,11 @@ class Stream:
             self._break(errno.errorcode.get(outcome, str(outcome)))
             return
         self.state = State.CONNECTING
-        self._timer = self._loop.at(CONNECT_LIMIT_S, lambda: self._break("no answer in time"))
-        self._loop.watch(sock.fileno(), write=self._connected)
+        self._timer = self._loop.after(CONNECT_LIMIT_S, lambda: self._break("no answer in time"))
+        self._loop.watch(sock.fileno(), self._connected, WRITE)
 
     def _resolve(self) -> tuple[int, int, int, str, tuple[object, ...]]:
-        # As bytes: the codec for international names is not loaded for names that are none.
+        # As bytes: that avoids loading the IDNA codec.
         found = socket.getaddrinfo(self.place.host.encode(), self.place.port, type=socket.SOCK_STREAM)
         return found[self.failures % len(found)]
 
@@ -182,24 +182,24 @@ class Stream:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNSENT_LIMIT_MS)
 
-    def _connected(self) -> None:
+    def _connected(self, events: int) -> None:
         sock = self._sock()
         failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if failed:
             self._break(errno.errorcode.get(failed, str(failed)))
             return
         try:
-            # A line of some 30 bytes into an empty socket: it goes out whole.
+            # A line of some 30 bytes into an empty socket buffer is never split.
             sock.send(greeting(self._ticket.job_id, self._ticket.attempt, self._ticket.step_id))
         except OSError as error:
             self._break(error.strerror or str(error))
             return
         self.state = State.ASKING
         self._answer = b""
-        self._loop.watch(sock.fileno(), read=self._asked)
+        self._loop.watch(sock.fileno(), self._asked)
 
-    def _asked(self) -> None:
-        """The answer to the greeting: read byte by byte, what follows it belongs to TLS."""
+    def _asked(self, events: int) -> None:
+        """The answer to the greeting: read byte by byte, since the data after it belong to TLS."""
         sock = self._sock()
         try:
             while not self._answer.endswith(b"\n"):
@@ -219,34 +219,34 @@ class Stream:
             self._loop.forget(sock.fileno())
             self._socket = self._trust.context().wrap_socket(sock, do_handshake_on_connect=False)
             self.state = State.SHAKING
-            self._shake()
+            self._handshake()
         else:
-            self._say_hello()
+            self._send_hello()
 
-    def _shake(self) -> None:
+    def _handshake(self, events: int = 0) -> None:
         sock = self._sock()
         assert isinstance(sock, ssl.SSLSocket)
         try:
             sock.do_handshake()
             self._trust.check(self.place.node, sock)
         except ssl.SSLWantReadError:
-            self._loop.watch(sock.fileno(), read=self._shake)
+            self._loop.watch(sock.fileno(), self._handshake)
         except ssl.SSLWantWriteError:
-            self._loop.watch(sock.fileno(), write=self._shake)
-        except (Distrust, ssl.SSLCertVerificationError) as error:
+            self._loop.watch(sock.fileno(), self._handshake, WRITE)
+        except (UntrustedPeer, ssl.SSLCertVerificationError) as error:
             self.close()
             self._handler.on_distrust(self, getattr(error, "verify_message", "") or str(error))
         except OSError as error:
             self._break(getattr(error, "reason", "") or error.strerror or str(error))
         else:
-            self._say_hello()
+            self._send_hello()
 
-    def _say_hello(self) -> None:
+    def _send_hello(self) -> None:
         self.state = State.GREETED
         self._reader = FrameReader()
         self._unsent.clear()
         ticket = self._ticket
-        self._push(frame(Kind.HELLO, pack_values(ticket.io_key, int(ticket.role), self.counted, *ticket.options)))
+        self._push(frame(FrameKind.HELLO, pack_values(ticket.io_key, int(ticket.role), self.counted, *ticket.options)))
 
     def _welcome(self, payload: bytes) -> None:
         _, counted, received, *_ = values(payload, 3)
@@ -257,7 +257,8 @@ class Stream:
         self.failures = 0
         self.welcomed = True
         self._pause_s = PAUSE_FIRST_S
-        later, self._later = self._later, []
+        later = self._later
+        self._later = []
         for data in later:
             self.send(data)
         if self.state == State.OPEN:
@@ -266,17 +267,17 @@ class Stream:
     # ---- sending ---------------------------------------------------------------------------------------------------
 
     def send(self, data: bytes, *, keep: bool = True) -> None:
-        """Send a frame: now, or (if `keep`) as soon as there is a connection again."""
+        """Sends a frame: now, or (if `keep`) as soon as there is a connection again."""
         if self.state == State.OPEN:
             self._push(data)
         elif keep and self.state != State.ENDED:
             self._later.append(data)
 
     def acknowledge(self, *, all_of_it: bool = False) -> None:
-        """What the handler has had is dealt with. Told when it is worth a frame, or `all_of_it`."""
+        """Acknowledges what the handler has processed. Sent when enough has accumulated, or with `all_of_it`."""
         if self.state == State.OPEN and self.counted - self._acknowledged >= (1 if all_of_it else ACK_BYTES):
             self._acknowledged = self.counted
-            self._push(frame(Kind.ACK, b"%d" % self.counted))
+            self._push(frame(FrameKind.ACK, b"%d" % self.counted))
 
     def _push(self, data: bytes) -> None:
         self._unsent.append(memoryview(data))
@@ -299,23 +300,30 @@ class Stream:
         self._watch()
 
     def _watch(self) -> None:
-        self._loop.watch(
-            self._sock().fileno(),
-            read=None if self.paused else self._read,
-            write=self._flush if self._unsent else None,
-        )
+        fd, events = self._sock().fileno(), (0 if self.paused else READ) | (WRITE if self._unsent else 0)
+        if events:
+            self._loop.watch(fd, self._ready, events)
+        else:
+            self._loop.forget(fd)  # the next read or write reports the error
+
+    def _ready(self, events: int) -> None:
+        sock = self._socket
+        if events & ~WRITE and not self.paused:
+            self._read()
+        if events & ~READ and self._unsent and self._socket is sock:
+            self._flush()
 
     # ---- receiving -------------------------------------------------------------------------------------------------
 
     def pause(self, paused: bool) -> None:
-        """Take no more from the node for now: back-pressure."""
+        """Stops reading from the node for now: back-pressure."""
         if paused == self.paused:
             return
         self.paused = paused
         if self.state in (State.GREETED, State.OPEN):
             self._watch()
             if not paused:
-                self._loop.soon(self._resume)  # something may lie in TLS's buffer, of which the kernel knows nothing
+                self._loop.soon(self._resume)  # TLS may have buffered data, which poll does not report
 
     def _resume(self) -> None:
         if self.state in (State.GREETED, State.OPEN) and not self.paused:
@@ -355,22 +363,22 @@ class Stream:
     def _one(self, kind: int, channel: int, task: int, payload: bytes) -> None:
         if kind not in _UNCOUNTED:
             self.counted += HEAD.size + len(payload)
-        if kind == Kind.WELCOME:
+        if kind == FrameKind.WELCOME:
             self._welcome(payload)
             return
         self._handler.on_frame(self, kind, channel, task, payload)
-        if kind == Kind.END and self.state == State.OPEN:
+        if kind == FrameKind.END and self.state == State.OPEN:
             self.finish()
 
     # ---- ending ----------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """All has come: say so, and go."""
+        """Reports that all data have arrived, and closes."""
         self.acknowledge(all_of_it=True)
         self.close()
 
     def close(self) -> None:
-        """The stream is of no more use."""
+        """Closes the stream."""
         self._drop()
         self.state = State.ENDED
 
@@ -378,7 +386,7 @@ class Stream:
         self._drop()
         self.state = State.CLOSED
         self.failures += 1
-        self._timer = self._loop.at(self._pause_s, self.open)
+        self._timer = self._loop.after(self._pause_s, self.open)
         self._pause_s = min(self._pause_s * 2, PAUSE_MAX_S)
         self._handler.on_broken(self, reason)
 

@@ -1,10 +1,14 @@
-"""The terminal of srun --pty: raw while the step runs, so that keys go to the task and not to signals here."""
+"""The terminal of srun --pty: raw while the step runs, so that keys go to the task and are not turned into signals
+here.
+"""
 
 import fcntl
 import os
 import struct
 import termios
 import tty
+
+# Any: the attribute list of termios, which is only passed back
 from typing import Any
 
 _SIZE = struct.Struct("HHHH")
@@ -12,7 +16,7 @@ ROWS, COLUMNS = 24, 80
 
 
 class Terminal:
-    """One descriptor of a terminal, or of none: then nothing is changed."""
+    """The terminal of a descriptor; for other descriptors nothing is changed."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -28,7 +32,7 @@ class Terminal:
         return rows or ROWS, columns or COLUMNS
 
     def make_raw(self) -> None:
-        """Keys go through as they are."""
+        """Switches to raw mode: keys are passed on unchanged."""
         if not os.isatty(self.fd) or self.is_raw:
             return
         self._before = termios.tcgetattr(self.fd)
@@ -36,7 +40,7 @@ class Terminal:
         self.is_raw = True
 
     def restore(self) -> None:
-        """As it was."""
+        """Restores the mode."""
         if self.is_raw and self._before is not None:
             self.is_raw = False
             try:

@@ -1,32 +1,31 @@
-"""A running step as somebody else than its owner sees it: sattach.
+"""A running step as sattach shows it, without owning it.
 
-The same streams, messages and exit status as srun's, and none of its powers: what a viewer does never ends, signals or
-delays the step. Signals that would end a command only detach it. What nodes still keep of earlier output is seen first.
-
-A connection that broke begins again with what is kept, so frames may come twice: each has its place in the stream, and
-what was seen is left out. Input is meant for typing: a viewer is not told how much of it the tasks have taken, and a
-connection that was sent more than they read is closed by the node.
+The same streams, messages and exit status as srun's, without control: a viewer never ends, signals or delays the step.
+Terminating signals only detach it. Earlier output that the nodes still buffer is shown first. A new connection starts
+again at the beginning of the buffer, so frames may arrive twice: each has its position in the stream, and duplicates
+are dropped. Input is meant for typing: a viewer gets no count of the bytes that the tasks have read, and the node
+closes a connection that sends more than they read.
 """
 
 import os
 import signal
 
 from cli.steps.console import Console
-from cli.steps.ending import Rules
-from cli.steps.loop import Loop
+from cli.steps.ending import EndingRules
 from cli.steps.session import Session
-from cli.steps.streamclient import State, Stream
-from penstock.cluster import ClusterFile
+from cli.steps.streamclient import State, StepStream
+from penstock.clusterfile import ClusterFile
+from penstock.eventloop import Loop
 from penstock.v1.steps_pb2 import AttachStepReply, CreateStepReply
 from penstock.values.packing import pack_values
-from penstock.values.stepframes import NO_TASK, Kind, Role, frame
+from penstock.values.stepframes import NO_TASK, FrameKind, StreamRole, frame
 
 INPUT_BYTES = 4096
 DETACHING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Detached(Exception):
-    """A signal took us away from the step, which goes on."""
+    """A signal has detached the viewer; the step continues."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -34,7 +33,7 @@ class Detached(Exception):
 
 
 class Viewer(Session):
-    """One step from now to its end, or until we are sent away."""
+    """Shows one step from now to its end, or until it is detached."""
 
     def __init__(self, cluster: ClusterFile, attached: AttachStepReply, console: Console, name: str) -> None:
         created = CreateStepReply(
@@ -45,38 +44,38 @@ class Viewer(Session):
             io_key=attached.io_key,
             job_id=attached.job_id,
         )
-        super().__init__(cluster, created, console, Rules(), name=name, role=Role.VIEWER)
-        self._seen: dict[Stream, int] = {}
+        super().__init__(cluster, created, console, EndingRules(), name=name, role=StreamRole.VIEWER)
+        self._seen: dict[StepStream, int] = {}
         self._typed: Typing | None = None
 
     def type_into(self, fd: int, task: int = NO_TASK) -> None:
-        """Send what is read from a descriptor to all tasks, or to one."""
+        """Sends what is read from a descriptor to all tasks, or to one."""
         targets = self.streams
         if task != NO_TASK:
             targets = [s for s in self.streams if task in self._ranks[s.place.node_index]]
         self._typed = Typing(self.loop, fd, targets, task)
 
-    def on_welcome(self, stream: Stream) -> None:
+    def on_welcome(self, stream: StepStream) -> None:
         if self._typed is not None:
             self._typed.start()
         if self._terminal is not None:
-            stream.send(frame(Kind.WINDOW, pack_values(*self._terminal.size())))
+            stream.send(frame(FrameKind.WINDOW, pack_values(*self._terminal.size())))
 
-    def on_frame(self, stream: Stream, kind: int, channel: int, task: int, payload: bytes) -> None:
+    def on_frame(self, stream: StepStream, kind: int, channel: int, task: int, payload: bytes) -> None:
         if stream.counted <= self._seen.get(stream, 0):
             return
         self._seen[stream] = stream.counted
-        if kind not in (Kind.GATHER, Kind.STDIN_TAKEN):
+        if kind not in (FrameKind.GATHER, FrameKind.STDIN_TAKEN):
             super().on_frame(stream, kind, channel, task, payload)
 
     def terminate(self) -> None:
-        """Nothing that we see is a reason to end it."""
+        """Does nothing: a viewer never ends the step."""
 
-    def _say_abort(self) -> None:
-        """That is for who started it."""
+    def _report_abort(self) -> None:
+        """Does nothing: only the step's srun prints it."""
 
     def _signal(self, number_: int) -> None:
-        """Signals are the owner's. When nobody reads our output, we go."""
+        """Sends no signals, which are the owner's; detaches when the reader of our output is gone."""
         raise Detached(number_)
 
     def _on_signal(self, caught: int) -> None:
@@ -89,7 +88,7 @@ class Viewer(Session):
 class Typing:
     """Reads a descriptor and passes it on, once all nodes have answered."""
 
-    def __init__(self, loop: Loop, fd: int, streams: list[Stream], task: int) -> None:
+    def __init__(self, loop: Loop, fd: int, streams: list[StepStream], task: int) -> None:
         self._loop = loop
         self._fd = fd
         self._streams = streams
@@ -97,12 +96,12 @@ class Typing:
         self._started = False
 
     def start(self) -> None:
-        """Begin to read."""
+        """Starts reading."""
         if not self._started and all(stream.welcomed for stream in self._streams):
             self._started = True
-            self._loop.watch(self._fd, read=self._read)
+            self._loop.watch(self._fd, self._read)
 
-    def _read(self) -> None:
+    def _read(self, events: int) -> None:
         try:
             data = os.read(self._fd, INPUT_BYTES)
         except OSError:
@@ -112,4 +111,4 @@ class Typing:
             return
         for stream in self._streams:
             if stream.state == State.OPEN:
-                stream.send(frame(Kind.STDIN, data, self._task), keep=False)
+                stream.send(frame(FrameKind.STDIN, data, self._task), keep=False)

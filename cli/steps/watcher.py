@@ -1,32 +1,34 @@
-"""What the controller says of a step, asked by a thread: when it has ended, and what ended it.
+"""Polls the controller for a step's end, in a thread: when it has ended, and why.
 
-The streams tell all that a step's owner wants to know, while they stand. This is for when they do not (a node that is
-gone, a stream port that cannot be reached) and it shows the controller that the owner is still there. It begins some
-time after the step, or when something breaks, so that a short step pays nothing. A controller that is away is asked
-again; what it says is put before the loop.
+While they are connected, the streams report everything to the step's owner. Polling is for lost streams (a node that is
+gone, a stream port that cannot be reached), and shows the controller that the owner is alive. It begins some time after
+the step, or when a stream fails, so that a short step costs nothing. Failed calls are retried; answers are passed to
+the event loop.
 """
 
 import os
 import threading
 from collections.abc import Callable
 
-from cli.steps.loop import Loop
 from penstock.client import Client
-from penstock.cluster import ClusterFile
+from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError, Unreachable
+from penstock.eventloop import Loop
 from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter
 from penstock.v1.steps_pb2 import AwaitStepReply, AwaitStepRequest
 from penstock.values.states import ENDED
 
 WAIT_S = 25
-#: Beyond the wait itself: what an answer may take.
+#: The time for an answer, beyond the wait itself.
 ANSWER_S = 30.0
 PAUSE_S = 1.0
 CANCEL_LIMIT_S = 20.0
 
 
 class Watcher:
-    """One step's. `on_reply` is called in the loop, with the last answer when the step has ended, else with news."""
+    """The watcher of one step. `on_reply` is called in the loop, with the last answer when the step has ended, else
+    with every change.
+    """
 
     def __init__(
         self, loop: Loop, cluster: ClusterFile, ids: tuple[int, int, int], on_reply: Callable[[AwaitStepReply], None]
@@ -39,25 +41,25 @@ class Watcher:
         self._pipe: tuple[int, int] | None = None
         self._stopping = threading.Event()
         self.is_running = False
-        self.was_cancelled = False  # the controller has been told to end the step, or has nothing to end
+        self.was_cancelled = False  # the controller was asked to end the step, or has nothing to end
 
     def start(self) -> None:
-        """Begin to ask, once."""
+        """Starts polling, once."""
         if self.is_running:
             return
         self.is_running = True
         self._pipe = os.pipe()
-        self._loop.watch(self._pipe[0], read=self._news)
-        threading.Thread(target=self._ask, daemon=True, name="watcher").start()
+        self._loop.watch(self._pipe[0], self._on_wake)
+        threading.Thread(target=self._watch, daemon=True, name="watcher").start()
 
     def stop(self) -> None:
-        """No answer is wanted any more."""
+        """Stops polling."""
         self._stopping.set()
         if self._pipe is not None:
             self._loop.forget(self._pipe[0])
 
     def cancel(self) -> None:
-        """Ask the controller to end the step. If it cannot be reached, the streams must do."""
+        """Asks the controller to end the step. If it cannot be reached, the streams signal the tasks."""
         threading.Thread(target=self._cancel, daemon=True, name="cancel").start()
 
     def _cancel(self) -> None:
@@ -71,7 +73,7 @@ class Watcher:
             pass
         self.was_cancelled = True
 
-    def _ask(self) -> None:
+    def _watch(self) -> None:
         request = AwaitStepRequest(job_id=self._job_id, step_id=self._step_id, attempt=self._attempt, wait_s=WAIT_S)
         client = Client.open(WAIT_S + ANSWER_S, retry=True, cluster=self._cluster)
         while not self._stopping.is_set():
@@ -90,36 +92,37 @@ class Watcher:
             if reply.state in ENDED:
                 return
 
-    def _news(self) -> None:
+    def _on_wake(self, events: int) -> None:
         assert self._pipe is not None
         os.read(self._pipe[0], 4096)
-        replies, self._replies = self._replies, []
+        replies = self._replies
+        self._replies = []
         for reply in replies:
             self._on_reply(reply)
 
 
 class Watchers:
-    """Those of all parts of a step."""
+    """The watchers of all parts of a step."""
 
     def __init__(self, watchers: list[Watcher]) -> None:
         self._watchers = watchers
 
     def start(self) -> None:
-        """Begin to ask, once."""
+        """Starts polling, once."""
         for watcher in self._watchers:
             watcher.start()
 
     @property
     def was_cancelled(self) -> bool:
-        """The controller has been told to end all of them."""
+        """Whether the controller was asked to end all of them."""
         return all(watcher.was_cancelled for watcher in self._watchers)
 
     def stop(self) -> None:
-        """No answer is wanted any more."""
+        """Stops polling."""
         for watcher in self._watchers:
             watcher.stop()
 
     def cancel(self) -> None:
-        """Ask the controller to end the step."""
+        """Asks the controller to end the step."""
         for watcher in self._watchers:
             watcher.cancel()

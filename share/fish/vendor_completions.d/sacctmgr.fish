@@ -1,6 +1,6 @@
 # Completion of sacctmgr in fish. Written by tools/manual; do not edit.
 complete -c sacctmgr -l associations -s s -d 'show associations with accounts and users'
-complete -c sacctmgr -l immediate -s i -d 'commit changes without asking'
+complete -c sacctmgr -l immediate -s i -d 'commit changes immediately, without asking'
 complete -c sacctmgr -l noheader -s n -d 'no header will be added to the beginning of output'
 complete -c sacctmgr -l oneliner -s o -d 'one record on each line'
 complete -c sacctmgr -l parsable -s p -d 'output will be \'|\' delimited with a \'|\' at the end'

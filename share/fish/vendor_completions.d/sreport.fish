@@ -1,8 +1,8 @@
 # Completion of sreport in fish. Written by tools/manual; do not edit.
-complete -c sreport -l all_clusters -s a -d 'use all clusters (there is one)'
-complete -c sreport -l cluster -s M -r -f -a '(scontrol show config | sed -n \'s/^ClusterName *= //p\' 2>/dev/null)' -d 'the cluster to report of'
+complete -c sreport -l all_clusters -s a -d 'use all clusters'
+complete -c sreport -l cluster -s M -r -f -a '(scontrol show config | sed -n \'s/^ClusterName *= //p\' 2>/dev/null)' -d 'clusters to report on, or all'
 complete -c sreport -l clusters -r -f -a '(scontrol show config | sed -n \'s/^ClusterName *= //p\' 2>/dev/null)' -d ''
-complete -c sreport -l federation -d 'as --local, as no cluster is a member of one'
+complete -c sreport -l federation -d 'the same as --local: no cluster is a member of one'
 complete -c sreport -l local -d 'the local cluster (the default)'
 complete -c sreport -l noheader -s n -d 'no header will be added to the beginning of output'
 complete -c sreport -l parsable -s p -d 'output will be \'|\' delimited with a \'|\' at the end'

@@ -1,5 +1,5 @@
 # Completion of sstat in fish. Written by tools/manual; do not edit.
-complete -c sstat -l allsteps -s a -d 'all steps of the jobs that were named'
+complete -c sstat -l allsteps -s a -d 'all steps of the given jobs'
 complete -c sstat -l format -s o -r -d 'comma separated list of fields, name%width'
 complete -c sstat -l fields -r -d ''
 complete -c sstat -l helpformat -s e -d 'list the fields for --format'

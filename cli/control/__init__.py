@@ -1,0 +1,1 @@
+"""The keywords of scontrol and their requests. Never reads a configuration file."""

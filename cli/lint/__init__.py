@@ -1,0 +1,1 @@
+"""Checks of a batch script before it is submitted. Never submits."""

@@ -1,0 +1,1 @@
+"""Tables and JSON of jobs, nodes, partitions and accounting. Never changes anything."""

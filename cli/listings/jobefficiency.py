@@ -1,0 +1,231 @@
+"""The output of `seff` and `penstock seff`: a job's efficiency as a text, or a document.
+
+The figures are from the job's record: the usage of its steps, as in sacct. For running steps their nodes are queried,
+as by sstat. The text begins like that of Slurm's contributed seff, line by line, since users and programs read it;
+GPUs, energy and advice follow where there are any. An array, or a heterogeneous job, is shown as a whole.
+
+efficiency.py computes the figures. Deliberately absent: colours, histograms, configurable thresholds.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from cli.base.document import Json, is_wanted
+from cli.base.format import DisplayClock
+from cli.base.listing import emit, now_us, words
+from cli.base.options import OptionValues
+from cli.base.run import CommandError, complain
+from cli.listings.efficiency import Use, advice, percent, size_text, together, use_of
+from cli.listings.sacct_fields import RecordRow, RecordView, end_us
+from cli.listings.stepusage import K
+from penstock.client import Client
+from penstock.errors import PenstockError
+from penstock.v1.accounting_pb2 import JobRecord, ListRecordsRequest, StepMetric
+from penstock.values.duration import format_duration
+from penstock.values.errors import BadValue
+from penstock.values.jobid import EXTERN_STEP, parse_selectors
+
+NAME = "seff"
+NOT_FOUND = 2  # status of Slurm's seff for a job that does not exist
+#: The most running steps whose nodes are queried: of a large array, the first ones.
+ASKED_MAX = 32
+
+
+def report(jobs: Sequence[JobRecord], use: Use, cluster: str) -> list[str]:
+    """The report as text."""
+    states = [job.state for job in jobs]
+    lines = [*_head(jobs, cluster)]
+    if not any(job.start_at_us for job in jobs) or set(states) == {"PENDING"}:
+        return [*lines, f"Efficiency not available for jobs in the {states[0]} state."]
+    lines += _usage(use)
+    sentences = advice(use, states)
+    lines += ["Advice:", *(f"  {text}" for text in sentences)] if sentences else []
+    if not {"RUNNING", "COMPLETING", "SUSPENDED"}.isdisjoint(states):
+        lines.append("WARNING: Efficiency statistics may be misleading for RUNNING jobs.")
+    return lines
+
+
+def _head(jobs: Sequence[JobRecord], cluster: str) -> Iterator[str]:
+    first = jobs[0]
+    if len(jobs) == 1:
+        yield f"Job ID: {first.job_id}"
+        if first.array_job_id:
+            yield f"Array Job ID: {RecordRow(first, None).id_text()}"
+        if first.het_job_id:
+            yield f"Het Job ID: {RecordRow(first, None).id_text()}"
+    else:
+        yield f"Job ID: {first.array_job_id or first.het_job_id or first.job_id}"
+        yield f"Jobs: {len(jobs)}"
+    yield f"Cluster: {first.cluster or cluster}"
+    yield f"User/Group: {first.user_name or first.user_id}/{first.group_name or first.group_id}"
+    counts: dict[str, int] = {}
+    for job in jobs:
+        counts[job.state] = counts.get(job.state, 0) + 1
+    if len(jobs) > 1:
+        yield "State: " + ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    elif end_us(RecordRow(first, None)):
+        yield f"State: {first.state} (exit code {first.exit.code})"
+    else:
+        yield f"State: {first.state}"
+
+
+def _usage(use: Use) -> Iterator[str]:
+    if use.nodes <= 1 and use.cores <= 1:
+        yield "Cores: 1"
+    else:
+        yield f"Nodes: {use.nodes}"
+        yield f"Cores per node: {-(-use.cores // max(use.nodes, 1))}"
+    yield f"CPU Utilized: {format_duration(use.cpu_us // 1_000_000)}"
+    cpu = percent(use.cpu_us / 1_000_000, use.core_s)
+    yield f"CPU Efficiency: {cpu:.2f}% of {format_duration(use.core_s)} core-walltime"
+    yield f"Job Wall-clock time: {format_duration(use.elapsed_s)}"
+    yield f"Memory Utilized: {size_text(use.memory_kb)}" + (" (estimated maximum)" if use.tasks > 1 else "")
+    per_node = f"{size_text(use.memory_given_kb / max(use.nodes, 1))}/node"
+    given = f"{size_text(use.memory_given_kb)} ({per_node})"
+    yield f"Memory Efficiency: {percent(use.memory_kb, use.memory_given_kb):.2f}% of {given}"
+    if use.limit_s > 0:
+        yield f"Time Efficiency: {percent(use.longest_s, use.limit_s):.2f}% of {format_duration(use.limit_s)} time limit"
+    yield from _gpu_usage(use)
+
+
+def _gpu_usage(use: Use) -> Iterator[str]:
+    if use.gpus:
+        yield f"GPUs: {use.gpus}"
+    if use.gpus and use.gpu_percent_s is not None:
+        yield f"GPU Utilized: {format_duration(use.gpu_percent_s // 100)}"
+        busy = percent(use.gpu_percent_s, 100 * use.gpu_s)
+        yield f"GPU Efficiency: {busy:.2f}% of {format_duration(int(use.gpu_s))} GPU-walltime"
+    if use.gpu_memory_kb is not None:
+        yield f"GPU Memory Utilized: {size_text(use.gpu_memory_kb)}"
+        held_kb = use.gpu_card_kb * max(use.gpus, 1)
+        if held_kb:
+            part = percent(use.gpu_memory_kb, held_kb)
+            yield f"GPU Memory Efficiency: {part:.2f}% of {size_text(held_kb)} ({size_text(use.gpu_card_kb)}/GPU)"
+    if use.energy_j is not None:
+        estimated = ", estimated" if use.energy_is_estimate else ""
+        yield f"GPU Energy: {use.energy_j} J ({use.energy_j / 3_600_000:.3f} kWh{estimated})"
+
+
+def as_object(jobs: Sequence[JobRecord], use: Use, cluster: str) -> Json:
+    """The report as a document: sizes in bytes, times in seconds, null = not known."""
+    first = jobs[0]
+
+    def part(value: float | None, whole: float) -> float | None:
+        return None if value is None or not whole else round(100 * value / whole, 2)
+
+    gpu_memory = None if use.gpu_memory_kb is None else use.gpu_memory_kb * 1024
+    held = use.gpu_card_kb * max(use.gpus, 1) * 1024
+    busy_s = None if use.gpu_percent_s is None else use.gpu_percent_s / 100
+    return {
+        "job_id": first.job_id if len(jobs) == 1 else first.array_job_id or first.het_job_id or first.job_id,
+        "jobs": [RecordRow(job, None).id_text() for job in jobs],
+        "cluster": first.cluster or cluster,
+        "user": first.user_name,
+        "group": first.group_name,
+        "states": sorted({job.state for job in jobs}),
+        "exit_code": max(job.exit.code for job in jobs),
+        "nodes": use.nodes,
+        "cores": use.cores,
+        "time": {
+            "elapsed": use.elapsed_s,
+            "longest": use.longest_s,
+            "limit": use.limit_s if use.limit_s > 0 else None,
+            "efficiency_percent": part(use.longest_s, max(use.limit_s, 0)),
+        },
+        "cpu": {
+            "used": use.cpu_us / 1_000_000,
+            "allocated": use.core_s,
+            "efficiency_percent": part(use.cpu_us / 1_000_000, use.core_s),
+        },
+        "memory": {
+            "used": use.memory_kb * 1024,
+            "allocated": use.memory_given_kb * 1024,
+            "efficiency_percent": part(use.memory_kb, use.memory_given_kb),
+        },
+        "gpu": {
+            "count": use.gpus,
+            "used": busy_s,
+            "allocated": use.gpu_s,
+            "efficiency_percent": part(busy_s, use.gpu_s),
+            "memory_used": gpu_memory,
+            "memory_allocated": held or None,
+            "memory_efficiency_percent": part(gpu_memory, held),
+            "energy_joules": use.energy_j,
+            "energy_is_estimate": None if use.energy_j is None else use.energy_is_estimate,
+        },
+        "advice": advice(use, [job.state for job in jobs]),
+    }
+
+
+def show(text: str, options: OptionValues) -> int:
+    """Prints how efficient the job was that `text` names; returns the status."""
+    clock = DisplayClock.of_environment(now_us())
+    with Client.open() as client:
+        cluster = client.cluster.cluster_name
+        jobs = find(client, text)
+        add_live(client, jobs)
+    view = RecordView(clock, cluster=cluster)
+    started = [use_of(job, view) for job in jobs if job.start_at_us] or [use_of(job, view) for job in jobs]
+    use = together(started)
+    if is_wanted(options):
+        from cli.base.document import write_document
+
+        write_document(as_object(jobs, use, cluster), options)
+        return 0
+    emit(report(jobs, use, cluster))
+    return 0
+
+
+def find(client: Client, text: str) -> list[JobRecord]:
+    """The selected records: a job, a task of an array, or all tasks of an array."""
+    from cli.base.listing import list_records
+
+    try:
+        selectors = parse_selectors(",".join(words(text)))
+    except BadValue as error:
+        raise CommandError(f"Bad job specified: {text[:80]}: {error}") from error
+    if len(selectors) != 1 or selectors[0].step_id is not None:
+        raise CommandError(f"{text[:80]}: give one job id, like 12 or 12_3; steps are shown by sacct")
+    from cli.base.jobids import selector_text
+
+    request = ListRecordsRequest(ids=[selector_text(selectors[0])])
+    found: list[JobRecord] = list_records(client, request)
+    if not found:
+        raise CommandError("Job not found.", NOT_FOUND, plain=True)
+    return found
+
+
+def add_live(client: Client, jobs: Iterable[JobRecord]) -> None:
+    """Adds the nodes' current figures to the records of running steps. Without the permission only the rest is shown."""
+    running = ((job, step) for job in jobs for step in job.steps if step.state in ("RUNNING", "SUSPENDED"))
+    for number, (job, step) in enumerate(running):
+        if step.step_id == EXTERN_STEP:
+            continue
+        if number >= ASKED_MAX:
+            complain(NAME, f"more than {ASKED_MAX} steps run; only the usage of the first is included")
+            return
+        try:
+            metrics = _step_metrics(client, job.job_id, step.step_id)
+        except PenstockError as error:
+            complain(NAME, f"{RecordRow(job, step).id_text()}: {error.text}")
+            continue
+        del step.metrics[:]
+        step.metrics.extend(metrics)
+
+
+def _step_metrics(client: Client, job_id: int, step_id: int) -> list[StepMetric]:
+    from cli.base.stepids import attach
+    from cli.listings.stepusage import merged
+    from cli.steps.asker import ask
+
+    answers = ask(client.cluster, attach(client, job_id, step_id), "usage")
+    for node, reason in answers.missing.items():
+        complain(NAME, f"node {node} does not answer: {reason}")
+    known = set(K.values())
+    return [
+        StepMetric(
+            kind=K.Name(kind), total=one.total, max=one.max, max_node=one.max_node, max_task=one.max_task, min=one.min,
+            min_node=one.min_node, min_task=one.min_task,
+        )
+        for kind, one in merged(answers.found).metrics.items()
+        if kind in known
+    ]  # fmt: skip
