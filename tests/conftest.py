@@ -1,29 +1,38 @@
-"""What every test shares: which marked tests run where, and how hard hypothesis looks.
+"""Set-up of all tests: conditions of marked tests, and the effort of hypothesis.
 
-- `root` tests run when pytest runs as root and are skipped otherwise. As root they may not skip themselves: that would be a
-  test nobody ever runs. The one exception is a skip whose reason begins with MACHINE_LACKS (a container without cgroups).
+- `root` tests run when pytest runs as root and are skipped otherwise. As root they may not skip themselves: such a test
+  would never run. The one exception is a skip whose reason begins with MACHINE_LACKS (a container without cgroups).
 - `realgpu` tests need PENSTOCK_REAL_GPU=1.
-- Hypothesis draws the same examples in every run of `make test`; `make test-full` looks further.
-- Tests that wait for daemons stand between those that compute, so that processes that share the tests always have something to do.
-- Byte code is kept (in __pycache__, whatever PYTHONDONTWRITEBYTECODE says): some thousand processes of ours start here, and
-  each would compile the same modules again, as would each of those that share the tests.
-- What a test does to signals ends with it. `scontrol requeue` ignores SIGTERM to its end, which is here the end of all tests;
-  and what is ignored is inherited by every process that is started.
+- Hypothesis draws the same examples in every run of `make test`; `make test-full` draws more.
+- Tests that wait for daemons are interleaved with those that compute, so that worker processes are always busy.
+- Byte code is cached (in __pycache__, regardless of PYTHONDONTWRITEBYTECODE): the tests start some thousand processes,
+  and each would compile the same modules again, as would each worker.
+- Collected tests are frozen: otherwise the garbage collector repeatedly walks through 9,000 tests and their modules,
+  for half of the time of tests that compute.
+- Signal handlers are restored after each test. `scontrol requeue` ignores SIGTERM until it exits, which would be here
+  until the end of all tests; and child processes inherit ignored signals.
+- So is the umask: the controller's main, called in the tests' process, sets it to 077, and no other user could enter
+  the folders of later tests.
+- Temporary files are in memory where the machine has room for them: databases and spools are forced to the disk some
+  hundred thousand times, and the tests would wait for it, and fail when it stands still. TMPDIR chooses another place.
 - No test sees the user's own cluster: PENSTOCK_HOME and PENSTOCK_CLUSTER are removed from the environment.
 """
 
+import gc
 import os
 import signal
 import sys
-from collections.abc import Generator
+import tempfile
+from collections.abc import Generator, Iterator
 from itertools import groupby
+from pathlib import Path
 
 import pytest
 from postgres import any_database, any_store, postgresql  # noqa: F401 (fixtures)
 
 try:
     from hypothesis import HealthCheck, settings
-except ImportError:  # a machine that runs the tests without the development packages
+except ImportError:  # a machine without the development packages
     pass
 else:
     slow_is_fine = [HealthCheck.too_slow]
@@ -40,19 +49,48 @@ for name in ("PENSTOCK_HOME", "PENSTOCK_CLUSTER", "PYTHONDONTWRITEBYTECODE"):
     os.environ.pop(name, None)
 sys.dont_write_bytecode = False
 
+MEMORY = "/dev/shm"
+#: All workers together need less than 1 GiB; a container may have 64 MiB there.
+MEMORY_FREE_MIN_BYTES = 4 << 30
 
-#: What is to be done at these signals, whoever has started us: under nohup, or in the background, some are ignored.
+
+def in_memory() -> bool:
+    """Whether temporary files can be in memory: tests also execute some of them."""
+    try:
+        found = os.statvfs(MEMORY)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize >= MEMORY_FREE_MIN_BYTES and not found.f_flag & os.ST_NOEXEC
+
+
+if "TMPDIR" not in os.environ and in_memory():
+    os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
+
+
+@pytest.fixture
+def disk_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """As tmp_path, and not in memory, for a test whose jobs have a /dev/shm of their own; its clusters are not, either."""
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
+    with tempfile.TemporaryDirectory(prefix="pstk-") as name:
+        yield Path(name)
+
+
+#: The actions at these signals, set explicitly: under nohup, or in the background, some are ignored.
 DISPOSITIONS = {
     number: signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 }
 
+#: The default umask of a machine; other users of some tests need read access.
+UMASK = 0o022
+
 #: Folders whose tests mostly wait: for daemons, time-outs, other processes.
-WAITING = ("clients", "e2e", "gpu", "mpi", "node", "rpc")
+WAITING = ("clients", "e2e", "gpu", "mpi", "node", "rpc", "security")
 
 
 def mixed(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The same, module by module; those of WAITING as far along as the others. A module's tests share its fixtures."""
+    """Interleaves the tests by module, those of WAITING evenly among the others. A module's tests share its
+    fixtures."""
     kinds: tuple[list[list[pytest.Item]], list[list[pytest.Item]]] = [], []
     for _, group in groupby(items, key=lambda item: item.path):
         module = list(group)
@@ -68,7 +106,7 @@ def mixed(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what this run cannot do; mix those that wait with those that compute."""
+    """Skips tests that cannot run here; interleaves those that wait with those that compute."""
     items[:] = mixed(items)
     for item in items:
         if not IS_ROOT and item.get_closest_marker("root"):
@@ -77,8 +115,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a real GPU and PENSTOCK_REAL_GPU=1"))
 
 
+def pytest_collection_finish() -> None:
+    """Excludes the collected tests from garbage collection."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_runtest_setup() -> None:
-    """Signals are as in a new process, whatever the test before has done."""
+    """Sets signals and the umask as in a new process, whatever the previous test did."""
+    os.umask(UMASK)
     for number, usual in DISPOSITIONS.items():
         if signal.getsignal(number) != usual:
             signal.signal(number, usual)
@@ -86,7 +131,7 @@ def pytest_runtest_setup() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A root test that skips itself although we are root has failed."""
+    """Reports a root test that skips itself as root as failed."""
     report = yield
     if IS_ROOT and report.skipped and item.get_closest_marker("root") and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

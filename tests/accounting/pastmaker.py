@@ -195,7 +195,7 @@ class World:
         (requeue, 5), (cancel_waiting, 2),
     )  # fmt: skip
 
-    def go_on(self, least_us: int, most_us: int) -> None:
+    def advance(self, least_us: int, most_us: int) -> None:
         """One thing happens, some time later."""
         self.now_us += self.rng.randint(least_us, most_us)
         acts, weights = zip(*self.ACTS, strict=True)

@@ -49,11 +49,11 @@ def test_the_hour_is_what_each_minute_of_each_node_is(down: Any, maint: Any, par
     for tres, total in TOTAL.items():
         lost = planned = 0
         for minute in range(60):
-            gone = any(a <= minute < b for a, b in away)
+            is_gone = any(a <= minute < b for a, b in away)
             for name, has in NODES.items():
                 kept = [part_of(n, *more)[tres] for n, (a, b), *more in maint + partly if n == name and a <= minute < b]
                 broken = any(n == name and a <= minute < b for n, (a, b) in down)
-                if gone:
+                if is_gone:
                     lost += has[tres]
                     continue
                 planned += max(kept, default=0)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, delete, insert, select
@@ -15,7 +16,7 @@ from accounting.rolling import DONE, Roller
 from accounting.rollup import HOUR_US, Calendar, Shares
 from accounting.tables import CLUSTER_DAY, CLUSTER_HOUR, CLUSTER_MONTH, NODE_EVENT, ROLLUP_MARK
 from accounting.upsert import put
-from accounting.usage import Row, UsageAsk, cluster
+from accounting.usage import UsageAsk, UsageRowValues, cluster
 from ctld.store.committer import Store
 from ctld.store.dialect import write_engine
 from ctld.store.schema import JOB_HISTORY
@@ -47,7 +48,7 @@ def roll(world: World, stop_after: int = -1, page: int = 20) -> Roller:
 
 
 def finish(world: World) -> Roller:
-    """All that is hidden is told, and counted."""
+    """Everything hidden is reported and counted."""
     for one in [one for one in world.running.values() if one.ended_us]:
         world.tell(one)
     world.now_us += 2 * HOUR_US
@@ -81,12 +82,12 @@ def check(world: World) -> None:
     assert kept(world.engine, CLUSTER_MONTH) == summed(world.engine, month)
 
 
-def reported(world: World, ask: UsageAsk) -> list[Row]:
+def reported(world: World, ask: UsageAsk) -> list[UsageRowValues]:
     with world.engine.connect() as connection:
         return cluster(connection, CALENDAR, ask)
 
 
-@settings(deadline=None, max_examples=3, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(examples(quick=2, full=10), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(seed=st.integers(0, 2**32), page=st.sampled_from((1, 5, 50)))
 def test_days_are_the_sums_of_their_hours(tmp_path_factory: pytest.TempPathFactory, seed: int, page: int) -> None:
     the_days_are_right(str(tmp_path_factory.mktemp("db") / "penstock.db"), seed, page)
@@ -98,8 +99,8 @@ def test_days_on_each_database(any_store: str) -> None:
 
 def the_days_are_right(place: str, seed: int, page: int) -> None:
     world = new_world(place, seed)
-    for _ in range(50):
-        world.go_on(1, 2 * DAY_US)
+    for _ in range(50):  # 25 days, and the end of a month
+        world.advance(1, DAY_US)
         if world.rng.random() < 0.2:
             roll(world, world.rng.choice((-1, 0, 1, 3, 7, 12)), page)
     roller = finish(world)
@@ -126,7 +127,7 @@ def test_a_database_that_had_hours_only_is_filled_from_them(any_store: str) -> N
     """As a migration leaves it: no days, no mark. Until that is done a report says the same from hours."""
     world = new_world(any_store, 11)
     for _ in range(30):
-        world.go_on(1, 2 * DAY_US)
+        world.advance(1, 2 * DAY_US)
     finish(world)
     ask = UsageAsk(CALENDAR.month_of(START_US)[0], last_hour(world.now_us), tres=("all",))
     before = reported(world, ask)
@@ -152,12 +153,12 @@ def test_months_outlive_their_hours(any_store: str, tmp_path_factory: pytest.Tem
     purged, whole = (
         new_world(place, 3, "cpu=90000,mem=99999999G,node=3000") for place in places
     )  # more than jobs can have
-    for step in range(60):
+    for step in range(30):
         for world in (purged, whole):
-            world.go_on(1, 2 * DAY_US)
-            if step % 6 == 0:
+            world.advance(1, 2 * DAY_US)
+            if step % 3 == 0:
                 roll(world)
-        if step % 12 == 0:
+        if step % 6 == 0:
             access = Access(purged.begin, purged.engine.connect, lambda: False, JOB_HISTORY, CALENDAR)
             before_us = cut_us(access, "usage", purged.now_us - 2 * DAY_US, purged.now_us)
             wanted = count(access, "usage", before_us)

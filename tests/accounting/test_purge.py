@@ -19,7 +19,7 @@ from accounting.rollup import HOUR_US, Calendar
 from accounting.runaway import active, fix
 from accounting.schema import JOB, JOB_REQUEST, JOB_SPEC, STEP
 from accounting.tables import CLUSTER_DAY, JOB_SPAN, USAGE_DAY, USAGE_HOUR, USAGE_MONTH
-from ctld.core.model import JobSpan
+from ctld.core.records.job import JobSpan
 from ctld.store.dialect import write_engine
 from ctld.store.errors import Deposed
 from ctld.store.schema import JOB_HISTORY
@@ -67,7 +67,7 @@ def test_old_jobs_go_while_commits_go_on_and_come_back_from_the_archive(any_stor
     past(store, 1, range(1, 301), OLD_US)
     past(store, 2, range(301, 311), NOW_US - HOUR_US // 2)
     store.commit(submitted(3, [start(make_job(311, submit_at_us=OLD_US), at_us=OLD_US)]))
-    writer = SideWriter(str(place), store.epoch)
+    writer = SideWriter(str(place), store.leads)
     rolled(writer)
     access = access_of(writer)
     before_us = cut_us(access, "jobs", NOW_US - HOUR_US, NOW_US)
@@ -133,7 +133,7 @@ def test_a_kill_in_any_transaction_of_a_purge_loses_and_doubles_nothing(
     spans = [JobSpan(i, 0, OLD_US + 2 * HOUR_US, OLD_US + 2 * HOUR_US + i, "") for i in range(131, 261)]
     store.commit(make_batch(3, next_id=261, job_spans=spans))
     past(store, 4, range(261, 264), NOW_US - HOUR_US // 2)
-    writer = SideWriter(any_store, store.epoch)
+    writer = SideWriter(any_store, store.leads)
     rolled(writer)
     tables = (JOB, STEP, JOB_REQUEST, JOB_SPAN, USAGE_HOUR, USAGE_DAY, CLUSTER_DAY)
     before = {table.name: rows_of(any_store, table) for table in tables}
@@ -169,7 +169,7 @@ def test_a_kill_in_any_transaction_of_a_purge_loses_and_doubles_nothing(
 def test_what_is_not_counted_stays(tmp_path: Path) -> None:
     store = leading(tmp_path / "penstock.db")
     past(store, 1, range(1, 4), OLD_US)
-    writer = SideWriter(str(tmp_path / "penstock.db"), store.epoch)
+    writer = SideWriter(str(tmp_path / "penstock.db"), store.leads)
     access = access_of(writer)
     assert cut_us(access, "jobs", NOW_US, NOW_US) == 0
     rolled(writer)
@@ -182,7 +182,7 @@ def test_steps_go_before_their_jobs_and_usage_by_the_hour(tmp_path: Path) -> Non
     place = tmp_path / "penstock.db"
     store = leading(place)
     past(store, 1, range(1, 151), OLD_US)
-    writer = SideWriter(str(place), store.epoch)
+    writer = SideWriter(str(place), store.leads)
     with writer.begin() as connection:
         connection.execute(insert(JOB_SPAN), {"job_id": 1, "attempt": 0, "start_at_us": 5, "end_at_us": 9, "tres": ""})
     rolled(writer)
@@ -202,7 +202,7 @@ def test_a_deposed_controller_purges_nothing(tmp_path: Path) -> None:
     place = tmp_path / "penstock.db"
     store = leading(place)
     past(store, 1, range(1, 4), OLD_US)
-    writer = SideWriter(str(place), store.epoch)
+    writer = SideWriter(str(place), store.leads)
     rolled(writer)
     store.close()
     other = leading(place, "second", NOW_US + 1)
@@ -216,7 +216,7 @@ def test_a_deposed_controller_purges_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", [b"nonsense", b'["job",{"shoe":1}]', b'["audit",{}]'])
 def test_a_bad_archive_is_refused_with_its_line(tmp_path: Path, line: bytes) -> None:
     store = leading(tmp_path / "penstock.db")
-    writer = SideWriter(str(tmp_path / "penstock.db"), store.epoch)
+    writer = SideWriter(str(tmp_path / "penstock.db"), store.leads)
     path = tmp_path / "bad.jsonl.gz"
     path.write_bytes(gzip.compress(line + b"\n"))
     with pytest.raises(BadValue, match="line 1"):
@@ -233,7 +233,7 @@ def test_the_month_that_a_purge_cuts_goes_on_to_count(any_store: str) -> None:
         store, 1, range(1, 3), NOW_US - 5 * day_us
     )  # of one CPU and 60 seconds each, less the microsecond of the start
     past(store, 2, range(3, 4), NOW_US - 40 * day_us)
-    writer = SideWriter(any_store, store.epoch)
+    writer = SideWriter(any_store, store.leads)
     rolled(writer)
     access = access_of(writer)
     cut = NOW_US - 2 * day_us
@@ -268,7 +268,7 @@ def test_what_was_counted_of_a_runaway_job_is_taken_back(any_store: str) -> None
     job = start(make_job(1, submit_at_us=NOW_US, eligible_at_us=NOW_US), at_us=NOW_US)
     step = make_step(job, state=JobState.COMPLETED, end_at_us=NOW_US + 600_000_000)
     store.commit(submitted(1, [job], steps=[step]))
-    writer = SideWriter(any_store, store.epoch)
+    writer = SideWriter(any_store, store.leads)
     for hours in (3, 4):
         roller = Roller(writer.begin, writer.read, Calendar(()), "root")
         to_us = NOW_US - NOW_US % HOUR_US + hours * HOUR_US

@@ -9,19 +9,21 @@ from postgres import rows
 from sqlalchemy import create_engine, event
 
 from accounting import records as records_module
-from accounting.filter import Record, RecordFilter
+from accounting.database import read_engine
+from accounting.filter import FilterRecord, RecordFilter
 from accounting.query import question
 from accounting.records import Records, RecordsUnavailable
 from accounting.schema import METADATA
-from ctld.core.model import JobRequest, JobRow, NodeAlloc
-from ctld.rpc.records import record_filter, record_message
-from ctld.rpc.sight import ALL_JOBS
+from ctld.core.records.job import JobRow, JobSpan
+from ctld.core.records.request import JobRequest, NodeAlloc
+from ctld.rpc.gate.sight import ALL_JOBS
+from ctld.rpc.jobs.records import record_filter, record_message
 from ctld.store.committer import Store
 from penstock.v1.accounting_pb2 import ListRecordsRequest
 from penstock.values.errors import BadValue
 from penstock.values.states import JobState
 from penstock.values.taskset import TaskSet
-from tests.store.making import NOW_US, SPEC, end, leading, make_job, make_step, start, submitted
+from tests.store.making import NOW_US, SPEC, end, leading, make_batch, make_job, make_step, start, submitted
 
 S = 1_000_000
 
@@ -45,7 +47,7 @@ class Past:
         made = [make_step(j, state=j.state, end_at_us=j.end_at_us, exit_code=j.exit_code) for j in begun]
         self.store.commit(submitted(self.sequence, list(jobs), steps=made))
 
-    def ask(self, **fields: Any) -> list[Record]:
+    def ask(self, **fields: Any) -> list[FilterRecord]:
         return list(self.reader.list(RecordFilter(**fields)))
 
     def ids(self, **fields: Any) -> list[int]:
@@ -169,7 +171,7 @@ def test_states_now_and_in_a_window(past: Past) -> None:
         life(4, 1, 10, 20, state=JobState.FAILED),
         life(5, 1, 0, 15, state=JobState.CANCELLED),
         life(6, 1, 40, 60),
-        life(7, 1, 40, 0, state=JobState.COMPLETING, end_state=JobState.COMPLETED),
+        life(7, 1, 40, 0, state=JobState.COMPLETING, end_state=JobState.COMPLETED, completing_at_us=at(50)),
     )
 
     def of(states: str, start: int = 0, stop: int = 0) -> list[int]:
@@ -186,9 +188,12 @@ def test_states_now_and_in_a_window(past: Past) -> None:
     assert of("PD", 16, 17) == [3, 6, 7]
     assert of("CD", 15, 30) == [1]
     assert of("CD", 15) == [1, 6, 7]
+    assert of("CD", 45, 55) == [7]  # as in Slurm: it has ended, although processes of it are left
+    assert of("CD", 45, 49) == of("CG", 51, 55) == []
+    assert of("R", 51, 55) == [2, 6]
     assert of("CA,F", 1, 30) == [4, 5]
-    assert of("CD", 21, 59) == []
-    with pytest.raises(BadValue, match="Invalid job state specified: NONSENSE"):
+    assert of("CD", 21, 49) == []
+    with pytest.raises(BadValue, match="Invalid job state specified: nonsense"):
         of("nonsense")
 
 
@@ -271,7 +276,7 @@ def test_records_are_read_while_jobs_are_written(past: Past, monkeypatch: pytest
         held = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in %'"
         assert rows(past.place, held) == [(0,)]
     else:
-        busy, in_log, copied = past.store._raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        busy, in_log, copied = past.store.raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         assert (busy, in_log, copied) == (0, 0, 0)
     seen += [record.job_id for record in reading]
     assert seen == list(range(1, 8))
@@ -310,13 +315,13 @@ def test_odd_path(tmp_path: Path) -> None:
 def test_reader_cannot_write(past: Past) -> None:
     from sqlalchemy.exc import DBAPIError
 
-    with past.reader._engine.connect() as connection, pytest.raises(DBAPIError, match="read-?only"):
+    with read_engine(past.place).connect() as connection, pytest.raises(DBAPIError, match="read-?only"):
         connection.exec_driver_sql("DELETE FROM job")
 
 
 # ---- indexes ---------------------------------------------------------------------------------------------------------
 
-SINCE = {"start_at_us": at(1000)}
+SINCE: dict[str, Any] = {"start_at_us": at(1000)}
 
 
 @pytest.mark.parametrize(
@@ -356,8 +361,8 @@ def test_usual_questions_use_indexes(asked: RecordFilter, indexes: list[str]) ->
 
 
 def test_a_step_on_several_nodes_says_what_it_had_and_used(past: Past) -> None:
-    from ctld.core.step_model import StepPart, StepRequest
-    from ctld.rpc.records import step_messages
+    from ctld.core.records.step import StepPart, StepRequest
+    from ctld.rpc.jobs.records import step_messages
 
     job = life(1, 1, 2, 9)
     usage = '{"1":[8000,3000,"n2",3,1000,"n1",0],"99":[1,1,"n1",0,1,"n1",0]}'  # one figure is of a later version
@@ -384,7 +389,7 @@ def test_a_step_on_several_nodes_says_what_it_had_and_used(past: Past) -> None:
 
 def test_a_job_whose_end_is_decided_is_shown_as_what_it_will_be(past: Past) -> None:
     """As in Slurm: who cancelled it need not wait for the last of its processes."""
-    ending = {"state": JobState.COMPLETING, "end_at_us": 0}
+    ending = {"state": JobState.COMPLETING, "end_at_us": 0, "completing_at_us": at(15)}
     past.put(
         life(1, 1, 10, 0, **ending, end_state=JobState.CANCELLED),
         life(2, 1, 10, 0, **ending, end_state=JobState.REQUEUED),
@@ -396,7 +401,9 @@ def test_a_job_whose_end_is_decided_is_shown_as_what_it_will_be(past: Past) -> N
     assert shown == {1: JobState.CANCELLED, 2: still, 3: still, 4: JobState.CANCELLED}
     assert past.ids(states=("CA",)) == [1, 4]
     assert past.ids(states=("CA",), start_at_us=at(5)) == [1, 4]
-    assert past.ids(states=("CA",), start_at_us=at(5), end_at_us=at(30)) == [4]
+    assert past.ids(states=("CA",), start_at_us=at(5), end_at_us=at(30)) == [1, 4]
+    assert past.ids(states=("CA",), start_at_us=at(5), end_at_us=at(14)) == []
+    assert {r.job_id: r.end_at_us for r in past.ask(ids=("1", "2", "3", "4"))} == {1: at(15), 2: 0, 3: 0, 4: at(20)}
     assert past.ids(states=("RQ",)) == []
 
 
@@ -413,3 +420,51 @@ def test_a_job_without_an_account_is_charged_to_the_default_one(past: Past) -> N
         return [record.job_id for record in past.reader.list(asked)]
 
     assert (ids("default"), ids("bio"), ids("default", "bio")) == ([1, 2], [3], [1, 2, 3])
+
+
+# ---- resized jobs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def resized(past: Past) -> Past:
+    """A job from 10 to 90 with four nodes until 30, two until 60, then one; a step of each size."""
+    four, two = "cpu=16,mem=400M,node=4,billing=16", "cpu=8,mem=200M,node=2,billing=8"
+    job = life(1, 1, 10, 90, resized_at_us=at(60), tres_alloc="cpu=4,mem=100M,node=1,billing=4")
+    steps = [make_step(job, state=job.state, end_at_us=job.end_at_us)]
+    for step_id, second in enumerate((11, 31, 61)):
+        begun = {"step_id": step_id, "start_at_us": at(second), "submit_at_us": at(second), "end_at_us": at(second + 9)}
+        steps.append(make_step(job, state=JobState.COMPLETED, **begun))
+    spans = [JobSpan(1, 0, 0, at(30), four, "n[1-4]"), JobSpan(1, 0, 0, at(60), two, "n[1-2]")]
+    past.put(job, steps=False)
+    past.put(life(2, 1, 20, 50))
+    past.store.commit(make_batch(3, steps=steps, job_spans=spans, next_id=3))
+    return past
+
+
+def test_a_resized_job_has_a_record_for_each_size(resized: Past) -> None:
+    found = [
+        (r.job_id, r.state.name, (r.submit_at_us - NOW_US) // S, (r.start_at_us - NOW_US) // S,
+         (r.end_at_us - NOW_US) // S, r.node_list, r.nodes_alloc, r.cpus_alloc, r.tres_alloc.split(",")[0],
+         [s.step_id for s in r.steps])
+        for r in resized.ask()
+    ]  # fmt: skip
+    assert found == [
+        (1, "COMPLETED", 60, 60, 90, "n1", 1, 1, "cpu=4", [-5, 2]),
+        (1, "RESIZING", 30, 30, 60, "n[1-2]", 2, 8, "cpu=8", [1]),
+        (1, "RESIZING", 1, 10, 30, "n[1-4]", 4, 16, "cpu=16", [0]),
+        (2, "COMPLETED", 1, 20, 50, "n1", 1, 1, "cpu=1", [-5]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"states": ("RS",)}, ["RESIZING", "RESIZING"]),
+        ({"states": ("RESIZING",), "start_at_us": at(40), "end_at_us": at(70)}, ["RESIZING"]),
+        ({"states": ("CD",), "ids": ("1",)}, ["COMPLETED"]),
+        ({"ids": ("1",), "start_at_us": at(35), "end_at_us": at(50)}, ["RESIZING"]),
+        ({"states": ("F",)}, []),
+    ],
+)
+def test_states_and_windows_choose_among_the_sizes(resized: Past, fields: Any, expected: list[str]) -> None:
+    assert [r.state.name for r in resized.ask(**fields)] == expected

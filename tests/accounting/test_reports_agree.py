@@ -21,10 +21,11 @@ from accounting.rolling import Roller
 from accounting.rollup import HOUR_US, Calendar
 from accounting.usage import UsageAsk, cluster, usage
 from cli import sacct, sreport
-from ctld.core.model import JobRequest, JobRow, NodeAlloc
-from ctld.rpc.records import record_filter, record_message
-from ctld.rpc.sight import ALL_JOBS
-from penstock.cluster import ClusterFile
+from ctld.core.records.job import JobRow
+from ctld.core.records.request import JobRequest, NodeAlloc
+from ctld.rpc.gate.sight import ALL_JOBS
+from ctld.rpc.jobs.records import record_filter, record_message
+from penstock.clusterfile import ClusterFile
 from penstock.v1.accounting_pb2 import ListRecordsReply
 from penstock.v1.governance_pb2 import ReportReply, ReportRequest, ReportRow
 from penstock.v1.shares_pb2 import Association, ListAssociationsReply
@@ -184,13 +185,13 @@ def test_qos_and_wckeys(capsys: Any) -> None:
         assert account in PARENTS
         by_qos[qos] += int(used)
     from_sacct: dict[str, int] = defaultdict(int)
-    for (qos, _), used in by_sacct(capsys, "qos", "cpu").items():
-        from_sacct[qos] += used
+    for (qos, _), used_s in by_sacct(capsys, "qos", "cpu").items():
+        from_sacct[qos] += used_s
     assert by_qos == from_sacct
     lines = by_sreport(capsys, "cluster", "UserUtilizationByWckey", "format=wckey,login,used")
     by_key: dict[tuple[str, str], int] = defaultdict(int)
-    for (key, user), used in by_sacct(capsys, "wckey", "cpu").items():
-        by_key[key.lstrip("*"), user] += used  # a default key is the key
+    for (key, user), used_s in by_sacct(capsys, "wckey", "cpu").items():
+        by_key[key.lstrip("*"), user] += used_s  # a default key is the key
     assert {(key, user): int(used) for key, user, used in lines} == by_key
     ((key, user, used),) = by_sreport(capsys, "cluster", "UW", "format=wckey,login,used", "wckeys=key", "users=ann")
     assert (key, user, int(used)) == ("key", "ann", by_key["key", "ann"])

@@ -1,4 +1,4 @@
-"""Controllers to try things against: not started, started, and one whose certificate is for another host."""
+"""Controllers for tests: not started, started, and one whose certificate is for another host."""
 
 from pathlib import Path
 

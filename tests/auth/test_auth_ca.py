@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from patience import LIMIT_S
 
 from penstock.errors import EXIT_CONFIG, BadSetup
 from penstock.security.ca import (
@@ -136,8 +137,10 @@ def test_deny_list(tmp_path):
 
 
 def ca_command(*args):
-    code = "import sys; from cli.ca import main; sys.exit(main(sys.argv[1:]))"
-    return subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, timeout=60)
+    code = "import sys; from cli.subcommands.ca import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, timeout=LIMIT_S
+    )
 
 
 def test_penstock_ca(tmp_path):

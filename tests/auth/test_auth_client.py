@@ -1,4 +1,4 @@
-"""The client: what it retries, what it does not, what a user is told, and what it does not import."""
+"""The client: what it retries, what it does not, which message a user gets, and what it does not import."""
 
 import asyncio
 import json
@@ -16,15 +16,19 @@ import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import LIMIT_S
 
-from penstock import client as client_module
-from penstock.client import AsyncClient, Client, new_request_key
-from penstock.cluster import ClusterFile, find_cluster, read_cluster, write_cluster
+from penstock import calls as calls_module
+from penstock.aclient import AsyncClient
+from penstock.client import Client
+from penstock.cluster import find_cluster
+from penstock.clusterfile import ClusterFile, read_cluster, write_cluster
 from penstock.errors import PenstockError, Unreachable
 from penstock.security.ca import create_ca
 from penstock.v1.accounting_pb2 import ListRecordsRequest
 from penstock.v1.controller_pb2 import ListJobsRequest, PingRequest, SubmitJobRequest
 from penstock.values.refusals import TEXT, Code
+from penstock.values.requestkey import new_request_key
 
 CONNECT_FAILURE = "Unable to contact slurm controller (connect failure)"
 UNAVAILABLE = (grpc.StatusCode.UNAVAILABLE, 0, "going down")
@@ -97,15 +101,16 @@ def test_unavailable_is_tried_again_each_time_with_a_new_token(started):
 def test_a_limit_of_requests_is_waited_out_however_short_the_deadline(started, monkeypatch):
     limited = (grpc.StatusCode.RESOURCE_EXHAUSTED, int(Code.RATE_LIMITED), "RPC rate limit exceeded: 30000")
     started.refusals["Ping"] = [limited] * 3
-    pauses, told = [], []
-    monkeypatch.setattr(client_module.time, "sleep", pauses.append)
+    pauses: list[float] = []
+    told: list[str] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
     with Client.open(5.0, cluster=started.cluster) as client:
-        client.tell = told.append
+        client.on_notice = told.append
         assert client.call("Ping", PingRequest()).cluster_name
         started.refusals["Ping"] = [limited] * 1000
         with pytest.raises(PenstockError) as caught:
             client.call("Ping", PingRequest(), 0.2)
-    assert pauses[:3] == [30.0] * 3 and pauses.count(30.0) == 3 + client_module.LIMITED_MAX_S / 30
+    assert pauses[:3] == [30.0] * 3 and pauses.count(30.0) == 3 + calls_module.LIMITED_MAX_S / 30
     assert told[0] == "RPC rate limited 1 time(s). Sleeping for 30.0 seconds then trying again."
     assert (caught.value.code, caught.value.text) == (Code.RATE_LIMITED, "RPC rate limit exceeded: 30000")
 
@@ -119,7 +124,7 @@ def test_unavailable_to_the_end(started):
 
 
 def test_nobody_there_fails_at_once(tiny, monkeypatch):
-    monkeypatch.setattr(client_module.time, "sleep", lambda s: pytest.fail("it waits"))
+    monkeypatch.setattr(time, "sleep", lambda s: pytest.fail("it waits"))
     for cluster in (tiny.cluster, dead(tiny.cluster)):
         with Client.open(cluster=cluster) as client, pytest.raises(Unreachable) as caught:
             client.call("Ping", PingRequest())
@@ -140,15 +145,15 @@ def test_the_owner_of_a_local_cluster_is_told_what_starts_it(tmp_path):
         client.call("Ping", PingRequest())
     said = f"{tmp_path}/a: No such file or directory"
     assert raised.value.detail == f"{said}; `penstock up` starts what is not running"
-    with Client(replace(cluster, local={})) as client, pytest.raises(Unreachable) as raised:
+    with Client(cluster._replace(local={})) as client, pytest.raises(Unreachable) as raised:
         client.call("Ping", PingRequest())
     assert raised.value.detail == said
 
 
 def test_an_auth_socket_alone_is_not_a_controller(started, monkeypatch, tmp_path):
-    monkeypatch.setattr(client_module.time, "sleep", lambda s: pytest.fail("it waits"))
-    gone = replace(started.cluster, socket=str(tmp_path / "gone.sock"))
-    nobody = replace(started.remote_cluster, address="127.0.0.1:1")
+    monkeypatch.setattr(time, "sleep", lambda s: pytest.fail("it waits"))
+    gone = started.cluster._replace(socket=str(tmp_path / "gone.sock"))
+    nobody = started.remote_cluster._replace(address="127.0.0.1:1")
     for cluster, where in ((gone, "gone.sock"), (nobody, "127.0.0.1:1")):
         with Client.open(cluster=cluster) as client, pytest.raises(Unreachable) as caught:
             client.call("Ping", PingRequest())
@@ -161,7 +166,7 @@ def test_a_patient_client_meets_a_controller_that_comes_up_late(tiny, monkeypatc
     (tiny.folder / "ctld.sock").unlink()
     waited = threading.Event()
     pause = time.sleep
-    monkeypatch.setattr(client_module.time, "sleep", lambda s: (waited.set(), pause(s)))
+    monkeypatch.setattr(time, "sleep", lambda s: (waited.set(), pause(s)))
     replies = []
 
     def user():
@@ -170,9 +175,9 @@ def test_a_patient_client_meets_a_controller_that_comes_up_late(tiny, monkeypatc
 
     thread = threading.Thread(target=user)
     thread.start()
-    assert waited.wait(30)
+    assert waited.wait(LIMIT_S)
     tiny.start()
-    thread.join(60)
+    thread.join(LIMIT_S)
     tiny.stop()
     assert [r.cluster_name for r in replies] == ["tiny"] and len(tiny.calls) == 1
 
@@ -182,16 +187,16 @@ def test_a_controller_that_was_there_is_waited_for(tiny, monkeypatch):
     tiny.start()
     waited = threading.Event()
     pause = time.sleep
-    monkeypatch.setattr(client_module.time, "sleep", lambda s: (waited.set(), pause(s)))
+    monkeypatch.setattr(time, "sleep", lambda s: (waited.set(), pause(s)))
     with Client.open(60, cluster=tiny.cluster) as client:
         client.call("Ping", PingRequest())
         tiny.stop()
         replies = []
         thread = threading.Thread(target=lambda: replies.append(client.call("Ping", PingRequest())))
         thread.start()
-        assert waited.wait(30)
+        assert waited.wait(LIMIT_S)
         tiny.start()
-        thread.join(60)
+        thread.join(LIMIT_S)
     tiny.stop()
     assert len(replies) == 1 and len(tiny.calls) == 2
 
@@ -200,7 +205,7 @@ def test_silence_ends_at_the_deadline(started, tmp_path):
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "silent.sock"))
         silent.listen()
-        cluster = replace(started.cluster, socket=str(tmp_path / "silent.sock"))
+        cluster = started.cluster._replace(socket=str(tmp_path / "silent.sock"))
         with Client.open(cluster=cluster) as client, pytest.raises(Unreachable) as caught:
             client.call("Ping", PingRequest(), timeout_s=0.3)
     assert caught.value.text in (CONNECT_FAILURE, "Socket timed out on send/recv operation")
@@ -210,7 +215,7 @@ def test_a_silent_auth_socket_ends_at_the_deadline(started, tmp_path):
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "silent.sock"))
         silent.listen()
-        cluster = replace(started.cluster, auth_socket=str(tmp_path / "silent.sock"))
+        cluster = started.cluster._replace(auth_socket=str(tmp_path / "silent.sock"))
         with Client.open(cluster=cluster) as client, pytest.raises(Unreachable):
             client.call("Ping", PingRequest(), timeout_s=0.3)
     assert started.calls == []
@@ -223,14 +228,14 @@ def test_no_deadline(started):
 
 @pytest.mark.parametrize("fixture", ["other CA", "other name"])
 def test_a_controller_of_another_ca_or_name_is_told_nothing(request, fixture, tmp_path, monkeypatch):
-    monkeypatch.setattr(client_module.time, "sleep", lambda s: pytest.fail("it waits"))
+    monkeypatch.setattr(time, "sleep", lambda s: pytest.fail("it waits"))
     if fixture == "other name":
         controller = request.getfixturevalue("misnamed")
         cluster = controller.remote_cluster
     else:
         controller = request.getfixturevalue("started")
         create_ca(tmp_path / "other", "tiny", time.time_ns() // 1000)
-        cluster = replace(controller.remote_cluster, ca=str(tmp_path / "other/ca.pem"))
+        cluster = controller.remote_cluster._replace(ca=str(tmp_path / "other/ca.pem"))
     with Client.open(cluster=cluster) as client, pytest.raises(PenstockError) as caught:
         client.call("Ping", PingRequest())
     assert caught.value.text == "The controller's certificate is not one of this cluster's"
@@ -281,7 +286,7 @@ ALL = ClusterFile("c", "h", "/s", "/a", "h:1", "/ca", {"pids": [1]})
 
 def test_cluster_file_round_trip(tmp_path):
     write_cluster(tmp_path / "cluster.json", ALL)
-    assert read_cluster(tmp_path / "cluster.json") == replace(ALL, path=str(tmp_path / "cluster.json"))
+    assert read_cluster(tmp_path / "cluster.json") == ALL._replace(path=str(tmp_path / "cluster.json"))
     assert [p.name for p in tmp_path.iterdir()] == ["cluster.json"]
 
 
@@ -294,18 +299,18 @@ def test_which_cluster(tmp_path, monkeypatch):
             find_cluster()
     (tmp_path / "home/.penstock").mkdir(parents=True)
     (tmp_path / "ph").mkdir()
-    write_cluster(tmp_path / "home/.penstock/cluster.json", replace(ALL, cluster_name="home"))
+    write_cluster(tmp_path / "home/.penstock/cluster.json", ALL._replace(cluster_name="home"))
     assert find_cluster().cluster_name == "home"
     monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path / "ph"))
     with pytest.raises(PenstockError, match="no cluster found") as raised:  # and not the one at home instead
         find_cluster()
     assert raised.value.detail == f"looked for {tmp_path}/ph/cluster.json (as PENSTOCK_HOME says)"
-    write_cluster(tmp_path / "ph/cluster.json", replace(ALL, cluster_name="ph"))
+    write_cluster(tmp_path / "ph/cluster.json", ALL._replace(cluster_name="ph"))
     assert find_cluster().cluster_name == "ph"
     monkeypatch.setenv("PENSTOCK_CLUSTER", str(tmp_path / "x.json"))
     with pytest.raises(PenstockError, match="no cluster found"):
         find_cluster()
-    write_cluster(tmp_path / "x.json", replace(ALL, cluster_name="x"))
+    write_cluster(tmp_path / "x.json", ALL._replace(cluster_name="x"))
     assert find_cluster().cluster_name == "x"
 
 
@@ -322,7 +327,7 @@ def test_an_unusable_cluster_file_is_named_not_skipped(tmp_path, monkeypatch, co
 
 
 def python(code, *args):
-    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=LIMIT_S)
 
 
 def test_what_is_not_imported():
@@ -349,7 +354,7 @@ def test_what_a_whole_call_imports_and_says(started, tmp_path):
             env={**os.environ, "PENSTOCK_CLUSTER": str(tmp_path / f"{n}.json")},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=LIMIT_S,
         )
         assert (done.returncode, done.stderr) == (0, "")
         modules = set(json.loads(done.stdout))
@@ -358,7 +363,7 @@ def test_what_a_whole_call_imports_and_says(started, tmp_path):
 
 
 def test_penstock_node_token(started, capsys, monkeypatch, tmp_path):
-    from cli import node
+    from cli.subcommands import node
 
     write_cluster(tmp_path / "c.json", started.cluster)
     monkeypatch.setenv("PENSTOCK_CLUSTER", str(tmp_path / "c.json"))

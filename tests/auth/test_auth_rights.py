@@ -3,38 +3,45 @@
 import asyncio
 import logging
 import os
+from functools import partial
 from types import SimpleNamespace
+from typing import Any, cast
 
 import grpc
 import grpc.aio
 import pytest
 from google.protobuf.message_factory import GetMessageClass
+from patience import LIMIT_S
 
-from ctld.core.events import Role
-from ctld.rpc import rights
-from ctld.rpc.auth import Authenticator, Roles, UserDirectory, look_up
-from ctld.rpc.rights import RIGHTS, check_complete
-from penstock.client import CHANNEL_OPTIONS, TOKEN_KEY, find_rpc
+from ctld.core.records.events import Role
+from ctld.rpc.gate import rights
+from ctld.rpc.gate.auth import Authenticator, Roles, UserDirectory, look_up
+from ctld.rpc.gate.rights import RIGHTS, check_complete
+from ctld.rpc.server import FILES
+from penstock.calls import TOKEN_KEY, find_rpc
+from penstock.grpclib import CHANNEL_OPTIONS
 from penstock.security import tls
 from penstock.security.ca import create_ca, issue_to_folder, load_credentials
 from penstock.security.tokens import TokenIssuer, TokenVerifier
 from penstock.v1 import node_pb2
 from penstock.values.config import Config
-from tests.auth.tiny_controller import ADMINISTRATOR_UID, CLUSTER, FILES, OPERATOR_UID, USER_UID, clock_us
+from tests.auth.tiny_controller import ADMINISTRATOR_UID, CLUSTER, OPERATOR_UID, USER_UID, clock_us
 
+EOF: object = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
 METHODS = {
     m.name: m for file in FILES for service in file.services_by_name.values() for m in service.methods_by_name.values()
 }
 #: Written down here once more, on purpose: a change of the table has to be made twice.
 ADMINISTRATORS_ONLY = {
-    "UpdateNodes", "UpdatePartition", "Reconfigure", "Shutdown", "CreateNodeToken",
+    "UpdateNodes",  # and root on a node, for that node: tests/security/test_02_join_tokens.py
+    "UpdatePartition", "Reconfigure", "Shutdown", "CreateNodeToken",
     "CreatePartition", "DeletePartition", "CreateNodes", "DeleteNodes", "SetController",
     "ListAudit", "Purge", "LoadArchive",
 }  # fmt: skip
 FROM_OPERATORS = {"ChangeQos", "CreateReservation", "ResetDiagnostics", "UpdateReservation", "ListTransactions",
                   "ListRunaway", "FixRunaway"}  # fmt: skip
 NODES_ONLY = {"Connect"}
-ANYBODY = {"JoinNode"}
+ANYBODY = {"JoinNode", "RenewCertificate"}
 FOR_USERS = set(METHODS) - ADMINISTRATORS_ONLY - FROM_OPERATORS - NODES_ONLY - ANYBODY
 
 OK, NOBODY, DENIED = grpc.StatusCode.OK, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
@@ -42,7 +49,7 @@ OK, NOBODY, DENIED = grpc.StatusCode.OK, grpc.StatusCode.UNAUTHENTICATED, grpc.S
 
 def expected(method: str, caller: str) -> grpc.StatusCode:
     if method in ANYBODY:
-        return DENIED  # by the handler, as there is no join token in the request
+        return DENIED  # by the handler, as there is no proof in the request
     if caller in ("no token", "login certificate"):
         return NOBODY
     if caller == "n1":
@@ -54,6 +61,28 @@ def expected(method: str, caller: str) -> grpc.StatusCode:
     return DENIED if method in ADMINISTRATORS_ONLY and caller != "administrator" else OK
 
 
+def test_a_caller_that_hangs_up_while_it_is_refused_is_no_error_of_ours(tiny, caplog):
+    """The refusal cannot be sent any more. A traceback for each would let any user fill the log."""
+
+    async def action(open_channels):
+        tiny.reached = asyncio.Event()
+        tiny.refusals["Story"] = [(DENIED, 2002, "no")]
+        request = GetMessageClass(METHODS["Story"].input_type)()
+        rpc = find_rpc("Story", request)
+        metadata = ((TOKEN_KEY, tiny.issuer.issue(USER_UID, USER_UID, clock_us())),)
+        make = open_channels["unix"].unary_stream if rpc.is_stream else open_channels["unix"].unary_unary
+        call = make(rpc.path, rpc.serialize, rpc.deserialize)(request, metadata=metadata)
+        reading = asyncio.ensure_future(call.read() if rpc.is_stream else call)
+        await tiny.reached.wait()
+        call.cancel()
+        await asyncio.wait([reading])
+        await attempt(open_channels["unix"], "Ping", partial(tiny.issuer.issue, USER_UID, USER_UID, clock_us()))
+
+    serve(tiny, action)
+    assert tiny.refusals["Story"] == []  # it was refused
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
 def test_the_table_is_complete():
     check_complete(FILES)
     assert set(RIGHTS) == {f"/{m.containing_service.full_name}/{m.name}" for m in METHODS.values()}
@@ -61,21 +90,37 @@ def test_the_table_is_complete():
 
 def test_a_method_without_an_entry_stops_the_start(monkeypatch):
     monkeypatch.delitem(RIGHTS, "/penstock.v1.Controller/Story")
-    with pytest.raises(RuntimeError, match=r"who may call /penstock\.v1\.Controller/Story"):
+    with pytest.raises(RuntimeError, match=r"no right for /penstock\.v1\.Controller/Story"):
         check_complete(FILES)
     with pytest.raises(RuntimeError, match="Story"):
         check_complete(FILES[0].services_by_name.values())
-    assert rights.judge("/penstock.v1.Controller/Story", SimpleNamespace())[0] is DENIED
+    assert rights.judge("/penstock.v1.Controller/Story", cast(Any, SimpleNamespace()))[0] is DENIED
 
 
 def test_an_entry_without_a_method_stops_the_start(monkeypatch):
-    monkeypatch.setitem(RIGHTS, "/penstock.v1.Controller/Storry", rights.Who.USER)
+    monkeypatch.setitem(RIGHTS, "/penstock.v1.Controller/Storry", rights.LeastRole.USER)
     with pytest.raises(RuntimeError, match=r"do not exist: /penstock\.v1\.Controller/Storry"):
         check_complete(FILES)
 
 
+#: What gRPC's client says of a call that the server ended just before the request was written. It is not the server's
+#: answer, which this client then loses (4 of 4,000 calls on a busy machine).
+LOST_ANSWER = (grpc.StatusCode.INTERNAL, "Internal error from Core")
+
+
 async def attempt(channel, method, token=None, node_name="n1") -> tuple[grpc.StatusCode, str, str]:
-    """Call the method once; status, details and the refusal's number."""
+    """Call the method until the server's answer is heard; status, details and the refusal's number.
+
+    `token`: one to use, or what makes a new one for each try.
+    """
+    for _ in range(10):
+        answer = await attempt_once(channel, method, token() if callable(token) else token, node_name)
+        if not METHODS[method].client_streaming or answer[:2] != LOST_ANSWER:
+            break
+    return answer
+
+
+async def attempt_once(channel, method, token, node_name) -> tuple[grpc.StatusCode, str, str]:
     request = GetMessageClass(METHODS[method].input_type)()
     if method == "Connect":
         request = node_pb2.NodeMessage(register=node_pb2.Register(node_name=node_name))
@@ -83,14 +128,14 @@ async def attempt(channel, method, token=None, node_name="n1") -> tuple[grpc.Sta
     metadata = ((TOKEN_KEY, token),) if token else ()
     coders = (rpc.serialize, rpc.deserialize)
     if METHODS[method].client_streaming:
-        call = channel.stream_stream(rpc.path, *coders)(iter([request]), metadata=metadata, timeout=10)
+        call = channel.stream_stream(rpc.path, *coders)(iter([request]), metadata=metadata, timeout=LIMIT_S)
     elif rpc.is_stream:
-        call = channel.unary_stream(rpc.path, *coders)(request, metadata=metadata, timeout=10)
+        call = channel.unary_stream(rpc.path, *coders)(request, metadata=metadata, timeout=LIMIT_S)
     else:
-        call = channel.unary_unary(rpc.path, *coders)(request, metadata=metadata, timeout=10)
+        call = channel.unary_unary(rpc.path, *coders)(request, metadata=metadata, timeout=LIMIT_S)
     if METHODS[method].server_streaming:
         try:
-            while await call.read() is not grpc.aio.EOF:
+            while await call.read() is not EOF:
                 pass
         except grpc.RpcError:
             pass  # the status is looked at below
@@ -145,7 +190,7 @@ def test_every_method_with_every_caller(tiny, caplog):
         found = {}
         for caller, (channel, uid) in CALLERS.items():
             for method in METHODS:
-                token = None if uid is None else tiny.issuer.issue(uid, uid, clock_us())
+                token = None if uid is None else partial(tiny.issuer.issue, uid, uid, clock_us())
                 found[method, caller] = await attempt(open_channels[channel], method, token)
         return found
 
@@ -202,8 +247,8 @@ def test_a_replayed_token_and_a_foreign_one(tiny, tmp_path, caplog):
     assert [status for status, _, _ in answers] == [OK, NOBODY, NOBODY, NOBODY]
     assert "used before" in answers[1][1] and "signer is not trusted" in answers[2][1]
     assert len(tiny.calls) == 1
-    denied = [r for r in caplog.records if r.name == "penstock.audit"]
-    assert len(denied) == 3 and all("method=/penstock.v1.Controller/Ping" in r.getMessage() for r in denied)
+    assert [method for method, _ in tiny.denied_calls] == ["/penstock.v1.Controller/Ping"] * 3
+    assert not any(token[100:140].hex() in text for _, text in tiny.denied_calls)
     assert repr(token[100:140])[2:-1] not in caplog.text and token[100:140].hex() not in caplog.text
 
 
@@ -240,7 +285,7 @@ def test_a_node_cannot_pose_as_the_controller(tiny):
 
     async def go():
         server = grpc.aio.server()
-        port = server.add_secure_port("127.0.0.1:0", tls.command_port(rogue))
+        port = server.add_secure_port("127.0.0.1:0", tls.command_port(lambda: rogue))
         await server.start()
         async with grpc.aio.secure_channel(
             f"127.0.0.1:{port}", tls.client_channel(tiny.credentials.ca_pem), options=CHANNEL_OPTIONS
@@ -310,7 +355,7 @@ def test_the_directory_remembers_for_a_minute(monkeypatch):
         asked.append(uid)
         return look_up(uid, gid, until_us)
 
-    monkeypatch.setattr("ctld.rpc.auth.look_up", counting)
+    monkeypatch.setattr("ctld.rpc.gate.auth.look_up", counting)
     directory = UserDirectory(lambda: now[0])
 
     async def go():
@@ -323,12 +368,15 @@ def test_the_directory_remembers_for_a_minute(monkeypatch):
 
 
 def test_the_directory_is_bounded(monkeypatch):
-    monkeypatch.setattr("ctld.rpc.auth.USERS_MAX", 3)
+    monkeypatch.setattr("ctld.rpc.gate.auth.USERS_MAX", 3)
+    asked = []
+    monkeypatch.setattr("ctld.rpc.gate.auth.look_up", lambda uid, *rest: asked.append(uid) or look_up(uid, *rest))
     directory = UserDirectory(lambda: 0)
+    uids = range(USER_UID, USER_UID + 10)
 
     async def go():
-        for uid in range(USER_UID, USER_UID + 10):
+        for uid in (*uids, *uids[:-4:-1], uids[-4]):
             await directory.find(uid, 1)
 
     asyncio.run(go())
-    assert list(directory._users) == [USER_UID + 7, USER_UID + 8, USER_UID + 9]
+    assert asked == [*uids, uids[-4]]  # the last three are remembered, no more

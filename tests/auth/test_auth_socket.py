@@ -13,13 +13,14 @@ import time
 from pathlib import Path
 
 import pytest
+from patience import LIMIT_S
 
-from penstock.client import fetch_token
 from penstock.errors import BadSetup
 from penstock.security import authd
 from penstock.security.authd import AuthServer
 from penstock.security.ca import create_ca, ensure_controller
 from penstock.security.tokens import TokenIssuer, TokenVerifier
+from penstock.transport import fetch_token
 
 
 def clock_us():
@@ -75,12 +76,12 @@ def test_another_uid_gets_his_own_token():
         code = (
             "import os, socket, sys\n"
             "os.setgroups([]); os.setgid(65533); os.setuid(65534)\n"
-            "s = socket.socket(socket.AF_UNIX); s.settimeout(30); s.connect(sys.argv[1])\n"
+            "s = socket.socket(socket.AF_UNIX); s.settimeout(120); s.connect(sys.argv[1])\n"
             "while d := s.recv(4096): sys.stdout.buffer.write(d)"
         )
         command = [sys.executable, "-I", "-S", "-c", code, str(served.path)]
 
-        done = served.run(lambda: subprocess.run(command, cwd="/", capture_output=True, timeout=60))
+        done = served.run(lambda: subprocess.run(command, cwd="/", capture_output=True, timeout=LIMIT_S))
         assert done.returncode == 0
         assert served.whose(done.stdout) == (65534, 65533)
     finally:
@@ -90,7 +91,7 @@ def test_another_uid_gets_his_own_token():
 def test_what_a_caller_sends_does_not_matter(served):
     def chatter():
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(10)
+            connection.settimeout(LIMIT_S)
             connection.connect(str(served.path))
             with contextlib.suppress(BrokenPipeError):  # when it has answered and gone
                 connection.sendall(b'{"uid": 0}' * 100)

@@ -5,24 +5,29 @@ loop, so that the blocking client can be tried against it.
 """
 
 import asyncio
+import contextlib
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
 from google.protobuf.message_factory import GetMessageClass
+from patience import LIMIT_S
 
-from ctld.rpc.auth import Authenticator, Roles, calling_node, current_peer
-from ctld.rpc.rights import Gate, refuse, require_node
+from ctld.rpc.gate.auth import Authenticator, Roles, calling_node, current_peer
+from ctld.rpc.gate.rights import Gate, refuse, require_node
 from ctld.rpc.server import FILES
-from penstock.cluster import ClusterFile
+from penstock.clusterfile import ClusterFile
 from penstock.security import tls
 from penstock.security.authd import AuthServer
-from penstock.security.ca import create_ca, ensure_controller, issue_to_folder, load_credentials
+from penstock.security.ca import create_ca, ensure_controller, issue_to_folder, load_credentials, to_pem
 from penstock.security.join import JoinRefused, JoinTokens, admit
+from penstock.security.renew import renew
 from penstock.security.tokens import TokenIssuer, TokenVerifier
 from penstock.v1 import node_pb2
+from penstock.values.refusals import Code
 
 CLUSTER = "tiny"
 OPERATOR_UID, ADMINISTRATOR_UID, USER_UID = 771001, 771002, 771003  # nobody's on any machine
@@ -45,6 +50,8 @@ class TinyController:
         self.refusals: dict[str, list[tuple[grpc.StatusCode, int, str]]] = {}
         self.ports: dict[str, int] = {}
         self.denied: frozenset[int] = frozenset()
+        self.denied_calls: list[tuple[str, str]] = []  # method and text of every call that the gate has denied
+        self.reached: asyncio.Event | None = None  # set by a call of Story, which then waits for its caller to hang up
         self.join_tokens: JoinTokens | None = None
 
     @property
@@ -70,7 +77,7 @@ class TinyController:
         verifier = TokenVerifier(self.authority.certificate, CLUSTER, clock_us())
         roles = Roles(operators=frozenset({str(OPERATOR_UID)}), administrator_uids=frozenset({ADMINISTRATOR_UID}))
         self.authenticator = Authenticator(verifier, self.authority.certificate, CLUSTER, roles, clock_us, self.denied)
-        self.server = grpc.aio.server(interceptors=[Gate(self.authenticator)])
+        self.server = grpc.aio.server(interceptors=[Gate(self.authenticator, denied=self.denied_call)])
         for file in FILES:
             for service in file.services_by_name.values():
                 handlers = {name: self._handler(m) for name, m in service.methods_by_name.items()}
@@ -78,13 +85,17 @@ class TinyController:
                     (grpc.method_handlers_generic_handler(service.full_name, handlers),)
                 )
         self.server.add_insecure_port(f"unix:{self.folder / 'ctld.sock'}")
-        self.ports["command"] = self.server.add_secure_port("127.0.0.1:0", tls.command_port(self.credentials))
-        self.ports["node"] = self.server.add_secure_port("127.0.0.1:0", tls.node_port(self.credentials))
+        self.ports["command"] = self.server.add_secure_port("127.0.0.1:0", tls.command_port(lambda: self.credentials))
+        self.ports["node"] = self.server.add_secure_port("127.0.0.1:0", tls.node_port(lambda: self.credentials))
         address = f"127.0.0.1:{self.ports['command']}"
         self.join_tokens = JoinTokens(self.folder / "join.json", CLUSTER, self.authority.certificate, address)
         await self.server.start()
         self.auth = AuthServer(self.folder / "auth.sock", self.issuer, clock_us)
         self.auth.start()
+
+    def denied_call(self, peer, method: str, text: str, origin: str) -> None:
+        """Keeps what the gate has denied."""
+        self.denied_calls.append((method, text))
 
     async def leave(self) -> None:
         self.auth.close()
@@ -95,15 +106,21 @@ class TinyController:
 
         async def note(context) -> None:
             self.calls.append((method.name, current_peer()))
+            if method.name == "Story" and self.reached is not None:
+                self.reached.set()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
             self.tokens_seen += [v for k, v in context.invocation_metadata() if k == "penstock-token-bin"]
             if self.refusals.get(method.name):
                 status, code, text = self.refusals[method.name].pop(0)
                 if code:
-                    await refuse(context, status, code, text)
+                    await refuse(context, status, Code(code), text)
                 await context.abort(status, text)
 
         async def once(message, context):
             await note(context)
+            if method.name == "RenewCertificate":
+                return reply(**await self._renew(message, context))
             if method.name == "JoinNode":
                 return reply(**await self._admit(message, context))
             if method.name == "Ping":
@@ -123,12 +140,22 @@ class TinyController:
                 assert calling_node() == message.register.node_name
                 return
 
-        coders = {"request_deserializer": request.FromString, "response_serializer": reply.SerializeToString}
+        coders: dict[str, Any] = {
+            "request_deserializer": request.FromString,
+            "response_serializer": reply.SerializeToString,
+        }
         if method.client_streaming:
             return grpc.stream_stream_rpc_method_handler(link, **coders)
         if method.server_streaming:
             return grpc.unary_stream_rpc_method_handler(pages, **coders)
         return grpc.unary_unary_rpc_method_handler(once, **coders)
+
+    async def _renew(self, message, context) -> dict[str, bytes]:
+        try:
+            _, certificate = renew(self.authority, self.denied, message.certificate_pem, message.csr_pem, clock_us())
+        except JoinRefused as error:
+            await refuse(context, grpc.StatusCode.PERMISSION_DENIED, Code(error.code), error.text)
+        return {"certificate_pem": to_pem(certificate)}
 
     async def _admit(self, message, context) -> dict[str, bytes]:
         try:
@@ -136,7 +163,7 @@ class TinyController:
                 self.authority, self.join_tokens, message.token, message.node_name, message.csr_pem, clock_us()
             )
         except JoinRefused as error:
-            await refuse(context, grpc.StatusCode.PERMISSION_DENIED, error.code, error.text)
+            await refuse(context, grpc.StatusCode.PERMISSION_DENIED, Code(error.code), error.text)
         return {"certificate_pem": certificate_pem, "ca_pem": ca_pem}
 
     def start(self) -> None:
@@ -144,10 +171,10 @@ class TinyController:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self.serve(), self._loop).result(30)
+        asyncio.run_coroutine_threadsafe(self.serve(), self._loop).result(LIMIT_S)
 
     def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self.leave(), self._loop).result(30)
+        asyncio.run_coroutine_threadsafe(self.leave(), self._loop).result(LIMIT_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(30)
+        self._thread.join(LIMIT_S)
         self._loop.close()

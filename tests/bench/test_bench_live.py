@@ -1,7 +1,7 @@
 """The arithmetic of bench/live.py; the cluster it measures has its own test (tests/rpc/test_hollow_nodes.py)."""
 
 from bench.live import Phase, document, during, seen, submission
-from bench.livecluster import Site
+from bench.livecluster import LiveSite
 
 MS = 1_000_000
 
@@ -43,7 +43,7 @@ def test_figures_say_how_a_pass_compares_with_none():
 
 
 def test_notes_of_the_controller_are_read_back(tmp_path):
-    site = Site(tmp_path, 1)
+    site = LiveSite(tmp_path, 1)
     site.notes.write_text("pass 100 200 7\nheld 150 4000000 Runtime._pump\nheld 160 9000000 task:x y\npass 300 350 8\n")
     assert site.passes(150) == [(300, 350, 8)]
     assert site.held(0, 1000) == [(9.0, "task:x y"), (4.0, "Runtime._pump")]

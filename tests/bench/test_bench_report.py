@@ -1,6 +1,8 @@
 """What a run of the benchmark leaves behind: the keys, the reasons, the status."""
 
 import json
+import os
+import shutil
 
 import pytest
 
@@ -88,9 +90,9 @@ def test_a_failing_command_is_named_with_what_it_said():
 
 
 def test_the_peer_says_what_it_lacks(monkeypatch, tmp_path):
-    monkeypatch.setattr(slurmpeer.shutil, "which", lambda name, path: None if name == "munged" else f"/bin/{name}")
+    monkeypatch.setattr(shutil, "which", lambda name, path: None if name == "munged" else f"/bin/{name}")
     assert slurmpeer.why_not() == "no munged (Debian: apt install slurm-wlm munge)"
-    monkeypatch.setattr(slurmpeer.shutil, "which", lambda name, path: f"/bin/{name}")
-    monkeypatch.setattr(slurmpeer.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(shutil, "which", lambda name, path: f"/bin/{name}")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(CannotMeasure, match="needs root"), slurmpeer.private_slurm(1):
         pass

@@ -1,17 +1,18 @@
-"""sacctmgr's requests answered by a real core: conversions of ctld.rpc, no sockets. What a command asks is done, or refused, for real."""
+"""sacctmgr's requests answered by a real core: conversions of ctld.rpc, no sockets. Requests are really executed or
+refused."""
 
 import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from ctld.core.effects import Changed, Refusal
-from ctld.rpc.auth import Peer, set_peer
-from ctld.rpc.changes import accounts_event, changed_reply, many_event, qos_event
-from ctld.rpc.controller import _qos
-from ctld.rpc.entities import Entities
-from ctld.rpc.refusals import BadRequest
-from ctld.rpc.shares import SharesService
-from penstock.cluster import ClusterFile
+from ctld.core.records.effects import Changed, Refusal
+from ctld.rpc.accounting.changes import accounts_event, changed_reply, many_event, qos_event
+from ctld.rpc.accounting.entities import Entities
+from ctld.rpc.accounting.shares import SharesService
+from ctld.rpc.control.controller import qos_message
+from ctld.rpc.gate.auth import Peer, set_peer
+from ctld.runtime.errors import BadRequest
+from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.governance_pb2 import ChangeManyReply
@@ -20,7 +21,7 @@ from tests.core.world import World, make_config
 
 
 class CoreClient(FakeClient):
-    """A client of a core of its own; `user` is who asks."""
+    """A client with its own core; `user` is the caller."""
 
     def __init__(self, user: str = "root", **config: Any) -> None:
         self.world = World(make_config(nodes=1, gpus=4, priority_type="priority/multifactor", **config))
@@ -79,7 +80,7 @@ class CoreClient(FakeClient):
     def _ListQos(self, request: Any) -> Any:
         state = self.world.core.state
         known = state.registry.qos_deleted | state.qos if request.with_deleted else state.qos
-        return pb.ListQosReply(qos=[_qos(known[name]) for name in sorted(known)])
+        return pb.ListQosReply(qos=[qos_message(known[name]) for name in sorted(known)])
 
     def _ListWckeys(self, request: Any) -> Any:
         return self._async(lambda: self.entities.ListWckeys(request, None))

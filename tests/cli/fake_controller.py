@@ -11,7 +11,10 @@ from concurrent import futures
 from pathlib import Path
 from typing import Any
 
-from cli.run import status_of
+from patience import LIMIT_S
+
+from cli.base.run import status_of
+from penstock.clusterfile import ClusterFile
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = b"token-of-the-test"
@@ -19,6 +22,8 @@ TOKEN = b"token-of-the-test"
 
 class FakeClient:
     """Answers from a table: method -> message, list of pages, exception, or a function of the request."""
+
+    cluster: ClusterFile | None = None  # some listings read the caller's uid
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
@@ -65,8 +70,8 @@ class WireController:
     def __init__(self, folder: Path, answers: dict[str, Callable[[Any], Any]]) -> None:
         import grpc
 
-        from penstock.client import TOKEN_KEY
-        from penstock.cluster import ClusterFile, write_cluster
+        from penstock.calls import TOKEN_KEY
+        from penstock.clusterfile import ClusterFile, write_cluster
         from penstock.v1 import controller_pb2, steps_pb2
 
         self.requests: list[tuple[str, Any]] = []
@@ -108,7 +113,7 @@ class WireController:
                 connection, _ = self.auth.accept()
             except OSError:
                 return
-            with connection, contextlib.suppress(BrokenPipeError):  # who asked may be gone
+            with connection, contextlib.suppress(BrokenPipeError):  # the caller may be gone
                 connection.sendall(TOKEN)
 
     def close(self) -> None:
@@ -120,7 +125,7 @@ class WireController:
 def run_command(
     name: str, *argv: str | bytes, env: dict[bytes, bytes] | None = None, **options: Any
 ) -> "subprocess.CompletedProcess[bytes]":
-    """A real process. Its environment is only what it must have and `env`."""
+    """A real process. Its environment has only required variables and `env`."""
     base = {b"PYTHONPATH": os.fsencode(ROOT), b"PATH": os.environb[b"PATH"], b"HOME": b"/nonexistent"}
     command = [sys.executable, "-m", f"cli.{name}", *argv]
-    return subprocess.run(command, env=base | (env or {}), capture_output=True, timeout=60, check=False, **options)
+    return subprocess.run(command, env=base | (env or {}), capture_output=True, timeout=LIMIT_S, check=False, **options)

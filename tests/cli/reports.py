@@ -1,4 +1,4 @@
-"""A small made-up cluster for the reporting commands: its jobs, nodes, partitions and records, and who serves them."""
+"""A small made-up cluster for the reporting commands: its jobs, nodes, partitions and records, and a server of them."""
 
 import os
 import socket
@@ -7,7 +7,9 @@ from concurrent import futures
 from pathlib import Path
 from typing import Any
 
-from penstock.cluster import ClusterFile, write_cluster
+from patience import LIMIT_S
+
+from penstock.clusterfile import ClusterFile, write_cluster
 from penstock.v1 import accounting_pb2, controller_pb2, governance_pb2, shares_pb2
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
 from penstock.v1.common_pb2 import ExitStatus, GresCount, GresIndices, JobRequest, NodeAllocation, Usage
@@ -27,8 +29,8 @@ def at(seconds: int) -> int:
 
 
 def request(name: str = "wrap", **more: Any) -> JobRequest:
-    """What every job asks for."""
-    base = {"work_dir": b"/home/ann", "requeue": True, "submit_host": "login", "command": "(null)"}
+    """The request of every job."""
+    base: dict[str, Any] = {"work_dir": b"/home/ann", "requeue": True, "submit_host": "login", "command": "(null)"}
     return JobRequest(name=name, **(base | more))
 
 
@@ -158,14 +160,21 @@ def partitions() -> list[PartitionInfo]:
 
 
 def shown_partitions(asked: controller_pb2.ListPartitionsRequest) -> controller_pb2.ListPartitionsReply:
-    """What a controller answers to a plain user."""
+    """The controller's answer to an ordinary user."""
     found = [p for p in partitions() if not (p.hidden and asked.hide_hidden)]
     return controller_pb2.ListPartitionsReply(partitions=found)
 
 
 def step(state: str, **more: Any) -> StepRecord:
     """A batch step."""
-    base = {"step_id": -5, "name": "batch", "cpus_alloc": 2, "nodes_alloc": 1, "tasks": 1, "cancelled_by_uid": -1}
+    base: dict[str, Any] = {
+        "step_id": -5,
+        "name": "batch",
+        "cpus_alloc": 2,
+        "nodes_alloc": 1,
+        "tasks": 1,
+        "cancelled_by_uid": -1,
+    }
     return StepRecord(state=state, **(base | more))
 
 
@@ -209,7 +218,7 @@ def records() -> list[JobRecord]:
 
 
 def install(monkeypatch: Any, **answers: Any) -> FakeClient:
-    """The made-up cluster in place of the real client; `answers` replace some of its answers."""
+    """Installs the made-up cluster in place of the real client; `answers` replace some of its answers."""
     everything: dict[str, Any] = {
         "ListJobs": lambda asked: pages_of_jobs(asked),
         "ListNodes": controller_pb2.ListNodesReply(nodes=nodes()),
@@ -224,7 +233,7 @@ def install(monkeypatch: Any, **answers: Any) -> FakeClient:
         ],
     }
     client = FakeClient(**(everything | answers)).install(monkeypatch)
-    client.cluster = CLUSTER  # type: ignore[attr-defined]
+    client.cluster = CLUSTER
     for module in ("squeue", "sinfo", "sacct"):
         monkeypatch.setattr(f"cli.{module}.now_us", lambda: NOW_US)
     for name in list(os.environ):
@@ -234,7 +243,7 @@ def install(monkeypatch: Any, **answers: Any) -> FakeClient:
 
 
 def pages_of_jobs(asked: controller_pb2.ListJobsRequest) -> list[controller_pb2.ListJobsReply]:
-    """What a controller answers, in two pages; it filters by ids, states and partitions."""
+    """The controller's answer in two pages, filtered by ids, states and partitions."""
     ended = {"FAILED", "COMPLETED"}
     found = [j for j in jobs() if asked.all_states or asked.filter.states or j.state not in ended]
     if asked.filter.states:
@@ -308,5 +317,5 @@ class ReportServer:
         """Stop serving."""
         self.auth.shutdown(socket.SHUT_RDWR)
         self.auth.close()
-        self.issuer.join(5)
+        self.issuer.join(LIMIT_S)
         self.server.stop(None).wait()

@@ -1,5 +1,7 @@
 """scontrol show assoc_mgr over a made-up cluster, compared literally."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from cli import scontrol
@@ -22,7 +24,7 @@ COUNTERS = [
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
-    monkeypatch.setattr("cli.assocmgr._uid", lambda name: 1000 + len(name))
+    monkeypatch.setattr("cli.control.assocmgr.named", lambda name: SimpleNamespace(pw_uid=1000 + len(name)))
     return world(
         monkeypatch,
         ListTres=gov.ListTresReply(tres=[gov.TresInfo(type="cpu"), gov.TresInfo(type="mem"), gov.TresInfo(type="gres", name="gpu")]),

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from cli import audit
+from cli.subcommands import audit
+from penstock.client import Client
 from tests.cli.fake_controller import run_body
 
 
@@ -17,8 +18,8 @@ def test_a_file_that_cannot_be_read(capsys: Any) -> None:
 def test_a_reader_that_has_read_enough(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """`penstock audit show | head -1` is no mistake."""
 
-    def broken(options: Any) -> int:
+    def broken(*args: Any) -> Any:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr(audit, "_show", broken)
+    monkeypatch.setattr(Client, "open", broken)
     assert run_body(capsys, "penstock", audit.main, "show") == (141, "", "")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cli import budget
+from cli.subcommands import budget
 from penstock.v1.governance_pb2 import BudgetInfo, ListBudgetsReply
 from tests.cli.fake_controller import FakeClient, run_body
 

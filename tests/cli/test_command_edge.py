@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from cli.run import Answered, CommandError, status_of
+from cli.base.run import CommandError, RemoteAnswer, status_of
 from penstock.errors import PenstockError, Unreachable
 from penstock.values.errors import BadValue
 from tests.cli.fake_controller import ROOT
@@ -52,14 +52,14 @@ def test_errors(capsys, error, status, text):
 
 def test_an_answer_is_no_error(capsys):
     def body(argv):
-        raise Answered(f"help for {argv[0]}")
+        raise RemoteAnswer(f"help for {argv[0]}")
 
     assert status_of("x", body, ["me"]) == 0
     assert capsys.readouterr() == ("help for me\n", "")
 
 
 def test_a_reader_that_goes_away_is_silent():
-    script = "from cli.run import run\nrun('x', lambda argv: print('y' * 100000) or print('z') or 0)"
+    script = "from cli.base.run import run\nrun('x', lambda argv: print('y' * 100000) or print('z') or 0)"
     process = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={"PYTHONPATH": str(ROOT)}
     )
@@ -70,7 +70,7 @@ def test_a_reader_that_goes_away_is_silent():
 
 
 def test_bytes_that_are_not_utf8_leave_as_they_came():
-    script = "import sys\nfrom cli.run import run\nrun('x', lambda argv: print(argv[0]) or 0)"
+    script = "import sys\nfrom cli.base.run import run\nrun('x', lambda argv: print(argv[0]) or 0)"
     done = subprocess.run(
         [sys.executable, "-c", script, b"a\xff"], capture_output=True, env={"PYTHONPATH": str(ROOT), "LC_ALL": "C"}
     )
@@ -82,7 +82,7 @@ def test_a_full_disk_is_told():
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full here")
     with open("/dev/full", "wb") as full:
-        script = "from cli.run import run\nrun('x', lambda argv: print('y') or 0)"
+        script = "from cli.base.run import run\nrun('x', lambda argv: print('y') or 0)"
         done = subprocess.run(
             [sys.executable, "-c", script], stdout=full, stderr=subprocess.PIPE, env={"PYTHONPATH": str(ROOT)}
         )
@@ -92,7 +92,7 @@ def test_a_full_disk_is_told():
 
 
 def test_closed_streams_are_no_accident():
-    script = "from cli.run import run\nrun('x', lambda argv: print('y') or int('no'))"
+    script = "from cli.base.run import run\nrun('x', lambda argv: print('y') or int('no'))"
     command = [sys.executable, "-c", script]
     done = subprocess.run(["sh", "-c", '"$@" >&- 2>&-', "sh", *command], env={"PYTHONPATH": str(ROOT)}, check=False)
     assert done.returncode == 1

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.configcheck import main as check
-from cli.configdiff import EX_CONFIG, main
+from cli.subcommands.configcheck import main as check
+from cli.subcommands.configdiff import EX_CONFIG, main
 
 WHOLE = (
     "ClusterName=c\nSlurmctldHost=h\nSlurmUser=root\nNodeName=n[1-4] CPUs=8\nPartitionName=main Nodes=ALL Default=YES\n"

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from penstock import cluster
-from penstock.cluster import ClusterFile, conf_path, find_cluster, own_conf_path, write_cluster
+from penstock.cluster import conf_path, find_cluster, own_conf_path
+from penstock.clusterfile import ClusterFile, write_cluster
 from penstock.errors import PenstockError
 
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from cli import daemons
+from cli.base import daemons
+from nodedaemon.base import proctree
 
 SLEEPER = "import signal, sys; print('ready', flush=True); signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True)\nwhile True: signal.pause()"
 
 
-def launch(folder: Path, code: str = SLEEPER, mark: str = "the-mark") -> daemons.Process:
+def launch(folder: Path, code: str = SLEEPER, mark: str = "the-mark") -> daemons.DetachedProcess:
     log = folder / "daemon.log"
     process = daemons.start([sys.executable, "-c", code, mark], mark, log, os.environ)
     while "ready" not in "".join(daemons.tail(log)):
@@ -45,9 +46,9 @@ def test_another_process_with_the_pid_is_not_it(tmp_path: Path) -> None:
 
 def test_a_process_nobody_has_waited_for_is_not_running() -> None:
     child = subprocess.Popen([sys.executable, "-c", "", "mark"])
-    start_ticks = int(daemons._stat(child.pid)[daemons._START_TICKS])
+    start_ticks = proctree.start_time(child.pid)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert not daemons.is_running(daemons.Process(child.pid, start_ticks, "mark"))
+    assert not daemons.is_running(daemons.DetachedProcess(child.pid, start_ticks, "mark"))
     child.wait()
 
 

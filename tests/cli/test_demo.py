@@ -1,11 +1,14 @@
 """The demo's own parts; the whole of it runs in the end-to-end tests."""
 
+import signal
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from cli import demo
-from cli.run import status_of
+from cli.base.run import status_of
+from cli.subcommands import demo
+from cli.subcommands.localconf import HOME_LENGTH_MAX
 
 
 def test_bar_is_always_of_one_width() -> None:
@@ -22,8 +25,8 @@ def test_failure_leaves_nothing(
         raise OSError(28, "No space left on device", str(home))
 
     monkeypatch.setattr(demo, "prepare", fail)
-    monkeypatch.setattr(demo.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(demo.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(demo, "HOME_LENGTH_MAX", 10_000)
     assert status_of("penstock", demo.main, []) == 1
     assert "No space left on device" in capsys.readouterr().err
@@ -33,9 +36,9 @@ def test_failure_leaves_nothing(
 def test_a_long_temporary_folder_is_avoided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     long = tmp_path / ("x" * 100)
     long.mkdir()
-    monkeypatch.setattr(demo.tempfile, "tempdir", str(long))
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
     folder = demo.temporary_folder()
-    assert len(str(folder / "home")) <= demo.HOME_LENGTH_MAX
+    assert len(str(folder / "home")) <= HOME_LENGTH_MAX
     assert list(long.iterdir()) == []
     folder.rmdir()
 

@@ -1,19 +1,21 @@
 """Documents: JSON and YAML say the same, parsers read what is written, all keys of Slurm's objects with their types."""
 
 import json
+import os
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.document import write_stream
-from cli.jsonnode import node_object
-from cli.jsonout import job_object
-from cli.jsonpart import partitions_document, reservations_document
+from cli.base.document import rest_of, write_stream
+from cli.base.writers import compact_text, json_text, yaml_text
+from cli.listings.jsonnode import node_object
+from cli.listings.jsonout import job_object
+from cli.listings.jsonpart import partitions_document, reservations_document
 from cli.sinfo import body as sinfo
 from cli.squeue import body as squeue
-from cli.writers import compact_text, json_text, yaml_text
 from penstock.errors import PenstockError
 from penstock.v1.controller_pb2 import JobInfo, ListJobsReply, NodeInfo, ReservationInfo
 from penstock.values.refusals import Code
@@ -21,7 +23,7 @@ from tests.cli import reports
 from tests.cli.fake_controller import run_body
 from tests.cli.test_listing_fields import ALL
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12) | st.sampled_from(
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
     (
         "yes",
         "No",
@@ -100,7 +102,7 @@ def test_parsers_by_name(client, capsys):
         assert document["meta"]["plugin"]["data_parser"] == f"data_parser/{said}"
     status, shown, wrong = run_body(capsys, "squeue", squeue, "--json=v9")
     assert (status, shown) == (1, "")
-    assert wrong.startswith("squeue: error: Invalid --json specification\nsqueue: v9 is none of v0.0.43")
+    assert wrong.startswith("squeue: error: Invalid --json specification\nsqueue: v9 is not one of v0.0.43")
 
 
 def test_jobs_are_written_as_they_come(client, capsys, monkeypatch):
@@ -140,7 +142,7 @@ def test_an_empty_answer(client, capsys, monkeypatch):
 
 # ---- keys and types ------------------------------------------------------------------------------------------------
 
-NUMBER = {"set": bool, "infinite": bool, "number": (int, float)}
+NUMBER: dict[str, Any] = {"set": bool, "infinite": bool, "number": (int, float)}
 JOB = {
     str: """account admin_comment allocating_node array_task_string batch_features batch_host burst_buffer
         burst_buffer_state cluster cluster_features command comment container container_id cpus_per_tres
@@ -197,18 +199,27 @@ def test_all_keys_of_a_node(node):
 
 
 def test_what_a_rich_job_says():
-    found = job_object(ALL[0], "tiny")
+    found: Any = job_object(ALL[0], "tiny")
     assert (found["core_spec"], found["thread_spec"], found["contiguous"], found["reboot"]) == (2, 65534, True, True)
-    assert (found["tres_per_task"], found["tres_per_socket"]) == ("gres/gpu:1", "gres/gpu:h100:2")
+    assert (found["tres_per_task"], found["tres_per_socket"]) == ("cpu=2,gres/gpu=1", "gres/gpu:h100:2")
     assert (found["deadline"]["number"], found["delay_boot"]["number"]) == (reports.at(9000) // 10**6, 1)
 
 
 def test_partitions_and_reservations():
-    document = partitions_document(reports.partitions(), "tiny", reports.NOW_US)
+    document: Any = partitions_document(reports.partitions(), "tiny", reports.NOW_US)
     main = document["partitions"][0]
     assert set(document) == {"partitions", "last_update", "meta", "errors", "warnings"}
     assert (main["name"], main["maximums"]["time"]["infinite"], main["partition"]) == ("main", True, {"state": ["UP"]})
     info = ReservationInfo(name="r", flags="MAINT,SPEC_NODES", node_count=2, users=["ann", "bob"], start_at_us=10**6)
-    (found,) = reservations_document([info], "tiny", reports.NOW_US)["reservations"]
+    reserved: Any = reservations_document([info], "tiny", reports.NOW_US)
+    (found,) = reserved["reservations"]
     assert (found["name"], found["flags"], found["users"]) == ("r", ["MAINT", "SPEC_NODES"], "ann,bob")
     assert found["start_time"] == {"set": True, "infinite": False, "number": 1}
+
+
+def test_meta_names_the_command_as_it_was_typed(monkeypatch):
+    for program in ("squeue", "/usr/bin/squeue", "/opt/cli/squeue.py"):
+        monkeypatch.setattr("sys.argv", [program, "-u", "ann", "--json"])
+        meta: Any = rest_of("tiny")["meta"]
+        assert meta["command"] == ["squeue", "-u", "ann", "--json"]
+        assert meta["client"]["source"] == os.readlink("/proc/self/fd/0")

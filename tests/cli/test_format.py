@@ -1,39 +1,40 @@
 """The three languages that describe a line, without any command around them."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.format import (
+from cli.accounts.fields import columns_of
+from cli.base.format import (
     PIECE_CHARS,
     WIDTH_MAX,
-    Clock,
-    Field,
+    DisplayClock,
+    FormatField,
     TableColumn,
     TableStyle,
     amount,
     body_line,
     clipped_tasks,
     header_line,
+    pad,
     parse_names,
     parse_percent,
     parse_table,
-    place,
     table_lines,
     width_of,
 )
-from cli.listing import emit, numbers_in, sort_letters, sort_rows, words
-from cli.run import CommandError
-from cli.sacctmgr_fields import columns_of
-from cli.sreport_fields import choose, text_field
+from cli.base.listing import emit, numbers_in, sort_letters, sort_rows, words
+from cli.base.run import CommandError
+from cli.listings.sreport_fields import choose, text_field
 from penstock.values.errors import BadValue
 
-LETTERS = {
-    "i": Field("JOBID", lambda row, view: row["i"]),
-    "j": Field("NAME", lambda row, view: row["j"]),
-    "l": Field("LIMIT", lambda row, view: row["l"], uncut=True),
+LETTERS: dict[str, FormatField[dict[str, str], None]] = {
+    "i": FormatField("JOBID", lambda row, view: row["i"]),
+    "j": FormatField("NAME", lambda row, view: row["j"]),
+    "l": FormatField("LIMIT", lambda row, view: row["l"], uncut=True),
 }
 NAMES = {"jobid": LETTERS["i"], "name": LETTERS["j"], "tres-alloc": LETTERS["l"]}
 ROW = {"i": "12", "j": "simulation", "l": "1-02:03:04"}
@@ -79,10 +80,10 @@ def test_percent_takes_any_text(text):
 
 @given(st.integers(1, 40), st.booleans(), st.text(max_size=60))
 def test_a_placed_value_has_its_width(width, right, text):
-    shown = place(text, width, right)
+    shown = pad(text, width, right)
     assert len(shown) == width
     assert shown.strip(" ") in text
-    assert place(text, 0, right) == text
+    assert pad(text, 0, right) == text
 
 
 @given(st.integers(0, 10**30) | st.just(10**5000))
@@ -118,7 +119,7 @@ def test_many_wide_columns_are_refused(read):
 
 def test_wide_lines_leave_in_pieces(monkeypatch):
     """No more than a piece is in memory."""
-    written = []
+    written: list[str] = []
     monkeypatch.setattr("sys.stdout", SimpleNamespace(write=written.append))
     line = "x" * WIDTH_MAX
     made = []
@@ -152,7 +153,7 @@ def test_names(text, line, unknown):
     assert [part.what for part in found] == unknown
 
 
-KNOWN = (
+KNOWN: tuple[Any, ...] = (
     TableColumn("JobID", -6, lambda row, view: row["i"]),
     TableColumn("JobName", 8, lambda row, view: row["j"]),
     TableColumn("Job", 3, lambda row, view: "?"),
@@ -239,9 +240,9 @@ def test_task_lists_are_written_as_slurm_does(monkeypatch, tasks, listed):
 
 
 def test_clock(monkeypatch):
-    assert Clock(5).text(0) == "N/A"
-    assert Clock(5).text(0, "Unknown") == "Unknown"
-    assert Clock(5).text(-1, "None") == "None"
+    assert DisplayClock(5).text(0) == "N/A"
+    assert DisplayClock(5).text(0, "Unknown") == "Unknown"
+    assert DisplayClock(5).text(-1, "None") == "None"
 
 
 def test_sort_lists():

@@ -1,21 +1,22 @@
 """GPUs one by one in `scontrol show node`, its JSON, `penstock gpus`; and `scontrol update ... gres=`."""
 
 import json
+from typing import Any
 
 import pytest
 
-from cli import gpus
-from cli.run import CommandError
+from cli.base.run import CommandError
+from cli.control.update import read_update
 from cli.scontrol import body
-from cli.update import read_update
-from penstock.cluster import ClusterFile
+from cli.subcommands import gpus
+from penstock.clusterfile import ClusterFile
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.common_pb2 import GpuXid, GresCount, GresIndices
 from tests.cli.fake_controller import FakeClient, run_body
 
 T0 = 1_700_000_000_000_000  # 2023-11-14T22:13:20 UTC
 A, B, C = (f"GPU-{letter * 8}-0000-4000-8000-000000000000" for letter in "abc")
-H200 = {"type": "h200", "memory_mb": 143771}
+H200: dict[str, Any] = {"type": "h200", "memory_mb": 143771}
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +28,7 @@ def utc(monkeypatch):
 
 
 def node(name="n1", **more):
-    base = {
+    base: dict[str, Any] = {
         "base_state": "MIXED", "cpus": 8, "gres": [GresCount(name="gpu", type="h200", count=3)], "version": "1",
         "gres_used": [GresIndices(name="gpu", type="h200", index=[0])], "gpu_driver": "580.159.04",
         "cuda_version": "13.0", "nvml_version": "13.580.159.04", "gpu_constraint": "cgroup/v2",
@@ -103,7 +104,7 @@ def test_what_is_done_to_a_gpu(monkeypatch, capsys):
 
 
 def mig():
-    small = {"type": "1g.18gb", "memory_mb": 18432, "parent_uuid": A}
+    small: dict[str, Any] = {"type": "1g.18gb", "memory_mb": 18432, "parent_uuid": A}
     return node(
         gres=[GresCount(name="gpu", type="1g.18gb", count=2)],
         gres_used=[GresIndices(name="gpu", type="1g.18gb", index=[1])],
@@ -143,7 +144,7 @@ def test_why_nothing_is_known_is_told_where_there_should_be_gpus(monkeypatch, ca
 
 def test_a_node_as_json(monkeypatch, capsys):
     ask(monkeypatch, node())
-    monkeypatch.setattr("cli.entities.find_cluster", lambda: ClusterFile("tiny"))
+    monkeypatch.setattr("cli.control.entities.find_cluster", lambda: ClusterFile("tiny"))
     status, out, err = run_body(capsys, "scontrol", body, "show", "node", "--json")
     found = json.loads(out)["nodes"][0]
     assert (status, err, found["name"], found["state"]) == (0, "", "n1", ["MIXED"])
@@ -190,7 +191,7 @@ def test_xids_are_in_the_long_list_and_for_programs(monkeypatch, capsys):
     at = head.index("XIDS")
     assert first[at:].split()[0] == "13(x4),63"
     assert first[head.index("NOTES") :].split()[0] == "ecc_pending"
-    monkeypatch.setattr("cli.entities.find_cluster", lambda: ClusterFile("tiny"))
+    monkeypatch.setattr("cli.control.entities.find_cluster", lambda: ClusterFile("tiny"))
     _, out, _, _ = listed(monkeypatch, capsys, "--json", nodes=[with_xids()])
     first, second, _ = json.loads(out)["gpus"]
     assert [(one["xid"], one["times"], one["last"]["number"]) for one in first["xids"]] == [
@@ -222,7 +223,7 @@ def test_gpus_as_json(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["x"], "unexpected word 'x'"),
+        (["x"], "unexpected extra argument (x)"),
         (["--state=bad"], "--state=BAD: is no state of a GPU; known: HEALTHY"),
         (["-N", "n7"], "Node n7 not found"),
         (["-N", "n["], "n["),

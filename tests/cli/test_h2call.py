@@ -8,8 +8,10 @@ from collections.abc import Callable
 import pytest
 from hpack import Encoder
 from hyperframe.frame import DataFrame, Frame, GoAwayFrame, HeadersFrame, PingFrame, SettingsFrame
+from patience import LIMIT_S
 
-from penstock.h2call import CallFailed, Connection
+from penstock.calls import CallFailed
+from penstock.h2call import Connection
 
 ANSWER = b"\0\0\0\0\2hi"
 
@@ -46,7 +48,7 @@ def call(reply: Callable[[], bytes]) -> list[bytes]:
     server.start()
     connection = Connection(mine, "localhost", "code")
     try:
-        return list(connection.call("/a/B", b"", [], time.monotonic() + 20, 1 << 20))
+        return list(connection.call("/a/B", b"", [], time.monotonic() + LIMIT_S, 1 << 20))
     finally:
         connection.close()
         server.join()

@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from cli.run import CommandError
+from cli.base.run import CommandError
 from cli.sbatch import body as sbatch
-from cli.srun import COMMAND as SRUN
-from cli.steps.het import environment_of, number_tasks, pieces_of
+from cli.steps.het import environment_from_outside, environment_of, named_job, number_tasks, pieces_of
+from cli.steps.stepopts import COMMAND as SRUN
 from penstock.v1.controller_pb2 import SubmitJobReply
 from penstock.v1.steps_pb2 import StepSpec
 from tests.cli.fake_controller import FakeClient, run_body
@@ -78,13 +78,13 @@ def test_each_group_has_the_variables_of_its_component():
 
 def test_pieces():
     pieces = pieces_of(SRUN, ["--het-group=0-1", "prog", "x"], ENV)
-    assert [(p.group, p.job_id, p.values.get("ntasks"), p.command) for p in pieces] == [
+    assert [(p.group, p.job_id, p.values.all.get("ntasks"), p.command) for p in pieces] == [
         (0, 12, 1, ["prog", "x"]), (1, 13, 8, ["prog", "x"]),
     ]  # fmt: skip
     pieces = pieces_of(SRUN, ["--het-group=1", "-n2", "a", ":", "--het-group=0", "b"], ENV)
     assert [(p.group, p.job_id, p.command) for p in pieces] == [(0, 12, ["b"]), (1, 13, ["a"])]
     pieces = pieces_of(SRUN, ["-n2", ":", "-n3", "a"], {})
-    assert [(p.job_id, p.values.get("ntasks"), p.command) for p in pieces] == [(0, 2, ["a"]), (0, 3, ["a"])]
+    assert [(p.job_id, p.values.all.get("ntasks"), p.command) for p in pieces] == [(0, 2, ["a"]), (0, 3, ["a"])]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,36 @@ def test_pieces():
 def test_what_cannot_be(argv, message):
     with pytest.raises(CommandError, match=message):
         pieces_of(SRUN, argv, ENV)
+
+
+def test_a_part_takes_streams_and_labels_from_those_before_it():
+    argv = ["-l", "-o", "a", "-i", "none", "-n2", "x", ":", "-e", "b", "y", ":", "-o", "c", "z"]
+    found = [piece.values for piece in pieces_of(SRUN, argv, {})]
+    assert [[values.all.get(key) for key in ("label", "output", "error", "input", "ntasks")] for values in found] == [
+        [True, "a", None, "none", 2], [True, "a", "b", "none", None], [True, "c", "b", "none", None],
+    ]  # fmt: skip
+
+
+def test_components_of_a_job_named_from_outside():
+    other = {"HOME": "/h", "SLURM_JOB_ID": "5", "SLURM_NTASKS": "7", "SLURM_NTASKS_HET_GROUP_0": "7"}
+    argv = ["--jobid=12", "--het-group=0,1", "prog"]
+    assert (named_job(SRUN, argv, other), named_job(SRUN, argv, ENV), named_job(SRUN, ["a"], other)) == (12, 0, 0)
+    assert named_job(SRUN, ["--jobid=12+1", "a"], other) == 13
+    env = environment_from_outside(other, 12, ENV)
+    pieces = pieces_of(SRUN, argv, env)
+    assert [(p.group, p.job_id, p.values.all.get("ntasks"), p.values.all.get("nodes")) for p in pieces] == [
+        (0, 12, None, None), (1, 13, None, (2, 2)),
+    ]  # fmt: skip
+    with pytest.raises(CommandError, match="het group value of 1, but the job allocation has maximum value of 0"):
+        pieces_of(SRUN, argv, environment_from_outside(other, 12, {"SLURM_JOB_ID": "12"}))
+
+
+def test_parts_in_a_job_that_is_not_heterogeneous():
+    env = {"SLURM_JOB_ID": "12", "SLURM_NTASKS": "6", "SLURM_NNODES": "3", "SLURM_JOB_NUM_NODES": "3"}
+    pieces = pieces_of(SRUN, ["-n2", "a", ":", "-N2", "b"], env)
+    assert [(p.job_id, p.values.all.get("ntasks"), p.values.all.get("nodes"), p.command) for p in pieces] == [
+        (12, 2, None, ["a"]), (12, None, (2, 2), ["b"]),
+    ]  # fmt: skip
 
 
 def test_ranks_count_on():

@@ -9,8 +9,8 @@ import os
 import pytest
 
 from cli import salloc, sbatch, srun
-from cli.options import NO
-from penstock.cluster import ClusterFile
+from cli.base.options import NO
+from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError
 from penstock.values.refusals import TEXT, Code
 from tests.cli.fake_controller import FakeClient, run_body
@@ -41,7 +41,7 @@ def clean(monkeypatch, tmp_path):
         if name.startswith(("SBATCH_", "SALLOC_", "SLURM_", "SRUN_")):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("cli.salloc.come_to_foreground", lambda: None)
+    monkeypatch.setattr("cli.salloc.await_foreground", lambda: None)
 
 
 def cases():

@@ -1,5 +1,6 @@
 """Commands through the command server: the same as in plain Python, whatever their process is like."""
 
+import json
 import os
 import pty
 import resource
@@ -11,12 +12,15 @@ from pathlib import Path
 
 import pytest
 from launched import Launched, build, kill, state_of, told, wait_for
+from patience import LIMIT_S
 
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.common_pb2 import ExitStatus
 from tests.cli.fake_controller import WireController
 
-VERSION = b"slurm 25.05.0 (Penstock 0.1.0)\n"
+VERSION = b"slurm 25.05.0\n"
+#: The environment of a job's script.
+IN_JOB = {b"SLURM_JOB_ID": b"7", b"SLURMD_NODENAME": b"n1", b"SLURM_PROCID": b"0"}
 
 
 class Controller:
@@ -33,7 +37,7 @@ class Controller:
 
     def wait(self, request):
         self.awaited.set()
-        self.ends.wait(60)
+        self.ends.wait(LIMIT_S)
         return pb.AwaitJobReply(exit=ExitStatus(code=3), state="FAILED")
 
     @property
@@ -129,8 +133,10 @@ def test_a_working_directory_that_is_gone(served, tmp_path):
     code = 'mkdir "$1"; cd "$1"; rmdir "$1"; exec "$0" --wrap true'
     for switch in (b"0", b""):
         env = served.env | {b"PENSTOCK_COMMAND_SERVER": switch}
-        done = subprocess.run(["sh", "-c", code, served.bin / "sbatch", gone], env=env, capture_output=True, timeout=60)
-        assert done.returncode == 1 and b"does not exist any more" in done.stderr
+        done = subprocess.run(
+            ["sh", "-c", code, served.bin / "sbatch", gone], env=env, capture_output=True, timeout=LIMIT_S
+        )
+        assert done.returncode == 1 and b"no longer exists" in done.stderr
     assert served.starts() == ["sbatch"]
 
 
@@ -140,7 +146,7 @@ def test_scripts_from_elsewhere(served, controller, tmp_path, way):
     script.write_bytes(b"#!/bin/sh\n#SBATCH -J told\ntrue\n" + b"#" * 3_000_000)
     line = {"file": '"$0" < "$1"', "pipe": 'cat "$1" | "$0"', "substitution": '"$0" <(cat "$1")'}[way]
     done = subprocess.run(
-        ["bash", "-c", line, served.bin / "sbatch", script], env=served.env, capture_output=True, timeout=60
+        ["bash", "-c", line, served.bin / "sbatch", script], env=served.env, capture_output=True, timeout=LIMIT_S
     )
     assert (done.returncode, done.stderr) == (0, b"") and served.starts() == []
     assert (controller.job.job.name, controller.job.spec.script) == ("told", script.read_bytes())
@@ -148,7 +154,7 @@ def test_scripts_from_elsewhere(served, controller, tmp_path, way):
 
 def test_an_environment_on_a_descriptor(served, controller):
     line = '"$0" --export-file=9 --wrap=x 9< <(printf "A=1\\0B=2\\0")'
-    subprocess.run(["bash", "-c", line, served.bin / "sbatch"], env=served.env, check=True, timeout=60)
+    subprocess.run(["bash", "-c", line, served.bin / "sbatch"], env=served.env, check=True, timeout=LIMIT_S)
     assert {b"A=1", b"B=2"} <= set(controller.job.spec.environment) and served.starts() == []
 
 
@@ -171,7 +177,9 @@ def test_closed_streams(served, closed):
         for switch in (b"0", b""):
             line = f'"$0" {words} --parsable {closed}'
             env = served.env | {b"PENSTOCK_COMMAND_SERVER": switch}
-            done = subprocess.run(["sh", "-c", line, served.bin / "sbatch"], env=env, capture_output=True, timeout=60)
+            done = subprocess.run(
+                ["sh", "-c", line, served.bin / "sbatch"], env=env, capture_output=True, timeout=LIMIT_S
+            )
             both.append((done.returncode, bool(done.stdout), done.stderr))
         assert both[0] == both[1]
 
@@ -207,17 +215,50 @@ def test_limits_are_the_callers(served, controller):
 
 @pytest.mark.parametrize(
     "environment",
-    [{b"SLURM_JOB_ID": b"7"}, {b"PENSTOCK_COMMAND_SERVER": b"0"}, {b"LD_PRELOAD": b"libc.so.6"}],
+    [
+        {b"SLURM_JOB_ID": b"7", b"SLURMD_NODENAME": b"n1"},  # a program of the site
+        IN_JOB | {b"SLURM_MEM_PER_NODE": b"511"},
+        IN_JOB | {b"SLURM_MEM_PER_CPU": b"255", b"SLURM_CPUS_ON_NODE": b"2"},
+        {b"PENSTOCK_COMMAND_SERVER": b"0"},
+        {b"LD_PRELOAD": b"libc.so.6"},
+    ],
 )
 def test_when_nothing_is_served(served, environment):
     assert result(served.run("squeue", "-V", env=environment)) == (0, VERSION, b"")
     assert served.starts() == ["squeue"]
 
 
-def test_inside_a_job_on_demand(served):
-    env = {b"SLURM_JOB_ID": b"7", b"PENSTOCK_COMMAND_SERVER": b"1"}
-    assert result(served.run("squeue", "-V", env=env)) == (0, VERSION, b"")
+def test_a_shell_of_salloc_has_the_logins_server(served):
+    assert result(served.run("squeue", "-V", env={b"SLURM_JOB_ID": b"7"})) == (0, VERSION, b"")
     assert served.starts() == []
+
+
+def test_a_job_has_a_server_of_its_own_from_the_second_call_on(served):
+    for changed in ({}, {b"SLURM_JOB_ID": b"8"}, {b"SLURM_STEP_ID": b"0"}, {b"SLURMD_NODENAME": b"n2"}):
+        before = set(served.sockets())
+        for started in (["squeue"], ["server", "squeue"]):
+            assert result(served.run("squeue", "-V", env=IN_JOB | changed)) == (0, VERSION, b"")
+            wait_for(lambda known=started: sorted(served.peek()) == known, f"starts {started}")
+            served.starts()
+        (path,) = wait_for(lambda known=before: set(served.sockets()) - known, "the job's server")
+        pid = wait_for(lambda where=path: served.server(where), "it listens")
+        served.starts()
+        assert result(served.run("squeue", "-V", env=IN_JOB | changed)) == (0, VERSION, b"")
+        assert served.starts() == []
+        kill(pid)
+
+
+def test_a_jobs_server_that_was_killed(served):
+    env = IN_JOB | {b"SLURM_JOB_ID": b"9"}
+    before = set(served.sockets())
+    for _ in range(2):
+        served.run("squeue", "-V", env=env)
+    (path,) = wait_for(lambda: set(served.sockets()) - before, "the job's server")
+    kill(wait_for(lambda: served.server(path), "it listens"))
+    assert result(served.run("squeue", "-V", env=env)) == (0, VERSION, b"")
+    # A worker of the killed one may still have closed its socket a moment later: then the next call starts another.
+    kill(wait_for(lambda: served.run("squeue", "-V", env=env) and served.server(path), "another one"))
+    served.starts()
 
 
 def test_the_users_python_settings_mean_nothing(served, tmp_path):
@@ -236,15 +277,43 @@ def test_a_large_environment(served, controller):
     assert served.starts() == []
 
 
-def test_commands_that_last_run_in_a_process_of_their_own(served, controller):
+def test_commands_that_last(served, controller):
+    """Served; on a terminal they run in a process of their own."""
     assert served.run("squeue", "-i", "0").returncode == 1
-    assert served.starts() == []
     process = served.start("sbatch", "--wait", "--wrap=x")
-    assert controller.awaited.wait(60)
-    assert served.starts() == ["sbatch"]
+    assert controller.awaited.wait(LIMIT_S)
+    assert served.starts() == []
     controller.ends.set()
-    assert process.communicate(timeout=60)[1] == b"" and process.returncode == 3
+    assert process.communicate(timeout=LIMIT_S)[1] == b"" and process.returncode == 3
     assert len(controller.wire.requests) == 2  # submitted once
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(served.bin / "sbatch", ["sbatch", "--wait", "--wrap=x"], served.env)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+    os.close(terminal)
+    assert served.starts() == ["sbatch"]
+
+
+def test_calls_that_last_do_not_count(tmp_path_factory, controller):
+    """A server of two calls at a time serves any number that wait, and one more."""
+    few = Launched(tmp_path_factory.mktemp("l"), build(tmp_path_factory.mktemp("b")), controller.wire.cluster_file)
+    code = few.code / "cli/commandserver/server.py"
+    code.write_text(code.read_text().replace("WORKERS_MAX: Final = 64", "WORKERS_MAX: Final = 2"))
+    controller.ends.clear()
+    controller.wire.requests.clear()
+    try:
+        few.warm()
+        processes = []
+        for count in range(1, 6):
+            processes.append(few.start("sbatch", "--wait", "--wrap=x"))
+            wait_for(lambda n=count: [name for name, _ in controller.wire.requests].count("AwaitJob") == n, "it waits")
+        assert result(few.run("squeue", "-V")) == (0, VERSION, b"")
+        assert few.starts() == []
+        controller.ends.set()
+        assert {process.wait(LIMIT_S) for process in processes} == {3}
+    finally:
+        controller.ends.set()
+        few.close()
 
 
 @pytest.fixture
@@ -255,7 +324,7 @@ def waiting(served, controller, tmp_path):
 
     def start(**options):
         process = served.start("sbatch", str(script), **options)
-        assert controller.awaited.wait(60)
+        assert controller.awaited.wait(LIMIT_S)
         assert served.starts() == []
         return process
 
@@ -280,7 +349,7 @@ def test_signals_and_what_the_shell_sees(served, waiting, number, status):
     child = worker_of(process)
     process.send_signal(number)
     try:
-        errors = process.communicate(timeout=60)[1]
+        errors = process.communicate(timeout=LIMIT_S)[1]
     except subprocess.TimeoutExpired:
         pytest.fail("it does not end:\n" + "\n".join(map(told, (process.pid, child, served.pid))))
     assert (errors, process.returncode) == (b"", status)
@@ -291,7 +360,7 @@ def test_ignored_signals_stay_ignored(waiting, controller):
     process = waiting(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     process.send_signal(signal.SIGHUP)
     controller.ends.set()
-    assert process.wait(60) == 3
+    assert process.wait(LIMIT_S) == 3
 
 
 def test_a_launcher_that_is_killed_takes_its_child_with_it(served, waiting):
@@ -308,7 +377,7 @@ def test_a_child_that_is_killed(served, waiting):
     process = waiting()
     child = worker_of(process)
     os.kill(child, signal.SIGKILL)
-    assert process.wait(60) == -9
+    assert process.wait(LIMIT_S) == -9
 
 
 def test_a_server_that_is_killed_meanwhile(served, waiting, controller):
@@ -316,7 +385,7 @@ def test_a_server_that_is_killed_meanwhile(served, waiting, controller):
     process = waiting()
     kill(served.pid)
     controller.ends.set()
-    assert process.wait(60) == 3
+    assert process.wait(LIMIT_S) == 3
 
 
 def test_stop_and_continue(served, waiting, controller):
@@ -329,7 +398,7 @@ def test_stop_and_continue(served, waiting, controller):
     process.send_signal(signal.SIGCONT)
     wait_for(lambda: state_of(child) == "S", "the child goes on")
     controller.ends.set()
-    assert process.wait(60) == 3
+    assert process.wait(LIMIT_S) == 3
 
 
 def test_ctrl_c_on_a_terminal(served, controller, tmp_path):
@@ -338,7 +407,7 @@ def test_ctrl_c_on_a_terminal(served, controller, tmp_path):
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(served.bin / "sbatch", ["sbatch", str(script)], served.env)
-    assert controller.awaited.wait(60) and served.starts() == []
+    assert controller.awaited.wait(LIMIT_S) and served.starts() == []
     os.write(terminal, b"\x03")
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     shown = os.read(terminal, 1000)
@@ -363,9 +432,17 @@ def test_eight_shells_at_a_time(served, controller, tmp_path):
         subprocess.Popen(["sh", "-c", loop, served.bin / "sbatch", str(n)], env=served.env, stdout=subprocess.PIPE)
         for n in range(8)
     ]
-    ids = [int(word) for shell in shells for word in shell.communicate(timeout=60)[0].split()]
+    ids = [int(word) for shell in shells for word in shell.communicate(timeout=LIMIT_S)[0].split()]
     assert [shell.returncode for shell in shells] == [0] * 8
     assert len(set(ids)) == 200
     scripts = {request.spec.script.rpartition(b"shell ")[2] for _, request in controller.wire.requests}
     assert scripts == {b"%d call %d\n" % (n, i) for n in range(8) for i in range(25)}
     assert served.starts() == []
+
+
+def test_a_document_names_the_command_however_it_runs(served, tmp_path):
+    path = tmp_path / "jobcomp"
+    path.touch()
+    for call in (served.run, served.plain):
+        done = call("sacct", "--json", "-f", str(path))
+        assert json.loads(done.stdout)["meta"]["command"] == ["sacct", "--json", "-f", str(path)]

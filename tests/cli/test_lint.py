@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from cli.lint import RULES, Reserved, crossing, lint
-from cli.lintrun import RULE_NAMES
-from cli.lintwords import read
+from cli.base.options import OptionValues
+from cli.lint.lint import RULES, ReservedWord, crossing, lint
+from cli.lint.lintrun import RULE_NAMES
+from cli.lint.lintwords import read
 from cli.sbatch import COMMAND, body
 from penstock.errors import PenstockError, Unreachable
 from penstock.v1.controller_pb2 import (
@@ -35,7 +36,9 @@ srun torchrun \\
 
 
 def found(text: str, **outside: object) -> list[tuple[int, str]]:
-    return [(f.line, f.rule) for f in lint(read(text.encode("utf-8", "surrogateescape"), COMMAND, dict(outside)))]
+    return [
+        (f.line, f.rule) for f in lint(read(text.encode("utf-8", "surrogateescape"), COMMAND, OptionValues(outside)))
+    ]
 
 
 def script(head: str, rest: str = "true") -> str:
@@ -43,11 +46,11 @@ def script(head: str, rest: str = "true") -> str:
 
 
 def test_the_example_with_the_misspelt_line() -> None:
-    findings = lint(read(EXAMPLE.encode(), COMMAND, {}))
+    findings = lint(read(EXAMPLE.encode(), COMMAND, OptionValues()))
     assert [(f.line, f.rule) for f in findings] == [(4, "misspelt-directive"), (7, "n-times-n")]
     assert findings[0].fix == "#SBATCH --ntasks-per-node=8"
     assert findings[1].text == (
-        "line 4 means to ask for 8 tasks on a node, and srun starts torchrun in each, which starts 8: 64 processes on a node"
+        "line 4 is meant to request 8 tasks on a node, and srun starts torchrun in each, which starts 8: 64 processes on a node"
     )
 
 
@@ -107,7 +110,7 @@ def test_misspelt_directives(line: str, is_meant: bool) -> None:
     ],
 )
 def test_options(line: str, rule: str, fix: str) -> None:
-    (finding,) = lint(read(script(line).encode(), COMMAND, {}))
+    (finding,) = lint(read(script(line).encode(), COMMAND, OptionValues()))
     assert (finding.line, finding.rule) == (2, rule)
     assert finding.fix.startswith(fix)
 
@@ -154,7 +157,7 @@ def test_what_cannot_run(data: str, rules: list[tuple[int, str]]) -> None:
     ],
 )
 def test_launchers(head: str, command: str, text: str) -> None:
-    findings = lint(read(script(f"#SBATCH {head}", command).encode(), COMMAND, {}))
+    findings = lint(read(script(f"#SBATCH {head}", command).encode(), COMMAND, OptionValues()))
     assert [f.rule for f in findings] == ["n-times-n"] * bool(text)
     assert not text or text in findings[0].text
 
@@ -173,10 +176,12 @@ HOUR_US = 3600 * 1_000_000
     ],
 )
 def test_reservations(values: dict[str, object], limit_s: int, longest_s: int | None) -> None:
-    service = Reserved("service", 12 * HOUR_US, 14 * HOUR_US, frozenset({"n1", "n2"}))
-    got = list(crossing(values, limit_s, frozenset({"n1", "n2"}), [service], 10 * HOUR_US))
+    service = ReservedWord("service", 12 * HOUR_US, 14 * HOUR_US, frozenset({"n1", "n2"}))
+    got = list(crossing(OptionValues(values), limit_s, frozenset({"n1", "n2"}), [service], 10 * HOUR_US))
     assert got == ([] if longest_s is None else [(service, longest_s)])
-    assert not list(crossing({}, limit_s, frozenset({"n1", "n2", "n3"}), [service], 10 * HOUR_US))  # n3 is left
+    assert not list(
+        crossing(OptionValues(), limit_s, frozenset({"n1", "n2", "n3"}), [service], 10 * HOUR_US)
+    )  # n3 is left
 
 
 # ---- the command ------------------------------------------------------------------------------------------------------

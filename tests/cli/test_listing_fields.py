@@ -5,9 +5,9 @@ The golden table holds what each field shows of two jobs; the others must render
 
 import pytest
 
-from cli.format import Clock, parse_names, parse_percent
-from cli.jobtable import MADE, SINGLE, TASKS, JobTable, cells, lines, needed_by
-from cli.squeue_fields import LETTERS, NAMES, JobView, sort_key
+from cli.base.format import Column, DisplayClock, parse_names, parse_percent
+from cli.listings.jobtable import MADE, SINGLE, TASKS, JobTable, cells, lines, needed_by
+from cli.listings.squeue_fields import LETTERS, NAMES, JobView, sort_key
 from penstock.v1.common_pb2 import SALLOC, ExitStatus, GresCount
 from penstock.v1.controller_pb2 import ListJobsReply
 from tests.cli import reports
@@ -16,7 +16,7 @@ GPU = GresCount(name="gpu", type="h100", count=2)
 RICH = reports.job(
     7, "RUNNING", start_at_us=reports.at(-60), end_at_us=reports.at(540), cpus=8, nodes=2, tasks=4, node_list="n[1-2]",
     batch_node="n1", mem_mb=2048, tres_alloc="cpu=8", admin_comment="adm", system_comment="sys", attempt=2,
-    preempt_at_us=reports.at(-5), dependency="afterok:3(unfulfilled)", reason_detail="x", exit=ExitStatus(code=3),
+    resized_at_us=reports.at(-7), preempt_at_us=reports.at(-5), dependency="afterok:3(unfulfilled)", reason_detail="x", exit=ExitStatus(code=3),
     request=reports.request(
         "rich", account="acc", qos="high", comment="note", features="a&b", prefer="c", licenses="lic:2", wckey="key",
         reservation="resv", nodes_required="n1", nodes_excluded="n9", nice=-5, cpus_per_task=2, ntasks_per_node=2,
@@ -60,16 +60,18 @@ NAMED = {
     "accruetime": ("2026-11-21T03:03:20",) * 2, "admin_comment": ("adm", "(null)"), "allocnodes": ("login", "login"),
     "batchflag": ("1", "1"), "container": ("/oci", "(null)"), "cpus-per-tres": ("gres/gpu:4", "N/A"),
     "mem-per-tres": ("gres/gpu:100", "N/A"), "tres-per-job": ("N/A", "N/A"),
-    "tres-per-socket": ("gres/gpu:h100:2", "N/A"), "tres-per-task": ("gres/gpu:1", "N/A"),
+    "tres-per-socket": ("gres/gpu:h100:2", "N/A"), "tres-per-task": ("cpu=2,gres/gpu=1", "N/A"),
     "tres-freq": ("gpu:high", "N/A"), "cluster": ("tiny", "tiny"), "cpus-per-task": ("2", "1"),
     "deadline": ("2026-11-21T05:34:00", "N/A"), "delayboot": ("1:00", "0:00"),
-    "eligibletime": ("2026-11-21T03:03:20",) * 2, "extra": ("ex", "(null)"), "hetjobid": ("N/A", "N/A"),
+    "eligibletime": ("2026-11-21T03:03:20",) * 2, "extra": ("ex", "(null)"), "exclusive": ("NO", "NO"), "hetjobid": ("N/A", "N/A"),
     "hetjobidset": ("N/A", "N/A"), "hetjoboffset": ("N/A", "N/A"), "exit_code": ("3", "0"),
     "lastschedeval": ("2026-11-21T03:03:20",) * 2, "maxcpus": ("8", "1"), "maxnodes": ("4", "1"),
     "mcslabel": ("mcs", "(null)"), "mintime": ("2:00", "0:00"), "network": ("net", "(null)"), "ntpercore": ("1", "N/A"),
     "ntpernode": ("2", "0"), "ntpersocket": ("2", "N/A"), "numtasks": ("4", "1"), "prefer": ("c", "(null)"),
     "preempttime": ("2026-11-21T03:03:55", "N/A"), "pendingtime": ("0", "40"), "reboot": ("1", "0"),
     "reqswitch": ("3", "0"), "requeue": ("1", "1"), "restartcnt": ("2", "0"),
+    "resizetime": ("2026-11-21T03:03:53", "N/A"),
+    "sluid": ("s1M7Y0XW600007", "s1M7Y0XW600008"),
     "stderr": ("/home/ann/slurm-7.out", ""), "stdin": ("/dev/null", "/dev/null"),
     "stdout": ("/home/ann/slurm-7.out", ""), "submitline": ("sbatch x", "(null)"), "system_comment": ("sys", "(null)"),
     "tres-alloc": ("cpu=8", "cpu=1,mem=100M,node=1,billing=1"), "wait4switch": ("1:30", "0:00"),
@@ -85,14 +87,14 @@ def utc(monkeypatch):
     time.tzset()
 
 
-VIEW = JobView(Clock(reports.NOW_US), True, "tiny")
+VIEW = JobView(DisplayClock(reports.NOW_US), True, "tiny")
 
 
 def table_of(jobs, fields, keys=()) -> JobTable:
     names = [*needed_by(fields, keys), "array_tasks", "array_task_id"]
     table = JobTable(dict.fromkeys(names))
     table.take(ListJobsReply(jobs=jobs), list(table.columns))
-    pairs = zip(table.columns["array_tasks"], table.columns["array_task_id"], strict=True)
+    pairs = zip(table.text_column("array_tasks"), table.number_column("array_task_id"), strict=True)
     table.columns[TASKS] = [tasks if task_id < 0 else "" for tasks, task_id in pairs]
     table.columns[SINGLE] = [False] * table.rows
     return table
@@ -195,9 +197,27 @@ def test_a_table_of_wide_columns_is_made_in_pieces(monkeypatch):
     table = table_of(ALL, [c.field for c in columns])
     whole = list(lines(table, columns, VIEW))
     rows = []
-    monkeypatch.setattr("cli.jobtable.cells", lambda part, *more: rows.append(part.rows) or cells(part, *more))
+    monkeypatch.setattr("cli.listings.jobtable.cells", lambda part, *more: rows.append(part.rows) or cells(part, *more))
     for size, most in ((1, 1), (100, 2), (1 << 25, len(ALL))):
         rows.clear()
-        monkeypatch.setattr("cli.jobtable.PIECE_CHARS", size)
+        monkeypatch.setattr("cli.listings.jobtable.PIECE_CHARS", size)
         assert list(lines(table, columns, VIEW)) == whole
         assert max(rows) == most and sum(rows) == len(columns) * len(ALL)
+
+
+def test_cells_of_single_tasks_are_those_of_each_alone() -> None:
+    """The short way for lines of one array gives what the function gives for each line."""
+    view = JobView(DisplayClock(0, ""), True, "c")
+    for changed in ({}, {"array_task_id": 4}, {"het_job_id": 3}, {"array_throttle": 2}, {SINGLE: False}):
+        row = {"job_id": 7, "array_job_id": 7, "array_task_id": -1, SINGLE: True, "array_throttle": 0}
+        row |= {"het_job_id": 0, "het_offset": 0} | changed
+        table = JobTable(())
+        table.rows = 3
+        table.columns = {name: [value] * 3 for name, value in row.items()}
+        table.columns[TASKS] = ["1", "20", "300"]
+        for letter in "iK":
+            field = LETTERS[letter]
+            whole = cells(table, Column(field, 6, True, "|"), view)
+            alone = [cells(part, Column(field, 6, True, "|"), view)[0] for part in table.parts(1)]
+            values = zip(*(table.columns[name] for name in field.needs), strict=True)
+            assert whole == alone == [f"{field.show(view, *one):.6}".rjust(6) + "|" for one in values]

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from cli import daemons, local, localcluster
-from cli.run import status_of
+from cli.base import daemons
+from cli.base.run import status_of
+from cli.subcommands import local, localcluster
+from cli.subcommands.localconf import ENTRIES
+from penstock import interpreter
 
 STANDIN = Path(__file__).parents[1] / "support" / "standin.py"
 ROOT = Path(__file__).parents[2]
@@ -40,6 +43,24 @@ def pids(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, int | None]
     rows = {"ctld": found["ctld"]} | {n["name"]: n for n in found["nodes"]}
     assert all((row["pid"] is not None) == row["running"] for row in rows.values())
     return code, {name: row["pid"] for name, row in rows.items()}
+
+
+def test_verbose_status_names_the_build_of_python(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = interpreter.Build("3.11.7", "/opt/py/bin/python3.11", has_pgo=False, has_lto=False)
+    monkeypatch.setattr(interpreter, "running_build", lambda: slow)
+    assert local.status(["-v"]) == 1, "no cluster"
+    shown = capsys.readouterr().out
+    assert f"interpreter {slow.text()}\nwarning: {slow.warning()}\n" in shown
+    monkeypatch.setattr(interpreter, "running_build", lambda: slow._replace(has_pgo=True))
+    local.status(["--verbose"])
+    shown = capsys.readouterr().out
+    assert "(/opt/py/bin/python3.11): PGO\n" in shown and "warning" not in shown
+    local.status(["-v", "--json"])
+    assert json.loads(capsys.readouterr().out)["interpreter"]["has_pgo"] is True
+    local.status([])
+    assert "interpreter" not in capsys.readouterr().out
 
 
 def calls(home: Path) -> list[str]:
@@ -113,7 +134,7 @@ def test_down_without_controller_leaves_jobs_alone(home: Path, capsys: pytest.Ca
     cluster = localcluster.LocalCluster.load(home)
     daemons.stop([cluster.processes["ctld"]], 10)
     assert local.down([]) == 0
-    assert "jobs that run are left alone" in capsys.readouterr().out
+    assert "running jobs are not ended" in capsys.readouterr().out
     assert pids(capsys) == (1, {"ctld": None, "n1": None})
 
 
@@ -123,7 +144,7 @@ def test_a_daemon_that_fails_shows_its_log_and_leaves_nothing(
 ) -> None:
     local.up(["--nodes", "2"])
     local.down([])
-    monkeypatch.setattr("cli.localconf.ENTRIES", (*localcluster.ENTRIES, f"fail-{name}"))
+    monkeypatch.setattr("cli.subcommands.localconf.ENTRIES", (*ENTRIES, f"fail-{name}"))
     (home / f"fail-{name}").touch()
     capsys.readouterr()
     assert status_of("penstock", local.up, []) == 1
@@ -162,8 +183,8 @@ def test_the_daemons_do_not_inherit_a_job(monkeypatch: pytest.MonkeyPatch) -> No
         (["--nodes", "65"], "64"),
         (["--nodes", "two"], "--nodes"),
         (["--gpus-per-node=-1"], "--gpus-per-node"),
-        (["--color"], "unrecognized option '--color'"),
-        (["please"], "takes no 'please'"),
+        (["--color"], "No such option '--color'"),
+        (["please"], "unexpected extra argument (please)"),
     ],
 )
 def test_up_refuses_bad_words(home: Path, argv: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,24 @@
 """Sizes, ports and slurm.conf of a cluster of one's own."""
 
 import getpass
+import secrets
 import socket
 from pathlib import Path
 
 import pytest
 
-from cli import localconf
-from cli.localconf import Machine, Node, Wish, conf_text, free_ports, home_folder, other_than, plan_nodes, prepare
-from cli.run import CommandError
+from cli.base.run import CommandError
+from cli.subcommands.localconf import (
+    LocalClusterOptions,
+    LocalNode,
+    Machine,
+    conf_text,
+    free_ports,
+    home_folder,
+    other_than,
+    plan_nodes,
+    prepare,
+)
 from penstock.config import load
 
 MACHINE = Machine(cpus=8, memory_mb=10_000, gpus=2)
@@ -17,37 +27,43 @@ MACHINE = Machine(cpus=8, memory_mb=10_000, gpus=2)
 @pytest.mark.parametrize(
     ("wish", "nodes"),
     [
-        (Wish(), [Node("n1", 8, 9000, 2, False)]),
-        (Wish(nodes=2), [Node("n1", 4, 4500, 0, True), Node("n2", 4, 4500, 0, True)]),
-        (Wish(cpus_per_node=64), [Node("n1", 64, 9000, 2, True)]),
-        (Wish(gpus_per_node=(0, "")), [Node("n1", 8, 9000, 0, True)]),
-        (Wish(nodes=3, gpus_per_node=(8, "h200")), [Node(f"n{i}", 2, 3000, 8, True, "h200") for i in (1, 2, 3)]),
+        (LocalClusterOptions(), [LocalNode("n1", 8, 9000, 2, False)]),
+        (LocalClusterOptions(nodes=2), [LocalNode("n1", 4, 4500, 0, True), LocalNode("n2", 4, 4500, 0, True)]),
+        (LocalClusterOptions(cpus_per_node=64), [LocalNode("n1", 64, 9000, 2, True)]),
+        (LocalClusterOptions(gpus_per_node=(0, "")), [LocalNode("n1", 8, 9000, 0, True)]),
+        (
+            LocalClusterOptions(nodes=3, gpus_per_node=(8, "h200")),
+            [LocalNode(f"n{i}", 2, 3000, 8, True, "h200") for i in (1, 2, 3)],
+        ),
     ],
 )
-def test_plan(wish: Wish, nodes: list[Node]) -> None:
+def test_plan(wish: LocalClusterOptions, nodes: list[LocalNode]) -> None:
     assert plan_nodes(wish, MACHINE) == nodes
 
 
 def test_more_nodes_than_the_machine_has_cpus() -> None:
-    assert {(n.cpus, n.memory_mb) for n in plan_nodes(Wish(nodes=16), MACHINE)} == {(1, 562)}
+    assert {(n.cpus, n.memory_mb) for n in plan_nodes(LocalClusterOptions(nodes=16), MACHINE)} == {(1, 562)}
 
 
 def test_other_sizes_are_named() -> None:
-    nodes = plan_nodes(Wish(nodes=2), MACHINE)
-    assert other_than(Wish(), nodes) == ""
-    assert other_than(Wish(nodes=2, cpus_per_node=4), nodes) == ""
-    assert other_than(Wish(nodes=3), nodes) == "--nodes 3: this cluster has 2"
-    assert other_than(Wish(gpus_per_node=(1, "")), nodes) == "--gpus-per-node 1: this cluster has 0"
-    typed = plan_nodes(Wish(gpus_per_node=(8, "h200")), MACHINE)
-    assert other_than(Wish(gpus_per_node=(8, "h200")), typed) == ""
-    assert other_than(Wish(gpus_per_node=(8, "")), typed) == "--gpus-per-node 8: this cluster has 8:h200"
+    nodes = plan_nodes(LocalClusterOptions(nodes=2), MACHINE)
+    assert other_than(LocalClusterOptions(), nodes) == ""
+    assert other_than(LocalClusterOptions(nodes=2, cpus_per_node=4), nodes) == ""
+    assert other_than(LocalClusterOptions(nodes=3), nodes) == "--nodes 3: this cluster has 2"
+    assert other_than(LocalClusterOptions(gpus_per_node=(1, "")), nodes) == "--gpus-per-node 1: this cluster has 0"
+    assert other_than(LocalClusterOptions(name="west"), nodes, "west") == ""
+    assert other_than(LocalClusterOptions(name="west"), nodes) == "--name west: this cluster has local"
+    typed = plan_nodes(LocalClusterOptions(gpus_per_node=(8, "h200")), MACHINE)
+    assert other_than(LocalClusterOptions(gpus_per_node=(8, "h200")), typed) == ""
+    assert other_than(LocalClusterOptions(gpus_per_node=(8, "")), typed) == "--gpus-per-node 8: this cluster has 8:h200"
 
 
 def test_slurm_conf_says_what_was_planned(tmp_path: Path) -> None:
     home = tmp_path / "with space"
     lines = conf_text(
-        home, "ann", (20001, 20002), plan_nodes(Wish(nodes=4, gpus_per_node=(2, "")), MACHINE)
+        home, "ann", (20001, 20002), plan_nodes(LocalClusterOptions(nodes=4, gpus_per_node=(2, "")), MACHINE)
     ).splitlines()
+    assert "ClusterName=local" in lines
     assert "NodeName=n[1-4] NodeAddr=127.0.0.1 CPUs=2 RealMemory=2250 Gres=gpu:2 State=UNKNOWN" in lines
     assert "PartitionName=debug Nodes=n[1-4] Default=YES MaxTime=UNLIMITED State=UP" in lines
     assert f'StateSaveLocation="{home}/ctld"' in lines
@@ -55,8 +71,16 @@ def test_slurm_conf_says_what_was_planned(tmp_path: Path) -> None:
     assert {"SlurmctldPort=20001", "PenstockNodePort=20002", "SlurmUser=ann", "ReturnToService=2"} <= set(lines)
 
 
-@pytest.mark.parametrize("wish", [Wish(), Wish(nodes=4), Wish(1, 3, (0, "")), Wish(64, 128, (8, "h200"))])
-def test_slurm_conf_can_be_read_without_a_warning(tmp_path: Path, wish: Wish) -> None:
+@pytest.mark.parametrize(
+    "wish",
+    [
+        LocalClusterOptions(),
+        LocalClusterOptions(nodes=4),
+        LocalClusterOptions(1, 3, (0, "")),
+        LocalClusterOptions(64, 128, (8, "h200")),
+    ],
+)
+def test_slurm_conf_can_be_read_without_a_warning(tmp_path: Path, wish: LocalClusterOptions) -> None:
     home = tmp_path / "with space"
     home.mkdir()
     nodes = plan_nodes(wish, MACHINE)
@@ -85,8 +109,8 @@ def test_ports_are_free_and_different(monkeypatch: pytest.MonkeyPatch) -> None:
         taken.listen()
         busy = taken.getsockname()[1]
         choices = iter([busy, 20001, 20001, 20002])
-        monkeypatch.setattr(localconf.secrets, "choice", lambda ports: next(choices))
-        monkeypatch.setattr(localconf.socket, "socket", pretend_free({busy}))
+        monkeypatch.setattr(secrets, "choice", lambda ports: next(choices))
+        monkeypatch.setattr(socket, "socket", pretend_free({busy}))
         assert free_ports(2) == [20001, 20002]
 
 
@@ -127,6 +151,13 @@ def test_a_folder_with_other_things_is_refused(tmp_path: Path) -> None:
         prepare(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
     assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+def test_the_files_of_other_clusters_may_lie_there_before(tmp_path: Path) -> None:
+    """As after --purge, which leaves them."""
+    (tmp_path / "clusters").mkdir()
+    prepare(tmp_path)
+    assert tmp_path.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_cluster_s_own_folder_may_hold_more(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.options import ACCEPTED, REFUSED, Command, Option
+from cli.base.options import ACCEPTED, REFUSED, Command, Option
 from tools.manual import completion
 from tools.manual.__main__ import generated
 from tools.manual.compatibility import compatibility_page
@@ -19,8 +19,8 @@ from tools.manual.surface import WORDS, Page, command_names, pages
 PAGES = {page.name: page for page in pages()}
 SOME = (
     Option("alpha", "a", "yes", "X_ALPHA", "it's a \\path", "file"),
-    Option("beta", value="maybe", help="b|c", standing=ACCEPTED, note="there is no beta"),
-    Option("gamma", standing=REFUSED, note="no"),
+    Option("beta", value="maybe", help="b|c", status=ACCEPTED, note="there is no beta"),
+    Option("gamma", status=REFUSED, note="no"),
 )
 PAGE = Page(
     "try", Command("try", "[OPTIONS]", SOME), SOME, "say it", ("One.",), (("0", "done"),), (("try -a f", "it"),), (), ()
@@ -37,7 +37,7 @@ def test_every_option_that_is_not_refused_says_what_it_does() -> None:
     for page in PAGES.values():
         for option in page.options:
             others = [o for o in page.options if o.key == option.key and o.help]
-            assert option.help or option.note or option.standing == REFUSED or others, f"{page.name} --{option.name}"
+            assert option.help or option.note or option.status == REFUSED or others, f"{page.name} --{option.name}"
 
 
 def test_accepted_and_refused_options_say_why() -> None:
@@ -45,7 +45,7 @@ def test_accepted_and_refused_options_say_why() -> None:
         f"{page.name} --{option.name}"
         for page in PAGES.values()
         for option in page.options
-        if option.standing == ACCEPTED and not option.note
+        if option.status == ACCEPTED and not option.note
     ]
     assert silent == []
 

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.options import MAYBE, NUMERIC, YES, Command, Option, flag_is_on, help_text, later, parse
-from cli.run import Answered, CommandError
+from cli.base.helptext import help_text
+from cli.base.options import MAYBE, NUMERIC, YES, Command, Option, flag_is_on, later, parse
+from cli.base.run import CommandError, RemoteAnswer
 from penstock.values.numbers import parse_int
 
 TABLE = (
@@ -100,6 +101,13 @@ def test_environment_lies_below_the_command_line():
     assert parse(STOPS, [], {"T_NAME": "", "T_HOLD": "0"}).values == {}
 
 
+def test_the_number_in_the_variable_of_a_counted_flag_is_its_count():
+    tool = Command("tool", "", (Option("verbose", "v", env="T_DEBUG", counted=True),))
+    shown = [parse(tool, [], {"T_DEBUG": text}).values.get("verbose") for text in ("3", "1", "0", "yes", "")]
+    assert shown == [3, 1, None, 1, 1]
+    assert parse(tool, ["-vv"], {"T_DEBUG": "5"}).values == {"verbose": 2}
+
+
 def test_a_bad_variable_is_named():
     with pytest.raises(CommandError, match=r"\(from the environment variable T_NUMBER\)"):
         parse(STOPS, [], {"T_NUMBER": "0x10"})
@@ -114,16 +122,16 @@ def test_flag_variables(text, on):
 
 
 def test_help_usage_version():
-    with pytest.raises(Answered) as caught:
+    with pytest.raises(RemoteAnswer) as caught:
         parse(STOPS, ["--he"])
     text = str(caught.value)
     assert text == help_text(STOPS)
     assert text.startswith("Usage: tool [OPTIONS] x\n")
     assert "  -H, --hold                  hold it" in text
     assert "not supported yet: --gpus --gpu-bind" in text
-    with pytest.raises(Answered, match=r"^slurm 25.05.0 \(Penstock 0.1.0\)$"):
+    with pytest.raises(RemoteAnswer, match=r"^slurm 25.05.0$"):
         parse(STOPS, ["-V", "--foo"])
-    with pytest.raises(Answered, match=r"^Usage: tool \[--name=value\]"):
+    with pytest.raises(RemoteAnswer, match=r"^Usage: tool \[--name=value\]"):
         parse(STOPS, ["--usage"])
 
 
@@ -136,7 +144,7 @@ def test_a_table_that_uses_h_keeps_it():
 def test_any_line_is_read_or_refused(argv):
     try:
         line = parse(MIXES, argv)
-    except (CommandError, Answered):
+    except (CommandError, RemoteAnswer):
         return
     assert all(word in argv for word in line.positional)
 

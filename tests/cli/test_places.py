@@ -2,11 +2,11 @@
 
 import pytest
 
-from cli.jobopts import JOB_OPTIONS, with_environment
-from cli.jobrequest import job_request
-from cli.options import Command, parse
+from cli.base.options import Command, parse
+from cli.jobs.jobopts import JOB_OPTIONS, with_environment
+from cli.jobs.jobrequest import job_request
+from cli.listings.show import ShownReport, job_record
 from cli.scontrol import body
-from cli.show import Report, job_record
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.common_pb2 import JobRequest
 from tests.cli.fake_controller import FakeClient, run_body
@@ -101,7 +101,7 @@ def test_what_a_job_says_of_places():
         sockets_per_node=2, cores_per_socket=4, threads_per_core=1, mincpus=8, tmp_disk_mb=2048, ntasks_per_core=1,
         ntasks_per_socket=2, time_min_s=600, deadline_at_us=1_700_000_000_000_000, exclusive_user=True,
     )  # fmt: skip
-    record = job_record(pb.JobInfo(job_id=1, state="PENDING", request=asked), Report(0, "%s"))
+    record = job_record(pb.JobInfo(job_id=1, state="PENDING", request=asked), ShownReport(0, "%s"))
     words = " ".join(record).split(" ")
     for word in (
         "Switches=1@00:05:00", "SegmentSize=2", "Prefer=b", "Features=a", "Licenses=matlab:2", "Socks/Node=2",
@@ -109,7 +109,7 @@ def test_what_a_job_says_of_places():
         "Deadline=1700000000", "OverSubscribe=USER",
     ):  # fmt: skip
         assert word in words
-    plain = " ".join(job_record(pb.JobInfo(job_id=1, state="PENDING", request=JobRequest()), Report(0))).split(" ")
+    plain = " ".join(job_record(pb.JobInfo(job_id=1, state="PENDING", request=JobRequest()), ShownReport(0))).split(" ")
     for word in (
         "ReqB:S:C:T=0:0:*:*", "Socks/Node=*", "NtasksPerN:B:S:C=0:0:*:*", "MinCPUsNode=1", "MinTmpDiskNode=0",
         "TimeMin=N/A", "Deadline=N/A", "OverSubscribe=OK", "Licenses=(null)",

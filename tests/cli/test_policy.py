@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli import policy
+from cli.subcommands import policy
 from penstock.errors import RECEIVE_FAILURE, RECEIVE_FAILURE_TEXT, PenstockError, Unreachable
 from tests.cli.coreworld import CoreClient
 from tests.cli.fake_controller import run_body
@@ -59,7 +59,7 @@ def test_agreed_and_nothing_left(site: Site, monkeypatch: pytest.MonkeyPatch, ca
 
 
 def test_a_controller_that_restarts_is_waited_for_where_nobody_watches(site: Site, capsys: Any) -> None:
-    """A person at a terminal is told at once that nobody is there."""
+    """A user at a terminal gets the error at once that there is no controller."""
     apply(site, capsys, "--yes")
     apply(site, capsys)
     run_body(capsys, "penstock", policy.main, "plan", str(site.file), "--days=0")
@@ -87,7 +87,7 @@ def test_without_an_answer_nobody_knows(site: Site, capsys: Any) -> None:
     real = site.client.answers["ChangeMany"]
     site.client.answers["ChangeMany"] = lambda request: real(request) if request.check_only else LOST
     status, _, err = apply(site, capsys, "--yes")
-    told = f"penstock: error: {RECEIVE_FAILURE_TEXT}\npenstock: nobody answers; `penstock policy plan` says what is not done yet\n"
+    told = f"penstock: error: {RECEIVE_FAILURE_TEXT}\npenstock: no answer; `penstock policy plan` shows what is not done yet\n"
     assert (status, err) == (1, told) and not site.is_changed
 
 

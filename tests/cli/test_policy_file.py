@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.policydiff import difference, lines_of
-from cli.policyfile import Policy, read_policy
-from cli.policystate import make_policy, to_yaml
-from cli.run import CommandError
+from cli.base.run import CommandError
+from cli.subcommands.policydiff import difference, lines_of
+from cli.subcommands.policyfile import Policy, read_policy
+from cli.subcommands.policystate import make_policy, to_yaml
 from penstock.v1.controller_pb2 import ChangeQosRequest, Qos
 from penstock.v1.shares_pb2 import AccountInfo, Association, ChangeAccountsRequest, ListAssociationsReply, UserInfo
 
@@ -65,9 +65,9 @@ def test_a_file_is_entities_with_their_texts(tmp_path: Path) -> None:
     [
         ("accounts:\n  a: {GrpTRES: lots}\n", ":2: account a: Invalid GrpTRES 'lots': write name=amount"),
         ("accounts:\n  a: {Colour: red}\n", ":2: account a: there is no key Colour; known: "),
-        ("accounts:\n  a: {Fairshare: 1, shares: 2}\n", ":2: account a: fairshare is said twice"),
+        ("accounts:\n  a: {Fairshare: 1, shares: 2}\n", ":2: account a: fairshare is given twice"),
         ("accounts:\n  a: {}\n  a: {}\n", ":3: accounts: a is there twice"),
-        ("accounts:\n  a:\n    accounts:\n      b: {parent: c}\n", ":4: account b stands below a and says parent: c"),
+        ("accounts:\n  a:\n    accounts:\n      b: {parent: c}\n", ":4: account b is nested below a and has parent: c"),
         ("accounts: [a]\n", ":1: accounts: expected KEY: VALUE lines"),
         ("colours: {}\n", ":1: colours: expected cluster, qos, accounts, users"),
         ("accounts: {a: {\n", " is not YAML: while parsing a flow node"),
@@ -106,7 +106,7 @@ def test_from_nothing_everything_is_made_in_order(tmp_path: Path) -> None:
     kinds = [change.WhichOneof("what") for change in found.changes()]
     assert kinds == ["qos", "qos", *["accounts"] * 7]
     assert [c.accounts.entity for c in found.changes() if c.WhichOneof("what") == "accounts"] == [
-        "account", "account", "coordinator", "user", "user", "user", "user",
+        "account", "account", "user", "user", "user", "user", "coordinator",
     ]  # fmt: skip
 
 

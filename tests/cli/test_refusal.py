@@ -1,6 +1,6 @@
-"""cli.refusal: what the controller refuses, in whole lines of Slurm's."""
+"""cli.base.refusal: what the controller refuses, in whole lines of Slurm's."""
 
-from cli.refusal import lines_of
+from cli.base.refusal import lines_of
 from penstock.errors import PenstockError
 from penstock.values.refusals import TEXT, Code
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from cli.report import days_between, write
-from cli.reportdata import OTHERS, Day, Efficiency, Report, Waits, load
-from cli.reportpage import page
-from cli.run import CommandError
+from cli.base.run import CommandError
+from cli.subcommands.report import days_between, write
+from cli.subcommands.reportdata import OTHERS, Day, Efficiency, Report, Waits, load
+from cli.subcommands.reportpage import page
 from penstock.v1.governance_pb2 import ReportReply, ReportRequest, ReportRow
 
 Kind = ReportRequest.Kind

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import LIMIT_S
 
 from tests.cli.fake_controller import ROOT, run_command
 from tests.cli.reports import ReportServer
@@ -42,7 +43,7 @@ def test_sacct(server):
 def test_a_reader_that_goes_away_is_no_error(server):
     env = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "PENSTOCK_CLUSTER": str(server.cluster_file)}
     line = f"{sys.executable} -m cli.sacct -o jobid%60000,jobname%60000 | true; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, timeout=LIMIT_S, check=False)
     assert done.stderr == b""
     assert done.stdout in (b"141\n", b"0\n")
 
@@ -58,11 +59,11 @@ def test_no_cluster_no_traceback(name, tmp_path):
 def test_imports_stay_small(server, name):
     code = (
         "import sys\n"
-        f"from cli.run import status_of\nfrom cli.{name} import body\n"
+        f"from cli.base.run import status_of\nfrom cli.{name} import body\n"
         f"status = status_of('{name}', body, ['-h'] if '{name}' != 'sacct' else ['-n'])\n"
         "banned = {'numpy', 'sqlalchemy', 'cryptography', 'click', 'msgspec', 'psutil', 'ctld', 'nodedaemon'}\n"
         "print(status, sorted(banned & set(sys.modules)), file=sys.stderr)\n"
     )
     env = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "PENSTOCK_CLUSTER": str(server.cluster_file)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, timeout=LIMIT_S, check=True)
     assert done.stderr == b"0 []\n"

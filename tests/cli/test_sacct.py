@@ -9,14 +9,16 @@ import time
 import pytest
 from google.protobuf.json_format import MessageToDict
 
+from cli.listings.sacct_fields import COLUMNS, VALUES
 from cli.sacct import body
-from cli.sacct_fields import COLUMNS, VALUES
 from penstock.errors import Unreachable
 from penstock.v1.accounting_pb2 import ListRecordsReply
 from tests.cli import reports
 from tests.cli.fake_controller import run_body
 
 MIDNIGHT_US = 1_795_219_200_000_000
+#: The window includes what happens within the second of its end.
+LAST_US = reports.NOW_US + 999_999
 
 
 @pytest.fixture(autouse=True)
@@ -192,12 +194,13 @@ def test_field_list(capsys):
     [
         ([], (MIDNIGHT_US, None)),
         (["-j", "20"], (None, None)),
-        (["-s", "R"], (reports.NOW_US, reports.NOW_US)),
-        (["-j", "20", "-s", "CD"], (None, reports.NOW_US)),
+        (["-s", "R"], (reports.NOW_US, LAST_US)),
+        (["-j", "20", "-s", "CD"], (None, LAST_US)),
         (["-S", "2026-11-01"], (1_793_491_200_000_000, None)),
-        (["-S", "now-1hour", "-E", "now"], (reports.at(-3600), reports.NOW_US)),
+        (["-S", "now-1hour", "-E", "now"], (reports.at(-3600), LAST_US)),
         (["-S", "01:30"], (MIDNIGHT_US + 5_400_000_000, None)),
-        (["-s", "F", "-S", "now-1hour"], (reports.at(-3600), reports.at(-3600))),
+        (["-s", "F", "-S", "now-1hour"], (reports.at(-3600), reports.at(-3600) + 999_999)),
+        (["-S", "00:30", "-E", "01:30:00"], (MIDNIGHT_US + 1_800_000_000, MIDNIGHT_US + 5_400_999_999)),
     ],
 )
 def test_time_window(client, capsys, argv, window):
@@ -213,7 +216,7 @@ def test_filters_are_sent(client, capsys):
     assert asked(client) == {
         "accounts": ["a", "b"], "partitions": ["main"], "qos": ["q"], "names": ["x", "y"], "nodes": ["n[1-2]"],
         "users": ["0", "5"], "states": ["COMPLETING", "CONFIGURING", "FAILED", "RUNNING", "SUSPENDED"], "duplicates": True,
-        "truncate": True, "no_steps": True, "start_at_us": str(reports.at(-86400)), "end_at_us": str(reports.NOW_US),
+        "truncate": True, "no_steps": True, "start_at_us": str(reports.at(-86400)), "end_at_us": str(LAST_US),
     }  # fmt: skip
 
 
@@ -318,7 +321,7 @@ def test_a_file_that_is_none(client, capsys, tmp_path):
     path = tmp_path / "notes"
     path.write_text("JobId=1 JobState=COMPLETED\nhello\n")
     status, _, told = run(capsys, "-f", str(path), "-a", "-S", "11/20")
-    assert status == 1 and told.startswith(f"sacct: error: {path}:2: no line of a job completion file")
+    assert status == 1 and told.startswith(f"sacct: error: {path}:2: not a line of a job completion file")
     assert run(capsys, "-f", str(tmp_path))[2] == f"sacct: error: {tmp_path} is not a valid file\n"
     assert "No such file" in run(capsys, "-f", str(tmp_path / "none"))[2]
 
@@ -410,7 +413,7 @@ def test_snakemake(client, capsys):
     ]  # fmt: skip
     request = client.request
     assert list(request.names) == ["4b825dc6"]
-    assert (request.start_at_us, request.end_at_us) == (1_795_168_800_000_000, reports.NOW_US)
+    assert (request.start_at_us, request.end_at_us) == (1_795_168_800_000_000, LAST_US)
 
 
 def test_format_of_the_environment(client, capsys, monkeypatch):
@@ -468,7 +471,7 @@ def test_associations(client, capsys):
 
 def test_every_job_has_a_sluid_of_its_own(client, capsys):
     found = out(capsys, "-X", "-n", "-P", "-D", "-o", "jobid,sluid").splitlines()
-    by_sluid = {}
+    by_sluid: dict[str, set[str]] = {}
     for line in found:
         job_id, sluid = line.split("|")
         assert re.fullmatch(r"s[0-9A-HJKMNP-TV-Z]{13}", sluid)

@@ -1,8 +1,11 @@
-"""sacctmgr add, modify, delete: what is told, asked and sent, and what is refused before anything is sent."""
+"""sacctmgr add, modify, delete: what is printed, asked and sent, and what is refused before anything is sent."""
+
+import select
+from typing import Any
 
 import pytest
 
-from cli import confirm, sacctmgr
+from cli import sacctmgr
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.governance_pb2 import ChangeManyReply
@@ -16,7 +19,7 @@ QUESTION = "Would you like to commit changes? (You have 30 seconds to decide)\n(
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
-    monkeypatch.setattr("cli.sacctmgr_change.named", lambda name: None if name == "nouid" else object())
+    monkeypatch.setattr("cli.accounts.change.named", lambda name: None if name == "nouid" else object())
     return world(monkeypatch)
 
 
@@ -24,7 +27,7 @@ def answers(client: FakeClient, *associations: Association, names: tuple[str, ..
     client.answers["ChangeAccounts"] = ChangeAccountsReply(names=names, associations=associations)
 
 
-def user(name: str, account: str = "physics", **more: str) -> Association:
+def user(name: str, account: str = "physics", **more: Any) -> Association:
     return Association(account=account, user=name, parent=account, **more)
 
 
@@ -41,7 +44,7 @@ def test_add_users(client, capsys):
     looked, done = (request for name, request in client.calls if name == "ChangeAccounts")
     assert looked.check_only and not done.check_only
     assert done == ChangeAccountsRequest(
-        action=1, entity="user", names=["dan", "eve"], accounts=["physics"],
+        action="ADD", entity="user", names=["dan", "eve"], accounts=["physics"],
         changes={"fairshare": "5", "grptres": "node=3", "adminlevel": "Operator"},
     )  # fmt: skip
 
@@ -90,7 +93,7 @@ def test_coordinators(client, capsys):
         " Adding Coordinator User(s)\n  ann\n  bob\n To Account(s) and all sub-accounts\n  physics\n"
     )
     assert changes_of(client)[-1] == ChangeAccountsRequest(
-        action=1, entity="coordinator", names=["physics"], users=["ann", "bob"]
+        action="ADD", entity="coordinator", names=["physics"], users=["ann", "bob"]
     )
     assert out(capsys, "-i", "delete", "coord", "ann", "account=physics") == (
         " Removing Coordinators with user name\n  ann\n From Account(s)\n  physics\n"
@@ -121,7 +124,7 @@ def test_wckeys(client, capsys):
         == " WCKeys =\n  U = ann       W = w9         C = tiny      \n"
     )
     assert out(capsys, "-i", "delete", "user", "ann", "wckeys=w9") == " Deleting user WCKeys...\n  w9\n"
-    assert changes_of(client)[-1] == ChangeAccountsRequest(action=3, entity="wckey", names=["w9"], users=["ann"])
+    assert changes_of(client)[-1] == ChangeAccountsRequest(action="REMOVE", entity="wckey", names=["w9"], users=["ann"])
     assert out(capsys, "-i", "delete", "wckey", "where", "w9") == " Deleting user WCKeys...\n  w9\n"
 
 
@@ -192,7 +195,8 @@ def test_the_cluster(client, capsys):
     out(capsys, "-i", "add", "cluster", "tiny", status=1, err=" This cluster tiny already exists.  Not adding.\n")
     other = (
         " Problem adding clusters: Requested operation not supported on this system\n"
-        "sacctmgr: a Penstock controller keeps the accounts of its own cluster, which is tiny\n"
+        "sacctmgr: tiny keeps the accounts of its own cluster; a machine knows another cluster by its cluster file in "
+        "/etc/penstock/clusters (docs/clusters.md)\n"
     )
     out(capsys, "-i", "add", "cluster", "big", status=1, err=other)
 
@@ -203,7 +207,7 @@ def test_the_cluster(client, capsys):
 def test_delete(client, capsys):
     answers(client, user("ann"), user("ann", "bio"), names=("ann",))
     assert out(capsys, "-i", "delete", "user", "ann") == " Deleting users...\n  ann\n"
-    assert changes_of(client)[-1] == ChangeAccountsRequest(action=3, entity="user", names=["ann"])
+    assert changes_of(client)[-1] == ChangeAccountsRequest(action="REMOVE", entity="user", names=["ann"])
     assert out(capsys, "-i", "remove", "user", "where", "name=ann", "account=physics,bio") == (
         " Deleting user associations...\n  C = tiny       A = physics              U = ann      \n"
         "  C = tiny       A = bio                  U = ann      \n"
@@ -260,7 +264,7 @@ def test_the_question(client, capsys, monkeypatch, tmp_path, text, shown, change
 
 def test_nobody_answers(client, capsys, monkeypatch, tmp_path):
     answers(client, names=("ann",))
-    monkeypatch.setattr(confirm.select, "select", lambda *_: ([], [], []))
+    monkeypatch.setattr(select, "select", lambda *_: ([], [], []))
     shown = typed(capsys, monkeypatch, tmp_path, "y\n", "delete", "user", "ann")
     assert shown.endswith("(N/y): timeout\n Changes Discarded\n") and not changes_of(client)
 
@@ -356,4 +360,4 @@ def test_a_refusal_of_the_controller(client, capsys):
 
 def test_version_and_help(capsys):
     assert out(capsys, "version") == out(capsys, "-V")
-    assert out(capsys, "help").startswith("Usage: sacctmgr ")
+    assert out(capsys, "help").startswith("sacctmgr [<OPTION>] [<COMMAND>]\n")

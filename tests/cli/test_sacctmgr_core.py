@@ -10,7 +10,7 @@ from tests.cli.treeworld import out
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> CoreClient:
-    monkeypatch.setattr("cli.sacctmgr_change.named", lambda name: object())
+    monkeypatch.setattr("cli.accounts.change.named", lambda name: object())
     client = CoreClient()
     client.install(monkeypatch)
     return client

@@ -1,13 +1,14 @@
-"""sacctmgr dump and load: the file, what is told and sent, files that are none."""
+"""sacctmgr dump and load: the file, what is printed and sent, files that are none."""
 
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from cli.sacctmgr_dump import lines_of
-from cli.sacctmgr_file import read_file
-from cli.sacctmgr_load import plan
-from cli.sacctmgr_tree import Tree
+from cli.accounts.dump import lines_of
+from cli.accounts.file import read_file
+from cli.accounts.load import plan
+from cli.accounts.tree import AssociationTree
 from penstock.v1.governance_pb2 import ChangeManyReply, ListWckeysReply, WckeyInfo
 from penstock.v1.shares_pb2 import AccountInfo, Association, ChangeAccountsReply, ListAssociationsReply
 from tests.cli.fake_controller import FakeClient
@@ -29,7 +30,7 @@ Account - 'optics':Description='optics':Organization='physics':Fairshare=1
 WCKEYS = ListWckeysReply(
     wckeys=[WckeyInfo(id=1, name="w1", user="bob", is_default=True), WckeyInfo(id=2, name="w2", user="bob")]
 )
-EMPTY = Tree.of(
+EMPTY = AssociationTree.of(
     ListAssociationsReply(
         associations=[Association(id=1, account="root", shares=1)], accounts=[AccountInfo(name="root")], cluster="tiny"
     )
@@ -125,7 +126,7 @@ def test_a_file_of_slurm() -> None:
 
 def test_odd_names_come_back() -> None:
     odd = "a 'b' \"c\" \\ d: e\\"
-    tree = Tree.of(
+    tree = AssociationTree.of(
         ListAssociationsReply(
             associations=[Association(id=1, account="root", shares=1), Association(id=2, account="x", parent="root", shares=1, depth=1)],
             accounts=[AccountInfo(name="root"), AccountInfo(name="x", description=odd, organization="'")],
@@ -157,7 +158,7 @@ def test_odd_names_come_back() -> None:
             " There is a problem with option desc='y with quotes.\n Problem with line(2)",
         ),
         ("Cluster - tiny\nAccount - x:MaxJobs=many\n", " Invalid value for MaxJobs (many)\n Problem with line(2)"),
-        ("Cluster - tiny\nAccount - x\nAccount - X\n", " Account 'x' stands in the file twice\n Problem with line(3)"),
+        ("Cluster - tiny\nAccount - x\nAccount - X\n", " Account 'x' is in the file twice\n Problem with line(3)"),
         (
             "Cluster - tiny\nParent - x\nUser - y\n",
             " line(2) You need to add this parent (x) as a child before you can add children to it.\n Problem with line(2)",
@@ -167,7 +168,7 @@ def test_odd_names_come_back() -> None:
             " The line has 70000 characters, the limit is 65536\n Problem with line(3)",
         ),
         ("Cluster - tiny\n\x1b[2J\n", " Misformatted line(2): ?[2J\n Problem with line(2)"),
-        ("Cluster - tiny\nUser - a\0b\n", " Problem with line(2): a NUL byte; this is no text"),
+        ("Cluster - tiny\nUser - a\0b\n", " Problem with line(2): a NUL byte; this is not a text file"),
         (
             "Cluster - other\n",
             " This cluster 'other' doesn't exist.\n        Contact your admin to add it to accounting.\n"
@@ -203,7 +204,10 @@ def test_no_file(client, capsys, tmp_path):
 
 
 def test_the_tree_in_the_file_is_the_one_that_was_asked_for() -> None:
-    assert "\n".join(line for line in lines_of(Tree.of(TREE), {"bob": ["w1", "w2"]}) if line[0] != "#") + "\n" == DUMPED
+    assert (
+        "\n".join(line for line in lines_of(AssociationTree.of(TREE), {"bob": ["w1", "w2"]}) if line[0] != "#") + "\n"
+        == DUMPED
+    )
 
 
 def test_each_association_is_looked_up_and_not_searched_for():
@@ -223,7 +227,7 @@ def test_each_association_is_looked_up_and_not_searched_for():
     there += [Association(id=3 + at, account="a", user=user, parent="a", shares=1) for at, user in enumerate(users)]
     whole = ListAssociationsReply(associations=there, accounts=[AccountInfo(name="a")], cluster="tiny")
     counted = Counted(there)
-    tree = Tree.of(whole)._replace(whole=SimpleNamespace(associations=counted, cluster="tiny"))
+    tree = AssociationTree.of(whole)._replace(whole=cast(Any, SimpleNamespace(associations=counted, cluster="tiny")))
     lines = ["Cluster - 'tiny'", "Parent - 'root'", "Account - 'a'", "Parent - 'a'", *(f"User - '{u}'" for u in users)]
     assert not list(plan(tree, read_file("\n".join(lines) + "\n"), {}, False))
     assert counted.walks <= 1

@@ -52,7 +52,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     monkeypatch.delenv("SLURM_TIME_FORMAT", raising=False)
-    monkeypatch.setattr("cli.sacctmgr_lists.time.time_ns", lambda: NOW_US * 1000)
+    monkeypatch.setattr("cli.accounts.lists.time.time_ns", lambda: NOW_US * 1000)
     return world(
         monkeypatch,
         ListEvents=lambda request: [gov.ListEventsReply(events=EVENTS[:2]), gov.ListEventsReply(events=EVENTS[2:])],
@@ -201,7 +201,7 @@ def test_tables_of_what_there_is_not(client, capsys):
     assert out(capsys, "-P", "show", "instance") == "Cluster|NodeName|TimeStart|TimeEnd|InstanceId|InstanceType|Extra\n"
     wrong = (
         " Problem adding federation(s): Requested operation not supported on this system\n"
-        "sacctmgr: a Penstock controller has one cluster; there are no federations\n"
+        "sacctmgr: clusters are independent of each other: there are no federations\n"
     )
     out(capsys, "-i", "add", "federation", "x", status=1, err=wrong)
 
@@ -228,7 +228,7 @@ def test_the_server(client, capsys):
     )
     wrong = (
         " Problem shutting down server: Requested operation not supported on this system\n"
-        "sacctmgr: the accounts are with the controller itself; scontrol shutdown stops it\n"
+        "sacctmgr: the controller itself keeps the accounts; scontrol shutdown stops it\n"
     )
     out(capsys, "-i", "shutdown", status=1, err=wrong)
     client.answers["Ping"] = Unreachable("Unable to contact slurm controller (connect failure)")

@@ -1,4 +1,4 @@
-"""sacctmgr's part for QOS: what is told, what is sent, what is refused."""
+"""sacctmgr's part for QOS: what is printed, what is sent, what is refused."""
 
 from typing import Any
 
@@ -122,7 +122,7 @@ def test_mistakes(client, capsys, words, text):
         (
             "preemptmode=kill",
             " Bad Preempt Mode given: kill",
-            "'KILL' is none of CLUSTER, OFF, CANCEL, REQUEUE, SUSPEND",
+            "'KILL' is not one of CLUSTER, OFF, CANCEL, REQUEUE, SUSPEND",
         ),
         ("preemptmode=off,cancel", " Bad Preempt Mode given: off,cancel", "give one of OFF, CANCEL, REQUEUE, SUSPEND"),
         ("preemptexempt=soon", " Bad PreemptExemptTime format: soon", "(minutes, minutes:seconds"),

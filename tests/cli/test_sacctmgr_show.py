@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
-from cli.jsonacctmgr import association_object, qos_object
-from cli.sacctmgr_tree import Tree
+from cli.accounts.jsonacctmgr import association_object, qos_object
+from cli.accounts.tree import AssociationTree
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.shares_pb2 import Association, ListAssociationsReply, UserInfo
 from tests.cli.fake_controller import FakeClient
@@ -249,7 +249,7 @@ def test_documents_are_slurms_to_the_last_key():
         id=10, account="free", user="ann", partition="gpu", parent="free", shares=1, depth=2, qos=["normal"]
     )
     there = ListAssociationsReply(associations=[root, free, user], cluster="tiny", users=[UserInfo(name="ann")])
-    tree = Tree.of(there)
+    tree = AssociationTree.of(there)
     assert association_object(tree, free) == ASSOCIATION
     assert [tree.lineage(one) for one in (root, user)] == ["/", "/free/0-ann/gpu/"]
     normal = pb.Qos(
@@ -267,5 +267,5 @@ def test_the_shares_beside_an_association():
         Association(id=number, account=account, user=user, parent=parent, shares=shares)
         for number, (account, user, parent, shares) in enumerate(rows, 1)
     ]
-    levels = Tree.of(ListAssociationsReply(associations=found)).level_shares()
+    levels = AssociationTree.of(ListAssociationsReply(associations=found)).level_shares()
     assert list(levels.values()) == [1, 41, 41, 41, 12, 12, 12]

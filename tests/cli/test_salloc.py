@@ -1,4 +1,4 @@
-"""salloc as a real process, against a stand-in for the controller: what it says, sends, runs and gives back."""
+"""salloc as a real process, in plain Python and through the command server, against a stand-in for the controller: what it says, sends, runs and gives back."""
 
 import contextlib
 import os
@@ -8,17 +8,18 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
+from launched import Launched, build
+from patience import LIMIT_S
 
-from cli.run import CommandError
-from cli.salloc import COMMAND, _job
+from cli.salloc import COMMAND
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1 import steps_pb2 as steps
 from penstock.v1.common_pb2 import SALLOC, ExitStatus
 from tests.cli.fake_controller import ROOT, WireController
 
-LIMIT_S = 60
 VARIABLES = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_NNODES": "2", "SLURM_PROCID": "0"}
 GRANTED = "salloc: Granted job allocation 7\nsalloc: Nodes n[1-2] are ready for job\n"
 GIVEN_BACK = "salloc: Relinquishing job allocation 7\n"
@@ -32,7 +33,8 @@ class Desk:
         self.asked = threading.Event()
         self.over = threading.Event()
         self.end_state = "COMPLETED"
-        self.config = []
+        self.config: list[Any] = []
+        self.launched: Launched | None = None
         self.wire = WireController(
             folder,
             {
@@ -48,12 +50,12 @@ class Desk:
         )
 
     def look(self, request):
-        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        state, _, reason = (self.states.pop(0) if len(self.states) > 1 else self.states[0]).partition(" ")
         if state == "PENDING" and len(self.states) == 1:
             self.asked.set()
             self.over.wait(request.wait_s)
         nodes = "" if state == "PENDING" else "n[1-2]"
-        return steps.AllocationReply(job_id=7, state=state, node_list=nodes, environment=VARIABLES)
+        return steps.AllocationReply(job_id=7, state=state, reason=reason, node_list=nodes, environment=VARIABLES)
 
     def end(self, request):
         self.over.wait(LIMIT_S)
@@ -63,15 +65,32 @@ class Desk:
         return [request for name, request in self.wire.requests if name == method]
 
 
-@pytest.fixture
-def desk(tmp_path):
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    made = Launched(tmp_path_factory.mktemp("l"), build(tmp_path_factory.mktemp("b")))
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["plain", "served"])
+def desk(tmp_path, installed, request):
     made = Desk(tmp_path)
+    if request.param == "served":
+        made.launched = installed
+        installed.warm()
     yield made
     made.over.set()
     made.wire.close()
 
 
+def program(desk):
+    """The words that start salloc."""
+    return [sys.executable, "-m", "cli.salloc"] if desk.launched is None else [str(desk.launched.bin / "salloc")]
+
+
 def environment(desk, **more):
+    if desk.launched is not None:
+        more["XDG_RUNTIME_DIR"] = str(desk.launched.run_dir)
     return {
         "PYTHONPATH": str(ROOT),
         "PATH": os.environ["PATH"],
@@ -82,8 +101,8 @@ def environment(desk, **more):
 
 
 def popen(desk, *argv, **more):
-    line = [sys.executable, "-m", "cli.salloc", *argv]
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    line = [*program(desk), *argv]
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(line, env=environment(desk, **more), text=True, **pipes)
 
 
@@ -106,11 +125,19 @@ def test_a_command_runs_in_its_allocation(desk):
     assert (end.job_id, end.exit.code, end.exit.signal) == (7, 3, 0)
 
 
-def test_a_job_that_waits_says_so(desk):
-    desk.states = ["PENDING", "PENDING", "CONFIGURING", "RUNNING"]
+@pytest.mark.parametrize(
+    ("reason", "notice"),
+    [
+        ("", ""),
+        ("ReqNodeNotAvail", "salloc: Required node not available (down, drained or reserved)\n"),
+        ("PartitionDown", "salloc: Requested partition configuration not available now\n"),
+    ],
+)
+def test_a_job_that_waits_says_so(desk, reason, notice):
+    desk.states = [f"PENDING {reason}", f"PENDING {reason}", "CONFIGURING", "RUNNING"]
     status, out, err = run(desk, "true")
     assert (status, out) == (0, "")
-    assert err == (
+    assert err == notice + (
         "salloc: Pending job allocation 7\n"
         "salloc: job 7 queued and waiting for resources\n"
         "salloc: job 7 has been allocated resources\n"
@@ -181,10 +208,12 @@ def test_a_signal_while_it_waits_takes_the_job_back(desk, number):
 
 def test_signals_go_to_the_command(desk):
     code = (
-        "import signal, sys, time\n"
-        "signal.signal(signal.SIGUSR1, lambda *a: print('got') or sys.exit(5))\n"
+        "import signal, sys\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})\n"
         "print('runs', flush=True)\n"
-        "time.sleep(60)\n"
+        "signal.sigwait({signal.SIGUSR1})\n"
+        "print('got')\n"
+        "sys.exit(5)\n"
     )
     process = popen(desk, sys.executable, "-c", code)
     assert process.stdout.readline() == "runs\n"
@@ -261,16 +290,17 @@ def test_what_is_refused(desk, argv, text):
 def test_the_command_has_the_terminal_and_ctrl_c_is_its_own(desk):
     """Under a terminal of its own, as a shell would start it."""
     code = (
-        "import os, signal, sys, time\n"
+        "import os, signal, sys\n"
         "print('front', os.tcgetpgrp(0) == os.getpgrp() != os.getppid(), flush=True)\n"
-        "signal.signal(signal.SIGINT, lambda *a: sys.exit(9))\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\n"
         "print('prepared', flush=True)\n"
-        "time.sleep(60)\n"
+        "signal.sigwait({signal.SIGINT})\n"  # a handler could run just before a sleep, which then goes on
+        "sys.exit(9)\n"
     )
     pid, terminal = pty.fork()
     if pid == 0:
-        line = [sys.executable, "-m", "cli.salloc", sys.executable, "-c", code]
-        os.execve(sys.executable, line, environment(desk))
+        line = [*program(desk), sys.executable, "-c", code]
+        os.execve(line[0], line, environment(desk))
     shown = b""
     while b"prepared" not in shown:
         shown += os.read(terminal, 4096)
@@ -279,7 +309,7 @@ def test_the_command_has_the_terminal_and_ctrl_c_is_its_own(desk):
     _, status = os.waitpid(pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
     os.kill(pid, signal.SIGCONT)
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + LIMIT_S
     while os.tcgetpgrp(terminal) != front and time.monotonic() < deadline_s:  # salloc gives it the terminal again
         time.sleep(0.01)
     os.write(terminal, b"\x03")
@@ -298,9 +328,10 @@ def test_every_variable_is_salloc_s_own():
     assert {"SALLOC_IMMEDIATE", "SALLOC_KILL_CMD", "SALLOC_BELL", "SALLOC_NO_BELL", "SALLOC_WAIT_ALL_NODES"} <= names
 
 
-def test_a_folder_that_was_removed_is_named(tmp_path, monkeypatch):
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    with pytest.raises(CommandError, match="the current directory does not exist any more"):
-        _job({}, ["true"], [])
+def test_a_folder_that_was_removed_is_named(desk, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    line = ["sh", "-c", f'cd {gone} && rmdir {gone} && exec "$@"', "sh", *program(desk), "true"]
+    done = subprocess.run(line, env=environment(desk), capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode and "the current directory no longer exists" in done.stderr
+    assert not desk.sent("SubmitJob")

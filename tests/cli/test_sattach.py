@@ -7,14 +7,17 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
+from patience import LIMIT_S
 
 from penstock.values.packing import unpack
-from penstock.values.stepframes import Kind, Role, frame
-from tests.cli.test_srun_wire import END, ERR, LIMIT_S, Scene, data, exited
+from penstock.values.stepframes import FrameKind, StreamRole, frame
+from tests.cli.test_srun_wire import END, ERR, Scene, data, exited
+from tests.cli.test_srun_wire import installed as installed_once
 from tests.cli.test_srun_wire import make as make_scene
+from tests.cli.test_srun_wire import make_plain as make_plainly
 
-#: The fixture of another module, by its name there.
-scenes = make_scene
+#: The fixtures of another module, by their names there.
+scenes, make_plain, installed = make_scene, make_plainly, installed_once
 
 
 @pytest.fixture
@@ -35,7 +38,7 @@ def test_it_sees_what_there_is_and_ends_as_the_step_does(make: Callable[..., Sce
     assert (status, out) == (7, "0: one\n0: two\n")
     assert err == "3: three\nsattach: error: n2: task 3: Exited with exit code 7\n"
     assert scene.of("CancelJobs") == []
-    assert scene.nodes[0].roles == [Role.VIEWER]
+    assert scene.nodes[0].roles == [StreamRole.VIEWER]
 
 
 def test_filters(make: Callable[..., Scene]) -> None:
@@ -54,14 +57,14 @@ def test_what_is_typed_goes_to_the_tasks(make: Callable[..., Scene]) -> None:
     process = scene.start("--input-filter=1", "12.1", stdin=subprocess.PIPE)
     process.stdin.write(b"hello\n")
     process.stdin.flush()
-    _, _, task, payload = scene.nodes[1].wait_for(Kind.STDIN)
+    _, _, task, payload = scene.nodes[1].wait_for(FrameKind.STDIN)
     assert (task, payload) == (1, b"hello\n")
     process.stdin.close()
     for rank, node in enumerate(scene.nodes):
         node.play(exited(rank), END)
     assert process.wait(LIMIT_S) == 0
-    assert scene.nodes[0].of(Kind.STDIN) == []
-    assert b"" not in scene.nodes[1].of(Kind.STDIN)  # the end of our input is not the end of theirs
+    assert scene.nodes[0].of(FrameKind.STDIN) == []
+    assert b"" not in scene.nodes[1].of(FrameKind.STDIN)  # the end of our input is not the end of theirs
     process.stdout.close()
     process.stderr.close()
 
@@ -75,7 +78,7 @@ def test_leaving_does_not_touch_the_step(make: Callable[..., Scene], number: int
     process.send_signal(number)
     out, err = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, out, err) == (128 + number, b"", b"")
-    assert scene.nodes[0].of(Kind.SIGNAL) == [] and scene.of("CancelJobs") == []
+    assert scene.nodes[0].of(FrameKind.SIGNAL) == [] and scene.of("CancelJobs") == []
 
 
 def test_a_connection_that_broke_shows_nothing_twice(make: Callable[..., Scene]) -> None:
@@ -103,10 +106,10 @@ def test_a_terminal_is_the_task_s(make: Callable[..., Scene]) -> None:
     scene = make()
     parent, child = pty.openpty()
     process = scene.start("--pty", "12.1", stdin=child, stdout=child, stderr=child)
-    assert len(unpack(scene.nodes[0].wait_for(Kind.WINDOW)[3])) == 2
+    assert len(unpack(scene.nodes[0].wait_for(FrameKind.WINDOW)[3])) == 2
     os.write(parent, b"\x03")  # a key like any other
-    assert scene.nodes[0].wait_for(Kind.STDIN)[3] == b"\x03"
-    scene.nodes[0].play(frame(Kind.DATA, b"bye\r\n", 0, 1), exited(0), END)
+    assert scene.nodes[0].wait_for(FrameKind.STDIN)[3] == b"\x03"
+    scene.nodes[0].play(frame(FrameKind.DATA, b"bye\r\n", 0, 1), exited(0), END)
     assert process.wait(LIMIT_S) == 0
     os.close(parent)
     os.close(child)
@@ -115,13 +118,20 @@ def test_a_terminal_is_the_task_s(make: Callable[..., Scene]) -> None:
 @pytest.mark.parametrize(
     ("argv", "err"),
     [
-        ([], "sattach: error: No job step id given\n"),
-        (["12"], "sattach: error: Invalid job step id 12: write JOB.STEP, as in 12.0\n"),
-        (["x"], "sattach: error: Failed to parse stepid from command line options\nsattach: Invalid job id 'x'"),
-        (["12.1", "13.1"], "sattach: error: too many arguments\n"),
+        ([], "sattach: error: too many parameters\n"),
+        (
+            ["12"],
+            "sattach: error: Failed to parse stepid from command line options\n",
+        ),
+        (
+            ["x"],
+            "sattach: error: Failed to parse stepid from command line options\nsattach: Invalid",
+        ),
+        (["12.1", "13.1"], "sattach: error: too many parameters\n"),
         (["--output-filter=x", "12.1"], "sattach: error: Invalid --output-filter specification\n"),
     ],
 )
 def test_mistakes(make: Callable[..., Scene], argv: list[str], err: str) -> None:
     status, out, shown = make().run(*argv)
-    assert (status, out) == (1, "") and shown.startswith(err)
+    used = "Usage: sattach [options] <jobid.stepid>\n" if "parameters" in err or "stepid" in err else ""
+    assert (status, out) == (1, used) and shown.startswith(err)

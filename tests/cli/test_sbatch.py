@@ -6,8 +6,8 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from cli.sbatch import body
-from penstock.cluster import ClusterFile
-from penstock.errors import RECEIVE_FAILURE, RECEIVE_FAILURE_TEXT, PenstockError, Unreachable
+from penstock.clusterfile import ClusterFile
+from penstock.errors import PenstockError
 from penstock.v1.common_pb2 import ExitStatus
 from penstock.v1.controller_pb2 import AwaitJobReply, ConfigLine, ShowConfigReply, SubmitJobReply
 from penstock.values.refusals import TEXT, Code
@@ -70,6 +70,7 @@ EVERY_OPTION = [
         {"sockets_per_node": 2, "cores_per_socket": 4, "threads_per_core": 1},
     ),
     (["-B", "2:*:1"], {"sockets_per_node": 2, "threads_per_core": 1}),
+    (["-B", "4-4:2-3"], {"sockets_per_node": 4, "cores_per_socket": 2}),
     (["--extra-node-info=2:8"], {"sockets_per_node": 2, "cores_per_socket": 8}),
     (["--mincpus=4", "--tmp=1G"], {"mincpus": 4, "tmp_disk_mb": "1024"}),
     (["--ntasks-per-core=1", "--ntasks-per-socket=2"], {"ntasks_per_core": 1, "ntasks_per_socket": 2}),
@@ -93,9 +94,17 @@ EVERY_OPTION = [
         ["--gres=gpu:a100:2,tmp:1"],
         {"gres_per_node": [{"name": "gpu", "type": "a100", "count": "2"}, {"name": "tmp", "count": "1"}]},
     ),
-    (["--gpus-per-node=h100:4"], {"gres_per_node": [{"name": "gpu", "type": "h100", "count": "4"}]}),
-    (["--gres=gpu:1", "--gpus-per-node=2"], {"gres_per_node": [{"name": "gpu", "count": "2"}]}),
+    (
+        ["--gpus-per-node=h100:4"],
+        {"gres_per_node": [{"name": "gpu", "type": "h100", "count": "4"}], "gpus_per_node_asked": True},
+    ),
+    (
+        ["--gres=gpu:2", "--gpus-per-node=2"],
+        {"gres_per_node": [{"name": "gpu", "count": "2"}], "gpus_per_node_asked": True},
+    ),
     (["--gres=none"], {}),
+    (["-m", "pack"], {"distribution": "pack"}),
+    (["-m", "NoPack"], {"distribution": "NoPack"}),
     (["--gpus=a100:8"], {"gres_per_job": [{"name": "gpu", "type": "a100", "count": "8"}]}),
     (
         ["-G", "4", "--gpus-per-task=1"],
@@ -116,8 +125,13 @@ EVERY_OPTION = [
         {"cpus_per_task": 3, "gres_per_task": [{"name": "gpu", "type": "a100", "count": "1"}]},
     ),
     (
-        ["--ntasks-per-gpu=2", "--cpus-per-gpu=4", "--mem-per-gpu=1G"],
-        {"ntasks_per_gpu": 2, "cpus_per_gpu": 4, "mem_per_gpu_mb": "1024"},
+        ["-G1", "--ntasks-per-gpu=2", "--cpus-per-gpu=4", "--mem-per-gpu=1G"],
+        {
+            "gres_per_job": [{"name": "gpu", "count": "1"}],
+            "ntasks_per_gpu": 2,
+            "cpus_per_gpu": 4,
+            "mem_per_gpu_mb": "1024",
+        },
     ),
     (
         ["-O", "-m", "plane=4", "--no-kill", "--wait-all-nodes=1"],
@@ -186,10 +200,10 @@ EVERY_OPTION = [
     (["--uid=0", "--gid=0"], {"run_as_uid": 0, "run_as_gid": 0}),
     (["--uid=root"], {"run_as_uid": 0}),
     (["--requeue=expedite"], {"requeue": True, "expedite": True}),
-    (["--ntasks-per-tres=2"], {"ntasks_per_gpu": 2}),
+    (["--ntasks-per-tres=2", "-n4"], {"ntasks_per_gpu": 2, "ntasks": 4}),
     (["--priority=TOP"], {"priority": 4294967294}),
     (["-N", "1k-2K"], {"nodes_min": 1024, "nodes_max": 2048}),
-    (["--hint=memory_bound"], {"threads_per_core": 1, "ntasks_per_socket": 1}),
+    (["--hint=memory_bound"], {"threads_per_core": 1}),
     (["--gres-flags=allow-task-sharing"], {}),
     (["--propagate=NONE"], {"propagate_asked": True}),
 ]
@@ -312,22 +326,11 @@ def test_wait_ends_as_the_job_ends(capsys, monkeypatch, state, code, signal, sta
     assert run(capsys, "-W", "--wrap=x") == (status, "Submitted batch job 5\n", "")
 
 
-def test_silence_says_nothing_about_the_job(capsys, monkeypatch):
-    silence = Unreachable(RECEIVE_FAILURE_TEXT, "", RECEIVE_FAILURE)
-    FakeClient(SubmitJob=silence).install(monkeypatch)
-    status, out, err = run(capsys, "--wrap=x")
-    assert (status, out) == (1, "")
-    assert err == (
-        "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n"
-        "sbatch: it is not known whether the job was queued: look with squeue before you submit it again\n"
-    )
-
-
 def test_a_folder_that_is_gone(client, capsys, tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    text = "sbatch: error: the current directory does not exist any more: cd to one that does\n"
+    text = "sbatch: error: the current directory no longer exists: change to an existing one\n"
     assert run(capsys, "--wrap=x") == (1, "", text)
     assert client.calls == []
 
@@ -450,12 +453,12 @@ def test_arrays_that_are_none(client, capsys, value):
         (["--acctg-freq=task"], "Invalid --acctg-freq specification: task\n"),
         (["--mem=1", "--mem-per-gpu=1"], "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."),
         (["--distribution=round"], "Invalid --distribution specification\nsbatch: 'round' is not {block|cyclic|"),
-        (["--gpus-per-socket=1"], "--gpus-per-socket option requires --sockets-per-node to be specified"),
+        (["--gpus-per-socket=1"], "--gpus-per-socket option requires --sockets-per-node specification"),
         (
             ["--tres-per-task=mem=3"],
             "Invalid --tres-per-task specification\nsbatch: 'mem=3' is neither cpu=N nor gres/NAME",
         ),
-        (["--tres-per-task=cpu=2", "-c2"], "--tres-per-task says again what --cpus-per-task"),
+        (["--tres-per-task=cpu=2", "-c2"], "--tres-per-task repeats --cpus-per-task"),
         (
             ["--gpu-bind=nearest"],
             "Invalid --gpu-bind argument: gres/gpu:nearest\nsbatch: 'nearest': expected [verbose,] and one of closest",
@@ -471,12 +474,14 @@ def test_arrays_that_are_none(client, capsys, value):
         (["--gpu-freq=fast"], "Invalid --gpu-freq argument: gpu:fast\nsbatch: 'fast': expected"),
         (["--gpu-mem=x"], "Invalid --gpu-mem"),
         (["--no-kill=on"], "Invalid --no-kill specification\nsbatch: 'on' is not off"),
+        (["--gres=gpu:1", "--gpus-per-node=2"], "Invalid generic resource (gres) specification"),
+        (["--begin=now+2days", "--deadline=now+1day"], "Incompatible begin and deadline time specification"),
     ],
 )
 def test_values_that_are_refused_before_anything_is_sent(client, capsys, argv, words):
     status, out, err = run(capsys, *argv, "--wrap=x")
     assert (status, out, client.calls) == (1, "", [])
-    assert err.startswith("sbatch: error: ")
+    assert err.startswith(("sbatch: error: ", "sbatch: fatal: "))
     assert words in err
 
 
@@ -583,7 +588,7 @@ def test_the_submit_line_is_clean_text(client, capsys):
 
 def test_verbose_tells_the_options(client, capsys):
     assert run(capsys, "--wrap=x")[2] == ""
-    line = "-v -t5 --mem=4G -N2-4 --hold --gres=gpu:a100:2 -G4 --switches=2@10 --mail-type=END,FAIL -F /dev/null --nice"
+    line = "-v -t5 --mem=4G -N2-4 --hold --gres=gpu:a100:2 -Ga100:4 --switches=2@10 --mail-type=END,FAIL -F /dev/null --nice"
     names = [
         "gpus",
         "gres",
@@ -598,7 +603,7 @@ def test_verbose_tells_the_options(client, capsys):
         "verbose",
         "wrap",
     ]
-    texts = ["4", "gpu:a100:2", "set", "END,FAIL", "4G", "100", "", "2-4", "2@00:10:00", "00:05:00", "1", "x"]
+    texts = ["a100:4", "gpu:a100:2", "set", "END,FAIL", "4G", "100", "", "2-4", "2@00:10:00", "00:05:00", "1", "x"]
     rule = f"{'-' * 20} {'-' * 20}"
     told = [f"{name:<20}: {text}" for name, text in zip(names, texts, strict=True)]
     wanted = ["defined options", rule, *told, rule, "end of defined options"]
@@ -607,6 +612,19 @@ def test_verbose_tells_the_options(client, capsys):
         1,
         "sbatch: error: don't specify both --verbose (-v) and --quiet (-Q)\n",
     )
+
+
+def test_what_is_carried_is_told_twice_verbose(capsys, monkeypatch):
+    FakeClient(SubmitJob=SubmitJobReply(job_id=7)).install(monkeypatch)
+    monkeypatch.setattr("cli.jobs.defined.soft_limits", lambda names: {"AS": -1, "CPU": 60})
+    monkeypatch.setattr("cli.jobs.defined.current_umask", lambda: 0o27)
+    told = [line for line in run(capsys, "-vv", "--wrap=x")[2].splitlines() if "debug" in line]
+    assert told == [
+        "sbatch: debug:  propagating RLIMIT_CPU=60",
+        "sbatch: debug:  propagating RLIMIT_AS=18446744073709551615",
+        "sbatch: debug:  propagating UMASK=0027",
+    ]
+    assert "debug" not in run(capsys, "-v", "--wrap=x")[2]
 
 
 def test_a_status_of_ones_own_for_errors(capsys, monkeypatch):
@@ -631,6 +649,7 @@ def test_one_cluster(client, capsys, monkeypatch):
     status, out, err = run(capsys, "-Mother", "--wrap=x")
     assert (status, out) == (1, "")
     assert err == (
+        "sbatch: error: No cluster 'other' known by database.\n"
         "sbatch: error: 'other' can't be reached now, or it is an invalid entry for --cluster.  "
         "Use 'sacctmgr list clusters' to see available clusters.\n"
     )

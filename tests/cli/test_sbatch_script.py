@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli import environment, script
-from cli.run import CommandError
+from cli.base import environment
+from cli.base.run import CommandError
+from cli.jobs import script
+from penstock.values.rlimits import RLIMITS
 
 
 def words(text: str) -> list[str]:
@@ -167,7 +169,7 @@ def test_soft_limits():
     everything = environment.soft_limits("")
     assert everything == environment.soft_limits("ALL")
     assert everything["NOFILE"] == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    assert set(everything) == set(environment.RLIMITS)
+    assert set(everything) == set(RLIMITS)
     assert environment.soft_limits("NONE") == {}
     assert set(environment.soft_limits("core,RLIMIT_STACK")) == {"CORE", "STACK"}
     with pytest.raises(CommandError, match="Bad rlimit name: foo\n--propagate=foo is not valid"):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import LIMIT_S
 
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.common_pb2 import ExitStatus
@@ -107,7 +108,7 @@ def test_scancel_and_scontrol_reach_the_controller(wire):
 
 
 def test_a_controller_that_is_not_there(tmp_path):
-    from penstock.cluster import ClusterFile, write_cluster
+    from penstock.clusterfile import ClusterFile, write_cluster
 
     path = tmp_path / "cluster.json"
     write_cluster(path, ClusterFile("gone", "h", str(tmp_path / "no.sock"), str(tmp_path / "no-auth.sock")))
@@ -120,10 +121,14 @@ def test_a_controller_that_is_not_there(tmp_path):
 
 def test_ctrl_c_ends_without_a_word():
     code = """
-import signal
+import signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background ignores it
 import cli.sbatch as command
-command.from_stdin = lambda: print("up", flush=True) or signal.pause()
+def from_stdin():
+    print("up", flush=True)
+    while True:  # a signal that comes just before a sleep does not end that sleep
+        time.sleep(0.05)
+command.from_stdin = from_stdin
 command.main()
 """
     process = subprocess.Popen(
@@ -134,7 +139,7 @@ command.main()
     )
     assert process.stdout.readline() == b"up\n"
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=60) == (b"", b"")
+    assert process.communicate(timeout=LIMIT_S) == (b"", b"")
     assert process.returncode == 130
 
 
@@ -161,7 +166,7 @@ def test_nothing_heavy_is_imported(command):
 def test_nothing_heavy_is_imported_by_a_whole_submission(wire):
     code = f"""
 import sys
-from cli.run import status_of
+from cli.base.run import status_of
 from cli.sbatch import body
 status_of("sbatch", body, ["--wrap=x"])
 print(*sorted(set({HEAVY!r}) & set(sys.modules)))

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from patience import LIMIT_S
 
 from cli.sbcast import target_of
 from cli.steps.copier import SCRIPT
-from penstock.values.stepframes import Kind
-from tests.cli.test_srun_wire import END, ERR, LIMIT_S, Scene, data, exited
-from tests.cli.test_srun_wire import make as make_scene
+from penstock.values.stepframes import FrameKind
+from tests.cli.test_srun_wire import END, ERR, Scene, data, exited
+from tests.cli.test_srun_wire import make_plain as make_scene
 
 scenes = make_scene
 
@@ -97,8 +98,8 @@ def test_the_step_it_asks_for(scene: Scene) -> None:
     os.utime(source, ns=(0, 1_600_000_000_500_000_000))
     process = scene.start("-fp", str(source), "sub/", env={"SLURM_JOB_ID": "12"})
     for rank, node in enumerate(scene.nodes):
-        node.wait_until(lambda node=node: node.of(Kind.STDIN)[-1:] == [b""])
-        assert b"".join(node.of(Kind.STDIN)) == b"content"
+        node.wait_until(lambda: node.of(FrameKind.STDIN)[-1:] == [b""])
+        assert b"".join(node.of(FrameKind.STDIN)) == b"content"
         node.play(exited(rank), END)
     assert process.wait(LIMIT_S) == 0
     request = scene.created

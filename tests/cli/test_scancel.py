@@ -9,6 +9,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from cli.scancel import body
+from penstock.clusterfile import ClusterFile
 from penstock.errors import Unreachable
 from penstock.v1.common_pb2 import JobRequest
 from penstock.v1.controller_pb2 import JobInfo, JobResult, JobResultsReply, ListJobsReply
@@ -132,7 +133,7 @@ def test_ended_jobs_are_no_error(monkeypatch, capsys):
     fake(monkeypatch, ("7", Code.ALREADY_DONE))
     words = "scancel: error: Kill job error on job id 7: Job/step already completing or completed\n"
     assert run(capsys, "7") == (0, "", "")
-    assert run(capsys, "-v", "7") == (0, "", words)
+    assert run(capsys, "-v", "7") == (0, "", "scancel: Terminating job 7\n" + words)
     assert run(capsys, "-s", "KILL", "7") == (0, "", "")
     assert run(capsys, "-s", "USR1", "7") == (1, "", words)
     assert run(capsys, "-s", "USR1", "-Q", "7") == (0, "", "")
@@ -176,11 +177,11 @@ def test_interactive_asks_for_each_job(monkeypatch, capsys):
 
 def test_reservations_and_wckeys(monkeypatch, capsys):
     client = fake(monkeypatch)
-    client.cluster = type("Cluster", (), {"cluster_name": "c"})
+    client.cluster = ClusterFile("c")
     assert run(capsys, "-R", "maint,x", "--wckey=k", "-M", "c")[0] == 0
     assert (list(client.request.filter.reservations), list(client.request.filter.wckeys)) == (["maint", "x"], ["k"])
     status, _, err = run(capsys, "-M", "other", "5")
-    assert status == 1 and err.startswith("scancel: error: 'other' can't be reached now")
+    assert status == 1 and err.startswith("scancel: error: No cluster 'other' known by database.\n")
     assert len(client.calls) == 1
 
 
@@ -188,3 +189,27 @@ def test_siblings_are_accepted_with_a_warning(monkeypatch, capsys):
     fake(monkeypatch)
     status, _, err = run(capsys, "--sibling=a", "5")
     assert status == 0 and err.startswith("scancel: warning: option --sibling is accepted and has no effect: ")
+
+
+def test_verbose_names_the_filters_that_no_job_passes(monkeypatch, capsys):
+    fake(monkeypatch)
+    words = "scancel: error: No active jobs match ALL job filters, including: "
+    assert run(capsys, "-n", "none", "-t", "pd,r") == (0, "", "")
+    assert run(capsys, "-v", "-n", "none", "-t", "pd,r") == (0, "", words + "job_name=none state=PENDING,RUNNING \n")
+    fake(monkeypatch, ("7", 0))
+    assert run(capsys, "-v", "-p", "main") == (0, "", "scancel: Terminating job 7\n")
+
+
+def test_three_v_show_the_options_in_force(monkeypatch, capsys):
+    fake(monkeypatch, ("7", 0))
+    lines = run(capsys, "-vvv", "-p", "a,b", "7")[2].splitlines()
+    assert lines[0] == "scancel: account        : (null)" and "scancel: partition      : a,b" in lines
+    assert lines[-2:] == ["scancel: job_id[0]      : 7", "scancel: Terminating job 7"]
+
+
+def test_interactive_asks_for_a_step_by_its_own_number(monkeypatch, capsys):
+    job = JobInfo(job_id=5, partition="p", request=JobRequest(name="a"))
+    client = fake(monkeypatch, ("5.0", 0), ListJobs=[ListJobsReply(jobs=[job])])
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert run(capsys, "-i", "5.0") == (0, "Cancel step_id=5.0 name=a partition=p [y/n]? ", "")
+    assert sent(client)[1] == {"filter": {"ids": ["5.0"]}}

@@ -5,7 +5,7 @@ import io
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from cli.run import status_of
+from cli.base.run import status_of
 from cli.scontrol import body
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
@@ -44,6 +44,8 @@ def fields(request):
         (["update", "jobname=x", "nice=3", "userid=1000"], "UpdateJobs", {"job_name": "x", "user": "1000", "changes": {"nice": "3"}}),
         (["-u", "1234", "update", "job=5", "timelimit=+10"], "UpdateJobs", {"ids": ["5"], "as_uid": 1234, "changes": {"timelimit": "+10"}}),
         (["update", "partitionname=p", "Nodes+=n3"], "UpdatePartition", {"name": "p", "changes": {"nodes": "+n3"}}),
+        (["update", "partitionname=p", "MaxTime=-1"], "UpdatePartition", {"name": "p", "changes": {"maxtime": "-1"}}),
+        (["update", "partitionname=p", "MaxTime-=1"], "UpdatePartition", None),
         (["update", "nodename=n1", "AvailableFeatures=a,b"], "UpdateNodes", {"names": "n1", "changes": {"features": "a,b"}}),
         (["update", "nodename=n1", "gres=gpu:2"], "UpdateNodes", {"names": "n1", "changes": {"gres": "gpu:2"}}),
     ],

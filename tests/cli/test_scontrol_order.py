@@ -9,16 +9,17 @@ import re
 import pytest
 import yaml
 
-from cli import reservation, show, showsteps
+from cli.control import reservation, showsteps
+from cli.listings import show
 from cli.scontrol import body
-from penstock.cluster import ClusterFile
+from penstock.clusterfile import ClusterFile
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.common_pb2 import ExitStatus, GresCount, GresIndices, JobRequest, NodeAllocation
 from penstock.v1.steps_pb2 import ListStepsReply, StepInfo
 from tests.cli.fake_controller import FakeClient, run_body
 
 T0 = 1_700_000_000_000_000
-REPORT = show.Report(T0 + 60_000_000, detail=True)
+REPORT = show.ShownReport(T0 + 60_000_000, detail=True)
 
 #: slurm-surface.md section 7 for jobs; the manual pages and Slurm's own output for the others. One line each.
 ORDER = {
@@ -227,7 +228,7 @@ REPLIES = {
 
 @pytest.mark.parametrize("kind", REPLIES)
 def test_documents(monkeypatch, capsys, kind):
-    for module in ("cli.entities", "cli.reservation", "cli.showsteps", "cli.places"):
+    for module in ("cli.control.entities", "cli.control.reservation", "cli.control.showsteps", "cli.control.topology"):
         monkeypatch.setattr(f"{module}.find_cluster", lambda: ClusterFile("c", host="ctl"))
     method, reply = REPLIES[kind]
     FakeClient(**{method: reply}).install(monkeypatch)

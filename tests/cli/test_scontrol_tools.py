@@ -5,7 +5,7 @@ import re
 import pytest
 
 from cli.scontrol import body
-from penstock.cluster import ClusterFile
+from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.common_pb2 import GresCount, GresIndices, JobRequest, NodeAllocation
@@ -41,7 +41,7 @@ ANSWERS = {
 
 @pytest.fixture(autouse=True)
 def controller(monkeypatch):
-    for name in ("cli.entities", "cli.ctladmin", "cli.reservation", "cli.showsteps"):
+    for name in ("cli.control.entities", "cli.control.ctladmin", "cli.control.reservation", "cli.control.showsteps"):
         monkeypatch.setattr(f"{name}.find_cluster", lambda: ClusterFile("c", host="ctl1"))
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-3]")
     return FakeClient(**ANSWERS).install(monkeypatch)
@@ -78,7 +78,7 @@ def controller(monkeypatch):
         ("show res", r"^ReservationName=maint "),
         ("-o show step", r"^StepId=7.0 UserId="),
         ("requeue 7", r"^$"),
-        ("version", r"^slurm \d+\.\d+\.\d+ \(Penstock \S+\)\n$"),
+        ("version", r"^slurm \d+\.\d+\.\d+\n$"),
         ("errnumstr 2028", r"^Invalid node state specified\n$"),
     ],
 )

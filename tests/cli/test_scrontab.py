@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cli.crontab import CRONTAB_BYTES_MAX, Owner, mark, read
+from cli.jobs.crontab import CRONTAB_BYTES_MAX, Owner, mark, read
 from cli.scrontab import body
 from penstock.errors import PenstockError
 from penstock.v1.periodic_pb2 import GetCrontabReply, LineRange, UpdateCrontabReply
@@ -69,7 +69,7 @@ def test_an_entry_is_a_batch_job_of_its_owner() -> None:
         ("\n\n  61 * * * * true", 3, 2, "minute 61"),
         ("* * * * *", 1, 9, "there is no command"),
         ("@hourly", 1, 7, "there is no command"),
-        ("@reboot true", 1, 0, "@reboot is none of"),
+        ("@reboot true", 1, 0, "@reboot is not one of"),
         ("true", 1, 0, "'true' is no minute"),
         ("* * * * * " + "x" * 5000, 1, 5010, "the limit is 4096"),
         ("#SCRON --nonsense\n@daily true", 1, -1, "unrecognized option '--nonsense'"),

@@ -1,11 +1,12 @@
 """seff: what a job used of what it had, as text, as JSON, and as advice."""
 
 import json
+from typing import Any
 
 import pytest
 
-from cli import seff
-from cli.efficiency import size_text
+from cli.listings import jobefficiency
+from cli.listings.efficiency import size_text
 from cli.seff import body
 from cli.steps import asker
 from penstock.errors import BadSetup
@@ -20,7 +21,7 @@ GB = 1024 * 1024  # in KB
 
 @pytest.fixture(autouse=True)
 def now(monkeypatch):
-    monkeypatch.setattr(seff, "now_us", lambda: reports.NOW_US)
+    monkeypatch.setattr(jobefficiency, "now_us", lambda: reports.NOW_US)
 
 
 def metric(kind, total, high=None, low=None):
@@ -106,10 +107,10 @@ def test_steps_at_the_same_time_are_added(monkeypatch, capsys):
     assert "GPU Efficiency: 67.50% of 00:20:00" in out
 
 
-ADVICE = (
-    (dict(), gpus(0, 0, 5), "Its GPUs were never used: leave --gres and --gpus out, or see whether the program finds them."),
-    (dict(), gpus(20, 200 * GB, 5), "Its GPUs were idle 90% of the time: look at what the program waits for (reading data, one CPU)."),
-    (dict(), gpus(90, 200 * GB, 5, least=0), "Of its 2 GPUs at least one did nothing: ask for fewer, or use all of them."),
+ADVICE: tuple[tuple[dict[str, Any], Any, str], ...] = (
+    (dict(), gpus(0, 0, 5), "Its GPUs were never used: leave --gres and --gpus out, or check whether the program finds them."),
+    (dict(), gpus(20, 200 * GB, 5), "Its GPUs were idle 90% of the time: find out what the program waits for (reading data, one CPU)."),
+    (dict(), gpus(90, 200 * GB, 5, least=0), "Of its 2 GPUs at least one was not used: request fewer, or use all of them."),
     (dict(), gpus(100, 14 * GB, 5), "It used 14.00 GB of 280.00 GB of GPU memory: a smaller GPU or a part of one (--gres=shard, MIG) may do."),
     (dict(state="OUT_OF_MEMORY"), gpus(190, 200 * GB, 5), "It ran out of memory: ask for more than 16.00 GB (--mem)."),
     (dict(state="TIMEOUT", time_limit_s=3600), gpus(190, 200 * GB, 5), "Its time limit of 01:00:00 ended it: ask for more (--time), or let it save its state."),

@@ -6,9 +6,9 @@ import time
 import pytest
 
 from cli import names
-from cli.nodestate import compact_word, complete_word, long_word, parse_states
+from cli.listings.nodestate import compact_word, complete_word, long_word, parse_states
+from cli.listings.sinfo_fields import LETTERS, NAMES
 from cli.sinfo import body
-from cli.sinfo_fields import LETTERS, NAMES
 from penstock.errors import Unreachable
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.controller_pb2 import ListNodesReply, ListPartitionsReply, PartitionInfo
@@ -349,7 +349,7 @@ def test_repetition(client, capsys, monkeypatch):
     def sleep(seconds):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.listing.time.sleep", sleep)
+    monkeypatch.setattr("cli.base.listing.time.sleep", sleep)
     assert run(capsys, "-i", "3", "-o", "%R") == (130, "Sat Nov 21 03:04:00 2026\nPARTITION\nmain\ngpu\n\n", "")
 
 
@@ -357,7 +357,8 @@ def test_repetition(client, capsys, monkeypatch):
     ("argv", "words"),
     [
         (["-i", "x"], "sinfo: error: Error: invalid entry for --iterate=x\n"),
-        (["-M", "mars"], "sinfo: error: 'mars' can't be reached now, or it is an invalid entry for --cluster.  Use "
+        (["-M", "mars"], "sinfo: error: No cluster 'mars' known by database.\n"
+         "sinfo: error: 'mars' can't be reached now, or it is an invalid entry for --cluster.  Use "
          "'sacctmgr list clusters' to see available clusters.\n"),
         (["--nope"], "sinfo: unrecognized option '--nope'\nTry \"sinfo --help\" for more information\n"),
     ],
@@ -371,6 +372,9 @@ def test_bad_state(client, capsys):
     status, shown, wrong = run(capsys, "-t", "bogus")
     assert (status, shown) == (1, "")
     assert wrong.startswith('sinfo: error: Bad state string: "bogus"\nsinfo: error: valid states: unknown,down,idle')
+    assert '"Bogus"' in run(capsys, "-t", "idle,Bogus")[2]
+    assert '"allocation"' in run(capsys, "-t", "allocation")[2]
+    assert run(capsys, "-t", "i")[::2] == (0, "")  # as in Slurm, the beginning of a word counts
 
 
 def test_bad_node_list_and_bad_field(client, capsys):
@@ -393,6 +397,29 @@ def test_daemon_names_tell_their_version(name, capsys):
     def body_of(argv):
         return names.body_of(name, argv)
 
-    assert run_body(capsys, name, body_of, "-V") == (0, "slurm 25.05.0 (Penstock 0.1.0)\n", "")
+    assert run_body(capsys, name, body_of, "-V") == (0, "slurm 25.05.0\n", "")
     status, shown, wrong = run_body(capsys, name, body_of, "-D")
     assert (status, shown) == (1, "") and wrong.startswith(f"{name}: error: in Penstock ") and "penstock " in wrong
+
+
+def test_verbose_shows_the_options_in_force(client, capsys):
+    shown = out(capsys, "-v", "-t", "idle").splitlines()
+    rules = [number for number, line in enumerate(shown) if line == "-" * 29]
+    assert len(rules) == 3 and rules[0] == 0
+    assert "format      = partition:9 ,available:.5 ,time:.10 ,nodes:.6 ,statecompact:.6 ,nodelist:0" in shown
+    assert {"filtering   = true", "states      = idle", "verbose     = 1", "partition   = n/a"} <= set(shown)
+    true = {line.split("=")[0].strip() for line in shown[rules[1] : rules[2]] if line.endswith("true")}
+    assert true == {"avail_flag", "max_time_flag", "partition_flag", "state_flag"}
+    assert shown[rules[2] + 1] == "" and shown[rules[2] + 3].startswith("PARTITION")
+    assert "resv_name_flag   = true" in out(capsys, "-v", "-o", "%i")
+
+
+def test_all_and_a_partition_exclude_each_other(client, capsys, monkeypatch):
+    words = "sinfo: error: Conflicting options, -a and -p, specified. Please choose one or the other.\n"
+    assert run_body(capsys, "sinfo", body, "-a", "-p", "main") == (1, "", words)
+    monkeypatch.setenv("SINFO_ALL", "1")
+    assert run_body(capsys, "sinfo", body, "-p", "main")[0] == 0
+
+
+def test_an_empty_list_of_nodes_has_none(client, capsys):
+    assert {line.split()[3] for line in out(capsys, "-h", "-n", "").splitlines()} == {"0"}

@@ -6,11 +6,14 @@ import os
 import pytest
 from google.protobuf.json_format import MessageToDict
 
+from cli.listings.squeue_fields import LETTERS, NAMES
 from cli.squeue import body
-from cli.squeue_fields import LETTERS, NAMES
 from penstock.errors import PenstockError, Unreachable
+from penstock.v1.common_pb2 import ExitStatus
 from penstock.v1.controller_pb2 import ListJobsReply
+from penstock.values.errors import BadValue
 from penstock.values.refusals import Code
+from penstock.values.states import OTHER_STATE_WORDS, JobState, parse_job_states
 from tests.cli import reports
 from tests.cli.fake_controller import run_body
 
@@ -79,8 +82,8 @@ def test_long_has_a_date_and_whole_time_limits(client, capsys):
 def test_steps(client, capsys):
     assert out(capsys, "-s") == (
         "         STEPID     NAME PARTITION     USER      TIME NODELIST\n"
-        "        1.batch    batch       gpu      ann      0:36 n1\n"
         "            1.0   solver       gpu      ann      0:30 n[1-2]\n"
+        "        1.batch    batch       gpu      ann      0:36 n1\n"
         "      2_5.batch    batch      main      ann      0:36 n2\n"
         "      2_7.batch    batch      main      ann      0:36 n3\n"
     )
@@ -152,6 +155,13 @@ def test_all_states_are_asked_for(client, capsys):
 def test_states_of_this_and_of_other_versions(client, capsys):
     assert out(capsys, "-h", "-o", "%i", "-t", "pd,S,Suspended,cd").split() == ["8", "9", "2_[9-99:2%3]", "3"]
     assert out(capsys, "-h", "-t", "SUSPENDED") == ""
+    # States that no job enters are accepted, and not sent.
+    assert (
+        out(capsys, "-h", "-o", "%i", "-t", "pd,cf,RF,RH,RQ,SE").split()
+        == out(capsys, "-h", "-o", "%i", "-t", "PD").split()
+    )
+    assert all("" not in request.filter.states for _, request in client.calls)
+    assert out(capsys, "-h", "-t", "RS,SI") == ""
 
 
 def test_filters_are_sent(client, capsys):
@@ -203,6 +213,7 @@ def test_long_task_lists_are_cut(monkeypatch, capsys):
 
 def test_every_partition_of_a_pending_job(client, capsys):
     assert out(capsys, "-P", "-h", "-t", "PD", "-o", "%i %P") == "8 gpu\n2_[9-99:2%3] main\n8 main\n3 main\n"
+    assert out(capsys, "-P", "-p", "gpu", "-h", "-t", "PD", "-j", "8", "-o", "%i %P") == "8 gpu\n"
 
 
 @pytest.mark.parametrize(
@@ -220,6 +231,16 @@ def test_sorting(monkeypatch, capsys, text, shown):
     some = [j for j in reports.jobs() if j.job_id not in (2, 9)]
     reports.install(monkeypatch, ListJobs=[ListJobsReply(jobs=some)])
     assert out(capsys, "-h", "-t", "all", "-o", "%i", "-S", text).split() == shown.split()
+
+
+@pytest.mark.parametrize("letter", ["V", "S", "e"])
+def test_times_sort_by_their_seconds(monkeypatch, capsys, letter):
+    """Slurm's times are whole seconds: within one the next letter decides."""
+    later = {"submit_at_us": 50_900_000, "start_at_us": 60_900_000, "end_at_us": 70_900_000}
+    earlier = {name: at_us - 800_000 for name, at_us in later.items()}
+    some = [reports.job(1, "COMPLETED", **later), reports.job(2, "COMPLETED", **earlier)]
+    reports.install(monkeypatch, ListJobs=[ListJobsReply(jobs=some)])
+    assert out(capsys, "-h", "-t", "all", "-o", "%i", "-S", f"{letter},i").split() == ["1", "2"]
 
 
 def test_priority_sorts_numbers(client, capsys):
@@ -315,8 +336,8 @@ def test_unknown_fields_are_named_and_left_out(client, capsys):
 def test_step_fields(client, capsys):
     every = "%i|%A|%j|%P|%u|%U|%M|%N|%S|%l|%b|%a"
     assert out(capsys, "-s", "1.batch,1.0", "-h", "-o", every) == (
-        "1.batch|1|batch|gpu|ann|1000|0:36|n1|2026-11-21T03:03:24|UNLIMITED|N/A|proj\n"
         "1.0|4|solver|gpu|ann|1000|0:30|n[1-2]|2026-11-21T03:03:30|5:00|gres/gpu:a100:1|proj\n"
+        "1.batch|1|batch|gpu|ann|1000|0:36|n1|2026-11-21T03:03:24|UNLIMITED|N/A|proj\n"
     )
     names = "StepID:6,StepName:8,NumTasks:3,NumNodes:2,StepState:8,JobID:3,ResvPorts:12,SubmitLine:12"
     assert out(capsys, "-s", "1.0", "-h", "-O", names) == "1.0   solver  4  2 RUNNING 1  12000,12001 srun solver \n"
@@ -350,12 +371,17 @@ def test_reasons(monkeypatch, capsys):
         reports.job(1, "PENDING", reason="ReqNodeNotAvail", reason_detail="UnavailableNodes:n[1-2]"),
         reports.job(2, "PENDING", reason="Resources", reason_detail="needs 3 nodes, 2 are free"),
         reports.job(3, "PENDING", reason=""),
-        reports.job(4, "COMPLETING", node_list="n1", start_at_us=reports.at(-9)),
+        reports.job(4, "COMPLETING", node_list="n1", start_at_us=reports.at(-9), end_at_us=reports.at(-5)),
     ]
     reports.install(monkeypatch, ListJobs=[ListJobsReply(jobs=some)])
     assert out(capsys, "-h", "-o", "%i %t %R", "-S", "i") == (
         "1 PD (ReqNodeNotAvail, UnavailableNodes:n[1-2])\n2 PD (Resources)\n3 PD (None)\n4 CG n1\n"
     )
+    assert out(capsys, "-h", "-o", "%i %M", "-t", "CG") == "4 0:04\n"  # it ended when it began to
+    detail = "May be reserved for other job"
+    some = [reports.job(1, "PENDING", reason="ReqNodeNotAvail", reason_detail=detail)]
+    reports.install(monkeypatch, ListJobs=[ListJobsReply(jobs=some)])
+    assert out(capsys, "-h", "-o", "%r") == f"ReqNodeNotAvail, {detail}\n"
 
 
 def test_a_job_that_is_held_for_its_exit_status(monkeypatch, capsys):
@@ -369,6 +395,30 @@ def test_a_job_that_is_held_for_its_exit_status(monkeypatch, capsys):
     assert list(client.calls[-1][1].filter.states) == ["PENDING"]
     document = json.loads(out(capsys, "--json", "-t", "special_exit"))
     assert [job["job_state"] for job in document["jobs"]] == [["PENDING", "SPECIAL_EXIT"]]
+
+
+def test_a_job_that_was_sent_sigstop(monkeypatch, capsys):
+    some = [
+        reports.job(1, "STOPPED", start_at_us=reports.at(-5)),
+        reports.job(2, "RUNNING", start_at_us=reports.at(-9)),
+    ]
+    client = reports.install(monkeypatch, ListJobs=[ListJobsReply(jobs=some)])
+    assert out(capsys, "-h", "-S", "i", "-o", "%i %t %T %M") == "1 ST STOPPED 0:05\n2 R RUNNING 0:09\n"
+    assert out(capsys, "-h", "-t", "r", "-S", "i", "-o", "%i").split() == ["1", "2"]
+    assert out(capsys, "-h", "-t", "ST", "-o", "%i").split() == ["1"]
+    assert list(client.calls[-1][1].filter.states) == ["RUNNING"]
+    document = json.loads(out(capsys, "--json", "-t", "stopped"))
+    assert [job["job_state"] for job in document["jobs"]] == [["RUNNING", "STOPPED"]]
+
+
+def test_who_may_share_the_nodes(monkeypatch, capsys):
+    kinds = [
+        reports.request(exclusive=True), reports.request(exclusive_user=True), reports.request(exclusive_mcs=True),
+        reports.request(),
+    ]  # fmt: skip
+    some = [reports.job(number, "RUNNING", request=kind) for number, kind in enumerate(kinds, 1)]
+    reports.install(monkeypatch, ListJobs=[ListJobsReply(jobs=some)])
+    assert out(capsys, "-h", "-S", "i", "-O", "Exclusive:6") == "NODE  \nUSER  \nMCS   \nNO    \n"
 
 
 def test_unlimited_and_overdue(monkeypatch, capsys):
@@ -435,6 +485,20 @@ def test_json(client, capsys):
     }
 
 
+def test_a_job_that_is_ending(monkeypatch, capsys):
+    """Its document has the state in which it ends, and the time at which it began to; as in Slurm."""
+    some = [
+        reports.job(1, "COMPLETING", end_state="CANCELLED", start_at_us=reports.at(-9), end_at_us=reports.at(-5)),
+        reports.job(2, "COMPLETING", end_state="REQUEUED", derived_exit=ExitStatus(code=3)),
+    ]
+    reports.install(monkeypatch, ListJobs=[ListJobsReply(jobs=some)])
+    one, two = sorted(json.loads(out(capsys, "--json"))["jobs"], key=lambda job: job["job_id"])
+    assert (one["job_state"], two["job_state"]) == (["CANCELLED", "COMPLETING"], ["PENDING", "COMPLETING"])
+    assert one["end_time"]["number"] == reports.at(-5) // 1_000_000
+    assert two["derived_exit_code"]["return_code"]["number"] == 3
+    assert out(capsys, "-h", "-t", "all", "-S", "i", "-O", "jobid:3,derivedec:3") == "1  0  \n2  3  \n"
+
+
 def test_empty_queue(monkeypatch, capsys):
     reports.install(monkeypatch, ListJobs=[])
     assert out(capsys) == HEAD
@@ -450,7 +514,7 @@ def test_repetition_stops_with_the_user(client, capsys, monkeypatch):
         if len(pauses) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.listing.time.sleep", sleep)
+    monkeypatch.setattr("cli.base.listing.time.sleep", sleep)
     status, shown, wrong = run(capsys, "-i", "7", "-j", "1", "-o", "%i")
     assert (status, wrong, pauses) == (130, "", [7, 7])
     assert shown == "Sat Nov 21 03:04:00 2026\nJOBID\n1\n\n" * 2
@@ -465,7 +529,8 @@ def test_repetition_stops_with_the_user(client, capsys, monkeypatch):
         (["-i", "0"], "squeue: error: --iterate=0\n"),
         (["-j", "abc"], "squeue: error: Invalid job id: abc\n"),
         (["-s", "12"], "squeue: error: Invalid job_step id: 12.??\n"),
-        (["-M", "mars"], "squeue: error: 'mars' can't be reached now, or it is an invalid entry for --cluster.  Use "
+        (["-M", "mars"], "squeue: error: No cluster 'mars' known by database.\n"
+         "squeue: error: 'mars' can't be reached now, or it is an invalid entry for --cluster.  Use "
          "'sacctmgr list clusters' to see available clusters.\n"),
         (["-o", "%i", "-l"],
          "squeue: fatal: Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.\n"),
@@ -498,13 +563,52 @@ def test_controller_is_down(monkeypatch, capsys):
 def test_paths_keep_their_bytes(monkeypatch, capsys):
     info = reports.job(1, "RUNNING", request=reports.request(work_dir=b"/home/\xff"))
     reports.install(monkeypatch, ListJobs=[ListJobsReply(jobs=[info])])
-    monkeypatch.setattr("cli.listing.sys.stdout.write", lambda text: written.append(text), raising=False)
-    written = []
+    written: list[str] = []
+    monkeypatch.setattr("cli.base.listing.sys.stdout.write", lambda text: written.append(text), raising=False)
     assert run(capsys, "-h", "-o", "%Z")[0] == 0
     assert written[0].encode("utf-8", "surrogateescape") == b"/home/\xff\n"
 
 
 def test_help_and_version(capsys):
-    assert run(capsys, "-V") == (0, "slurm 25.05.0 (Penstock 0.1.0)\n", "")
+    assert run(capsys, "-V") == (0, "slurm 25.05.0\n", "")
     status, shown, _ = run(capsys, "--help")
     assert status == 0 and "--partition" in shown
+
+
+@pytest.mark.parametrize("word", [*OTHER_STATE_WORDS, *OTHER_STATE_WORDS.values()])
+def test_words_of_states_that_no_job_enters_are_accepted(client, capsys, word):
+    assert run(capsys, "-h", "-t", f"{word},PD")[::2] == (0, "")
+    assert parse_job_states(f"pd,{word.lower()}") == ({JobState.PENDING}, False)  # scancel, the controller's filters
+
+
+def test_the_word_that_is_not_a_state_is_named():
+    with pytest.raises(BadValue, match="Invalid job state specified: Pend. Valid states: .*STAGE_OUT"):
+        parse_job_states("R,Pend")
+
+
+def test_verbose_shows_the_options_in_force(client, capsys):
+    shown = out(capsys, "-vv", "-p", "main", "-t", "R,pd", "-u", "0").splitlines()
+    rule = "-" * 29
+    at = [number for number, line in enumerate(shown) if line == rule]
+    table = dict(line.split("=", 1) for line in shown[at[0] + 1 : at[1]])
+    assert at[0] == 0 and len(table) == 22 + 4
+    assert {
+        "states      ": " R,pd",
+        "partitions  ": " main",
+        "verbose     ": " 2",
+        "job_flag    ": " 0",
+    }.items() <= table.items()
+    assert shown[at[1] - 4 : at[1]] == [
+        "part_list[0] = main", "state_list[0] = RUNNING", "state_list[1] = PENDING", "user_list[0] = 0"
+    ]  # fmt: skip
+    assert shown[at[1] + 1 : at[1] + 3] == ["", ""]
+    assert shown[at[1] + 4].startswith("last_update_time=") and shown[at[1] + 4].endswith(" records=5")
+    assert shown[at[1] + 5] + "\n" == HEAD
+    assert out(capsys, "-v", "-h", "-j", "1").splitlines()[-4:-1] == ["", "", "last_update_time=0 records=1"]
+
+
+@pytest.mark.parametrize(
+    "option", ["user", "account", "partition", "name", "qos", "nodelist", "reservation", "licenses"]
+)
+def test_an_empty_list_matches_nothing(client, capsys, option):
+    assert out(capsys, f"--{option}=") == HEAD

@@ -3,12 +3,13 @@
 import io
 import time
 from collections import namedtuple
+from typing import Any
 
 import pytest
 
 from cli import sreport
-from cli.sreport_words import GROUPING, read, time_format, window
-from penstock.cluster import ClusterFile
+from cli.listings.sreport_words import GROUPING, read, time_format, window
+from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError
 from penstock.v1.governance_pb2 import ListTresReply, ReportReply, ReportRequest, ReportRow, TresInfo
 from penstock.v1.shares_pb2 import Association, ListAssociationsReply
@@ -44,7 +45,7 @@ Entry = namedtuple("Entry", "pw_gecos")
 
 def usage(request):
     columns = ("account", "user", "wckey", "qos")
-    sums = {}
+    sums: dict[tuple[Any, ...], Any] = {}
     for keys, amounts in USED.items():
         named = dict(zip(columns, keys, strict=True))
         if any(wanted and named[column] not in wanted for column, wanted in

@@ -1,23 +1,30 @@
 """The parts of srun that need no other process: options, requests, labels, sinks, outcomes, --multi-prog."""
 
 import os
+import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from cli.options import help_text, parse
-from cli.run import Answered, CommandError
-from cli.srun import COMMAND, body, run_around
-from cli.steps.console import Console, Mode, Sink, parse_mode
+from cli.base.helptext import help_text
+from cli.base.options import parse
+from cli.base.run import CommandError, RemoteAnswer
+from cli.srun import body, run_around
+from cli.steps.console import Console, Mode, PartsConsole, Sink, parse_mode
 from cli.steps.creation import StepMaker
+from cli.steps.ending import EndingRules, StepEnding
 from cli.steps.multiprog import parse_config, tasks_of
-from cli.steps.outcome import Outcome, ranks_text, words_of
+from cli.steps.outcome import StepOutcome, ranks_text, words_of
 from cli.steps.request import own_job, read_values, settle_counts, step_spec
-from penstock.cluster import ClusterFile
+from cli.steps.stepopts import COMMAND
+from cli.steps.verbose import report_launch
+from cli.steps.watcher import Watchers
+from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError
+from penstock.eventloop import Loop
 from penstock.v1.controller_pb2 import SubmitJobReply
-from penstock.v1.steps_pb2 import StepSpec
+from penstock.v1.steps_pb2 import CreateStepReply, RankSet, StepPlan, StepSpec
 from penstock.values.refusals import TEXT, Code
 from tests.cli.fake_controller import FakeClient, run_body
 
@@ -76,7 +83,13 @@ def test_an_option_is_asked_for(words: list[str], field: str, value: object) -> 
     assert getattr(spec, field) == value
     plain = spec_of()
     differ = {f.name for f in StepSpec.DESCRIPTOR.fields if getattr(spec, f.name) != getattr(plain, f.name)}
-    assert differ - {"submit_line", "nodes_min"} <= {field}
+    implied = {"gpu_bind"} if field == "ntasks_per_gpu" else set()
+    assert differ - {"submit_line", "nodes_min"} - implied <= {field}
+
+
+def test_tasks_of_a_gpu_are_bound_to_it_unless_it_is_said_otherwise() -> None:
+    assert spec_of("--ntasks-per-gpu=2").gpu_bind == "single:2"
+    assert spec_of("--ntasks-per-gpu=2", "--gpu-bind=none").gpu_bind == "none"
 
 
 @pytest.mark.parametrize("word", ["--external-launcher", "--external-launcher=x"])
@@ -146,7 +159,7 @@ def test_fewer_tasks_than_nodes_are_fewer_nodes() -> None:
     said: list[str] = []
     values, _ = read_values(COMMAND, ["-n1", "x"], INSIDE | {"SLURM_NNODES": "2"})
     settle_counts(values, said.append)
-    assert values.get("nodes") == (1, 1)
+    assert values.all.get("nodes") == (1, 1)
     assert said == ["can't run 1 processes on 2 nodes, setting nnodes to 1"]
 
 
@@ -191,10 +204,25 @@ def test_a_mistake_is_told(words: list[str], text: str) -> None:
 
 
 def test_no_command_and_the_list_of_mpi_types(monkeypatch: Any, capsys: Any) -> None:
-    with pytest.raises(Answered, match="pmi2"):
+    with pytest.raises(RemoteAnswer, match="pmi2"):
         body(["--mpi=list"])
     monkeypatch.setenv("SLURM_EXIT_ERROR", "7")
     assert run_body(capsys, "srun", body) == (7, "", "srun: fatal: No command given to execute.\n")
+
+
+def test_an_arbitrary_distribution_needs_the_nodes(monkeypatch: Any, capsys: Any) -> None:
+    FakeClient().install(monkeypatch)
+    said = "srun: error: With Arbitrary distribution you need to specify a nodelist or hostfile with the -w option\n"
+    assert run_body(capsys, "srun", body, "-n2", "-m", "arbitrary", "true") == (1, "", said)
+
+
+def test_the_launch_is_told_with_the_ranks_of_each_node(capsys: Any) -> None:
+    plan = StepPlan(nodes=["n1", "n2"], ranks=[RankSet(rank=[0, 1, 2]), RankSet(rank=[3])])
+    report_launch(CreateStepReply(job_id=7, step_id=1, plan=plan), 0, "")
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "srun: launching StepId=7.1 on host n1, 3 tasks: [0-2]",
+        "srun: launching StepId=7.1 on host n2, 1 tasks: 3",
+    ]
 
 
 def test_options_stop_at_the_command() -> None:
@@ -271,13 +299,13 @@ def test_a_full_disk_ends_a_sink_once() -> None:
 
 def test_tasks_that_ended_alike_are_told_in_one_line() -> None:
     said: list[str] = []
-    outcome = Outcome(said.append, tasks=6)
+    outcome = StepOutcome(said.append, tasks=6)
     for task in (0, 2, 1):
         outcome.exited("n1", task, 9)
     outcome.exited("n1", 3, 5 << 8)
     outcome.exited("n2", 4, 0)
     outcome.exited("n2", 4, 9)  # told again after a broken connection
-    outcome.tell()
+    outcome.report()
     assert said == ["error: n1: tasks 0-2: Killed", "error: n1: task 3: Exited with exit code 5"]
     assert (outcome.code, outcome.all_ended) == (137, False)
     assert outcome.state_lines("S") == [
@@ -285,6 +313,58 @@ def test_tasks_that_ended_alike_are_told_in_one_line() -> None:
         "S task 4: exited",
         "S tasks 0-3: exited abnormally",
     ]
+
+
+def test_with_a_title_each_end_is_reported() -> None:
+    said: list[str] = []
+    outcome = StepOutcome(said.append, tasks=3, title="StepId=1.0")
+    for task, status in ((0, 0), (1, 0), (2, 3 << 8)):
+        outcome.exited("n1", task, status)
+    outcome.report()
+    assert said == [
+        "Received task exit notification for 2 tasks of StepId=1.0 (status=0x0000).", "n1: tasks 0-1: Completed",
+        "Received task exit notification for 1 task of StepId=1.0 (status=0x0300).",
+        "error: n1: task 2: Exited with exit code 3",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("rules", [EndingRules(), EndingRules(disable_status=True)], ids=["", "-X"])
+def test_repeated_ctrl_c_kills_tasks_that_ignore_it(rules: EndingRules) -> None:
+    said: list[str] = []
+    sent: list[int] = []
+    watcher = FakeWatcher()
+    ending = StepEnding(Loop(), cast(Watchers, watcher), rules, said.append, sent.append)
+    for _ in range(2 if rules.disable_status else 3):
+        ending.interrupted("StepId=1.0", lambda: None)
+    assert [n for n in sent if n != signal.SIGCONT] == [signal.SIGINT, signal.SIGKILL]
+    assert watcher.cancelled == 1
+    first = "sending Ctrl-C to StepId=1.0" if rules.disable_status else "interrupt (one more within 1 sec to abort)"
+    assert (said[0], said[-2 if rules.disable_status else -1]) == (first, "forcing job termination")
+
+
+class FakeWatcher:
+    cancelled = 0
+
+    def start(self) -> None:
+        """Polls nothing."""
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
+def test_parts_have_their_own_destinations(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a", "b", "own")]
+    a, b, own = (Sink(os.open(path, os.O_WRONLY | os.O_CREAT), name=path.name, owns=True) for path in paths)
+    console = PartsConsole([(0, Console(a, own, label_width=1, own_err=own)), (2, Console(b, b, own_err=own))])
+    assert console.sinks == [a, own, b]
+    for task, channel in ((0, 1), (1, 2), (2, 1), (3, 2)):
+        console.data(task, channel, b"%d\n" % task)
+    console.data(1, 1, b"rest")
+    console.say("srun: word")
+    console.all_ended()
+    assert console.flush() == []
+    console.close()
+    assert [path.read_text() for path in paths] == ["0: 0\n1: rest\n", "2\n3\n", "1: 1\nsrun: word\n"]
 
 
 def test_words() -> None:
@@ -326,13 +406,30 @@ def test_a_mistake_in_the_file_names_its_line(text: str, ntasks: int, words: str
     assert words in error.value.text
 
 
+def test_the_host_file_is_the_list_of_the_tasks_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("n2\nn1\nn2\n")
+    env = {**INSIDE, "SLURM_HOSTFILE": str(path)}
+    spec = spec_of("--jobid=12", env=env)
+    fields = (spec.nodes_required, spec.distribution, spec.ntasks, spec.nodes_min, spec.overcommit)
+    assert fields == ("n2,n1,n2", "arbitrary", 3, 2, False)
+    spec = spec_of("--jobid=12", "-n2", env=env)
+    assert (spec.nodes_required, spec.ntasks, spec.nodes_min) == ("n2,n1", 2, 2)
+    named = spec_of("--jobid=12", "-w", "n5", env=env)
+    assert (named.nodes_required, named.distribution) == ("n5", "")
+    own = spec_of(env={"SLURM_HOSTFILE": str(path)})
+    assert (own.nodes_required, own.distribution, own.ntasks, own.overcommit) == ("n2,n1,n2", "arbitrary", 3, True)
+    with pytest.raises(CommandError, match="Failure getting NodeNames from hostfile"):
+        spec_of(env={"SLURM_HOSTFILE": str(tmp_path / "none")})
+
+
 def test_an_interactive_step_is_one_shell_on_the_first_node() -> None:
     """Whatever the job around it said of its tasks, as it does when salloc starts it."""
     job = {"SLURM_JOB_ID": "12", "SLURM_NNODES": "4", "SLURM_NTASKS": "16", "SLURM_NTASKS_PER_NODE": "4",
            "SLURM_GPUS_PER_TASK": "1", "SLURM_MEM_PER_CPU": "10"}  # fmt: skip
     spec = spec_of("--interactive", "--preserve-env", "--pty", "/bin/sh", env=job)
-    assert (spec.interactive, spec.pty, spec.ntasks, spec.nodes_min, spec.nodes_max, spec.relative) == (
-        True, True, 1, 1, 1, 0,
+    assert (spec.interactive, spec.preserve_env, spec.pty, spec.ntasks, spec.nodes_min, spec.nodes_max, spec.relative) == (
+        True, True, True, 1, 1, 1, 0,
     )  # fmt: skip
     assert not spec.ntasks_per_node and not spec.gres_per_task and not spec.HasField("mem_per_cpu_mb")
 
@@ -354,7 +451,7 @@ def test_what_would_be_is_asked_and_nothing_runs(capsys: Any, monkeypatch: Any) 
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     reply = SubmitJobReply(job_id=9, start_at_us=10**15, cpus=4, node_list="n[1-2]", partition="p")
     client = FakeClient(SubmitJob=reply)
-    client.cluster = ClusterFile("tux")  # type: ignore[attr-defined]
+    client.cluster = ClusterFile("tux")
     client.install(monkeypatch)
     status, out, err = run_body(capsys, "srun", body, "--test-only", "-n4", "-Mtux", "x")
     assert (status, out) == (0, "")
@@ -394,6 +491,6 @@ def test_a_job_without_its_nodes_has_no_steps(code: Code, first: str) -> None:
             raise PenstockError(code, TEXT[code])
 
     with pytest.raises(CommandError) as error:
-        StepMaker(Desk(), 9, print).create(StepSpec(), [], [])  # type: ignore[arg-type]
+        StepMaker(Desk(), 9, print).create(StepSpec(), [], [])  # type: ignore[arg-type]  # a stand-in for the client
     check = "srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 9"
     assert error.value.text == f"srun: error: {first}\n{check}"

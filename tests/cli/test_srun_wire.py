@@ -1,4 +1,6 @@
-"""srun as a process: a stand-in controller gives it a step, stand-in nodes speak the step's streams."""
+"""srun as a process, in plain Python and through the command server: a stand-in controller gives it a step, stand-in
+nodes speak the step's streams.
+"""
 
 import os
 import pty
@@ -11,16 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launched import Launched, build
+from patience import LIMIT_S
 from standnode import KEY, StandNode
 
 from penstock.v1 import controller_pb2 as c
 from penstock.v1 import steps_pb2 as s
 from penstock.v1.common_pb2 import ExitStatus
 from penstock.values.packing import pack_values
-from penstock.values.stepframes import Kind, frame
+from penstock.values.stepframes import FrameKind, frame
 from tests.cli.fake_controller import ROOT, WireController
 
-LIMIT_S = 30.0
 OUT, ERR = 1, 2
 
 
@@ -36,6 +39,8 @@ class Scene:
         self.waits: list[str] = []
         self.folder = folder
         self.command = "srun"
+        self.launched: Launched | None = None
+        self.plainly = False
         self.controller = WireController(
             folder,
             {
@@ -64,7 +69,7 @@ class Scene:
             plan.nodes.append(node.node)
             plan.tasks.append(self.tasks)
             plan.ranks.add(rank=range(index * self.tasks, (index + 1) * self.tasks))
-            place = node.place()
+            place = node.endpoint()
             reply.streams.add(node=place.node, host=place.host, port=place.port, tls=place.tls)
         return reply
 
@@ -112,6 +117,10 @@ class Scene:
         whole = base | ({"SLURM_JOB_ID": "12"} if env is None else env)
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
         command = [sys.executable, "-P", "-m", f"cli.{self.command}", *words]
+        if self.launched is not None:
+            self.plainly = isinstance(stdin, int) and stdin > 0 and os.isatty(stdin)  # the terminal of no session
+            whole["XDG_RUNTIME_DIR"] = str(self.launched.run_dir)
+            command = [str(self.launched.bin / self.command), *words]
         return subprocess.Popen(command, env=whole, stdin=stdin, cwd=self.folder, **pipes)
 
     def run(self, *words: str, env: dict[str, str] | None = None, data: bytes | None = None) -> tuple[int, str, str]:
@@ -126,8 +135,15 @@ class Scene:
         self.controller.close()
 
 
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launched]:
+    made = Launched(tmp_path_factory.mktemp("l"), build(tmp_path_factory.mktemp("b")))
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Scene]]:
+def make_plain(tmp_path: Path) -> Iterator[Callable[..., Scene]]:
     scenes: list[Scene] = []
 
     def one(**what: int) -> Scene:
@@ -139,15 +155,34 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Scene]]:
         scene.close()
 
 
+@pytest.fixture(params=["plain", "served"])
+def make(
+    make_plain: Callable[..., Scene], installed: Launched, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Scene]]:
+    if request.param == "plain":
+        yield make_plain
+        return
+    installed.warm()
+    scenes: list[Scene] = []
+
+    def one(**what: int) -> Scene:
+        scenes.append(make_plain(**what))
+        scenes[-1].launched = installed
+        return scenes[-1]
+
+    yield one
+    assert installed.starts() == [scene.command for scene in scenes if scene.plainly]
+
+
 def data(task: int, text: str, channel: int = OUT) -> bytes:
-    return frame(Kind.DATA, text.encode(), task, channel)
+    return frame(FrameKind.DATA, text.encode(), task, channel)
 
 
 def exited(task: int, code: int = 0, signal_no: int = 0) -> bytes:
-    return frame(Kind.EXITED, b"%d" % (code << 8 | signal_no), task)
+    return frame(FrameKind.EXITED, b"%d" % (code << 8 | signal_no), task)
 
 
-END = frame(Kind.END)
+END = frame(FrameKind.END)
 
 
 def test_output_and_error_output_of_one_task(make: Callable[..., Scene]) -> None:
@@ -176,7 +211,7 @@ def test_labels_exit_codes_and_messages_over_nodes(make: Callable[..., Scene]) -
 
 def test_a_core_dump_is_told(make: Callable[..., Scene]) -> None:
     scene = make(tasks=3)
-    scene.nodes[0].play(exited(0), exited(1), frame(Kind.EXITED, b"%d" % (11 | 0x80), 2), END)
+    scene.nodes[0].play(exited(0), exited(1), frame(FrameKind.EXITED, b"%d" % (11 | 0x80), 2), END)
     assert scene.run("x") == (139, "", "srun: error: n1: task 2: Segmentation fault (core dumped)\n")
 
 
@@ -187,10 +222,10 @@ def test_input_goes_to_all_nodes_and_ends(make: Callable[..., Scene]) -> None:
     runner = threading.Thread(target=lambda: done.append(scene.run("cat", data=text)))
     runner.start()
     for task, node in enumerate(scene.nodes):
-        node.wait_until(lambda node=node: node.of(Kind.STDIN)[-1:] == [b""])
+        node.wait_until(lambda: node.of(FrameKind.STDIN)[-1:] == [b""])
         node.play(exited(task), END)
     runner.join(LIMIT_S)
-    assert [b"".join(node.of(Kind.STDIN)) for node in scene.nodes] == [text, text]
+    assert [b"".join(node.of(FrameKind.STDIN)) for node in scene.nodes] == [text, text]
     assert scene.created.step.stdin_to == 1
     assert done[0][0] == 0
 
@@ -202,13 +237,13 @@ def test_input_to_one_or_none(make: Callable[..., Scene], words: list[str], to: 
     runner = threading.Thread(target=lambda: done.append(scene.run(*words, "cat", data=b"x")))
     runner.start()
     if to != 2:
-        scene.nodes[task].wait_until(lambda: scene.nodes[task].of(Kind.STDIN)[-1:] == [b""])
-        assert [(f[2], f[3]) for f in scene.nodes[task].heard if f[0] == Kind.STDIN] == [(task, b"x"), (task, b"")]
+        scene.nodes[task].wait_until(lambda: scene.nodes[task].of(FrameKind.STDIN)[-1:] == [b""])
+        assert [(f[2], f[3]) for f in scene.nodes[task].heard if f[0] == FrameKind.STDIN] == [(task, b"x"), (task, b"")]
     for index, node in enumerate(scene.nodes):
         node.play(exited(index), END)
     runner.join(LIMIT_S)
     assert (scene.created.step.stdin_to, scene.created.step.stdin_task) == (to, task)
-    assert scene.nodes[1 - task].of(Kind.STDIN) == []
+    assert scene.nodes[1 - task].of(FrameKind.STDIN) == []
 
 
 def test_files_of_the_client_and_of_the_nodes(make: Callable[..., Scene]) -> None:
@@ -252,13 +287,14 @@ def test_a_busy_allocation_is_waited_for(make: Callable[..., Scene]) -> None:
 
 def test_on_its_own_it_makes_a_job_and_ends_it(make: Callable[..., Scene]) -> None:
     scene = make(nodes=2)
-    scene.waits = ["PENDING", "PENDING"]
+    scene.waits = ["PENDING PartitionDown", "PENDING"]
     scene.end(s.AwaitStepReply(state="FAILED"))
     scene.nodes[0].play(exited(0, 3), END)
     scene.nodes[1].play(exited(1), END)
     status, out, err = scene.run("-N2", "--mem=100", "-t", "5", "-p", "debug", "true", env={})
     assert (status, out) == (3, "")
     assert err == (
+        "srun: Requested partition configuration not available now\n"
         "srun: job 77 queued and waiting for resources\nsrun: job 77 has been allocated resources\n"
         "srun: error: n1: task 0: Exited with exit code 3\n"
     )
@@ -304,7 +340,7 @@ def interrupt_when(process: Any, line: bytes) -> None:
 def test_ctrl_c_once_tells_and_twice_cancels(make: Callable[..., Scene]) -> None:
     scene = make(tasks=4)
     node = scene.nodes[0]
-    node.play(exited(3), frame(Kind.NOTE, b"ready"))
+    node.play(exited(3), frame(FrameKind.NOTE, b"ready"))
     scene.on_cancel = lambda: node.play(*(exited(t, 0, 2) for t in range(3)), END)
     process = scene.start("sleep", "100")
     interrupt_when(process, b"ready\n")
@@ -316,31 +352,31 @@ def test_ctrl_c_once_tells_and_twice_cancels(make: Callable[..., Scene]) -> None
         "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
         "srun: error: n1: tasks 0-2: Interrupt\n"
     )
-    assert node.of(Kind.SIGNAL) == [b"2"]
+    assert node.of(FrameKind.SIGNAL) == [b"2"]
     (cancelled,) = scene.of("CancelJobs")
     assert list(cancelled.filter.ids) == ["12.1"]
 
 
 def test_ctrl_c_once_only_tells(make: Callable[..., Scene]) -> None:
     scene = make(tasks=2)
-    scene.nodes[0].play(frame(Kind.NOTE, b"ready"))
+    scene.nodes[0].play(frame(FrameKind.NOTE, b"ready"))
     process = scene.start("sleep", "100")
     interrupt_when(process, b"ready\n")
     assert process.stderr.readline() == b"srun: interrupt (one more within 1 sec to abort)\n"
     assert process.stderr.readline() == b"srun: StepId=12.1 tasks 0-1: running\n"
     scene.nodes[0].play(exited(0), exited(1), END)
     assert process.wait(LIMIT_S) == 0
-    assert scene.nodes[0].of(Kind.SIGNAL) == []
+    assert scene.nodes[0].of(FrameKind.SIGNAL) == []
 
 
 def test_ctrl_c_goes_to_the_tasks_if_asked(make: Callable[..., Scene]) -> None:
     scene = make()
     node = scene.nodes[0]
-    node.play(frame(Kind.NOTE, b"ready"))
+    node.play(frame(FrameKind.NOTE, b"ready"))
     process = scene.start("-X", "sleep", "100")
     interrupt_when(process, b"ready\n")
     assert process.stderr.readline() == b"srun: sending Ctrl-C to StepId=12.1\n"
-    assert node.wait_for(Kind.SIGNAL)[3] == b"2"
+    assert node.wait_for(FrameKind.SIGNAL)[3] == b"2"
     node.play(exited(0, 0, 2), END)
     _, err = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, err) == (130, b"srun: error: n1: task 0: Interrupt\n")
@@ -350,8 +386,8 @@ def test_ctrl_c_goes_to_the_tasks_if_asked(make: Callable[..., Scene]) -> None:
 def test_what_the_node_says_of_a_cancelled_step(make: Callable[..., Scene]) -> None:
     scene = make()
     scene.nodes[0].play(
-        frame(Kind.NOTE, b"*** STEP 12.1 ON n1 CANCELLED AT 2026-01-02T03:04:05 DUE TO TIME LIMIT ***"),
-        frame(Kind.LOST, b"4711"),
+        frame(FrameKind.NOTE, b"*** STEP 12.1 ON n1 CANCELLED AT 2026-01-02T03:04:05 DUE TO TIME LIMIT ***"),
+        frame(FrameKind.LOST, b"4711"),
         exited(0, 0, 15),
         END,
     )
@@ -360,7 +396,7 @@ def test_what_the_node_says_of_a_cancelled_step(make: Callable[..., Scene]) -> N
         "",
         "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
         "slurmstepd: error: *** STEP 12.1 ON n1 CANCELLED AT 2026-01-02T03:04:05 DUE TO TIME LIMIT ***\n"
-        "srun: error: n1: 4711 bytes of output were lost while nobody took them\n"
+        "srun: error: n1: 4711 bytes of output were lost without a client\n"
         "srun: error: n1: task 0: Terminated\n",
     )
 
@@ -379,30 +415,30 @@ def test_programs_for_as_many_tasks_as_nodes(make: Callable[..., Scene]) -> None
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGQUIT])
 def test_other_signals_go_to_the_tasks(make: Callable[..., Scene], number: int) -> None:
     scene = make(nodes=2)
-    scene.nodes[0].play(frame(Kind.NOTE, b"ready"))
+    scene.nodes[0].play(frame(FrameKind.NOTE, b"ready"))
     process = scene.start("sleep", "100")
     assert process.stderr.readline() == b"ready\n"
     process.send_signal(number)
     for task, node in enumerate(scene.nodes):
-        assert node.wait_for(Kind.SIGNAL)[3] == b"%d" % number
+        assert node.wait_for(FrameKind.SIGNAL)[3] == b"%d" % number
         node.play(exited(task), END)
     assert process.wait(LIMIT_S) == 0
 
 
 def test_term_lets_the_controller_end_the_step(make: Callable[..., Scene]) -> None:
-    """The tasks have their KillWait: an srun in a batch script is told to end when its job is. A second one is an order."""
+    """The tasks have their KillWait: an srun in a batch script gets SIGTERM with its job. A second one is an order."""
     scene = make()
     node = scene.nodes[0]
-    node.play(frame(Kind.NOTE, b"ready"))
+    node.play(frame(FrameKind.NOTE, b"ready"))
     process = scene.start("sleep", "100")
     assert process.stderr.readline() == b"ready\n"
     process.terminate()
     assert process.stderr.readline() == b"srun: forcing job termination\n"
     node.wait_until(lambda: scene.of("CancelJobs") != [])
     assert [list(request.filter.ids) for request in scene.of("CancelJobs")] == [["12.1"]]
-    assert node.of(Kind.SIGNAL) == []
+    assert node.of(FrameKind.SIGNAL) == []
     process.terminate()
-    assert node.wait_for(Kind.SIGNAL)[3] == b"9"
+    assert node.wait_for(FrameKind.SIGNAL)[3] == b"9"
     node.play(exited(0, 0, 9), END)
     assert process.communicate(timeout=LIMIT_S) and process.returncode == 137
 
@@ -411,8 +447,8 @@ def test_kill_on_bad_exit_ends_the_others(make: Callable[..., Scene]) -> None:
     scene = make(nodes=2)
     scene.nodes[0].play(exited(0, 2), END)
     process = scene.start("-K", "x")
-    assert scene.nodes[1].wait_for(Kind.SIGNAL)[3] == b"18"
-    scene.nodes[1].wait_until(lambda: scene.nodes[1].of(Kind.SIGNAL) == [b"18", b"15"])
+    assert scene.nodes[1].wait_for(FrameKind.SIGNAL)[3] == b"18"
+    scene.nodes[1].wait_until(lambda: scene.nodes[1].of(FrameKind.SIGNAL) == [b"18", b"15"])
     scene.nodes[1].play(exited(1, 0, 15), END)
     _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 143
@@ -428,7 +464,7 @@ def test_wait_ends_the_others_after_a_while(make: Callable[..., Scene]) -> None:
     scene = make(nodes=2)
     scene.nodes[0].play(exited(0), END)
     process = scene.start("-W", "1", "x")
-    scene.nodes[1].wait_until(lambda: scene.nodes[1].of(Kind.SIGNAL) == [b"18", b"15"])
+    scene.nodes[1].wait_until(lambda: scene.nodes[1].of(FrameKind.SIGNAL) == [b"18", b"15"])
     scene.nodes[1].play(exited(1, 0, 15), END)
     _, err = process.communicate(timeout=LIMIT_S)
     assert err.decode().splitlines() == [
@@ -468,7 +504,7 @@ def test_a_reader_that_goes_away_is_told_to_the_tasks(make: Callable[..., Scene]
     process = scene.start("yes")
     process.stdout.close()
     node.play(data(0, "y\n" * 1000))
-    assert node.wait_for(Kind.SIGNAL)[3] == b"13"
+    assert node.wait_for(FrameKind.SIGNAL)[3] == b"13"
     node.play(exited(0, 0, 13), END)
     assert process.wait(LIMIT_S) == 141
 
@@ -491,10 +527,10 @@ def test_exchange_between_nodes(make: Callable[..., Scene]) -> None:
 
     scene = make(nodes=2)
     for index, node in enumerate(scene.nodes):
-        node.play(*(frame(Kind.GATHER, part) for part in parts(0, b"blob%d" % index)))
+        node.play(*(frame(FrameKind.GATHER, part) for part in parts(0, b"blob%d" % index)))
     process = scene.start("mpi")
     for index, node in enumerate(scene.nodes):
-        assert split(Joiner().take(node.wait_for(Kind.EXCHANGE)[3]) or b"") == [b"blob0", b"blob1"]
+        assert split(Joiner().take(node.wait_for(FrameKind.EXCHANGE)[3]) or b"") == [b"blob0", b"blob1"]
         node.play(exited(index), END)
     assert process.wait(LIMIT_S) == 0
 
@@ -511,10 +547,10 @@ def test_a_pseudo_terminal_is_raw_and_tells_its_size(make: Callable[..., Scene])
     process = scene.start("--pty", "sh", stdin=child, stdout=child, stderr=child)
     node.wait_until(lambda: len(node.froms) == 1)
     os.write(parent, b"\x03q")
-    node.wait_until(lambda: b"".join(node.of(Kind.STDIN)) == b"\x03q")
+    node.wait_until(lambda: b"".join(node.of(FrameKind.STDIN)) == b"\x03q")
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     process.send_signal(signal.SIGWINCH)
-    assert node.wait_for(Kind.WINDOW)[3] == pack_values(40, 120)
+    assert node.wait_for(FrameKind.WINDOW)[3] == pack_values(40, 120)
     node.play(data(0, "bye\r\n"), exited(0), END)
     assert process.wait(LIMIT_S) == 0
     assert os.read(parent, 100).endswith(b"bye\r\n")
@@ -531,13 +567,13 @@ def test_a_program_is_copied_first(make: Callable[..., Scene]) -> None:
     (scene.folder / "prog").chmod(0o755)
     node = scene.nodes[0]
     process = scene.start("--bcast=/tmp/there", "./prog", "a")
-    node.wait_until(lambda: node.of(Kind.STDIN)[-1:] == [b""])
+    node.wait_until(lambda: node.of(FrameKind.STDIN)[-1:] == [b""])
     node.play(exited(0), END)
     assert process.wait(LIMIT_S) == 0
     copier, real = scene.of("CreateStep")
     assert copier.step.overlap and copier.spec.argv[4] == b"/tmp/there"
     assert list(real.spec.argv) == [b"/tmp/there", b"a"]
-    assert node.of(Kind.STDIN)[0] == b"#!/bin/sh\n"
+    assert node.of(FrameKind.STDIN)[0] == b"#!/bin/sh\n"
 
 
 def test_nothing_is_left_running_when_a_file_cannot_be_opened(make: Callable[..., Scene]) -> None:

@@ -1,10 +1,12 @@
 """sstat: which steps are meant, how figures of several nodes become the step's, how they are printed."""
 
+from typing import Any
+
 import pytest
 
+from cli.listings.stepusage import FIELDS, K, Sizes, merged
 from cli.sstat import COLUMNS, FORMAT, body, cpu_text
 from cli.steps import asker
-from cli.stepusage import FIELDS, K, Sizes, merged
 from penstock.v1.steps_pb2 import AttachStepReply, ListStepsReply
 from tests.cli import reports
 from tests.cli.fake_controller import FakeClient, run_body
@@ -44,9 +46,9 @@ def client(monkeypatch):
             return asker.Answers({"n1": N1, "n2": N2}, {})
         return asker.Answers({}, {"n1": "no answer in time"})
 
-    asked = []
+    asked: list[tuple[int, int, str]] = []
     monkeypatch.setattr(asker, "ask", ask)
-    made = FakeClient(
+    made: Any = FakeClient(
         ListSteps=ListStepsReply(steps=reports.job_steps()),
         AttachStep=lambda request: AttachStepReply(job_id=request.job_id, step_id=request.step_id),
     ).install(monkeypatch)
@@ -119,7 +121,7 @@ def test_processes_by_node(client, capsys):
     ("argv", "err"),
     [
         ([], "sstat: error: You didn't give me any jobs to stat.\n"),
-        (["-j", "x"], "sstat: error: Invalid job or step id x: "),
+        (["-j", "x"], "sstat: fatal: Bad job/step specified: x\n"),
         (["-j", "1", "-o", "foo"], 'sstat: error: Invalid field requested: "foo"\n'),
         (["-q"], "sstat: invalid option -- 'q'\n"),
     ],

@@ -2,10 +2,12 @@
 
 import pytest
 
-from cli.jobids import layout_name
+from cli.base.jobids import layout_name
+from cli.listings.squeue_steps import NAMES
 from cli.scontrol import body
 from cli.steps import asker
 from penstock.v1 import controller_pb2 as pb
+from penstock.v1.common_pb2 import GresCount
 from penstock.v1.steps_pb2 import AttachStepReply, ListStepsReply, NotifyJobReply, StepPlan, StreamAddress
 from tests.cli import reports
 from tests.cli.fake_controller import FakeClient, run_body
@@ -60,6 +62,27 @@ def test_show_step(monkeypatch, capsys):
         "StepId=2_5.batch",
         "StepId=2_7.batch",
     ]
+
+
+def test_what_a_step_requested_of_each_tres(monkeypatch, capsys):
+    step = reports.job_steps()[1]
+    gpus = GresCount(name="gpu", type="a100", count=2)
+    del step.spec.gres_per_node[:]
+    step.spec.gres_per_step.append(gpus)
+    step.spec.gres_per_task.append(gpus)
+    step.spec.gres_per_socket.append(gpus)
+    step.spec.gpu_bind, step.spec.gpu_freq = "closest", "high"
+    fake(monkeypatch, steps=[step])
+    lines = run(capsys, "show", "step", "1.0")[1].splitlines()[7:12]
+    assert lines == [
+        "   TresBind=gres/gpu:closest",
+        "   TresFreq=gpu:high",
+        "   TresPerStep=cpu:4,gres/gpu:a100:2",
+        "   TresPerSocket=gres/gpu:a100:2",
+        "   TresPerTask=gres/gpu:a100=2",
+    ]
+    shown = [NAMES[name].value(step, None) for name in ("tres-per-step", "tres-per-task", "tres-per-node")]
+    assert shown == ["cpu:4,gres/gpu:a100:2", "gres/gpu:a100=2", "N/A"]
 
 
 def test_a_step_that_is_not_there(monkeypatch, capsys):
@@ -146,8 +169,8 @@ def test_pidinfo(monkeypatch, capsys):
     assert (status, err) == (0, "")
     first, second = out.splitlines()
     assert first == "Slurm JobId=1 StepId=0 ends at 2026-11-21T03:33:24"
-    assert second.startswith("Slurm JobId=1 remaining time is ") and second.endswith(" seconds")
-    assert run(capsys, "pidinfo", "7") == (1, "", "slurm_get_end_time error: process 7 is of no job on node n1\n")
+    assert second.startswith("Job remaining time is ") and second.endswith(" seconds")
+    assert run(capsys, "pidinfo", "7") == (1, "", "Failed to locate job for requested pid\n")
     assert run(capsys, "pidinfo", "x")[0] == 1
 
 

@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from cli.strigger import HEADER, KINDS, body
-from ctld.core.periodic import TriggerKind
+from ctld.core.records.periodic import TriggerKind
 from penstock.errors import PenstockError
 from penstock.v1.periodic_pb2 import ClearTriggersReply, ListTriggersReply, SetTriggerReply, TriggerInfo
 from penstock.values.refusals import TEXT, Code

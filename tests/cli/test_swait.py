@@ -1,11 +1,11 @@
 """swait against a controller that answers from a table."""
 
 import itertools
+import time
 from typing import Any
 
 import pytest
 
-from cli import swait
 from cli.swait import body
 from penstock.v1.common_pb2 import ExitStatus
 from penstock.v1.controller_pb2 import JobInfo, ListJobsReply
@@ -69,8 +69,8 @@ def test_one_step(monkeypatch: Any, capsys: Any) -> None:
 
 def test_timeout(monkeypatch: Any, capsys: Any) -> None:
     now = itertools.count(0.0, 0.4)
-    monkeypatch.setattr(swait.time, "monotonic", lambda: next(now))
-    monkeypatch.setattr(swait.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
     fake(monkeypatch, *[[step(1)]] * 20, AwaitStep=AwaitStepReply(state="RUNNING"))
     assert run(capsys, "--timeout=2", "7") == (2, "", "swait: timed out after 2 s\n")
 

@@ -5,9 +5,9 @@ import pwd
 
 import pytest
 
-from cli.prompt import LINE_MAX, read_lines
-from cli.run import CommandError
-from cli.users import UID_MAX, find_entry, find_uid, login_of, named
+from cli.base.prompt import LINE_MAX, read_lines
+from cli.base.run import CommandError
+from cli.base.users import UID_MAX, find_entry, find_uid, login_of, named
 
 OWN = pwd.getpwuid(os.getuid())
 

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from cli import fits, sdiag, why
+from cli import sdiag
+from cli.subcommands import fits, why
+from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError, Unreachable
 from penstock.v1 import explain_pb2 as pb
 from penstock.values.refusals import Code
@@ -160,7 +162,7 @@ def test_fits(monkeypatch, capsys):
     assert run_body(capsys, "penstock", fits.main, "main")[0] == 1
 
 
-CLUSTER = type("Cluster", (), {"cluster_name": "c"})
+CLUSTER = ClusterFile("c")
 
 
 def diagnostics() -> pb.DiagnosticsReply:

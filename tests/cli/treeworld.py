@@ -3,7 +3,7 @@
 from typing import Any
 
 from cli import sacctmgr
-from penstock.cluster import ClusterFile
+from penstock.clusterfile import ClusterFile
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.shares_pb2 import AccountInfo, Association, ChangeAccountsReply, ListAssociationsReply, UserInfo
 from tests.cli.fake_controller import FakeClient, run_body
@@ -54,7 +54,7 @@ GOLD = pb.Qos(
 
 
 def world(monkeypatch: Any, **answers: Any) -> FakeClient:
-    """The made-up cluster in place of the real client; `answers` replace or add to its answers."""
+    """Installs the made-up cluster in place of the real client; `answers` replace or add to its answers."""
     base: dict[str, Any] = {
         "ListAssociations": lambda request: [TREE],
         "ListQos": pb.ListQosReply(qos=[GOLD, NORMAL]),
@@ -62,18 +62,18 @@ def world(monkeypatch: Any, **answers: Any) -> FakeClient:
         "ChangeAccounts": ChangeAccountsReply(),
     }
     fake = FakeClient(**(base | answers))
-    fake.cluster = ClusterFile("tiny")  # type: ignore[attr-defined]
+    fake.cluster = ClusterFile("tiny")
     return fake.install(monkeypatch)
 
 
 def changes_of(client: FakeClient) -> list[Any]:
-    """What was asked to be changed, without the looks before."""
+    """The requests that change something, without the preceding queries."""
     wanted = ("ChangeAccounts", "ChangeMany", "ChangeQos", "Purge", "FixRunaway", "UpdateJobs")
     return [request for name, request in client.calls if name in wanted and not getattr(request, "check_only", False)]
 
 
 def out(capsys: Any, *argv: str, status: int = 0, err: str = "") -> str:
-    """What sacctmgr prints; its status and errors are as they are said to be."""
+    """The output of sacctmgr, after asserting its status and errors."""
     found, shown, wrong = run_body(capsys, "sacctmgr", sacctmgr.body, *argv)
     assert (found, wrong) == (status, err), shown
     return shown

@@ -1,4 +1,4 @@
-"""A cluster as a site has it, for programs that know nothing of it: commands first on PATH, a partition called debug."""
+"""A cluster like a site's, for unmodified programs: commands first on PATH, a partition called debug."""
 
 import getpass
 import shutil
@@ -14,7 +14,7 @@ COMMANDS = (
     "sbatch", "salloc", "srun", "squeue", "sinfo", "sacct", "sacctmgr", "scancel", "scontrol", "sstat", "sattach", "sbcast", "sdiag",
     "sprio", "sshare", "seff", "sreport",
 )  # fmt: skip
-#: Four nodes, so that some are idle while others work: a check that takes all idle nodes finds one.
+#: Four nodes, so that some are idle while others work: a check that needs an idle node finds one.
 CONF = ClusterConf(
     cpus=4,
     memory_mb=4000,
@@ -25,7 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def commands_folder(folder: Path) -> Path:
-    """Where our commands are: as installed, beside this Python, or, in a tree that is not installed, wrappers in `folder`."""
+    """The folder of our commands: the installed ones beside this Python, or, in a tree that is not installed, wrappers
+    in `folder`."""
     installed = Path(sys.executable).parent
     if all((installed / name).exists() for name in COMMANDS):
         return installed
@@ -38,13 +39,13 @@ def commands_folder(folder: Path) -> Path:
 
 
 class ClientCluster(LiveCluster):
-    """A LiveCluster whose environment is a user's: nothing in it but how to find the commands and the cluster."""
+    """A LiveCluster whose environment is a user's: it only locates the commands and the cluster."""
 
     def user_environment(self, commands: Path, first: Mapping[str, str]) -> dict[str, str]:
-        """What a program gets. `first`: what it wants to be told."""
+        """The environment of a program. `first`: variables that it needs."""
         env = self.environment()
         del env["PYTHONPATH"], env["PYTHONFAULTHANDLER"]
-        # The commands alone, not everything beside this Python: programs look for their own there.
+        # The commands alone, not everything beside this Python: programs search PATH for their own.
         links = self.home / "commands"
         if not links.exists():
             links.mkdir()
@@ -72,7 +73,7 @@ def cluster(shared_cluster: ClientCluster, request: pytest.FixtureRequest) -> It
 
 @pytest.fixture
 def scratch(shared_cluster: ClientCluster, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A folder that all nodes see, gone afterwards."""
+    """A folder shared by all nodes, removed afterwards."""
     folder = shared_cluster.home / "scratch" / request.node.name.translate(str.maketrans("[]/", "___"))
     folder.mkdir(parents=True)
     yield folder

@@ -1,7 +1,7 @@
 """What tools call, word for word, and parse as the tools do: one test each, on one live cluster with a few jobs.
 
-The lines are from the tools' own sources (their names are in the tests); a tool that is too large to run here is replayed. What a job
-is told in its environment is read by the job itself.
+The lines are from the tools' own sources (their names are in the tests); a tool that is too large to run here is replayed. The job
+itself reads its environment.
 """
 
 import getpass

@@ -17,7 +17,8 @@ PARTITION = "PartitionName=main Nodes=ALL Default=YES\n"
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Writes files into a new folder and goes there, so that messages have short names; returns the main file's."""
+    """Writes files into a new folder and makes it the current one, so that messages have short names; returns the main
+    file's."""
     monkeypatch.chdir(tmp_path)
 
     def write_files(text: str | bytes, **others: str) -> str:
@@ -38,5 +39,5 @@ def base() -> str:
 
 @pytest.fixture
 def whole() -> str:
-    """A small file that is right: five lines; what a test adds begins on line 6."""
+    """A small valid file of five lines; a test's own text begins on line 6."""
     return BASE + NODES + PARTITION

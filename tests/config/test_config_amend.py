@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from penstock.config import load
-from penstock.config.amend import amend
-from penstock.values.amendment import PARTITION, Amendment
+from penstock.config.amend import amend, resolved
+from penstock.values.amendment import NODE, PARTITION, Amendment
+from penstock.values.errors import BadValue
 
 BASE = "ClusterName=test\nSlurmctldHost=localhost\nSlurmUser=root\n"
 NODES = "NodeName=n[1-4] CPUs=8 RealMemory=16000\n"
@@ -16,3 +19,34 @@ def test_a_partition_keeps_what_its_line_said_of_preemption(write: Callable[...,
     changed = amend(config, Amendment(PARTITION, "main", (("LLN", "YES"),)), "")
     assert changed.partitions[0].lln and changed.partitions[0].preempt_mode == ("OFF",)
     assert changed.partitions[0].grace_time_s == 60
+
+
+@pytest.mark.parametrize(
+    ("key", "field", "value"),
+    [
+        ("MaxTime", "max_time_s", -1), ("DefaultTime", "default_time_s", -1), ("MaxNodes", "max_nodes", -1),
+        ("MaxCPUsPerNode", "max_cpus_per_node", -1), ("MaxMemPerNode", "max_mem_per_node_mb", 0),
+        ("MaxMemPerCPU", "max_mem_per_cpu_mb", 0), ("OverTimeLimit", "over_time_limit_s", -1),
+    ],
+)  # fmt: skip
+def test_minus_one_is_no_limit_and_no_change_of_a_list(
+    write: Callable[..., str], key: str, field: str, value: int
+) -> None:
+    config = load(write(BASE + NODES + "PartitionName=main Nodes=ALL\n")).config
+    text = resolved(config, PARTITION, "main", key, "-1")
+    assert getattr(amend(config, Amendment(PARTITION, "main", ((key, text),)), "").partitions[0], field) == value
+    with pytest.raises(BadValue, match=r"takes no \+="):
+        resolved(config, PARTITION, "main", key, "+1")
+
+
+def test_a_list_takes_additions_and_removals(write: Callable[..., str]) -> None:
+    config = load(write(BASE + NODES + "PartitionName=main Nodes=n[1-3] AllowAccounts=a,b\n")).config
+    assert resolved(config, PARTITION, "main", "Nodes", "-n2") == "n[1,3]"
+    assert resolved(config, PARTITION, "main", "AllowAccounts", "+c") == "a,b,c"
+
+
+def test_an_empty_list_clears_the_features_of_a_node(write: Callable[..., str]) -> None:
+    lines = "NodeName=n1 CPUs=8 Feature=a,b\nPartitionName=main Nodes=ALL\n"
+    config = load(write(BASE + lines)).config
+    changed = amend(config, Amendment(NODE, "n1", (("Feature", resolved(config, NODE, "n1", "Feature", "")),)), "")
+    assert [node.features for node in (*config.nodes, *changed.nodes)] == [("a", "b"), ()]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cli.configcheck import main
+from cli.subcommands.configcheck import main
 from ctld.agents.settings import node_settings
 from penstock.config import ConfigError, load
 from penstock.config.diff import changes
@@ -86,7 +86,7 @@ def test_what_is_not_used_is_warned_about(write: Write, whole: str, capsys: pyte
     assert main([write(whole, cgroup_conf=text)]) == 0
     out = capsys.readouterr().out
     assert out.startswith(
-        "warning: cgroup.conf:3: MemorySwappiness is known to Slurm and not used by Penstock: it is the system's\n"
+        "warning: cgroup.conf:3: MemorySwappiness is known to Slurm and not used by Penstock: the system's setting applies\n"
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.configcheck import main
+from cli.subcommands.configcheck import main
 from penstock.config.keys import GLOBALS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cli.configcheck import main
+from cli.subcommands.configcheck import main
 from ctld.agents.settings import node_settings
 from penstock.config import ConfigError, load
 from penstock.values.config import Config
@@ -68,7 +68,7 @@ def test_what_does_nothing_is_warned_about(write: Write, whole: str) -> None:
         ('[[xid]]\nnumber = "x"\nclass = "note"', "xid no. 1: number: expected 0 to 65535, not 'x'"),
         ('[[xid]]\nnumber = true\nclass = "note"', "xid no. 1: number: expected 0 to 65535, not True"),
         ('[[xid]]\nnumber = 1\nclas = "note"', "xid no. 1: unknown key clas; known: number, class"),
-        (XIDS + XIDS, "xid 109 stands there twice"),
+        (XIDS + XIDS, "xid 109 is given twice"),
         ("[xid]\nnumber = 1", "xid: write [[xid]] above number= and class="),
         ("xid = [1]", "xid: write [[xid]] above number= and class="),
         ("[[xids]]\nnumber = 1", "unknown key xids; write [[xid]] tables with number= and class="),

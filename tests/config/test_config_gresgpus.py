@@ -1,4 +1,4 @@
-"""What gres.conf says of GPUs beside their number: how jobs are told of them, and which files they are."""
+"""What gres.conf says of GPUs beside their number: how jobs see them, and which files they are."""
 
 from collections.abc import Callable
 

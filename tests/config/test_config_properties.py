@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.gres import Gres
 from penstock.values.weights import parse_weights
 
-QUICK = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+QUICK = settings(examples(quick=40, full=400), suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 words = st.from_regex(r"[a-z][a-z0-9_.-]{0,8}[a-z0-9]", fullmatch=True)
 texts = st.text(

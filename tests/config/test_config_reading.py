@@ -102,7 +102,7 @@ WARNINGS = [
     ("VSizeFactor=0", []),
     (
         "SlurmdParameters=config_overrides,allow_ecores",
-        [f"slurm.conf:6: SlurmdParameters=allow_ecores {UNUSED} all cores are alike"],
+        [f"slurm.conf:6: SlurmdParameters=allow_ecores {UNUSED} all cores are treated alike"],
     ),
     (
         "SlurmctldParameters=enable_configles",
@@ -133,7 +133,7 @@ WARNINGS = [
     ),
     (
         "PartitionName=p Default=YES",
-        ["slurm.conf:6: p: Default=YES takes the place of main (slurm.conf:5): the last one counts"],
+        ["slurm.conf:6: p: Default=YES replaces that of main (slurm.conf:5): the last one counts"],
     ),
     ("PartitionName=all", ["slurm.conf:6: PartitionName: all is easily taken for all partitions"]),
     (
@@ -144,7 +144,7 @@ WARNINGS = [
     (
         "SelectType=select/linear",
         [
-            f"slurm.conf:6: SelectType {UNUSED} it is always select/cons_tres; OverSubscribe=EXCLUSIVE on a partition gives whole nodes, as select/linear does"
+            f"slurm.conf:6: SelectType {UNUSED} always select/cons_tres; OverSubscribe=EXCLUSIVE on a partition allocates whole nodes, as select/linear does"
         ],
     ),
     ("SlurmctldHost=b", ["slurm.conf:6: b is a backup controller, which Penstock does not use"]),

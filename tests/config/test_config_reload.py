@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cli.configcheck import EX_CONFIG, main
+from cli.subcommands.configcheck import EX_CONFIG, main
 from penstock.config import changes, reload_problems
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.gres import Gres
@@ -15,7 +15,7 @@ Write = Callable[..., str]
 
 def node(name: str, **fields: object) -> NodeConfig:
     values: dict[str, object] = {"hostname": name, "addr": name, "cpus": 8, "real_memory_mb": 1000} | fields
-    return NodeConfig(name=name, **values)  # type: ignore[arg-type]
+    return NodeConfig(name=name, **values)  # type: ignore[arg-type]  # keywords of many types
 
 
 GPU4 = (Gres("gpu", "a100", 4),)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.configcheck import main
+from cli.subcommands.configcheck import main
 from penstock.config import load, render
 from penstock.values.config import CgroupConfig, Config, NodeConfig, PartitionConfig
 from penstock.values.gres import Gres

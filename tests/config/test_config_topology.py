@@ -58,7 +58,7 @@ def test_all_nodes_are_meant_by_all(write: Write, whole: str) -> None:
 
 
 def test_nodes_that_the_cluster_has_not(write: Write, whole: str) -> None:
-    """A file that several clusters share names more; that is told, and does no harm."""
+    """A file that several clusters share names more; that causes a warning only."""
     loaded = load(write(whole + TREE, topology_conf="SwitchName=s Nodes=n[1-6]\n"))
     assert loaded.config.topology.switches == (Switch("s", 0, ("n1", "n2", "n3", "n4")),)
     assert loaded.warnings == ("topology.conf:1: n5 is not a node of this cluster; 2 such are left out",)

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ctld.core.effects import Changed, ChangedMany
-from ctld.core.events import AccountAction, Actor, ChangeAccounts, ChangeMany, ChangeQos, QosAction
-from ctld.core.rights import level_of
+from ctld.core.queue.rights import level_of
+from ctld.core.records.effects import Changed, ChangedMany
+from ctld.core.records.events import AccountAction, Actor, ChangeAccounts, ChangeMany, ChangeQos, QosAction
 from tests.core.world import World, make_config
 
 #: So that names can be given as they are: the uid is the sum of the characters' numbers, root's is 0.
@@ -20,7 +20,7 @@ def make(**extra: object) -> World:
 
 
 def actor(world: World, name: str) -> Actor:
-    """Somebody with the level that he has now."""
+    """Returns a user with their present level."""
     uid = 0 if name == "root" else 1000 + sum(map(ord, name))
     return Actor(uid, uid, name, name, (name,), level_of(world.core.state, name))
 
@@ -80,16 +80,16 @@ def books(world: World) -> dict[str, Any]:
     return {
         "assocs": [(a.row(), a.usage, a.at_us, sorted(a.children), id(a)) for _, a in sorted(tree.by_id.items())],
         "indexes": [ordered({k: a.assoc_id for k, a in t.items()}) for t in (tree.accounts, tree.users, tree.in_partition)],
-        "places": ordered({user: sorted(a.assoc_id for a in found) for user, found in tree.places.items()}),
+        "places": ordered({user: sorted(a.assoc_id for a in found) for user, found in tree.by_user.items()}),
         "people": [ordered(t) for t in (tree.people, tree.gone_people, tree.default_accounts, tree.coordinator_of)],
         "about": [ordered(t) for t in (tree.about, tree.gone_accounts, tree.gone)],
         "others": [ordered(t) for t in (tree.wckeys, state.registry.resources, state.qos, state.registry.qos_deleted)],
-        "numbers": (tree.next_id, state.own_accounts),
+        "numbers": (tree.next_id, state.registry.own_accounts),
         "dirty": [
             ordered(t)
             for t in (
-                state.dirty_assocs, state.dirty_usage, state.dirty_accounts, state.dirty_users, state.registry.dirty_wckeys,
-                state.registry.dirty_resources, state.dirty_qos,
+                state.outputs.dirty_assocs, state.outputs.dirty_usage, state.outputs.dirty_accounts, state.outputs.dirty_users, state.registry.dirty_wckeys,
+                state.registry.dirty_resources, state.outputs.dirty_qos,
             )
         ],
     }  # fmt: skip

@@ -1,13 +1,15 @@
 """Commands of scenarios about crontabs and triggers: a part of test_scripts.Script."""
 
-from ctld.core.events import ClearTriggers, CronEntry, SetTrigger, TriggerEnded, UpdateCrontab
-from ctld.core.periodic import TriggerKind
-from ctld.core.triggers import name_of
+from ctld.core.lifecycle.triggers import name_of
+from ctld.core.records.events import ClearTriggers, CronEntry, SetTrigger, TriggerEnded, UpdateCrontab
+from ctld.core.records.periodic import TriggerKind
 from tests.core.hetscript import wanted
 from tests.core.world import SPEC, START_US, US, USERS, World
 
 
 class CronCommands:
+    """Commands about crontabs."""
+
     world: World
 
     def crontab(self, plain: list[str], keys: dict[str, str]) -> list[str]:

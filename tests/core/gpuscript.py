@@ -3,17 +3,19 @@
 A GPU's UUID is GPU-<number, 8 digits>-<node>. Spaces in words are written as _.
 """
 
-from ctld.core.events import GpuIdle, GpuReported, GpuWorkDone, LaunchRefused
-from ctld.core.gpu_model import GpuAction, GpuFacts, GpuOpinion, WorkKind
+from ctld.core.records.events import GpuIdle, GpuReported, GpuWorkDone, LaunchRefused
+from ctld.core.records.gpu import GpuAction, GpuFacts, GpuOpinion, WorkKind
 from penstock.values.gpustates import GpuState
 from tests.core.world import BATCH, World
 
 
 def uuid_of(node: str, number: int) -> str:
+    """The UUID of a node's GPU with that number."""
     return f"GPU-{number:08}-{node}"
 
 
 def facts(node: str, *numbers: int) -> tuple[GpuFacts, ...]:
+    """What a node reports of its GPUs with these numbers."""
     return tuple(GpuFacts(uuid_of(node, number), index, number, "a100", 40_000) for index, number in enumerate(numbers))
 
 
@@ -24,10 +26,13 @@ def _text(word: str) -> str:
 def opinion(
     node: str, number: int, state: GpuState, reason: str = "", many_only: bool = False, wants_reset: bool = False
 ) -> GpuOpinion:
+    """What a node thinks of the health of one GPU."""
     return GpuOpinion(uuid_of(node, number), state, reason, 1, many_only, wants_reset)
 
 
 class GpuCommands:
+    """Commands about GPUs with names."""
+
     world: World
 
     def named(self, plain: list[str], keys: dict[str, str]) -> list[str]:

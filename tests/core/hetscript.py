@@ -1,17 +1,17 @@
 """Commands of scenarios about heterogeneous jobs: a part of test_scripts.Script."""
 
-from ctld.core.events import SubmitJob, WantedJob
+from ctld.core.records.events import JobSubmission, SubmitJob
 from tests.core.world import SPEC, World
 
 
-def wanted(fields: dict[str, str], name: str) -> WantedJob:
+def wanted(fields: dict[str, str], name: str) -> JobSubmission:
     """What a component asks for; numbers are numbers."""
     values: dict[str, object] = {"name": name, "work_dir": b"/tmp"}
     for key, text in fields.items():
         values[key] = int(text) if text.lstrip("-").isdigit() else {"true": True, "false": False}.get(text, text)
     if "partitions" in fields:
         values["partitions"] = tuple(fields["partitions"].split(","))
-    return WantedJob(**values)  # type: ignore[arg-type]
+    return JobSubmission(**values)  # type: ignore[arg-type]  # keywords of many types
 
 
 def het_event(world: World, components: list[dict[str, str]], user: str = "ann", key: str = "") -> SubmitJob:
@@ -23,6 +23,8 @@ def het_event(world: World, components: list[dict[str, str]], user: str = "ann",
 
 
 class HetCommands:
+    """Commands about heterogeneous jobs."""
+
     world: World
 
     def het(self, plain: list[str], keys: dict[str, str]) -> list[str]:

@@ -8,15 +8,16 @@ forget qos=NAME | account=NAME                         sacctmgr modify set RawUs
 
 from typing import Any
 
-from ctld.core.events import AccountAction, ChangeAccounts, ChangeQos, QosAction, Tick
-from ctld.core.fairshare import AccountRow
-from ctld.core.model import Qos
-from ctld.core.obstacles import obstacles
+from ctld.core.lifecycle.obstacles import obstacles
+from ctld.core.records.accounting_rows import AccountRow
+from ctld.core.records.events import AccountAction, ChangeAccounts, ChangeQos, QosAction, Tick
+from ctld.core.records.qos import Qos
 from penstock.values.limits import OF_ASSOC, OF_QOS, Limits, change
 from tests.core.world import World
 
 
 def changed(limits: Limits, keys: dict[str, str], names: dict[str, Any]) -> Limits:
+    """The limits after these changes, by the keywords of sacctmgr; `~` for a comma in a value."""
     for key, text in keys.items():
         limits = change(limits, names[key.lower()], text.replace("~", ","))
     return limits
@@ -33,24 +34,24 @@ def set_limits(world: World, where: dict[str, str], keys: dict[str, str]) -> Non
             qos = qos._replace(flags=tuple(filter(None, other["flags"].split("~"))))
         for name in ("usage_factor_ppm", "usage_threshold_ppm", "limit_factor_ppm"):
             if name in other:
-                qos = qos._replace(**{name: int(other[name])})
+                qos = qos._replace(**{str(name): int(other[name])})  # type: ignore[arg-type]  # three fields, all numbers
         state.qos[qos.name] = qos
-        state.dirty_qos[qos.name] = None
-        state.entities_changed = True
+        state.outputs.dirty_qos[qos.name] = None
+        state.registry.entities_changed = True
         return
     tree, name, user = state.shares, where["account"], where.get("user", "")
     account = tree.accounts.get(name)
     if account is None:
         account = tree.add(name, "", tree.accounts[keys.pop("parent", "root")])
-        tree.about[name] = state.dirty_accounts[name] = AccountRow(name, name, name)
+        tree.about[name] = state.outputs.dirty_accounts[name] = AccountRow(name, name, name)
     assoc = account
     if user:
         assoc = tree.find(name, user, where.get("partition", "")) or tree.add(name, user, account)
     keys.pop("parent", None)
     assoc.limits = changed(assoc.limits, keys, OF_ASSOC)
     assoc.made_by_itself = False
-    state.dirty_assocs[assoc.assoc_id] = assoc.row()
-    state.entities_changed = True
+    state.outputs.dirty_assocs[assoc.assoc_id] = assoc.row()
+    state.registry.entities_changed = True
 
 
 class LimitCommands:
@@ -59,20 +60,24 @@ class LimitCommands:
     world: World
 
     def limit(self, plain: list[str], keys: dict[str, str]) -> list[str]:
-        where = {name: keys.pop(name) for name in ("qos", "account", "user", "partition") if name in keys}
+        """limit qos=|account=|user= KEY=VALUE: sets limits, and makes the account or user where it is missing."""
+        where: dict[str, str] = {
+            name: keys.pop(name) for name in ("qos", "account", "user", "partition") if name in keys
+        }
         set_limits(self.world, where, keys)
         return self.world.do(Tick())
 
     def counts(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """counts qos=NAME | account=NAME | in=ACCOUNT user=NAME: the counters of a book."""
         state = self.world.core.state
-        assert state.ledger is not None
+        assert state.limits.ledger is not None
         if "qos" in keys:
             key: tuple[str | int, ...] = ("qos", keys["qos"])
         elif "user" in keys:
             key = ("assoc", state.shares.users[keys["in"], keys["user"]].assoc_id)
         else:
             key = ("assoc", state.shares.accounts[keys["account"]].assoc_id)
-        book = state.ledger.book(key)
+        book = state.limits.ledger.book(key)
         spent = book.spent.at(state.shares.decay, state.now_us) if book.spent is not None else {}
         used = {name: round(amount / 600_000, 2) for name, amount in sorted(spent.items())}
         left = {name: round(book.run_left(name, state.now_us) / 60e6, 2) for name in sorted(book.tres)}
@@ -82,6 +87,7 @@ class LimitCommands:
         ]
 
     def forget(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """forget qos=NAME | account=NAME: sacctmgr modify ... set rawusage=0."""
         root, reset = self.world.actor("root"), {"rawusage": "0"}
         if "qos" in keys:
             return self.world.do(ChangeQos(root, QosAction.MODIFY, (keys["qos"],), reset, self.world.reply_to()))
@@ -91,5 +97,6 @@ class LimitCommands:
         return self.world.do(wish)
 
     def obstacles(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """obstacles JOB: all that is in its way but resources, as `penstock why` says it."""
         state = self.world.core.state
         return [f"{o.reason}: {o.text}" for o in obstacles(state, state.jobs[int(plain[0])], state.now_us)]

@@ -7,15 +7,16 @@ or fail at it; `check` compares what jobs hold and what the core believes with i
 from dataclasses import replace
 from typing import Any
 
-from ctld.core.effects import GpuWork
-from ctld.core.events import GpuWorkDone, WantedJob
-from ctld.core.gpu_model import Gpu, GpuFacts, WorkKind
-from ctld.core.mig_model import GPU, layout_now
-from ctld.core.model import Node
-from ctld.store.rows import gpu_from, gpu_values
+from ctld.core.records.effects import GpuWork
+from ctld.core.records.events import GpuWorkDone, JobSubmission
+from ctld.core.records.gpu import Gpu, GpuFacts, WorkKind
+from ctld.core.records.mig import GPU, layout_now
+from ctld.core.records.node import Node
+from ctld.store.encodings import gpu_from
+from ctld.store.rows import gpu_values
 from penstock.values.gres import Gres
-from penstock.values.mig import Layout, MigChoice, is_profile, parse_layouts, slices_of
-from penstock.values.states import HOLDING_STATES, JobState
+from penstock.values.mig import GpuLayout, MigChoice, is_profile, parse_layouts, slices_of
+from penstock.values.states import ALLOCATED_STATES, JobState
 from tests.core.world import World, make_config, uuids_of
 
 LAYOUTS = "whole|1g.18gb*7|3g.71gb,2g.35gb,1g.18gb"
@@ -35,7 +36,7 @@ class MigWorld(World):
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        self.cards: dict[str, dict[str, Layout]] = {
+        self.cards: dict[str, dict[str, GpuLayout]] = {
             node.name: {f"GPU-{node.name}-{i}": () for i in range(node.gres[0].count)} for node in config.nodes
         }
         self.orders: dict[str, GpuWork] = {}
@@ -69,7 +70,7 @@ class MigWorld(World):
             return f"divide {effect.uuid} into {','.join(effect.layout) or 'whole'}"
         return super()._gpu_order(effect)
 
-    def finish(self, ok: bool = True, work_id: str = "", becomes: Layout | None = None, text: str = "") -> list[str]:
+    def finish(self, ok: bool = True, work_id: str = "", becomes: GpuLayout | None = None, text: str = "") -> list[str]:
         """The node has done the oldest order, or could not; `becomes`: what it is then, if not what it was."""
         work_id = work_id or next(iter(self.orders))
         order = self.orders.pop(work_id)
@@ -100,7 +101,7 @@ class MigWorld(World):
         """By node: (UUID, job) of what jobs hold."""
         found: dict[str, list[tuple[str, int]]] = {}
         for job in self.core.state.jobs.values():
-            for part in job.alloc if job.state in HOLDING_STATES else ():
+            for part in job.alloc if job.state in ALLOCATED_STATES else ():
                 node = self.node(part.node)
                 for name, _, mask in part.gres:
                     slots = [i for i in range(mask.bit_length()) if mask >> i & 1] if name == GPU else []
@@ -150,13 +151,13 @@ class MigWorld(World):
             assert facts.profile == type_ if is_profile(type_) else (not facts.parent and not facts.mig_enabled)
 
 
-def job(*kinds: str, limit_s: int = 600, **more: Any) -> WantedJob:
+def job(*kinds: str, limit_s: int = 600, **more: Any) -> JobSubmission:
     """A job that wants one of each kind: "1g.18gb", "2*h200", "" for any."""
     gres = []
     for kind in kinds:
         count, _, type_ = kind.rpartition("*")
         gres.append(("gpu", type_, int(count or 1)))
-    return WantedJob(name="j", work_dir=b"/tmp", gres_per_node=tuple(gres), time_limit_s=limit_s, **more)
+    return JobSubmission(name="j", work_dir=b"/tmp", gres_per_node=tuple(gres), time_limit_s=limit_s, **more)
 
 
 def reread(gpu: Gpu) -> Gpu:

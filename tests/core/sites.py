@@ -36,7 +36,7 @@ def make_site(flags: list[str], keys: dict[str, str], value: Callable[[str], obj
     for key, read in (("licenses", parse_licenses), ("select_type_parameters", lambda text: tuple(text.split(",")))):
         if key in keys:
             more[key] = read(keys[key])
-    config = make_config(**shape, **more)  # type: ignore[arg-type]
+    config = make_config(**shape, **more)  # type: ignore[arg-type]  # keywords of many types
     devices = tuple(
         DeviceConfig("gpu", tuple(range(place * cores, (place + 1) * cores)), tuple(links[i]) if links else ())
         for i, place in enumerate(near)

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from ctld.core.events import AwaitAllocation, AwaitStep, CreateStep, EndAllocation, NotifyJob, StopWaiting
-from ctld.core.model import SpecRow
-from ctld.core.step_model import SpreadStep, StepRequest
-from ctld.core.step_wait import waiting_steps
+from ctld.core.records.events import AwaitAllocation, AwaitStep, CreateStep, EndAllocation, NotifyJob, StopWaiting
+from ctld.core.records.job import SpecRow
+from ctld.core.records.step import SpreadStep, StepRequest
+from ctld.core.steps.waiting import waiting_steps
 from penstock.values.taskset import TaskSet
 from tests.core.world import World
 
@@ -30,14 +30,18 @@ def request_of(plain: list[str], keys: dict[str, str]) -> StepRequest:
 
 
 class StepCommands:
+    """Commands about allocations and steps."""
+
     world: World
     calls: dict[str, int]  # by a name that the scenario gives
 
     def salloc(self, plain: list[str], keys: dict[str, str]) -> list[str]:
-        return self.submit(plain, {"kind": "1", **keys})  # type: ignore[attr-defined,no-any-return]
+        """salloc FIELD=VALUE: an allocation (fields as for `submit`)."""
+        return self.submit(plain, {"kind": "1", **keys})  # type: ignore[attr-defined]  # whoever inherits it has `submit`
 
     def srun(self, plain: list[str], keys: dict[str, str]) -> list[str]:
-        return self.submit(plain, {"kind": "2", **keys})  # type: ignore[attr-defined,no-any-return]
+        """srun FIELD=VALUE: the allocation of an srun outside of a job (fields as for `submit`)."""
+        return self.submit(plain, {"kind": "2", **keys})  # type: ignore[attr-defined]  # whoever inherits it has `submit`
 
     def _call(self, keys: dict[str, str]) -> int:
         reply_to = self.world.reply_to()
@@ -52,6 +56,7 @@ class StepCommands:
         return self.world.do(AwaitAllocation(actor, int(plain[0]), "now" not in plain, self._call(keys)))
 
     def release_allocation(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """release_allocation JOB user=ann code=0 signal=0: its owner is done."""
         actor = self.world.actor(keys.pop("user", "ann"))
         code, signal = int(keys.get("code", 0)), int(keys.get("signal", 0))
         return self.world.do(EndAllocation(actor, int(plain[0]), code, signal, self.world.reply_to()))
@@ -94,6 +99,7 @@ class StepCommands:
         return self.world.report_step_exit(plain[0], (job_id, int(keys.get("attempt", 0)), step_id))
 
     def notify(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """notify JOB TEXT... user=ann: scontrol notify."""
         actor = self.world.actor(keys.pop("user", "ann"))
         return self.world.do(NotifyJob(actor, plain[0], " ".join(plain[1:]), self.world.reply_to()))
 
@@ -116,7 +122,7 @@ class StepCommands:
         """What the steps of a job wait for that are not there yet."""
         state = self.world.core.state
         found = waiting_steps(state, state.jobs[int(plain[0])])
-        return [f"{one.wish.event.request.name} {one.why}" for one in found] or ["none"]
+        return [f"{one.pending.event.request.name} {one.why}" for one in found] or ["none"]
 
     def held_cpus(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         """The cpu numbers and devices of each live part."""
@@ -129,15 +135,17 @@ class StepCommands:
         ]  # fmt: skip
 
     def ports(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """ports: the ports that jobs and steps have."""
         state = self.world.core.state
-        lines = [f"job {job_id} {port}" for job_id, port in state.master_ports.items()]
-        for desk_id, desk in state.desks.items():
-            for step in desk.live.values():
+        lines = [f"job {job_id} {port}" for job_id, port in state.steps.master_ports.items()]
+        for table_id, table in state.steps.by_job.items():
+            for step in table.live.values():
                 if isinstance(step, SpreadStep) and step.ports:
-                    lines.append(f"step {desk_id}.{step.step_id} {step.ports}")
+                    lines.append(f"step {table_id}.{step.step_id} {step.ports}")
         return lines or ["none"]
 
     def job_exit(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """job_exit JOB: its state, end state, exit status and derived exit status."""
         job = self.world.core.state.jobs[int(plain[0])]
         end = job.end_state.name if job.end_state is not None else "-"
         return [

@@ -1,8 +1,8 @@
 """sacctmgr's changes in the core: what is done, what is refused, what survives a restart."""
 
-from ctld.core.effects import Changed
-from ctld.core.events import AccountAction, ChangeAccounts, WantedJob
-from ctld.core.fairshare import AccountRow
+from ctld.core.records.accounting_rows import AccountRow
+from ctld.core.records.effects import Changed
+from ctld.core.records.events import AccountAction, ChangeAccounts, JobSubmission
 from tests.core.world import World, make_config
 
 A = AccountAction
@@ -110,7 +110,7 @@ def test_what_is_refused() -> None:
 
 def test_removing_refuses_active_jobs_and_keeps_usage() -> None:
     world = planted()
-    wanted = WantedJob(name="j", work_dir=b"/tmp", ntasks=2)
+    wanted = JobSubmission(name="j", work_dir=b"/tmp", ntasks=2)
     world.submit(wanted, "ann")
     assert world.core.state.jobs[1].request.account == "optics"  # ann's default
     assert "Job(s) active" in change(world, A.REMOVE, "user", "ann")
@@ -137,7 +137,7 @@ def test_removing_refuses_active_jobs_and_keeps_usage() -> None:
 
 def test_what_made_itself_is_taken_over_with_its_usage() -> None:
     world = make()
-    world.submit(WantedJob(name="j", work_dir=b"/tmp", account="Own", ntasks=4), "ann")
+    world.submit(JobSubmission(name="j", work_dir=b"/tmp", account="Own", ntasks=4), "ann")
     world.started(1)
     world.advance(50)
     assert tree(world) == ["root=1", ".own=1", "..ann=1"]
@@ -146,7 +146,7 @@ def test_what_made_itself_is_taken_over_with_its_usage() -> None:
     world.advance(2)
     assert tree(world) == ["root=1", ".own=7", "..ann=3"]
     assert world.core.state.shares.accounts["own"].total // 10_000 >= 200
-    assert world.core.state.own_accounts == 0
+    assert world.core.state.registry.own_accounts == 0
     assert change(world, A.MODIFY, "account", "own", rawusage="0") == "own"
     world.advance(2)
     assert world.core.state.shares.accounts["own"].total // 10_000 <= 16

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ctld.core.events import LoadConfig, WantedJob
+from ctld.core.records.events import JobSubmission, LoadConfig
 from penstock.values.config import Config, PartitionConfig
 from penstock.values.states import JobState, NodeFlag, Reason
 from tests.core.world import World, make_config
@@ -27,11 +27,12 @@ def ready(config: Config) -> World:
 
 def submit(world: World, partitions: str = "tight", **wanted: Any) -> str:
     """The answer."""
-    job = WantedJob(name="a", work_dir=b"/", partitions=tuple(partitions.split(",")), **wanted)
+    job = JobSubmission(name="a", work_dir=b"/", partitions=tuple(partitions.split(",")), **wanted)
     return "\n".join(world.submit(job))
 
 
-TOO_LONG, TOO_MANY = {"time_limit_s": 7200}, {"nodes_min": 3, "ntasks": 3}
+TOO_LONG: dict[str, Any] = {"time_limit_s": 7200}
+TOO_MANY: dict[str, Any] = {"nodes_min": 3, "ntasks": 3}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ TOO_LONG, TOO_MANY = {"time_limit_s": 7200}, {"nodes_min": 3, "ntasks": 3}
         (TOO_MANY, Reason.PARTITION_NODE_LIMIT, "Node count specification invalid"),
     ],
 )
-def test_limits_wait_or_refuse(wanted: dict[str, int], reason: Reason, text: str) -> None:
+def test_limits_wait_or_refuse(wanted: dict[str, Any], reason: Reason, text: str) -> None:
     limits = {"max_time_s": 3600, "max_nodes": 2}
     world = partitioned("NO", **limits)
     submit(world, **wanted)
@@ -80,7 +81,7 @@ def test_lists(lists: dict[str, Any], good: dict[str, str] | None, bad: dict[str
     world = partitioned(**lists)
     if good is not None:
         submit(world, **good)
-        assert [job.state for job in world.core.state.jobs.values()] == [JobState.CONFIGURING]
+        assert [job.state for job in world.core.state.jobs.values()] == [JobState.RUNNING]
     if bad is not None:
         before = len(world.core.state.jobs)
         assert text in submit(world, **bad)
@@ -98,7 +99,7 @@ def test_a_list_that_is_changed_keeps_jobs_waiting_and_lets_them_go() -> None:
     world.do(LoadConfig(dataclasses.replace(config, partitions=(config.partitions[0], tight)), world.reply_to()))
     assert world.core.state.jobs[1].reason is Reason.ACCOUNT_NOT_ALLOWED
     world.do(LoadConfig(config, world.reply_to()))
-    assert world.core.state.jobs[1].state is JobState.CONFIGURING
+    assert world.core.state.jobs[1].state is JobState.RUNNING
 
 
 def test_the_alternate_stands_in() -> None:
@@ -141,7 +142,7 @@ def test_gpus_bring_their_cpus_and_memory() -> None:
         ({"propagate_resource_limits": "NONE"}, True, ("CORE", "NOFILE")),
     ],
 )
-def test_limits_that_go_with_a_job(settings: dict[str, str], asked: bool, kept: tuple[str, ...]) -> None:
+def test_limits_that_go_with_a_job(settings: dict[str, Any], asked: bool, kept: tuple[str, ...]) -> None:
     world = ready(make_config(nodes=1, **settings))
     submit(world, "debug", rlimits=(("CORE", 0), ("NOFILE", 1024)), propagate_asked=asked)
     assert tuple(name for name, _ in world.core.state.jobs[1].request.rlimits) == kept

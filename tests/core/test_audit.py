@@ -1,13 +1,14 @@
 """The audit log in the core: which requests leave a record, what it says, and that the chain holds."""
 
 import json
+from typing import Any
 
 import pytest
 
-from ctld.core import watch
-from ctld.core.audit import GENESIS, OBJECTS_MAX, AuditHead, Trail, canonical, chained, date_text
-from ctld.core.controller import HANDLERS
-from ctld.core.events import (
+from ctld.core.accounts import audit_diff
+from ctld.core.dispatch import HANDLERS
+from ctld.core.records.audit import GENESIS, OBJECTS_MAX, AuditHead, Trail, canonical, chained, date_text
+from ctld.core.records.events import (
     AccountAction,
     Actor,
     CancelJobs,
@@ -19,16 +20,16 @@ from ctld.core.events import (
     CreateReservation,
     DeleteReservation,
     JobFilter,
+    JobSubmission,
     LoadConfig,
     QosAction,
     RecordAct,
+    ReservationWords,
     Role,
     SubmitJob,
     UpdateJobs,
     UpdateNodes,
     UpdatePartition,
-    WantedJob,
-    WantedReservation,
 )
 from tests.core.world import SPEC, START_US, US, World, make_config
 
@@ -44,8 +45,8 @@ def make() -> World:
     return world
 
 
-def submit(world: World, actor: Actor = ANN, **job: object) -> int:
-    world.do(SubmitJob(actor, f"k{world.reply_to()}", world.now_us, WantedJob(**{"name": "x", **job}), SPEC))
+def submit(world: World, actor: Actor = ANN, **job: Any) -> int:
+    world.do(SubmitJob(actor, f"k{world.reply_to()}", world.now_us, JobSubmission(**{"name": "x", **job}), SPEC))
     return world.counters[0] - 1
 
 
@@ -129,7 +130,7 @@ def test_qos_nodes_partitions_reservations() -> None:
     assert records(world)[-1]["after"]["flags"] == "DRAIN" and records(world)[-1]["after"]["reason"] == "fan"
     world.do(UpdatePartition(ROOT, "debug", {"state": "DOWN"}))
     assert last(world, "action", "before", "after") == ("modify partition", {"state": "UP"}, {"state": "DOWN"})
-    wish = WantedReservation(
+    wish = ReservationWords(
         start_at_us=world.now_us + 60 * US, duration_s=600, all_nodes=True, users=(("", "ann", 1001),)
     )
     world.do(CreateReservation(ROOT, "maint", wish))
@@ -235,15 +236,20 @@ def test_dates(at_us: int, text: str) -> None:
 
 
 def test_every_request_with_an_actor_is_watched_or_known_to_leave_no_record() -> None:
-    """Whoever adds a request says whether it changes what is not its caller's."""
+    """Each new request states whether it changes what is not its caller's."""
     of_own_jobs = {
         "SubmitJob", "AwaitJob", "AwaitAllocation", "EndAllocation", "CreateStep", "AwaitStep",
-        "NotifyJob", "CancelJobs", "ControlJobs", "UpdateJobs",  # Meddling
+        "NotifyJob", "CancelJobs", "ControlJobs", "UpdateJobs",  # OthersJobChanges
         "SetTrigger", "RecordAct",
     }  # fmt: skip
     asked = {kind.__name__ for kind in HANDLERS if "actor" in getattr(kind, "__struct_fields__", ())}
     told = {"ChangeAccounts", "ChangeQos", "ChangeMany"}  # by their draft (watch.tell)
-    assert asked == of_own_jobs | told | {kind.__name__ for kind in watch.WATCHED}
+    known = of_own_jobs | told | {kind.__name__ for kind in audit_diff.AUDITED}
+    what_to_do = (
+        "a request with an actor is in audit_diff.AUDITED (its records are compared before and after), or its handler writes "
+        "what it does to jobs of others (audit_diff.OthersJobChanges, state.audit.note) and its name stands in `of_own_jobs` here"
+    )
+    assert asked == known, f"{sorted(asked ^ known)}: {what_to_do}"
 
 
 def test_many_changes_leave_what_each_of_them_would() -> None:

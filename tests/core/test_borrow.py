@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctld.core import borrow
-from ctld.core.events import AccountAction, ChangeAccounts, Tick, UpdateJobs, WantedJob
+from ctld.core.limits import borrow
+from ctld.core.records.events import AccountAction, ChangeAccounts, JobSubmission, Tick, UpdateJobs
 from penstock.values.config import PartitionConfig
-from penstock.values.states import HOLDING_STATES, JobState
-from tests.core.test_standing import account
+from penstock.values.states import ALLOCATED_STATES, JobState
+from tests.core.test_resolve_association import account
 from tests.core.world import World, make_config
 
 LIMITS = ("associations", "limits")
@@ -37,7 +37,7 @@ def cluster(gpus: int = 8, lend: str = "", borrows: str = "gres/gpu=4", grace_s:
 
 
 def submit(world: World, user: str, gpus: int, **wanted: Any) -> str:
-    job = WantedJob(name="j", work_dir=b"/", gres_per_node=(("gpu", "a100", gpus),), time_limit_s=3600, **wanted)
+    job = JobSubmission(name="j", work_dir=b"/", gres_per_node=(("gpu", "a100", gpus),), time_limit_s=3600, **wanted)
     return world.submit(job, user)[0]
 
 
@@ -69,7 +69,7 @@ def test_an_idle_guarantee_is_borrowed_as_far_as_both_say() -> None:
     world = cluster(lend="gres/gpu=3", borrows="gres/gpu=2")
     for _ in range(4):
         submit(world, "ann", 2)
-    assert states(world) == "R R B AssocGrpGRES"  # she may borrow 2
+    assert states(world) == "R R B AssocGrpGRES"  # the user may borrow 2
     world = cluster(lend="gres/gpu=1")
     for _ in range(7):
         submit(world, "ann", 1)
@@ -102,7 +102,7 @@ def test_the_grace_of_the_partition_and_a_restart_in_it() -> None:
     world.started(1)
     world.restart()
     world.register("n1")
-    assert states(world) == "B" and world.core.state.lending.is_on
+    assert states(world) == "B" and world.core.state.limits.lending.is_on
     submit(world, "bob", 1)
     assert world.core.state.jobs[1].preempt_end_at_us
     world.advance(31)
@@ -175,7 +175,7 @@ def test_no_borrower_goes_too_far_and_only_what_is_borrowed_is_reclaimed(
     most, lent_most = int(borrows[-1]), int(lend[-1])
     for what, which, number in actions:
         state = world.core.state
-        before = {job.job_id: job for job in state.jobs.values() if job.state in HOLDING_STATES}
+        before = {job.job_id: job for job in state.jobs.values() if job.state in ALLOCATED_STATES}
         own = {job_id for job_id, job in before.items() if not job.borrowed}
         held_before = {name: borrow.used(state, state.shares.accounts[name], GPU) for name in "ab"}
         launches = len(world.launches)
@@ -227,7 +227,7 @@ def test_a_lender_gets_its_guarantee_back(gpus: int) -> None:
             world.exited(job.job_id, signal=15)
     state = world.core.state
     assert [borrow.used(state, state.shares.accounts[name], GPU) for name in "ab"] == [4, 4]
-    assert not state.lending.borrowed
+    assert not state.limits.lending.borrowed
 
 
 def test_taking_borrow_away_lets_what_runs_run() -> None:
@@ -257,7 +257,7 @@ def under_a_limit(top: int = 8, cpus: int = 64, **extra: Any) -> World:
 
 
 def submit_cpus(world: World, user: str, cpus: int) -> None:
-    world.submit(WantedJob(name="j", work_dir=b"/", ntasks=cpus, nodes_min=1, nodes_max=1, time_limit_s=3600), user)
+    world.submit(JobSubmission(name="j", work_dir=b"/", ntasks=cpus, nodes_min=1, nodes_max=1, time_limit_s=3600), user)
 
 
 def finish_leaving(world: World) -> bool:
@@ -341,7 +341,7 @@ def test_a_lenders_job_within_its_guarantee_starts_after_reclaim(
     state = world.core.state
     change(world, "c", grptres="cpu=0", borrow="cpu=4")  # it has nothing of its own
     for what, which, number in story:
-        active = [j for j in state.jobs.values() if j.state in HOLDING_STATES and j.state is not JobState.COMPLETING]
+        active = [j for j in state.jobs.values() if j.state in ALLOCATED_STATES and j.state is not JobState.COMPLETING]
         if what == "go":
             finish_leaving(world)
         elif what != "end":

@@ -6,29 +6,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctld.core.budget_book import ONE
-from ctld.core.entity_keys import unpaid
-from ctld.core.events import (
+from ctld.core.accounts.keys import unpaid
+from ctld.core.diagnose.hints import variants
+from ctld.core.lifecycle.obstacles import obstacles
+from ctld.core.records.budget_book import ONE
+from ctld.core.records.events import (
     AccountAction,
     ChangeAccounts,
     ControlAction,
     ControlJobs,
+    JobSubmission,
     Tick,
     UpdateJobs,
-    WantedJob,
 )
-from ctld.core.hints import variants
-from ctld.core.obstacles import obstacles
-from ctld.core.periods import bounds
-from ctld.rpc.budgets import budgets
-from ctld.rpc.refusals import BadRequest
+from ctld.core.state.periods import bounds
+from ctld.rpc.accounting.budgets import budgets
+from ctld.runtime.errors import BadRequest
 from penstock.values.budgets import check_budget, parse_budgets
 from penstock.values.config import PartitionConfig
 from penstock.values.errors import BadValue
 from penstock.values.states import JobState, Reason
 from penstock.values.weights import parse_weights
-from tests.core.test_entities import MODIFY, change
-from tests.core.test_standing import account
+from tests.core.bookkeeping import MODIFY, change
+from tests.core.test_resolve_association import account
 from tests.core.world import START_US, US, World, make_config
 
 HOUR_S = 3600
@@ -59,14 +59,14 @@ def give(world: World, name: str, budget: str) -> None:
 
 def submit(world: World, minutes: int | None = 60, gpus: int = 0, **wanted: Any) -> str:
     gres = (("gpu", "a100", gpus),) if gpus else ()
-    limit = {} if minutes is None else {"time_limit_s": minutes * 60}
-    return world.submit(WantedJob(name="j", work_dir=b"/", gres_per_node=gres, **limit, **wanted))[0]
+    limit: dict[str, Any] = {} if minutes is None else {"time_limit_s": minutes * 60}
+    return world.submit(JobSubmission(name="j", work_dir=b"/", gres_per_node=gres, **limit, **wanted))[0]
 
 
 def use(world: World, name: str = "lab", index: int = 0) -> tuple[float, float]:
     """(used, reserved) in units."""
     state = world.core.state
-    book = state.budgets.by_account[state.shares.accounts[name].assoc_id][index]
+    book = state.limits.budgets.by_account[state.shares.accounts[name].assoc_id][index]
     return book.used_at(world.now_us) / ONE, book.reserved_at(world.now_us) / ONE
 
 
@@ -115,7 +115,7 @@ def test_the_grammar() -> None:
     ],
 )
 def test_money_that_nothing_is_charged_to_is_refused(currency: str, prices: str, budget: str, told: str) -> None:
-    """It would bind nobody. One that was set before prices were taken away is told of with the budgets."""
+    """It would have no effect. One that was set before the prices were removed is reported with the budgets."""
     weights = parse_weights(prices, "PenstockPrices") if prices else ()
     partition = PartitionConfig("main", ("n1",), is_default=True, prices=weights)
     world = World(make_config(nodes=1, partitions=(partition,), penstock_currency=currency))
@@ -183,7 +183,7 @@ def test_money_by_the_prices_of_the_partition() -> None:
     world.advance(30)
     world.exited(1)
     state = world.core.state
-    book = state.budgets.by_account[state.shares.accounts["lab"].assoc_id][0]
+    book = state.limits.budgets.by_account[state.shares.accounts["lab"].assoc_id][0]
     assert book.used == 5_060_000 * 30 * US  # exactly
 
 
@@ -309,7 +309,7 @@ def test_a_budget_that_is_raised_lets_jobs_go_on() -> None:
     assert reason(world, 1) == "R"
     give(world, "lab", "none")
     submit(world, 6000, 1)
-    assert reason(world, 2) == "R" and not world.core.state.budgets.books
+    assert reason(world, 2) == "R" and not world.core.state.limits.budgets.books
 
 
 ACTIONS = st.lists(
@@ -376,7 +376,7 @@ def test_nothing_starts_beyond_the_budget_and_usage_is_the_sum_of_running_times(
             stands += world.now_us - row.suspended_at_us
         gpus = sum(mask.bit_count() for part in row.alloc for _, _, mask in part.gres)
         total += gpus * (end_us - row.start_at_us - stands)
-    above = state.budgets.by_account[state.shares.accounts["uni"].assoc_id][0]
+    above = state.limits.budgets.by_account[state.shares.accounts["uni"].assoc_id][0]
     assert above.used_at(world.now_us) == total * 1_000_000
 
 

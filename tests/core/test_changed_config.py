@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from ctld.core.events import ControlAction, ControlJobs, LoadConfig, WantedJob
-from ctld.core.recover import Misfit
+from ctld.core.records.events import ControlAction, ControlJobs, JobSubmission, LoadConfig
+from ctld.core.recover import ConfigConflict
 from penstock.values.config import Config, PartitionConfig
 from penstock.values.states import JobState, Reason
 from tests.core.world import World, make_config
@@ -17,7 +17,7 @@ def world_with(**wanted: object) -> World:
     world = World(make_config(nodes=2, cpus=2, gpus=2))
     for name in ("n1", "n2"):
         world.register(name)
-    world.submit(WantedJob(name="a", work_dir=b"/", **wanted))  # type: ignore[arg-type]
+    world.submit(JobSubmission(name="a", work_dir=b"/", **wanted))  # type: ignore[arg-type]  # keywords of many types
     return world
 
 
@@ -49,9 +49,9 @@ def test_licenses_that_are_gone_or_fewer(change):
     world = World(config)
     world.register("n1")
     for licenses in ("matlab:2", "matlab:1", "idl"):
-        world.submit(WantedJob(name="a", work_dir=b"/", licenses=licenses, hold=licenses == "idl"))
+        world.submit(JobSubmission(name="a", work_dir=b"/", licenses=licenses, hold=licenses == "idl"))
     jobs = world.core.state.jobs
-    assert [jobs[i].state for i in (1, 2, 3)] == [JobState.CONFIGURING, JobState.PENDING, JobState.PENDING]
+    assert [jobs[i].state for i in (1, 2, 3)] == [JobState.RUNNING, JobState.PENDING, JobState.PENDING]
     change(world, dataclasses.replace(config, licenses=(("matlab", 1),)))
     if change is restart:
         world.register("n1")
@@ -61,12 +61,12 @@ def test_licenses_that_are_gone_or_fewer(change):
     assert [jobs[i].state for i in (2, 3)] == [JobState.PENDING, JobState.PENDING]
     assert [jobs[i].reason for i in (2, 3)] == [Reason.LICENSES, Reason.BAD_CONSTRAINTS]
     world.exited(1)
-    assert world.core.state.jobs[2].state is JobState.CONFIGURING
+    assert world.core.state.jobs[2].state is JobState.RUNNING
     change(world, config)
     if change is restart:
         world.register("n1")
         world.advance(2)
-    assert world.core.state.jobs[3].state is JobState.CONFIGURING
+    assert world.core.state.jobs[3].state is JobState.RUNNING
 
 
 @pytest.mark.parametrize("change", [reload, restart])
@@ -97,19 +97,23 @@ def test_a_released_job_says_that_no_node_can_run_it_and_starts_when_one_can():
     assert (job.state, job.reason) == (JobState.PENDING, Reason.BAD_CONSTRAINTS)
     reload(world, both)
     world.register("n2")
-    assert (job.state, job.batch_node) == (JobState.CONFIGURING, "n2")
+    assert (job.state, job.batch_node) == (JobState.RUNNING, "n2")
 
 
 HELD_BY_JOBS = [
-    ({"nodes_required": "n2"}, make_config(nodes=1, cpus=2, gpus=2), "node n2 has jobs (1) and is gone from the file"),
+    (
+        {"nodes_required": "n2"},
+        make_config(nodes=1, cpus=2, gpus=2),
+        "node n2 has jobs (1) and is missing from the file",
+    ),
     ({"ntasks": 2}, make_config(nodes=2, cpus=1, gpus=2), "node n1: 2 CPUs are allocated, the file has 1"),
     (
         {"mem_per_node_mb": 4000},
         make_config(cpus=2, mem_mb=999, gpus=2),
         "node n1: 4000 MB are allocated, the file has 999",
     ),
-    ({"gres_per_node": GPU}, make_config(nodes=2, cpus=2), "node n1: gres/gpu:a100 that jobs hold is gone"),
-    ({"hold": True}, elsewhere(make_config(cpus=2, gpus=2)), "partition debug has 1 pending job(s) and is gone"),
+    ({"gres_per_node": GPU}, make_config(nodes=2, cpus=2), "node n1: gres/gpu:a100 that jobs hold is missing"),
+    ({"hold": True}, elsewhere(make_config(cpus=2, gpus=2)), "partition debug has 1 pending job(s) and is missing"),
 ]
 
 
@@ -121,6 +125,6 @@ def test_what_jobs_hold_may_not_vanish(wanted, config, text):
     assert line.startswith("refused: ") and text in line
     assert world.core.digest() == before
     world.config = config
-    with pytest.raises(Misfit) as raised:
+    with pytest.raises(ConfigConflict) as raised:
         world.restart()
     assert text in str(raised.value)

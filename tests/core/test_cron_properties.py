@@ -9,8 +9,16 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctld.core.events import CancelJobs, ClearTriggers, CronEntry, JobFilter, SetTrigger, TriggerEnded, UpdateCrontab
-from ctld.core.periodic import TriggerKind
+from ctld.core.records.events import (
+    CancelJobs,
+    ClearTriggers,
+    CronEntry,
+    JobFilter,
+    SetTrigger,
+    TriggerEnded,
+    UpdateCrontab,
+)
+from ctld.core.records.periodic import TriggerKind
 from penstock.values.cron import next_us, parse_spec
 from penstock.values.localtime import Offsets
 from penstock.values.states import ACTIVE_STATES, END_STATES

@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctld.core.devices import CPUS_NUMBERED_MAX, device_masks, layout_of, pick_cpus, pick_devices
-from ctld.core.layout import new_node
-from ctld.core.model import Node
+from ctld.core.nodes.layout import new_node
+from ctld.core.records.node import Node
+from ctld.core.state.devices import CPUS_NUMBERED_MAX, device_masks, layout_of, pick_cpus, pick_devices
 from penstock.values.config import DeviceConfig, NodeConfig
 from penstock.values.gres import Gres
 

@@ -1,20 +1,22 @@
 """Entities of accounting in the core: limits, QOS lists, partitions, coordinators, levels, wckeys, licences; what is
 deleted and comes again; what survives a restart."""
 
+from typing import Any
+
 import pytest
 
-from ctld.core.assocs import qos_of
-from ctld.core.events import ChangeQos, QosAction, Role, WantedJob
-from ctld.core.rights import coordinates, level_of
-from ctld.core.wckey_names import note, wckey_allowed
+from ctld.core.queue.associations import qos_of
+from ctld.core.queue.rights import coordinates, level_of
+from ctld.core.queue.wckeys import note, wckey_allowed
+from ctld.core.records.events import ChangeQos, JobSubmission, QosAction, Role
 from penstock.values.limits import texts
 from tests.core.bookkeeping import ADD, MODIFY, REMOVE, actor, books, change, lasting, make, many, qos, wish
 from tests.core.world import World
 
-JOB = WantedJob(name="j", work_dir=b"/tmp", ntasks=2)
+JOB = JobSubmission(name="j", work_dir=b"/tmp", ntasks=2)
 
 
-def planted(**extra: object) -> World:
+def planted(**extra: Any) -> World:
     world = make(**extra)
     assert change(world, ADD, "account", "physics", "bio", fairshare=30) == "physics bio"
     assert change(world, ADD, "account", "optics", parent="physics") == "optics"
@@ -62,6 +64,43 @@ def test_limits_are_set_changed_and_cleared() -> None:
     assert world.core.state.shares.accounts["bio"].budget == "1000gpu-hours/month"
     assert change(world, MODIFY, "account", "bio", budget="none") == "bio"
     assert "Invalid budget '5 cows'" in change(world, MODIFY, "account", "bio", budget="5 cows")
+
+
+def test_an_account_where_a_user_is_named_is_that_users_association() -> None:
+    world = planted()
+    assert change(world, MODIFY, "account", "bio", users=("ann",), maxjobs=3) == "ann"
+    assert (limits(world, "bio"), limits(world, "bio", "ann"), limits(world, "bio", "bob")) == (
+        {},
+        {"maxjobs": "3"},
+        {},
+    )
+    assert limits(world, "optics", "ann") == {}
+    refused = change(world, MODIFY, "account", "bio", users=("ann",), description="x", parent="physics")
+    assert "description, parent of an account cannot be set where users are named" in refused
+    assert change(world, REMOVE, "account", "bio", users=("ann",)) == "ann"
+    tree = world.core.state.shares
+    assert tree.find("bio", "ann", "") is None and tree.find("bio", "bob", "") is not None
+    assert tree.find("optics", "ann", "") is not None
+    again(world)
+
+
+def test_a_condition_on_the_account_above_holds_for_users_too() -> None:
+    world = planted()
+    assert change(world, MODIFY, "user", "ann", parents=("optics",), maxjobs=3) == "ann"
+    assert (limits(world, "optics", "ann"), limits(world, "bio", "ann")) == ({"maxjobs": "3"}, {})
+
+
+def test_several_changes_of_a_list_are_made_in_their_order() -> None:
+    world = planted()
+    assert change(world, MODIFY, "user", "ann", accounts=("bio",), qos_plus="gold,silver", qos_minus="normal") == "ann"
+    assert world.core.state.shares.users["bio", "ann"].qos == ("gold", "silver")
+
+
+@pytest.mark.parametrize("name", ["a-b", "x.y", "q@1", "a+b"])
+def test_names_of_a_qos_may_have_signs_inside(name: str) -> None:
+    world = planted()
+    assert qos(world, QosAction.ADD, name) == "done"
+    assert change(world, MODIFY, "user", "ann", qos_plus=name) == "ann"
 
 
 def test_users_have_an_association_for_each_partition() -> None:
@@ -114,12 +153,22 @@ def test_the_default_qos_is_in_the_list() -> None:
     assert change(world, MODIFY, "account", "physics", qos_minus="gold") == "physics"
 
 
-def test_a_qos_that_somebody_has_stays() -> None:
+def test_a_deleted_qos_leaves_the_lists_of_associations() -> None:
     world = planted()
     change(world, MODIFY, "user", "ann", accounts=("bio",), qos="gold,silver", defaultqos="gold")
-    assert "ann in account bio has gold among its QOS" in qos(world, QosAction.DELETE, "gold")
-    change(world, MODIFY, "user", "ann", accounts=("bio",), defaultqos="-1")
-    change(world, MODIFY, "user", "ann", accounts=("bio",), qos_minus="gold")
+    change(world, MODIFY, "account", "physics", qos="gold")
+    assert qos(world, QosAction.DELETE, "gold") == "done"
+    tree = world.core.state.shares
+    ann = tree.users["bio", "ann"]
+    assert (ann.qos, ann.default_qos, tree.accounts["physics"].qos) == (("silver",), "", ())
+    assert qos_of(tree.accounts["physics"]) == ("normal",)
+    again(world)
+    assert qos(world, QosAction.ADD, "gold") == "done"
+    assert qos_of(world.core.state.shares.users["bio", "ann"]) == ("silver",)
+
+
+def test_a_qos_is_added_changed_and_deleted() -> None:
+    world = planted()
     assert world.core.state.qos["gold"].qos_id == 2
     assert (
         qos(
@@ -209,7 +258,7 @@ def test_a_user_has_another_name() -> None:
     assert (tree.people["eve"].default_account, tree.about["bio"].coordinators) == ("optics", ("eve",))
     assert limits(world, "bio", "eve") == {"maxjobs": "4"}
     assert wckey_allowed(world.core.state, "eve", "genome") and not wckey_allowed(world.core.state, "ann", "genome")
-    assert "ann" not in tree.people and "ann" not in tree.places
+    assert "ann" not in tree.people and "ann" not in tree.by_user
     again(world)
 
 
@@ -254,24 +303,24 @@ def test_wckeys() -> None:
 
 def test_licences_of_a_server_join_those_of_the_cluster() -> None:
     world = planted(licenses=(("local", 4),))
-    add = {"server": "flex", "servertype": "flexlm", "type": "License", "percentallowed": 50}
+    add: dict[str, Any] = {"server": "flex", "servertype": "flexlm", "type": "License", "percentallowed": 50}
     assert change(world, ADD, "resource", "matlab", count=5, **add) == "matlab"
     state = world.core.state
-    assert state.license_totals == {"local": 4, "matlab@flex": 2}
+    assert state.layout.license_totals == {"local": 4, "matlab@flex": 2}
     assert list(state.registry.tres_ids)[-1] == "license/matlab@flex"
-    world.submit(WantedJob(name="j", work_dir=b"/tmp", licenses="matlab@flex:2"), "ann")
-    assert int(state.free_licenses[state.license_kinds["matlab@flex"]]) == 0
+    world.submit(JobSubmission(name="j", work_dir=b"/tmp", licenses="matlab@flex:2"), "ann")
+    assert int(state.free_licenses[state.layout.license_kinds["matlab@flex"]]) == 0
     assert "asks for matlab@flex" in change(world, REMOVE, "resource", "matlab")
     assert "more than 100%" in change(world, MODIFY, "resource", "matlab", percentallowed=101)
     assert change(world, MODIFY, "resource", "matlab", where={"server": "flex"}, percentallowed=100) == "matlab"
-    assert int(state.free_licenses[state.license_kinds["matlab@flex"]]) == 3
+    assert int(state.free_licenses[state.layout.license_kinds["matlab@flex"]]) == 3
     again(world)
     world.register("n1")
     world.started(1)
     world.exited(1)
     ids = dict(world.core.state.registry.tres_ids)
     assert change(world, REMOVE, "resource", "matlab") == "matlab"
-    assert world.core.state.license_totals == {"local": 4}
+    assert world.core.state.layout.license_totals == {"local": 4}
     again(world)
     assert world.core.state.registry.tres_ids == ids  # a number stays
 
@@ -296,7 +345,7 @@ def test_what_is_refused(words: tuple, text: str) -> None:
     change(world, ADD, "account", "a")
     change(world, ADD, "user", "ann", accounts=("a",))
     before = books(world)
-    more = {"users": ("ann",)} if words[1] == "wckey" and len(words) > 2 else {}
+    more: dict[str, Any] = {"users": ("ann",)} if words[1] == "wckey" and len(words) > 2 else {}
     assert text in change(world, *words, **more)
     assert books(world) == before
 
@@ -323,12 +372,12 @@ def test_usage_of_a_qos_is_taken_back() -> None:
     world = planted(enforce=("associations", "limits"))
     change(world, MODIFY, "cluster", "cluster", qos="normal,gold")
     assert qos(world, QosAction.MODIFY, "gold", grptresmins="cpu=10") == "done"
-    world.submit(WantedJob(name="j", work_dir=b"/tmp", ntasks=2, qos="gold", time_limit_s=240), "ann")
+    world.submit(JobSubmission(name="j", work_dir=b"/tmp", ntasks=2, qos="gold", time_limit_s=240), "ann")
     world.started(1)
     world.advance(180)
     world.exited(1)
     world.settle()
-    book = world.core.state.ledger.books["qos", "gold"]
+    book = world.core.state.limits.ledger.books["qos", "gold"]
     assert book.spent.text() != ""
     before = book.spent.text()
     refused = many(world, qos_wish("gold", rawusage="0"), wish(ADD, "user", "x"))
@@ -337,7 +386,7 @@ def test_usage_of_a_qos_is_taken_back() -> None:
     assert qos(world, QosAction.MODIFY, "gold", rawusage="0") == "done"
     assert book.spent.text() == ""
     world.restart()
-    assert ("qos", "gold") not in world.core.state.ledger.books or not world.core.state.ledger.books[
+    assert ("qos", "gold") not in world.core.state.limits.ledger.books or not world.core.state.limits.ledger.books[
         "qos", "gold"
     ].spent.amounts
 
@@ -347,7 +396,7 @@ def qos_wish(name: str, **changes: str) -> ChangeQos:
 
 
 def test_a_deleted_account_takes_along_users_who_are_left_with_none() -> None:
-    """With their level: whoever is added again is nobody in particular. Who is elsewhere, too, stays what he is."""
+    """With their level: a user who is added again has none. Users with another account keep theirs."""
     world = planted()
     assert change(world, MODIFY, "user", "cy", adminlevel="operator") == "cy"
     assert change(world, ADD, "coordinator", "bio", users=("cy",)) == "bio"

@@ -6,10 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctld.core.effects import Results
-from ctld.core.events import CancelJobs, ControlAction, ControlJobs, JobFilter, QosAction, Role, UpdateJobs, WantedJob
-from ctld.core.rights import level_of
-from penstock.values.limits import LIMITS, NO_LIMIT, OF_ASSOC, Kind, get
+from ctld.core.queue.rights import level_of
+from ctld.core.records.effects import Results
+from ctld.core.records.events import (
+    CancelJobs,
+    ControlAction,
+    ControlJobs,
+    JobFilter,
+    JobSubmission,
+    QosAction,
+    Role,
+    UpdateJobs,
+)
+from penstock.values.limits import LIMITS, NO_LIMIT, OF_ASSOC, LimitKind, get
 from tests.core.bookkeeping import ADD, MODIFY, REMOVE, actor, ask, books, change, make, many, qos, wish
 from tests.core.world import World
 
@@ -89,6 +98,13 @@ MATRIX: list[tuple[tuple[str, ...], Any]] = [
     (ADMIN, wish(ADD, "user", "new", accounts=("optics",), adminlevel="admin")),
     (ADMIN, wish(MODIFY, "user", "adb", adminlevel="none")),
     (ADMIN, wish(MODIFY, "user", "adb", maxjobs=1)),
+    (ADMIN, wish(ADD, "user", "adb", accounts=("physics",))),
+    (ADMIN, wish(ADD, "user", "root", accounts=("optics",))),
+    (ADMIN, wish(ADD, "coordinator", "optics", users=("adb",))),
+    (ADMIN, wish(ADD, "wckey", "x", users=("adb",))),
+    (OPER + ADMIN, wish(ADD, "user", "opb", accounts=("lasers",))),
+    (OPER + ADMIN, wish(ADD, "coordinator", "optics", users=("opb",))),
+    (OPER + ADMIN, wish(ADD, "account", "default", parent="physics")),
     (ADMIN, wish(MODIFY, "user", "adb", newname="x")),
     (ADMIN, wish(MODIFY, "user", "ann", newname="admin")),
     (ADMIN, wish(REMOVE, "user", "adb")),
@@ -124,10 +140,12 @@ def test_coordinators_have_a_hand_in_jobs_of_their_accounts() -> None:
     for who, may in (("cora", True), ("opa", True), ("root", True), ("ann", True), ("zed", False), ("opb", True)):
         world = planted()
         world.submit(
-            WantedJob(name="j", work_dir=b"/tmp", account="optics", hold=False, begin_at_us=world.now_us * 2), "ann"
+            JobSubmission(name="j", work_dir=b"/tmp", account="optics", hold=False, begin_at_us=world.now_us * 2), "ann"
         )
         job = world.core.state.jobs[1]
+        world.core.state.submissions.stored.leave(job)
         job.user_id = actor(world, "ann").uid
+        world.core.state.submissions.stored.enter(job, 0, 0, 0)
         for event in (
             ControlJobs(actor(world, who), ("1",), ControlAction.HOLD, world.reply_to()),
             CancelJobs(actor(world, who), JobFilter(ids=("1",)), 0, False, False, reply_to=world.reply_to()),
@@ -140,10 +158,11 @@ def test_coordinators_have_a_hand_in_jobs_of_their_accounts() -> None:
 
 def test_coordinators_do_not_change_jobs_of_others() -> None:
     world = planted()
-    world.submit(WantedJob(name="j", work_dir=b"/tmp", account="optics", begin_at_us=world.now_us * 2), "ann")
+    world.submit(JobSubmission(name="j", work_dir=b"/tmp", account="optics", begin_at_us=world.now_us * 2), "ann")
     event = UpdateJobs(actor(world, "cora"), ("1",), {"jobname": "x"}, {}, world.reply_to())
     world.do(event)
-    assert world.replies[event.reply_to].results[0].code != 0
+    body = world.replies[event.reply_to]
+    assert isinstance(body, Results) and body.results[0].code != 0
 
 
 # ---- properties --------------------------------------------------------------------------------------------------
@@ -199,8 +218,8 @@ def test_nobody_rises_above_who_let_him(script: list[tuple[str, Any]]) -> None:
 
 @settings(max_examples=60)
 @given(st.lists(changes(), max_size=25))
-def test_a_coordinator_stays_below_his_account(script: list[Any]) -> None:
-    """Whatever he does: limits below are within those above, and what is elsewhere is as it was."""
+def test_a_coordinator_stays_below_the_account(script: list[Any]) -> None:
+    """After any of their changes, limits below are within those above, and other accounts are unchanged."""
     world = planted()
     for event in script:
         before = books(world)
@@ -269,7 +288,7 @@ def test_every_limit_has_a_bound_below_a_coordinator() -> None:
         if not limit.of_assoc:
             continue
         world = planted()
-        text, more = ("cpu=7", "cpu=8") if limit.kind is Kind.TRES else ("7", "8")
+        text, more = ("cpu=7", "cpu=8") if limit.kind is LimitKind.TRES else ("7", "8")
         if limit.name == "minpriothreshold":
             more = "6"
         assert change(world, MODIFY, "account", "optics", **{limit.name: text}) == "optics"

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctld.core.decay import ONE, RATE_ONE, USAGE_ONE, carry, half_power
-from ctld.core.draft import Draft
-from ctld.core.fairshare import LEVEL_BITS, LEVEL_MAX, PARENT_SHARES, Assoc, Decay, ShareTree
-from ctld.core.resets import DAY_US, last_reset_us
-from ctld.core.state import ClusterState
+from ctld.core.accounts.draft import Draft
+from ctld.core.records.decay import ONE, RATE_ONE, USAGE_ONE, Decay, carry, half_power
+from ctld.core.state.fairshare import LEVEL_BITS, LEVEL_MAX, PARENT_SHARES, Assoc, ShareTree
+from ctld.core.state.state import ClusterState
+from ctld.core.state.usage_resets import DAY_US, last_reset_us
 from tests.core.world import World
 
 US = 1_000_000

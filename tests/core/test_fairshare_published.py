@@ -12,14 +12,15 @@ Sources
 """
 
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from cli import sshare
-from ctld.core.decay import USAGE_ONE
-from ctld.core.fairshare import LEVEL_BITS, Decay, ShareTree
-from ctld.rpc.shares import associations
-from penstock.cluster import ClusterFile
+from ctld.core.records.decay import USAGE_ONE, Decay
+from ctld.core.state.fairshare import LEVEL_BITS, ShareTree
+from ctld.rpc.accounting.shares import associations
+from penstock.clusterfile import ClusterFile
 from penstock.v1.shares_pb2 import ListAssociationsReply
 from tests.cli.fake_controller import FakeClient, run_body
 
@@ -40,7 +41,7 @@ def plant(accounts: str, users: str) -> ShareTree:
 
 def printed(tree: ShareTree, fair_tree: bool, monkeypatch, capsys, *argv: str) -> list[str]:
     tree.rank(0, fair_tree)
-    found = list(associations(SimpleNamespace(shares=tree), fair_tree))
+    found = list(associations(cast(Any, SimpleNamespace(shares=tree)), fair_tree))
     reply = ListAssociationsReply(associations=found, cluster="c", multifactor=True, fair_tree=fair_tree)
     fake = FakeClient(ListAssociations=[reply], ListCounters=[])
     fake.cluster = ClusterFile("c")

@@ -1,9 +1,10 @@
 """`penstock fits`: what it names would start now, and nothing larger would."""
 
 from dataclasses import replace
+from typing import Any
 
-from ctld.core.events import UpdatePartition, WantedJob
-from ctld.core.fits import Fit, find_fits, inquire_fits
+from ctld.core.diagnose.fits import Fit, find_fits, inquire_fits
+from ctld.core.records.events import JobSubmission, UpdatePartition
 from penstock.values.config import PartitionConfig
 from penstock.values.states import JobState
 from tests.core.test_why import FAST, HOUR_S, job, world
@@ -18,20 +19,20 @@ def fits(made: World, *names: str) -> dict[str, dict[tuple[str, int], Fit]]:
     return {p.name: {(f.kind, f.gpus if f.kind == "gpu_nodes" else 0): f for f in p.fits} for p in places}
 
 
-def wanted(fit: Fit, **more: object) -> WantedJob:
+def wanted(fit: Fit, **more: Any) -> JobSubmission:
     """A job of that shape."""
     gres = (("gpu", "", fit.gpus),) if fit.gpus else ()
-    fields: dict[str, object] = {
+    fields: dict[str, Any] = {
         "nodes_min": fit.nodes, "ntasks": fit.nodes, "cpus_per_task": fit.cpus, "mem_per_node_mb": max(1, fit.mem_mb),
         "gres_per_node": gres, "time_limit_s": fit.limit_s if fit.limit_s > 0 else -1,
     }  # fmt: skip
     return job(**(fields | more))
 
 
-def starts(queue: list[WantedJob], config: dict[str, object], last: WantedJob) -> bool:
+def starts(queue: list[JobSubmission], config: dict[str, Any], last: JobSubmission) -> bool:
     made = world(*queue, last, **config)
     found = made.core.state.jobs.get(len(queue) + 1)  # None: it was refused, for no node is so large
-    return found is not None and found.state is JobState.CONFIGURING
+    return found is not None and found.state is JobState.RUNNING
 
 
 def test_an_empty_cluster_takes_whole_nodes() -> None:

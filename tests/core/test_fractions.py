@@ -2,18 +2,19 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
 
 from _fastsched.contract import FOREVER
-from ctld.core import fractions
-from ctld.core.events import Actor, CancelJobs, JobFilter, Role, WantedJob
-from ctld.core.fractions import Holds, Mix
+from ctld.core.queue import gpu_sharing
+from ctld.core.queue.gpu_sharing import ExpectedUse
+from ctld.core.records.events import Actor, CancelJobs, JobFilter, JobSubmission, Role
+from ctld.core.state.gpu_mix import Mix
 from penstock.values.config import Config
 from penstock.values.gres import Gres
-from penstock.values.states import HOLDING_STATES
+from penstock.values.states import ALLOCATED_STATES
 from tests.core.world import World, make_config
 
 ROOT = Actor(0, 0, "root", "root", ("root",), Role.ADMINISTRATOR)
@@ -32,9 +33,9 @@ def config_of(words: tuple[str, ...], nodes: int) -> Config:
     return replace(plain, nodes=tuple(made))
 
 
-def job(gres: tuple[str, str, int], limit_s: int = 10**7, **more: object) -> WantedJob:
+def job(gres: tuple[str, str, int], limit_s: int = 10**7, **more: Any) -> JobSubmission:
     """One task."""
-    return WantedJob(name="j", work_dir=b"/tmp", gres_per_node=(gres,), time_limit_s=limit_s, **more)  # type: ignore[arg-type]
+    return JobSubmission(name="j", work_dir=b"/tmp", gres_per_node=(gres,), time_limit_s=limit_s, **more)
 
 
 def filled(words: tuple[str, ...], seed: int, nodes: int = 24) -> float:
@@ -59,7 +60,7 @@ def filled(words: tuple[str, ...], seed: int, nodes: int = 24) -> float:
                 ids = (lines[0].split()[1],)
                 world.do(CancelJobs(ROOT, JobFilter(ids=ids), reply_to=world.reply_to()))
     check()
-    parts = [part for held in world.core.state.jobs.values() if held.state in HOLDING_STATES for part in held.alloc]
+    parts = [part for held in world.core.state.jobs.values() if held.state in ALLOCATED_STATES for part in held.alloc]
     given = sum(mask.bit_count() * 10 for part in parts for _, _, mask in part.gres)
     return (given + sum(share.units for part in parts for share in part.shares)) / (40 * nodes)
 
@@ -80,7 +81,7 @@ def two_nodes() -> World:
         world.register(node)
     world.submit(job(("shard", "", 2), 600))
     world.submit(job(("gpu", "", 2), 600, nodes_required="n1"))
-    assert [world.core.state.jobs[i].state.name for i in (1, 2)] == ["CONFIGURING", "PENDING"]
+    assert [world.core.state.jobs[i].state.name for i in (1, 2)] == ["RUNNING", "PENDING"]
     return world
 
 
@@ -100,12 +101,12 @@ def test_that_test_can_fail(two_nodes: World) -> None:
     """Without the holds the same start would be moved to n1."""
     moved = []
 
-    def noted(self: Holds, position: int, until_s: int) -> object:
+    def noted(self: ExpectedUse, position: int, until_s: int) -> object:
         moved.append(untaken(self, position, until_s))
         return moved[-1]
 
-    untaken = Holds.untaken
-    with mock.patch.object(Holds, "untaken", noted):
+    untaken = ExpectedUse.untaken
+    with mock.patch.object(ExpectedUse, "untaken", noted):
         two_nodes.submit(job(("shard", "", 2), 1200))
     assert [list(free) for free in moved] == [[False, True]]
 
@@ -113,29 +114,29 @@ def test_that_test_can_fail(two_nodes: World) -> None:
 def test_waiting_copies_of_unknown_nodes_keep_all_starts_where_they_are() -> None:
     """Of an array only the first waiting task's nodes are known."""
     forecast = mock.Mock()
-    forecast.note_holds.return_value = 1000
-    holds = Holds(forecast, 2)
+    forecast.lower_expected_starts.return_value = 1000
+    holds = ExpectedUse(forecast, 2)
     assert holds.untaken(3, 1001) is None
-    assert list(holds.untaken(3, 1000)) == [True, True]  # type: ignore[arg-type]
-    assert forecast.note_holds.call_count == 1
-    assert Holds(None, 2).untaken(0, 1) is None
-    assert int(np.asarray(holds._from_s).min()) == FOREVER
+    assert list(holds.untaken(3, 1000)) == [True, True]
+    assert forecast.lower_expected_starts.call_count == 1
+    assert ExpectedUse(None, 2).untaken(0, 1) is None
+    assert set(forecast.lower_expected_starts.call_args.args[2]) == {FOREVER}  # no node is known to be taken
 
 
 def test_the_mix_is_learned_now_and_then(two_nodes: World) -> None:
-    """Older counts weigh half; tables are made anew when the mix has changed by more than a twentieth."""
+    """Older counts weigh half; tables are rebuilt when the mix has changed by more than a twentieth."""
     state = two_nodes.core.state
-    mix = state.mix
+    mix = state.gpus.mix
     assert isinstance(mix, Mix)
     assert mix.counts == {(1000, 1, 500, 1): 2}  # of the first start; the period is not over
-    fractions.learn(state, mix, state.now_us)
+    gpu_sharing.learn(state, mix, state.now_us)
     assert mix.counts == {(1000, 1, 500, 1): 3, (1000, 2, 1000, 1): 2}
     tables = mix.tables
-    fractions.learn(state, mix, state.now_us)
+    gpu_sharing.learn(state, mix, state.now_us)
     assert mix.counts == {(1000, 1, 500, 1): 3, (1000, 2, 1000, 1): 3}
     assert mix.tables is not tables
     tables = mix.tables
-    fractions.learn(state, mix, state.now_us)
+    gpu_sharing.learn(state, mix, state.now_us)
     assert mix.tables is tables
 
 
@@ -143,4 +144,4 @@ def test_without_the_words_or_without_shares_nothing_is_chosen() -> None:
     """Then no start costs anything."""
     for gpus, shards, words in ((2, 8, ()), (2, 0, ("PENSTOCK_FGD",))):
         world = World(make_config(nodes=1, gpus=gpus, shards=shards, select_type_parameters=("CR_CPU", *words)))
-        assert world.core.state.mix is None
+        assert world.core.state.gpus.mix is None

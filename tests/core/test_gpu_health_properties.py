@@ -7,13 +7,14 @@ a restart of the controller.
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctld.core import gpu_work
-from ctld.core.effects import GpuWork
-from ctld.core.events import (
+from ctld.core.gpus import work as gpu_work
+from ctld.core.records.effects import GpuWork
+from ctld.core.records.events import (
     CancelJobs,
     ControlAction,
     ControlJobs,
@@ -21,10 +22,10 @@ from ctld.core.events import (
     GpuReported,
     GpuWorkDone,
     JobFilter,
+    JobSubmission,
     UpdateNodes,
-    WantedJob,
 )
-from ctld.core.gpu_model import GpuAction
+from ctld.core.records.gpu import GpuAction
 from penstock.values.gpustates import GpuState
 from penstock.values.states import ACTIVE_STATES
 from tests.core.gpuscript import facts, opinion, uuid_of
@@ -44,7 +45,7 @@ class Watched(World):
             gpu = node.gpus[effect.uuid]
             assert gpu_work.is_idle(node, gpu), f"{effect.work_id} on a GPU in use"
             assert len(gpu_work.under_way(node)) <= 1, f"{node.name}: two works at once"
-        return super()._gpu_order(effect)  # type: ignore[arg-type]
+        return super()._gpu_order(effect)  # type: ignore[arg-type]  # the table of effects chose it
 
 
 def node_of(world: World, a: int) -> str:
@@ -53,7 +54,7 @@ def node_of(world: World, a: int) -> str:
 
 
 def submit(world: World, a: int, b: int) -> None:
-    wanted = WantedJob(
+    wanted = JobSubmission(
         name="j", work_dir=b"/tmp", requeue=bool(a % 3), nodes_min=b % 2 + 1, array="0-2" if b % 7 == 0 else "",
         gres_per_node=(("gpu", "", a % GPUS + 1),), time_limit_s=None if a % 2 else 500,
     )  # fmt: skip
@@ -160,8 +161,8 @@ def pass_time(world: World, a: int, b: int) -> None:
     world.advance([1, 40, 130, 700][a % 4])
 
 
-def thought(world: World) -> list[object]:
-    """What is known of each GPU, apart from its place: where no job holds GPUs places are given anew."""
+def thought(world: World) -> list[Any]:
+    """What is known of each GPU, apart from its place: where no job holds GPUs places are assigned again."""
     every = (gpu for node in world.core.state.node_list for gpu in node.gpus.values())
     return sorted(gpu._replace(slot=0, given_as="", position=0) for gpu in every)
 
@@ -190,7 +191,7 @@ stories = st.lists(st.tuples(st.integers(0, len(OPERATIONS) - 1), st.integers(0,
 
 
 def tell(story: Story, site: int) -> World:
-    world = Watched(make_config(nodes=2, cpus=4, gpus=GPUS, return_to_service=2, **SITES[site]))  # type: ignore[arg-type]
+    world = Watched(make_config(nodes=2, cpus=4, gpus=GPUS, return_to_service=2, **SITES[site]))  # type: ignore[arg-type]  # keywords of many types
     for name in list(world.running):
         register(world, sorted(world.running).index(name), 0)
     for operation, a, b in story:
@@ -245,7 +246,7 @@ def test_cancelled_jobs_do_not_come_back() -> None:
     world = Watched(make_config(nodes=1, cpus=4, gpus=GPUS))
     world.found["n1"] = facts("n1", 0, 1, 2)
     world.register("n1")
-    world.submit(WantedJob(name="j", work_dir=b"/tmp", gres_per_node=(("gpu", "", 1),)))
+    world.submit(JobSubmission(name="j", work_dir=b"/tmp", gres_per_node=(("gpu", "", 1),)))
     world.started(1)
     said = (opinion("n1", 0, GpuState.SUSPECT),)
     world.do(GpuReported("n1", "spool-n1", 1, world.links["n1"], 0, said, GpuAction.MARK, ((1, 0),), "XID 94"))

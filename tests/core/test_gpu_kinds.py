@@ -1,14 +1,15 @@
 """Types, memory, features and links that nodes say of their GPUs, and what jobs get by them."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from ctld.core.events import WantedJob
-from ctld.core.gpu_kinds import SIZES_MAX
-from ctld.core.gpu_model import GpuFacts, GpuOpinion
-from ctld.core.violation import Violation
-from ctld.core.why import explain, inquire
+from ctld.core.diagnose.why import explain, inquire
+from ctld.core.gpus.kinds import SIZES_MAX
+from ctld.core.records.events import JobSubmission
+from ctld.core.records.gpu import GpuFacts, GpuOpinion
+from ctld.core.records.violation import Violation
 from penstock.values.config import DeviceConfig, NodeConfig, PartitionConfig
 from penstock.values.gpustates import GpuState
 from penstock.values.gres import Gres
@@ -17,7 +18,7 @@ from tests.core.test_gpus import gpu_jobs, ill, node_of, whose
 from tests.core.world import World, make_config
 
 
-def site(*lines: str, **more: object) -> World:
+def site(*lines: str, **more: Any) -> World:
     """A cluster of nodes n1.. with these GPUs in its file: `gpu:8`, `gpu:a100:2,gpu:4`; nobody has registered."""
     names = tuple(f"n{i}" for i in range(1, len(lines) + 1))
     nodes = []
@@ -27,23 +28,23 @@ def site(*lines: str, **more: object) -> World:
         nodes.append(NodeConfig(name, name, name, 16, sockets=2, cores_per_socket=8, real_memory_mb=64_000, gres=gres))
     config = replace(
         make_config(**more), nodes=tuple(nodes), partitions=(PartitionConfig("debug", names, is_default=True),)
-    )  # type: ignore[arg-type]
+    )
     return World(config)
 
 
-def cards(*types: str, **more: object) -> tuple[GpuFacts, ...]:
+def cards(*types: str, **more: Any) -> tuple[GpuFacts, ...]:
     """GPUs of these types: `h200`, or `h200/143771` with memory."""
     found = []
     for index, text in enumerate(types):
         type_, _, memory = text.partition("/")
-        found.append(GpuFacts(f"GPU-{'abcdefghijklmnopqrstuvw'[index]}", index, index, type_, int(memory or 0), **more))  # type: ignore[arg-type]
+        found.append(GpuFacts(f"GPU-{'abcdefghijklmnopqrstuvw'[index]}", index, index, type_, int(memory or 0), **more))
     return tuple(found)
 
 
-def ask(world: World, count: int, type_: str = "", gpu_mem_mb: int = 0, **more: object) -> str:
+def ask(world: World, count: int, type_: str = "", gpu_mem_mb: int = 0, **more: Any) -> str:
     """sbatch; what came of it."""
-    wanted = WantedJob(
-        name="j", work_dir=b"/", gres_per_node=(("gpu", type_, count),), time_limit_s=600, gpu_mem_mb=gpu_mem_mb, **more,  # type: ignore[arg-type]
+    wanted = JobSubmission(
+        name="j", work_dir=b"/", gres_per_node=(("gpu", type_, count),), time_limit_s=600, gpu_mem_mb=gpu_mem_mb, **more,
     )  # fmt: skip
     return world.submit(wanted)[0]
 
@@ -123,7 +124,7 @@ def test_a_node_whose_gpus_are_files_needs_nobody_to_find_them() -> None:
     world.register("n1", gres=())
     assert not node_of(world).flags & NodeFlag.DRAIN and not node_of(world).gpu_closed
     gpu_jobs(world, 2)
-    assert state_of(world, 1) == "CONFIGURING"
+    assert state_of(world, 1) == "RUNNING"
 
 
 def test_types_wait_for_the_jobs_that_hold_gpus() -> None:
@@ -146,12 +147,12 @@ def test_many_nodes_make_one_layout() -> None:
     for number, name in enumerate(("n1", "n2", "n3")):
         world.register(name, gpus=tuple(replace_uuid(card, f"{number}") for card in cards("h200/1000", "h200/1000")))
     world.busy = False
-    before = world.core.state.masks
+    before = world.core.state.layout.masks
     world.settle()
-    after = world.core.state.masks
+    after = world.core.state.layout.masks
     assert after is not before
     world.register("n1", gpus=tuple(replace_uuid(card, "0") for card in cards("h200/1000", "h200/1000")))
-    assert world.core.state.masks is after  # nothing new
+    assert world.core.state.layout.masks is after  # nothing new
 
 
 def replace_uuid(card: GpuFacts, more: str) -> GpuFacts:
@@ -176,14 +177,14 @@ def test_gpus_with_at_least_so_much_memory() -> None:
     assert refused.startswith("refused: Requested node configuration is not available")
     assert "GPUs with at most 143771 MB" in refused
     assert "not available" in ask(world, 1, gpu_mem_mb=200_000)
-    assert "--gpu-mem needs whole GPUs" in world.submit(WantedJob(name="j", work_dir=b"/", gpu_mem_mb=1))[0]
+    assert "--gpu-mem needs whole GPUs" in world.submit(JobSubmission(name="j", work_dir=b"/", gpu_mem_mb=1))[0]
 
 
 def test_type_and_memory_are_of_the_same_gpu() -> None:
     world = site("gpu:2", "gpu:2")
     world.register("n1", gpus=cards("a100/40960", "h100/81559"))
     assert "not available" in ask(world, 1, "a100", gpu_mem_mb=60_000)
-    assert ("gpu", "a100>=81559") not in world.core.state.gres_kinds  # nobody has one, nothing to count
+    assert ("gpu", "a100>=81559") not in world.core.state.layout.gres_kinds  # nobody has one, nothing to count
     world.register("n2", gpus=tuple(replace_uuid(c, "2") for c in cards("a100/81559", "a100/81559")))
     assert ask(world, 1, "a100", gpu_mem_mb=60_000) == "submitted 1"
     assert world.core.state.jobs[1].alloc[0].node == "n2"
@@ -206,28 +207,28 @@ def test_a_gpu_of_unknown_memory_is_never_large_enough() -> None:
 
 def test_a_cluster_of_alike_gpus_counts_nothing_apart() -> None:
     world = site("gpu:2")
-    assert set(world.core.state.gres_kinds) == {("gpu", "")}
+    assert set(world.core.state.layout.gres_kinds) == {("gpu", "")}
     world.register("n1", gpus=cards("h200/1000", "h200/1000"))
-    assert set(world.core.state.gres_kinds) == {("gpu", ""), ("gpu", "h200")}
+    assert set(world.core.state.layout.gres_kinds) == {("gpu", ""), ("gpu", "h200")}
     ask(world, 2, gpu_mem_mb=1_000)
-    assert state_of(world, 1) == "CONFIGURING"
+    assert state_of(world, 1) == "RUNNING"
     assert "not available" in ask(world, 1, gpu_mem_mb=1_001)
 
 
 def test_nobody_can_ask_for_a_kind_of_ours() -> None:
     world = site("gpu:2")
     world.register("n1", gpus=cards("h200/1000", "h200/2000"))
-    assert ("gpu", ">=2000") in world.core.state.gres_kinds
+    assert ("gpu", ">=2000") in world.core.state.layout.gres_kinds
     assert "Invalid generic resource" in ask(world, 1, ">=2000")
 
 
 def test_more_sizes_than_are_told_apart() -> None:
     world = site("gpu:20")
     world.register("n1", gpus=cards(*(f"x/{1000 + i}" for i in range(20))))
-    assert len(world.core.state.gpu_sizes) == SIZES_MAX
+    assert len(world.core.state.gpus.sizes) == SIZES_MAX
     ask(world, 1, gpu_mem_mb=1_019)
     ask(world, 1, gpu_mem_mb=1_000)
-    assert [state_of(world, job_id) for job_id in (1, 2)] == ["CONFIGURING"] * 2
+    assert [state_of(world, job_id) for job_id in (1, 2)] == ["RUNNING"] * 2
 
 
 # ---- health in the columns --------------------------------------------------------------------------------------------
@@ -236,9 +237,9 @@ def test_more_sizes_than_are_told_apart() -> None:
 def test_a_gpu_for_one_is_not_given_to_jobs_with_several() -> None:
     world = site("gpu:a100:2,gpu:h100:2")
     world.register("n1", gpus=cards("a100", "a100", "h100", "h100"))
-    assert ("gpus", "") not in world.core.state.gres_kinds
+    assert ("gpus", "") not in world.core.state.layout.gres_kinds
     world.report_gpus("n1", ill("a", many_only=True))
-    assert ("gpus", "") in world.core.state.gres_kinds
+    assert ("gpus", "") in world.core.state.layout.gres_kinds
     ask(world, 2, "a100")
     assert state_of(world, 1) == "PENDING"
     ask(world, 2)
@@ -250,7 +251,7 @@ def test_a_gpu_for_one_is_not_given_to_jobs_with_several() -> None:
     world.report_gpus("n1", GpuOpinion("GPU-a"))
     assert whose(world, 1) == ("GPU-a", "GPU-b")
     world.restart()
-    assert ("gpus", "") not in world.core.state.gres_kinds
+    assert ("gpus", "") not in world.core.state.layout.gres_kinds
 
 
 def test_suspects_come_last() -> None:
@@ -312,7 +313,7 @@ def test_features_that_nodes_have_by_themselves() -> None:
 def test_the_check_sees_a_wrong_count_of_large_gpus() -> None:
     world = site("gpu:2")
     world.register("n1", gpus=cards("h200/1000", "h200/2000"))
-    world.core.state.node_columns.free_gres[0, world.core.state.gres_kinds["gpu", ">=2000"]] = 2
+    world.core.state.node_columns.free_gres[0, world.core.state.layout.gres_kinds["gpu", ">=2000"]] = 2
     with pytest.raises(Violation, match="free, counted 1"):
         world.core.check()
 

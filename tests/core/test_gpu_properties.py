@@ -1,7 +1,7 @@
 """Whatever happens to GPUs and jobs: no card to two jobs, none whole and in parts, none that is closed to a new job.
 
 A card is who its UUID says: what is compared are the names that left with the launches, not places. Masks and columns
-are counted a second way after every step (`Core.check`, gpu_invariants.py).
+are counted a second way after every step (`Core.check`, gpus/invariants.py).
 """
 
 from dataclasses import replace
@@ -9,14 +9,14 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctld.core.effects import LaunchStep
-from ctld.core.events import Tick, WantedJob
-from ctld.core.gpu_model import GpuFacts, GpuOpinion
-from ctld.core.model import Job
+from ctld.core.records.effects import LaunchStep
+from ctld.core.records.events import JobSubmission, Tick
+from ctld.core.records.gpu import GpuFacts, GpuOpinion
+from ctld.core.records.job import Job
 from penstock.values.config import NodeConfig, PartitionConfig
 from penstock.values.gpustates import GpuState
 from penstock.values.gres import Gres
-from penstock.values.states import HOLDING_STATES, JobState
+from penstock.values.states import ALLOCATED_STATES, JobState
 from tests.core.world import World, make_config
 
 MODELS = (("a100", 40_960), ("a100", 81_920), ("h100", 81_559), ("a100", 40_960))
@@ -98,12 +98,12 @@ class Rack:
         self.seen = len(self.world.launches)
         users: dict[str, list[tuple[str, int, int]]] = {}
         for (job_id, attempt), cards in self.held().items():
-            for uuid, parts in cards.items():
-                users.setdefault(uuid, []).append(parts)
+            for uuid, part in cards.items():
+                users.setdefault(uuid, []).append(part)
                 assert self.world.core.state.jobs[job_id].attempt == attempt
-        for uuid, parts in users.items():
-            assert len({name for name, _, _ in parts}) == 1, f"{uuid} is given whole and in parts: {parts}"
-            assert sum(units for _, units, _ in parts) <= parts[0][2], f"{uuid} is given beyond what it has: {parts}"
+        for uuid, shared in users.items():
+            assert len({name for name, _, _ in shared}) == 1, f"{uuid} is given whole and in parts: {shared}"
+            assert sum(units for _, units, _ in shared) <= shared[0][2], f"{uuid} is given beyond what it has: {shared}"
 
     def _look_at(self, launch: LaunchStep) -> None:
         request = launch.job.request
@@ -124,14 +124,14 @@ class Rack:
         found = {}
         for job in self.world.core.state.jobs.values():
             launch = self.world.launched_with.get((job.job_id, job.attempt))
-            if job.state in HOLDING_STATES and launch is not None:
+            if job.state in ALLOCATED_STATES and launch is not None:
                 found[job.job_id, job.attempt] = cards_of(launch, launch.node)
         return found
 
 
 def cards_of(launch: LaunchStep, node: str) -> dict[str, tuple[str, int, int]]:
     """By UUID: (gpu, 1, 1) or (name, shares, of)."""
-    found = {}
+    found: dict[str, tuple[str, int, int]] = {}
     for part in launch.job.alloc:
         if part.node == node:
             slots = [
@@ -212,7 +212,7 @@ def act(rack: Rack, step: tuple[object, ...]) -> None:
         case ("submit", str(what), int(count), int(memory_mb), int(number), int(limit_s)):
             name, _, type_ = (what if rack.typed or "1g" not in what else "gpu").partition(":")
             world.submit(
-                WantedJob(
+                JobSubmission(
                     name="j", work_dir=b"/", gres_per_node=((name, type_, count),), nodes_min=number, time_limit_s=limit_s,
                     gpu_mem_mb=memory_mb if name == "gpu" else 0,
                 )

@@ -1,10 +1,11 @@
 """Where parts that know of GPUs meet: none of them leaves a node or a GPU closed when what closed it is over."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from ctld.core.events import GpuIdle
+from ctld.core.records.events import GpuIdle
 from penstock.values.config import CgroupConfig
 from penstock.values.gpustates import GpuState
 from penstock.values.states import NodeFlag
@@ -49,7 +50,7 @@ def test_without_a_reset_program_nobody_looks_at_what_wants_a_reset() -> None:
     """A look goes over all nodes."""
     world = world_of(cards("a"), gpus=1)
     world.report_gpus("n1", ill("a")._replace(wants_reset=True))
-    assert not world.core.state.gpu_care_timer
+    assert not world.core.state.gpus.care_timer
 
 
 def test_a_node_with_two_reasons_to_be_drained_opens_when_both_are_over() -> None:
@@ -70,7 +71,7 @@ def test_an_idle_gpu_is_taken_back_only_where_the_configuration_keeps_jobs_apart
     said: bool | None, is_returned: bool
 ) -> None:
     """The node says what it could do; ConstrainDevices says whether it does."""
-    idle = {"gpu_idle_warn_s": 60, "gpu_idle_limit_s": 60, "gpu_idle_action": "return"}
+    idle: dict[str, Any] = {"gpu_idle_warn_s": 60, "gpu_idle_limit_s": 60, "gpu_idle_action": "return"}
     config = make_config(nodes=1, cpus=16, mem_mb=64000, gpus=2, **idle)
     world = World(replace(config, cgroup=CgroupConfig(constrain_devices=said)))
     world.register("n1", gpus=cards("a", "b"), gpu_constraint="cgroup/v2")

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from ctld.core import gpus
-from ctld.core.events import GpuReported, UpdateNodes
-from ctld.core.gpu_model import GpuFacts, GpuOpinion
-from ctld.core.model import Node
-from ctld.core.violation import Violation
+from ctld.core.gpus import inventory as gpus
+from ctld.core.records.events import GpuReported, UpdateNodes
+from ctld.core.records.gpu import GpuFacts, GpuOpinion
+from ctld.core.records.node import Node
+from ctld.core.records.violation import Violation
 from penstock.values.gpustates import GpuState
 from penstock.values.states import JobState, NodeFlag
 from tests.core.test_shares import wanted
@@ -17,12 +17,12 @@ from tests.core.world import World, make_config, uuids_of
 
 def cards(*letters: str, type_: str = "a100", **more: object) -> tuple[GpuFacts, ...]:
     """What a node finds, in that order."""
-    return tuple(GpuFacts(f"GPU-{letter}", i, i, type_, **more) for i, letter in enumerate(letters))  # type: ignore[arg-type]
+    return tuple(GpuFacts(f"GPU-{letter}", i, i, type_, **more) for i, letter in enumerate(letters))  # type: ignore[arg-type]  # keywords of many types
 
 
 def world_of(found: tuple[GpuFacts, ...], gpus: int = 4, **more: object) -> World:
     """One node that has said what it has."""
-    world = World(make_config(nodes=1, cpus=16, mem_mb=64000, gpus=gpus, **more))  # type: ignore[arg-type]
+    world = World(make_config(nodes=1, cpus=16, mem_mb=64000, gpus=gpus, **more))  # type: ignore[arg-type]  # keywords of many types
     world.register("n1", gpus=found)
     return world
 
@@ -66,7 +66,7 @@ def test_a_gpu_that_is_drained_under_a_job_is_not_free_when_the_job_ends() -> No
     world.exited(1)
     assert world.core.state.jobs[2].state is JobState.PENDING
     world.report_gpus("n1", GpuOpinion("GPU-a"))
-    assert world.core.state.jobs[2].state is JobState.CONFIGURING
+    assert world.core.state.jobs[2].state is JobState.RUNNING
 
 
 def test_a_job_keeps_its_gpu_when_a_daemon_finds_them_in_another_order() -> None:
@@ -125,7 +125,7 @@ def test_a_reload_gives_places_anew_and_may_not_take_what_a_job_holds() -> None:
     world = world_of(cards("a", "b", "c", "d"))
     gpu_jobs(world, 1, 1)
     world.config = make_config(nodes=1, cpus=16, mem_mb=64000, gpus=1)
-    assert "gres/gpu:a100 that jobs hold is gone from the file" in world.reload(["n1"])[0]
+    assert "gres/gpu:a100 that jobs hold is missing from the file" in world.reload(["n1"])[0]
     world.exited(2)
     assert world.reload(["n1"])[0] == "done"
     assert node_of(world).gpu_slots == ("GPU-a",) and node_of(world).gpus["GPU-d"].slot == -1
@@ -153,7 +153,7 @@ def test_instances_that_are_gone_are_forgotten_and_cards_are_not() -> None:
 def test_the_check_sees_what_is_wrong_with_places_and_columns() -> None:
     world = world_of(cards("a", "b"), gpus=2)
     node, columns = node_of(world), world.core.state.node_columns
-    kind = world.core.state.gres_kinds["gpu", "a100"]
+    kind = world.core.state.layout.gres_kinds["gpu", "a100"]
     columns.free_gres[0, kind] -= 1
     with pytest.raises(Violation, match="free, counted 2"):
         world.core.check()

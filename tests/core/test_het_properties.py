@@ -6,9 +6,9 @@ The core's own check (het_life.check) runs after every deed; here is what it can
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ctld.core.events import CancelJobs, ControlAction, ControlJobs, JobFilter, UpdateJobs, WantedJob
-from ctld.core.model import Job
-from penstock.values.states import END_STATES, HOLDING_STATES, JobState
+from ctld.core.records.events import CancelJobs, ControlAction, ControlJobs, JobFilter, JobSubmission, UpdateJobs
+from ctld.core.records.job import Job
+from penstock.values.states import ALLOCATED_STATES, END_STATES, JobState
 from tests.core.hetscript import het_event
 from tests.core.world import World, make_config
 
@@ -27,7 +27,6 @@ class Play:
         self.world = World(make_config(nodes=3, cpus=4, priority_type=priority_type, scheduler_parameters=parameters))
         for node in self.world.config.nodes:
             self.world.register(node.name)
-        self.world.quiet = True
 
     def jobs(self, *states: JobState) -> list[Job]:
         found = self.world.core.state.jobs.values()
@@ -41,7 +40,7 @@ class Play:
         self.world.do(het_event(self.world, fields))
 
     def plain(self, a: int, b: int) -> None:
-        self.world.submit(WantedJob(name="p", work_dir=b"/tmp", ntasks=1 + a % 4, time_limit_s=60))
+        self.world.submit(JobSubmission(name="p", work_dir=b"/tmp", ntasks=1 + a % 4, time_limit_s=60))
 
     def _step(self, a: int) -> int:
         found = sorted(job_id for steps in self.world.running.values() for job_id, _ in steps)
@@ -128,6 +127,6 @@ def test_components_start_together(priority_type: str, depth: int, deeds: list[t
 def _check(play: Play) -> None:
     starts: dict[tuple[int, int], dict[int, None]] = {}
     for job in play.world.core.state.jobs.values():
-        if job.request.het_job_id and job.state in HOLDING_STATES - {JobState.COMPLETING}:
+        if job.request.het_job_id and job.state in ALLOCATED_STATES - {JobState.COMPLETING}:
             starts.setdefault((job.request.het_job_id, job.attempt), {})[job.start_at_us] = None
     assert all(len(times) == 1 for times in starts.values()), starts

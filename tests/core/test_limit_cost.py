@@ -2,8 +2,9 @@
 
 import pytest
 
-from ctld.core import limit_wake
-from ctld.core.events import SubmitJob, Tick, WantedJob
+from ctld.core.lifecycle import limit_wake
+from ctld.core.lifecycle.ready import refresh
+from ctld.core.records.events import JobSubmission, SubmitJob, Tick
 from tests.core.limitscript import set_limits
 from tests.core.world import SPEC, World, make_config
 
@@ -19,7 +20,7 @@ def make_world(accounts: int, jobs: int) -> World:
     world.do(Tick())
     for name in world.running:
         world.register(name)
-    wanted = WantedJob(name="job", work_dir=b"/tmp", account="a0", time_limit_s=600)
+    wanted = JobSubmission(name="job", work_dir=b"/tmp", account="a0", time_limit_s=600)
     for number in range(jobs):
         event = SubmitJob(world.actor("ann"), f"{number:032x}", world.now_us, wanted, SPEC)
         world.core.step(world.now_us, event)
@@ -30,22 +31,21 @@ def make_world(accounts: int, jobs: int) -> World:
 def cost_of_an_end(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     """Books and jobs that are touched when one job ends and the next starts."""
     state = world.core.state
-    assert state.ledger is not None
+    assert state.limits.ledger is not None
     _node, (job_id, _) = next((node, key) for node, steps in world.running.items() for key in steps)
     looks: list[int] = []
-    refresh = limit_wake.refresh
     monkeypatch.setattr(
         limit_wake, "refresh", lambda state, job, now: (looks.append(job.job_id), refresh(state, job, now))
     )
     check = world.core.check
     monkeypatch.setattr(world.core, "check", lambda: None)
-    world.core.check = lambda: None  # type: ignore[method-assign]
-    before = state.ledger.touches
+    world.core.check = lambda: None  # type: ignore[method-assign]  # of one core, and put back
+    before = state.limits.ledger.touches
     world.exited(job_id)
-    touches = state.ledger.touches - before
-    world.core.check = check  # type: ignore[method-assign]
+    touches = state.limits.ledger.touches - before
+    world.core.check = check  # type: ignore[method-assign]  # of one core, and put back
     world.core.check()
-    assert sum(entry.runs for entry in state.ledger.entries.values()) == 8, "the next one has started"
+    assert sum(entry.runs for entry in state.limits.ledger.entries.values()) == 8, "the next one has started"
     return touches, len(looks)
 
 
@@ -59,7 +59,7 @@ def test_a_job_end_costs_what_it_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_thousand_jobs_under_eight_gpus_start_eight_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     world = make_world(1, 1000)
     state = world.core.state
-    assert state.ledger is not None
-    assert sum(entry.runs for entry in state.ledger.entries.values()) == 8
-    assert len(state.ledger.waiting) == 992
+    assert state.limits.ledger is not None
+    assert sum(entry.runs for entry in state.limits.ledger.entries.values()) == 8
+    assert len(state.limits.ledger.waiting) == 992
     assert cost_of_an_end(world, monkeypatch)[1] == 1

@@ -10,13 +10,23 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctld.core import limit_rules, limits
-from ctld.core.events import CancelJobs, ControlAction, ControlJobs, JobFilter, SubmitJob, Tick, UpdateJobs, WantedJob
-from ctld.core.fairshare import Assoc
-from ctld.core.model import Job
+from ctld.core.limits import checks as limits
+from ctld.core.limits import rules as limit_rules
+from ctld.core.records.events import (
+    CancelJobs,
+    ControlAction,
+    ControlJobs,
+    JobFilter,
+    JobSubmission,
+    SubmitJob,
+    Tick,
+    UpdateJobs,
+)
+from ctld.core.records.job import Job
+from ctld.core.state.fairshare import Assoc
 from penstock.values.config import PartitionConfig
 from penstock.values.limits import Limits
-from penstock.values.states import ACTIVE_STATES, HOLDING_STATES, JobState
+from penstock.values.states import ACTIVE_STATES, ALLOCATED_STATES, JobState
 from tests.core.limitscript import set_limits
 from tests.core.world import SPEC, World, make_config
 
@@ -32,7 +42,7 @@ Story = list[tuple[int, int, int]]
 
 
 def submit_plain(world: World, a: int, b: int) -> None:
-    wanted = WantedJob(
+    wanted = JobSubmission(
         name="job", work_dir=b"/tmp", account=ACCOUNTS[a % 2], qos=["", "high"][b % 2], ntasks=a % 3 + 1,
         partitions=[("debug",), ("other",), ("debug", "other")][b % 3], time_limit_s=[300, 600, None][a % 3],
         gres_per_node=(("gpu", "", b % 3),) if b % 3 else (), exclusive=a % 11 == 0, nodes_min=1 + (a % 13 == 0),
@@ -42,7 +52,7 @@ def submit_plain(world: World, a: int, b: int) -> None:
 
 def submit_array(world: World, a: int, b: int) -> None:
     limit = f"%{b % 3}" if b % 3 else ""
-    wanted = WantedJob(
+    wanted = JobSubmission(
         name="array", work_dir=b"/tmp", account=ACCOUNTS[a % 2], array=f"0-{a % 9}{limit}", time_limit_s=60
     )
     world.submit(wanted, USERS[b % 2])
@@ -50,7 +60,7 @@ def submit_array(world: World, a: int, b: int) -> None:
 
 def submit_het(world: World, a: int, b: int) -> None:
     parts = [
-        WantedJob(name="het", work_dir=b"/tmp", account=ACCOUNTS[a % 2], ntasks=n, time_limit_s=60)
+        JobSubmission(name="het", work_dir=b"/tmp", account=ACCOUNTS[a % 2], ntasks=n, time_limit_s=60)
         for n in (1, a % 3 + 1)
     ]
     key = f"{world.next_reply:032x}"
@@ -158,11 +168,11 @@ def _left_min(job: Job, tres: str, now_us: int) -> float:
 
 
 class Counted:
-    """One state, counted anew."""
+    """One state, counted again."""
 
     def __init__(self, world: World) -> None:
         self.world, self.state = world, world.core.state
-        self.running = [job for job in self.state.jobs.values() if job.state in HOLDING_STATES]
+        self.running = [job for job in self.state.jobs.values() if job.state in ALLOCATED_STATES]
 
     def assoc(self, job: Job) -> Assoc:
         return self.state.shares.by_id[job.assoc_id]
@@ -277,12 +287,12 @@ def _is_behind_another(world: World, job: Job) -> bool:
 def check_nobody_waits_for_nothing(world: World) -> None:
     """Who waits for a limit would exceed one. (What is given may be more than what is asked for, so of plain jobs.)"""
     state = world.core.state
-    assert state.ledger is not None
-    for job_id in list(state.ledger.waiting):
+    assert state.limits.ledger is not None
+    for job_id in list(state.limits.ledger.waiting):
         job = state.jobs[job_id]
         if job.request.exclusive or job.request.het_job_id or job.request.nodes_max > 1 or job.request.gres_per_node:
             continue
-        found = limits.look(state, job)
+        found = limits.blocking_limits(state, job)
         if len(found) < len(job.request.partitions) and _is_behind_another(world, job):
             continue
         assert len(found) == len(job.request.partitions) or state.pending.is_ready(job_id), (
@@ -293,7 +303,7 @@ def check_nobody_waits_for_nothing(world: World) -> None:
 def play(world: World, story: Story) -> None:
     for op, a, b in story:
         before = {
-            i: (job.attempt, job.state) for i, job in world.core.state.jobs.items() if job.state in HOLDING_STATES
+            i: (job.attempt, job.state) for i, job in world.core.state.jobs.items() if job.state in ALLOCATED_STATES
         }
         operation = OPERATIONS[op % len(OPERATIONS)]
         operation(world, a, b)
@@ -318,8 +328,8 @@ def finish(world: World) -> None:
         for job_id in _running(world):
             world.exited(job_id, 0, 0)
     state = world.core.state
-    assert state.ledger is not None and not state.ledger.entries and not state.ledger.waiting
-    for key, book in state.ledger.books.items():
+    assert state.limits.ledger is not None and not state.limits.ledger.entries and not state.limits.ledger.waiting
+    for key, book in state.limits.ledger.books.items():
         assert book.is_empty(), key
         assert not any(queue.heaps for queue in book.waits.queues.values()), key
         assert book.spent is None or not book.spent.rates, key

@@ -1,7 +1,7 @@
-"""When GPUs are divided anew: for whom, which of them, and what is never done."""
+"""When GPUs are divided again: for which jobs, which GPUs, and what never happens."""
 
-from ctld.core.events import CancelJobs, JobFilter, LoadConfig, SubmitJob
-from ctld.core.mig import FAILURE_PAUSES
+from ctld.core.passes.mig_division import FAILURE_PAUSES
+from ctld.core.records.events import CancelJobs, JobFilter, LoadConfig, SubmitJob
 from penstock.values.config import Config
 from penstock.values.mig import parse_layouts
 from penstock.values.states import JobState
@@ -40,7 +40,7 @@ def test_jobs_that_fit_the_same_division_wait_for_it_together() -> None:
     assert len(world.orders) == 1
     assert {world.detail(i) for i in range(1, 8)} == {"waits for GPU 0 of n1 to be divided into 1g.18gb*7"}
     world.finish()
-    assert all(world.state_of(i) is JobState.CONFIGURING for i in range(1, 8))
+    assert all(world.state_of(i) is JobState.RUNNING for i in range(1, 8))
     assert world.orders == {}
     world.submit(job("1g.18gb"))
     assert [order.uuid for order in world.orders.values()] == ["GPU-n1-1"]

@@ -1,11 +1,11 @@
 """MIG instances as typed GPUs: who gets which place, what is closed, and what a node is said to have."""
 
-from ctld.core import gpus
-from ctld.core.devices import layout_of
-from ctld.core.gpu_model import Gpu, GpuFacts, GpuOpinion
-from ctld.core.layout import new_node
-from ctld.core.mig_model import choices_of, counts, instances_of, layout_now, places_of, shown_gres, totals
-from ctld.core.model import Node
+from ctld.core.gpus import inventory
+from ctld.core.nodes.layout import new_node
+from ctld.core.records.gpu import Gpu, GpuFacts, GpuOpinion
+from ctld.core.records.mig import choices_of, counts, instances_of, layout_now, places_of, shown_gres, totals
+from ctld.core.records.node import Node
+from ctld.core.state.devices import layout_of
 from penstock.values.config import NodeConfig
 from penstock.values.gpustates import GpuState
 from penstock.values.gres import Gres
@@ -32,8 +32,8 @@ def node_with(gres: tuple[Gres, ...], *found: GpuFacts, mig: tuple[MigChoice, ..
 
 def tell(node: Node, *found: GpuFacts) -> None:
     """The node has said what it has."""
-    node.gpus = gpus.bind(node, found)
-    gpus.place(node)
+    node.gpus = inventory.bind(node, found)
+    inventory.place(node)
 
 
 def test_instances_take_the_places_of_their_type_and_the_gpu_none() -> None:
@@ -100,7 +100,7 @@ def test_instances_share_the_fate_of_their_gpu() -> None:
 
     def think(gpu: Gpu) -> tuple[int, int]:
         node.gpus[gpu.uuid] = gpu
-        gpus.place(node)
+        inventory.place(node)
         return node.gpu_closed, node.gpu_suspect
 
     gpu = node.gpus["G0"]

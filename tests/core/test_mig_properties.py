@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.values.mig import parse_layouts
-from penstock.values.states import HOLDING_STATES, JobState
+from penstock.values.states import ALLOCATED_STATES, JobState
 from tests.core.migworld import MigWorld, job, mig_config
 
 LAYOUTS = [
@@ -40,7 +40,7 @@ STEPS = st.lists(
 def submit(world: MigWorld, kinds: list[str], **more: object) -> None:
     known = {kind for node in world.core.state.nodes.values() for kind in node.inside.kinds}
     if all(("gpu", kind.rpartition("*")[2]) in known for kind in kinds):
-        world.submit(job(*kinds, **more))  # type: ignore[arg-type]
+        world.submit(job(*kinds, **more))  # type: ignore[arg-type]  # keywords of many types
 
 
 def do(world: MigWorld, step: tuple[object, ...]) -> None:
@@ -99,7 +99,7 @@ def test_everybody_is_served_in_the_end(layouts: str, kinds: list[str]) -> None:
             return
         if world.orders:
             world.finish()
-        elif any(j.state in HOLDING_STATES for j in jobs):
+        elif any(j.state in ALLOCATED_STATES for j in jobs):
             steps = next(steps for steps in world.running.values() if steps)
             world.exited(next(iter(steps))[0])
         else:

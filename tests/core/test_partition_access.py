@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctld.core.events import WantedJob
+from ctld.core.records.events import JobSubmission
 from penstock.values.config import PartitionConfig
 from tests.core.world import World, make_config
 
@@ -28,7 +28,7 @@ GROUP = "User's group not permitted to use this partition: partition "
 )
 def test_who_may_use_a_partition(user: str, partition: str, said: str | None) -> None:
     world = World(make_config(partitions=PARTITIONS))
-    answer = world.submit(WantedJob(partitions=(partition,)), user)
+    answer = world.submit(JobSubmission(partitions=(partition,)), user)
     assert answer[0].startswith("refused: ") is (said is not None)
     if said:
         assert answer == [f"refused: {said}{partition}"]

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from _fastsched import POLICIES
-from ctld.core.events import ControlAction, ControlJobs, LoadConfig, UpdateJobs, WantedJob
-from ctld.core.histories import Histories
-from ctld.core.predict import AGED_FACTOR, AGED_MAX_S
+from ctld.core.queue.prediction import AGED_FACTOR, AGED_MAX_S
+from ctld.core.records.events import ControlAction, ControlJobs, JobSubmission, LoadConfig, UpdateJobs
+from ctld.core.state.histories import Histories
 from tests.core.world import World, make_config
 
 HOUR = 3600
@@ -32,13 +32,13 @@ def test_who_ended_no_job_for_longest_is_forgotten() -> None:
 def aged(**extra: object) -> World:
     settings = {"penstock_backfill": "easy", "penstock_backfill_order": "aged", "def_mem_per_cpu_mb": 1}
     settings |= {"penstock_backfill_predictor": "history", "max_job_count": 1000}
-    world = World(make_config(nodes=1, **(settings | extra)))  # type: ignore[arg-type]
+    world = World(make_config(nodes=1, **(settings | extra)))  # type: ignore[arg-type]  # keywords of many types
     world.register("n1")
     return world
 
 
 def submit(world: World, user: str = "ann", limit_s: int = 10 * HOUR, cpus: int = 4, **fields: object) -> int:
-    wanted = WantedJob(name="job", work_dir=b"/tmp", time_limit_s=limit_s, ntasks=cpus, **fields)  # type: ignore[arg-type]
+    wanted = JobSubmission(name="job", work_dir=b"/tmp", time_limit_s=limit_s, ntasks=cpus, **fields)  # type: ignore[arg-type]  # keywords of many types
     (line, *_) = world.submit(wanted, user)
     return int(line.split()[1].rstrip(";"))
 

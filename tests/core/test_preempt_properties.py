@@ -3,12 +3,14 @@
 `World` runs the core's own check after each event, which counts units, memory and what runs at once on each node.
 """
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctld.core.events import ChangeQos, QosAction, WantedJob
-from ctld.core.suspend import run_us
+from ctld.core.lifecycle.suspend import run_us
+from ctld.core.records.events import ChangeQos, JobSubmission, QosAction
 from penstock.values.config import PartitionConfig
 from penstock.values.states import ACTIVE_STATES, END_STATES, JobState, Suspend
 from tests.core import test_properties as stories
@@ -19,7 +21,7 @@ LOW = PartitionConfig("low", NODES, is_default=True, priority_tier=1)
 HIGH = PartitionConfig("high", NODES, priority_tier=10)
 
 #: By name: the configuration of each kind of preemption.
-KINDS: dict[str, dict[str, object]] = {
+KINDS: dict[str, dict[str, Any]] = {
     "requeue": {"preempt_type": "preempt/partition_prio", "preempt_mode": ("REQUEUE",), "partitions": (LOW, HIGH)},
     "grace": {
         "preempt_type": "preempt/partition_prio",
@@ -42,7 +44,7 @@ KINDS: dict[str, dict[str, object]] = {
 
 def submit_somewhere(world: World, a: int, b: int) -> None:
     names = [partition.name for partition in world.config.partitions]
-    wanted = WantedJob(
+    wanted = JobSubmission(
         name=f"job{b}", work_dir=b"/tmp", ntasks=a % 6 + 1, nodes_min=b % 3, nodes_max=b % 3, requeue=bool(b % 5),
         partitions=(names[(a + b) % len(names)],), qos=["", "big"][a % 2] if "big" in world.core.state.qos else "",
         time_limit_s=[None, 40, 500][a % 3], mem_per_cpu_mb=[None, 100, 700][b % 3], exclusive=a % 11 == 0,
@@ -83,7 +85,7 @@ def test_no_job_is_lost(kind: str, story: stories.Story) -> None:
         attempts = [row for (i, _), row in world.jobs.items() if i == job_id]
         assert attempts and attempts[-1].state in END_STATES
     state = world.core.state
-    assert not state.suspended and not state.running.row_of
+    assert not state.preemption.suspended and not state.running.row_of
     for row in world.jobs.values():
         assert row.suspended_by is Suspend.NO or row.state is JobState.REQUEUED
         assert 0 <= row.suspended_us <= max(0, row.end_at_us - row.start_at_us) or row.state in ACTIVE_STATES
@@ -105,7 +107,9 @@ def time_sliced(shapes: list[tuple[int, int]]) -> World:
     for name in list(world.running):
         world.register(name)
     for nodes, cpus in shapes:
-        world.submit(WantedJob(work_dir=b"/tmp", nodes_min=nodes, nodes_max=nodes, ntasks=nodes, cpus_per_task=cpus))
+        world.submit(
+            JobSubmission(work_dir=b"/tmp", nodes_min=nodes, nodes_max=nodes, ntasks=nodes, cpus_per_task=cpus)
+        )
     return world
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctld.core.events import PlanReady, SubmitJob, WantedJob
+from ctld.core.records.events import JobSubmission, PlanReady, SubmitJob
 from penstock.values.config import PartitionConfig
 from penstock.values.states import JobState
 from tests.core.world import SPEC, World, make_config
@@ -19,14 +19,14 @@ def world() -> World:
         )
     )  # fmt: skip
     world.register("n1")
-    world.submit(WantedJob(work_dir=b"/tmp", ntasks=2))
+    world.submit(JobSubmission(work_dir=b"/tmp", ntasks=2))
     world.started(1)
     return world
 
 
 def submit_only(world: World, ntasks: int) -> None:
     """A job of the high tier that no pass has seen."""
-    wanted = WantedJob(work_dir=b"/tmp", ntasks=ntasks, partitions=("high",))
+    wanted = JobSubmission(work_dir=b"/tmp", ntasks=ntasks, partitions=("high",))
     world.core.step(world.now_us, SubmitJob(world.actor("ann"), f"{ntasks:032x}", world.now_us, wanted, SPEC))
 
 
@@ -40,7 +40,7 @@ def state_of(world: World, job_id: int) -> JobState:
 
 def test_one_that_is_exempt_stays(world: World) -> None:
     submit_only(world, 4)
-    plan(world, world.core.state.revision)
+    plan(world, world.core.state.scheduling.revision)
     assert state_of(world, 1) is JobState.RUNNING
     world.settle()
     world.advance(60)  # now the exemption is over, and the pass finds the same victim
@@ -50,16 +50,16 @@ def test_one_that_is_exempt_stays(world: World) -> None:
 @pytest.mark.parametrize("ntasks", [2, 4])
 def test_a_stale_plan_makes_nobody_go_for_a_job_that_can_start(world: World, ntasks: int) -> None:
     world.advance(61)
-    revision = world.core.state.revision
+    revision = world.core.state.scheduling.revision
     submit_only(world, ntasks)
     plan(world, revision)
     assert state_of(world, 1) is (JobState.RUNNING if ntasks == 2 else JobState.COMPLETING)
     world.settle()
-    assert state_of(world, 2) is (JobState.CONFIGURING if ntasks == 2 else JobState.PENDING)
+    assert state_of(world, 2) is (JobState.RUNNING if ntasks == 2 else JobState.PENDING)
 
 
 def test_a_victim_that_has_ended_or_a_job_that_was_cancelled(world: World) -> None:
     world.advance(61)
     submit_only(world, 4)
-    world.core.step(world.now_us, PlanReady(world.core.state.revision, (), (), victims=((2, 77), (3, 1))))
+    world.core.step(world.now_us, PlanReady(world.core.state.scheduling.revision, (), (), victims=((2, 77), (3, 1))))
     assert state_of(world, 1) is JobState.RUNNING

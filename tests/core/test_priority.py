@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctld.core import assocs, priority
-from ctld.core.decay import USAGE_ONE
-from ctld.core.events import LoadConfig, UpdateJobs, WantedJob
-from ctld.core.factors import billing
-from ctld.core.model import JobRequest
-from ctld.core.ready import refresh
+from ctld.core.demand.factors import billing
+from ctld.core.lifecycle.ready import refresh
+from ctld.core.queue import associations, priority
+from ctld.core.records.decay import USAGE_ONE
+from ctld.core.records.events import JobSubmission, LoadConfig, UpdateJobs
+from ctld.core.records.request import JobRequest
 from penstock.values.config import Config, PartitionConfig
-from penstock.values.states import HOLDING_STATES, JobState
+from penstock.values.states import ALLOCATED_STATES, JobState
 from penstock.values.weights import parse_weights
 from tests.core.world import US, World, make_config
 
@@ -22,14 +22,14 @@ DAY = 86_400
 
 def multifactor(nodes: int = 1, cpus: int = 4, **extra: object) -> World:
     settings: dict[str, object] = {"priority_type": "priority/multifactor", "def_mem_per_cpu_mb": 1, **extra}
-    world = World(make_config(nodes=nodes, cpus=cpus, **settings))  # type: ignore[arg-type]
+    world = World(make_config(nodes=nodes, cpus=cpus, **settings))  # type: ignore[arg-type]  # keywords of many types
     for node in world.config.nodes:
         world.register(node.name)
     return world
 
 
 def submit(world: World, user: str = "ann", **fields: object) -> int:
-    wanted = WantedJob(**{"name": "job", "work_dir": b"/tmp", **fields})  # type: ignore[arg-type]
+    wanted = JobSubmission(**{"name": "job", "work_dir": b"/tmp", **fields})  # type: ignore[arg-type]  # keywords of many types
     (line, *_) = world.submit(wanted, user)
     return int(line.split()[1].rstrip(";"))
 
@@ -126,7 +126,7 @@ def test_nice_site_and_a_number_by_hand() -> None:
     assert number(world, job_id) == 99999
     update("root", priority="0")
     assert world.core.state.jobs[job_id].hold.name == "ADMIN"
-    from ctld.core.events import ControlAction, ControlJobs
+    from ctld.core.records.events import ControlAction, ControlJobs
 
     world.do(ControlJobs(world.actor("root"), (str(job_id),), ControlAction.RELEASE, world.reply_to()))
     assert number(world, job_id) == base - 150
@@ -139,7 +139,7 @@ def test_incr_only_never_takes_back() -> None:
     other = submit(world, "ann", account="other")
     before = number(world, job_id)
     world.advance(DAY)
-    assert number(world, job_id) == before  # bob has used all there is, and keeps what he had
+    assert number(world, job_id) == before  # bob has used all there is, and keeps the priority
     assert number(world, other) == 1000
 
 
@@ -163,12 +163,12 @@ def test_a_calculation_writes_no_row_of_any_job() -> None:
     world.core.seal()
     state = world.core.state
     now_us = world.now_us + 600 * US
-    from ctld.core.events import Tick
+    from ctld.core.records.events import Tick
 
     world.core.step(now_us, Tick())
     world.core.step(now_us + 2000, Tick())
     assert state.priorities is not None and state.priorities.at_us == now_us
-    assert not state.dirty_jobs and not state.dirty_usage
+    assert not state.outputs.dirty_jobs and not state.outputs.dirty_usage
 
 
 @settings(max_examples=25, deadline=None)
@@ -296,7 +296,7 @@ def test_a_restart_loses_and_doubles_nothing() -> None:
 
 
 def test_a_requeued_attempt_is_charged() -> None:
-    from ctld.core.events import ControlAction, ControlJobs
+    from ctld.core.records.events import ControlAction, ControlJobs
 
     world = multifactor(priority_decay_half_life_s=0)
     job_id = submit(world, ntasks=2)
@@ -326,7 +326,7 @@ def test_switching_the_plugin_at_a_reload() -> None:
 
 
 def test_invented_accounts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assocs, "ACCOUNTS_BY_THEMSELVES_MAX", 3)
+    monkeypatch.setattr(associations, "ACCOUNTS_BY_THEMSELVES_MAX", 3)
     world = multifactor()
     for number_ in range(6):
         submit(world, account=f"made{number_}")
@@ -363,14 +363,14 @@ def test_two_accounts_with_shares_three_to_one_converge() -> None:
             for _ in range(6 - waiting.count(user)):
                 submit(world, user, account=account)
         state.shares.accounts["three"].shares = 3
-        for job in [job for job in state.jobs.values() if job.state is JobState.CONFIGURING]:
+        for job in [job for job in state.jobs.values() if job.state is JobState.RUNNING and job.job_id not in ends]:
             world.started(job.job_id)
             ends[job.job_id] = world.now_us + length_s[job.user_name] * US
         for job_id in [job_id for job_id, at_us in ends.items() if at_us <= world.now_us]:
             del ends[job_id]
             world.exited(job_id)
         for job in state.jobs.values():
-            if turn >= 24 * 12 and job.state in HOLDING_STATES:
+            if turn >= 24 * 12 and job.state in ALLOCATED_STATES:
                 got[job.user_name] += 1
         world.advance(300)
     assert 0.73 <= got["ann"] / (got["ann"] + got["bob"]) <= 0.77

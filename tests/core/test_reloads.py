@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from ctld.core.events import LoadConfig, WantedJob
-from ctld.core.layout import misfits
-from ctld.core.touched import touched
-from ctld.runtime.reload import look
+from ctld.core.diagnose.reload_effects import reload_effects
+from ctld.core.nodes.layout import config_conflicts
+from ctld.core.records.events import JobSubmission, LoadConfig
+from ctld.runtime.reload import preview
 from penstock.config import Loaded
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.gres import Gres
@@ -23,23 +23,23 @@ def busy() -> World:
     world = World(make_config(nodes=2, cpus=4, gpus=2))
     world.register("n1")
     world.submit(
-        WantedJob(
+        JobSubmission(
             name="a", work_dir=b"/", ntasks=4, nodes_max=1, gres_per_node=(("gpu", "a100", 1),), time_limit_s=3600
         )
     )
-    world.submit(WantedJob(name="b", work_dir=b"/", ntasks=4, nodes_required="n1", time_limit_s=3600))
-    assert [job.state for job in world.core.state.jobs.values()] == [JobState.CONFIGURING, JobState.PENDING]
+    world.submit(JobSubmission(name="b", work_dir=b"/", ntasks=4, nodes_required="n1", time_limit_s=3600))
+    assert [job.state for job in world.core.state.jobs.values()] == [JobState.RUNNING, JobState.PENDING]
     return world
 
 
 def node(config: Config, index: int, **fields: object) -> Config:
     nodes = list(config.nodes)
-    nodes[index] = dataclasses.replace(nodes[index], **fields)  # type: ignore[arg-type]
+    nodes[index] = dataclasses.replace(nodes[index], **fields)  # type: ignore[arg-type]  # keywords of many types
     return dataclasses.replace(config, nodes=tuple(nodes))
 
 
 def partition(config: Config, **fields: object) -> Config:
-    return dataclasses.replace(config, partitions=(dataclasses.replace(config.partitions[0], **fields),))  # type: ignore[arg-type]
+    return dataclasses.replace(config, partitions=(dataclasses.replace(config.partitions[0], **fields),))  # type: ignore[arg-type]  # keywords of many types
 
 
 def without_n1(config: Config) -> Config:
@@ -66,16 +66,19 @@ TAKEN: dict[str, Change] = {
     "preemption": lambda c: dataclasses.replace(c, preempt_type="preempt/qos", preempt_mode=("REQUEUE",)),
 }
 REFUSED: dict[str, tuple[Change, str]] = {
-    "the node of a job is gone": (without_n1, "node n1 has jobs (1) and is gone from the file: drain it first"),
+    "the node of a job is gone": (without_n1, "node n1 has jobs (1) and is missing from the file: drain it first"),
     "fewer CPUs than jobs have": (lambda c: node(c, 0, cpus=2), "node n1: 4 CPUs are allocated, the file has 2"),
     "less memory than jobs have": (
         lambda c: node(c, 0, real_memory_mb=100),
         "node n1: 400 MB are allocated, the file has 100",
     ),
-    "the GPUs are gone": (lambda c: node(c, 0, gres=()), "node n1: gres/gpu:a100 that jobs hold is gone from the file"),
+    "the GPUs are gone": (
+        lambda c: node(c, 0, gres=()),
+        "node n1: gres/gpu:a100 that jobs hold is missing from the file",
+    ),
     "the partition of a waiting job is gone": (
         lambda c: dataclasses.replace(c, partitions=(PartitionConfig("other", ("n1", "n2"), is_default=True),)),
-        "partition debug has 1 pending job(s) and is gone from the file",
+        "partition debug has 1 pending job(s) and is missing from the file",
     ),
 }
 
@@ -85,13 +88,13 @@ def test_what_is_taken(name: str) -> None:
     """Running jobs go on; what the core holds is checked by the world after each step; a restart finds the same."""
     world = busy()
     world.config = TAKEN[name](world.config)
-    assert look(world.core.state, Loaded(world.config, (), ())).problems == ()
+    assert preview(world.core.state, Loaded(world.config, (), ())).problems == ()
     said = world.do(LoadConfig(world.config, world.reply_to()))
     assert not any("refused" in line for line in said), said
     assert world.core.state.config == world.config
-    assert world.core.state.jobs[1].state is JobState.CONFIGURING and world.core.state.jobs[1].alloc[0].node == "n1"
+    assert world.core.state.jobs[1].state is JobState.RUNNING and world.core.state.jobs[1].alloc[0].node == "n1"
     world.restart()
-    assert world.core.state.jobs[1].state is JobState.CONFIGURING
+    assert world.core.state.jobs[1].state is JobState.RUNNING
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -99,8 +102,8 @@ def test_what_is_refused(name: str) -> None:
     world = busy()
     change, text = REFUSED[name]
     before, new = world.core.state.config, change(world.config)
-    assert misfits(world.core.state, new)[0] == text
-    assert any(text in line for line in look(world.core.state, Loaded(new, (), ())).problems)
+    assert config_conflicts(world.core.state, new)[0] == text
+    assert any(text in line for line in preview(world.core.state, Loaded(new, (), ())).problems)
     said = world.do(LoadConfig(new, world.reply_to()))
     assert any(text in line for line in said)
     assert world.core.state.config is before and set(world.core.state.nodes) == {"n1", "n2"}
@@ -109,7 +112,7 @@ def test_what_is_refused(name: str) -> None:
 def test_what_would_become_of_jobs() -> None:
     world = busy()
     config = world.config
-    seen = {name: touched(world.core.state, TAKEN[name](config)) for name in TAKEN}
+    seen = {name: reload_effects(world.core.state, TAKEN[name](config)) for name in TAKEN}
     assert {name: lines for name, lines in seen.items() if lines} == {
         "limits below what runs": [
             "job 1 would keep a time limit above MaxTime of partition debug",

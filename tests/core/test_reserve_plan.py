@@ -5,7 +5,7 @@ reserved, but those of the reservation; and its own jobs stay inside its times.
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctld.core.events import CreateReservation, DeleteReservation, WantedJob, WantedReservation
+from ctld.core.records.events import CreateReservation, DeleteReservation, JobSubmission, ReservationWords
 from penstock.values.reservations import ResvFlag
 from tests.core.world import US, USERS, World, make_config
 
@@ -47,19 +47,19 @@ def test_nothing_runs_into_a_reservation_of_others(steps):
     world = World(make_config(nodes=3, cpus=4))
     for node in world.config.nodes:
         world.register(node.name)
-    names = []
+    names: list[str] = []
     for kind, *rest in steps:
         if kind == "job":
             user, tasks, nodes, minutes, which = rest
             asked = names[which] if which < len(names) else ""
-            wanted = WantedJob(
+            wanted = JobSubmission(
                 name="j", work_dir=b"/", ntasks=max(tasks, nodes), nodes_min=nodes, nodes_max=nodes,
                 time_limit_s=minutes * 60, reservation=asked,
             )  # fmt: skip
             world.submit(wanted, user)
         elif kind == "reserve":
             user, start, minutes, nodes, flags = rest
-            wish = WantedReservation(
+            wish = ReservationWords(
                 start_at_us=world.now_us + start * 60 * US, duration_s=minutes * 60,
                 nodes=tuple(("", f"n{i}") for i in sorted(nodes)), users=(("", user, USERS[user]),),
                 flags_on=int(flags),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctld.core import reserve_times
+from ctld.core.reservations import recurrence
 from penstock.values import localtime
 from penstock.values.reservations import RECURRING, ResvFlag
 
@@ -26,11 +26,11 @@ def local(offsets, *at_us):
 
 @given(instants, st.sampled_from(FLAGS), zones, st.integers(0, 400 * DAY_S * US))
 def test_they_rise_keep_their_hour_and_none_is_left_out(anchor_us, flag, offsets, later_us):
-    every = list(islice(reserve_times.starts(anchor_us, flag, offsets, anchor_us), 40))
+    every = list(islice(recurrence.starts(anchor_us, flag, offsets, anchor_us), 40))
     assert every == sorted(set(every)) and every[0] >= anchor_us
     # Asked from anywhere in between, the same instants come.
     from_us = anchor_us + later_us
-    some = list(islice(reserve_times.starts(anchor_us, flag, offsets, from_us), 3))
+    some = list(islice(recurrence.starts(anchor_us, flag, offsets, from_us), 3))
     assert all(at_us >= from_us for at_us in some)
     assert [at for at in every if at >= from_us][:3] == [at for at in some if at <= every[-1]]
     if flag is not ResvFlag.HOURLY:
@@ -48,14 +48,14 @@ def _is_odd(offsets, at_us):
 
 @given(instants, st.sampled_from(FLAGS), st.integers(1, 3600))
 def test_occurrences_do_not_meet(anchor_us, flag, length_s):
-    windows = reserve_times.windows(anchor_us, length_s * US, flag, CENTRAL, anchor_us, 20)
+    windows = recurrence.windows(anchor_us, length_s * US, flag, CENTRAL, anchor_us, 20)
     assert len(windows) == 20
     assert all(before[1] <= after[0] for before, after in pairwise(windows))
 
 
 def test_once_is_once():
-    assert reserve_times.windows(5, 10, ResvFlag.MAINT, (), 0, 9) == [(5, 15)]
-    assert reserve_times.windows(5, 10, ResvFlag.MAINT, (), 6, 9) == []
+    assert recurrence.windows(5, 10, ResvFlag.MAINT, (), 0, 9) == [(5, 15)]
+    assert recurrence.windows(5, 10, ResvFlag.MAINT, (), 6, 9) == []
 
 
 @pytest.mark.parametrize(("around_us", "clock", "odd"), [(SPRING_US, 2.5, 3.0), (AUTUMN_US, 2.5, 2.5)])
@@ -63,7 +63,7 @@ def test_nights_when_the_clocks_change(around_us, clock, odd):
     """02:30 does not exist once and exists twice once: the first instant after the gap, the first of the two."""
     midnight_s = localtime.to_local_s(CENTRAL, around_us - 3 * DAY_S * US) // DAY_S * DAY_S
     anchor_us = localtime.from_local_us(CENTRAL, midnight_s + int(clock * 3600))
-    nights = list(islice(reserve_times.starts(anchor_us, ResvFlag.DAILY, CENTRAL, anchor_us), 6))
+    nights = list(islice(recurrence.starts(anchor_us, ResvFlag.DAILY, CENTRAL, anchor_us), 6))
     hours = [at_s / 3600 for at_s in local(CENTRAL, *nights)]
     assert hours == [clock] * 3 + [odd] + [clock] * 2
     if around_us == AUTUMN_US:
@@ -85,9 +85,9 @@ def test_overlap_is_what_a_look_at_every_pair_says(one, other):
 
     left, right = disjoint(one), disjoint(other)
     said = any(a[0] < b[1] and b[0] < a[1] for a in left for b in right)
-    assert reserve_times.overlap(left, right) is said
+    assert recurrence.overlap(left, right) is said
 
 
 def test_each_flag_that_recurs_has_a_shortest_period():
-    assert set(reserve_times.SHORTEST_S) == set(FLAGS)
+    assert set(recurrence.SHORTEST_S) == set(FLAGS)
     assert sum(FLAGS, ResvFlag.NONE) == RECURRING

@@ -7,11 +7,12 @@ physics. Rights over accounting's records have a table of their own (test_entity
 """
 
 import re
+from typing import Any
 
 import pytest
 
-from ctld.core.effects import Refusal, Results
-from ctld.core.events import (
+from ctld.core.records.effects import Refusal, Results
+from ctld.core.records.events import (
     AccountAction,
     Actor,
     AwaitAllocation,
@@ -25,8 +26,11 @@ from ctld.core.events import (
     CreateStep,
     DeleteReservation,
     EndAllocation,
+    Event,
     JobFilter,
+    JobSubmission,
     NotifyJob,
+    ReservationWords,
     Role,
     SetTrigger,
     SubmitJob,
@@ -35,11 +39,9 @@ from ctld.core.events import (
     UpdateNodes,
     UpdatePartition,
     UpdateReservation,
-    WantedJob,
-    WantedReservation,
 )
-from ctld.core.periodic import Trigger, TriggerKind
-from ctld.core.step_model import StepRequest
+from ctld.core.records.periodic import Trigger, TriggerKind
+from ctld.core.records.step import StepRequest
 from penstock.values.refusals import Code
 from tests.core.world import SPEC, US, World, make_config
 
@@ -64,7 +66,7 @@ def to_jobs(make):
     return lambda who, job_id: make(who, str(job_id))
 
 
-def control(action: CA):
+def control(action: ControlAction):
     return to_jobs(lambda who, text: ControlJobs(who, (text,), action, 1))
 
 
@@ -82,6 +84,7 @@ JOBS = {
     "release what an administrator holds": ("held by root", control(CA.RELEASE), "nnn nnn yyy yyy yyy"),
     "requeue": ("runs", control(CA.REQUEUE), "ynn yyn yyy yyy yyy"),
     "requeuehold": ("runs", control(CA.REQUEUE_HOLD), "ynn yyn yyy yyy yyy"),
+    "requeue state=specialexit": ("runs", control(CA.REQUEUE_SPECIAL), "ynn yyn yyy yyy yyy"),
     "suspend": ("runs", control(CA.SUSPEND), "nnn nnn yyy yyy yyy"),
     "top": ("waits", control(CA.TOP), "dnn ddn yyy yyy yyy"),  # d = without enable_user_top
     "change a comment": ("held", update(comment="x"), "ynn ynn yyy yyy yyy"),
@@ -98,7 +101,7 @@ JOBS = {
 }  # fmt: skip
 
 
-def make(**config: object) -> World:
+def make(**config: Any) -> World:
     world = World(make_config(nodes=8, slurmctld_parameters=(("allow_user_triggers", ""),), **config))
     for number in range(1, 9):
         world.register(f"n{number}")
@@ -114,24 +117,29 @@ def job_of(world: World, owner: Actor, how: str) -> int:
     """A job of that user, in that state."""
     account = "bio" if owner.user_name == "eve" else "physics"
     # A priority of its own, so that somebody may lower and raise it; and 30 minutes.
-    wanted = {"name": "x", "account": account, "time_limit_s": 1800, "hold": how.startswith(("held", "waits"))}
+    wanted: dict[str, Any] = {
+        "name": "x",
+        "account": account,
+        "time_limit_s": 1800,
+        "hold": how.startswith(("held", "waits")),
+    }
     if how == "salloc":
         wanted["kind"] = 1
-    world.do(SubmitJob(owner, f"k{world.reply_to()}", world.now_us, WantedJob(**wanted), SPEC))
+    world.do(SubmitJob(owner, f"k{world.reply_to()}", world.now_us, JobSubmission(**wanted), SPEC))
     job_id = world.counters[0] - 1
     if how == "waits":
-        dependent = WantedJob(name="x", account=account, time_limit_s=1800, dependency=f"afterok:{job_id}")
+        dependent = JobSubmission(name="x", account=account, time_limit_s=1800, dependency=f"afterok:{job_id}")
         world.do(SubmitJob(owner, f"k{world.reply_to()}", world.now_us, dependent, SPEC))
         job_id += 1
     if how == "held by root":
         world.do(ControlJobs(ROOT, (str(job_id),), CA.HOLD))
     if how == "runs":
         job = world.core.state.jobs[job_id]
-        world.started(job_id) if job.state.name == "CONFIGURING" else None
+        world.started(job_id) if job.state.name == "RUNNING" else None
     return job_id
 
 
-def outcome(world: World, event: object) -> str:
+def outcome(world: World, event: Event) -> str:
     """y, n, or the refusal."""
     world.replies.pop(1, None)
     world.do(event)
@@ -161,13 +169,13 @@ def test_jobs(name: str) -> None:
 
 # ---- what is nobody's, and what belongs to users beside jobs ----------------------------------------------------------
 
-LATER = WantedReservation(start_at_us=2_000_000 * US, duration_s=60, all_nodes=True, users=(("", "ann", 1001),))
-MUCH_LATER = WantedReservation(start_at_us=3_000_000 * US, duration_s=60, all_nodes=True, users=(("", "ann", 1001),))
+LATER = ReservationWords(start_at_us=2_000_000 * US, duration_s=60, all_nodes=True, users=(("", "ann", 1001),))
+MUCH_LATER = ReservationWords(start_at_us=3_000_000 * US, duration_s=60, all_nodes=True, users=(("", "ann", 1001),))
 
 #: Who may: user, coordinator, operator, administrator, root.
 OBJECTS = {
     "create a reservation": (lambda w: CreateReservation(w, "r2", MUCH_LATER, 1), "nnyyy"),
-    "change a reservation": (lambda w: UpdateReservation(w, "maint", WantedReservation(comment="x"), 1), "nnyyy"),
+    "change a reservation": (lambda w: UpdateReservation(w, "maint", ReservationWords(comment="x"), 1), "nnyyy"),
     "delete a reservation": (lambda w: DeleteReservation(w, "maint", 1), "nnyyy"),
     "drain a node": (lambda w: UpdateNodes(w, ("n1",), {"state": "DRAIN", "reason": "x"}, 1), "nnnyy"),
     "close a partition": (lambda w: UpdatePartition(w, "debug", {"state": "DOWN"}, 1), "nnnyy"),
@@ -181,8 +189,8 @@ OBJECTS = {
 }  # fmt: skip
 
 
-def submission(who: Actor, **wish: object) -> SubmitJob:
-    return SubmitJob(who, "key", 1_000_000 * US, WantedJob(name="x", account="physics", **wish), SPEC, reply_to=1)
+def submission(who: Actor, **wish: Any) -> SubmitJob:
+    return SubmitJob(who, "key", 1_000_000 * US, JobSubmission(name="x", account="physics", **wish), SPEC, reply_to=1)
 
 
 @pytest.mark.parametrize("name", OBJECTS)
@@ -204,7 +212,7 @@ def test_objects(name: str) -> None:
 # ---- what is not seen does not exist ---------------------------------------------------------------------------------
 
 
-def answer(world: World, event: object) -> object:
+def answer(world: World, event: Any) -> Any:
     world.replies.pop(1, None)
     world.do(event)
     body = world.replies.get(1)
@@ -233,9 +241,21 @@ def test_private_jobs_look_as_if_they_were_not_there(name: str) -> None:
     assert without(answer(world, request(WHO["coordinator"], job_id)), job_id) == without(mine, 999)
 
 
+def test_an_equal_submission_of_another_user_lends_no_rights() -> None:
+    """What was found for one user is remembered; which jobs a user may depend on is that user's alone."""
+    world = make(private_data=("jobs",))
+    job_id = job_of(world, SAME, "held")
+    wanted = JobSubmission(name="x", account="physics", dependency=f"afterok:{job_id}", time_limit_s=60)
+    before = world.counters[0]
+    world.do(SubmitJob(SAME, "k1", world.now_us, wanted, SPEC))
+    assert world.counters[0] == before + 1
+    world.do(SubmitJob(WHO["user"], "k2", world.now_us, wanted, SPEC))
+    assert world.counters[0] == before + 1
+
+
 def test_arrays_of_others_are_not_waited_for() -> None:
     world = make()
-    array = WantedJob(name="x", account="bio", array="0-1", time_limit_s=60)
+    array = JobSubmission(name="x", account="bio", array="0-1", time_limit_s=60)
     world.do(SubmitJob(OTHER, "ka", world.now_us, array, SPEC))
     job_id = world.counters[0] - 1
     base = min(world.core.state.arrays)

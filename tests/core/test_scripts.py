@@ -6,13 +6,13 @@ Commands (one a block, arguments as key=value; see COMMANDS below):
                                                         partition.NAME=FIELD=VALUE;... : fields of PartitionConfig)
     site KEY=VALUE ...                                  a fresh cluster with switches, sockets, features: sites.py
     het 0.FIELD=VALUE 1.FIELD=VALUE ... / ready          a heterogeneous job / the queue of ready jobs
-    submit user=ann FIELD=VALUE ...                     FIELD: field of WantedJob; begin_in and deadline_in in seconds
+    submit user=ann FIELD=VALUE ...                     FIELD: field of JobSubmission; begin_in and deadline_in in seconds
     held 1 / licenses                                   what a job holds inside its nodes / what is free of each kind
     start 1 / exit 1 code=0 signal=0 ago=0              what the node reports, and how long ago it was
     gone 1 / late 1 code=0                              a step ends unseen / its node says so now
     busy / idle                                         a commit is in flight / is done
     clock -3600 / reload n1 n2                          the wall clock is set / scontrol reconfigure with these nodes
-    cancel ids user= signal= / hold / release / requeue / top / suspend / resume ids user=
+    cancel ids user= signal= batch= full= / hold / release / requeue / requeue_special / top / suspend / resume ids user=
     update ids user= key=value                          scontrol update; dates in seconds from now
     qos add|modify|delete NAME key=value / qos
     node n1 state=drain reason=x / partition debug state=down
@@ -41,11 +41,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from ctld.core import priority
-from ctld.core.decay import USAGE_ONE
-from ctld.core.events import (
+from ctld.core.lifecycle.suspend import run_us
+from ctld.core.queue import priority
+from ctld.core.records.decay import USAGE_ONE
+from ctld.core.records.events import (
     AccountAction,
-    AnyEvent,
     AwaitJob,
     CancelJobs,
     ChangeAccounts,
@@ -55,21 +55,21 @@ from ctld.core.events import (
     ControlJobs,
     CreateReservation,
     DeleteReservation,
+    Event,
     JobFilter,
+    JobSubmission,
     QosAction,
+    ReservationWords,
     UpdateJobs,
     UpdateNodes,
     UpdatePartition,
     UpdateReservation,
-    WantedJob,
-    WantedReservation,
 )
-from ctld.core.fairshare import Assoc
-from ctld.core.model import JobRequest
-from ctld.core.suspend import run_us
-from ctld.core.update_keys import DATES
-from ctld.rpc.refusals import BadRequest
-from ctld.rpc.reservations import Names, reservation_info, wanted_reservation
+from ctld.core.records.request import JobRequest
+from ctld.core.requests.update_keys import DATES
+from ctld.core.state.fairshare import Assoc
+from ctld.rpc.cluster.reservations import Names, reservation_info, wanted_reservation
+from ctld.runtime.errors import BadRequest
 from penstock.values.config import PartitionConfig
 from penstock.values.licenses import parse_licenses
 from penstock.values.limits import texts
@@ -85,12 +85,7 @@ from tests.core.world import START_US, USERS, World, make_config
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
 BYTES_FIELDS = ("work_dir", "std_out", "std_err", "std_in", "submit_dir")
-INT_FIELDS = (
-    "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "nice",
-    "priority", "time_limit_s", "switches_max", "switches_wait_s", "segment", "time_min_s", "threads_per_core",
-    "sockets_per_node", "cores_per_socket", "mincpus", "tmp_disk_mb", "ntasks_per_core", "ntasks_per_socket",
-    "kind", "immediate_s",
-)  # fmt: skip
+INT_FIELDS = frozenset(field.name for field in msgspec.structs.fields(JobSubmission) if field.type in (int, int | None))
 
 
 def _split(words: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -123,25 +118,27 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
     world: World
 
     def cluster(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """cluster nodes=2 cpus=4 mem=4000 gpus=0 KEY=VALUE: a fresh cluster whose nodes have registered."""
         shape = {k: int(keys.pop(k)) for k in ("nodes", "cpus", "gpus", "shards", "mps") if k in keys}
         mem = int(keys.pop("mem", 4000))
         nodes = tuple(f"n{i}" for i in range(1, shape.get("nodes", 2) + 1))
         lines = {name.partition(".")[2]: keys.pop(name) for name in list(keys) if name.startswith("partition.")}
         if lines:
             keys_of = {name: _split(line.split(";"))[1] for name, line in lines.items()}
-            keys["partitions"] = tuple(  # type: ignore[assignment]
-                PartitionConfig(name, nodes, **{k: _config_value(k, v) for k, v in fields.items()})  # type: ignore[arg-type]
+            keys["partitions"] = tuple(  # type: ignore[assignment]  # the words become values
+                PartitionConfig(name, nodes, **{k: _config_value(k, v) for k, v in fields.items()})  # type: ignore[arg-type]  # keywords of many types
                 for name, fields in keys_of.items()
             )
-        more: dict[str, object] = {k: _config_value(k, v) for k, v in keys.items()}
+        more: dict[str, Any] = {k: _config_value(k, v) for k, v in keys.items()}
         if "licenses" in keys:
             more["licenses"] = parse_licenses(keys["licenses"])
         self.world = World(make_config(mem_mb=mem, **shape, **more))
         return [line for node in self.world.config.nodes for line in self.world.register(node.name)]
 
     def submit(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """submit user=ann key= FIELD=VALUE [test]: a batch job; `test`: as sbatch --test-only."""
         user, key = keys.pop("user", "ann"), keys.pop("key", "")
-        fields: dict[str, object] = {}
+        fields: dict[str, Any] = {}
         for name, text in keys.items():
             if name in INT_FIELDS:
                 fields[name] = int(text)
@@ -156,16 +153,18 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
                 fields[name.replace("_in", "_at_us")] = self.world.now_us + int(text) * 1_000_000
             else:
                 fields[name] = _value(text) if text in ("true", "false") else text
-        wanted = WantedJob(**{"name": "job", "work_dir": b"/tmp", **fields})  # type: ignore[arg-type]
+        wanted = JobSubmission(**{"name": "job", "work_dir": b"/tmp", **fields})
         return self.world.submit(wanted, user, key, "test" in plain)
 
     def start(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """start JOB...: the node reports the start of the script."""
         return [line for job_id in plain for line in self.world.started(int(job_id))]
 
     def exit(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """exit JOB... code=0 signal=0 failure= ago=0 [oom] [untried] [rebooted] [lease_lapsed]: the node reports its end."""
         code, signal = int(keys.get("code", 0)), int(keys.get("signal", 0))
         failure, oom = keys.get("failure", "").replace("~", " "), "oom" in plain
-        more: dict[str, object] = {word: True for word in plain if word in ("untried", "rebooted", "lease_lapsed")}
+        more: dict[str, Any] = {word: True for word in plain if word in ("untried", "rebooted", "lease_lapsed")}
         more["ago_s"] = int(keys.get("ago", 0))
         ids = [int(word) for word in plain if word.isdigit()]
         return [line for job_id in ids for line in self.world.exited(job_id, code, signal, failure, oom, **more)]
@@ -180,47 +179,63 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
         return self.world.notice(plain[0], keys["reason"], int(keys.get("job", 0)), **flags)
 
     def cancel(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """cancel IDS user=ann name= signal= batch= full= cron=: scancel."""
         actor = self.world.actor(keys.get("user", "ann"))
         which = JobFilter(ids=tuple(plain), names=tuple(n for n in [keys.get("name", "")] if n))
         signal_no, cron = int(keys.get("signal", 0)), keys.get("cron") == "true"
-        return self.world.do(CancelJobs(actor, which, signal_no, reply_to=self.world.reply_to(), cron=cron))
+        batch, full = keys.get("batch") == "true", keys.get("full") == "true"
+        reply_to = self.world.reply_to()
+        return self.world.do(CancelJobs(actor, which, signal_no, batch, full, reply_to=reply_to, cron=cron))
 
     def _control(self, action: ControlAction, plain: list[str], keys: dict[str, str]) -> list[str]:
         actor = self.world.actor(keys.get("user", "ann"))
         return self.world.do(ControlJobs(actor, tuple(plain), action, self.world.reply_to()))
 
     def hold(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """hold IDS user=ann: scontrol hold."""
         return self._control(ControlAction.HOLD, plain, keys)
 
     def release(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """release IDS user=ann: scontrol release."""
         return self._control(ControlAction.RELEASE, plain, keys)
 
     def top(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """top IDS user=ann: scontrol top."""
         return self._control(ControlAction.TOP, plain, keys)
 
     def suspend(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """suspend IDS user=opa: scontrol suspend."""
         return self._control(ControlAction.SUSPEND, plain, {"user": "opa", **keys})
 
     def resume(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """resume IDS user=opa: scontrol resume."""
         return self._control(ControlAction.RESUME, plain, {"user": "opa", **keys})
 
     def requeue(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """requeue IDS user=ann: scontrol requeue."""
         return self._control(ControlAction.REQUEUE, plain, keys)
+
+    def requeuehold(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """requeuehold IDS user=ann: scontrol requeuehold."""
+        return self._control(ControlAction.REQUEUE_HOLD, plain, keys)
+
+    def requeue_special(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """requeue_special IDS user=ann: scontrol requeuehold State=SpecialExit."""
+        return self._control(ControlAction.REQUEUE_SPECIAL, plain, keys)
 
     def _dates(self, keys: dict[str, str]) -> dict[str, int]:
         return {name: self.world.now_us + int(keys[name]) * 1_000_000 for name in DATES if keys.get(name)}
 
     def update(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """update IDS user=ann KEY=VALUE: scontrol update; dates in seconds from now."""
         actor = self.world.actor(keys.pop("user", "ann"))
         return self.world.do(UpdateJobs(actor, tuple(plain), keys, self._dates(keys), self.world.reply_to()))
 
     def request(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         """What a job asks for, where that is not the default."""
         request = self.world.core.state.jobs[int(plain[0])].request
-        fields = msgspec.structs.asdict(request)
-        return [
-            " ".join(f"{k}={v!r}" for k, v in fields.items() if v != getattr(JobRequest(), k) and k not in BYTES_FIELDS)
-        ]
+        fields = sorted(msgspec.structs.asdict(request).items())
+        return [" ".join(f"{k}={v!r}" for k, v in fields if v != getattr(JobRequest(), k) and k not in BYTES_FIELDS)]
 
     def qos(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         """qos add|modify|delete NAME,... key=value; qos = show."""
@@ -235,27 +250,47 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
         return self.world.do(ChangeQos(actor, action, tuple(plain[1].split(",")), keys, self.world.reply_to()))
 
     def node(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """node NAME user=root KEY=VALUE: scontrol update nodename=."""
         actor = self.world.actor(keys.pop("user", "root"))
         return self.world.do(UpdateNodes(actor, tuple(plain), keys, self.world.reply_to()))
 
+    def stopped(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """The jobs that were sent SIGSTOP and no SIGCONT since."""
+        return [str(job.job_id) for job in self.world.core.state.jobs.values() if job.stopped] or ["none"]
+
+    def labels(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """The MCS label of each job, and whether it keeps others from its nodes."""
+        jobs = [(job.job_id, job.request) for job in self.world.core.state.jobs.values()]
+        return [f"{number} {r.mcs_label or '-'}{' apart' if r.apart_label else ''}" for number, r in jobs]
+
+    def instances(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """The instance of each node in a cloud."""
+        return [f"{n.name} {n.instance_id or '-'} {n.instance_type or '-'}" for n in self.world.core.state.node_list]
+
     def partition(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """partition NAME user=root KEY=VALUE: scontrol update partitionname=."""
         actor = self.world.actor(keys.pop("user", "root"))
         return self.world.do(UpdatePartition(actor, plain[0], keys, self.world.reply_to()))
 
     def disconnect(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """disconnect NODE: its stream ends."""
         return self.world.disconnect(plain[0])
 
     def register(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """register NODE KEY=VALUE: it connects and registers, with its running steps."""
         return self.world.register(plain[0], **{k: _value(v) for k, v in keys.items()})
 
     def reboot(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """reboot NODE: it loses its steps, and has another boot id when it registers."""
         self.world.reboot(plain[0])
         return []
 
     def fenced(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """fenced NODE off=true|false text=: the answer of the fencing program."""
         return self.world.fenced(plain[0], keys["off"] == "true", keys.get("text", ""))
 
     def restart(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """restart: a new core from the committed rows."""
         self.world.restart()
         return self.world.settle()
 
@@ -281,6 +316,7 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
         return []
 
     def idle(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """idle: the commit of `busy` is done."""
         self.world.busy = False
         return self.world.settle()
 
@@ -296,12 +332,15 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
         return self.world.reload(plain)
 
     def advance(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """advance SECONDS: time passes, and timers expire."""
         return self.world.advance(float(plain[0]))
 
     def await_(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """await JOB: a caller waits for its end, as sbatch --wait does."""
         return self.world.do(AwaitJob(self.world.actor("ann"), int(plain[0]), self.world.reply_to()))
 
     def jobs(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """jobs: all jobs with state, reason, dependency, exit status and attempt."""
         lines = []
         for job in sorted(self.world.core.state.jobs.values(), key=lambda j: j.job_id):
             array = ""
@@ -359,6 +398,7 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
         return show(self.world.core.state.shares.root, 0)
 
     def story(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """story JOB: the lines of its history."""
         lines = (row for row in self.world.history if row.job_id == int(plain[0]))
         return [f"{row.attempt} {row.event} {row.detail}".rstrip() for row in lines]
 
@@ -368,18 +408,19 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
         return [f"{job.job_id} ran {run_us(job, self.world.now_us) // 1_000_000} s" for job in jobs]
 
     def nodes(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """nodes: all nodes with flags, CPUs and memory in use, and reason."""
         return [
             f"{n.name} {n.flags.name if n.flags else 'up'} {n.cpus_alloc}/{n.cpus} cpus {n.mem_alloc_mb}MB"
             + (f" ({n.reason})" if n.reason else "")
             for n in self.world.core.state.node_list
         ]  # fmt: skip
 
-    def _wish(self, keys: dict[str, str]) -> WantedReservation:
+    def _wish(self, keys: dict[str, str]) -> ReservationWords:
         users = {name.lstrip("+-"): 0 for name in keys.get("users", "").split(",") if name}
         names = Names({name: USERS.get(name, 4242) for name in users}, {"ann": (USERS["ann"],)})
         return wanted_reservation(keys, names, self.world.now_us)
 
-    def _reservation(self, make: Callable[..., AnyEvent], plain: list[str], keys: dict[str, str]) -> list[str]:
+    def _reservation(self, make: Callable[..., Event], plain: list[str], keys: dict[str, str]) -> list[str]:
         actor = self.world.actor(keys.pop("user", "root"))
         try:
             wish = self._wish(keys)
@@ -388,16 +429,20 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
         return self.world.do(make(actor, plain[0] if plain else "", wish, self.world.reply_to()))
 
     def reserve(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """reserve NAME user=root KEY=VALUE: scontrol create reservation."""
         return self._reservation(CreateReservation, plain, keys)
 
     def rechange(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """rechange NAME user=root KEY=VALUE: scontrol update reservation."""
         return self._reservation(UpdateReservation, plain, keys)
 
     def unreserve(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """unreserve NAME user=root: scontrol delete reservation."""
         actor = self.world.actor(keys.pop("user", "root"))
         return self.world.do(DeleteReservation(actor, plain[0], self.world.reply_to()))
 
     def reservations(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """reservations: all of them, with seconds since the scenario began."""
         state, now_us = self.world.core.state, self.world.now_us
         lines = []
         for r in state.reservations.values():
@@ -411,7 +456,7 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
         return lines or ["none"]
 
     def spans(self, plain: list[str], keys: dict[str, str]) -> list[str]:
-        """What accounting is told of jobs' pasts: suspended from - to, or what was held until then."""
+        """What accounting receives about suspensions and sizes of jobs: suspended from - to, or what was held until then."""
         return [
             f"{row.job_id}.{row.attempt} "
             + (f"held {row.tres} until {_s(row.end_at_us)}" if row.tres else _length("suspended", row))
@@ -419,13 +464,14 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
         ] or ["none"]
 
     def reserved(self, plain: list[str], keys: dict[str, str]) -> list[str]:
-        """What accounting is told of reservations."""
+        """What accounting receives about reservations."""
         rows = [self.world.reservation_spans[key] for key in sorted(self.world.reservation_spans)]
         return [_length(f"{row.resv_id} {row.name}", row) + f" {row.nodes} {row.tres} {row.who}" for row in rows] or [
             "none"
         ]
 
     def site(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """site KEY=VALUE: a fresh cluster with switches, sockets or features (sites.py)."""
         self.world = World(make_site(plain, keys, _value))
         for node in self.world.config.nodes:
             self.world.register(node.name)
@@ -442,8 +488,11 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
         return lines
 
     def licenses(self, plain: list[str], keys: dict[str, str]) -> list[str]:
+        """licenses: what is free of each kind."""
         state = self.world.core.state
-        return [f"{name} {free} free" for name, free in zip(state.license_kinds, state.free_licenses, strict=True)]
+        return [
+            f"{name} {free} free" for name, free in zip(state.layout.license_kinds, state.free_licenses, strict=True)
+        ]
 
 
 def _s(at_us: int) -> int:

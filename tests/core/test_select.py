@@ -1,14 +1,15 @@
 """Filters over jobs: each alone, and together."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from ctld.core.events import JobFilter
-from ctld.core.model import JobRequest
-from ctld.core.select import matching
+from ctld.core.jobs.select import matching
+from ctld.core.records.events import JobFilter
+from ctld.core.records.request import JobRequest
 
-JOBS = {
+JOBS: dict[str, dict[str, Any]] = {
     "plain": {},
     "keyed": {"wckey": "k", "reservation": "maint,other"},
     "reserved": {"reservation": "maint"},
@@ -28,5 +29,5 @@ JOBS = {
     ],
 )
 def test_filters(which, names):
-    jobs = [SimpleNamespace(request=JobRequest(name=name, **fields)) for name, fields in JOBS.items()]
+    jobs: list[Any] = [SimpleNamespace(request=JobRequest(name=name, **fields)) for name, fields in JOBS.items()]
     assert sorted(job.request.name for job in matching(jobs, which)) == names

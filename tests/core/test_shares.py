@@ -9,21 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctld.core.devices import layout_of
-from ctld.core.events import WantedJob
 from ctld.core.invariants import Violation
-from ctld.core.model import GpuShare, NodeAlloc
-from ctld.core.shares import MILLI, conflict, milli_wanted, room
-from ctld.store.rows import _alloc_from, _alloc_values
+from ctld.core.records.events import JobSubmission
+from ctld.core.records.request import NodeAlloc
+from ctld.core.records.step import GpuShare
+from ctld.core.state.devices import layout_of
+from ctld.core.state.shares import MILLI, conflict, milli_wanted, room
+from ctld.store.encodings import alloc_from, alloc_values
 from penstock.values.config import NodeConfig
 from penstock.values.gres import Gres
-from penstock.values.states import HOLDING_STATES, JobState
+from penstock.values.states import ALLOCATED_STATES, JobState
 from tests.core.world import World, make_config
 
 
-def wanted(gres: tuple[tuple[str, str, int], ...], limit_s: int = 600, **more: object) -> WantedJob:
+def wanted(gres: tuple[tuple[str, str, int], ...], limit_s: int = 600, **more: object) -> JobSubmission:
     """A small job."""
-    return WantedJob(name="j", work_dir=b"/tmp", gres_per_node=gres, time_limit_s=limit_s, **more)  # type: ignore[arg-type]
+    return JobSubmission(name="j", work_dir=b"/tmp", gres_per_node=gres, time_limit_s=limit_s, **more)  # type: ignore[arg-type]  # keywords of many types
 
 
 def given_out(world: World) -> dict[tuple[str, int], list[tuple[str, int, int]]]:
@@ -31,7 +32,7 @@ def given_out(world: World) -> dict[tuple[str, int], list[tuple[str, int, int]]]
     found: dict[tuple[str, int], list[tuple[str, int, int]]] = {}
     for job in world.core.state.jobs.values():
         row = world.jobs[job.job_id, job.attempt]
-        for part in row.alloc if row.state in HOLDING_STATES else ():
+        for part in row.alloc if row.state in ALLOCATED_STATES else ():
             for name, _, mask in part.gres:
                 for gpu in range(8):
                     if mask >> gpu & 1:
@@ -44,7 +45,7 @@ def given_out(world: World) -> dict[tuple[str, int], list[tuple[str, int, int]]]
 def users_of(world: World, place: tuple[str, int]) -> list[int]:
     """Whose jobs have a part of that GPU."""
     rows = [world.jobs[job.job_id, job.attempt] for job in world.core.state.jobs.values()]
-    holding = [row for row in rows if row.state in HOLDING_STATES]
+    holding = [row for row in rows if row.state in ALLOCATED_STATES]
     return sorted({
         row.user_id for row in holding for part in row.alloc for share in part.shares if (part.node, share.gpu) == place
     })  # fmt: skip
@@ -143,9 +144,9 @@ def test_expected_releases_are_by_device() -> None:
         world.submit(wanted((("shard", "", 3),), limit_s))
     state = world.core.state
     state.settle_shares()
-    kind, gpu = state.gres_kinds["shard", ""], state.gres_kinds["gpu", ""]
+    kind, gpu = state.layout.gres_kinds["shard", ""], state.layout.gres_kinds["gpu", ""]
     assert [int(state.node_columns.free_gres[0, k]) for k in (kind, gpu)] == [1, 0]
-    parts = [state.running._parts_of[job_id][0] for job_id in (1, 2)]
+    parts = [state.running.parts_of(job_id)[0] for job_id in (1, 2)]
     assert [int(state.running.table.part_gres[part, kind]) for part in parts] == [3, 0]
     assert [int(state.running.table.part_gres[part, gpu]) for part in parts] == [1, 1]
 
@@ -174,10 +175,10 @@ def test_what_cannot_be_asked_for_together() -> None:
 def test_rows_of_allocations() -> None:
     """Shares are stored behind what was there before, and rows without them are read as ever."""
     plain = (NodeAlloc("n1", 1, 100, 1, (("gpu", "a100", 0b10),), 3),)
-    assert _alloc_values(plain)[0] == '[["n1",1,100,1,[["gpu","a100","2"]],"3"]]'
-    assert _alloc_from(_alloc_values(plain)[0]) == plain
+    assert alloc_values(plain)[0] == '[["n1",1,100,1,[["gpu","a100","2"]],"3"]]'
+    assert alloc_from(alloc_values(plain)[0]) == plain
     shared = (replace_shares(plain[0], GpuShare("shard", "", 1, 3, 4)), plain[0])
-    assert _alloc_from(_alloc_values(shared)[0]) == shared
+    assert alloc_from(alloc_values(shared)[0]) == shared
 
 
 def replace_shares(part: NodeAlloc, *shares: GpuShare) -> NodeAlloc:
@@ -193,7 +194,7 @@ def test_a_reload_that_takes_shares_away_is_refused() -> None:
     world.config = make_config(nodes=1, cpus=8, gpus=1, shards=2)
     assert world.reload(["n1"]) == [
         "refused: Configuration is not valid, the old one stays in force: "
-        "node n1: 3 of gres/shard on GPU 0, which jobs hold, are gone from the file"
+        "node n1: 3 of gres/shard on GPU 0, which jobs hold, are missing from the file"
     ]
     world.config = replace(make_config(nodes=1, cpus=8, gpus=1, shards=6))
     assert world.reload(["n1"]) == ["done"]
@@ -207,14 +208,14 @@ def places(world: World) -> dict[int, tuple[str, int]]:
     return {
         job.job_id: (part.node, share.gpu)
         for job in world.core.state.jobs.values()
-        if job.state in HOLDING_STATES
+        if job.state in ALLOCATED_STATES
         for part in job.alloc
         for share in part.shares
     }
 
 
 def test_mps_is_shared_by_jobs_of_one_user() -> None:
-    """Room on a GPU is nothing to another user; he gets another GPU, another node, or waits."""
+    """Free shares of a GPU are not available to another user, who gets another GPU, another node, or waits."""
     world = World(make_config(nodes=2, cpus=8, gpus=1, mps=100))
     world.register("n1")
     world.register("n2")
@@ -245,7 +246,7 @@ def test_another_users_mps_waits_without_a_pass_after_the_other() -> None:
     world.register("n1")
     world.submit(wanted((("mps", "", 25),)), "ann")
     world.submit(wanted((("mps", "", 25),)), "bob")
-    before = world.core.state.revision
+    before = world.core.state.scheduling.revision
     for _ in range(5):
         world.advance(60)
-    assert world.core.state.revision - before <= 1 and places(world) == {1: ("n1", 0)}
+    assert world.core.state.scheduling.revision - before <= 1 and places(world) == {1: ("n1", 0)}

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ctld.core.events import WantedJob
+from ctld.core.jobs.prolog_state import wants_extern_steps
+from ctld.core.records.events import JobSubmission
 from penstock.config import load
 from penstock.values.states import JobState
 from tests.core.world import World
@@ -21,8 +22,9 @@ def test_a_job_runs_in_the_default_partition(name: str, monkeypatch: pytest.Monk
     default = next((p for p in config.partitions if p.is_default), config.partitions[0])
     for node in default.nodes:
         world.register(node)
-    said = world.submit(WantedJob(name="a", work_dir=b"/", partitions=(default.name,)))
+    said = world.submit(JobSubmission(name="a", work_dir=b"/", partitions=(default.name,)))
     if not config.nodes:
         assert any("Requested node configuration is not available" in line for line in said)
         return
-    assert [job.state for job in world.core.state.jobs.values()] == [JobState.CONFIGURING], said
+    state = JobState.CONFIGURING if wants_extern_steps(config) else JobState.RUNNING
+    assert [job.state for job in world.core.state.jobs.values()] == [state], said

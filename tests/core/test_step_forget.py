@@ -1,15 +1,15 @@
-"""Nodes keep what they know of a part until they are told to forget it."""
+"""Nodes keep what they know of a part until they are ordered to forget it."""
 
-from ctld.core.effects import ForgetStep
-from ctld.core.events import CreateStep, WantedJob
-from ctld.core.model import SpecRow
-from ctld.core.step_model import StepRequest
+from ctld.core.records.effects import ForgetStep
+from ctld.core.records.events import CreateStep, JobSubmission
+from ctld.core.records.job import SpecRow
+from ctld.core.records.step import StepRequest
 from penstock.values.jobkind import JobKind
 from tests.core.world import World, make_config
 
 
 class Forgetful(World):
-    """A world that remembers what nodes were told to forget."""
+    """A world that remembers what nodes were ordered to forget."""
 
     forgotten: list[tuple[str, int, int]]
 
@@ -24,7 +24,9 @@ def test_a_part_that_a_reboot_ended_is_forgotten_too() -> None:
     world.forgotten = []
     world.register("n1")
     world.register("n2")
-    world.submit(WantedJob(name="a", work_dir=b"/tmp", nodes_min=2, ntasks=2, kind=int(JobKind.SALLOC), no_kill=True))
+    world.submit(
+        JobSubmission(name="a", work_dir=b"/tmp", nodes_min=2, ntasks=2, kind=int(JobKind.SALLOC), no_kill=True)
+    )
     request = StepRequest(ntasks=2, no_kill=True)
     world.do(CreateStep(world.actor("ann"), 1, "k" * 32, request, SpecRow(b"s", b"", (b"a",), ()), True, 99))
     world.step_started(1, 0)

@@ -1,6 +1,6 @@
 """Steps at random: what they get never overlaps, ranks are complete, and each ends once whatever the nodes say and when.
 
-`World.settle` checks the invariants after every event (ctld/core/step_invariants.py has those of steps), so most of what
+`World.settle` checks the invariants after every event (ctld/core/steps/invariants.py has those of steps), so most of what
 must hold is checked by playing.
 """
 
@@ -9,20 +9,21 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctld.core.devices import layout_of
-from ctld.core.events import (
+from ctld.core.records.events import (
     CancelJobs,
     ControlAction,
     ControlJobs,
     CreateStep,
     EndAllocation,
     JobFilter,
+    JobSubmission,
     StopWaiting,
-    WantedJob,
 )
-from ctld.core.model import NodeAlloc, SpecRow
-from ctld.core.step_model import StepRequest
-from ctld.core.step_plan import Held, Unfit, count_of, is_exact, plan_step, rank_lists
+from ctld.core.records.job import SpecRow
+from ctld.core.records.request import NodeAlloc
+from ctld.core.records.step import StepRequest, Unfit, UsedResources
+from ctld.core.state.devices import layout_of
+from ctld.core.steps.plan import count_of, is_exact, plan_step, rank_lists
 from penstock.values.config import NodeConfig
 from penstock.values.gres import Gres
 from penstock.values.states import END_STATES, JobState
@@ -68,30 +69,32 @@ def test_a_plan_takes_only_what_is_free(
     held = {}
     for part in alloc:
         ids, mask = part.cpu_ids & cpus, gpus & (part.gres[0][2] if part.gres else 0)
-        held[part.node] = Held(ids.bit_count(), ids, min(mem_mb, part.mem_mb), (("gpu", "a", mask),) if mask else ())
+        held[part.node] = UsedResources(
+            ids.bit_count(), ids, min(mem_mb, part.mem_mb), (("gpu", "a", mask),) if mask else ()
+        )
     try:
         plan = plan_step(alloc, request, held, lambda name: INSIDE, 512)
     except Unfit:
         return
     by_node = {part.node: part for part in alloc}
-    for part in plan.parts:
-        mine, other = by_node[part.node], Held() if request.overlap else held[part.node]
-        assert part.cpu_ids and not part.cpu_ids & ~(mine.cpu_ids & ~other.cpu_ids)
-        assert part.cpus == part.cpu_ids.bit_count()
+    for piece in plan.parts:
+        mine, other = by_node[piece.node], UsedResources() if request.overlap else held[piece.node]
+        assert piece.cpu_ids and not piece.cpu_ids & ~(mine.cpu_ids & ~other.cpu_ids)
+        assert piece.cpus == piece.cpu_ids.bit_count()
         if not request.overcommit:
-            assert len(part.ranks) * max(1, request.cpus_per_task) <= part.cpus
+            assert len(piece.ranks) * max(1, request.cpus_per_task) <= piece.cpus
         if not is_exact(request):
-            assert part.cpus == mine.cpus
+            assert piece.cpus == mine.cpus
         taken = {(name, type_): mask for name, type_, mask in other.gres}
-        for name, type_, mask in part.gres:
+        for name, type_, mask in piece.gres:
             assert not mask & taken.get((name, type_), 0)
             assert not mask & ~dict(((n, t), m) for n, t, m in mine.gres)[name, type_]
         if request.mem_per_cpu_mb:
-            assert part.mem_mb == part.cpus * request.mem_per_cpu_mb <= mine.mem_mb - other.mem_mb
+            assert piece.mem_mb == piece.cpus * request.mem_per_cpu_mb <= mine.mem_mb - other.mem_mb
         if not request.no_gres:
             for name, type_, count in request.gres_per_task:
-                have = count_of({(n, t): m for n, t, m in part.gres}, name, type_)
-                assert have >= count * len(part.ranks)
+                have = count_of({(n, t): m for n, t, m in piece.gres}, name, type_)
+                assert have >= count * len(piece.ranks)
     ranks = sorted(rank for part in plan.parts for rank in part.ranks)
     assert ranks == list(range(len(ranks)))
     assert not request.ntasks or len(ranks) == request.ntasks or request.ntasks < len(plan.parts)
@@ -124,8 +127,8 @@ class Play:
         for node in world.config.nodes:
             world.register(node.name)
         base = {"work_dir": b"/tmp", "nodes_min": 3, "ntasks": 6, "gres_per_node": (("gpu", "", 1),)}
-        world.submit(WantedJob(name="a", **base))  # type: ignore[arg-type]
-        world.submit(WantedJob(name="b", kind=1, **base))  # type: ignore[arg-type]
+        world.submit(JobSubmission(name="a", **base))  # type: ignore[arg-type]  # keywords of many types
+        world.submit(JobSubmission(name="b", kind=1, **base))  # type: ignore[arg-type]  # keywords of many types
         world.started(1)
         self.promised: dict[tuple[int, int], None] = {}
         self.calls: list[int] = []
@@ -217,7 +220,7 @@ def test_each_step_ends_once_and_nothing_is_left(deeds: list[tuple[str, int, Ste
     assert set(ended) == set(world.steps), "a step has not ended"
     assert not any(world.srun.values()), "something runs still"
     assert all(row.state in END_STATES for row in world.jobs.values())
-    assert not world.core.state.desks and not world.core.state.wish_calls
+    assert not world.core.state.steps.by_job and not world.core.state.steps.creation_calls
     assert not world.core.state.calls.waiting and not world.core.state.calls.keys
     launched = [key[1:] for key in world.step_launches]
     assert {key for key in launched if key[2] >= 0} <= set(ended)

@@ -1,9 +1,12 @@
 """Thousands of steps that wait in one job: what they cost everybody else."""
 
 from types import SimpleNamespace
+from typing import Any
 
-from ctld.core import steps
-from ctld.core.step_plan import Unfit
+from ctld.core.jobs import het
+from ctld.core.records.step import Unfit
+from ctld.core.steps import creation
+from penstock.values.config import Config
 from penstock.values.refusals import Code
 from penstock.values.states import JobState
 
@@ -12,18 +15,24 @@ def test_steps_that_wait_and_do_not_fit_are_not_all_planned_at_once(monkeypatch)
     """4096 of them on a job of 1000 nodes took 14 seconds each time that one step of the job ended."""
     planned = []
 
-    def plan(state, job, desk, request):
+    def plan(alloc, request, *rest):
         planned.append(request)
         raise Unfit(Code.NODES_BUSY)
 
-    monkeypatch.setattr(steps, "_plan", plan)
-    wishes = {
+    monkeypatch.setattr(creation, "plan_step", plan)
+    monkeypatch.setattr(creation, "implied_gres", lambda state, job: ())
+    monkeypatch.setattr(het, "is_up", lambda state, job: False)  # nobody waits for its start
+    pending = {
         str(number): SimpleNamespace(
             reply_to=number, stopped_at_us=0, event=SimpleNamespace(request=number), unfit=None
         )
-        for number in range(1, steps.WAITING_MAX)
+        for number in range(1, creation.WAITING_MAX)
     }
-    desk = SimpleNamespace(wishes=wishes, next_id=0)
-    steps._serve(None, 0, SimpleNamespace(state=JobState.RUNNING), desk)
-    assert planned == list(range(1, steps.MISFITS_MAX + 1))  # the first ones, in their order
-    assert len(desk.wishes) == steps.WAITING_MAX - 1  # and all keep their places
+    table: Any = SimpleNamespace(pending=pending, next_id=0, used={})
+    running: Any = SimpleNamespace(state=JobState.RUNNING, job_id=1, alloc=())
+    state: Any = SimpleNamespace(
+        jobs={1: running}, resizes={}, steps=SimpleNamespace(due={1: None}, by_job={1: table}), config=Config()
+    )
+    creation.serve_due(state, 0)
+    assert planned == list(range(1, creation.UNPLACED_MAX + 1))  # the first ones, in their order
+    assert len(table.pending) == creation.WAITING_MAX - 1  # and all keep their places

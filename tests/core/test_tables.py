@@ -7,17 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from ctld.core import job_life, step_life
-from ctld.core.controller import HANDLERS, TIMERS
-from ctld.core.effects import Effect
-from ctld.core.events import Event, LaunchRefused, WantedJob
-from ctld.core.timers import Timer
+from ctld.core.dispatch import HANDLERS, TIMERS
+from ctld.core.lifecycle import job_life
+from ctld.core.records.effects import Effect
+from ctld.core.records.events import Event, JobSubmission, LaunchRefused
+from ctld.core.state.timers import Timer
+from ctld.core.steps import life as step_life
 from penstock.values import reasons
 from penstock.values.refusals import TEXT, Code
 from penstock.values.states import COMPACT_STATE, END_STATES, JobState, Reason
 from tests.core.world import World, make_config
 
 ROOT = Path(__file__).resolve().parents[2]
+#: States of records in accounting only: a job is never in one of them.
+OF_RECORDS = {JobState.REQUEUED, JobState.RESIZING}
 
 
 def test_every_state_has_a_row_and_a_word() -> None:
@@ -27,14 +30,14 @@ def test_every_state_has_a_row_and_a_word() -> None:
 
 def test_end_states_are_final_but_for_a_requeue() -> None:
     assert not any(step_life.TRANSITIONS[s] for s in END_STATES)
-    assert {job_life.TRANSITIONS[s] for s in END_STATES - {JobState.REQUEUED}} == {frozenset({JobState.PENDING})}
+    assert {job_life.TRANSITIONS[s] for s in END_STATES - OF_RECORDS} == {frozenset({JobState.PENDING})}
 
 
 def test_every_state_can_be_reached_and_left() -> None:
     reached = {JobState.PENDING}
     for _ in JobState:
         reached |= {to for state in reached for to in job_life.TRANSITIONS[state]}
-    assert reached == set(JobState) - {JobState.REQUEUED}
+    assert reached == set(JobState) - OF_RECORDS
 
 
 def test_every_reason_is_explained_and_every_refusal_has_words() -> None:
@@ -51,7 +54,7 @@ def test_every_event_has_a_handler_and_every_timer_too() -> None:
 @pytest.mark.parametrize("to", sorted(set(JobState) - job_life.TRANSITIONS[JobState.PENDING]))
 def test_an_illegal_move_changes_nothing(to: JobState) -> None:
     world = World(make_config())
-    world.submit(WantedJob(name="a", work_dir=b"/"))
+    world.submit(JobSubmission(name="a", work_dir=b"/"))
     before = world.core.digest()
     with pytest.raises(job_life.IllegalMove):
         job_life.move(world.core.state, world.core.state.jobs[1], to)
@@ -62,7 +65,7 @@ def test_an_illegal_move_changes_nothing(to: JobState) -> None:
 def test_a_refused_launch_holds_the_job() -> None:
     world = World(make_config())
     world.register("n1")
-    world.submit(WantedJob(name="a", work_dir=b"/"))
+    world.submit(JobSubmission(name="a", work_dir=b"/"))
     world.running["n1"].clear()
     world.do(LaunchRefused("n1", 1, 0, -5, "spool full"))
     job = world.core.state.jobs[1]
@@ -76,8 +79,8 @@ def test_a_full_pass_starts_what_the_quick_pass_does_not_reach() -> None:
     world = World(make_config(nodes=2, cpus=1))
     world.register("n1")
     for _ in range(300):
-        world.submit(WantedJob(name="a", work_dir=b"/", nodes_required="n2"))
-    lines = world.submit(WantedJob(name="b", work_dir=b"/", nodes_required="n1"))
+        world.submit(JobSubmission(name="a", work_dir=b"/", nodes_required="n2"))
+    lines = world.submit(JobSubmission(name="b", work_dir=b"/", nodes_required="n1"))
     lines += world.advance(2)
     assert "full pass" in lines and any(line.startswith("launch 301.0 on n1") for line in lines)
 

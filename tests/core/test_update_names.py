@@ -1,21 +1,23 @@
 """scontrol update jobname= user=: which jobs are meant by a name. And scancel -u OTHER."""
 
-from ctld.core.events import CancelJobs, JobFilter, UpdateJobs, WantedJob
+from typing import Any
+
+from ctld.core.records.events import CancelJobs, JobFilter, JobSubmission, UpdateJobs
 from penstock.values.states import ACTIVE_STATES
 from tests.core.world import USERS, World, make_config
 
 ACTIVE = tuple(sorted(int(state) for state in ACTIVE_STATES))
 
 
-def _world(**settings: object) -> World:
+def _world(**settings: Any) -> World:
     world = World(make_config(**settings))
     for user, name in (("ann", "a"), ("bob", "a"), ("ann", "a"), ("ann", "b")):
-        world.submit(WantedJob(name=name, hold=True), user)
+        world.submit(JobSubmission(name=name, hold=True), user)
     return world
 
 
 def _update(world: World, user: str, **which: tuple[object, ...]) -> list[str]:
-    chosen = JobFilter(states=ACTIVE, **which)  # type: ignore[arg-type]
+    chosen = JobFilter(states=ACTIVE, **which)  # type: ignore[arg-type]  # keywords of many types
     return world.do(UpdateJobs(world.actor(user), (), {"comment": "x"}, {}, world.reply_to(), chosen))
 
 
@@ -44,7 +46,7 @@ def test_jobs_of_others_are_not_cancelled_and_that_is_said() -> None:
     event = CancelJobs(world.actor("ann"), JobFilter(uids=(USERS["bob"],)), reply_to=world.reply_to())
     assert world.do(event) == ["2: Access/permission denied"]
     event = CancelJobs(world.actor("ann"), JobFilter(names=("a",)), reply_to=world.reply_to())
-    assert world.do(event) == ["1: ok; 3: ok"]  # without -u his own are meant
+    assert world.do(event) == ["1: ok; 3: ok"]  # without -u the caller's own are meant
 
 
 def test_private_jobs_are_not_named_to_others() -> None:

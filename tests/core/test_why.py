@@ -1,21 +1,22 @@
 """`penstock why`: each obstacle is named, and each hint is true: who follows it starts when it said."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctld.core.events import (
+from ctld.core.diagnose.why import ShapeHint, Why, explain, inquire
+from ctld.core.records.events import (
     ControlAction,
     ControlJobs,
     CreateReservation,
+    JobSubmission,
+    ReservationWords,
     UpdateNodes,
     UpdatePartition,
-    WantedJob,
-    WantedReservation,
 )
-from ctld.core.why import Hint, Why, explain, inquire
 from penstock.values.config import PartitionConfig
 from penstock.values.duration import parse_duration_s
 from penstock.values.hostlist import expand
@@ -26,13 +27,13 @@ from tests.core.world import US, USERS, World, make_config
 MINUTE_S, HOUR_S = 60, 3600
 
 
-def job(**wanted: object) -> WantedJob:
-    return WantedJob(**{"name": "j", "work_dir": b"/", "time_limit_s": HOUR_S, **wanted})  # type: ignore[arg-type]
+def job(**wanted: Any) -> JobSubmission:
+    return JobSubmission(**{"name": "j", "work_dir": b"/", "time_limit_s": HOUR_S, **wanted})
 
 
-def world(*queue: WantedJob, **config: object) -> World:
+def world(*queue: JobSubmission, **config: Any) -> World:
     """Nodes that are up, and these jobs submitted in turn: job 1, job 2, ..."""
-    made = World(make_config(**config))  # type: ignore[arg-type]
+    made = World(make_config(**config))
     for node in made.config.nodes:
         made.register(node.name)
     for number, wanted in enumerate(queue):
@@ -57,7 +58,7 @@ def after_s(found: Why, start_s: int) -> int:
     return start_s - found.now_s
 
 
-READ: dict[str, Callable[[str], dict[str, object]]] = {
+READ: dict[str, Callable[[str], dict[str, Any]]] = {
     "--time": lambda text: {"time_limit_s": parse_duration_s(text)},
     "--nodes": lambda text: {"nodes_min": int(text), "nodes_max": int(text)},
     "--gres": lambda text: {"gres_per_node": (("gpu", "", int(text.rpartition(":")[2])),)},
@@ -72,28 +73,28 @@ READ: dict[str, Callable[[str], dict[str, object]]] = {
 }
 
 
-def follow(queue: list[WantedJob], hint: Hint, config: dict[str, object]) -> None:
+def follow(queue: list[JobSubmission], hint: ShapeHint, config: dict[str, Any]) -> None:
     """The same queue, its last job submitted as the hint says: it starts when and where the hint says."""
     changed = {field: getattr(queue[-1], field) for field in queue[-1].__struct_fields__}
     for option in hint.options:
         name, _, value = option.partition("=")
         changed |= READ[name](value)
     text = " ".join(hint.options)
-    made = world(*queue[:-1], WantedJob(**changed), **config)
+    made = world(*queue[:-1], JobSubmission(**changed), **config)
     last = made.core.state.jobs[len(queue)]
     if hint.starts_now:
-        assert last.state is JobState.CONFIGURING, text
+        assert last.state is JobState.RUNNING, text
         assert tuple(sorted(part.node for part in last.alloc)) == tuple(sorted(hint.nodes)), text
     else:
         assert last.state is JobState.PENDING, text
-        assert made.core.state.forecast is not None
-        assert made.core.state.forecast.of(last.job_id) == (hint.start_s, hint.nodes), text
+        assert made.core.state.scheduling.forecast is not None
+        assert made.core.state.scheduling.forecast.of(last.job_id) == (hint.start_s, hint.nodes), text
 
 
 FAST = {"nodes": 2, "cpus": 8, "mem_mb": 8000, "gpus": 4}
 GPU = (("gpu", "", 3),)
 #: (queue; its last job waits, the hints that it gets, configuration)
-CASES: dict[str, tuple[list[WantedJob], list[str], dict[str, object]]] = {
+CASES: dict[str, tuple[list[JobSubmission], list[str], dict[str, Any]]] = {
     "a gap before a planned job": (
         [
             job(nodes_min=1, exclusive=True, time_limit_s=4 * HOUR_S, nodes_required="n1"),
@@ -167,8 +168,8 @@ def test_every_hint_is_true(name: str) -> None:
     made = world(*queue, **config)
     found = why(made, len(queue))
     assert found.planned is not None
-    assert made.core.state.forecast is not None
-    assert made.core.state.forecast.of(len(queue)) == (found.planned.start_s, found.planned.nodes)
+    assert made.core.state.scheduling.forecast is not None
+    assert made.core.state.scheduling.forecast.of(len(queue)) == (found.planned.start_s, found.planned.nodes)
     assert [text for text in options(found) if text in expected] == expected, options(found)
     assert [hint.start_s for hint in found.hints] == sorted(hint.start_s for hint in found.hints)
     for hint in found.hints:
@@ -248,8 +249,8 @@ def test_every_obstacle_outside_resources_is_told() -> None:
     )  # fmt: skip
     found = why(made, 2)
     assert texts(found) == [
-        ("JobHeldUser", "held by its owner ann: scontrol release lets it go"),
-        ("Dependency", "it waits for afterok:1 (CONFIGURING)"),
+        ("JobHeldUser", "held by its owner ann: scontrol release releases it"),
+        ("Dependency", "it waits for afterok:1 (RUNNING)"),
         ("BeginTime", "it may not begin before"),
         ("PartitionTimeLimit", "its time limit is 2:00:00, partition debug has MaxTime=1:00:00"),
     ]
@@ -289,7 +290,7 @@ def test_an_administrators_hold_and_a_dependency_that_never_comes() -> None:
 
 
 def reserve(made: World, name: str, nodes: tuple[str, ...], user: str, from_s: int, length_s: int) -> None:
-    wanted = WantedReservation(
+    wanted = ReservationWords(
         start_at_us=made.now_us + from_s * US, duration_s=length_s, nodes=tuple(("", name) for name in nodes),
         users=(("", user, USERS[user]),),
     )  # fmt: skip

@@ -9,13 +9,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from ctld.core.audit import GENESIS, AuditHead, AuditRow, TxnRow, chained
-from ctld.core.budget_book import BudgetRow
 from ctld.core.controller import Core
-from ctld.core.effects import (
+from ctld.core.queue.planning import run_plan
+from ctld.core.records.accounting_rows import AccountRow, AssocRow, ResourceRow, TresRow, UsageRow, UserRow, WckeyRow
+from ctld.core.records.audit import GENESIS, AuditHead, AuditRow, TxnRow, chained
+from ctld.core.records.budget_book import BudgetRow
+from ctld.core.records.effects import (
     AckReports,
     AdmitNode,
-    Allocation,
+    AllocationState,
     Batch,
     Changed,
     ChangedMany,
@@ -23,10 +25,10 @@ from ctld.core.effects import (
     Created,
     CrontabUpdated,
     Done,
-    Ended,
     FenceNode,
     ForgetStep,
     GpuWork,
+    JobEnded,
     LaunchStep,
     NotifyStep,
     RebootNode,
@@ -45,11 +47,12 @@ from ctld.core.effects import (
     TerminateStep,
     TriggersChanged,
 )
-from ctld.core.events import (
+from ctld.core.records.events import (
     Actor,
-    AnyEvent,
+    Event,
     GpuReported,
     HeldStep,
+    JobSubmission,
     LoadConfig,
     NodeDisconnected,
     NodeFenced,
@@ -60,35 +63,16 @@ from ctld.core.events import (
     StepStarted,
     SubmitJob,
     Tick,
-    WantedJob,
 )
-from ctld.core.fairshare import (
-    AccountRow,
-    AssocRow,
-    LoadedShares,
-    ResourceRow,
-    TresRow,
-    UsageRow,
-    UserRow,
-    WckeyRow,
-)
-from ctld.core.gpu_model import Gpu, GpuFacts, GpuOpinion, WorkKind
-from ctld.core.model import (
-    HistoryRow,
-    JobRow,
-    JobSpan,
-    Node,
-    NodeRow,
-    PartitionRow,
-    Qos,
-    Reservation,
-    ReservationSpan,
-    SpecRow,
-    StepRow,
-)
-from ctld.core.periodic import Crontab, Trigger
-from ctld.core.planning import run_plan
-from ctld.core.recover import ArrayCounts, Loaded
+from ctld.core.records.gpu import Gpu, GpuFacts, GpuOpinion, WorkKind
+from ctld.core.records.job import HistoryRow, JobRow, JobSpan, SpecRow
+from ctld.core.records.node import Node, NodeRow, PartitionRow
+from ctld.core.records.periodic import Crontab, Trigger
+from ctld.core.records.qos import Qos
+from ctld.core.records.reservation import Reservation, ReservationSpan
+from ctld.core.records.step import StepRow
+from ctld.core.recover import ArrayCounts, LoadedState
+from ctld.core.state.fairshare import LoadedShares
 from ctld.runtime.mail import address, subject
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.gres import Gres
@@ -117,7 +101,7 @@ def make_config(
     )
     partitions = (PartitionConfig("debug", names, is_default=True),)
     settings: dict[str, object] = {"nodes": entries, "partitions": partitions, "def_mem_per_cpu_mb": 100, **extra}
-    return Config(gres_types=("gpu", "shard", "mps") if shards or mps else ("gpu",), **settings)  # type: ignore[arg-type]
+    return Config(gres_types=("gpu", "shard", "mps") if shards or mps else ("gpu",), **settings)  # type: ignore[arg-type]  # keywords of many types
 
 
 def uuids_of(node: Node, slots: Iterable[int]) -> tuple[str, ...]:
@@ -177,7 +161,7 @@ class World:
         self.launches: list[tuple[int, int]] = []  # every start on any node, in order
         self.launched_with: dict[tuple[int, int], LaunchStep] = {}
         self.acknowledged: dict[int, None] = {}
-        self.replies: dict[int, object] = {}
+        self.replies: dict[int, Any] = {}
         self.next_reply = 1
         self.busy = False  # a commit is in flight: what is stepped is not sealed
         self.restart()
@@ -198,7 +182,7 @@ class World:
         arrays = {r.array_job_id for r in kept if r.array_job_id}
         counts = [self._counts(array_id, last) for array_id in sorted(arrays)]
         keys = [(r.submit_key, r.job_id, r.submit_at_us) for r in last.values() if r.submit_key]
-        loaded = Loaded(
+        loaded = LoadedState(
             self.epoch, *self.counters, kept, list(self.steps.values()), list(self.node_rows.values()),
             list(self.partition_rows.values()), counts, keys, self._shares(),
             tuple(sorted(self.reservations.values(), key=lambda r: r.resv_id)), list(self.qos.values()),
@@ -237,7 +221,7 @@ class World:
         ok = sum(weigh(r) for r in ended if r.state is JobState.COMPLETED)
         return ArrayCounts(array_id, ok, sum(map(weigh, ended)) - ok, worst[1], worst[0])
 
-    def do(self, event: AnyEvent) -> list[str]:
+    def do(self, event: Event) -> list[str]:
         """One event through the whole loop; what came out, as lines."""
         self.core.step(self.now_us, event)
         return self.settle()
@@ -272,10 +256,12 @@ class World:
         self.history += batch.history
         self.job_spans += batch.job_spans
         self.reservation_spans.update({(row.resv_id, row.start_at_us): row for row in batch.reservation_spans})
-        for row in batch.audit:
-            before = self.audit[-1].hash if self.audit else GENESIS
-            assert row.audit_id == len(self.audit) + 1 and row.hash == chained(before, row.record), "a gap in the chain"
-            self.audit.append(row)
+        for entry in batch.audit:
+            last = self.audit[-1].hash if self.audit else GENESIS
+            assert entry.audit_id == len(self.audit) + 1 and entry.hash == chained(last, entry.record), (
+                "a gap in the chain"
+            )
+            self.audit.append(entry)
         self.txns += batch.txns
         self.node_rows.update({n.name: n for n in batch.nodes})
         self.qos.update({record.name: record for record in batch.qos})
@@ -412,6 +398,7 @@ class World:
     def report_step_exit(
         self, node: str, key: tuple[int, int, int], code: int = 0, signal: int = 0, failure: str = "", **more: Any
     ) -> list[str]:
+        """The node reports the end of a step, whatever it knows of it."""
         self.sequence += 1
         start_us = 0 if failure else self.now_us
         return self.do(
@@ -458,13 +445,13 @@ class World:
             return f"submitted {body.job_id}" + "".join(f"; warning: {w}" for w in body.warnings)
         if isinstance(body, Refusal):
             return f"refused: {body.text}"
-        if isinstance(body, Ended):
+        if isinstance(body, JobEnded):
             return f"ended: {body.state} {body.exit_code}:{body.exit_signal}"
         if isinstance(body, Results):
             return "; ".join(f"{r.id}: {r.text or 'ok'}" for r in body.results) or "nothing matched"
         if isinstance(body, Created):
             return f"created {body.name}"
-        if isinstance(body, Allocation):
+        if isinstance(body, AllocationState):
             nodes = ",".join(part.node for part in body.job.alloc)
             return f"allocation {body.job.job_id}: {body.job.state.name} {nodes}".rstrip()
         if isinstance(body, StepCreated):
@@ -497,7 +484,7 @@ class World:
         role = Role.ADMINISTRATOR if uid == 0 else Role.OPERATOR if name == "opa" else Role.USER
         return Actor(uid, uid, name, name, (name,), role)
 
-    def submit(self, wanted: WantedJob, user: str = "ann", key: str = "", test_only: bool = False) -> list[str]:
+    def submit(self, wanted: JobSubmission, user: str = "ann", key: str = "", test_only: bool = False) -> list[str]:
         """sbatch."""
         name = key or f"{self.next_reply:032x}"
         return self.do(SubmitJob(self.actor(user), name, self.now_us, wanted, SPEC, test_only, self.reply_to()))
@@ -530,7 +517,7 @@ class World:
             "real_memory_mb": node.real_memory_mb, "tmp_disk_mb": 0, "gres": gres, "held": held,
             "gpus": self.found.get(name, ()), **changes,
         }  # fmt: skip
-        return self.do(NodeRegistered(**fields))  # type: ignore[arg-type]
+        return self.do(NodeRegistered(**fields))  # type: ignore[arg-type]  # keywords of many types
 
     def report_gpus(self, name: str, *opinions: GpuOpinion, gpus: tuple[GpuFacts, ...] | None = None) -> list[str]:
         """The node says something of its GPUs."""

@@ -1,8 +1,8 @@
 """Clusters for the end-to-end tests.
 
-`cluster`: four nodes with pretended CPUs and GPUs, shared by all tests of a worker that leave daemons alone; what a test
-leaves running is cancelled behind it. `new_cluster(...)`: one of a test's own, to be killed and broken. When a test
-fails, its report ends with the daemons' logs.
+`cluster`: four nodes with pretended CPUs and GPUs, shared by all tests of a worker that do not disturb daemons; jobs
+that a test leaves running are cancelled. `new_cluster(...)`: a test's own cluster, for tests that kill daemons. When a
+test fails, its report ends with the daemons' logs.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -55,7 +55,7 @@ def new_cluster() -> Iterator[Callable[..., LiveCluster]]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure is read together with what the daemons said."""
+    """Adds the daemons' logs to the report of a failure."""
     report = yield
     if report.failed:
         for cluster in _alive:

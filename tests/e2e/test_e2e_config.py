@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from livecluster import LiveCluster
 
@@ -10,7 +11,7 @@ New = Callable[..., LiveCluster]
 
 def test_commands_and_jobs_find_their_cluster_by_slurm_conf(new_cluster: New) -> None:
     cluster = new_cluster(1)
-    by_conf = {"PENSTOCK_CLUSTER": "", "PENSTOCK_HOME": "", "SLURM_CONF": str(cluster.slurm_conf)}
+    by_conf: dict[str, Any] = {"PENSTOCK_CLUSTER": "", "PENSTOCK_HOME": "", "SLURM_CONF": str(cluster.slurm_conf)}
     assert cluster.run("sinfo", "-h", "-o", "%P", env=by_conf).ok().out.split() == ["main*"]
     job_id = cluster.sbatch("-o", "found.txt", "--wrap", 'echo "$SLURM_CONF"; cat "$SLURM_CONF"', **by_conf)
     cluster.wait_state(job_id, "COMPLETED")

@@ -6,7 +6,7 @@ import sys
 import pytest
 from livecluster import ClusterConf, LiveCluster
 
-from nodedaemon import cgroup_find
+from nodedaemon.cgroups import find as cgroup_find
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 EAT = f"{sys.executable} -c 'x = b\"x\" * (300 << 20)'"

@@ -62,12 +62,12 @@ def test_a_job_runs_at_its_minute_and_comes_again(own: LiveCluster, tmp_path: Pa
     (job_id,) = install(
         own, f"#SCRON -o {out} --open-mode=append\n* * * * * echo $HOME $SLURM_JOB_ID $SLURM_RESTART_COUNT\n"
     )
-    first = own.wait_text(out, f" {job_id}", limit_s=90)
+    first = own.wait_text(out, f" {job_id}")
     job = own.wait_state(job_id, "PENDING")
     assert first.split()[0] == str(Path.home()) and job.request.begin_at_us % 60_000_000 == 0
     own.kill(CTLD)
     own.start_controller()
-    own.wait_text(out, f"{job_id} 1", limit_s=90)
+    own.wait_text(out, f"{job_id} 1")
     own.wait_state(job_id, "PENDING")
     runs = [record.state for record in own.records(job_id)]
     assert runs[:2] == ["COMPLETED", "COMPLETED"] and len(runs) == 3

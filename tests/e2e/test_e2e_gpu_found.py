@@ -9,7 +9,7 @@ from livecluster import ClusterConf, LiveCluster
 
 #: Times that a test can wait for; what is healthy takes a fraction of them.
 LIMITS = {
-    "PENSTOCK_GPU_LIMITS": "start_s=2 slow_s=2 hung_s=6 again_first_s=0.2 again_most_s=1 retry_s=0.5 return_s=0.5"
+    "PENSTOCK_GPU_LIMITS": "start_s=2 slow_s=2 hung_s=6 restart_first_s=0.2 restart_most_s=1 retry_s=0.5 return_s=0.5"
 }
 CONF = ClusterConf(found_gpus=2, cpus=8, more=("PenstockGpuPollSeconds=1",))
 

@@ -138,7 +138,7 @@ def cluster(shared: GpuCluster) -> Iterator[GpuCluster]:
 
 
 def test_a_job_on_one_gpu(cluster: GpuCluster) -> None:
-    """Seen while it runs, told when it has ended; its energy counter is set back in the middle."""
+    """Shown while it runs, recorded when it has ended; its energy counter is set back in the middle."""
     job = cluster.sbatch("--gpus=1", "-t10", "--wrap", f"exec {cluster.hold} a")
     held = cluster.held("a")
     place = str(cluster.order.index(held.gpu))
@@ -161,7 +161,7 @@ def test_a_job_on_one_gpu(cluster: GpuCluster) -> None:
     assert (told["gres/gpumem"], told["gres/gpuutil"]) == ("20G", "80")
     assert "cpu" in told  # the figures that a script always had are still there
     assert not (cluster.map / place).exists()
-    assert "its GPUs is an estimate" in cluster.logs()
+    cluster.wait(lambda: "its GPUs is an estimate" in cluster.logs(), "the log says so")
     seff = json.loads(cluster.run("penstock", "seff", "--json", str(job)).ok().out)["gpu"]
     assert (seff["count"], seff["memory_used"], seff["energy_joules"]) == (1, 20 * GIB, 509)
     assert 0 < seff["efficiency_percent"] <= 80 and seff["memory_efficiency_percent"] == pytest.approx(14.25, abs=0.1)
@@ -183,7 +183,7 @@ def test_two_steps_on_two_gpus(cluster: GpuCluster) -> None:
     for step in ("0", "1"):
         cluster.wait_sstat(f"{job}.{step}", "TRESUsageInMax", "gres/gpumem=")
         cluster.wait(
-            lambda step=step: tres(cluster.sstat(f"{job}.{step}")["TRESUsageInMax"]).get("gres/gpumem") in ("10G", "2G"),
+            lambda: tres(cluster.sstat(f"{job}.{step}")["TRESUsageInMax"]).get("gres/gpumem") in ("10G", "2G"),
             "its memory is counted",
         )  # fmt: skip
         memory = tres(cluster.sstat(f"{job}.{step}")["TRESUsageInMax"])["gres/gpumem"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from livecluster import ClusterConf, LiveCluster
 
-from nodedaemon import cgroup_find
+from nodedaemon.cgroups import find as cgroup_find
 
 NAMES = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",

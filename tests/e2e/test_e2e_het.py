@@ -61,6 +61,39 @@ def test_a_script_runs_a_step_over_two_components(cluster: LiveCluster) -> None:
     assert (only, leader, both) == ([f"{job_id}+1"], [f"{job_id}+0"], [f"{job_id}+0", f"{job_id}+1"])
 
 
+def test_each_component_has_its_own_streams_also_from_outside(cluster: LiveCluster) -> None:
+    job_id = cluster.sbatch("-n1", "--mem=100", "-w", "n1", ":", "-n2", "--mem=100", "-w", "n2", "--wrap", "sleep 600")
+    cluster.wait_state(f"{job_id}+1", "RUNNING")
+    (cluster.work / "in0").write_text("first\n")
+    (cluster.work / "in1").write_text("second\n")
+    show = "echo $SLURM_PROCID $SLURM_NTASKS; echo bad >&2; cat"
+    first = ("-l", "-n1", "-o", "het-a.out", "-e", "het-a.err", "-i", "in0", "sh", "-c", show)
+    second = ("-n2", "-o", "het-b.out", "-e", "het-b.err", "-i", "in1", "sh", "-c", show)
+    done = cluster.run("srun", f"--jobid={job_id}", *first, ":", *second).ok()
+    assert (done.out, done.err) == ("", "")
+    texts = {name: sorted((cluster.work / f"het-{name}").read_text().splitlines()) for name in ("a.out", "b.out")}
+    assert texts == {"a.out": ["0: 0 3", "0: first"], "b.out": ["1: 1 3", "1: second", "2: 2 3", "2: second"]}
+    assert (cluster.work / "het-a.err").read_text() == "0: bad\n"
+    assert sorted((cluster.work / "het-b.err").read_text().splitlines()) == ["1: bad", "2: bad"]
+    only = cluster.run("srun", f"--jobid={job_id}", "--het-group=1", "sh", "-c", "echo $SLURMD_NODENAME").ok()
+    assert only.out == "n2\n"
+    cluster.run("scancel", str(job_id)).ok()
+    ends(cluster, job_id)
+
+
+def test_parts_of_a_step_in_a_job_that_is_not_heterogeneous(cluster: LiveCluster) -> None:
+    show = "echo $SLURM_PROCID of $SLURM_NTASKS on $SLURMD_NODENAME"
+    parts = ("srun", "-n2", "sh", "-c", show, ":", "-n1", "sh", "-c", show)
+    done = cluster.run("salloc", "-N2", "--ntasks-per-node=2", "--mem=200", "-w", "n1,n2", *command_words(*parts))
+    assert sorted(done.out.splitlines()) == ["0 of 3 on n1", "1 of 3 on n1", "2 of 3 on n2"]
+    done = cluster.run("salloc", "-N1", "-n3", "--mem=200", "-w", "n1", *command_words(*parts))
+    assert sorted(done.out.splitlines()) == ["0 of 3 on n1", "1 of 3 on n1", "2 of 3 on n1"]
+
+
+def command_words(*words: str) -> list[str]:
+    return [*SRUN.split(), *words[1:]]
+
+
 def test_the_highest_exit_code_of_all_components_counts(cluster: LiveCluster) -> None:
     done = cluster.run("srun", "-n1", "--mem=100", "sh", "-c", "exit 3", ":", "-n2", "--mem=100", "sh", "-c", "exit 5")
     assert done.status == 5

@@ -7,17 +7,25 @@ from pathlib import Path
 
 import pytest
 from livecluster import ClusterConf, LiveCluster
+from openway import open_way
 
 NOBODY = pwd.getpwnam("nobody")
-MAILPROG = '#!/bin/sh\n{{ printf "%s|" "$@"; cat; echo "$SLURM_JOB_ID $SLURM_JOB_MAIL_TYPE"; }} >> {0}\n'
+#: Several run at once, and none before another: each mail is a file of its own, whole when it has its name.
+MAILPROG = """#!/bin/sh
+new=$(mktemp {0}/new.XXXXXX)
+{{ printf "%s|" "$@"; cat; echo "$SLURM_JOB_ID $SLURM_JOB_MAIL_TYPE"; }} > $new
+mv $new {0}/mail.${{new##*.}}
+"""
 
 
 @pytest.fixture(scope="module")
 def post(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of MailProg and what it was given."""
     folder = tmp_path_factory.mktemp("post")
+    open_way(folder)
+    folder.chmod(0o777)  # a controller that is root runs it as nobody
     program = folder / "mailprog"
-    program.write_text(MAILPROG.format(folder / "mails"))
+    program.write_text(MAILPROG.format(folder))
     program.chmod(0o755)
     return folder
 
@@ -32,20 +40,21 @@ def cluster(post: Path) -> Iterator[LiveCluster]:
 def test_mail_tells_of_a_jobs_life(cluster: LiveCluster, post: Path) -> None:
     text = "--wrap=true"
     plain = cluster.sbatch("-J", "told", "--mail-type=BEGIN,END", text)
-    cluster.wait_text(post / "mails", f"{plain} Ended")
     array = cluster.sbatch("-J", "many", "--array=1-2", "--mail-type=END", "--mail-user=boss@site.org", text)
-    # The script writes a job's number behind each subject; the summary's is that of the task that ended last.
-    lines = cluster.wait(
-        lambda: found if len(found := (post / "mails").read_text().splitlines()) == 6 else None, "both ends are told"
-    )
+    cluster.wait(lambda: len(list(post.glob("mail.*"))) >= 3, "begin and both ends are told")
+    mails = [path.read_text().splitlines() for path in post.glob("mail.*")]
+    # The script writes a job's number and the kind behind each subject; the summary's is that of the task that ended last.
+    assert {len(lines) for lines in mails} == {2}
     user = pwd.getpwuid(os.getuid()).pw_name
-    began, ended = (f"Slurm Job_id={plain} Name=told {word}" for word in ("Began, Queued time 0", "Ended, Run time 0"))
-    assert lines[0].startswith(f"-s|{began}") and f"|{user}@example.org|{began}" in lines[0]
-    assert lines[1] == f"{plain} Began"
-    assert lines[2].startswith(f"-s|{ended}") and lines[2].endswith(", COMPLETED, ExitCode 0")
-    summary = f"Slurm Array Summary Job_id={array}_* ({array}) Name=many Ended, "
-    assert lines[4].startswith(f"-s|{summary}") and "|boss@site.org|" in lines[4]
-    assert lines[4].endswith(", COMPLETED, ExitCode [0-0]") and len(lines) == 6
+    subjects = {behind: line for line, behind in mails}
+    began, ended = subjects.pop(f"{plain} Began"), subjects.pop(f"{plain} Ended")
+    subject = f"Slurm Job_id={plain} Name=told Began, Queued time 0"
+    assert began.startswith(f"-s|{subject}") and f"|{user}@example.org|{subject}" in began
+    subject = f"Slurm Job_id={plain} Name=told Ended, Run time 0"
+    assert ended.startswith(f"-s|{subject}") and ended.endswith(", COMPLETED, ExitCode 0")
+    (summary,) = subjects.values()
+    assert summary.startswith(f"-s|Slurm Array Summary Job_id={array}_* ({array}) Name=many Ended, ")
+    assert "|boss@site.org|" in summary and summary.endswith(", COMPLETED, ExitCode [0-0]")
 
 
 def test_a_finished_job_runs_again(cluster: LiveCluster) -> None:

@@ -2,10 +2,13 @@
 
 import re
 import signal
+import sys
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from livecluster import LiveCluster, shown
+from livecluster import CTLD, ClusterConf, LiveCluster, read, shown
 
+New = Callable[..., LiveCluster]
 GATE = "while [ ! -e {gate} ]; do sleep 0.05; done"
 
 
@@ -250,3 +253,22 @@ def test_time_limit_beyond_the_partitions(cluster: LiveCluster) -> None:
     over = cluster.sbatch("-p", "short", "-t", "11", "--wrap", "true")
     cluster.wait_state(fits, "COMPLETED")
     assert (cluster.job(over).state, cluster.job(over).reason) == ("PENDING", "PartitionTimeLimit")
+
+
+def test_a_job_on_many_cpus_outlives_both_daemons(new_cluster: New) -> None:
+    """Masks of more than 64 CPUs: of the job, of a step, in what both daemons read at their start."""
+    cluster = new_cluster(1, ClusterConf(cpus=192, memory_mb=64000))
+    gate = cluster.work / "gate"
+    srun = f"{sys.executable} -P -m cli.srun"
+    waits = f"while [ ! -e {gate} ]; do sleep 0.1; done"
+    job_id = cluster.sbatch("-n", "150", "-o", "out", "--wrap", f"{srun} -n1 -c100 sh -c '{waits}' && echo whole")
+    cluster.wait(lambda: len(cluster.held_steps("n1")) == 2, "the step has begun")
+    cluster.kill(CTLD)
+    cluster.start_controller()
+    cluster.kill("n1")
+    cluster.start_node("n1")
+    cluster.wait_nodes()
+    assert cluster.run("scontrol", "show", "job", "-d", str(job_id)).ok().out.count("CPU_IDs=0-149 ") == 1
+    gate.touch()
+    cluster.wait_state(job_id, "COMPLETED")
+    assert read(cluster.work / "out") == "whole\n"

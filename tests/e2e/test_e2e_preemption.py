@@ -102,7 +102,7 @@ def test_qos_records(make) -> None:
     refused = cluster.run("sbatch", "--qos=urgent", "--wrap", "true")
     assert refused.status == 1 and "Invalid qos specification" in refused.err
     changes = {"preempt": "normal", "priority": "1000", "gracetime": "5"}
-    cluster.call("ChangeQos", pb.ChangeQosRequest(action=1, names=["urgent"], changes=changes))
+    cluster.call("ChangeQos", pb.ChangeQosRequest(action="ADD", names=["urgent"], changes=changes))
     cluster.kill("ctld")
     cluster.forget_client()
     cluster.start_controller()
@@ -116,3 +116,41 @@ def test_qos_records(make) -> None:
     (cluster.work / "low.gate").touch()
     cluster.wait_state(low, "COMPLETED")
     assert cluster.job(low).attempt == 1 and cluster.job(high).request.qos == "urgent"
+
+
+def test_25_a_step_has_its_grace_though_the_script_handles_no_signal(make) -> None:
+    """The warning goes to the step; the shell, which SIGTERM would end, lives until the step has saved its work."""
+    low, high = PARTITIONS
+    partitions = (f"{low} GraceTime=600", high)
+    cluster = make("PreemptType=preempt/partition_prio", "PreemptMode=CANCEL", partitions=partitions)
+    work = cluster.work
+    step = (
+        f"trap 'echo warned >{work}/warned; while [ ! -e {work}/gate ]; do sleep 0.05; done; echo saved >{work}/saved; "
+        f"exit 0' TERM; echo begun >{work}/begun; while :; do sleep 0.05; done"
+    )
+    (work / "step.sh").write_text(step)
+    script = f"sh -c 'while [ ! -e {work}/gate ]; do sleep 0.05; done' & srun -n1 sh {work}/step.sh; wait; echo after >{work}/after"
+    job = cluster.sbatch("-n2", "--wrap", script)
+    cluster.wait_text(work / "begun", "begun")
+    other = cluster.sbatch("-n2", "-p", "high", "--wrap", "true")
+    cluster.wait_text(work / "warned", "warned")
+    assert cluster.job(job).state == "RUNNING"
+    (work / "gate").touch()
+    cluster.wait_ends(job, other)
+    assert (work / "saved").read_text() == "saved\n"
+    assert (work / "after").read_text() == "after\n"
+    assert cluster.job(job).state == "COMPLETED"
+
+
+def test_a_signal_spares_the_script_unless_it_is_meant(make) -> None:
+    cluster = make()
+    work = cluster.work
+    script = f"trap 'echo shell >>{work}/got' USR1; echo begun >{work}/begun; while [ ! -e {work}/gate ]; do sleep 0.05; done"
+    job = cluster.sbatch("-n1", "--wrap", script)
+    cluster.wait_text(work / "begun", "begun")
+    cluster.run("scancel", "-s", "USR1", str(job)).ok()
+    cluster.run("scancel", "-s", "USR1", "--batch", str(job)).ok()
+    cluster.wait_text(work / "got", "shell")
+    (work / "gate").touch()
+    cluster.wait_ends(job)
+    assert (work / "got").read_text() == "shell\n"

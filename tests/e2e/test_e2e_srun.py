@@ -9,15 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from livecluster import Done, LiveCluster, command
+from launched import Launched, build
+from livecluster import Done, LiveCluster, command, in_contact
+from patience import LIMIT_S
 
 from cli.steps.console import Console, Sink
-from cli.steps.ending import Rules
+from cli.steps.ending import EndingRules
 from cli.steps.session import Session
-from penstock.client import new_request_key
 from penstock.v1 import steps_pb2 as s
+from penstock.values.hostlist import expand
+from penstock.values.requestkey import new_request_key
 
-LIMIT_S = 60.0
 NOBODY = 65534
 #: In scripts: the command as it is run from this tree.
 SRUN = f"{sys.executable} -P -m cli.srun"
@@ -124,7 +126,7 @@ def test_ctrl_c_while_it_waits_leaves_no_job(cluster: LiveCluster) -> None:
     process.send_signal(signal.SIGINT)
     status, _, err = finish(process)
     assert status == 1
-    assert f"srun: Job allocation {blocker + 1} has been revoked\n" in err
+    assert err == f"srun: Job allocation {blocker + 1} has been revoked\nsrun: Force Terminated JobId={blocker + 1}\n"
     cluster.wait_state(blocker + 1, "CANCELLED")
 
 
@@ -299,22 +301,21 @@ def test_a_terminal(cluster: LiveCluster, allocation: int) -> None:
 
 
 def test_output_of_a_step_that_ended_before_anybody_came(cluster: LiveCluster, allocation: int) -> None:
-    """Its end is committed and its folder is gone; stepd keeps what it has for whoever shows the key."""
+    """Its end is committed and its folder is gone; stepd keeps its output for clients with the key."""
     request = s.CreateStepRequest(job_id=allocation, step_key=new_request_key(0, os.urandom(16)))
     request.step.MergeFrom(s.StepSpec(ntasks=2, work_dir=b"/"))
     request.spec.argv.extend((b"/bin/echo", b"late"))
     created = cluster.call("CreateStep", request)
     wait = s.AwaitStepRequest(job_id=allocation, step_id=created.step_id, attempt=created.attempt, wait_s=20)
-    assert cluster.call("AwaitStep", wait, timeout_s=30).state == "COMPLETED"
+    assert cluster.call("AwaitStep", wait, timeout_s=LIMIT_S).state == "COMPLETED"
     names = list(created.plan.nodes)
     mine = f"{allocation}.0.{created.step_id}"
     cluster.wait(lambda: all(mine not in cluster.held_steps(node) for node in names), "the nodes have forgotten it")
     reader, writer = os.pipe()
     sink = Sink(writer)
-    session = Session(cluster.file, created, Console(sink, sink, own_err=sink), Rules())
+    session = Session(cluster.file, created, Console(sink, sink, own_err=sink), EndingRules())
     assert session.run() == 0
     os.close(writer)
-    os.close(sink.fd)
     with open(reader) as file:
         heard = file.read()
     assert heard == "late\nlate\n"
@@ -396,3 +397,32 @@ def test_no_such_job(cluster: LiveCluster) -> None:
         "srun: error: Unable to confirm allocation for job 999999: Invalid job id specified\n"
         "srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 999999\n",
     )
+
+
+def test_a_worker_that_has_run_srun_runs_the_next_one_too(
+    cluster: LiveCluster, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Its connection to the call socket is kept, and is no file that the call has left open."""
+    folder = tmp_path_factory.mktemp("s")  # short: a socket's path has 107 bytes at most
+    launched = Launched(folder, build(folder), cluster.cluster_file)
+    try:
+        server = launched.warm()
+        done = launched.run("srun", "true")
+        assert (done.returncode, done.stderr) == (0, b"")
+        children = Path(f"/proc/{server}/task/{server}/children")
+        first = set(children.read_text().split())
+        assert launched.run("srun", "true").returncode == 0
+        assert first and first & set(children.read_text().split()) == first
+        assert "srun" not in launched.starts()
+    finally:
+        launched.close()
+
+
+def test_a_step_created_while_its_node_daemon_is_down(cluster: LiveCluster, allocation: int) -> None:
+    name = expand(cluster.job(allocation).node_list)[0]
+    cluster.kill(name)
+    cluster.wait(lambda: not in_contact(cluster.node(name)), f"{name} is out of contact")
+    process = start(cluster, f"--jobid={allocation}", "-N1", "-w", name, "sh", "-c", "echo here")
+    cluster.wait(lambda: [step for step in steps(cluster, allocation) if step.step_id == 0], "the step is created")
+    cluster.start_node(name)
+    assert finish(process) == (0, "here\n", "")

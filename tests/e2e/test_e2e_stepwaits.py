@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 from livecluster import LiveCluster, command
+from patience import LIMIT_S
 
 SRUN = f"{sys.executable} -P -m cli.srun"
 #: A task that says that it is there, and ends at the signal with a code of its own.
 UNTIL_USR1 = "trap 'echo usr1 $SLURM_PROCID; exit 7' USR1; echo up; while :; do sleep 0.05; done"
-LIMIT_S = 60.0
 
 
 def start(cluster: LiveCluster, *words: str) -> subprocess.Popen[bytes]:

@@ -1,4 +1,4 @@
-"""Another user on the same machine, when the daemons are root: jobs run as who submitted them, and are his alone."""
+"""Another user on the same machine, when the daemons are root: jobs run as the user who submitted them, and only that user may change them."""
 
 import os
 import pwd
@@ -71,7 +71,7 @@ def test_only_the_owner_and_administrators_touch_a_job(cluster: LiveCluster, min
     assert states[:2] == ["CANCELLED by 0", f"CANCELLED by {NOBODY}"]
 
 
-def test_a_user_may_not_write_where_he_may_not(cluster: LiveCluster, mine: Path) -> None:
+def test_a_job_cannot_write_where_its_user_cannot(cluster: LiveCluster, mine: Path) -> None:
     """Output files are opened as the user: root's folder stays untouched and the job says why it failed."""
     roots = cluster.home / "of-root"
     roots.mkdir(mode=0o755, exist_ok=True)

@@ -2,8 +2,8 @@
 
 The storm: a controller is started with one crash point armed, clients that try again submit a job that runs and one that
 is cancelled, and as soon as the controller has died there the next one is started with the next point armed, over the
-same database and nodes. At the end a controller without a crash point brings everything to its end, and what clients
-were told, what the jobs wrote down and what accounting holds are compared.
+same database and nodes. At the end a controller without a crash point brings everything to its end, and the replies
+to clients, what the jobs wrote down and what accounting holds are compared.
 
 A point may be passed many times in a life (each batch passes the four of a commit), and where it strikes decides what
 is tested: `NAME@3` strikes at the third pass. `test_crash_points_are_all_known_and_all_passed` is the dry run that says
@@ -18,25 +18,25 @@ from collections.abc import Callable
 
 import pytest
 from livecluster import CTLD, ENDED, LOGGING_SCRIPT, ClusterConf, LiveCluster, in_contact, read_log, shown
+from patience import LIMIT_S
 
-from nodedaemon.crash import CRASH_POINTS as NODE_POINTS
-from penstock.client import Client, new_request_key
-from penstock.crash import CRASH_POINTS, EXIT_STATUS
+from penstock.client import Client
+from penstock.crash import COMMIT_POINTS, CONTROLLER_POINTS, EXIT_STATUS, NODE_POINTS
 from penstock.errors import Unreachable
 from penstock.v1 import common_pb2 as m
 from penstock.v1 import controller_pb2 as c
+from penstock.values.requestkey import new_request_key
 
 New = Callable[..., LiveCluster]
 CRASHED = EXIT_STATUS
-COMMIT = ("commit:before", "commit:begun", "commit:before-commit", "commit:after")
+COMMIT = tuple(COMMIT_POINTS)
 SUBMIT = ("submit:before-step", "submit:stepped", "submit:before-reply")
 START = ("launch:before-send", "launch:after-send", "started:before-step")
 END = ("exited:before-step", "report:before-ack", "report:after-ack", "forget:before-send")
 CANCEL = ("cancel:before-step", "terminate:before-send")
-#: A node speaks of itself when something is wrong with it: swept in tests/rpc/test_rpc_crash.py.
-ELSEWHERE = ("notice:before-step",)
+#: A node speaks of itself and of its GPUs when something is wrong with them: swept in tests/rpc/test_rpc_crash.py.
+ELSEWHERE = ("notice:before-step", "gpus:before-step", "gpu_work_done:before-step", "gpu_idle:before-step")
 #: A client that waits for a controller to come back: longer than two cold starts on a busy machine.
-PATIENCE_S = 120.0
 
 
 def at_passes(points: tuple[str, ...], *passes: int) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ def at_passes(points: tuple[str, ...], *passes: int) -> tuple[str, ...]:
 
 
 class Told:
-    """What one client was told."""
+    """The replies to one client."""
 
     def __init__(self, name: str, takes_back: bool = False, hold: bool = False) -> None:
         self.name = name
@@ -77,10 +77,10 @@ class Storm:
 
     def _client(self, told: Told) -> None:
         try:
-            with Client.open(PATIENCE_S, retry=True, cluster=self.cluster.file) as client:
+            with Client.open(LIMIT_S, retry=True, cluster=self.cluster.file) as client:
                 told.job_id = client.call("SubmitJob", self.request(told)).job_id
                 if told.takes_back:
-                    self.cluster.wait(lambda: self.begun(told.job_id), f"job {told.job_id} has begun", PATIENCE_S)
+                    self.cluster.wait(lambda: self.begun(told.job_id), f"job {told.job_id} has begun", LIMIT_S)
                     which = c.JobFilter(ids=[str(told.job_id)])
                     client.call("CancelJobs", c.CancelJobsRequest(filter=which))
 
@@ -108,7 +108,7 @@ class Storm:
         self.cluster.wait(
             lambda: not daemon.runs() or (not any(t.is_alive() for t in self.threads) and quiet()),
             f"the controller dies at {point}",
-            PATIENCE_S,
+            LIMIT_S,
         )
         if daemon.runs():
             self.cluster.kill(CTLD)
@@ -120,11 +120,11 @@ class Storm:
 
     def settle(self) -> None:
         """All clients get their answers, from a controller that lives."""
-        self.cluster.call_limit_s = PATIENCE_S
+        self.cluster.call_limit_s = LIMIT_S
         self.cluster.forget_client()
         self.cluster.start_controller()
         for thread in self.threads:
-            thread.join(PATIENCE_S)
+            thread.join(LIMIT_S)
             assert not thread.is_alive(), f"a client still waits\n{self.cluster.logs()}"
         assert [t.error for t in self.told if t.error] == []
 
@@ -144,7 +144,7 @@ class Storm:
         """Each job has run once and is recorded once, with its own exit; what was taken back came to no end."""
         runs = [t for t in self.told if not t.takes_back]
         self.cluster.wait_nodes()
-        ended = self.cluster.wait_ends(*(t.job_id for t in self.told), limit_s=PATIENCE_S)
+        ended = self.cluster.wait_ends(*(t.job_id for t in self.told), limit_s=LIMIT_S)
         states = {j.job_id: j.state for j in ended}
         assert {t.job_id: "CANCELLED" if t.takes_back else "COMPLETED" for t in self.told} == states, self.explain()
         begins, ends = read_log(self.log)
@@ -161,7 +161,7 @@ class Storm:
             assert [s.exit.code for s in record.steps] == [0] and record.attempt == line.attempt == 0
 
     def check_spools(self) -> None:
-        """The nodes have been told that all is recorded: nothing is left in their spools."""
+        """All reports of the nodes are acknowledged: nothing is left in their spools."""
 
         def left() -> list[str]:
             return [step for name in self.cluster.node_names for step in self.cluster.held_steps(name)]
@@ -193,10 +193,8 @@ def run_storm(cluster: LiveCluster, points: tuple[str, ...], *, nodes: bool = Tr
 
 def test_crash_points_are_all_known_and_all_passed(new_cluster: New) -> None:
     """The dry run: what the sweep kills at is what there is, and one life of a cluster passes by all of it."""
-    import ctld.runtime.points
-
     swept = {*COMMIT, *SUBMIT, *START, *END, *CANCEL}
-    assert swept | set(ELSEWHERE) == set(CRASH_POINTS) and ctld.runtime.points
+    assert swept | set(ELSEWHERE) == set(CONTROLLER_POINTS)
     cluster = new_cluster(1, start=False)
     listing = cluster.home / "points"
     cluster.start_controller(PENSTOCK_CRASH_LIST=str(listing))
@@ -268,7 +266,7 @@ def test_scenario_07_node_daemon_dies_at_each_point_of_launch(new_cluster: New, 
 
     Only a supervisor that dies with the job in its hands makes the job fail.
     """
-    points = NODE_POINTS[half::2]
+    points = tuple(NODE_POINTS)[half::2]
     cluster = new_cluster(1, ClusterConf(kill_wait_s=1), start=False)
     cluster.start_controller()
     log = cluster.work / "runs.log"
@@ -277,14 +275,12 @@ def test_scenario_07_node_daemon_dies_at_each_point_of_launch(new_cluster: New, 
     for point in points:
         daemon = cluster.start_node("n1", PENSTOCK_CRASH_AT=point)
         # Some points strike before the node has registered; the job waits for the next daemon then.
-        cluster.wait(
-            lambda d=daemon: not d.runs() or in_contact(cluster.node("n1")), f"n1 registers or dies at {point}"
-        )
+        cluster.wait(lambda: not daemon.runs() or in_contact(cluster.node("n1")), f"n1 registers or dies at {point}")
         job_id = cluster.sbatch("--no-requeue", "-J", point, "-o", "/dev/null", str(script), str(log))
         cluster.wait(
-            lambda d=daemon, j=job_id: not d.runs() or cluster.job(j).state in ENDED or cluster.job(j).attempt,
+            lambda: not daemon.runs() or cluster.job(job_id).state in ENDED or cluster.job(job_id).attempt,
             f"the node daemon dies at {point}, or its supervisor has",
-            show=lambda j=job_id: shown(cluster.job(j)),
+            show=lambda: shown(cluster.job(job_id)),
         )
         if daemon.runs():
             cluster.kill("n1")

@@ -1,11 +1,15 @@
-"""Disks of a node: a spool without room (reliability 25), places where a job's output cannot go (26)."""
+"""Disks: a spool without room (reliability 25), places where a job's output cannot go (26), a controller's disk that stands
+still.
+"""
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from livecluster import ClusterConf, LiveCluster, shown
+from stalldisk import StalledDisk
 
 New = Callable[..., LiveCluster]
 GATED = "while [ ! -e {gate} ]; do sleep 0.05; done; exit 7"
@@ -89,3 +93,26 @@ def test_scenario_26_nowhere_to_write(new_cluster: New) -> None:
         job = cluster.wait_state(job_id, "FAILED")
         assert (job.attempt, job.exit.code, job.exit.signal) == (0, 0, 53), shown(job)
         assert path in job.reason_detail, shown(job)
+
+
+def test_a_controller_whose_disk_stands_still_answers(new_cluster: New) -> None:
+    """Whatever needs no write goes on: tokens, listings. What does waits, and nothing is lost."""
+    cluster = new_cluster(1, start=False)
+    disk, gate = StalledDisk(cluster.home / "still"), cluster.work / "gate"
+    cluster.start_controller(**disk.env())
+    cluster.start_node("n1")
+    cluster.wait_nodes()
+    job_id = cluster.sbatch("-o", "/dev/null", "--wrap", GATED.format(gate=gate))
+    cluster.wait_state(job_id, "RUNNING")
+    words = [sys.executable, "-P", "-m", "cli.sbatch", "--parsable", "-o", "/dev/null", "--wrap", "true"]
+    with disk.still():
+        sbatch = subprocess.Popen(words, env=cluster.environment(), cwd=cluster.work, stdout=subprocess.PIPE)
+        cluster.wait(disk.is_waited_for, "the controller waits for its disk")
+        cluster.forget_client()  # the next call needs a token
+        assert [job.job_id for job in cluster.jobs()] == [job_id]
+        assert cluster.run("squeue", "-h", "-o", "%i %T").ok().out.split() == [str(job_id), "RUNNING"]
+        assert sbatch.poll() is None
+    waited = sbatch.communicate()[0]
+    gate.touch()
+    assert cluster.wait_state(int(waited), "COMPLETED")
+    assert cluster.wait_ends(job_id)[0].exit.code == 7

@@ -8,15 +8,16 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from typing import Any
 
 import psutil
 import pytest
 from livecluster import Done, LiveCluster, free_ports
 
-from penstock.client import new_request_key
 from penstock.errors import PenstockError
 from penstock.v1 import common_pb2 as m
 from penstock.v1 import controller_pb2 as c
+from penstock.values.requestkey import new_request_key
 
 New = Callable[..., LiveCluster]
 
@@ -28,7 +29,7 @@ def refused(done: Done, *texts: str, status: int = 1) -> None:
     assert "Traceback" not in done.err and "internal error" not in done.err, str(done)
 
 
-def submit_raw(cluster: LiveCluster, spec: m.JobSpec | None = None, **job: object) -> int:
+def submit_raw(cluster: LiveCluster, spec: m.JobSpec | None = None, **job: Any) -> int:
     """Submit past sbatch, so that the controller's own checks are met."""
     request = c.SubmitJobRequest(
         request_key=new_request_key(time.time_ns() // 1000, os.urandom(16)),
@@ -38,7 +39,7 @@ def submit_raw(cluster: LiveCluster, spec: m.JobSpec | None = None, **job: objec
     return cluster.call("SubmitJob", request).job_id
 
 
-def refused_raw(cluster: LiveCluster, spec: m.JobSpec | None = None, **job: object) -> str:
+def refused_raw(cluster: LiveCluster, spec: m.JobSpec | None = None, **job: Any) -> str:
     """The controller's refusal of a submission."""
     with pytest.raises(PenstockError) as caught:
         submit_raw(cluster, spec, **job)
@@ -53,6 +54,12 @@ def job_rows(cluster: LiveCluster, array_job_id: int) -> int:
         return database.execute("SELECT count(*) FROM job WHERE array_job_id = ?", (array_job_id,)).fetchone()[0]
 
 
+def cpu_s(process: psutil.Process) -> float:
+    """What a process has used of the CPUs, which a busy machine does not change much."""
+    times = process.cpu_times()
+    return times.user + times.system
+
+
 # ---- arrays --------------------------------------------------------------------------------------------------------
 
 
@@ -60,18 +67,18 @@ def test_scenario_41_a_hundred_thousand_tasks_in_one_call(cluster: LiveCluster) 
     controller = psutil.Process(cluster.daemons["ctld"].process.pid)
     submit_raw(cluster, hold=True)  # what the first submission loads is no growth
     before = controller.memory_info().rss
-    begun = time.monotonic()
+    begun_s = cpu_s(controller)
     job_id = submit_raw(cluster, array="0-99999", hold=True)
-    assert time.monotonic() - begun < 2
+    assert cpu_s(controller) - begun_s < 1
     assert job_rows(cluster, job_id) == 1
     assert controller.memory_info().rss - before < 20_000_000
     done = cluster.run("squeue", "-h", "-j", str(job_id), "-o", "%i").ok()
     assert done.out == f"{job_id}_[0-99999]\n"
     rows = cluster.run("squeue", "-hr", "-j", str(job_id), "-o", "%i").ok().out.split()
     assert (len(rows), rows[0], rows[-1]) == (100_000, f"{job_id}_0", f"{job_id}_99999")
-    begun = time.monotonic()
+    begun_s = cpu_s(controller)
     cluster.run("scancel", str(job_id)).ok()
-    assert time.monotonic() - begun < 5
+    assert cpu_s(controller) - begun_s < 2
     assert [j.state for j in cluster.jobs(job_id)] == ["CANCELLED"]
 
 
@@ -86,9 +93,7 @@ def job_ids(cluster: LiveCluster) -> set[int]:
 )
 def test_scenario_42_array_specifications_that_are_none(cluster: LiveCluster, spec: str) -> None:
     before = job_ids(cluster)
-    begun = time.monotonic()
     refused(cluster.run("sbatch", f"--array={spec}", "--wrap=true"), "rray")
-    assert time.monotonic() - begun < 5
     refused_raw(cluster, array=spec)
     assert job_ids(cluster) <= before  # old ones may have been purged meanwhile
 
@@ -117,7 +122,9 @@ def test_scenario_43_too_large_and_just_small_enough(cluster: LiveCluster) -> No
 
 def test_scenario_43_the_controller_checks_for_itself(cluster: LiveCluster) -> None:
     assert "4194304" in refused_raw(cluster, m.JobSpec(script=b"#!/bin/sh\n" + b"#" * 4_200_000))
-    assert "1048576" in refused_raw(cluster, m.JobSpec(script=b"#!/bin/sh\n", environment=[b"A=" + b"x" * 1_100_000]))
+    assert "1048576" in refused_raw(
+        cluster, m.JobSpec(script=b"#!/bin/sh\n", environment=[b"A=" + b"x" * 110_000] * 10)
+    )
     refused_raw(cluster, m.JobSpec(script=b"#!/bin/sh\n", argv=[b"x" * 1_100_000]))
     refused_raw(cluster, m.JobSpec(script=b"#!/bin/sh\n" + b"#" * 20_000_000))  # beyond what one message may have
     assert submit_raw(cluster, hold=True) > 0  # and goes on serving

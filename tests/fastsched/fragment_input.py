@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from _fastsched.fragment_contract import GPU_MILLI, Classes, Nodes, Shapes
+from _fastsched.fragment_contract import GPU_MILLI, Classes, FragmentNodes, NodeSizes, Shapes
 from _fastsched.fragment_tables import Tables, prepare
 
 ANY = (1 << 64) - 1
@@ -31,10 +31,10 @@ class Pod:
     weight: int = 1
 
 
-def nodes_of(nodes: Sequence[Node], rank: Sequence[int] | None = None) -> Nodes:
+def nodes_of(nodes: Sequence[Node], rank: Sequence[int] | None = None) -> FragmentNodes:
     width = max([1, *(len(node.free) for node in nodes)])
     free = [[*node.free, *[0] * (width - len(node.free))] for node in nodes]
-    return Nodes(
+    return FragmentNodes(
         cpu_milli=np.array([node.cpu for node in nodes], np.int64),
         mem_mb=np.array([node.mem for node in nodes], np.int64),
         gpus=np.array([len(node.free) for node in nodes], np.int32),
@@ -67,6 +67,6 @@ def classes_of(pods: Sequence[Pod]) -> Classes:
     )
 
 
-def tables_of(pods: Sequence[Pod], nodes: Nodes, models: int = 0) -> Tables:
+def tables_of(pods: Sequence[Pod], nodes: FragmentNodes, models: int = 0) -> Tables:
     supply = np.bincount(nodes.model, nodes.gpus, minlength=max(1, models)).astype(np.int64)
-    return prepare(classes_of(pods), supply)
+    return prepare(classes_of(pods), supply, NodeSizes(nodes.gpus, nodes.cpu_milli))

@@ -47,11 +47,12 @@ def takes(case: Case, row: Row, node: int, tasks: int) -> tuple[int, int, tuple[
     cpus = tasks * value(row, "cpus_per_task")
     while cpus % on.quantum:
         cpus += 1
+    assert cpus <= on.cpus // case.limits.get("units_per_cpu", 1)
     whole = value(row, "exclusive") == 1
     if value(row, "mem_node_mb") >= 0:
         mem_mb = value(row, "mem_node_mb") or on.mem_mb
     elif value(row, "mem_cpu_mb") >= 0:
-        mem_mb = cpus * value(row, "mem_cpu_mb")
+        mem_mb = (on.cpus // value(row, "cpu_units") if whole else cpus) * value(row, "mem_cpu_mb")
     else:
         mem_mb = on.mem_mb if whole else 0
     units = on.cpus if whole else cpus * value(row, "cpu_units")

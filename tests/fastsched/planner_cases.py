@@ -60,7 +60,8 @@ def _nodes(pick: Pick, n: int, levels: int) -> list[Node]:
         if pick((False, False, False, True)):
             odd = pick(("weight", "weight", "quantum", "lost_cpus", "lost_mem_mb", "up", "lost_gres"))
             value: Any = {"weight": 1, "quantum": 2, "lost_cpus": pick((1, 9)), "lost_mem_mb": 3, "up": False}.get(odd)
-            node = replace(node, **{odd: (1, 0) if odd == "lost_gres" else value})
+            change: dict[str, Any] = {odd: (1, 0) if odd == "lost_gres" else value}
+            node = replace(node, **change)
         made.append(node)
     return made
 
@@ -191,6 +192,7 @@ def a_case(pick: Pick, features: Sequence[str] = FEATURES, rows: Sequence[int] =
                 made[at]["het"] = made[at - 1]["het"] = made[at - 1].get("het", at)
     limits = {
         "resolution_s": pick((1, 1, 1, 7)),
+        "units_per_cpu": pick((1, 1, 1, 2)),
         "window_s": pick((FOREVER, FOREVER, FOREVER, 30, 0)),
         "reserve_max": pick((-1, -1, 1, 0, 2)),
         "estimate": pick((True, True, False)),

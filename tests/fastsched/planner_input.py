@@ -164,7 +164,7 @@ def planner_input(
     )
     return from_columns(
         values,
-        contract.Limits(**{"now_s": NOW_S, **limits}),
+        contract.PlanLimits(**{"now_s": NOW_S, **limits}),
         {
             "N": n, "G": kinds, "S": len(values["switches"]), "R": len(running), "L": len(licenses), "P": len(parts),
             "V": len(resvs), "B": len(blocks), "F": len(kept), "J": len(rows), "Q": len(values["rows"]),
@@ -173,11 +173,11 @@ def planner_input(
     )  # fmt: skip
 
 
-def from_columns(values: dict[str, Any], limits: contract.Limits, lengths: dict[str, int]) -> PlanInput:
+def from_columns(values: dict[str, Any], limits: contract.PlanLimits, lengths: dict[str, int]) -> PlanInput:
     """Columns as the contract wants them, and read-only: the planner must not need to write."""
     tables: dict[str, Any] = {}
-    for group, columns in contract._GROUPS.items():
-        made = {}
+    for group, columns in contract.GROUPS.items():
+        made: dict[str, np.ndarray] = {}
         for name, (dtype, axes) in columns.items():
             made[name] = np.array(list(values[name]), dtype).reshape([lengths[axis] for axis in axes])
             made[name].setflags(write=False)
@@ -190,13 +190,13 @@ def from_columns(values: dict[str, Any], limits: contract.Limits, lengths: dict[
 
 
 def column_names(group: str) -> list[str]:
-    return list(contract._GROUPS[group])
+    return list(contract.GROUPS[group])
 
 
 def replaced(given: PlanInput, **columns: Any) -> PlanInput:
     """The input with some columns of whichever table changed."""
     for name, value in columns.items():
-        group = next((g for g, names in contract._GROUPS.items() if name in names), "")
+        group = next((g for g, names in contract.GROUPS.items() if name in names), "")
         table = getattr(given, group)._replace(**{name: value}) if group else value
         given = given._replace(**{group or name: table})
     return given

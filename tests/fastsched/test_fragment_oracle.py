@@ -1,5 +1,8 @@
 """The compiled placement gives its oracle's answers on small clusters, and both keep the rules of resources."""
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +10,7 @@ from hypothesis import strategies as st
 
 from _fastsched import fragment, fragment_reference
 from _fastsched.fragment_contract import FGD, GPU_MILLI, POLICIES, Placements
-from _fastsched.fragment_tables import published_score, score_steps
+from _fastsched.fragment_tables import score_of_tie, score_steps
 from tests.fastsched.fragment_input import ANY, Node, Pod, nodes_of, shapes_of, tables_of
 
 #: Sizes that meet exactly, so that ties and full GPUs are frequent.
@@ -46,6 +49,8 @@ def test_compiled_and_oracle_agree(policy: int, world: tuple) -> None:
     columns, shapes, arrivals, tables, draws = world
     ours = fragment.place(columns, shapes, arrivals, tables, policy, draws)
     oracle = fragment_reference.place(columns, shapes, arrivals, tables, policy, draws)
+    mine: Any
+    other: Any
     for mine, other in zip(ours, oracle, strict=True):
         assert mine.tolist() == other.tolist()
 
@@ -136,12 +141,27 @@ def test_steer_leaves_the_scarce_model_to_those_who_need_it() -> None:
     assert found.node.tolist() == [1, 1, 1, 0]
 
 
-def test_the_steps_are_those_of_the_published_score() -> None:
-    steps = score_steps(7)
+def published_score(gain: float) -> int:
+    """FGD's score, 0 to 100, of a drop of fragmentation by so many GPU milli; in the study's order of operations."""
+    return int(1.0 / (1.0 + math.exp(-gain / GPU_MILLI)) * 100.0)
+
+
+@pytest.mark.parametrize("weight", [1, 7, 8_152, 1_000_003])
+def test_the_steps_are_those_of_the_published_score(weight: int) -> None:
+    """Whole numbers, made without floating point, are where the floating-point score changes."""
+    steps = score_steps(weight)
     assert steps[49] == 0
-    for score in (1, 30, 50, 77, 99):
-        assert published_score(int(steps[score - 1]) / 7) == score
-        assert published_score((int(steps[score - 1]) - 1) / 7) == score - 1
+    for score in range(1, 101):
+        assert published_score(int(steps[score - 1]) / weight) == score
+        assert published_score((int(steps[score - 1]) - 1) / weight) == score - 1
+
+
+@given(before=st.floats(0, 8_000), ulps=st.integers(-6, 6))
+def test_a_tie_scores_as_published(before: float, ulps: int) -> None:
+    after = before
+    for _ in range(abs(ulps)):
+        after = math.nextafter(after, math.inf if ulps > 0 else 0.0)
+    assert score_of_tie(before, after) == published_score(before - after)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +171,7 @@ def test_the_steps_are_those_of_the_published_score() -> None:
         ({"model": np.array([0, 5], np.int32)}, "a model of GPU is not within 0 and 0"),
         ({"gpus": np.array([1, 9], np.int32)}, "more GPUs than free_milli has columns"),
         ({"free_milli": np.full((2, 1), 1001, np.int32)}, "free_milli is not within 0 and 1000"),
-        ({"mem_mb": np.zeros(3, np.int64)}, "column mem_mb of Nodes has 3 rows, not 2"),
+        ({"mem_mb": np.zeros(3, np.int64)}, "column mem_mb of FragmentNodes has 3 rows, not 2"),
     ],
 )
 def test_bad_columns_are_refused(change: dict, said: str) -> None:

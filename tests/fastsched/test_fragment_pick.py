@@ -3,14 +3,16 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import LIMIT_S
 
 from _fastsched import fragment, fragment_pick
-from _fastsched.fragment_contract import BEST_FIT, FGD, STEER, Nodes, Shapes
+from _fastsched.fragment_contract import BEST_FIT, FGD, STEER, FragmentNodes, Shapes
 from _fastsched.fragment_pick import choose, count_classes, milli_of, nobody, policy_of
 from tests.fastsched.fragment_input import Node, Pod, nodes_of, shapes_of, tables_of
 
@@ -26,7 +28,7 @@ def test_the_compiled_form_is_picked_where_it_was_built() -> None:
 def test_the_oracle_is_picked_where_nothing_was_built() -> None:
     code = "import sys; sys.modules['_fastsched.fragment'] = None\nfrom _fastsched import fragment_pick as p\nprint(p.COMPILED, p.place.__module__)"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     assert (done.stdout, done.stderr) == ("False _fastsched.fragment_reference\n", "")
 
@@ -45,7 +47,7 @@ def test_a_wish_fits_in_thousandths_exactly_if_it_fits_in_units(units: int, data
     assert milli_of(units, units) == 1000
 
 
-def take(nodes: Nodes, wish: Shapes, row: int, mask: int) -> None:
+def take(nodes: FragmentNodes, wish: Shapes, row: int, mask: int) -> None:
     nodes.cpu_milli[row] -= wish.cpu_milli[0]
     nodes.mem_mb[row] -= wish.mem_mb[0]
     for gpu in range(nodes.free_milli.shape[1]):
@@ -83,4 +85,7 @@ def test_classes_are_counted_in_a_fixed_order() -> None:
     assert (classes.gpus.tolist(), classes.share_milli.tolist(), classes.models.tolist()) == ([0, 1], [0, 500], [1, 3])
     assert classes.probability.tolist() == [0.75, 0.25]
     reverse = count_classes(dict(reversed(jobs.items())))
-    assert all(np.array_equal(one, other) for one, other in zip(classes, reverse, strict=True))
+    one: Any
+    other: Any
+    for one, other in zip(classes, reverse, strict=True):
+        assert np.array_equal(one, other)

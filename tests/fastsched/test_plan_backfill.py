@@ -29,7 +29,10 @@ class Job:
     runs_s: int
 
 
-@pytest.fixture(scope="module", params=["_fastsched.plan", "_fastsched.reference"])
+#: The oracle is compared with the compiled planner in test_plan_properties.py.
+@pytest.fixture(
+    scope="module", params=["_fastsched.plan", pytest.param("_fastsched.reference", marks=pytest.mark.slow)]
+)
 def plan(request: pytest.FixtureRequest) -> Planner:
     return planner(request.param)
 

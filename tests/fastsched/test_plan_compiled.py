@@ -11,12 +11,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from patience import LIMIT_S
 
 from _fastsched import BAD_CONSTRAINTS, NOT_TESTED, STARTED, contract, reference
-from _fastsched.contract import Limits, PlanInput, PlanResult
+from _fastsched.contract import PlanInput, PlanLimits, PlanResult
 from _fastsched.plan import plan
 from bench.schedqueue import NODE_CPUS, NODE_GPUS, NOW_S, generate, pending_queue, planner_input
 from tests.fastsched.planner_cases import a_case
@@ -30,7 +32,7 @@ def digest(result: PlanResult) -> str:
 
 def arrays(given: PlanInput) -> dict[str, np.ndarray]:
     found = {}
-    for group, columns in contract._GROUPS.items():
+    for group, columns in contract.GROUPS.items():
         for name in columns:
             found[name] = getattr(getattr(given, group) if group else given, name)
     return found
@@ -41,6 +43,8 @@ def test_the_oracle_agrees_on_cases_of_all_kinds(seed: int) -> None:
     rng = random.Random(f"compiled {seed}")
     for _ in range(10):
         given = a_case(lambda options: rng.choice(list(options))).build()
+        fast: Any
+        slow: Any
         for name, fast, slow in zip(PlanResult._fields, plan(given), reference.plan(given), strict=True):
             assert fast.dtype == slow.dtype and fast.tolist() == slow.tolist(), name
 
@@ -49,8 +53,10 @@ def test_the_oracle_agrees_on_cases_of_all_kinds(seed: int) -> None:
 def test_the_oracle_agrees_on_the_generated_queue(nodes: int) -> None:
     """Longer queues than the random cases have, with more nodes than fit into a word."""
     given = planner_input(generate(60, seed=nodes), nodes)
-    for limits in (Limits(NOW_S, resolution_s=60), Limits(NOW_S, reserve_max=1, estimate=False)):
+    for limits in (PlanLimits(NOW_S, resolution_s=60), PlanLimits(NOW_S, reserve_max=1, estimate=False)):
         asked = given._replace(limits=limits)
+        fast: Any
+        slow: Any
         for fast, slow in zip(plan(asked), reference.plan(asked), strict=True):
             assert fast.tolist() == slow.tolist()
 
@@ -59,8 +65,9 @@ def test_the_same_plan_under_two_hash_seeds() -> None:
     code = "from tests.fastsched import test_plan_compiled as t\nprint(t.digest(t.plan(t.pending_queue(600, 50))))"
     said = [
         subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True,
-            text=True, timeout=60, check=True,
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests/support'}"},
+            timeout=LIMIT_S, check=True,
         ).stdout
         for seed in ("1", "2")
     ]  # fmt: skip
@@ -134,7 +141,7 @@ def test_a_column_of_another_kind_is_named() -> None:
     with pytest.raises(ValueError, match="not aligned"):
         plan(given._replace(rows=unaligned))
     with pytest.raises(ValueError, match="a limit makes no sense"):
-        plan(given._replace(limits=Limits(NOW_S, resolution_s=0)))
+        plan(given._replace(limits=PlanLimits(NOW_S, resolution_s=0)))
 
 
 @pytest.mark.parametrize("name", ["part_run", "part_node", "block_node", "block_resv"])

@@ -106,7 +106,7 @@ def test_1_exclusive_takes_all_cpus_and_without_a_request_all_memory(plan: Plann
     found = starts(plan(planner_input([Node(cpus=8)] * 3, *rows)))
     assert [start.cpus for start in found] == [(8,), (8,), (2,)]
     assert [start.on for start in found] == [{0: 1}, {1: 1}, {2: 1}]
-    assert [start.mem_mb for start in found] == [(1000,), (10,), (7,)]
+    assert [start.mem_mb for start in found] == [(1000,), (10,), (14,)]  # 7 MB for each of the two CPUs that it gets
 
 
 def test_1_exclusive_needs_a_node_without_jobs(plan: Planner) -> None:
@@ -424,7 +424,7 @@ def test_the_largest_numbers_do_not_overflow(plan: Planner) -> None:
         ("up", np.ones(3, np.uint8), "up has length 3 on axis N, the others have 2"),
         ("gres", np.zeros((1, 3), np.int32), "gres has length 3 on axis G, the others have 2"),
         ("count", np.ones(0, np.int32), "count has length 0 on axis J, the others have 1"),
-        ("masks", np.ones((2, 2), np.uint64), "masks has 2 words a row, 2 nodes take 1"),
+        ("masks", np.ones((2, 2), np.uint64), "masks has 2 words a row, 2 nodes need 1"),
         ("total_cpus", np.array([4, -4], np.int32), "total_cpus must not be negative, its lowest entry is -4"),
         ("cpu_quantum", np.array([0, 1], np.int32), "cpu_quantum must be at least 1"),
         ("free_mem_mb", np.zeros(2, np.int32), "free_mem_mb is int32 with 1 axes"),

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import LIMIT_S
 
 import _fastsched
 from _fastsched import reference
@@ -17,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
 
 
@@ -50,7 +51,7 @@ def test_both_planners_have_the_same_arguments() -> None:
 def test_a_planner_built_for_other_columns_says_so() -> None:
     done = python(
         "import sys; sys.modules['_fastsched.plan'] = None\n"
-        "from _fastsched import contract; del contract._GROUPS['jobs']['het'], sys.modules['_fastsched.plan']\n"
+        "from _fastsched import contract; del contract.GROUPS['jobs']['het'], sys.modules['_fastsched.plan']\n"
         "import _fastsched.plan"
     )
     assert done.returncode == 1
@@ -59,7 +60,7 @@ def test_a_planner_built_for_other_columns_says_so() -> None:
 
 def test_the_name_and_version_come_from_the_source() -> None:
     done = subprocess.run(
-        [sys.executable, "setup.py", "--name", "--version"], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "setup.py", "--name", "--version"], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S
     )
     version = (ROOT / "penstock" / "__init__.py").read_text().split('__version__ = "')[1].split('"')[0]
     assert done.stdout.split()[-2:] == ["penstock", version]
@@ -71,7 +72,7 @@ def test_a_build_without_a_compiler_warns_and_goes_on(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "_fastsched").mkdir()
     (tmp_path / "_fastsched" / "plan.pyx").write_text("answer = 42\n")  # any extension: the compiler never sees it
-    (tmp_path / "_fastsched" / "search.pxi").write_text("")
+    (tmp_path / "_fastsched" / "search.pxd").write_text("")
     done = subprocess.run(
         [sys.executable, "setup.py", "build_ext", "--inplace"],
         cwd=tmp_path,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patience import LIMIT_S
 
 import _fastsched
 from _fastsched import replay_contract as words
@@ -19,11 +20,16 @@ from _fastsched.replay_contract import POLICIES, ReplayPolicy
 ROOT = Path(__file__).parents[2]
 
 
-def columns(jobs: list[tuple[int, int, int, int, int]]) -> list[np.ndarray]:
+#: Submit times, run times, estimates, processors, users.
+Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def columns(jobs: list[tuple[int, int, int, int, int]]) -> Columns:
     """Jobs of (submit, run, estimate, procs, user), by submit time."""
     table = np.array(sorted(jobs, key=lambda job: job[0]), dtype=np.int64).reshape(-1, 5)
-    wide, narrow = [np.ascontiguousarray(table[:, k]) for k in range(3)], table[:, 3:].astype(np.int32)
-    return [*wide, narrow[:, 0].copy(), narrow[:, 1].copy()]
+    submit_s, run_s, estimate_s = (np.ascontiguousarray(table[:, k]) for k in range(3))
+    narrow = table[:, 3:].astype(np.int32)
+    return submit_s, run_s, estimate_s, narrow[:, 0].copy(), narrow[:, 1].copy()
 
 
 def both(jobs, processors: int, policy: ReplayPolicy, mode: int) -> list[int]:
@@ -143,8 +149,8 @@ def test_predictions_come_from_the_last_two_jobs_of_the_user() -> None:
 
 
 def test_similar_jobs_tell_more_than_the_last_two() -> None:
-    """The user's jobs of 1000 s and one processor took 10 s, his later ones of 999 s took 500: who asks for 1000 s again goes
-    first, for 999 s last; a stranger's 300 s are between."""
+    """The user's jobs of 1000 s and one processor took 10 s, the later ones of 999 s took 500. A new job of 1000 s is first,
+    one of 999 s last; another user's 300 s are between."""
     past = [(0, 10, 1000, 1, 0), (0, 10, 1000, 1, 0), (20, 500, 999, 1, 0), (20, 500, 999, 1, 0), (600, 100, 100, 4, 1)]
     policy = ReplayPolicy(order=words.SHORTEST, ranker=words.SIMILAR)
     new = [(601, 300, 300, 4, 2), (602, 10, 999, 1, 0), (603, 10, 1000, 1, 0)]
@@ -166,8 +172,8 @@ def test_an_aged_place_is_the_submission_and_a_bounded_handicap() -> None:
 @given(workloads, modes, st.integers(0, 300))
 def test_heads_are_not_passed_by_who_comes_later_than_the_bound(jobs, mode, bound_s) -> None:
     policy = ReplayPolicy(order=words.AGED, ranker=words.SIMILAR, aged_max_s=bound_s)  # without backfill
-    submit_s, *rest = columns(jobs)
-    start_s = compiled(submit_s, *rest, 8, policy, mode)
+    submit_s, run_s, estimate_s, procs, user = columns(jobs)
+    start_s = compiled(submit_s, run_s, estimate_s, procs, user, 8, policy, mode)
     for k, at_s in enumerate(start_s.tolist()):
         assert (start_s[submit_s > submit_s[k] + bound_s] >= at_s).all()
 
@@ -202,9 +208,8 @@ def test_bad_input_is_refused_with_the_number_of_the_job() -> None:
         with pytest.raises(ValueError, match="not a policy"):
             form(*columns([fine]), 4, ReplayPolicy(order=99), words.EVENT)
         with pytest.raises(ValueError, match="before the job in front of it"):
-            form(
-                *[column[::-1].copy() for column in columns([fine, (5, 1, 1, 1, 0)])], 4, POLICIES["easy"], words.EVENT
-            )
+            first, *rest = (column[::-1].copy() for column in columns([fine, (5, 1, 1, 1, 0)]))
+            form(first, rest[0], rest[1], rest[2], rest[3], 4, POLICIES["easy"], words.EVENT)
 
 
 def test_no_jobs_are_no_trouble() -> None:
@@ -229,5 +234,5 @@ def test_the_oracle_is_picked_where_nothing_was_built() -> None:
         "import sys; sys.modules['_fastsched.replay'] = None\n"
         "import _fastsched; print(_fastsched.REPLAY_COMPILED, _fastsched.replay.__module__)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S)
     assert (done.stdout, done.stderr, done.returncode) == ("False _fastsched.replay_reference\n", "", 0)

@@ -58,7 +58,7 @@ def test_random_text(name: str) -> None:
 
 def test_a_parser_that_breaks_is_seen() -> None:
     with pytest.raises(KeyError):
-        call(Target("broken", lambda text: {}[text], ()), "x")
+        call(Target("broken", lambda text: dict[str, str]()[text], ()), "x")
 
 
 def test_with_coverage(tmp_path: Path) -> None:

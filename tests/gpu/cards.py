@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import pytest
 from fakenvml import FakeNvml
+from patience import LIMIT_S
 
 HERE = Path(__file__).parent
 MIB = 1 << 20
@@ -43,7 +44,7 @@ class Card:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | self.env(),
         )  # fmt: skip
 
-    def env(self) -> dict[str, str]:
+    def env(self) -> dict[str, Any]:
         """For daemons and jobs."""
         raise NotImplementedError
 
@@ -79,7 +80,7 @@ class Card:
         """End what was started here."""
         assert self._asker.stdin is not None and self._asker.stdout is not None
         self._asker.stdin.close()
-        self._asker.wait(30)
+        self._asker.wait(LIMIT_S)
         self._asker.stdout.close()
 
     def __enter__(self) -> Self:
@@ -94,7 +95,7 @@ class RealCard(Card):
 
     kind = "real"
 
-    def env(self) -> dict[str, str]:
+    def env(self) -> dict[str, Any]:
         """Where this process itself finds the driver's libraries."""
         return {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
 
@@ -115,12 +116,12 @@ class FakeCard(Card):
         self._driver = threading.Thread(target=self._drive, daemon=True)
         self._driver.start()
 
-    def env(self) -> dict[str, str]:
+    def env(self) -> dict[str, Any]:
         return self.fake.env()
 
     def close(self) -> None:
         self._over.set()
-        self._driver.join(30)
+        self._driver.join(LIMIT_S)
         super().close()
 
     def _drive(self) -> None:

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 from fakenvml import FakeNvml
 from livecluster import ClusterConf, LiveCluster, logs_if_failed, shown
+from patience import LIMIT_S
 
 from penstock.v1 import controller_pb2 as c
 
 N1, N2 = "n1", "n2"
 #: What would take minutes on a card takes a second here.
-LIMITS = "slow_s=0.5 hung_s=1.5 kill_s=1 again_first_s=0.1 again_most_s=1 retry_s=0.5 return_s=0.5 merge_s=0.05"
+LIMITS = "slow_s=0.5 hung_s=1.5 kill_s=1 restart_first_s=0.1 restart_most_s=1 retry_s=0.5 return_s=0.5 merge_s=0.05"
 FOREVER = "while [ ! -e {gate} ]; do sleep 0.1; done"
 
 
@@ -52,12 +53,17 @@ class Faulty(LiveCluster):
 
     def xid(self, name: str, gpu: int, number: int) -> None:
         """The driver says so, once somebody listens."""
+        self.wait_listens(name)
+        self.fakes[name].event(gpu, number)
+
+    def wait_listens(self, name: str) -> None:
+        """Wait until the node's daemon waits for XIDs: it does so again and again, and has begun with all that follow."""
         log = self.fakes[name].log
+        so_far = log.stat().st_size if log.exists() else 0
         self.wait(
-            lambda: log.exists() and b"nvmlEventSetWait" in log.read_bytes()[self.log_at[name] :],
+            lambda: log.exists() and b"nvmlEventSetWait" in log.read_bytes()[max(so_far, self.log_at[name]) :],
             f"{name} waits for XIDs",
         )
-        self.fakes[name].event(gpu, number)
 
     def gpu(self, name: str, number: int) -> c.GpuInfo:
         """One GPU, by its number in the fake."""
@@ -85,11 +91,11 @@ class Faulty(LiveCluster):
         for name in (N1, N2):
             self.wait(
                 lambda name=name: (
-                    all(gpu.state == "HEALTHY" for gpu in self.node(name).gpus)  # type: ignore[misc]
+                    all(gpu.state == "HEALTHY" for gpu in self.node(name).gpus)  # type: ignore[misc]  # mypy types no default of a lambda
                     and not set(self.node(name).flags) & {"DRAIN", "FAIL"}
                 ),
                 f"{name} and its GPUs are well",
-                show=lambda name=name: (self.states(name), self.node(name).reason, list(self.node(name).flags)),  # type: ignore[misc]
+                show=lambda name=name: (self.states(name), self.node(name).reason, list(self.node(name).flags)),  # type: ignore[misc]  # mypy types no default of a lambda
             )
 
     def hold(self, *words: str, gpus: int = 1, node: str = "") -> int:
@@ -145,7 +151,7 @@ def cluster(running: Faulty, request: pytest.FixtureRequest) -> Iterator[Faulty]
 
 
 def test_an_xid_that_no_table_names_is_counted_and_shown(cluster: Faulty) -> None:
-    """It is the first that is said of this GPU, so nothing was told in the minute before."""
+    """It is the first report of this GPU, so there was none in the minute before."""
     cluster.xid(N2, 1, 9998)
     cluster.wait(
         lambda: [(one.xid, one.times) for one in cluster.gpu(N2, 1).xids] == [(9998, 1)],
@@ -209,14 +215,15 @@ def test_a_program_that_fails_with_its_gpu_is_known_to_have_been_failed_by_it(cl
     """It ends in the moment of the XID, before anybody has heard of that; it runs again, and not there."""
     fake, other = cluster.fakes[N1], cluster.fakes[N2]
     state, begun = fake.path, cluster.home / "begun"
-    for one in (fake, other):
-        one._events += 1
-    breaks = f"cp {state} {state}.new; echo event.{fake._events}=$1,8,119,-1,-1 >> {state}.new; mv {state}.new {state}; exit 1"
+    event = fake.next_event()
+    other.next_event()
+    breaks = f"cp {state} {state}.new; echo {event}=$1,8,119,-1,-1 >> {state}.new; mv {state}.new {state}; exit 1"
     script = f"#!/bin/sh\n[ -e {begun} ] && exit 0\ntouch {begun}\nset -- 0\n"
     script += f"[ $SLURM_JOB_GPUS = {cluster.gpu(N1, 0).index} ] || set -- 1\n{breaks}\n"
     path = cluster.home / "breaks.sh"
     path.write_text(script)
     cluster.run("scontrol", "update", f"nodename={N2}", "state=drain", "reason=not yet").ok()
+    cluster.wait_listens(N1)
     job = cluster.sbatch("--requeue", "--gres=gpu:1", "-o", "/dev/null", str(path))
     cluster.wait(lambda: cluster.job(job).attempt == 1, "it is to run again", show=lambda: shown(cluster.job(job)))
     assert cluster.job(job).admin_comment.startswith("GPU_ERROR: XID 119 on GPU-")
@@ -391,7 +398,7 @@ def test_what_a_job_left_on_a_gpu_is_killed_and_the_gpu_drained_until_then(clust
     try:
         fake.put({f"gpu.{number}.proc.0": f"{left.pid},{5 << 30},C,0,40"})
         cluster.run("scancel", str(job)).ok()
-        assert left.wait(60) == -signal.SIGKILL
+        assert left.wait(LIMIT_S) == -signal.SIGKILL
         cluster.wait_gpu(name, number, "DRAINED", f"pid {left.pid}, which does not exist")
         fake.put({f"gpu.{number}.proc.0": None})
         cluster.wait_well()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from fakenvml import FakeNvml
 from livecluster import ClusterConf, LiveCluster, shown
+from patience import LIMIT_S
 
 from penstock.v1 import controller_pb2 as c
 
@@ -25,9 +26,8 @@ echo "$words"
 exit "$code"
 """
 SRUN = f"{sys.executable} -P -m cli.srun"
-LIMITS = "again_first_s=0.1 again_most_s=1 retry_s=0.5 return_s=0.5 merge_s=0.05"
+LIMITS = "restart_first_s=0.1 restart_most_s=1 retry_s=0.5 return_s=0.5 merge_s=0.05"
 #: The controller looks for GPUs to be reset every 30 s, when it was not told at the right moment.
-LONG_S = 90.0
 
 
 class Care(LiveCluster):
@@ -56,13 +56,13 @@ class Care(LiveCluster):
         self.wait(
             lambda: (self.gpu(number).state, self.gpu(number).reason) == (state, reason),
             f"GPU {number} is {state} ({reason})",
-            LONG_S,
+            LIMIT_S,
             show=lambda: [(gpu.state, gpu.reason) for gpu in self.node("n1").gpus],
         )
 
     def wait_program(self, program: Path, number: int) -> None:
         """Wait until it runs for that GPU."""
-        self.wait_text(program.with_name(program.name + ".runs"), self.fake.uuid(number), LONG_S)
+        self.wait_text(program.with_name(program.name + ".runs"), self.fake.uuid(number), LIMIT_S)
 
     def end_program(self, program: Path, code: int, words: str = "fine") -> None:
         new = program.with_name(program.name + ".new")
@@ -71,7 +71,8 @@ class Care(LiveCluster):
 
     def xid(self, gpu: int, number: int) -> None:
         log = self.fake.log
-        self.wait(lambda: log.exists() and b"nvmlEventSetWait" in log.read_bytes(), "somebody waits for XIDs")
+        so_far = log.stat().st_size if log.exists() else 0
+        self.wait(lambda: b"nvmlEventSetWait" in log.read_bytes()[so_far:], "somebody waits for XIDs")
         self.fake.event(gpu, number)
 
     def number_of(self, job_id: int) -> int:
@@ -120,7 +121,7 @@ def test_a_failed_check_drains_with_the_programs_words(cluster: Care) -> None:
     cluster.end_program(cluster.reset, 0)
     cluster.wait_program(cluster.check, 1)
     cluster.end_program(cluster.check, 3, "memory test: 17 errors")
-    cluster.wait(lambda: "memory test: 17 errors" in cluster.gpu(1).reason, "the reason is the program's", LONG_S)
+    cluster.wait(lambda: "memory test: 17 errors" in cluster.gpu(1).reason, "the reason is the program's", LIMIT_S)
     assert cluster.gpu(1).state == "DRAINED" and cluster.gpu(0).state == "HEALTHY"
     cluster.run("scontrol", "update", "nodename=n1", "gres=gpu:1", "state=resume").ok()
     cluster.wait_gpu(1, "HEALTHY", "")
@@ -129,7 +130,7 @@ def test_a_failed_check_drains_with_the_programs_words(cluster: Care) -> None:
 def test_a_job_that_does_nothing_with_its_gpu_is_told_and_cancelled(cluster: Care) -> None:
     cluster.fake.put({"gpu.0.util_gpu": 0, "gpu.1.util_gpu": 0})
     job = cluster.sbatch("--gres=gpu:1", "-o", "idle.out", "--wrap", "sleep 1000")
-    ended = cluster.wait_ends(job, limit_s=LONG_S)[0]
+    ended = cluster.wait_ends(job, limit_s=LIMIT_S)[0]
     assert ended.state == "CANCELLED" and "GPU_IDLE: GPU " in ended.admin_comment
     told = cluster.wait_text(cluster.work / "idle.out", "the job is cancelled")
     assert "has done nothing for 00:00:0" in told
@@ -137,16 +138,18 @@ def test_a_job_that_does_nothing_with_its_gpu_is_told_and_cancelled(cluster: Car
 
 
 def test_the_owner_of_an_allocation_is_told_why(cluster: Care) -> None:
-    salloc = cluster.popen("salloc", "--gres=gpu:1", "sh", "-c", f"{SRUN} sleep 1000; sleep 1000")
+    salloc = cluster.popen("salloc", "--gres=gpu:1", "sleep", "1000")
     job_id = cluster.wait(
         lambda: next((job.job_id for job in cluster.jobs(states=["RUNNING"])), 0),
         "the allocation is there",
         show=lambda: (shown(cluster.jobs()[-1]), [(gpu.state, gpu.reason) for gpu in cluster.node("n1").gpus]),
     )
+    srun = cluster.popen("srun", f"--jobid={job_id}", "sleep", "1000")  # not salloc's child, which salloc would end
     cluster.wait(lambda: cluster.held_steps("n1"), "its step runs")
     number = cluster.number_of(job_id)
     cluster.xid(number, 62)
-    said = salloc.communicate(timeout=LONG_S)[1].decode()
+    said = salloc.communicate(timeout=LIMIT_S)[1].decode()
     cause = f"GPU_ERROR: XID 62 on {cluster.fake.uuid(number)}"
-    assert f"DUE TO {cause} ***" in said, said
+    of_step = srun.communicate(timeout=LIMIT_S)[1].decode()
+    assert f"DUE TO {cause} ***" in of_step, of_step
     assert f"Job allocation {job_id} has been revoked: {cause}" in said, said

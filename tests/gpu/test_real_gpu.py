@@ -3,7 +3,7 @@
 The same tests run twice. `fake`: in every `make test`, on the fake library, where somebody plays the driver (cards.py).
 `real`: with `make test-gpu` on a machine with an NVIDIA GPU; about 4 minutes. They leave the card's settings alone, the node
 daemon too (PenstockGpuSettings=read-only), and look afterwards that it was so. Whether jobs are kept from the device files
-depends on the machine: it is told, not failed. All numbers go to a JSON file in the folder $OUT.
+depends on the machine: it is recorded, and no failure. All numbers go to a JSON file in the folder $OUT.
 """
 
 import json
@@ -16,16 +16,18 @@ from typing import Any
 
 import pytest
 from livecluster import ClusterConf, LiveCluster, logs_if_failed
+from patience import LIMIT_S
 
 from penstock.values.memory import parse_mb
 from tests.gpu.cards import ENERGY_OFF, LOAD_MIB, LOAD_S, Card, card_of
 
+#: What the node daemon logs where the kernel's log is root's: it is about XIDs, but none was seen.
+NO_KERNEL_LOG = "XIDs are received from NVML only"
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 MIB = 1024  # KiB
 #: A real card wakes, a program loads its libraries.
 START_LIMIT_S = 120.0
 #: After its programs are gone, a card is empty within so long.
-EMPTY_LIMIT_S = 10.0
 
 
 class GpuCluster(LiveCluster):
@@ -77,8 +79,8 @@ class GpuCluster(LiveCluster):
     def wait_empty(self) -> float:
         """Wait until nobody uses the card; how long that took, in seconds."""
         began = time.monotonic()
-        self.wait(lambda: self.used_mb() < LOAD_MIB // 2, "the card is empty", EMPTY_LIMIT_S, show=self.used_mb)
-        self.wait(lambda: not any(gpu["pids"] for gpu in self.card.look()["gpus"]), "nobody is on it", EMPTY_LIMIT_S)
+        self.wait(lambda: self.used_mb() < LOAD_MIB // 2, "the card is empty", LIMIT_S, show=self.used_mb)
+        self.wait(lambda: not any(gpu["pids"] for gpu in self.card.look()["gpus"]), "nobody is on it", LIMIT_S)
         return time.monotonic() - began
 
 
@@ -277,7 +279,8 @@ def test_the_card_is_as_it_was(cluster: GpuCluster, card: Card, numbers: dict[st
     """No error was seen, and nothing was set."""
     node = cluster.node("n1")
     assert [(gpu.state, gpu.reason) for gpu in node.gpus] == [("HEALTHY", "")] * len(node.gpus)
-    assert "XID" not in cluster.logs().upper()
+    logged = [line for line in cluster.logs().splitlines() if NO_KERNEL_LOG not in line]
+    assert "XID" not in "\n".join(logged).upper()
     assert [gpu["settings"] for gpu in card.look()["gpus"]] == numbers["settings"]
     fake = getattr(card, "fake", None)
     assert fake is None or fake.set_calls() == []

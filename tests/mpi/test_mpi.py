@@ -5,6 +5,7 @@ over the network, ranks of one node over shared memory.
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from livecluster import Done, LiveCluster
@@ -17,11 +18,15 @@ LIBRARIES = [("mpich", "pmi2"), ("openmpi", "pmix")]
 START_LIMIT_S = 240
 
 
-#: Only this: interfaces of other tests' network namespaces come and go, and the libraries try all that they see.
-LOOPBACK = {
+#: Loopback alone: interfaces of other tests' network namespaces come and go, and the libraries try all that they see.
+#: And ranks that wait sleep, as 64 of them would take all of a machine with few cores.
+LIBRARY_SETTINGS: dict[str, Any] = {
     "UCX_NET_DEVICES": "lo",
     "FI_TCP_IFACE": "lo",
     "OMPI_MCA_btl_tcp_if_include": "lo",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMPI_MCA_threads_pthreads_yield_strategy": "nanosleep",
+    "OMPI_MCA_threads_pthreads_nanosleep_time": "1000000",
 }
 
 
@@ -29,7 +34,9 @@ def srun(cluster: LiveCluster, group: str, *words: str) -> Done:
     """srun with the environment's programs first on PATH."""
     programs = programs_of(group)
     env = cluster.environment()
-    return cluster.run("srun", *words, env={**LOOPBACK, "PATH": f"{programs}:{env['PATH']}"}, limit_s=START_LIMIT_S)
+    return cluster.run(
+        "srun", *words, env={**LIBRARY_SETTINGS, "PATH": f"{programs}:{env['PATH']}"}, limit_s=START_LIMIT_S
+    )
 
 
 def expect(size: int, nodes: list[tuple[int, ...]]) -> str:
@@ -104,7 +111,7 @@ def test_a_launcher_within_a_job(cluster: LiveCluster, group: str) -> None:
     more = "--allow-run-as-root " if group == "openmpi" else ""
     script = f"{run} {more}{programs}/python {PROGRAMS / 'ring.py'}"
     job = cluster.sbatch(
-        "-N2", "-n4", "--ntasks-per-node=2", "-o", "launcher.%j", "--wrap", script, PATH=path, **LOOPBACK
+        "-N2", "-n4", "--ntasks-per-node=2", "-o", "launcher.%j", "--wrap", script, PATH=path, **LIBRARY_SETTINGS
     )
     (ended,) = cluster.wait_ends(job, limit_s=START_LIMIT_S)
     output = (cluster.work / f"launcher.{job}").read_text()

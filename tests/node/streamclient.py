@@ -6,11 +6,12 @@ import socket
 import ssl
 import time
 from pathlib import Path
+from typing import Any
+
+from patience import LIMIT_S
 
 from penstock.values.packing import load, pack_values, unpack
-from penstock.values.stepframes import ANSWER_OK, FrameReader, Kind, Role, frame, greeting
-
-WAIT_S = 30.0
+from penstock.values.stepframes import ANSWER_OK, FrameKind, FrameReader, StreamRole, frame, greeting
 
 
 class Refused(Exception):
@@ -28,17 +29,30 @@ def trust(ca: Path) -> ssl.SSLContext:
 
 def names_of(sock: ssl.SSLSocket) -> list[str]:
     """The URI names in the server's certificate."""
-    return [value for kind, value in sock.getpeercert().get("subjectAltName", ()) if kind == "URI"]
+    certificate: Any = sock.getpeercert()
+    return [value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI"]
+
+
+def greet(port: int, key: tuple[int, int, int]) -> socket.socket:
+    """A connection that has asked for a step."""
+    sock = socket.create_connection(("127.0.0.1", port), LIMIT_S)
+    sock.settimeout(LIMIT_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else an ACK frame waits for the kernel's
+    sock.sendall(greeting(*key))
+    return sock
 
 
 class Client:
     """One connection. `frames` holds all that came; output is also gathered per (task, stream)."""
 
-    def __init__(self, port: int, key: tuple[int, int, int], tls: ssl.SSLContext | None = None) -> None:
-        self.sock: socket.socket = socket.create_connection(("127.0.0.1", port), WAIT_S)
-        self.sock.settimeout(WAIT_S)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else an ACK frame waits for the kernel's
-        self.sock.sendall(greeting(*key))
+    def __init__(
+        self,
+        port: int,
+        key: tuple[int, int, int],
+        tls: ssl.SSLContext | None = None,
+        greeted: socket.socket | None = None,
+    ) -> None:
+        self.sock = greeted or greet(port, key)
         answer = b""
         while not answer.endswith(b"\n"):
             byte = self.sock.recv(1)
@@ -58,10 +72,10 @@ class Client:
         self.start = 0
         self.acks = True
 
-    def hello(self, io_key: bytes, role: Role = Role.OWNER, start: int = 0) -> list[bytes]:
-        self.sock.sendall(frame(Kind.HELLO, pack_values(io_key, int(role), start)))
+    def hello(self, io_key: bytes, role: StreamRole = StreamRole.OWNER, start: int = 0) -> list[bytes]:
+        self.sock.sendall(frame(FrameKind.HELLO, pack_values(io_key, int(role), start)))
         kind, _, _, payload = self.take()
-        assert kind == Kind.WELCOME
+        assert kind == FrameKind.WELCOME
         welcome = unpack(payload)
         self.start = int(welcome[1])
         self.reader.counted = 0
@@ -73,7 +87,7 @@ class Client:
 
     def take(self) -> tuple[int, int, int, bytes]:
         """The next frame; raises EOFError at the end of the connection."""
-        end_s = time.monotonic() + WAIT_S
+        end_s = time.monotonic() + LIMIT_S
         while (found := self.reader.take()) is None:
             if time.monotonic() > end_s:
                 raise TimeoutError
@@ -82,15 +96,15 @@ class Client:
                 raise EOFError
             self.reader.feed(data)
         kind, stream, task, payload = found
-        if kind in (Kind.WELCOME, Kind.ANSWER):
+        if kind in (FrameKind.WELCOME, FrameKind.ANSWER):
             self.reader.counted -= 12 + len(payload)
             return found
         self.frames.append(found)
-        if kind == Kind.DATA:
+        if kind == FrameKind.DATA:
             self.output[task, stream] = self.output.get((task, stream), b"") + payload
-        elif kind == Kind.EXITED:
+        elif kind == FrameKind.EXITED:
             self.exits[task] = int(payload)
-        elif kind == Kind.STARTED:
+        elif kind == FrameKind.STARTED:
             self.pids = [int(pid) for pid in unpack(payload)]
         if self.acks:
             self.ack()
@@ -98,12 +112,12 @@ class Client:
 
     def ack(self) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.send(Kind.ACK, b"%d" % self.handled)
+            self.send(FrameKind.ACK, b"%d" % self.handled)
 
-    def send(self, kind: Kind, payload: bytes = b"", task: int = 0) -> None:
+    def send(self, kind: FrameKind, payload: bytes = b"", task: int = 0) -> None:
         self.sock.sendall(frame(kind, payload, task))
 
-    def until(self, *kinds: Kind) -> bytes:
+    def until(self, *kinds: FrameKind) -> bytes:
         """Take frames until one of a kind comes; its payload."""
         while True:
             kind, _, _, payload = self.take()
@@ -115,11 +129,12 @@ class Client:
             self.take()
 
     def ask(self, word: str) -> dict:
-        self.send(Kind.QUESTION, word.encode())
+        self.send(FrameKind.QUESTION, word.encode())
         while True:
             kind, _, _, payload = self.take()
-            if kind == Kind.ANSWER:
-                return load(payload)
+            if kind == FrameKind.ANSWER:
+                answer: Any = load(payload)
+                return answer
 
     def close(self) -> None:
         self.sock.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodedaemon import adopt
-from nodedaemon.proctree import start_time
+from nodedaemon.base.proctree import start_time
 from penstock.v1 import node_pb2
 from tests.node.fakectl import EXTERN, cluster
 
@@ -76,7 +76,7 @@ def test_a_pam_session_sets_the_limits_or_says_why_not(tmp_path):
         f"auth required pam_permit.so\naccount required pam_permit.so\nsession required pam_limits.so conf={limits}\n"
     )
     program = (
-        "import resource; from nodedaemon import pam; pam.open_session('nobody');"
+        "import resource; from nodedaemon.stepd import pam; pam.open_session('nobody');"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
     mount = f'mount --bind {etc} /etc/pam.d && exec {sys.executable} -c "$0"'

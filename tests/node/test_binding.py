@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedaemon.binding import MEM_BIND, MEM_LOCAL, MEM_PREFERRED, Wanted, bind
-from nodedaemon.topology_info import Cpu, Topology, flat, format_list, parse_list, read_topology
+from nodedaemon.base.topology_info import Cpu, NodeTopology, flat, format_list, parse_list, read_topology
+from nodedaemon.launch.binding import MEM_BIND, MEM_LOCAL, MEM_PREFERRED, BindingRequest, bind
 from penstock.values.binding import parse_cpu_bind, parse_mem_bind
 from penstock.values.errors import BadValue
 
 
-def machine(sockets: int, cores: int, threads: int) -> Topology:
+def machine(sockets: int, cores: int, threads: int) -> NodeTopology:
     """Kernel numbers as most firmware has them: all first threads, then all second ones."""
     per_thread = sockets * cores
-    return Topology(
+    return NodeTopology(
         Cpu(thread * per_thread + socket * cores + core, socket, socket * cores + core, socket)
         for socket in range(sockets)
         for core in range(cores)
@@ -26,9 +26,9 @@ SMALL = machine(2, 2, 2)
 ALL = tuple(range(8))
 
 
-def sets(topology: Topology = SMALL, tasks: int = 2, allowed=ALL, **fields) -> list[list[int]]:
-    wanted = Wanted(tuple(range(tasks)), tuple(allowed), node_name="n1", **fields)
-    return [place.cpus for place in bind(wanted, topology).places]
+def sets(topology: NodeTopology = SMALL, tasks: int = 2, allowed=ALL, **fields) -> list[list[int]]:
+    wanted = BindingRequest(tuple(range(tasks)), tuple(allowed), node_name="n1", **fields)
+    return [task.cpus for task in bind(wanted, topology).tasks]
 
 
 def test_the_controllers_numbers_and_the_kernels():
@@ -78,7 +78,7 @@ def test_examples(fields, expected):
         ({"cpu_bind": "map_cpu:5", "allowed": (0, 4)}, "CPU binding outside of job step allocation, allocated CPUs are: 0x11."),
         ({"cpu_bind": "mask_cpu:0x100"}, "CPU binding outside of job step allocation, allocated CPUs are: 0xFF."),
         ({"cpu_bind": "map_ldom:1", "allowed": (0, 4)}, "--cpu-bind: the step has no CPU on NUMA node 1"),
-        ({"cpu_bind": "corse"}, "--cpu-bind: 'corse' is none of none, rank, sockets, cores, threads, ldoms, rank_ldom, "
+        ({"cpu_bind": "corse"}, "--cpu-bind: 'corse' is not one of none, rank, sockets, cores, threads, ldoms, rank_ldom, "
          "map_cpu, mask_cpu, map_ldom, mask_ldom"),
         ({"cpu_bind": "map_cpu:a"}, "--cpu-bind: 'a' is no number"),
         ({"cpu_bind": "mask_cpu:0"}, "--cpu-bind: '0' is out of range"),
@@ -93,9 +93,9 @@ def test_what_cannot_be_is_refused(fields, problem):
 
 
 def test_variables_and_messages():
-    wanted = Wanted((4, 5), ALL, cpu_bind="verbose,cores", mem_bind="v,map_mem:1", node_name="n1")
+    wanted = BindingRequest((4, 5), ALL, cpu_bind="verbose,cores", mem_bind="v,map_mem:1", node_name="n1")
     bound = bind(wanted, SMALL)
-    assert bound.places[1].notes == [
+    assert bound.tasks[1].notes == [
         "cpu-bind-cores=MASK - n1, task  5  1 [{pid}]: mask 0x44 set",
         "mem-bind=MAP - n1, task  5  1 [{pid}]: mask 0x2 set",
     ]
@@ -109,10 +109,10 @@ def test_variables_and_messages():
         b"SLURM_MEM_BIND_TYPE": b"map_mem:",
         b"SLURM_MEM_BIND_LIST": b"1",
     }
-    bound = bind(Wanted((0,), ALL, cpu_bind="verbose,map_cpu:3", node_name="n1"), SMALL)
-    assert bound.places[0].notes == ["cpu-bind=MAP - n1, task  0  0 [{pid}]: mask 0x8 set"]
+    bound = bind(BindingRequest((0,), ALL, cpu_bind="verbose,map_cpu:3", node_name="n1"), SMALL)
+    assert bound.tasks[0].notes == ["cpu-bind=MAP - n1, task  0  0 [{pid}]: mask 0x8 set"]
     assert bound.environment[b"SLURM_CPU_BIND"] == b"verbose,map_cpu:3"
-    assert bind(Wanted((0,), ALL, cpu_bind="none"), SMALL).environment[b"SLURM_CPU_BIND"] == b"quiet,none"
+    assert bind(BindingRequest((0,), ALL, cpu_bind="none"), SMALL).environment[b"SLURM_CPU_BIND"] == b"quiet,none"
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_variables_and_messages():
     ],
 )
 def test_memory_of_the_second_task(text, expected):
-    place = bind(Wanted((0, 1), ALL, cpu_bind="sockets", mem_bind=text), SMALL).places[1]
-    assert (place.mem_mode, place.mem_nodes) == expected
+    task = bind(BindingRequest((0, 1), ALL, cpu_bind="sockets", mem_bind=text), SMALL).tasks[1]
+    assert (task.mem_mode, task.mem_nodes) == expected
 
 
 shapes = st.tuples(st.integers(1, 4), st.integers(1, 6), st.integers(1, 2))
@@ -145,14 +145,14 @@ def test_for_any_step(shape, data, tasks, per_task, distribution, cpu_bind, hint
     topology = machine(*shape)
     everything = [cpu.kernel for cpu in topology.cpus]
     allowed = data.draw(st.lists(st.sampled_from(everything), min_size=1, unique=True))
-    wanted = Wanted(tuple(range(tasks)), tuple(allowed), per_task, cpu_bind, "", hint, distribution)
+    wanted = BindingRequest(tuple(range(tasks)), tuple(allowed), per_task, cpu_bind, "", hint, distribution)
     try:
         bound = bind(wanted, topology)
     except BadValue:
         assert cpu_bind == "rank_ldom"  # a NUMA node that the step has no cpu on
         return
     usable = set(allowed)
-    chosen = [set(place.cpus) for place in bound.places]
+    chosen = [set(task.cpus) for task in bound.tasks]
     assert len(chosen) == tasks
     assert all(one <= usable for one in chosen)  # never outside of the step
     assert all(not one for one in chosen) if cpu_bind == "none" else all(chosen)

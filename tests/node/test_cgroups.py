@@ -5,13 +5,18 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
+from patience import LIMIT_S
 
-from nodedaemon import cgroup, cgroup_find, proctree
-from nodedaemon.cgroup import Cgroups, Tree
-from nodedaemon.kernelfiles import read_text
-from nodedaemon.orders import LaunchOrder, TaskOrder
+from nodedaemon.base import proctree
+from nodedaemon.base.kernelfiles import read_text
+from nodedaemon.base.orders import LaunchOrder, TaskOrder
+from nodedaemon.cgroups import cgroup
+from nodedaemon.cgroups import find as cgroup_find
+from nodedaemon.cgroups.cgroup import Cgroups
+from nodedaemon.cgroups.tree import CgroupTree
 
 KEY, JOB = "7.1.-5", "7.1"
 
@@ -30,7 +35,7 @@ def v2(tmp_path):
     tree = tmp_path / "node"
     tree.mkdir()
     (tree / "cgroup.subtree_control").write_text("")
-    return Cgroups("v2", (Tree(str(tree), ("cpuset", "memory", "pids"), True),)), tree
+    return Cgroups("v2", (CgroupTree(str(tree), ("cpuset", "memory", "pids"), True),)), tree
 
 
 FILES = (
@@ -159,12 +164,12 @@ def test_disabled_groups_are_not_made(v2, kernel):
     groups = cgroups.of(order(no_groups=True, memory_limit_mb=9))
     groups.create()
     groups.join()
-    assert (groups.members(), groups.signal_all(9), groups.out_of_memory(), groups.holds()) == ([], 0, False, False)
+    assert (groups.members(), groups.signal_all(9), groups.out_of_memory()) == ([], 0, False)
     assert cgroups.leftovers() == []
 
 
 def test_what_the_launcher_is_told():
-    was = Cgroups("v1", (Tree("/a b/c", ("freezer",), False), Tree("/d", ("memory", "pids"), True)))
+    was = Cgroups("v1", (CgroupTree("/a b/c", ("freezer",), False), CgroupTree("/d", ("memory", "pids"), True)))
     now = cgroup.decode(was.encode())
     assert now.kind == "v1"
     assert [(t.path, t.controllers, t.unified) for t in now.trees] == [
@@ -236,7 +241,7 @@ def v1(tmp_path):
 
 def eventually(condition) -> None:
     """Until it is so, with a deadline."""
-    end_s = time.monotonic() + 30
+    end_s = time.monotonic() + LIMIT_S
     while not condition():
         assert time.monotonic() < end_s
         time.sleep(0.01)
@@ -318,7 +323,12 @@ def test_cores_devices_and_memory_of_v1(v1, tmp_path):
     device = tmp_path / "device"
     os.mknod(device, 0o666 | 0o020000, os.makedev(1, 3))  # /dev/null under another name
     cpu = min(os.sched_getaffinity(0))
-    fields = {"job_cpu_ids": [cpu], "cpu_ids": [cpu], "job_denied_devices": [str(device)], "job_memory_limit_mb": 40}
+    fields: dict[str, Any] = {
+        "job_cpu_ids": [cpu],
+        "cpu_ids": [cpu],
+        "job_denied_devices": [str(device)],
+        "job_memory_limit_mb": 40,
+    }
     groups = v1.of(order(memory_limit_mb=40, **fields))
     groups.create()
     script = "grep Cpus_allowed_list /proc/self/status; cat /dev/zero | head -c 4; : <$0; echo $?"
@@ -346,9 +356,10 @@ assert libc.mount(b"none", b"/", None, 0x40000 | 0x4000, None) == 0
 folder = sys.argv[1]
 if libc.mount(b"cgroup2", folder.encode(), b"cgroup2", 0, None):
     sys.exit(77)
-from nodedaemon import cgroup
-from nodedaemon.cgroup import Cgroups, Tree
-from nodedaemon.orders import LaunchOrder
+from nodedaemon.cgroups import cgroup
+from nodedaemon.cgroups.cgroup import Cgroups
+from nodedaemon.cgroups.tree import CgroupTree as Tree
+from nodedaemon.base.orders import LaunchOrder
 path = f"{folder}/penstock-test-{os.getpid()}"
 os.mkdir(path)
 cgroups = Cgroups("v2", (Tree(path, (), True),))
@@ -368,7 +379,7 @@ def in_private_v2(tmp_path, text: str) -> None:
     folder = tmp_path / "cgroup2"
     folder.mkdir()
     words = [sys.executable, "-c", PRIVATE_V2, str(folder)]
-    done = subprocess.run(words, input=text, text=True, check=False, timeout=60)
+    done = subprocess.run(words, input=text, text=True, check=False, timeout=LIMIT_S)
     if done.returncode == 77:
         pytest.skip("cgroup2 cannot be mounted here")
     assert done.returncode == 0

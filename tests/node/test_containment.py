@@ -1,19 +1,24 @@
 """What a node daemon holds its jobs to, with real processes; and what it does about those that do not end."""
 
 import asyncio
+import contextlib
 import os
 import sys
 from pathlib import Path
 
 import pytest
+from processlimit import process_limit
 
-from nodedaemon import cgroup_find, containment
-from nodedaemon.kernelfiles import read_text
-from nodedaemon.orders import LaunchOrder
-from nodedaemon.site import Site
-from nodedaemon.topology_info import flat
+from nodedaemon.base import proctree
+from nodedaemon.base.kernelfiles import read_text
+from nodedaemon.base.orders import LaunchOrder
+from nodedaemon.base.topology_info import flat
+from nodedaemon.cgroups import find as cgroup_find
+from nodedaemon.daemon.supervisors import NO_SUPERVISOR
+from nodedaemon.launch import containment
+from nodedaemon.launch.site import Site
 from penstock.v1 import common_pb2, node_pb2
-from tests.node.fakectl import FakeController, Noded, cluster, eventually, lines, make_launch
+from tests.node.fakectl import cluster, eventually, lines, make_launch
 from tests.node.test_steps import run_step
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -286,53 +291,61 @@ def test_a_process_that_cannot_be_killed_drains_its_node_until_it_ends(tmp_path)
     run(scenario())
 
 
+@contextlib.asynccontextmanager
+async def limited(tmp_path):
+    """A node daemon whose group may be filled, as a full process table; its controller, and the group."""
+    with process_limit(tmp_path) as table:
+        async with cluster(tmp_path) as (controller, daemon):
+            table.take(daemon.process.pid)
+            try:
+                yield controller, table
+            finally:
+                table.free()
+
+
 @pytest.mark.root
 @as_root
 def test_without_room_for_a_process_the_launch_fails_cleanly(tmp_path):
-    """As with a full process table: the node daemon's group may hold no more."""
-    needs(tmp_path, "pids")
-    group = Path(f"/sys/fs/cgroup/pids/penstock-test-{os.getpid()}")
-    group.mkdir()
+    """No task can be started, or, if that of the first step is still busy, no supervisor for it."""
 
     async def scenario():
-        async with FakeController(f"unix:{tmp_path}/ctl.sock") as controller:
-            daemon = Noded(tmp_path, controller.address)
-            await daemon.start()
-            try:
-                await controller.connected()
-                for pid in [daemon.process.pid, *children(daemon.process.pid)]:
-                    (group / "cgroup.procs").write_text(str(pid))
-                controller.launch(1, "true", work_dir=str(tmp_path).encode())
-                assert (await controller.exited(1)).exit.code == 0
-                (group / "pids.max").write_text("1")
-                controller.launch(2, "echo ran > ran", work_dir=str(tmp_path).encode())
-                end = await controller.exited(2)
-                assert (end.start_at_us, end.untried) == (0, True)
-                assert end.failure == "cannot start a process: Resource temporarily unavailable"
-                await controller.until(lambda: len(controller.notices()) == 1)
-                notice = controller.notices()[0]
-                assert (notice.reason, notice.drain) == (end.failure, True)
-                assert not (tmp_path / "ran").exists()
-                (group / "pids.max").write_text("max")
-                controller.launch(3, "true", work_dir=str(tmp_path).encode())
-                assert (await controller.exited(3)).exit.code == 0
-            finally:
-                (group / "pids.max").write_text("max")
-                await daemon.stop()
+        async with limited(tmp_path) as (controller, table):
+            controller.launch(1, "true", work_dir=str(tmp_path).encode())
+            assert (await controller.exited(1)).exit.code == 0
+            table.fill()
+            controller.launch(2, "echo ran > ran", work_dir=str(tmp_path).encode())
+            end = await controller.exited(2)
+            assert (end.start_at_us, end.untried) == (0, True)
+            assert end.failure in ("cannot start a process: Resource temporarily unavailable", NO_SUPERVISOR)
+            await controller.until(lambda: len(controller.notices()) == 1)
+            notice = controller.notices()[0]
+            assert (notice.reason, notice.drain) == (end.failure, True)
+            assert not (tmp_path / "ran").exists()
+            table.free()
+            controller.launch(3, "true", work_dir=str(tmp_path).encode())
+            assert (await controller.exited(3)).exit.code == 0
 
-    try:
-        run(scenario())
-    finally:
-        asyncio.run(eventually(lambda: not read_text(f"{group}/cgroup.procs")))
-        group.rmdir()
+    run(scenario())
 
 
-def children(pid: int) -> list[int]:
-    found = []
-    for task in os.listdir(f"/proc/{pid}/task"):
-        for word in read_text(f"/proc/{pid}/task/{task}/children").split():
-            found += [int(word), *children(int(word))]
-    return found
+@pytest.mark.root
+@as_root
+def test_the_daemon_needs_no_new_thread_when_the_process_table_is_full(tmp_path):
+    """It is full before the first step: no supervisor is left, and the daemon reports that and stays."""
+
+    async def scenario():
+        async with limited(tmp_path) as (controller, table):
+            table.fill()
+            for job_id in range(1, 21):
+                controller.launch(job_id, "true", work_dir=str(tmp_path).encode())
+            for job_id in range(1, 21):
+                end = await controller.exited(job_id)
+                assert (end.start_at_us, end.untried, end.failure) == (0, True, NO_SUPERVISOR)
+            table.free()
+            controller.launch(21, "true", work_dir=str(tmp_path).encode())
+            assert (await controller.exited(21)).exit.code == 0
+
+    run(scenario())
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cpus")
@@ -377,7 +390,7 @@ def test_short_memory_is_the_jobs_trouble(tmp_path):
         async with cluster(tmp_path) as (controller, daemon):
             controller.launch(1, "exec sleep 1000", work_dir=str(tmp_path).encode())
             task = (await controller.started(1)).pid
-            below = children(daemon.process.pid)
+            below = list(proctree.descendants(daemon.process.pid))
             assert task in below
             score = {pid: read_text(f"/proc/{pid}/oom_score_adj").strip() for pid in (daemon.process.pid, *below)}
             assert score.pop(task) == "0"

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from fakenvml import FLAGS, HERE, compiler
+from clibrary import compiler
+from fakenvml import FLAGS, HERE
 
 CHECK = Path(__file__).resolve().parents[2] / "examples" / "gpu-check" / "check.py"
 

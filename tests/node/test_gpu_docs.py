@@ -1,17 +1,17 @@
-"""docs/gpu.md shows the policy as it is: its table is compared with gpupolicy.py, or written anew with PENSTOCK_BLESS=1."""
+"""docs/gpu.md shows the policy as it is: its table is compared with gpupolicy.py, or rewritten with PENSTOCK_BLESS=1."""
 
 import os
 from pathlib import Path
 
 from nodedaemon.core.gpuhealth_words import Action
-from nodedaemon.core.gpupolicy import ROWS, NodeToo, Row, XidClass
+from nodedaemon.core.gpupolicy import ROWS, NodeToo, PolicyRow, XidClass
 from nodedaemon.gpu.xids import table
 from penstock.values.gpustates import GpuState
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpu.md"
 BEGIN, END = "<!-- policy: made from nodedaemon/core/gpupolicy.py -->", "<!-- end of policy -->"
-HEAD = ("signal", "severity", "GPU", "node", "jobs on it", "over")
-JOBS = {Action.NONE: "-", Action.NOTE: "told", Action.MARK: "marked", Action.END: "ended, run again elsewhere"}
+HEAD = ("signal", "severity", "GPU", "node", "jobs on it", "cleared by")
+JOBS = {Action.NONE: "-", Action.NOTE: "notified", Action.MARK: "marked", Action.END: "ended, requeued elsewhere"}
 NODES = {
     NodeToo.NEVER: "-",
     NodeToo.ALWAYS: "drained",
@@ -21,7 +21,7 @@ NODES = {
 }
 
 
-def cells(row: Row) -> tuple[str, ...]:
+def cells(row: PolicyRow) -> tuple[str, ...]:
     """A row as the page shows it."""
     gpu = row.state.name if row.state is not GpuState.HEALTHY else "-"
     jobs = JOBS[row.action]

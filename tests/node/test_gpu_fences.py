@@ -9,8 +9,10 @@ import subprocess
 import sys
 
 import pytest
+from patience import LIMIT_S
 
-from nodedaemon import cgroup_find, devices
+from nodedaemon.cgroups import devices
+from nodedaemon.cgroups import find as cgroup_find
 from tests.node.test_cgroups import in_private_v2
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
@@ -79,11 +81,11 @@ def test_gpus_are_closed_and_taken_away_on_v1(tmp_path, files):
     if cgroups.kind != "v1" or not cgroups.can("devices"):
         pytest.skip("no v1 control groups of devices")
     head = (
-        "import subprocess, sys\nfrom nodedaemon import cgroup_find, devices\nfrom nodedaemon.orders import LaunchOrder\n"
+        "import subprocess, sys\nfrom nodedaemon.cgroups import devices\nfrom nodedaemon.cgroups import find as cgroup_find\nfrom nodedaemon.base.orders import LaunchOrder\n"
         f"LOOK, FILES = {LOOK!r}, {files!r}\ncgroups = cgroup_find.detect('fences', {str(tmp_path)!r})\n"
     )
     try:  # in a process without threads, since it forks
-        subprocess.run([sys.executable, "-c", head + STORY], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", head + STORY], check=True, timeout=LIMIT_S)
     finally:
         for key in cgroups.leftovers():
             cgroups.remove(key)
@@ -91,7 +93,7 @@ def test_gpus_are_closed_and_taken_away_on_v1(tmp_path, files):
 
 
 def test_gpus_are_closed_and_taken_away_on_v2(tmp_path, files):
-    head = f"from nodedaemon import devices\nLOOK, FILES = {LOOK!r}, {files!r}\n"
+    head = f"from nodedaemon.cgroups import devices\nLOOK, FILES = {LOOK!r}, {files!r}\n"
     in_private_v2(tmp_path, f"exec({head + STORY!r}, globals())")
     assert devices.can_deny()
 

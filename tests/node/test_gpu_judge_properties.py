@@ -45,7 +45,7 @@ steps: st.SearchStrategy[Step] = st.one_of(
     st.builds(lambda gpu: lambda j: j.tell(Hung(j.now_us, "f", gpu)), st.sampled_from(["", A, B])),
     st.builds(lambda gpu: lambda j: j.tell(Answering(j.now_us, gpu)), st.sampled_from(["", A, B])),
     st.builds(lambda kind, ok: lambda j: j.tell(w.Worked(kind, A, ok, "no")),
-              st.sampled_from([w.WorkKind.CHECK, w.WorkKind.RESET]), st.booleans()),
+              st.sampled_from([w.GpuWorkKind.CHECK, w.GpuWorkKind.RESET]), st.booleans()),
     st.just(lambda j: j.listed(j.devices[1])),
     st.just(lambda j: j.listed()),
     st.just(lambda j: j.tell(w.Listed((), j.boot, "no driver", 9))),
@@ -60,7 +60,7 @@ def _closed(opinion: w.Opinion) -> int:
 
 
 def _owners(judge: Judge) -> None:
-    judge.owners[77] = w.Owner(77, True, 1001, None, 3)
+    judge.owners[77] = w.GpuOwner(77, True, 1001, None, 3)
 
 
 @given(st.lists(steps, max_size=60))
@@ -88,7 +88,7 @@ def test_what_should_end_does_in_the_end(plan: list[Step]) -> None:
     judge.shows(A)
     judge.shows(B)
     judge.reboot()
-    judge.tell(w.Worked(w.WorkKind.CHECK, A, True))
+    judge.tell(w.Worked(w.GpuWorkKind.CHECK, A, True))
     for _ in range(3):
         judge.poll(5)
         judge.wait(25 * 60)

@@ -14,7 +14,8 @@ from nodedaemon.core.steps import StepKey
 from nodedaemon.gpu.xids import table
 from penstock.values.gpustates import XID_CLASSES, GpuState
 
-G, Act = GpuState, w.Action
+G = GpuState
+Act = w.Action
 GB_KB = 1024 * 1024
 
 
@@ -50,7 +51,7 @@ def reboot(judge: Judge) -> None:
 
 def reset(judge: Judge) -> None:
     judge.wait(1)
-    judge.tell(w.Worked(w.WorkKind.RESET, A, True))
+    judge.tell(w.Worked(w.GpuWorkKind.RESET, A, True))
     well(judge)
 
 
@@ -110,7 +111,7 @@ CASES = [
     Case("recovery_p2p", shows(recovery_action=3), well, Act.NONE, Act.NONE, ""),
     Case("lost", shows(error=15), reboot, Act.END, Act.END, "GPU is lost (NVML error 15)"),
     Case("lost", shows(error=999), reboot, Act.END, Act.END, "GPU is lost (NVML error 999)"),
-    Case("lost", lost_from_the_list, reboot, Act.END, Act.END, "GPU is not found any more"),
+    Case("lost", lost_from_the_list, reboot, Act.END, Act.END, "GPU is no longer found"),
     Case("lost", xid(79), reboot, Act.END, Act.END, "XID 79"),
     Case("reset_required", shows(error=16), well, Act.END, Act.END, "reset required (NVML error 16)"),
     Case("hung", hang, answers, Act.NONE, Act.NONE, "", True),
@@ -232,7 +233,7 @@ def test_of_several_jobs_on_a_gpu_the_one_with_the_process_is_to_blame() -> None
     judge = Judge()
     judge.runs(7, A)
     key = judge.runs(8, A)
-    judge.left(77, A, w.Owner(77, True, 1000, (8, 1), 5))
+    judge.left(77, A, w.GpuOwner(77, True, 1000, (8, 1), 5))
     judge.poll()
     judge.take()
     judge.xid(31, pid=77)
@@ -367,7 +368,7 @@ def test_xids_are_told_with_how_often_they_came_but_not_each_time() -> None:
 def test_after_some_everything_is_looked_at_at_once(number: int) -> None:
     judge = Judge()
     judge.xid(number)
-    assert judge.of(w.Look) == [w.Look()]
+    assert judge.of(w.PollRequest) == [w.PollRequest()]
 
 
 def test_a_site_may_say_otherwise() -> None:
@@ -384,10 +385,10 @@ def test_a_site_may_say_otherwise() -> None:
 
 def test_an_xid_by_bus_address_finds_its_gpu() -> None:
     judge = Judge()
-    judge.tell(w.Xid(judge.now_us, 79, bus_id="0000:1A:00"))
+    judge.tell(Xid(judge.now_us, 79, bus_id="0000:1A:00"))
     assert judge.opinion(A) is G.HEALTHY and judge.opinion(B) is G.FAILED
     judge.take()
-    judge.tell(w.Xid(judge.now_us, 79, bus_id="0000:ff:00"))
+    judge.tell(Xid(judge.now_us, 79, bus_id="0000:ff:00"))
     assert [type(said) for said in judge.take()] == [w.Remark]
 
 
@@ -431,10 +432,10 @@ def ended(judge: Judge, job: int = 7, uid: int = 1000) -> StepKey:
 def test_what_a_job_left_is_killed_and_the_gpu_drained_until_it_is_gone(job: tuple[int, int] | None) -> None:
     judge = Judge()
     ended(judge)
-    judge.left(77, A, w.Owner(77, True, 1000, job, 5))
+    judge.left(77, A, w.GpuOwner(77, True, 1000, job, 5))
     judge.poll(after_us=S // 10)
     assert judge.of(w.KillProcess) == [w.KillProcess(77, 5, 1000, (7, 1), A)]
-    assert judge.of(w.Look) == [w.Look(2 * S)] and judge.opinion() is G.HEALTHY
+    assert judge.of(w.PollRequest) == [w.PollRequest(2 * S)] and judge.opinion() is G.HEALTHY
     judge.poll(after_us=2 * S)
     assert judge.machine.opinion(A).state is G.DRAINED
     assert judge.machine.opinion(A).reason == "pid 77 left by job 7"
@@ -450,12 +451,12 @@ def test_what_a_job_left_is_killed_and_the_gpu_drained_until_it_is_gone(job: tup
 @pytest.mark.parametrize(
     "owner",
     [
-        w.Owner(77, True, 1000, (9, 1), 5),  # of a job that goes on
-        w.Owner(77, True, 1000, (99, 1), 5),  # of one that has no GPU
-        w.Owner(77, True, 0, None, 5),  # of root
+        w.GpuOwner(77, True, 1000, (9, 1), 5),  # of a job that goes on
+        w.GpuOwner(77, True, 1000, (99, 1), 5),  # of one that has no GPU
+        w.GpuOwner(77, True, 0, None, 5),  # of root
     ],
 )
-def test_nobody_elses_process_is_killed(owner: w.Owner) -> None:
+def test_nobody_elses_process_is_killed(owner: w.GpuOwner) -> None:
     judge = Judge()
     judge.runs(9, B)
     ended(judge)
@@ -468,7 +469,7 @@ def test_a_process_of_a_user_who_has_the_gpu_again_is_not_killed() -> None:
     judge = Judge()
     ended(judge)
     judge.runs(8, A)
-    judge.left(77, A, w.Owner(77, True, 1000, None, 5))
+    judge.left(77, A, w.GpuOwner(77, True, 1000, None, 5))
     judge.poll(3)
     assert not judge.of(w.KillProcess) and judge.opinion() is G.HEALTHY
 
@@ -476,8 +477,8 @@ def test_a_process_of_a_user_who_has_the_gpu_again_is_not_killed() -> None:
 def test_the_jobs_own_processes_are_nothing() -> None:
     judge = Judge()
     judge.runs(7, A)
-    judge.left(77, A, w.Owner(77, True, 1000, (7, 1), 5))
-    judge.left(78, A, w.Owner(78, False))  # of another pid namespace
+    judge.left(77, A, w.GpuOwner(77, True, 1000, (7, 1), 5))
+    judge.left(78, A, w.GpuOwner(78, False))  # of another pid namespace
     judge.take()
     judge.poll(5)
     assert judge.take() == []
@@ -486,7 +487,7 @@ def test_the_jobs_own_processes_are_nothing() -> None:
 def test_a_pid_that_does_not_exist_is_a_leak_of_the_driver() -> None:
     judge = Judge()
     ended(judge)
-    judge.left(77, A, w.Owner(77, False))
+    judge.left(77, A, w.GpuOwner(77, False))
     judge.poll(after_us=S)
     assert judge.opinion() is G.HEALTHY
     judge.poll()
@@ -500,7 +501,7 @@ def test_a_pid_that_does_not_exist_is_a_leak_of_the_driver() -> None:
 
 def test_a_process_of_no_job_makes_a_gpu_suspect() -> None:
     judge = Judge()
-    judge.left(77, A, w.Owner(77, True, 1234, None, 5))
+    judge.left(77, A, w.GpuOwner(77, True, 1234, None, 5))
     judge.poll()
     assert judge.machine.opinion(A).reason == "used by pid 77 of uid 1234, which is of no job"
     assert judge.opinion() is G.SUSPECT and not judge.of(w.KillProcess)
@@ -777,4 +778,4 @@ def test_nothing_is_remembered_of_instances_that_are_gone() -> None:
         judge.tell(w.Released(judge.runs(7 + number, instance.uuid)))
         judge.poll()
         judge.listed()
-    assert judge.machine.memory.records.keys() == {A, B} and not judge.machine.left._last
+    assert judge.machine.memory.records.keys() == {A, B} and not judge.machine.leftovers.last

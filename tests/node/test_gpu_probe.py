@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from fakenvml import FakeNvml
 from gpuchild import GpuChild
+from patience import LIMIT_S
 
 from nodedaemon.core.gpuwords import Asking, Lifetime, Process, normal_bus_id
 from nodedaemon.gpu.finding import type_of
@@ -51,7 +53,7 @@ def test_the_whole_inventory(child):
         "bus_id": "00000000:19:00.0", "capability": "9.0", "near_cpus": tuple(range(8)), "numa_node": 0,
         "links": (-1, 200), "serial": "1650000000001", "vbios": "96.00.CF.00.01", "parent": "", "profile": "",
         "slices": 0, "gpu_instance": -1, "compute_instance": -1, "mig_enabled": False, "has_nvswitch": False,
-        "files": ("/dev/nvidia1",), "place": 0,
+        "files": ("/dev/nvidia1",), "nvml_index": 0,
     }  # fmt: skip
     assert (second.uuid, second.index, second.minor, second.files) == (H200[1], 1, 0, ("/dev/nvidia0",))
     assert (second.near_cpus, second.numa_node, second.links) == (tuple(range(8, 16)), 1, (200, -1))
@@ -61,10 +63,10 @@ def test_indexes_are_in_the_order_of_bus_ids(tmp_path):
     fake = FakeNvml(tmp_path / "state", changes={"gpu.0.busid": "0001:9a:00"})
     with GpuChild("once", fake.env()) as child:
         devices = first_found(child).devices
-        assert [(d.uuid, d.index, d.place, d.bus_id) for d in devices] == [
+        assert [(d.uuid, d.index, d.nvml_index, d.bus_id) for d in devices] == [
             (H200[1], 0, 1, "00000000:3B:00.0"), (H200[0], 1, 0, "00000001:9A:00.0"),
         ]  # fmt: skip
-        assert child.word() is None and child.process.wait(20) == 0  # asked once, it ends
+        assert child.word() is None and child.process.wait(LIMIT_S) == 0  # asked once, it ends
 
 
 def test_behind_switches_all_are_equally_near(tmp_path):
@@ -83,7 +85,7 @@ def test_without_nvlink_pci_says_who_is_near(tmp_path):
         assert first_found(child).devices[0].links == (-1, 7, 4, 2, 1, 1, 1, 1)
 
 
-MIG = {
+MIG: dict[str, Any] = {
     "gpu.0.mig_mode": 1,
     "gpu.0.mig.1": "MIG-11111111-0000-5000-8000-000000000001,7,0,1,1,18432,16,1g.18gb",
     "gpu.0.mig.4": "MIG-44444444-0000-5000-8000-000000000004,9,0,2,2,35840,32,2g.35gb",
@@ -151,7 +153,7 @@ def test_bus_ids_are_written_in_several_ways(text):
 
 # ---- how it is
 
-SIGNALS = [
+SIGNALS: list[tuple[dict[str, object], dict[str, object]]] = [
     ({"field.230": 4}, {"recovery_action": 4}),
     ({"ecc_unc_vol": 3, "ecc_unc_agg": 7}, {"ecc_volatile": 3, "ecc_aggregate": 7}),
     ({"ecc_unc_vol.7": 2}, {"ecc_sram": 2}),
@@ -301,7 +303,7 @@ def test_accounting_is_switched_on_only_where_it_is_wanted(fake, child):
 def test_accounting_that_is_not_allowed_is_a_line_in_the_log(fake):
     fake.put({"sys.unprivileged": 1})
     with GpuChild("once", fake.env(), Setup(accounting=True)) as child:
-        assert len(first_found(child).devices) == 2 and child.process.wait(20) == 0
+        assert len(first_found(child).devices) == 2 and child.process.wait(LIMIT_S) == 0
         assert b"accounting mode stays off: NVML error 4" in child.process.stderr.read()
 
 
@@ -320,7 +322,7 @@ def test_a_driver_that_does_not_work(tmp_path, put, code, why):
         with GpuChild(mode, fake.env()) as child:
             found = child.word().found
             assert (found.devices, found.code, found.why) == ((), code, why) and child.word() is None
-            assert child.process.wait(20) == 3
+            assert child.process.wait(LIMIT_S) == 3
 
 
 def test_no_library(tmp_path):
@@ -347,7 +349,7 @@ def test_every_call_is_announced_before_it_is_made(fake, child):
 def test_it_ends_with_its_parent(fake, child):
     first_found(child)
     child.process.stdin.close()
-    assert child.process.wait(20) == 0
+    assert child.process.wait(LIMIT_S) == 0
 
 
 def test_it_imports_little():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedaemon.core.gpuidle import look_idle
+from nodedaemon.core.gpuidle import detect_idle
 from nodedaemon.core.gpuusage import (
     ENERGY_ESTIMATED_J,
     ENERGY_J,
@@ -15,9 +15,9 @@ from nodedaemon.core.gpuusage import (
     GPU_MEM_HELD_KB,
     GPU_MEM_KB,
     GPU_UTIL,
-    Ledger,
-    Share,
     StepUse,
+    UsageLedger,
+    UsageShare,
     metrics_of,
 )
 from nodedaemon.core.gpuwords import Lifetime, Process, Sample
@@ -36,24 +36,24 @@ def sample(uuid: str, at_s: int, util: int | None = None, mj: int | None = None,
     return Sample(uuid, at_s * S, util_percent=util, energy_mj=mj, processes=processes, **more)
 
 
-def ledger(*steps: tuple[StepKey, list[Share]], at_s: int = 0) -> Ledger:
-    found = Ledger()
+def ledger(*steps: tuple[StepKey, list[UsageShare]], at_s: int = 0) -> UsageLedger:
+    found = UsageLedger()
     for key, shares in steps:
         found.begin(key, at_s * S, shares)
     return found
 
 
-def take(book: Ledger, samples: list[Sample] | tuple[Sample, ...], owners: dict[int, StepKey], **more: Any) -> Any:
+def take(book: UsageLedger, samples: list[Sample] | tuple[Sample, ...], owners: dict[int, StepKey], **more: Any) -> Any:
     return book.take(max((one.at_us for one in samples), default=0), samples, owners, **more)
 
 
-def told(ledger: Ledger, key: StepKey) -> dict[int, tuple[int, int, int]]:
+def told(ledger: UsageLedger, key: StepKey) -> dict[int, tuple[int, int, int]]:
     """Total, largest, smallest by kind."""
     return {m[0]: (m[1], m[2], m[4]) for m in metrics_of(ledger.uses[key])}
 
 
 def test_one_step_one_gpu() -> None:
-    book = ledger((BATCH, [Share(G0, memory_kb=1000)]))
+    book = ledger((BATCH, [UsageShare(G0, memory_kb=1000)]))
     take(book, [sample(G0, 0, 0, 5_000)], {})
     take(book, [sample(G0, 10, 80, 25_000, (7, 300, None))], {7: BATCH})
     take(book, [sample(G0, 20, 40, 35_400, (7, 700, None), (8, 100, None))], {7: BATCH, 8: BATCH})
@@ -65,7 +65,7 @@ def test_one_step_one_gpu() -> None:
 
 
 def test_what_cannot_be_told_is_unknown_and_not_nothing() -> None:
-    book = ledger((BATCH, [Share(G0)]))
+    book = ledger((BATCH, [UsageShare(G0)]))
     take(book, [Sample(G0, 0), sample(G0, 10, None, None, (7, None, None))], {7: BATCH})
     take(book, [Sample(G0, 20 * S, error=15, util_percent=3, energy_mj=1, processes=())], {})
     assert metrics_of(book.uses[BATCH]) == ()
@@ -73,11 +73,11 @@ def test_what_cannot_be_told_is_unknown_and_not_nothing() -> None:
 
 def test_two_steps_on_two_gpus_and_the_script_above_them() -> None:
     """The script holds both; what the steps do is theirs, and what nobody does the script's."""
-    book = ledger((BATCH, [Share(G0), Share(G1)]), (EXTERN, [Share(G0), Share(G1)]))
+    book = ledger((BATCH, [UsageShare(G0), UsageShare(G1)]), (EXTERN, [UsageShare(G0), UsageShare(G1)]))
     take(book, [sample(G0, 0, 0, 0), sample(G1, 0, 0, 0)], {})
     take(book, [sample(G0, 10, 10, 1_000), sample(G1, 10, 20, 2_000)], {})
-    book.begin(STEP0, 10 * S, [Share(G0)])
-    book.begin(STEP1, 10 * S, [Share(G1)], rank=4)
+    book.begin(STEP0, 10 * S, [UsageShare(G0)])
+    book.begin(STEP1, 10 * S, [UsageShare(G1)], rank=4)
     owners = {7: STEP0, 8: STEP1}
     take(book, [sample(G0, 20, 90, 5_000, (7, 10, 80)), sample(G1, 20, 50, 4_000, (8, 20, 50))], owners)
     assert told(book, STEP0) == {GPU_UTIL: (90, 90, 90), GPU_MEM_KB: (10, 10, 10), ENERGY_J: (4, 4, 4)}
@@ -87,7 +87,7 @@ def test_two_steps_on_two_gpus_and_the_script_above_them() -> None:
 
 
 def test_steps_that_share_a_gpu_divide_it() -> None:
-    book = ledger((STEP0, [Share(G0)]), (STEP1, [Share(G0)]))
+    book = ledger((STEP0, [UsageShare(G0)]), (STEP1, [UsageShare(G0)]))
     take(book, [sample(G0, 0, 0, 0)], {})
     owners = {7: STEP0, 8: STEP1}
     take(book, [sample(G0, 10, 80, 8_000, (7, 100, 30), (8, 300, 10))], owners)
@@ -100,7 +100,7 @@ def test_steps_that_share_a_gpu_divide_it() -> None:
 
 
 def test_jobs_that_share_a_gpu_have_their_share_of_its_energy() -> None:
-    book = ledger((BATCH, [Share(G0, 1, 4)]), (OTHER, [Share(G0, 2, 4)]))
+    book = ledger((BATCH, [UsageShare(G0, 1, 4)]), (OTHER, [UsageShare(G0, 2, 4)]))
     take(book, [sample(G0, 0, 0, 0)], {})
     take(book, [sample(G0, 10, 50, 8_000, (7, 100, 50))], {7: OTHER})
     assert (told(book, BATCH)[ENERGY_J][0], told(book, OTHER)[ENERGY_J][0]) == (2, 4)
@@ -110,7 +110,7 @@ def test_jobs_that_share_a_gpu_have_their_share_of_its_energy() -> None:
 
 
 def test_a_counter_that_falls() -> None:
-    book = ledger((BATCH, [Share(G0)]))
+    book = ledger((BATCH, [UsageShare(G0)]))
     take(book, [sample(G0, 0, 0, 1_000_000)], {})
     take(book, [sample(G0, 10, 0, 1_003_000)], {})
     take(book, [sample(G0, 20, 0, 2_000)], {})
@@ -121,9 +121,9 @@ def test_a_counter_that_falls() -> None:
 
 
 def test_a_step_that_is_over_between_two_samples_has_what_was_used_meanwhile() -> None:
-    book = ledger((BATCH, [Share(G0)]))
+    book = ledger((BATCH, [UsageShare(G0)]))
     take(book, [sample(G0, 0, 0, 0)], {})
-    book.begin(STEP0, 2 * S, [Share(G0)])
+    book.begin(STEP0, 2 * S, [UsageShare(G0)])
     take(book, [sample(G0, 2, 0, 200)], {})
     take(book, [sample(G0, 5, 60, 3_200)], {}, ending=[STEP0])
     use = book.end(STEP0)
@@ -133,7 +133,7 @@ def test_a_step_that_is_over_between_two_samples_has_what_was_used_meanwhile() -
 
 
 def test_the_rest_of_a_step_whose_processes_are_gone_was_like_its_last_sample() -> None:
-    book = ledger((STEP0, [Share(G0)]), (BATCH, [Share(G0)]))
+    book = ledger((STEP0, [UsageShare(G0)]), (BATCH, [UsageShare(G0)]))
     take(book, [sample(G0, 0, 0, 0)], {})
     take(book, [sample(G0, 1, 90, 500, (7, 1, None))], {7: STEP0})
     take(book, [sample(G0, 9, 0, 4_500)], {}, ending=[STEP0])
@@ -142,16 +142,16 @@ def test_the_rest_of_a_step_whose_processes_are_gone_was_like_its_last_sample() 
 
 
 def test_without_a_sample_at_its_beginning_a_step_has_its_part_of_the_first_difference() -> None:
-    book = Ledger()
+    book = UsageLedger()
     take(book, [sample(G0, 0, 0, 0)], {})
-    book.begin(BATCH, 6 * S, [Share(G0)])
+    book.begin(BATCH, 6 * S, [UsageShare(G0)])
     take(book, [sample(G0, 10, 50, 10_000)], {})
     use = book.uses[BATCH]
     assert (use.gpus[G0].energy_mj, use.estimated) == (4_000, True)
 
 
 def test_a_time_in_which_nobody_looked_weighs_no_more_than_the_limit() -> None:
-    book = ledger((BATCH, [Share(G0)]))
+    book = ledger((BATCH, [UsageShare(G0)]))
     take(book, [sample(G0, 0, 0, 0)], {})
     take(book, [sample(G0, 60, 100, 0)], {})
     take(book, [sample(G0, 3600, 0, 7_000)], {})
@@ -160,14 +160,14 @@ def test_a_time_in_which_nobody_looked_weighs_no_more_than_the_limit() -> None:
 
 
 def test_a_restarted_daemon_carries_on() -> None:
-    whole, first = ledger((BATCH, [Share(G0)])), ledger((BATCH, [Share(G0)]))
+    whole, first = ledger((BATCH, [UsageShare(G0)])), ledger((BATCH, [UsageShare(G0)]))
     samples = [sample(G0, 10 * i, 10 * i, 1000 * i * i, (7, 100 * i, None)) for i in range(6)]
     for one in samples:
         take(whole, [one], {7: BATCH})
     for one in samples[:3]:
         take(first, [one], {7: BATCH})
     kept = msgspec.msgpack.encode(first.uses[BATCH])
-    second = Ledger()
+    second = UsageLedger()
     second.restore([msgspec.msgpack.decode(kept, type=StepUse)], 25 * S)
     for one in samples[3:]:
         take(second, [one], {7: BATCH})
@@ -175,29 +175,29 @@ def test_a_restarted_daemon_carries_on() -> None:
 
 
 def test_instances_have_memory_only() -> None:
-    book = ledger((BATCH, [Share("MIG-1", memory_kb=500)]))
+    book = ledger((BATCH, [UsageShare("MIG-1", memory_kb=500)]))
     take(book, [sample("MIG-1", 0, None, None, (7, 10, None))], {7: BATCH})
     take(book, [sample("MIG-1", 10, None, None, (7, 90, None))], {7: BATCH})
     assert told(book, BATCH) == {GPU_MEM_KB: (90, 90, 90), GPU_MEM_HELD_KB: (500, 500, 500)}
 
 
 def test_memory_that_no_process_is_named_for_is_the_jobs_alone() -> None:
-    book = ledger((BATCH, [Share(G0)]), (EXTERN, [Share(G0)]))
+    book = ledger((BATCH, [UsageShare(G0)]), (EXTERN, [UsageShare(G0)]))
     take(book, [Sample(G0, 10 * S, memory_used_kb=77)], {})
     assert told(book, BATCH)[GPU_MEM_KB] == (77, 77, 77) and GPU_MEM_KB not in told(book, EXTERN)
-    book.begin(OTHER, 10 * S, [Share(G0, 1, 2)])
+    book.begin(OTHER, 10 * S, [UsageShare(G0, 1, 2)])
     take(book, [Sample(G0, 20 * S, memory_used_kb=99)], {})
     assert told(book, BATCH)[GPU_MEM_KB] == (77, 77, 77)
 
 
 def test_a_process_of_a_step_without_gpus_is_its_jobs() -> None:
-    book = ledger((BATCH, [Share(G0)]))
+    book = ledger((BATCH, [UsageShare(G0)]))
     take(book, [sample(G0, 10, 10, None, (7, 5, None), (9, 50, None))], {7: StepKey(1, 0, 3), 9: OTHER})
     assert told(book, BATCH)[GPU_MEM_KB] == (5, 5, 5)
 
 
 def test_nvml_s_own_accounting_knows_what_no_sample_met() -> None:
-    book = ledger((STEP0, [Share(G0), Share(G1)]))
+    book = ledger((STEP0, [UsageShare(G0), UsageShare(G1)]))
     take(book, [sample(G0, 10, 0, None, (7, 5, None)), sample(G1, 10, 30, None, (8, 6, None))], {7: STEP0, 8: STEP0})
     records = [
         Lifetime(G0, 7, 90, 10, 4000, 500, 0, False), Lifetime(G1, 8, 70, 10, 1000, 500, 0, True),
@@ -210,7 +210,7 @@ def test_nvml_s_own_accounting_knows_what_no_sample_met() -> None:
 
 
 def test_a_sample_that_was_broken_off_says_nothing() -> None:
-    book = ledger((BATCH, [Share(G0)]))
+    book = ledger((BATCH, [UsageShare(G0)]))
     take(book, [sample(G0, 0, 0, 1_000)], {})
     take(book, [Sample(G0, 10 * S, slow="nvmlDeviceGetPowerUsage")], {})
     take(book, [Sample(G0, 15 * S, util_percent=5)], {})  # this driver's counter was not to be had just then
@@ -243,7 +243,7 @@ def test_nothing_is_counted_twice_or_lost(
     taken: list[tuple[int, int, int, list[Any]]], owners: dict[int, StepKey], steps: set[StepKey]
 ) -> None:
     """A whole GPU: its steps' energy and utilisation add up to the GPU's own, and a step never has more than 100 %."""
-    book = ledger(*((key, [Share(G0)]) for key in sorted(steps)))
+    book = ledger(*((key, [UsageShare(G0)]) for key in sorted(steps)))
     at_s = counter = busy = 0
     take(book, [sample(G0, 0, 0, 0)], {})
     for pause_s, util, mj, processes in taken:
@@ -259,14 +259,16 @@ def test_nothing_is_counted_twice_or_lost(
 # -- idle
 
 
-def idle(book: Ledger, at_s: int, *samples: Sample, owners: dict[int, StepKey] | None = None, warn_s: int = 60) -> Any:
+def idle(
+    book: UsageLedger, at_s: int, *samples: Sample, owners: dict[int, StepKey] | None = None, warn_s: int = 60
+) -> Any:
     found = take(book, samples, owners or {}).get((1, 0), [])
-    word = look_idle(book.steps_of((1, 0)), found, at_s * S, 5, warn_s * S)
+    word = detect_idle(book.steps_of((1, 0)), found, at_s * S, 5, warn_s * S)
     return word and (word.uuids, word.since_us // S, word.over, word.unused)
 
 
 def test_an_idle_job_is_told_once_and_once_that_it_is_over() -> None:
-    book = ledger((BATCH, [Share(G0), Share(G1)]), (STEP0, [Share(G1)]))
+    book = ledger((BATCH, [UsageShare(G0), UsageShare(G1)]), (STEP0, [UsageShare(G1)]))
     assert idle(book, 10, sample(G0, 10, 4), sample(G1, 10, 60)) is None
     assert idle(book, 20, sample(G0, 20, 4), sample(G1, 20, 0)) is None
     assert idle(book, 60, sample(G0, 60, 0), sample(G1, 60, 0)) is None
@@ -278,7 +280,7 @@ def test_an_idle_job_is_told_once_and_once_that_it_is_over() -> None:
 
 
 def test_an_idle_job_with_a_process_does_not_leave_its_gpu_unused() -> None:
-    book = ledger((BATCH, [Share(G0)]))
+    book = ledger((BATCH, [UsageShare(G0)]))
     owners = {7: BATCH}
     assert idle(book, 10, sample(G0, 10, 0, None, (7, 5, 0)), owners=owners) is None
     assert idle(book, 70, sample(G0, 70, 0, None, (7, 5, 0)), owners=owners) == ((G0,), 10, False, False)
@@ -286,13 +288,13 @@ def test_an_idle_job_with_a_process_does_not_leave_its_gpu_unused() -> None:
 
 @pytest.mark.parametrize("pids", [((7, 5, None),), ()])
 def test_an_instance_is_idle_when_nobody_is_on_it(pids: Any) -> None:
-    book = ledger((BATCH, [Share("MIG-1")]))
+    book = ledger((BATCH, [UsageShare("MIG-1")]))
     assert idle(book, 10, sample("MIG-1", 10, None, None, *pids), owners={7: BATCH}) is None
     word = idle(book, 90, sample("MIG-1", 90, None, None, *pids), owners={7: BATCH})
     assert word == (None if pids else (("MIG-1",), 10, False, True))
 
 
 def test_nobody_is_warned_where_the_site_does_not_want_it() -> None:
-    book = ledger((BATCH, [Share(G0)]))
+    book = ledger((BATCH, [UsageShare(G0)]))
     assert idle(book, 10, sample(G0, 10, 0), warn_s=0) is None
     assert idle(book, 9999, sample(G0, 9999, 0), warn_s=0) is None

@@ -4,23 +4,23 @@ import asyncio
 import os
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from nodedaemon.core.gpuhealth_words import Owner
+from nodedaemon.base.orders import LaunchOrder, TaskOrder
+from nodedaemon.core.gpuhealth_words import GpuOwner
 from nodedaemon.core.gpuusage import ENERGY_J, GPU_MEM_HELD_KB, GPU_MEM_KB, GPU_UTIL
 from nodedaemon.core.gpuwords import Device, Found, Lifetime, Polled, Process, Sample
 from nodedaemon.core.messages import StepEnded
 from nodedaemon.core.steps import StepKey
+from nodedaemon.daemon import gpu_usage as usage_module
+from nodedaemon.daemon.gpu_usage import GpuUsage
 from nodedaemon.gpu import kept
-from nodedaemon.gpu import usage as usage_module
 from nodedaemon.gpu.jobmap import JobMap
-from nodedaemon.gpu.usage import GpuUsage
-from nodedaemon.gpufile import NAME, content, read_kept
-from nodedaemon.orders import LaunchOrder, TaskOrder
-from nodedaemon.sampling import CPU_MS, READ_BYTES, RSS_KB, WRITE_BYTES
-from nodedaemon.site import Site
+from nodedaemon.launch.site import Site
+from nodedaemon.spool.gpufile import NAME, content, read_kept
+from nodedaemon.stepd.sampling import CPU_MS, READ_BYTES, RSS_KB, WRITE_BYTES
 from penstock.v1 import node_pb2
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
 
@@ -35,13 +35,13 @@ DEVICES = (
 
 
 class StandIn:
-    """An agent and its watcher: a poll says what was put here, or nothing for ever."""
+    """An agent and its watcher: a poll says what was put here, or nothing forever."""
 
     def __init__(self, reports: list[node_pb2.Report]) -> None:
         self.found = Found(DEVICES)
         self.watch = self
         self.next: list[Sample] | None = None
-        self.owners: dict[int, Owner] = {}
+        self.owners: dict[int, GpuOwner] = {}
         self.polls = 0
         self.reports = reports
         self.settled = 0
@@ -51,13 +51,13 @@ class StandIn:
     def settle(self) -> None:
         self.settled += 1
 
-    def say(self, report: node_pb2.Report) -> None:
+    def send_report(self, report: node_pb2.Report) -> None:
         self.reports.append(report)
 
     def may_set(self, wanted: bool) -> bool:
         return wanted
 
-    async def hear_out(self, has_failed: bool) -> None:
+    async def flush_reports(self, has_failed: bool) -> None:
         self.heard_out.append(has_failed)
 
     async def lifetimes(self, pids: Any, limit_s: float = 5.0) -> tuple[Lifetime, ...]:
@@ -79,7 +79,7 @@ class World:
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder = folder
         self.now_us = 0
-        self.posted: list[StepEnded] = []
+        self.posted: list[Any] = []  # StepEnded
         self.reports: list[node_pb2.Report] = []
         self.suspended: set[tuple[int, int]] = set()
         self.site = Site()
@@ -89,10 +89,11 @@ class World:
 
     def start(self, *held: tuple[StepKey, tuple[str, ...]]) -> None:
         """As if the daemon had been started (again)."""
-        self.agent: Any = StandIn(self.reports)
-        self.usage = self.agent.listener = GpuUsage(
-            self.agent, self.steps_fd, self.site, lambda: self.now_us, lambda job: job in self.suspended
+        self.agent = StandIn(self.reports)
+        self.usage = GpuUsage(
+            cast(Any, self.agent), self.steps_fd, self.site, lambda: self.now_us, lambda job: job in self.suspended
         )
+        self.agent.listener = self.usage
         for key, uuids in held:
             self.usage.began(key, 1000, uuids)
 
@@ -106,7 +107,7 @@ class World:
         self.usage.began(key, 1000, uuids)
         self.usage.ordered(key, LaunchOrder(gpus=list(uuids), **more))
 
-    def sample(self, at_s: int, *samples: Sample, owners: dict[int, Owner] | None = None) -> None:
+    def sample(self, at_s: int, *samples: Sample, owners: dict[int, GpuOwner] | None = None) -> None:
         self.now_us = at_s * S
         self.usage.polled(Polled(at_s * S, samples), owners or {})
 
@@ -141,15 +142,15 @@ def test_a_step_s_end_waits_for_a_last_look(world: World) -> None:
         world.agent.next = [sample(G0, 0, 0, 1_000)]
         world.order(STEP0, G0, tasks=[TaskOrder(6)])
         await asyncio.sleep(0)
-        await asyncio.gather(*world.usage._tasks)
+        await asyncio.gather(*world.usage.tasks)
         world.now_us = 4 * S
         world.agent.next = [sample(G0, 4, 90, 9_000, p7=50)]
-        world.agent.owners = {7: Owner(7, True, 0, (1, 0), 1, STEP0)}
+        world.agent.owners = {7: GpuOwner(7, True, 0, (1, 0), 1, STEP0)}
         end = ended(STEP0, metrics=((CPU_MS, 3, 3, 6, 3, 6),), measured=2)
         world.usage.over(end, world.posted.append)
         world.usage.over(end, world.posted.append)  # told twice, as a stepd that lingers is
         assert world.posted == []
-        await asyncio.gather(*world.usage._tasks)
+        await asyncio.gather(*world.usage.tasks)
         assert world.posted[1:] == [end] and world.agent.polls == 2
         del world.posted[1:]
 
@@ -180,7 +181,7 @@ def test_a_step_s_end_is_told_after_what_happened_to_its_gpus(
         world.agent.next = [sample(G0, 0, 0, 1_000)]
         world.order(STEP0, G0)
         world.usage.over(ended(STEP0, **how), world.posted.append)
-        await asyncio.gather(*world.usage._tasks)
+        await asyncio.gather(*world.usage.tasks)
 
     asyncio.run(main())
     assert world.agent.heard_out == [has_failed] and len(world.posted) == 1
@@ -193,9 +194,9 @@ def test_nvml_s_own_accounting_is_asked_where_it_is_on(tmp_path: Path) -> None:
         world.run()
         world.agent.next = [sample(G0, 0, 50, 0, p7=60)]
         world.order(BATCH, G0)
-        world.sample(1, sample(G0, 1, 50, 0, p7=60), owners={7: Owner(7, True, 0, (1, 0))})
+        world.sample(1, sample(G0, 1, 50, 0, p7=60), owners={7: GpuOwner(7, True, 0, (1, 0))})
         world.usage.over(ended(BATCH), world.posted.append)
-        await asyncio.gather(*world.usage._tasks)
+        await asyncio.gather(*world.usage.tasks)
 
     asyncio.run(main())
     assert world.told()[GPU_MEM_KB][0] == 777
@@ -209,7 +210,7 @@ def test_it_does_not_wait_for_ever(world: World, monkeypatch: pytest.MonkeyPatch
         world.order(BATCH, G0)
         world.sample(10, sample(G0, 10, 50, 100))
         world.usage.over(ended(BATCH, user_cpu_us=5000, max_rss_kb=9), world.posted.append)
-        await asyncio.gather(*world.usage._tasks)
+        await asyncio.gather(*world.usage.tasks)
 
     asyncio.run(main())
     found = world.told()
@@ -233,7 +234,7 @@ def test_other_ends_pass_at_once(world: World) -> None:
             world.usage.over(end, world.posted.append)
         assert [end.key for end in world.posted] == [end.key for end in ends]
         assert world.posted[0] is ends[0] and world.posted[2] is ends[2]
-        await asyncio.gather(*world.usage._tasks)
+        await asyncio.gather(*world.usage.tasks)
 
     asyncio.run(main())
 
@@ -250,7 +251,7 @@ def test_a_step_that_could_not_be_ordered_holds_nothing(world: World) -> None:
         before = world.usage.per_process()
         world.order(STEP0, G0)
         assert world.usage.per_process() == before == ()
-        await asyncio.gather(*world.usage._tasks)
+        await asyncio.gather(*world.usage.tasks)
 
     asyncio.run(main())
     assert [end.key for end in world.posted] == [BATCH]
@@ -262,8 +263,8 @@ def test_a_restart_loses_nothing(world: World) -> None:
         world.agent.next = [sample(G0, 0, 0, 0)]
         world.order(BATCH, G0)
         await asyncio.sleep(0)
-        await asyncio.gather(*world.usage._tasks)
-        world.sample(10, sample(G0, 10, 80, 10_000, p7=60), owners={7: Owner(7, True, 0, (1, 0))})
+        await asyncio.gather(*world.usage.tasks)
+        world.sample(10, sample(G0, 10, 80, 10_000, p7=60), owners={7: GpuOwner(7, True, 0, (1, 0))})
         assert world.kept(BATCH) == {GPU_UTIL: 80, GPU_MEM_KB: 60, ENERGY_J: 10, GPU_MEM_HELD_KB: 1024_000}
         world.usage.stop()
         world.start((BATCH, (G0,)))
@@ -279,7 +280,7 @@ def test_a_step_that_ended_meanwhile_has_what_was_kept(world: World) -> None:
         world.run()
         world.agent.next = [sample(G0, 0, 0, 0)]
         world.order(BATCH, G0)
-        await asyncio.gather(*world.usage._tasks)
+        await asyncio.gather(*world.usage.tasks)
         world.sample(10, sample(G0, 10, 80, 10_000))
         world.usage.stop()
         world.start()
@@ -318,7 +319,7 @@ def test_gpus_are_looked_at_more_often_while_a_job_has_one(world: World) -> None
         assert world.usage.per_process() == (G0,)
         world.site.settings.acct_gather_frequency_s = 0
         assert world.usage.poll_s(10) == 10
-        await asyncio.gather(*world.usage._tasks)
+        await asyncio.gather(*world.usage.tasks)
 
     asyncio.run(main())
 
@@ -330,7 +331,7 @@ def test_an_idle_job_is_reported(tmp_path: Path) -> None:
         world.run()
         world.agent.next = [sample(G0, 0, 0, 0)]
         world.order(BATCH, G0)
-        await asyncio.gather(*world.usage._tasks)
+        await asyncio.gather(*world.usage.tasks)
         for at_s in (10, 70, 80):
             world.sample(at_s, sample(G0, at_s, 0, 0))
         world.usage.stop()
@@ -351,21 +352,21 @@ def test_an_idle_job_is_reported(tmp_path: Path) -> None:
 
 def test_an_mps_server_is_the_job_s_that_it_serves(world: World) -> None:
     """Of two jobs of that user it is nobody's in particular."""
-    owners = {9: Owner(9, True, 1000)}
+    owners = {9: GpuOwner(9, True, 1000)}
 
     async def main() -> None:
         world.run()
         world.agent.next = [sample(G0, 0, 0, 0)]
         world.order(BATCH, G0, gpu_shares=[[25, 100]])
-        await asyncio.gather(*world.usage._tasks)
+        await asyncio.gather(*world.usage.tasks)
         world.sample(10, sample(G0, 10, 40, 4_000, p9=30), owners=owners)
         assert (world.kept(BATCH)[GPU_MEM_KB], world.kept(BATCH)[ENERGY_J]) == (30, 1)
         world.order(StepKey(2, 0, BATCH_STEP), G0, gpu_shares=[[25, 100]])
         world.sample(20, sample(G0, 20, 40, 8_000, p9=90), owners=owners)
         assert world.kept(BATCH)[GPU_MEM_KB] == 30
-        world.sample(30, sample(G0, 30, 40, 9_000, p9=90), owners={9: Owner(9, True, 1001)})
+        world.sample(30, sample(G0, 30, 40, 9_000, p9=90), owners={9: GpuOwner(9, True, 1001)})
         assert world.kept(BATCH)[GPU_MEM_KB] == 30
-        await asyncio.gather(*world.usage._tasks)
+        await asyncio.gather(*world.usage.tasks)
 
     asyncio.run(main())
 
@@ -389,11 +390,11 @@ def test_exporters_find_the_jobs(tmp_path: Path) -> None:
         world.order(BATCH, G0, M0, gpu_shares=[[1, 4], [1, 1]])
         world.order(StepKey(5, 0, BATCH_STEP), G0, gpu_shares=[[2, 4]])
         assert shown() == {"0": "1\n5\n", "1.7": "1\n"}
-        await asyncio.gather(*world.usage._tasks)
+        await asyncio.gather(*world.usage.tasks)
         world.usage.returned(BATCH, (M0,))
         assert shown() == {"0": "1\n5\n"}
         world.usage.over(ended(BATCH), world.posted.append)
-        await asyncio.gather(*world.usage._tasks)
+        await asyncio.gather(*world.usage.tasks)
         assert shown() == {"0": "5\n"}
         world.usage.take_settings(node_pb2.GpuSettings())
         assert shown() == {}

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 from gpujudge import A, B, device
+from patience import LIMIT_S
 
-from nodedaemon.core.gpuhealth_words import WorkKind
-from nodedaemon.gpu.works import MARK, RESTARTED, Done, Works
+from nodedaemon.core.gpuhealth_words import GpuWorkKind
+from nodedaemon.gpu.works import MARK, RESTARTED, WorkDone, Works
 from penstock.v1 import node_pb2
 
-Answer = tuple[str, WorkKind, str, bool, str]
+Answer = tuple[str, GpuWorkKind, str, bool, str]
 KIND: Any = node_pb2.GpuWork.Kind
 
 
@@ -40,10 +41,10 @@ class Site:
     def works(self) -> Works:
         devices = {A: device(A, 0), B: device(B, 1)}
         made = Works(self.fd, self.executor, devices.get, lambda uuid: uuid in self.held, self.tell)
-        made.programs = {WorkKind.CHECK: str(self.program)}
+        made.programs = {GpuWorkKind.CHECK: str(self.program)}
         return made
 
-    def tell(self, work_id: str, kind: WorkKind, uuid: str, done: Done) -> None:
+    def tell(self, work_id: str, kind: GpuWorkKind, uuid: str, done: WorkDone) -> None:
         self.answers.append((work_id, kind, uuid, done.ok, done.text or ""))
         self.untried = done.untried
         self.came.set()
@@ -53,7 +54,7 @@ class Site:
         return len(path.read_text().split()) if path.exists() else 0
 
     async def answer(self) -> Answer:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             await self.came.wait()
         self.came.clear()
         return self.answers[-1]
@@ -82,13 +83,13 @@ def test_a_check_learns_its_gpu_and_is_done_once(tmp_path: Path) -> None:
         works = site.works()
         works.take(order())
         works.take(order())
-        assert await site.answer() == ("w1", WorkKind.CHECK, A, True, "all well")
+        assert await site.answer() == ("w1", GpuWorkKind.CHECK, A, True, "all well")
         works.take(order())
-        assert await site.answer() == ("w1", WorkKind.CHECK, A, True, "all well")
+        assert await site.answer() == ("w1", GpuWorkKind.CHECK, A, True, "all well")
         again = site.works()  # after a restart
         again.resume()
         again.take(order())
-        assert await site.answer() == ("w1", WorkKind.CHECK, A, True, "all well")
+        assert await site.answer() == ("w1", GpuWorkKind.CHECK, A, True, "all well")
         assert site.runs() == 1
         assert (site.folder / "env").read_text().split() == [
             "CUDA_DEVICE_ORDER=PCI_BUS_ID", f"CUDA_VISIBLE_DEVICES={A}", "PENSTOCK_GPU_BUS_ID=00000000:19:00.0",
@@ -110,7 +111,7 @@ def test_a_program_that_fails_says_why(tmp_path: Path, text: str, why: str) -> N
     async def scenario(site: Site) -> None:
         site.says(text)
         site.works().take(order(timeout_s=1))
-        assert await site.answer() == ("w1", WorkKind.CHECK, A, False, why.format(site.program))
+        assert await site.answer() == ("w1", GpuWorkKind.CHECK, A, False, why.format(site.program))
         assert not site.untried
 
     run(tmp_path, scenario)
@@ -150,11 +151,11 @@ def test_what_a_dead_daemon_left_running_is_ended_and_answered(tmp_path: Path) -
         left.stdout.readline()
         works = site.works()
         works.resume()
-        assert await site.answer() == ("w1", WorkKind.CHECK, A, False, RESTARTED) and site.untried
+        assert await site.answer() == ("w1", GpuWorkKind.CHECK, A, False, RESTARTED) and site.untried
         assert await asyncio.to_thread(left.wait, 30) == -9
         left.stdout.close()
         works.take(order())
-        assert await site.answer() == ("w1", WorkKind.CHECK, A, False, RESTARTED)
+        assert await site.answer() == ("w1", GpuWorkKind.CHECK, A, False, RESTARTED)
         assert site.runs() == 0
 
     run(tmp_path, scenario)

@@ -1,5 +1,5 @@
-"""What a hostile user can do to a step's supervisor from inside his own step, and what a node that has run out of
-something does to it: the supervisor is root's, so it bends and does not break."""
+"""Attacks of a hostile user on a step's supervisor from inside the user's own step, and exhausted resources of the
+node: the supervisor, which is root's, survives them."""
 
 import asyncio
 import contextlib
@@ -8,52 +8,46 @@ import os
 import random
 import resource
 import select
+import signal
 import socket
 import sys
 import threading
 import types
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oddmessages import odd_message
+from patience import LIMIT_S
 
-from nodedaemon import (
-    control,
-    namespace,
-    orders,
-    pmi,
-    pmi_plug,
-    scripts,
-    stream_port,
-    supervisor,
-    supervisors,
-    task,
-    tasks,
-    topology_info,
-    wire,
-)
-from nodedaemon import launcher as launcher_module
-from nodedaemon.core.stepenv import StepShape
+from nodedaemon.base import orders, scripts, topology_info
+from nodedaemon.core.messages import StepEnded
 from nodedaemon.core.steps import StepKey
-from nodedaemon.launcher import Launcher
-from nodedaemon.loop import Loop
-from nodedaemon.site import Site
-from nodedaemon.steprecord import STEPD, Claim, read_record
-from nodedaemon.streams import INPUT_BYTES_MAX, KEPT_WORDS_BYTES_MAX, Hub, set_window
-from nodedaemon.supervisor import Supervisor
-from nodedaemon.wire_steps import RANKS_MAX, _programs
+from nodedaemon.daemon import stream_port, supervisors
+from nodedaemon.daemon.launcher import Launcher
+from nodedaemon.launch import wire
+from nodedaemon.launch.site import Site
+from nodedaemon.launch.wire_steps import RANKS_MAX
+from nodedaemon.mpi import pmi, pmi_plug
+from nodedaemon.spool.steprecord import STEPD, Claim, read_record
+from nodedaemon.stepd import control, namespace, task
+from nodedaemon.stepd.streams import INPUT_BYTES_MAX, KEPT_WORDS_BYTES_MAX, StreamHub, set_window
+from nodedaemon.stepd.taskrecord import Task
+from penstock.eventloop import Loop
 from penstock.v1 import steps_pb2
 from penstock.values.errors import BadValue
 from penstock.values.packing import pack_values
-from penstock.values.stepframes import HEAD, NO_TASK, Kind, Role, asking_key
+from penstock.values.rlimits import RLIMITS
+from penstock.values.stepframes import HEAD, NO_TASK, FrameKind, FrameReader, StreamRole, asking_key
 from tests.node.fakectl import IO_KEY, cluster, make_step_launch
+from tests.node.stepdkit import supervisor
 from tests.node.streamclient import Client
-from tests.support.oddmessages import odd_message
 
 
 @pytest.fixture
 def hub():
-    made = Hub(Loop())
+    made = StreamHub(Loop())
     made.open()
     yield made
     made.close()
@@ -62,8 +56,8 @@ def hub():
 # -- PMI: whatever a task writes to its descriptor
 
 
-def server() -> pmi.Server:
-    return pmi.Server(pmi.Step(b"7.0", 1, 0, 1, [0]))
+def server() -> pmi.PmiServer:
+    return pmi.PmiServer(pmi.PmiStep(b"7.0", 1, 0, 1, [0]))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +75,12 @@ def test_numbers_that_are_none(line):
     assert made.broken == []
 
 
-_WORDS = st.sampled_from(sorted({name for _, name in pmi._COMMANDS}))
+#: What libraries say, by PMI-1 and PMI-2.
+_WORDS = st.sampled_from(
+    b"init get_maxes get_appnum get_universe_size get_my_kvsname put get getbyidx barrier_in publish_name unpublish_name "
+    b"lookup_name spawn finalize abort fullinit job-getid info-getjobattr info-putnodeattr info-getnodeattr kvs-put "
+    b"kvs-get kvs-fence".split()
+)
 _KEYS = st.sampled_from([b"key", b"value", b"idx", b"exitcode", b"pmi_version", b"wait", b"thrid", b"kvsname", b"x"])
 _TEXT = st.one_of(st.binary(max_size=12), st.sampled_from([b"-", b"--1", b"TRUE", b"9" * 5000, b"PMI_process_mapping"]))
 
@@ -107,36 +106,38 @@ def test_questions_that_wait_do_not_hold_what_came_with_them():
     junk = b"cmd=info-getnodeattr;key=k;wait=TRUE;junk=" + b"x" * 60_000 + b";"
     for _ in range(pmi.WAITING_MAX_A_TASK):
         made.received(0, b"%6d" % len(junk) + junk)
-    held = sum(len(value) for _, message in made._waiting for value in message.words.values())
-    assert (len(made._waiting), held < 64 * 1024) == (pmi.WAITING_MAX_A_TASK, True)
+    held = sum(len(value) for _, message in made.waiting for value in message.words.values())
+    assert (len(made.waiting), held < 64 * 1024) == (pmi.WAITING_MAX_A_TASK, True)
     long = b"cmd=info-getnodeattr;wait=TRUE;key=" + b"k" * 60_000 + b";"
     made.received(0, b"%6d" % len(long) + long)
     assert made.replies[-1][1].count(b"rc=-1")
 
 
 def test_a_helper_that_never_stops_talking_does_not_hold_up_the_end(monkeypatch):
-    """pmixd is the user's process: he may have it say a byte for ever."""
+    """pmixd is the user's process: the user may have it send single bytes endlessly."""
     monkeypatch.setattr(pmi_plug, "PMIXD_WAIT_S", 0.2)
     plug = pmi_plug.PmixPlug(orders.LaunchOrder(key="1.1.0", mpi="pmix"))
-    loop = Loop()
-    plug._step = types.SimpleNamespace(loop=loop, tasks=types.SimpleNamespace(have_ended=True))  # type: ignore[assignment]
     ours, theirs = socket.socketpair()
-    plug._control = ours
-    loop.watch(ours.fileno(), lambda events: None)
-    let_go = threading.Event()
+    monkeypatch.setattr(socket, "socketpair", lambda: (ours, theirs.dup()))
+    monkeypatch.setattr(os, "fork", lambda: 2**22 + 1)  # we are the helper
+    step: Any = types.SimpleNamespace(loop=Loop(), tasks=types.SimpleNamespace(have_ended=True))
+    plug.open(step)
+    gone = threading.Event()
 
     def chatter() -> None:
-        with contextlib.suppress(OSError):
+        try:
             while True:
                 theirs.send(b"x")
-                let_go.wait(0.05)
+                gone.wait(0.05)
+        except OSError:  # it has hung up
+            gone.set()
 
     talker = threading.Thread(target=chatter, daemon=True)
     talker.start()
-    plug.ended(types.SimpleNamespace(rank=0))  # type: ignore[arg-type]
-    assert plug._control is None
-    let_go.set()
-    talker.join(10)
+    task: Any = types.SimpleNamespace(rank=0)
+    plug.ended(task)
+    assert gone.wait(LIMIT_S)
+    talker.join(LIMIT_S)
     theirs.close()
 
 
@@ -151,18 +152,20 @@ def test_a_window_of_any_size(rows, columns):
     os.close(theirs)
 
 
-def test_input_byte_by_byte_costs_no_more_than_its_bytes(hub):
+def test_input_byte_by_byte_costs_no_more_than_its_bytes(hub, monkeypatch):
     read_end, write_end = os.pipe2(os.O_CLOEXEC)
     hub.add_input(write_end, 0)
     size = 200_000  # beyond what the pipe takes
     for number in range(size):
         assert hub.take_stdin(0, b"%d" % (number % 10), False)
-    assert len(hub._inputs[0].pending) <= size // 2048
-    got = b""
+    writes, plain_write = [], os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: (writes.append(len(data)), plain_write(fd, data))[1])
+    got = os.read(read_end, 1 << 20)
     while len(got) < size:
+        hub.loop.turn()
         got += os.read(read_end, 1 << 20)
-        hub._write_input(0)
     assert got == b"0123456789" * (size // 10)
+    assert len(writes) <= size // 2048  # one a piece that was kept
     assert not hub.take_stdin(0, b"x" * (INPUT_BYTES_MAX + 70_000), False)
     os.close(read_end)
 
@@ -180,7 +183,7 @@ def test_words_of_stepd_are_not_kept_without_end_for_an_owner_who_takes_nothing(
     hub.add_input(write_end, 0)
     note = b"n" * 60_000
     for _ in range(100):
-        hub.send(Kind.NOTE, note)
+        hub.send(FrameKind.NOTE, note)
     assert hub.kept.size < KEPT_WORDS_BYTES_MAX + 2 * len(note)
     size = hub.kept.size
     for _ in range(1000):
@@ -188,7 +191,10 @@ def test_words_of_stepd_are_not_kept_without_end_for_an_owner_who_takes_nothing(
         os.read(read_end, 10)
     assert hub.kept.size == size
     hub.acknowledge(hub.kept.end)
-    assert hub._stdin_told == 1000  # what he was not told he is told when there is room
+    reader = FrameReader()
+    for number in range(hub.kept.first, hub.kept.next):
+        reader.feed(bytes(hub.kept.read(number, 0)))
+    assert [(kind, payload) for kind, _, _, payload in iter(reader.take, None)] == [(FrameKind.STDIN_TAKEN, b"1000")]
     os.close(read_end)
 
 
@@ -198,7 +204,7 @@ ODD = [
 ]  # fmt: skip
 FRAMES = st.lists(
     st.tuples(
-        st.sampled_from([*(int(kind) for kind in Kind), 0, 200]), st.integers(0, 255), st.sampled_from([0, 1, 7, NO_TASK]),
+        st.sampled_from([*(int(kind) for kind in FrameKind), 0, 200]), st.integers(0, 255), st.sampled_from([0, 1, 7, NO_TASK]),
         st.one_of(
             st.binary(max_size=20), st.sampled_from([b"", b"1", b"-1", b"15", b"64", b"9" * 5000, b"pids", b"usage"]),
             st.builds(pack_values, st.integers(-(1 << 70), 1 << 70), st.integers(-5, 5)),
@@ -217,7 +223,7 @@ def test_any_frames_after_the_right_key_and_before(tmp_path):
         found.append(some)
 
     collect()
-    for kind in (*range(8), *(int(kind) for kind in Kind)):
+    for kind in (*range(8), *(int(kind) for kind in FrameKind)):
         found.extend([(kind, 0, 0, payload)] for payload in ODD)
         found.extend([(kind, 0, NO_TASK, payload)] for payload in ODD[:4])
 
@@ -226,9 +232,9 @@ def test_any_frames_after_the_right_key_and_before(tmp_path):
             with contextlib.suppress(OSError):
                 client = Client(port, (1, 1, 0))
                 if number % 8:
-                    client.hello(IO_KEY, Role(0 if number % 3 else number % 2 + 1), 0)
+                    client.hello(IO_KEY, StreamRole(0 if number % 3 else number % 2 + 1), 0)
                 for kind, stream, rank, payload in some:
-                    is_fatal = kind == Kind.SIGNAL and payload in (b"15", b"64", b"1")
+                    is_fatal = kind == FrameKind.SIGNAL and payload in (b"15", b"64", b"1")
                     if not is_fatal:
                         client.sock.sendall(HEAD.pack(kind, stream, rank, len(payload)) + payload)
                 client.sock.close()
@@ -259,42 +265,46 @@ def test_no_process_for_a_note_ends_nobody(tmp_path, monkeypatch):
     def no_process() -> int:
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
-    monkeypatch.setattr(supervisor.os, "fork", no_process)
+    monkeypatch.setattr(os, "fork", no_process)
     with open(tmp_path / "err", "wb") as file:
-        step = Supervisor.__new__(Supervisor)
-        step.order = orders.LaunchOrder(key="1.1.-5")
-        step._has_streams, step._note_pid = False, 0
-        step.tasks = types.SimpleNamespace(error_fd=file.fileno())  # type: ignore[assignment]
-        step._write_note("CANCELLED")
-    assert step._note_pid == 0
+        step = supervisor()
+        step.tasks.error_fd = file.fileno()
+        step.handle_signal((), orders.SCOPE_ALL, "CANCELLED")
+    assert (tmp_path / "err").read_bytes() == b""
 
 
 def test_a_task_that_has_become_somebody_else_cannot_be_signalled_and_that_is_all(monkeypatch):
     def refuse(pid: int, signum: int) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
-    monkeypatch.setattr(tasks.os, "killpg", refuse)
-    monkeypatch.setattr(supervisor.os, "kill", refuse)
-    one = tasks.Task(orders.TaskOrder(0), False)
+    monkeypatch.setattr(os, "killpg", refuse)
+    monkeypatch.setattr(os, "kill", refuse)
+    one = Task(orders.TaskOrder(0), False)
     one.pid = 1
-    some = tasks.Tasks.__new__(tasks.Tasks)
-    some.all = [one]
-    some.signal(15)
-    step = Supervisor.__new__(Supervisor)
-    step.tasks = some
-    step._signal_script(15)
+    step = supervisor()
+    step.tasks.all = [one]
+    step.tasks.signal(15)
+    step.handle_signal((15,), orders.SCOPE_BATCH, "")
 
 
 def test_a_launcher_without_descriptors_says_so_and_goes_on(monkeypatch):
     def no_pair(*args: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    one = Launcher.__new__(Launcher)
-    one._context = types.SimpleNamespace(lacks_tls=False)  # type: ignore[assignment]
-    one._idle, one._gone = [], []
-    monkeypatch.setattr(launcher_module.socket, "socketpair", no_pair)
-    one._hand("1.1.-5", b"")
-    assert one._gone == [("1.1.-5", os.EX_OSERR << 8)]
+    here, there = socket.socketpair()
+    heard, packets = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    context: Any = types.SimpleNamespace(lacks_tls=False, packets=packets)
+    one = Launcher(context, there, -1)
+    monkeypatch.setattr(socket, "socketpair", no_pair)
+    heard.settimeout(LIMIT_S)
+    with here, heard, packets:
+        for key in ("1.1.-5", "2.1.-5"):
+            here.sendall(orders.LaunchOrder(key=key).encode())
+            one.turn()
+            assert heard.recv(4096) == orders.stepds_ended([(key, os.EX_OSERR << 8)])
+        here.close()
+        one.run()  # to its end
+    signal.set_wakeup_fd(-1)
 
 
 def test_a_port_without_descriptors_rests_and_takes_who_waited(monkeypatch):
@@ -315,8 +325,8 @@ def test_a_port_without_descriptors_rests_and_takes_who_waited(monkeypatch):
         port = stream_port.StreamPort(listener, lambda key: None)
         reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
         writer.write(b"PENSTOCK-STEP/1 1.1.0\n")
-        async with asyncio.timeout(10):
-            assert (await reader.readline()).startswith(b"no step 1.1.0 is not here")
+        async with asyncio.timeout(LIMIT_S):
+            assert (await reader.readline()).startswith(b"no step 1.1.0 is no")
         assert Poor.tries <= 4  # one a rest, and not as often as the loop turns
         writer.close()
         port.close()
@@ -330,13 +340,9 @@ def test_a_port_without_descriptors_rests_and_takes_who_waited(monkeypatch):
 def test_only_limits_that_are_propagated_can_be_set():
     """RTPRIO and NICE would let a job starve the node's daemons; the others are not a submission's either."""
     asked = dict.fromkeys((name for name in dir(resource) if name.startswith("RLIMIT_")), -1)
-    numbers = {number for number, _ in task._limits(asked)}
-    assert numbers == {getattr(resource, f"RLIMIT_{name}") for name in task.PROPAGATED}
+    numbers = {number for number, _ in task.known_limits(asked)}
+    assert numbers == {getattr(resource, f"RLIMIT_{name}") for name in RLIMITS}
     assert not numbers & {resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE}
-
-
-def shape(ntasks: int) -> StepShape:
-    return types.SimpleNamespace(ranks=tuple(range(ntasks)), ntasks=ntasks)  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize(
@@ -344,8 +350,10 @@ def shape(ntasks: int) -> StepShape:
     [["0-499," * 3000], ["0-499"] * (RANKS_MAX // 500 + 1), ["9" * 65], ["0-" + "9" * 5000]],
 )
 def test_lines_of_multi_prog_that_only_make_work(lines):
-    with pytest.raises(BadValue):
-        _programs([steps_pb2.RankCommand(ranks=text.strip(","), argv=[b"x"]) for text in lines], shape(500))
+    message = make_step_launch(1, [], ranks=tuple(range(500)))
+    message.step.spec.multi_prog.extend(steps_pb2.RankCommand(ranks=text.strip(","), argv=[b"x"]) for text in lines)
+    with pytest.raises(BadValue, match="not a list of task ranks|more than [0-9]+ ranks"):
+        wire.launch_order(message, wire.NodeFacts("n1", "n1", "", Site(topology_info.flat(2))))
 
 
 # -- what goes on without end
@@ -368,12 +376,10 @@ def test_who_floods_a_control_socket_does_not_fill_its_queue(junk):
 
 
 def test_a_storm_of_orphans_leaves_time_for_orders(monkeypatch):
-    step = Supervisor.__new__(Supervisor)
-    step.loop, step.plugs, step._used, step._epilogs = Loop(), [], [0.0, 0.0, 0, 0, 0], {}
-    step._is_clearing, step._note_pid = True, 0
-    step.tasks = types.SimpleNamespace(by_pid={})  # type: ignore[assignment]
+    step = supervisor()
+    step.tasks.all = [Task(orders.TaskOrder(0), False)]  # it has not ended
     used = resource.getrusage(resource.RUSAGE_SELF)
-    monkeypatch.setattr(supervisor.os, "wait4", lambda pid, options: (99999, 0, used))
+    monkeypatch.setattr(os, "wait4", lambda pid, options: (99999, 0, used))
     assert step.reap()
     step.loop.turn()  # and comes back to it
 
@@ -429,28 +435,43 @@ def test_a_folder_that_is_filled_while_it_is_emptied(tmp_path, monkeypatch):
     with contextlib.suppress(OSError):  # it may also win
         namespace.remove(str(folder))
     over.set()
-    filler.join(10)
+    filler.join(LIMIT_S)
     assert not filler.is_alive()
 
 
 def test_output_of_ended_steps_is_kept_by_so_many_processes_and_no_more(monkeypatch):
-    monkeypatch.setattr(supervisors, "LINGERING_MAX", 3)
+    monkeypatch.setattr(supervisors, "KEPT_FOR_CLIENTS_MAX", 3)
     sent: list[tuple[str, bytes]] = []
-    claims = {}
-    some = supervisors.Supervisors.__new__(supervisors.Supervisors)
-    some._lingering = {}
-    some._spool = types.SimpleNamespace(read=lambda key: (claims[key], None))  # type: ignore[assignment]
-    some._control = types.SimpleNamespace()  # type: ignore[assignment]
-    monkeypatch.setattr(
-        supervisors.control, "send", lambda sock, where, data: sent.append((orders.key_of(data), where))
-    )
-    for number in range(6):
-        key = StepKey(number, 1, 0)
-        user = 2000 if number == 1 else 1000
-        claims[key] = Claim(STEPD, 1, 1, user, 1, b"at-%d" % number)
-        some._linger(key)
-    assert sent == [("0.1.0", b"at-0"), ("2.1.0", b"at-2")]
-    assert [key.job_id for key in some._lingering] == [1, 3, 4, 5]
+    monkeypatch.setattr(control, "send", lambda sock, where, data: sent.append((orders.key_of(data), where)))
+    keys = [StepKey(number, 1, 0) for number in range(6)]
+    records: dict[StepKey, tuple[Claim, StepEnded]] = {}
+    ended = asyncio.Event()
+
+    def post(event: object) -> None:
+        if isinstance(event, StepEnded) and event.key == keys[-1]:
+            ended.set()
+
+    async def scenario():
+        launcher: Any = types.SimpleNamespace()
+        launcher.orders, order_end = socket.socketpair()
+        launcher.packets, packets = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        spool: Any = types.SimpleNamespace(read=lambda key: records.get(key, (None, None)))
+        nothing: Any = None
+        some = supervisors.Supervisors(spool, launcher, nothing, nothing, post, lambda: 1)
+        await some.open()
+        with order_end, packets:
+            for number, key in enumerate(keys):
+                user = 2000 if number == 1 else 1000
+                records[key] = Claim(STEPD, 1, 1, user, 1, b"at-%d" % number), StepEnded(key, 1, 2)
+                packets.send(orders.ended(str(key)))
+            async with asyncio.timeout(LIMIT_S):
+                await ended.wait()
+            assert sent == [("0.1.0", b"at-0"), ("2.1.0", b"at-2")]
+            records.clear()  # their folders are gone: only who keeps output is found
+            assert [key.job_id for key in keys if some.address_of(key)] == [1, 3, 4, 5]
+            some.close()
+
+    asyncio.run(scenario())
 
 
 def test_a_stepd_that_keeps_output_for_nobody_can_be_sent_away(tmp_path):
@@ -466,13 +487,13 @@ def test_a_stepd_that_keeps_output_for_nobody_can_be_sent_away(tmp_path):
             def owner() -> Client:
                 client = Client(controller.registrations[-1].stream_port, (1, 1, 0))
                 client.acks = False
-                client.hello(IO_KEY, Role.OWNER, 0)
+                client.hello(IO_KEY, StreamRole.OWNER, 0)
                 return client
 
             client = await asyncio.to_thread(owner)
             gate.touch()
             await controller.step_exited(1, 0)
-            await asyncio.to_thread(client.until, Kind.END)
+            await asyncio.to_thread(client.until, FrameKind.END)
             order = orders.encode_signals("1.1.0", (9,), orders.SCOPE_ALL, "")
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
                 control.send(sender, claim.control, order)
@@ -485,7 +506,7 @@ def test_a_stepd_that_keeps_output_for_nobody_can_be_sent_away(tmp_path):
 def test_who_has_the_key_for_questions_can_only_ask(tmp_path):
     key = asking_key(IO_KEY)
 
-    def come(port: int, shown: bytes, role: Role) -> Client:
+    def come(port: int, shown: bytes, role: StreamRole) -> Client:
         client = Client(port, (1, 1, 0))
         client.hello(shown, role, 0)
         return client
@@ -495,17 +516,17 @@ def test_who_has_the_key_for_questions_can_only_ask(tmp_path):
             controller.launch_step(1, ["sleep", "1000"])
             await controller.step_started(1, 0)
             port = controller.registrations[-1].stream_port
-            for role in (Role.OWNER, Role.VIEWER):
+            for role in (StreamRole.OWNER, StreamRole.VIEWER):
                 with pytest.raises((EOFError, ConnectionResetError)):
                     await asyncio.to_thread(come, port, key, role)
-            client = await asyncio.to_thread(come, port, key, Role.ASKER)
+            client = await asyncio.to_thread(come, port, key, StreamRole.ASKER)
             assert "pids" in await asyncio.to_thread(client.ask, "pids")
-            client.send(Kind.SIGNAL, b"9")
+            client.send(FrameKind.SIGNAL, b"9")
             with pytest.raises((EOFError, ConnectionResetError)):
                 await asyncio.to_thread(client.take)
             for wrong in (b"", b"\0" * 32, asking_key(b"")):
                 with pytest.raises((EOFError, ConnectionResetError)):
-                    await asyncio.to_thread(come, port, wrong, Role.ASKER)
+                    await asyncio.to_thread(come, port, wrong, StreamRole.ASKER)
             assert controller.exits(1) == []
 
     asyncio.run(scenario())

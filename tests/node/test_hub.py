@@ -4,10 +4,11 @@ import os
 
 import pytest
 
-from nodedaemon.loop import Loop
-from nodedaemon.streams import Hub
+from nodedaemon.stepd.streams import StreamHub
+from penstock.eventloop import Loop
+from penstock.values import stepframes
 from penstock.values.packing import unpack
-from penstock.values.stepframes import KEPT_BYTES_MAX, FrameReader, Kind
+from penstock.values.stepframes import KEPT_BYTES_MAX, FrameKind, FrameReader
 
 
 class Owner:
@@ -25,20 +26,20 @@ class Owner:
 
 @pytest.fixture
 def hub():
-    made = Hub(Loop())
+    made = StreamHub(Loop())
     made.open()
     yield made
     made.close()
 
 
-def frames(hub: Hub) -> list[tuple[int, int, int, bytes]]:
+def frames(hub: StreamHub) -> list[tuple[int, int, int, bytes]]:
     reader, kept = FrameReader(), hub.kept
     for number in range(kept.first, kept.next):
-        reader.feed(kept.read(number, 0))
+        reader.feed(bytes(kept.read(number, 0)))
     return list(iter(reader.take, None))
 
 
-def fill(hub: Hub, fd: int, size: int) -> int:
+def fill(hub: StreamHub, fd: int, size: int) -> int:
     """Write until so much has gone or the pipe is full; how much has gone."""
     gone = 0
     while gone < size:
@@ -46,35 +47,39 @@ def fill(hub: Hub, fd: int, size: int) -> int:
             gone += os.write(fd, b"x" * min(size - gone, 50_000))
         except BlockingIOError:
             break
-        hub._loop.turn()
+        hub.loop.turn()
     return gone
 
 
-def test_reading_stops_and_without_an_owner_the_oldest_goes(hub):
+def test_reading_stops_and_without_an_owner_the_oldest_goes(hub, monkeypatch):
     ours, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     hub.add_output(ours, 4, 1)
-    hub.tell_started([77])
-    hub.tell_exited(3, 256)
-    hub._loop.after(0, lambda: None)
+    hub.send_started([77])
+    hub.send_exited(3, 256)
+    hub.loop.after(0, lambda: None)
     gone = 0
     for _ in range(100):  # until the pipe is full, too
-        hub._loop.after(0, lambda: None)  # a turn that need not wait
+        hub.loop.after(0, lambda: None)  # a turn that need not wait
         part = fill(hub, theirs, 50_000)
         gone += part
         if part < 50_000:
             break
     assert KEPT_BYTES_MAX <= hub.kept.size < KEPT_BYTES_MAX + 300_000
     assert hub.kept.base == 0
-    hub._go_on_without_owner()
-    hub._loop.turn()
+    monkeypatch.setattr(stepframes, "OWNER_WAIT_S", 0)
+    gone_owner = Owner()
+    hub.take_owner(gone_owner)
+    hub.lose(gone_owner)
+    hub.loop.turn()  # nobody has come
+    hub.loop.turn()
     assert fill(hub, theirs, 2 * KEPT_BYTES_MAX) == 2 * KEPT_BYTES_MAX
     assert hub.kept.size < KEPT_BYTES_MAX + 300_000
     lost = hub.kept.base
     assert lost > KEPT_BYTES_MAX
     owner = Owner()
     hub.take_owner(owner)
-    kinds = [(kind, task, payload) for kind, _, task, payload in frames(hub) if kind != Kind.DATA]
-    assert [kind for kind, _, _ in kinds] == [Kind.LOST, Kind.STARTED, Kind.EXITED]
+    kinds = [(kind, task, payload) for kind, _, task, payload in frames(hub) if kind != FrameKind.DATA]
+    assert [kind for kind, _, _ in kinds] == [FrameKind.LOST, FrameKind.STARTED, FrameKind.EXITED]
     assert int(kinds[0][2]) == lost
     assert unpack(kinds[1][2]) == [b"77"] and kinds[2][1:] == (3, b"256")
     os.close(theirs)
@@ -98,18 +103,18 @@ def test_standard_input_of_all_is_taken_when_the_slowest_has_it(hub):
         ends.append(theirs)
     data = bytes(range(256)) * 1024
     assert hub.take_stdin(0xFFFFFFFF, data, True)
-    taken = [int(payload) for kind, _, _, payload in frames(hub) if kind == Kind.STDIN_TAKEN]
+    taken = [int(payload) for kind, _, _, payload in frames(hub) if kind == FrameKind.STDIN_TAKEN]
     assert taken in ([], [64 * 1024])
     got = {0: b"", 1: b""}
     while len(got[0]) < len(data):
         got[0] += os.read(ends[0], 1 << 20)
-        hub._loop.after(0, lambda: None)
-        hub._loop.turn()
-    taken = [int(payload) for kind, _, _, payload in frames(hub) if kind == Kind.STDIN_TAKEN]
+        hub.loop.after(0, lambda: None)
+        hub.loop.turn()
+    taken = [int(payload) for kind, _, _, payload in frames(hub) if kind == FrameKind.STDIN_TAKEN]
     assert taken in ([], [64 * 1024])  # the other has read nothing
     os.close(ends[1])
-    hub._loop.turn()
-    taken = [int(payload) for kind, _, _, payload in frames(hub) if kind == Kind.STDIN_TAKEN]
+    hub.loop.turn()
+    taken = [int(payload) for kind, _, _, payload in frames(hub) if kind == FrameKind.STDIN_TAKEN]
     assert got[0] == data and taken[-1] == len(data)
     os.close(ends[0])
     assert hub.take_stdin(5, b"", False)  # for nobody here: no fault of the sender's
@@ -122,4 +127,4 @@ def test_standard_input_of_all_is_taken_when_the_slowest_has_it(hub):
 
 def test_input_for_an_ended_task_is_swallowed(hub):
     assert hub.take_stdin(9, b"abc", True)
-    assert [payload for kind, _, _, payload in frames(hub) if kind == Kind.STDIN_TAKEN] == [b"3"]
+    assert [payload for kind, _, _, payload in frames(hub) if kind == FrameKind.STDIN_TAKEN] == [b"3"]

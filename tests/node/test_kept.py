@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedaemon.kept import CHUNK_BYTES, SMALL_BYTES, Kept
+from nodedaemon.base.kept import CHUNK_BYTES, SMALL_BYTES, Kept
 
 SIZES = st.integers(1, 40) | st.sampled_from([SMALL_BYTES - 1, SMALL_BYTES, SMALL_BYTES + 1, 3 * SMALL_BYTES])
 

@@ -1,45 +1,69 @@
 """The launcher keeps idle stepds for the next storm, and lets most of them go when it is quiet."""
 
+import contextlib
+import itertools
+import os
+import signal
 import socket
+from typing import Any
 
 import pytest
 
-from nodedaemon import launcher
+from nodedaemon.base import orders
+from nodedaemon.daemon import launcher
+
+STEPDS = 20
 
 
 @pytest.fixture
-def quiet():
-    """A launcher with 20 idle stepds that are only sockets, and our ends of these."""
-    order_end, noded = socket.socketpair()
-    made = launcher.Launcher(None, order_end, -1)
+def quiet(monkeypatch):
+    """A launcher with idle stepds that are only sockets, each with one step behind it, and our ends of these."""
     far_ends = []
-    for pid in range(1, 21):
-        ours, theirs = socket.socketpair()
-        worker = made._workers[pid] = made._by_feed[ours.fileno()] = launcher.Worker(pid, ours)
-        made._epoll.register(ours.fileno())
-        made._idle.append(worker)
-        far_ends.append(theirs)
-    yield made, far_ends
-    for end in (*far_ends, noded, order_end):
-        end.close()
-    launcher.signal.set_wakeup_fd(-1)
+    real_pair = socket.socketpair
+
+    def pair(*kind: int):
+        ours, theirs = real_pair(*kind)
+        far_ends.append(theirs.dup())
+        return ours, theirs
+
+    noded, order_end = socket.socketpair()
+    heard, packets = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    context: Any = type("Context", (), {"lacks_tls": False, "packets": packets})
+    made = launcher.Launcher(context, order_end, -1)
+    monkeypatch.setattr(launcher, "IDLE_S", 0.0)
+    monkeypatch.setattr(socket, "socketpair", pair)
+    monkeypatch.setattr(os, "fork", itertools.count(2**22 + 1).__next__)
+    for number in range(STEPDS):
+        noded.sendall(orders.LaunchOrder(key=f"{number}.1.-5").encode())
+    made.turn()
+    for end in far_ends:
+        end.send(b"d")  # its step has ended
+    with contextlib.ExitStack() as stack:
+        for end in (*far_ends, noded, order_end, heard, packets):
+            stack.enter_context(end)
+        yield made, far_ends
+    signal.set_wakeup_fd(-1)
+
+
+def until_idle(made: launcher.Launcher, number: int) -> None:
+    """Turns that take what the stepds say, until so many are idle."""
+    for _ in range(10 * STEPDS):
+        if len(made.idle) == number:
+            return
+        made.turn()
+    raise AssertionError(len(made.idle))
 
 
 def test_most_idle_stepds_are_told_to_end(quiet):
     made, far_ends = quiet
-    made._let_go()
-    assert len(made._idle) == launcher.IDLE_KEPT == len(made._by_feed)
-    for end in far_ends[: launcher.IDLE_KEPT]:
+    until_idle(made, STEPDS)
+    kept = made.idle[: launcher.IDLE_KEPT]
+    made.turn()
+    assert made.idle == kept
+    ended = 0
+    for end in far_ends:
         end.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            end.recv(1)
-    assert all(end.recv(1) == b"" for end in far_ends[launcher.IDLE_KEPT :])
-    assert len(made._workers) == 20  # they are reaped when they have ended
-
-
-def test_it_waits_for_quiet_only_while_there_is_something_to_let_go(quiet):
-    made, _ = quiet
-    made._let_go()
-    kept = list(made._idle)
-    made._let_go()
-    assert made._idle == kept
+        assert b".1.-5" in end.recv(65536)  # the order that it had
+        with contextlib.suppress(BlockingIOError):
+            ended += end.recv(1) == b""
+    assert ended == STEPDS - launcher.IDLE_KEPT

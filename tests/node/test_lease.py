@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nodedaemon import lease
-from nodedaemon.lease import CONTACT_NAME, RESTING_NS, Contact, Lease, open_contact, read_contact
+from nodedaemon.base import lease
+from nodedaemon.base.lease import CONTACT_NAME, RESTING_NS, Lease, open_contact, read_contact
+from nodedaemon.spool.contact import ControllerContact
 
 S = 1_000_000_000
 
@@ -38,70 +39,83 @@ def held(folder: int) -> int:
 
 def test_contact_only_goes_forward_and_outlives_the_daemon(folder: int, now: list[int], tmp_path: Path) -> None:
     assert held(folder) == 0
-    contact = Contact(folder)
+    contact = ControllerContact(folder)
     contact.renew(900 * S)
     contact.renew(800 * S)  # an answer that was long on its way
+    contact.flush()
     assert held(folder) == 900 * S and (tmp_path / CONTACT_NAME).stat().st_mode & 0o777 == 0o600
     contact.close()
-    again = Contact(folder)  # a restart is no contact
+    again = ControllerContact(folder)  # a restart is no contact
     assert held(folder) == 900 * S
     again.renew(850 * S)
+    again.flush()
     assert held(folder) == 900 * S
 
 
 def test_rest_ends_with_contact_and_not_with_nobody(folder: int, now: list[int]) -> None:
-    contact = Contact(folder)
+    contact = ControllerContact(folder)
     contact.rest()
-    contact.nobody_there(950 * S)
+    contact.no_controller(950 * S)
+    contact.flush()
     assert held(folder) == RESTING_NS
-    assert held(folder) == RESTING_NS == read_contact(Contact(folder)._fd)  # over a restart, too
+    ControllerContact(folder).close()  # over a restart, too
+    assert held(folder) == RESTING_NS
     contact.renew(960 * S)
+    contact.flush()
     assert held(folder) == 960 * S
-    contact.nobody_there(970 * S)
+    contact.no_controller(970 * S)
+    contact.flush()
     assert held(folder) == 970 * S
 
 
 def test_a_time_of_an_earlier_boot_is_not_believed(folder: int, now: list[int]) -> None:
-    Contact(folder).renew(999 * S)
+    earlier = ControllerContact(folder)
+    earlier.renew(999 * S)
+    earlier.close()
     now[0] = 10 * S
-    Contact(folder)
+    ControllerContact(folder)
     assert held(folder) == 0
 
 
 def test_a_lease_runs_out_once(folder: int, now: list[int]) -> None:
-    contact = Contact(folder)
+    contact = ControllerContact(folder)
     fd = open_contact(folder)
     held_lease = Lease(fd, 240, 30)
     now[0] += 239 * S
-    assert held_lease.look() == 0
+    assert held_lease.signal_due() == 0
     contact.renew(now[0])
+    contact.flush()
     now[0] += 239 * S
-    assert held_lease.look() == 0 and not held_lease.has_lapsed
+    assert held_lease.signal_due() == 0 and not held_lease.has_lapsed
     now[0] += 1 * S
-    assert held_lease.look() == signal.SIGTERM and held_lease.has_lapsed
+    assert held_lease.signal_due() == signal.SIGTERM and held_lease.has_lapsed
     contact.renew(now[0])  # too late: the controller may have given the job away
-    assert held_lease.look() == 0
+    contact.flush()
+    assert held_lease.signal_due() == 0
     now[0] += 30 * S
-    assert held_lease.look() == held_lease.look() == signal.SIGKILL
+    assert held_lease.signal_due() == held_lease.signal_due() == signal.SIGKILL
     os.close(fd)
 
 
 def test_a_launch_is_contact(folder: int, now: list[int]) -> None:
     fd = open_contact(folder)
-    Contact(folder).renew(500 * S)
+    contact = ControllerContact(folder)
+    contact.renew(500 * S)
+    contact.close()
     started = Lease(fd, 240, 30)
     now[0] += 239 * S
-    assert started.look() == 0
+    assert started.signal_due() == 0
     os.close(fd)
 
 
 def test_a_resting_lease_never_ends(folder: int, now: list[int]) -> None:
-    contact = Contact(folder)
+    contact = ControllerContact(folder)
     fd = open_contact(folder)
     resting = Lease(fd, 240, 30)
     contact.rest()
+    contact.flush()
     now[0] += 86_400 * S
-    assert resting.look() == 0
+    assert resting.signal_due() == 0
     os.close(fd)
 
 
@@ -112,7 +126,9 @@ def test_it_is_looked_at_often_enough_and_not_more(folder: int, now: list[int]) 
     now[0] += 236 * S
     assert running.wait_s() == pytest.approx(4.0, abs=0.01)
     now[0] += 4 * S
-    assert running.look() == signal.SIGTERM
+    assert running.signal_due() == signal.SIGTERM
     now[0] += 31 * S
-    assert running.look() == signal.SIGKILL and running.wait_s() > 1  # killed, and not killed again without a pause
+    assert (
+        running.signal_due() == signal.SIGKILL and running.wait_s() > 1
+    )  # killed, and not killed again without a pause
     os.close(fd)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nodedaemon import loginenv
-from nodedaemon.loginenv import LoginError, login_environment
+from nodedaemon.stepd import loginenv
+from nodedaemon.stepd.loginenv import LoginError, login_environment
 from tests.node.fakectl import cluster
 
 
@@ -19,7 +19,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     fields = {"pw_dir": str(tmp_path), "pw_shell": "/bin/sh"}
     names = ("pw_name", "pw_passwd", "pw_uid", "pw_gid", "pw_gecos", "pw_dir", "pw_shell")
     changed = pwd.struct_passwd([fields.get(name, getattr(entry, name)) for name in names])
-    monkeypatch.setattr(loginenv.pwd, "getpwuid", lambda uid: changed)
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: changed)
     return tmp_path
 
 
@@ -38,7 +38,7 @@ def test_the_profile_counts_and_what_it_prints_does_not(home: Path, monkeypatch:
 @pytest.mark.parametrize(("profile", "said"), [
     ("exec sleep 1000", "the login shell did not answer within 0.2 s"),
     ("exit 3", "the login shell ended without an answer"),
-    ("exec yes", "the login shell says more than 1048576 bytes"),
+    ("exec yes", "the login shell prints more than 1048576 bytes"),
 ])  # fmt: skip
 def test_a_bad_profile(home: Path, monkeypatch: pytest.MonkeyPatch, profile: str, said: str) -> None:
     if "sleep" in profile:
@@ -50,8 +50,8 @@ def test_a_bad_profile(home: Path, monkeypatch: pytest.MonkeyPatch, profile: str
 
 
 def test_a_shell_that_is_not_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = loginenv.pwd.getpwuid(0)
-    monkeypatch.setattr(loginenv.pwd, "getpwuid", lambda uid: pwd.struct_passwd([*entry[:6], "/no/sh"]))
+    entry = pwd.getpwuid(0)
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: pwd.struct_passwd([*entry[:6], "/no/sh"]))
     with pytest.raises(LoginError, match=r"^/no/sh: No such file or directory$"):
         login_environment(os.getuid())
 

@@ -12,11 +12,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from fakenvml import FakeNvml
 
-from nodedaemon import proctree
+from nodedaemon.base import proctree
 from penstock.v1 import common_pb2, node_pb2
 from tests.node.fakectl import cluster, eventually, lines
-from tests.support.fakenvml import FakeNvml
 
 CONTROL = """#!/bin/sh
 here=$(dirname "$0"); cd "$CUDA_MPS_PIPE_DIRECTORY" || exit 1

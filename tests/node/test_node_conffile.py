@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from ctld.agents.settings import job_conf, node_settings
-from nodedaemon import conffile, main
-from nodedaemon.site import Site
+from nodedaemon import main
+from nodedaemon.base import conffile
+from nodedaemon.commandline import command_line
+from nodedaemon.launch.site import Site
 from penstock.config import load
 from penstock.values.config import Config
 
@@ -38,11 +40,11 @@ def test_servers(text: str, address: str) -> None:
 def test_the_place_of_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "slurm.conf"
     monkeypatch.setenv("SLURM_CONF", str(path))
-    assert conffile.read_place("n1", "host") == conffile.Place()
+    assert conffile.read_paths("n1", "host") == conffile.ConfigPaths()
     path.write_text(CONF)
-    wanted = conffile.Place("10.0.0.1:7002", "10.0.0.1:7001", "/var/spool/host/n1", 7004)
-    assert conffile.read_place("n1", "host") == wanted
-    assert conffile.read_place("n2", "host").stream_port == 7003
+    wanted = conffile.ConfigPaths("10.0.0.1:7002", "10.0.0.1:7001", "/var/spool/host/n1", 7004)
+    assert conffile.read_paths("n1", "host") == wanted
+    assert conffile.read_paths("n2", "host").stream_port == 7003
 
 
 def test_what_the_command_line_leaves_open(
@@ -52,19 +54,19 @@ def test_what_the_command_line_leaves_open(
     monkeypatch.setenv("SLURM_CONF", str(path))
 
     def completed(*argv: str) -> tuple[str, str, str]:
-        args = main._parser().parse_args(["--node-name", "n1", *argv])
-        assert main._complete(args)
+        args = command_line().parser().parse_args(["--node-name", "n1", *argv])
+        assert main.complete(args)
         return args.controller, args.spool, args.stream_port
 
     assert completed("--conf-server=head") == ("head:6819", "/var/spool/penstock/noded", "6818")
-    assert not main._complete(main._parser().parse_args([]))
+    assert not main.complete(command_line().parser().parse_args([]))
     assert "--controller HOST:PORT (or --conf-server) is needed" in capsys.readouterr().err
     path.write_text(CONF)
     assert completed()[0] == "10.0.0.1:7002"
     assert completed("--login")[0] == "10.0.0.1:7001"
     assert completed("--controller", "x:1", "--spool", "/s", "--stream-port", "0") == ("x:1", "/s", "0")
     path.write_text(CONF + "Nonsense=1\n")
-    assert not main._complete(main._parser().parse_args([]))
+    assert not main.complete(command_line().parser().parse_args([]))
     assert "slurm.conf:10: unknown parameter Nonsense" in capsys.readouterr().err
 
 
@@ -89,3 +91,11 @@ def test_the_file_for_jobs(tmp_path: Path) -> None:
     whole.write_text(text + "NodeName=n1\nPartitionName=p Nodes=n1\n")
     again = load(str(whole)).config
     assert (again.cluster_name, again.controller_host, again.controller_addr) == ("c", "head", "10.0.0.1")
+
+
+def test_02_a_spool_that_is_named_from_here_is_the_same_for_the_launcher(tmp_path, monkeypatch):
+    """It leaves the working directory, and said so with a stack only."""
+    monkeypatch.chdir(tmp_path)
+    args = command_line().parser().parse_args(["--controller", "h:1", "--spool", "spool"])
+    assert main.complete(args)
+    assert args.spool == str(tmp_path / "spool")

@@ -1,12 +1,14 @@
 """The node's core: the table, the fence, de-duplication, tombstones, escalation, and the promise over any order of commands."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodedaemon.core import messages as m
-from nodedaemon.core.machine import FORGOTTEN_MAX, SCOPE_ALL, SCOPE_BATCH, NodeMachine
-from nodedaemon.core.steps import TRANSITIONS, IllegalMove, Step, StepKey, StepState
+from nodedaemon.core.machine import FORGOTTEN_MAX, SCOPE_ALL, SCOPE_BATCH, START_REPORT_US, NodeMachine
+from nodedaemon.core.steps import TRANSITIONS, IllegalStepMove, NodeStep, StepKey, StepState
 from penstock.v1 import node_pb2
 
 KEY = StepKey(7, 1, -5)
@@ -28,7 +30,7 @@ class Feed:
     def __init__(self, machine: NodeMachine, epoch: int = 3) -> None:
         self.machine, self.epoch, self.sequence = machine, epoch, 0
 
-    def __call__(self, event: m.Event, now_us: int = SECOND_US) -> list[m.Effect]:
+    def __call__(self, event: m.NodeCoreEvent, now_us: int = SECOND_US) -> list[Any]:
         self.machine.step(now_us, event)
         self.machine.check()
         batch = self.machine.seal()
@@ -38,24 +40,22 @@ class Feed:
         self.sequence += 1
         return 1, self.sequence, self.epoch if epoch is None else epoch
 
-    def launch(self, key: StepKey = KEY, epoch: int | None = None, invalid: str = "") -> list[m.Effect]:
+    def launch(self, key: StepKey = KEY, epoch: int | None = None, invalid: str = "") -> list[Any]:
         return self(m.Launch(*self.head(epoch), key, "order", invalid))
 
-    def terminate(
-        self, key: StepKey = KEY, grace_s: int = 30, now_us: int = SECOND_US, note: str = ""
-    ) -> list[m.Effect]:
+    def terminate(self, key: StepKey = KEY, grace_s: int = 30, now_us: int = SECOND_US, note: str = "") -> list[Any]:
         return self(m.Terminate(*self.head(None), key, grace_s * SECOND_US, note), now_us)
 
-    def forget(self, key: StepKey = KEY) -> list[m.Effect]:
+    def forget(self, key: StepKey = KEY) -> list[Any]:
         return self(m.Forget(*self.head(None), key))
 
-    def signal(self, key: StepKey = KEY, signum: int = 10) -> list[m.Effect]:
+    def signal(self, key: StepKey = KEY, signum: int = 10) -> list[Any]:
         return self(m.Signal(*self.head(None), key, signum, SCOPE_BATCH))
 
-    def began(self, key: StepKey = KEY) -> list[m.Effect]:
+    def began(self, key: StepKey = KEY) -> list[Any]:
         return self(m.StepBegan(key, 5, 99))
 
-    def ended(self, key: StepKey = KEY, code: int = 0) -> list[m.Effect]:
+    def ended(self, key: StepKey = KEY, code: int = 0) -> list[Any]:
         return self(m.StepEnded(key, 5, 9, exit_code=code))
 
 
@@ -63,13 +63,13 @@ def test_the_table_has_every_state_and_only_listed_moves():
     assert set(TRANSITIONS) == set(StepState)
     for origin in StepState:
         for target in StepState:
-            step = Step(KEY, 1)
+            step = NodeStep(KEY, 1)
             step.state = origin
             if target in TRANSITIONS[origin]:
                 step.move(target)
                 assert step.state is target
             else:
-                with pytest.raises(IllegalMove):
+                with pytest.raises(IllegalStepMove):
                     step.move(target)
                 assert step.state is origin
 
@@ -91,13 +91,58 @@ def test_a_step_from_launch_to_forget():
     assert feed.machine.steps == {}
 
 
+def of_srun(*, is_connected: bool = True) -> tuple[Feed, StepKey]:
+    """A step of srun that has just been launched."""
+    key = StepKey(7, 1, 0)
+    feed = Feed(connected())
+    feed.launch(key)
+    if not is_connected:
+        feed(m.LinkDown(1))
+    return feed, key
+
+
+def test_the_start_of_a_step_of_srun_is_reported_together_with_its_end():
+    feed, key = of_srun()
+    feed.machine.step(SECOND_US, m.StepBegan(key, 5, 99))
+    batch = feed.machine.seal()
+    assert (batch.records, batch.effects, batch.durable) == ((m.Started(1, key, 5, 99),), (), False)
+    assert feed.signal(key) == [m.DeliverSignal(key, (10,), SCOPE_BATCH), m.AckCommand(1, 2)]
+    start, end = feed.ended(key)
+    assert start == m.SendReport(1, 1, m.Started(1, key, 5, 99))
+    assert end == m.SendReport(1, 2, m.Exited(2, m.StepEnded(key, 5, 9)))
+    assert feed.machine.next_deadline() is None
+
+
+def test_the_start_of_a_longer_step_is_reported_soon_and_from_disk():
+    feed, key = of_srun()
+    assert feed.began(key) == []
+    due_us = feed.machine.next_deadline()
+    assert due_us == SECOND_US + START_REPORT_US
+    assert feed(m.TimerDue(), due_us - 1) == []
+    feed.machine.step(due_us, m.TimerDue())
+    batch = feed.machine.seal()
+    assert batch.durable and batch.effects == (m.SendReport(1, 1, m.Started(1, key, 5, 99)),)
+    assert feed.machine.next_deadline() is None
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_start_that_was_not_sent_is_sent_once_on_the_next_stream(is_connected):
+    feed, key = of_srun(is_connected=is_connected)
+    assert feed.began(key) == []
+    feed(m.LinkDown(1))
+    feed.machine.step(SECOND_US, m.LinkUp(2, 3, 60 * SECOND_US))
+    batch = feed.machine.seal()
+    assert batch.durable and batch.effects == (m.SendReport(2, 1, m.Started(1, key, 5, 99)),)
+    assert feed(m.TimerDue(), SECOND_US + START_REPORT_US) == [] and feed.machine.next_deadline() is None
+
+
 def test_effects_of_a_launch_wait_for_a_durable_fence_record():
     machine = connected()
     machine.step(1, m.Launch(1, 1, 3, KEY, "order"))
     machine.step(1, m.Launch(1, 2, 3, OTHER, "order"))
     batch = machine.seal()
     assert batch.durable
-    assert batch.records == (m.Held(KEY, 3, StepState.ACCEPTED), m.Held(OTHER, 3, StepState.ACCEPTED))
+    assert batch.records == (m.SpooledStep(KEY, 3, StepState.ACCEPTED), m.SpooledStep(OTHER, 3, StepState.ACCEPTED))
     assert [type(e) for e in batch.effects] == [m.StartStep, m.AckCommand] * 2
     assert machine.seal() is None
 
@@ -163,7 +208,7 @@ def test_only_one_attempt_of_a_step_lives_at_a_time():
     assert feed.launch(second)[0] == m.StartStep(second, "order")
 
 
-def unkillable(feed: Feed, key: StepKey) -> list[m.Effect]:
+def unkillable(feed: Feed, key: StepKey) -> list[Any]:
     feed.launch(key)
     feed.began(key)
     feed.terminate(key, grace_s=0)
@@ -205,13 +250,13 @@ def test_escalation_term_kill_unkillable():
     feed.launch()
     feed.began()
     _, term = feed.terminate(grace_s=30, now_us=SECOND_US, note="CANCELLED")
-    assert term == m.SignalStep(KEY, (18, 15), SCOPE_ALL, "CANCELLED")
+    assert term == m.DeliverSignal(KEY, (18, 15), SCOPE_ALL, "CANCELLED")
     assert feed.machine.next_deadline() == 31 * SECOND_US
     assert feed(m.TimerDue(), 30 * SECOND_US) == []
-    assert feed(m.TimerDue(), 31 * SECOND_US) == [m.SignalStep(KEY, (9,), SCOPE_ALL)]
+    assert feed(m.TimerDue(), 31 * SECOND_US) == [m.DeliverSignal(KEY, (9,), SCOPE_ALL)]
     assert feed.machine.next_deadline() == 91 * SECOND_US
     tell, report = feed(m.TimerDue(), 91 * SECOND_US)
-    assert tell == m.TellUnkillable(KEY, 31 * SECOND_US)
+    assert tell == m.ReportUnkillable(KEY, 31 * SECOND_US)
     assert report.report.notice == m.Notice("Kill task failed", drain=True, key=KEY)
     assert feed.machine.next_deadline() is None
     assert [type(e) for e in feed.ended()] == [m.SendReport, m.SendReport]
@@ -226,17 +271,17 @@ def test_a_second_terminate_can_only_hasten():
     assert feed.machine.next_deadline() == 31 * SECOND_US
     assert feed.terminate(grace_s=1) == [m.AckCommand(1, 4)]
     assert feed.machine.next_deadline() == 2 * SECOND_US
-    assert feed(m.TimerDue(), 2 * SECOND_US) == [m.SignalStep(KEY, (9,), SCOPE_ALL)]
+    assert feed(m.TimerDue(), 2 * SECOND_US) == [m.DeliverSignal(KEY, (9,), SCOPE_ALL)]
 
 
 def test_a_step_that_is_told_to_end_while_it_starts():
     feed = Feed(connected())
     feed.launch()
     assert feed.terminate(grace_s=1, note="bye") == [m.AckCommand(1, 2)]
-    assert feed(m.TimerDue(), 2 * SECOND_US) == [m.SignalStep(KEY, (9,), SCOPE_ALL)]  # its files may hang
+    assert feed(m.TimerDue(), 2 * SECOND_US) == [m.DeliverSignal(KEY, (9,), SCOPE_ALL)]  # its files may hang
     _, term, kill = feed.began()
-    assert term == m.SignalStep(KEY, (18, 15), SCOPE_ALL, "bye")
-    assert kill == m.SignalStep(KEY, (9,), SCOPE_ALL)
+    assert term == m.DeliverSignal(KEY, (18, 15), SCOPE_ALL, "bye")
+    assert kill == m.DeliverSignal(KEY, (9,), SCOPE_ALL)
 
 
 def test_an_end_cancels_what_was_due():
@@ -254,9 +299,21 @@ def test_signals_go_once_and_only_to_running_steps():
     assert feed.signal()[0].refused == "step 7.1.-5 is not running"
     feed.launch()
     feed.began()
-    assert feed.signal() == [m.SignalStep(KEY, (10,), SCOPE_BATCH), m.AckCommand(1, 3)]
+    assert feed.signal() == [m.DeliverSignal(KEY, (10,), SCOPE_BATCH), m.AckCommand(1, 3)]
     feed.sequence -= 1  # the same command again
     assert feed.signal() == [m.AckCommand(1, 3)]
+
+
+def test_a_signal_for_a_step_that_is_being_started_waits_for_it():
+    feed = Feed(connected())
+    feed.launch()
+    assert feed.signal(signum=18) == [m.AckCommand(1, 2)]
+    assert feed.signal() == [m.AckCommand(1, 3)]
+    feed.sequence -= 1  # the same command again
+    assert feed.signal() == [m.AckCommand(1, 3)]
+    assert feed.began()[1:] == [m.DeliverSignal(KEY, (18,), SCOPE_BATCH), m.DeliverSignal(KEY, (10,), SCOPE_BATCH)]
+    feed.ended()
+    assert feed.signal()[0].refused == "step 7.1.-5 is not running"
 
 
 def test_forget_of_a_live_step_is_refused():
@@ -303,7 +360,7 @@ def test_what_is_remembered_of_forgotten_steps_is_bounded():
     assert len(machine.forgotten) == FORGOTTEN_MAX
 
 
-KEYS = [StepKey(1, 1, -5), StepKey(1, 2, -5), StepKey(2, 1, -5)]
+KEYS = [StepKey(1, 1, -5), StepKey(1, 2, -5), StepKey(2, 1, 0)]
 OPS = st.one_of(
     st.tuples(st.sampled_from(["launch", "terminate", "forget", "began", "ended", "lost"]), st.sampled_from(KEYS)),
     st.tuples(st.sampled_from(["seal", "crash", "reconnect", "hang_up", "timer", "ack"]), st.just(KEYS[0])),
@@ -314,7 +371,7 @@ class World:
     """A machine with its journal and the processes it has started; crashes lose what was not sealed."""
 
     def __init__(self) -> None:
-        self.journal: list[m.Record] = [m.SpoolBorn("s"), m.BootSeen("b")]
+        self.journal: list[m.AnyRecord] = [m.SpoolBorn("s"), m.BootSeen("b")]
         self.machine = NodeMachine()
         self.machine.replay(self.journal)
         self.now_us = 0

@@ -3,13 +3,14 @@
 import msgspec
 import pytest
 
-from nodedaemon import pinning
-from nodedaemon.core.environment import NodeShare, StepFacts, compress_counts, step_environment
-from nodedaemon.core.gpupins import Gpu
-from nodedaemon.site import Site
+from nodedaemon.core.environment import NodeShare, StepFacts, base_environment, users_own
+from nodedaemon.core.gpupins import PinnedGpu
+from nodedaemon.launch import pinning
+from nodedaemon.launch.site import Site
 from penstock.v1.common_pb2 import GresIndices, NodeAllocation
+from penstock.values.counts import compress_counts
 
-SHARE = NodeShare("n1", cpus=8, mem_mb=16000, tasks=8, gpus=(Gpu(3, "GPU-b"), Gpu(1, "GPU-a")))
+SHARE = NodeShare("n1", cpus=8, mem_mb=16000, tasks=8, gpus=(PinnedGpu(3, "GPU-b"), PinnedGpu(1, "GPU-a")))
 FULL = StepFacts(
     job_id=42, step_id=-5, user_id=1000, group_id=100, user_name="ann", group_name="users",
     share=SHARE, nodes=(SHARE, NodeShare("n2", 8, 16000, 8), NodeShare("n3", 4, 8000, 2)),
@@ -28,7 +29,7 @@ MINIMAL = StepFacts(
 
 
 def test_every_variable_of_a_full_job():
-    env = step_environment([b"HOME=/home/ann", b"A=b=c"], FULL)
+    env = base_environment(users_own([b"HOME=/home/ann", b"A=b=c"]), FULL, {})
     assert env == {
         b"HOME": b"/home/ann", b"A": b"b=c", b"TMPDIR": b"/tmp",
         b"SLURM_JOB_ID": b"42", b"SLURM_JOBID": b"42", b"SLURM_JOB_NAME": b"train", b"SLURM_JOB_USER": b"ann",
@@ -53,7 +54,7 @@ def test_every_variable_of_a_full_job():
 
 
 def test_what_was_not_asked_for_is_absent():
-    env = step_environment([], MINIMAL)
+    env = base_environment({}, MINIMAL, {})
     assert {k for k in env if k.startswith(b"SLURM")} == {
         b"SLURM_JOB_ID", b"SLURM_JOBID", b"SLURM_JOB_NAME", b"SLURM_JOB_USER", b"SLURM_JOB_UID", b"SLURM_JOB_GID",
         b"SLURM_JOB_PARTITION", b"SLURM_JOB_NODELIST", b"SLURM_NODELIST", b"SLURM_JOB_NUM_NODES", b"SLURM_NNODES",
@@ -67,15 +68,15 @@ def test_what_was_not_asked_for_is_absent():
 
 def test_where_the_node_hangs():
     facts = msgspec.structs.replace(MINIMAL, topology_addr="top.s1.n1", topology_pattern="switch.switch.node")
-    env = step_environment([], facts)
+    env = base_environment({}, facts, {})
     assert env[b"SLURM_TOPOLOGY_ADDR"] == b"top.s1.n1"
     assert env[b"SLURM_TOPOLOGY_ADDR_PATTERN"] == b"switch.switch.node"
 
 
-def test_ntasks_follows_from_tasks_per_node_and_mem_zero_means_all():
+def test_ntasks_follows_from_tasks_per_node_and_all_memory_is_not_told():
     facts = msgspec.structs.replace(FULL, ntasks=0, ntasks_per_node=4, mem_per_node_mb=0)
-    env = step_environment([], facts)
-    assert (env[b"SLURM_NTASKS"], env[b"SLURM_MEM_PER_NODE"]) == (b"12", b"16000")
+    env = base_environment({}, facts, {})
+    assert (env[b"SLURM_NTASKS"], env.get(b"SLURM_MEM_PER_NODE")) == (b"12", None)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +91,13 @@ def test_ntasks_follows_from_tasks_per_node_and_mem_zero_means_all():
     ],
 )
 def test_secrets_and_facts_of_an_outer_job_are_not_passed_on(name):
-    assert name not in step_environment([name + b"=9"], MINIMAL)
+    assert name not in base_environment(users_own([name + b"=9"]), MINIMAL, {})
 
 
 def test_the_users_own_variables_stay():
-    env = step_environment([b"TMPDIR=/scratch", b"SLURM_CONF=/x", b"X=1", b"X=2", b"E=", b"broken", b"=odd"], MINIMAL)
+    env = base_environment(
+        users_own([b"TMPDIR=/scratch", b"SLURM_CONF=/x", b"X=1", b"X=2", b"E=", b"broken", b"=odd"]), MINIMAL, {}
+    )
     assert (env[b"TMPDIR"], env[b"SLURM_CONF"], env[b"X"], env[b"E"]) == (b"/scratch", b"/x", b"2", b"")
     assert b"broken" not in env and b"" not in env
 
@@ -116,7 +119,7 @@ def test_compressed_counts(counts, text):
 def test_a_part_of_a_gpu(gres, expected):
     """The job sees the GPU on which its shares are, and no whole one."""
     message = NodeAllocation(node="n1", cpus=1, gres=[GresIndices(**gres)])
-    made = step_environment([], msgspec.structs.replace(MINIMAL, share=pinning.share_of(message, Site(), "n1")))
+    made = base_environment({}, msgspec.structs.replace(MINIMAL, share=pinning.share_of(message, Site(), "n1")), {})
     shown = (b"CUDA_VISIBLE_DEVICES", b"SLURM_JOB_GPUS", b"SLURM_GPUS_ON_NODE", *expected)
     found = {name: made[name] for name in shown if name in made}
     assert found == {b"CUDA_VISIBLE_DEVICES": b"2", b"SLURM_JOB_GPUS": b"2", **expected}

@@ -1,31 +1,43 @@
 """What the node keeps on disk: journal, step records, spool; and how it asks for its GPUs."""
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedaemon import inventory
+from nodedaemon.base.folders import open_folder
+from nodedaemon.base.framing import Damaged, dump, frame, load, pack, unframe, unpack
+from nodedaemon.base.orders import ORDER_HEAD, LaunchOrder, TaskOrder, decode_launch, decode_signals, encode_signals
 from nodedaemon.core import messages as m
 from nodedaemon.core.steps import StepKey, StepState
-from nodedaemon.folders import open_folder
-from nodedaemon.framing import Damaged, dump, frame, load, pack, unframe, unpack
-from nodedaemon.journal import Journal
-from nodedaemon.link import BadCredentials, make_target
-from nodedaemon.orders import ORDER_HEAD, LaunchOrder, TaskOrder, decode_launch, decode_signals, encode_signals
-from nodedaemon.spool import Spool, SpoolError
-from nodedaemon.steprecord import NEVER, STEPD, TASK_END, Claim, End, place_claim, place_end, read_record, task_ends
+from nodedaemon.daemon import inventory
+from nodedaemon.daemon.link import BadCredentials, make_target
+from nodedaemon.spool.journal import Journal
+from nodedaemon.spool.spool import SPARE_SCRIPT_BYTES_MAX, Spool, SpoolError
+from nodedaemon.spool.steprecord import (
+    NEVER,
+    STEPD,
+    TASK_END,
+    Claim,
+    StepEnd,
+    read_record,
+    task_ends,
+    write_claim,
+    write_end,
+)
+from nodedaemon.stepd import batchscript
 from penstock.values.errors import BadValue
-from penstock.values.stepframes import BadFrame, FrameReader, Kind
+from penstock.values.stepframes import BadFrame, FrameKind, FrameReader
 from penstock.values.stepframes import frame as step_frame
 
 KEY = StepKey(3, 1, -5)
-RECORDS = [
+RECORDS: list[m.AnyRecord] = [
     m.SpoolBorn("s"),
     m.BootSeen("b"),
     m.EpochSeen(4),
-    m.Held(KEY, 4, StepState.ACCEPTED),
+    m.SpooledStep(KEY, 4, StepState.ACCEPTED),
     m.KillWanted(KEY, 99),
     m.Started(1, KEY, 10, 20),
     m.Exited(2, m.StepEnded(KEY, 10, 30, exit_code=1, failure="é")),
@@ -149,7 +161,9 @@ def test_a_damaged_value_is_told():
             load(data)
 
 
-@given(st.lists(st.tuples(st.sampled_from(list(Kind)), st.binary(max_size=40), st.integers(0, 2**32 - 1))), st.data())
+@given(
+    st.lists(st.tuples(st.sampled_from(list(FrameKind)), st.binary(max_size=40), st.integers(0, 2**32 - 1))), st.data()
+)
 def test_frames_come_out_as_they_went_in_however_they_are_cut(frames, data):
     stream = b"".join(step_frame(kind, payload, task, 1) for kind, payload, task in frames)
     reader, got = FrameReader(), []
@@ -172,10 +186,10 @@ def test_a_frame_that_claims_too_much_is_refused():
 
 def test_the_first_claim_counts_and_the_end_follows_it(folder):
     assert read_record(folder, "record") == (None, None)
-    first = place_claim(folder, Claim(STEPD, 10, 20, 30, 40, b"\0abc"))
+    first = write_claim(folder, Claim(STEPD, 10, 20, 30, 40, b"\0abc"))
     assert first >= 0
-    assert place_claim(folder, Claim(NEVER, 11, 0, 0, 41, b"")) == -1
-    place_end(first, End(1, 2, 3, 4, "why\n", True, (5, 6, 7, 8, 9)))
+    assert write_claim(folder, Claim(NEVER, 11, 0, 0, 41, b"")) == -1
+    write_end(first, StepEnd(1, 2, 3, 4, "why\n", True, (5, 6, 7, 8, 9)))
     os.close(first)
     claim, end = read_record(folder, "record")
     assert (claim.by, claim.pid, claim.pid_start, claim.user_id, claim.at_us, claim.control) == (
@@ -188,7 +202,7 @@ def test_the_first_claim_counts_and_the_end_follows_it(folder):
 
 def test_a_record_whose_first_claim_is_damaged_lets_nobody_start(folder, tmp_path):
     (tmp_path / "record").write_bytes(b"half a cl")
-    assert place_claim(folder, Claim(STEPD, 10, 20, 30, 40, b"")) == -1
+    assert write_claim(folder, Claim(STEPD, 10, 20, 30, 40, b"")) == -1
     assert read_record(folder, "record") == (None, None)
 
 
@@ -196,9 +210,8 @@ def test_no_record_is_read_or_written_through_a_link(folder, tmp_path):
     (tmp_path / "target").write_text("mine")
     (tmp_path / "record").symlink_to(tmp_path / "target")
     with pytest.raises(OSError):
-        place_claim(folder, Claim(STEPD, 1, 1, 1, 1, b""))
-    with pytest.raises(OSError):
-        read_record(folder, "record")
+        write_claim(folder, Claim(STEPD, 1, 1, 1, 1, b""))
+    assert read_record(folder, "record") == (None, None)
     assert (tmp_path / "target").read_text() == "mine"
 
 
@@ -223,8 +236,8 @@ def test_only_folders_that_their_own_supervisor_has_ended_are_used_again(tmp_pat
         (tmp_path / "spool" / "steps" / str(key) / "slurm_script").write_text("x")
     for key in keys[:2]:
         fd = open_folder(str(key), spool.steps_fd)
-        record = place_claim(fd, Claim(STEPD, 1, 1, 1, 1, b""))
-        place_end(record, End(1, 2, 0, 0, "", False, (0,) * 5))
+        record = write_claim(fd, Claim(STEPD, 1, 1, 1, 1, b""))
+        write_end(record, StepEnd(1, 2, 0, 0, "", False, (0,) * 5))
         os.close(record)
         os.close(fd)
     (tmp_path / "spool" / "steps" / str(keys[1]) / "left by the user").mkdir()
@@ -234,8 +247,73 @@ def test_only_folders_that_their_own_supervisor_has_ended_are_used_again(tmp_pat
     spool.make_folder(keys[3])
     assert spool.folders() == [str(keys[3])]
     assert spool.read(keys[3]) == (None, None)
-    assert os.listdir(tmp_path / "spool" / "steps" / str(keys[3])) == ["record"]
+    folder = tmp_path / "spool" / "steps" / str(keys[3])
+    assert sorted(os.listdir(folder)) == ["record", "slurm_script"]
+    assert (folder / "record").stat().st_size == 0
     spool.close()
+
+
+def test_a_large_script_does_not_stay_in_a_spare_folder(tmp_path):
+    spool = Spool(str(tmp_path / "spool"), "boot", "id")
+    key = StepKey(1, 1, -5)
+    spool.make_folder(key)
+    (tmp_path / "spool" / "steps" / str(key) / "slurm_script").write_bytes(b"x" * (SPARE_SCRIPT_BYTES_MAX + 1))
+    folder_fd = open_folder(str(key), spool.steps_fd)
+    record = write_claim(folder_fd, Claim(STEPD, 1, 1, 1, 1, b""))
+    write_end(record, StepEnd(1, 2, 0, 0, "", False, (0,) * 5))
+    os.close(record)
+    spool.sweep([key])
+    assert os.listdir(folder_fd) == ["record"]
+    os.close(folder_fd)
+    spool.close()
+
+
+@pytest.mark.parametrize("spoilt", ["", "linked", "written", "longer", "mode", "link", "unreadable"])
+def test_a_script_of_an_earlier_step_serves_only_if_it_is_the_same(tmp_path, spoilt):
+    script = b"#!/bin/sh\ntrue\n"
+    path = tmp_path / "slurm_script"
+    folder_fd = open_folder(str(tmp_path))
+
+    def write() -> int:
+        batchscript.provide(folder_fd, script, os.getuid(), os.getgid(), os.geteuid() == 0)
+        return path.stat().st_ino
+
+    first = write()
+    keeper = os.open(path, os.O_RDONLY)  # so that its number is not given to another file
+    if spoilt == "linked":
+        os.link(path, tmp_path / "other")
+    elif spoilt == "mode":
+        path.chmod(0o700)
+    elif spoilt == "unreadable":
+        path.chmod(0)
+    elif spoilt == "link":
+        path.rename(tmp_path / "other")
+        path.symlink_to("other")
+    elif spoilt:
+        path.chmod(0o700)
+        path.write_bytes(script.upper() if spoilt == "written" else script + b"#")
+        path.chmod(0o500)
+    assert (write() == first) == (not spoilt)
+    assert path.read_bytes() == script and not path.is_symlink() and path.stat().st_mode & 0o777 == 0o500
+    if spoilt == "written":
+        assert os.read(keeper, 99) == script.upper()  # the removed file has what its user wrote
+    os.close(keeper)
+    os.close(folder_fd)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_script_of_another_user_does_not_serve(tmp_path):
+    folder_fd = open_folder(str(tmp_path))
+    batchscript.provide(folder_fd, b"#!/bin/sh\n", 65534, 65534, True)
+    keeper = os.open(tmp_path / "slurm_script", os.O_RDWR)
+    batchscript.provide(folder_fd, b"#!/bin/sh\n", 1, 1, True)
+    os.write(keeper, b"rm -rf")
+    found = (tmp_path / "slurm_script").stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (1, 1, 0o500)
+    assert (tmp_path / "slurm_script").read_bytes() == b"#!/bin/sh\n"
+    os.close(keeper)
+    os.close(folder_fd)
 
 
 def test_a_spool_that_cannot_be_made_says_so(tmp_path):
@@ -282,11 +360,15 @@ def test_an_inventory_of_this_machine():
 
 def test_an_end_of_an_earlier_version_and_one_with_tasks_are_read(tmp_path):
     folder_fd = os.open(tmp_path, os.O_RDONLY)
-    for name, more in (("old", {}), ("new", {"tasks": TASK_END.pack(3, 256) + TASK_END.pack(70_000, 9), "x": [1]})):
+    ends: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("old", {}),
+        ("new", {"tasks": TASK_END.pack(3, 256) + TASK_END.pack(70_000, 9), "x": [1]}),
+    )
+    for name, more in ends:
         (tmp_path / name).mkdir()
         inner_fd = os.open(tmp_path / name, os.O_RDONLY)
-        fd = place_claim(inner_fd, Claim(STEPD, 1, 2, 3, 4, b"\0abc"))
-        place_end(fd, End(5, 6, 7, 0, "", False, (1, 2, 3, 4, 5), more))
+        fd = write_claim(inner_fd, Claim(STEPD, 1, 2, 3, 4, b"\0abc"))
+        write_end(fd, StepEnd(5, 6, 7, 0, "", False, (1, 2, 3, 4, 5), more))
         os.close(fd)
         os.close(inner_fd)
     _, old = read_record(folder_fd, "old/record")

@@ -11,16 +11,16 @@ from tests.node.fakectl import cluster, eventually, lines, make_key
 from tests.node.test_node_core import KEY, SECOND_US, Feed, connected
 
 
-def stop(feed: Feed, suspended: bool = True, grace_s: int = 2, now_us: int = SECOND_US) -> list[m.Effect]:
-    return feed(m.Suspend(*feed.head(None), KEY, suspended, grace_s * SECOND_US), now_us)
+def stop(feed: Feed, suspended: bool = True, grace_s: int = 2, now_us: int = SECOND_US) -> list[m.NodeEffect]:
+    return feed(m.SuspendSteps(*feed.head(None), KEY, suspended, grace_s * SECOND_US), now_us)
 
 
-def signals(effects: list[m.Effect]) -> list[tuple[int, ...]]:
-    assert all(e.scope == SCOPE_ALL for e in effects if isinstance(e, m.SignalStep))
-    return [e.signals for e in effects if isinstance(e, m.SignalStep)]
+def signals(effects: list[m.NodeEffect]) -> list[tuple[int, ...]]:
+    assert all(e.scope == SCOPE_ALL for e in effects if isinstance(e, m.DeliverSignal))
+    return [e.signals for e in effects if isinstance(e, m.DeliverSignal)]
 
 
-def refusals(effects: list[m.Effect]) -> list[str]:
+def refusals(effects: list[m.NodeEffect]) -> list[str]:
     return [e.refused for e in effects if isinstance(e, m.AckCommand)]
 
 
@@ -77,11 +77,11 @@ def test_what_is_not_here_cannot_be_suspended() -> None:
 
 def test_a_restarted_daemon_stops_it_again() -> None:
     machine = connected()
-    records = [m.SpoolBorn("spool"), m.BootSeen("boot")]
+    records: list[m.AnyRecord] = [m.SpoolBorn("spool"), m.BootSeen("boot")]
     for event in (
         m.Launch(1, 1, 3, KEY, "order"),
         m.StepBegan(KEY, 5, 99),
-        m.Suspend(1, 2, 3, KEY, True, 2 * SECOND_US),
+        m.SuspendSteps(1, 2, 3, KEY, True, 2 * SECOND_US),
     ):
         machine.step(SECOND_US, event)
         records += machine.seal().records
@@ -116,6 +116,7 @@ while :; do echo p >> ticks; sleep 0.05; done
 
 async def begun(tmp_path) -> list[int]:
     await eventually(lambda: {"c", "p"} <= set(lines(tmp_path / "ticks")))
+    await eventually(lambda: all(lines(tmp_path / name) for name in ("parent", "child")))  # made before it is written
     return [int((tmp_path / name).read_text()) for name in ("parent", "child")]
 
 

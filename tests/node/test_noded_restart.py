@@ -5,9 +5,10 @@ import os
 import signal
 
 import pytest
+from patience import LIMIT_S
 
-from nodedaemon.crash import CRASH_POINTS
-from nodedaemon.steprecord import read_record
+from nodedaemon.spool.steprecord import read_record
+from penstock.crash import NODE_POINTS
 from penstock.v1 import node_pb2
 from tests.node.fakectl import FakeController, Noded, cluster, eventually, lines, processes_with
 
@@ -131,7 +132,8 @@ def test_a_refused_registration_is_tried_again(tmp_path):
             await controller.until(lambda: len(controller.registrations) >= 2)
             controller.refusal = ""
             await controller.connected(3)
-            assert "registration refused: node n1 is not in the configuration" in daemon.text()
+            text = "registration refused: node n1 is not in the configuration"
+            await eventually(lambda: text in daemon.text())
             assert await daemon.stop() == 0
 
     run(scenario())
@@ -158,17 +160,17 @@ def test_two_daemons_on_one_spool_and_other_mistakes(tmp_path):
             second = Noded(tmp_path, daemon.address)
             second.log = tmp_path / "second.log"
             await second.start()
-            assert await asyncio.wait_for(second.process.wait(), 20) == 78
+            assert await asyncio.wait_for(second.process.wait(), LIMIT_S) == 78
             assert "another node daemon runs with the spool folder" in second.text()
         third = Noded(tmp_path, "127.0.0.1:1")
         third.log = tmp_path / "third.log"
         await third.start()
-        assert await asyncio.wait_for(third.process.wait(), 20) == 78
+        assert await asyncio.wait_for(third.process.wait(), LIMIT_S) == 78
         assert "--cert-dir is needed" in third.text() and "Traceback" not in third.text()
         fourth = Noded(tmp_path, daemon.address, "--gpus", "many")
         fourth.log = tmp_path / "fourth.log"
         await fourth.start()
-        assert await asyncio.wait_for(fourth.process.wait(), 20) == 78
+        assert await asyncio.wait_for(fourth.process.wait(), LIMIT_S) == 78
         assert "--gpus" in fourth.text() and "Traceback" not in fourth.text()
 
     run(scenario())
@@ -183,15 +185,15 @@ def test_the_list_of_crash_points_is_what_the_code_has():
     folder = pathlib.Path(nodedaemon.__file__).parent
     found = {
         name
-        for path in folder.glob("*.py")
+        for path in folder.rglob("*.py")
         for line in path.read_text().splitlines()
         if "crash_point(" in line and "def crash_point" not in line
         for name in re.findall(r'"([a-z]+\.[a-z]+)"', line)
     }
-    assert found == set(CRASH_POINTS)
+    assert found == set(NODE_POINTS)
 
 
-@pytest.mark.parametrize("point", CRASH_POINTS)
+@pytest.mark.parametrize("point", NODE_POINTS)
 def test_a_crash_at_each_point_loses_nothing_and_starts_nothing_twice(tmp_path, point):
     """Launch, crash, restart, launch again as a controller does, until the end is reported; then look at what ran."""
 
@@ -211,7 +213,7 @@ def test_a_crash_at_each_point_loses_nothing_and_starts_nothing_twice(tmp_path, 
                 await controller.exited(1)
                 controller.forget(1)
             if not point.startswith("stepd"):
-                await asyncio.wait_for(daemon.process.wait(), 20)
+                await asyncio.wait_for(daemon.process.wait(), LIMIT_S)
                 assert daemon.process.returncode == (75 if point.startswith("launcher") else 137)
             else:
                 await controller.exited(1)
@@ -238,5 +240,34 @@ def test_a_crash_at_each_point_loses_nothing_and_starts_nothing_twice(tmp_path, 
             controller.forget(1)
             await eventually(lambda: "1.1.-5" not in daemon.folders())
             assert await daemon.stop() == 0
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("released_by_then", [True, False], ids=["while it is down", "after its return"])
+def test_a_step_that_begins_without_a_daemon_is_reported(tmp_path, released_by_then):
+    """Its supervisor's report had nobody to receive it: the next daemon asks."""
+
+    async def scenario():
+        came, gate, up = tmp_path / "came", tmp_path / "gate", tmp_path / "up"
+        prolog = tmp_path / "prolog"
+        prolog.write_text(f"#!/bin/sh\n: > {came}\nwhile ! [ -e {gate} ]; do sleep 0.02; done\n")
+        prolog.chmod(0o755)
+        async with cluster(tmp_path) as (controller, daemon):
+            spec = {"task_prolog": os.fsencode(prolog)}
+            controller.launch_step(1, ["sh", "-c", f": > {up}; exec sleep 600"], spec=spec)
+            await eventually(came.exists)
+            await daemon.kill()
+            if released_by_then:
+                gate.touch()
+                await eventually(up.exists)
+            await daemon.start()
+            await controller.connected(2)
+            assert held(controller.registrations[1]) == {1: "ACCEPTED"} or released_by_then
+            gate.touch()
+            await controller.step_started(1, 0)
+            assert len(controller.starts(1)) == 1
+            controller.terminate(1, step_id=0)
+            assert (await controller.step_exited(1, 0)).start_at_us == controller.starts(1)[0].at_us
 
     run(scenario())

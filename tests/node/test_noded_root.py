@@ -12,12 +12,14 @@ import sys
 import pytest
 from openway import open_way
 
-from nodedaemon import cgroup, cgroup_find, task
-from nodedaemon.context import Context
-from nodedaemon.orders import LaunchOrder, TaskOrder, encode_signals
-from nodedaemon.steprecord import read_record
+from nodedaemon.base.orders import LaunchOrder, TaskOrder, encode_signals
+from nodedaemon.cgroups import cgroup
+from nodedaemon.cgroups import find as cgroup_find
+from nodedaemon.spool.steprecord import read_record
+from nodedaemon.stepd import task
+from nodedaemon.stepd.context import LauncherContext
 from penstock.v1 import common_pb2
-from penstock.values.stepframes import Kind
+from penstock.values.stepframes import FrameKind
 from tests.node.fakectl import IO_KEY, cluster, eventually, lines
 from tests.node.streamclient import Client
 
@@ -148,7 +150,7 @@ def test_without_root_only_the_one_user_can_be_run(tmp_path):
             work_dir=b"/",
             std_out=b"/dev/null",
         )
-        context = Context(
+        context = LauncherContext(
             steps_path="/", steps_fd=-1, packets=ours, null_fd=-1, node_name="n1", cgroups=cgroup.NONE, is_root=False
         )
         task.become(order, context, task.Start(TaskOrder(0, argv=[b"/bin/true"])), theirs)
@@ -243,7 +245,7 @@ async def attached(controller, job_id: int) -> Client:
     def follow() -> Client:
         client = Client(controller.registrations[-1].stream_port, (job_id, 1, 0))
         client.hello(IO_KEY)
-        client.until(Kind.END)
+        client.until(FrameKind.END)
         return client
 
     return await asyncio.to_thread(follow)

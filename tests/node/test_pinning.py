@@ -1,22 +1,25 @@
-"""What a job is told of its GPUs: each case of the rules, from the launch as it comes to the variables; and for real."""
+"""Variables by which a job knows its GPUs: each case of the rules, from the launch as it comes to the variables; and for real."""
 
 import asyncio
 import os
+from typing import Any
 
 import pytest
+from fakenvml import FakeNvml
 
-from nodedaemon import wire
-from nodedaemon.cgroup import Cgroups, Tree
+from nodedaemon.base.topology_info import flat
+from nodedaemon.cgroups.cgroup import Cgroups
+from nodedaemon.cgroups.tree import CgroupTree
+from nodedaemon.core.messages import Launch
 from nodedaemon.core.scriptenv import script_environment
-from nodedaemon.gpu import returned
-from nodedaemon.site import Site
-from nodedaemon.topology_info import flat
+from nodedaemon.daemon import gpu_returned
+from nodedaemon.launch import wire
+from nodedaemon.launch.site import Site
 from penstock.v1 import common_pb2, node_pb2
 from tests.node.fakectl import cluster, lines, make_launch, make_step_launch
-from tests.support.fakenvml import FakeNvml
 
 A, B, MIG = "GPU-aaaaaaaa", "GPU-bbbbbbbb", "MIG-cccccccc"
-FENCES = Cgroups("v1", (Tree("/nowhere", ("freezer", "devices"), False),))
+FENCES = Cgroups("v1", (CgroupTree("/nowhere", ("freezer", "devices"), False),))
 NAMES = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
     "GPU_DEVICE_ORDINAL", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_SHARDS_ON_NODE",
@@ -27,7 +30,7 @@ NAMES = (
 @pytest.fixture(autouse=True)
 def there_are_cards(monkeypatch):
     """A device group hides only GPUs that have device files."""
-    monkeypatch.setattr("nodedaemon.pinning.exists", lambda path: True)
+    monkeypatch.setattr("nodedaemon.launch.pinning.exists", lambda path: True)
 
 
 def run(coroutine):
@@ -133,10 +136,10 @@ def test_what_a_batch_script_is_told(settings, gres, expected):
 
 def test_a_driver_that_comes_after_the_settings_is_fenced_off(monkeypatch):
     """Its devices are closed by number from the first job on; only then do numbers begin at 0."""
-    monkeypatch.setattr("nodedaemon.pinning.exists", lambda path: False)
+    monkeypatch.setattr("nodedaemon.launch.pinning.exists", lambda path: False)
     node = site(fenced=True)
     assert told(node, ONE)["CUDA_VISIBLE_DEVICES"] == "1"
-    monkeypatch.setattr("nodedaemon.pinning.exists", lambda path: True)
+    monkeypatch.setattr("nodedaemon.launch.pinning.exists", lambda path: True)
     assert told(node, ONE)["CUDA_VISIBLE_DEVICES"] == "0"
 
 
@@ -144,6 +147,7 @@ def test_a_gpu_that_is_not_there_is_no_launch():
     message = make_launch(1, "true", allocation=allocation(gpus((0, "GPU-gone"))))
     command = node_pb2.Command(launch=message)
     event = wire.command_event(1, command, wire.NodeFacts("n1", "n1", "", site()))
+    assert isinstance(event, Launch)
     assert event.invalid == "GPU GPU-gone is not on this node"
 
 
@@ -159,7 +163,7 @@ def test_prolog_and_epilog_stand_outside_the_fence():
 
 
 def step(site: Site, *gres: dict, ranks=(0, 1), job=None, **spec) -> tuple[dict[str, str], list[dict[str, str]], list]:
-    """What all tasks of a step are told, what each is told beside it, and their lines about binding."""
+    """Variables of all tasks of a step, those of each task, and their lines about binding."""
     message = make_step_launch(1, ["true"], ranks=ranks, spec=spec, env=[], allocation=allocation(*gres))
     message.job_allocation.CopyFrom(allocation(*(job or gres)))
     order = wire.launch_order(message, wire.NodeFacts("n1", "n1", "", site))
@@ -239,7 +243,7 @@ def test_shares_are_bound_to_their_gpu():
 )
 def test_what_is_closed(gres, denied, monkeypatch):
     """By who the GPU is, not by its place: gres.conf's files may be in another order."""
-    monkeypatch.setattr("nodedaemon.devices._capability_major", lambda: 0)
+    monkeypatch.setattr("nodedaemon.cgroups.devices.read_text", lambda path: "")  # no driver
     files = [("gpu", 0, "/dev/nvidia0"), ("gpu", 1, "/dev/nvidia1"), ("fpga", 0, "/dev/fpga0")]
     others = [("gpu", 2, "/dev/nvidiactl"), ("gpu", 3, "/dev/nvidia-uvm")]  # a site's slip
     node = site(True, [*files, *others])
@@ -252,14 +256,14 @@ def test_what_is_closed(gres, denied, monkeypatch):
 
 def test_root_does_not_launch_without_a_fence_that_was_asked_for(monkeypatch):
     node = site(True)
-    node.cgroups = Cgroups("v1", (Tree("/nowhere", ("freezer",), False),))
+    node.cgroups = Cgroups("v1", (CgroupTree("/nowhere", ("freezer",), False),))
     node.take(node.settings)
     assert node.gpu_constraint() == "env"
-    event_of = lambda: wire.command_event(  # noqa: E731
-        1,
-        node_pb2.Command(launch=make_launch(1, "true", allocation=allocation(ONE))),
-        wire.NodeFacts("n1", "", "", node),
-    )
+
+    def event_of() -> Any:
+        command = node_pb2.Command(launch=make_launch(1, "true", allocation=allocation(ONE)))
+        return wire.command_event(1, command, wire.NodeFacts("n1", "", "", node))
+
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert event_of().invalid == "ConstrainDevices=yes, but devices cannot be closed by this node's cgroup v1"
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -271,12 +275,14 @@ def test_root_does_not_launch_without_a_fence_that_was_asked_for(monkeypatch):
 def test_what_is_given_back_is_closed_but_for_what_is_kept(monkeypatch):
     """An instance's GPU stays open to who has another instance of it."""
     seen = []
-    monkeypatch.setattr("nodedaemon.devices._capability_major", lambda: 0)
-    monkeypatch.setattr("nodedaemon.gpu.returned.take_away", lambda trees, job, files: seen.append((job, files)) or 1)
-    assert returned.close(site(True), "7.1", [A], [B]) == 1
-    assert returned.close(site(True), "7.1", [MIG], [B]) == 1
-    assert returned.close(site(True), "7.1", [B], [MIG]) == 0  # the same file
-    assert returned.close(site(False), "7.1", [A], []) == 0
+    monkeypatch.setattr("nodedaemon.cgroups.devices.read_text", lambda path: "")  # no driver
+    monkeypatch.setattr(
+        "nodedaemon.daemon.gpu_returned.take_away", lambda trees, job, files: seen.append((job, files)) or 1
+    )
+    assert gpu_returned.close(site(True), "7.1", [A], [B]) == 1
+    assert gpu_returned.close(site(True), "7.1", [MIG], [B]) == 1
+    assert gpu_returned.close(site(True), "7.1", [B], [MIG]) == 0  # the same file
+    assert gpu_returned.close(site(False), "7.1", [A], []) == 0
     assert seen == [("7.1", ["c195:1"]), ("7.1", ["/dev/nvidia-caps/nvidia-cap9"])]
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedaemon import pmi, pmi_wire
-from nodedaemon.process_mapping import process_mapping
+from nodedaemon.mpi import pmi, pmi_wire
+from nodedaemon.mpi.process_mapping import process_mapping
 from penstock.values import exchange
 
 KEY = st.text("abcdefgh-_0123456789", min_size=1, max_size=20).map(str.encode)
@@ -18,7 +18,7 @@ class World:
     def __init__(self, ranks_of_nodes: list[list[int]]) -> None:
         ntasks = sum(map(len, ranks_of_nodes))
         self.nodes = [
-            pmi.Server(pmi.Step(b"7.0", ntasks, at, len(ranks_of_nodes), ranks))
+            pmi.PmiServer(pmi.PmiStep(b"7.0", ntasks, at, len(ranks_of_nodes), ranks))
             for at, ranks in enumerate(ranks_of_nodes)
         ]
         self.node_of = {rank: at for at, ranks in enumerate(ranks_of_nodes) for rank in ranks}
@@ -30,7 +30,7 @@ class World:
         while any(node.gathers for node in self.nodes):
             for at, node in enumerate(self.nodes):
                 gathers, node.gathers = node.gathers, []
-                for payload in [reply for gather in gathers for reply in self.hub.heard(at, gather)]:
+                for payload in [reply for gather in gathers for reply in self.hub.receive(at, gather)]:
                     for other in self.nodes:
                         other.exchanged(payload)
         for node in self.nodes:
@@ -170,7 +170,7 @@ def test_limits_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_task_finds_its_place_in_its_environment() -> None:
-    assert pmi.environment(pmi.Step(b"7.0", 4, 0, 1, [0, 1, 2, 3]), 2, 9) == {
+    assert pmi.environment(pmi.PmiStep(b"7.0", 4, 0, 1, [0, 1, 2, 3]), 2, 9) == {
         b"PMI_FD": b"9", b"PMI_RANK": b"2", b"PMI_SIZE": b"4", b"PMI_JOBID": b"7.0"
     }  # fmt: skip
 
@@ -210,7 +210,7 @@ def test_after_a_fence_all_tasks_see_all_that_was_put(data: st.DataObject, nodes
 @given(st.lists(st.binary(max_size=60).filter(lambda raw: b";" not in raw), min_size=1, max_size=5), st.integers(1, 9))
 def test_messages_cut_anywhere_are_put_together(values: list[bytes], size: int) -> None:
     stream = b"".join(command(2, b"kvs-put", key=b"k%d" % at, value=value) for at, value in enumerate(values))
-    reader, taken = pmi_wire.Reader(), []
+    reader, taken = pmi_wire.PmiReader(), []
     for at in range(0, len(stream), size):
         reader.feed(stream[at : at + size])
         while (message := reader.take()) is not None:

@@ -3,13 +3,15 @@
 import asyncio
 import os
 import resource
+from types import SimpleNamespace
 
 import pytest
 
-from nodedaemon import sampling
-from nodedaemon.orders import LaunchOrder, TaskOrder
+from nodedaemon.base import proctree
+from nodedaemon.base.orders import LaunchOrder, TaskOrder
+from nodedaemon.stepd import sampling
 from penstock.v1 import node_pb2
-from penstock.values.stepframes import NO_TASK, Kind, Role
+from penstock.values.stepframes import NO_TASK, FrameKind, StreamRole
 from tests.node.fakectl import cluster
 from tests.node.test_steps import attach, finished
 
@@ -30,7 +32,7 @@ class Process:
         fields = [b"0"] * FIELDS
         fields[0], fields[1], fields[2], fields[3] = b"S", b"%d" % ppid, b"%d" % pgrp, b"%d" % session
         fields[9], fields[11], fields[19] = b"%d" % faults, b"%d" % ticks, b"%d" % (pid + 1000)
-        fields[20], fields[21] = b"%d" % (vsize_kb * 1024), b"%d" % (rss_kb // sampling._PAGE_KB)
+        fields[20], fields[21] = b"%d" % (vsize_kb * 1024), b"%d" % (rss_kb // sampling.PAGE_KB)
         self.pid, self.fields, self.disk = pid, fields, disk
 
 
@@ -49,16 +51,16 @@ class FakeStep:
         return self.counted.get(rank)
 
 
-class FakeTask:
-    def __init__(self, rank, pid):
-        self.rank, self.pid = rank, pid
+def a_task(rank, pid):
+    """As much of a task as a sampler sees."""
+    return SimpleNamespace(rank=rank, pid=pid)
 
 
 @pytest.fixture
 def step(monkeypatch):
     step = FakeStep()
     monkeypatch.setattr(
-        sampling.proctree, "stat_fields", lambda pid: step.processes[pid].fields if pid in step.processes else None
+        proctree, "stat_fields", lambda pid: step.processes[pid].fields if pid in step.processes else None
     )
     monkeypatch.setattr(sampling, "disk_bytes", lambda pid: step.processes[pid].disk)
     return step
@@ -68,7 +70,7 @@ def sampler_of(step, *pids, **fields):
     found = sampling.Sampler(order(kind="step", tasks=[TaskOrder(rank) for rank in range(len(pids))], **fields))
     found.open(step)
     for rank, pid in enumerate(pids):
-        found.forked(FakeTask(rank, pid))
+        found.forked(a_task(rank, pid))
     return found
 
 
@@ -148,7 +150,7 @@ def test_groups_know_better(step):
 def test_a_plain_batch_script_records_nothing_new(step):
     sampler = sampling.Sampler(order(kind="batch"))
     sampler.open(step)
-    sampler.forked(FakeTask(0, 10))
+    sampler.forked(a_task(0, 10))
     sampler.reaped(10, resource.getrusage(resource.RUSAGE_CHILDREN))
     assert sampler.close() == {}
 
@@ -162,7 +164,7 @@ def test_a_batch_script_that_is_not_sampled_has_no_sampler():
 def test_who_asks_late_hears_of_what_has_ended_before(step):
     sampler = sampling.Sampler(order(kind="batch"))
     sampler.open(step)
-    sampler.forked(FakeTask(0, 10))
+    sampler.forked(a_task(0, 10))
     sampler.count_before(1.5, 2, 4)
     put(step, Process(10, ticks=100, rss_kb=8000))
     sampler.sample()
@@ -192,7 +194,7 @@ def test_a_real_step_is_asked_and_recorded(tmp_path, gather):
             client = await attach(controller, 3)
             for rank in range(3):
                 await asyncio.to_thread(client.until_output, b"ready", rank)
-            asker = await attach(controller, 3, Role.ASKER)
+            asker = await attach(controller, 3, StreamRole.ASKER)
             said = await asyncio.to_thread(asker.ask, "usage")
             assert said["tasks"] == 3
             live = {metric[0]: metric[1:] for metric in said["metrics"]}
@@ -200,7 +202,7 @@ def test_a_real_step_is_asked_and_recorded(tmp_path, gather):
             assert live[sampling.RSS_KB][4] == 0
             assert live[sampling.CPU_MS][0] >= 600
             asker.close()
-            client.send(Kind.STDIN, b"\n", NO_TASK)
+            client.send(FrameKind.STDIN, b"\n", NO_TASK)
             await finished(client)
             usage = (await controller.exited(3)).usage
             assert usage.tasks == 3

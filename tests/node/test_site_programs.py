@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from nodedaemon.siteprograms import applies
+from nodedaemon.daemon.siteprograms import applies
 from penstock.v1 import node_pb2
 from tests.node.fakectl import cluster, eventually, lines
-from tests.node.test_holder import program
+from tests.node.test_extern_step import program
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_the_health_check_runs_at_the_start_and_then_by_state(tmp_path):
         async with cluster(tmp_path, settings=settings) as (controller, daemon):
             await eventually(lambda: len(lines(log)) >= 2)
             assert set(lines(log)) == {"health_check n1"}
-            assert f"{check}: exit status 7" in daemon.text()
+            await eventually(lambda: f"{check}: exit status 7" in daemon.text())
             assert all(report.WhichOneof("kind") != "notice" for report in controller.reports)
 
     asyncio.run(scenario())
@@ -43,7 +43,7 @@ def test_settings_that_change_hold_at_once(tmp_path):
         check = program(tmp_path / "check.sh", f"echo x >> {tmp_path}/checks")
         async with cluster(tmp_path) as (controller, _):
             settings = node_pb2.NodeSettings(health_check_program=check)
-            controller._down.put_nowait(node_pb2.ControllerMessage(settings=settings))
+            controller.send(node_pb2.ControllerMessage(settings=settings))
             await eventually(lambda: lines(tmp_path / "checks") == ["x"])
 
     asyncio.run(scenario())

@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 from nodedaemon.core.environment import NodeShare, StepFacts
-from nodedaemon.core.gpubind import Seen, parse, places_of_tasks
-from nodedaemon.core.gpupins import Gpu
+from nodedaemon.core.gpubind import SeenGpus, parse, places_of_tasks
+from nodedaemon.core.gpupins import PinnedGpu
 from nodedaemon.core.stepenv import StepShape, ranges, step_task_environment, task_environments
-from nodedaemon.wire_steps import parse_ranks
+from nodedaemon.launch.wire_steps import parse_ranks
 from penstock.values.errors import BadValue
 
-JOB = NodeShare("n2", cpus=16, mem_mb=32000, tasks=4, gpus=tuple(map(Gpu, range(4))))
+JOB = NodeShare("n2", cpus=16, mem_mb=32000, tasks=4, gpus=tuple(map(PinnedGpu, range(4))))
 FACTS = StepFacts(
     job_id=42, step_id=3, user_id=1000, group_id=100, user_name="ann", group_name="users", share=JOB,
     nodes=(NodeShare("n1", 16, 32000, 4), JOB, NodeShare("n3", 16, 32000, 4)), cluster_name="c1", job_name="train",
@@ -19,7 +19,7 @@ FACTS = StepFacts(
     more=(b"SLURM_HET_SIZE=2", b"SLURM_JOB_ID_HET_GROUP_1=43"),
 )  # fmt: skip
 SHAPE = StepShape(
-    step_id=3, share=NodeShare("n2", cpus=8, mem_mb=16000, tasks=2, gpus=(Gpu(1, "GPU-b"), Gpu(3))), node_list="n[2-3]",
+    step_id=3, share=NodeShare("n2", cpus=8, mem_mb=16000, tasks=2, gpus=(PinnedGpu(1, "GPU-b"), PinnedGpu(3))), node_list="n[2-3]",
     tasks_per_node=(2, 2), node_index=0, ranks=(0, 1), ntasks=4, cpus_per_task=2, ntasks_per_node=2,
     ports=(12001, 12002, 12003, 12007), launch_address="10.0.0.9", distribution="plane=2",
     cpu_bind="verbose,mask_cpu:0x3,0xC", mem_bind="local", umask=0o027, threads_per_core=1,
@@ -51,7 +51,7 @@ def test_every_variable_of_a_full_step():
         b"SLURM_HET_SIZE": b"2", b"SLURM_JOB_ID_HET_GROUP_1": b"43", b"MASTER_ADDR": b"10.0.0.1",
         b"MASTER_PORT": b"12000", b"CUDA_DEVICE_ORDER": b"PCI_BUS_ID",
         # of the step
-        b"SLURM_STEP_ID": b"3", b"SLURM_STEPID": b"3", b"SLURM_STEP_NODELIST": b"n[2-3]", b"SLURM_NODELIST": b"n[2-3]",
+        b"SLURM_STEP_ID": b"3", b"SLURM_STEPID": b"3", b"SLURM_STEP_NODELIST": b"n[2-3]", b"SLURM_NODELIST": b"n[1-3]",
         b"SLURM_STEP_NUM_NODES": b"2", b"SLURM_NNODES": b"2", b"SLURM_STEP_NUM_TASKS": b"4", b"SLURM_NTASKS": b"4",
         b"SLURM_NPROCS": b"4", b"SLURM_STEP_TASKS_PER_NODE": b"2(x2)", b"SLURM_TASKS_PER_NODE": b"2(x2)",
         b"SLURM_NTASKS_PER_NODE": b"2", b"SLURM_CPUS_PER_TASK": b"2", b"SLURM_CPUS_ON_NODE": b"8",
@@ -65,6 +65,16 @@ def test_every_variable_of_a_full_step():
         b"SLURM_MEM_BIND_VERBOSE": b"quiet", b"SLURM_MEM_BIND_TYPE": b"local", b"SLURM_MEM_BIND_LIST": b"",
         b"CUDA_VISIBLE_DEVICES": b"1,3", b"NVIDIA_VISIBLE_DEVICES": b"GPU-b,3",
     }  # fmt: skip
+
+
+def test_with_preserve_env_the_numbers_are_the_submitters():
+    kept = [b"SLURM_NNODES=9", b"SLURM_NTASKS=8", b"SLURM_NPROCS=8", b"SLURM_TASKS_PER_NODE=7"]
+    shape = msgspec.structs.replace(SHAPE, preserve_env=True)
+    env = step_task_environment(iter([*kept, b"SLURM_STEP_NUM_TASKS=5"]), FACTS, shape)
+    assert [key + b"=" + env[key] for key in (entry.partition(b"=")[0] for entry in kept)] == kept
+    assert (env[b"SLURM_STEP_NUM_TASKS"], env[b"SLURM_STEP_NUM_NODES"]) == (b"4", b"2")
+    without = step_task_environment([], FACTS, shape)
+    assert (without[b"SLURM_NNODES"], without[b"SLURM_NTASKS"]) == (b"2", b"4")
 
 
 def test_what_each_task_has_of_its_own():
@@ -81,11 +91,18 @@ def test_of_an_outer_step_and_of_what_was_not_asked_for_nothing_is_left():
     submitted = [
         b"SLURM_CPU_BIND=x", b"SLURM_MEM_BIND_LIST=x", b"SLURM_STEP_RESV_PORTS=1", b"SLURM_STEP_GPUS=0",
         b"SLURM_DISTRIBUTION=cyclic", b"SLURM_GPUS_ON_NODE=8", b"ENVIRONMENT=BATCH", b"SLURM_PTY_WIN_ROW=1",
-        b"SLURM_LAUNCH_NODE_IPADDR=1.2.3.4", b"SLURM_TASK_PID=7", b"SLURM_CPUS_PER_TASK=3",
+        b"SLURM_LAUNCH_NODE_IPADDR=1.2.3.4", b"SLURM_TASK_PID=7",
     ]  # fmt: skip
     env = step_task_environment(submitted, msgspec.structs.replace(FACTS, more=(), distribution=""), PLAIN)
     assert {entry.split(b"=")[0] for entry in submitted} & set(env) == {b"ENVIRONMENT"}  # the user's own
     assert env[b"CUDA_VISIBLE_DEVICES"] == b""
+
+
+def test_cpus_of_a_task_are_the_jobs_where_the_step_asks_for_none():
+    assert step_task_environment([b"SLURM_CPUS_PER_TASK=3"], FACTS, PLAIN)[b"SLURM_CPUS_PER_TASK"] == b"4"
+    without = msgspec.structs.replace(FACTS, cpus_per_task=0)
+    assert b"SLURM_CPUS_PER_TASK" not in step_task_environment([b"SLURM_CPUS_PER_TASK=3"], without, PLAIN)
+    assert step_task_environment([], FACTS, SHAPE)[b"SLURM_CPUS_PER_TASK"] == b"2"
 
 
 @pytest.mark.parametrize("name", [b"MASTER_ADDR", b"MASTER_PORT"])
@@ -135,8 +152,8 @@ NUMBERS = (4, 5, 6, 7)
     ],
 )
 def test_which_gpus_a_task_gets(tasks, per_task, bind, expected):
-    gpus = [Gpu(number) for number in NUMBERS]
-    found, problem = places_of_tasks(parse(bind, per_task), Seen(gpus, [()] * tasks, False))
+    gpus = [PinnedGpu(number) for number in NUMBERS]
+    found, problem = places_of_tasks(parse(bind, per_task), SeenGpus(gpus, [()] * tasks, False))
     assert found == (expected or [ALL] * tasks)
     assert bool(problem) == (expected is None)
 
@@ -146,8 +163,8 @@ def test_which_gpus_a_task_gets(tasks, per_task, bind, expected):
     [("map:0,3", [(0,), (3,)]), ("mask:0x1,0xE", [(0,), (1, 2, 3)]), ("map:4", [ALL, ALL]), ("mask:0x10", [ALL, ALL])],
 )
 def test_behind_a_fence_numbers_count_the_steps_gpus(bind, expected):
-    gpus = [Gpu(number) for number in NUMBERS]
-    assert places_of_tasks(parse(bind), Seen(gpus, [(), ()], True))[0] == expected
+    gpus = [PinnedGpu(number) for number in NUMBERS]
+    assert places_of_tasks(parse(bind), SeenGpus(gpus, [(), ()], True))[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -164,13 +181,13 @@ def test_behind_a_fence_numbers_count_the_steps_gpus(bind, expected):
     ],
 )
 def test_gpus_near_to_a_tasks_cpus_come_first(cpus, bind, expected):
-    gpus = [Gpu(number, near_cpus=tuple(range(8)) if number < 2 else tuple(range(8, 16))) for number in range(4)]
-    assert places_of_tasks(parse(bind), Seen(gpus, cpus, False)) == (expected, "")
+    gpus = [PinnedGpu(number, near_cpus=tuple(range(8)) if number < 2 else tuple(range(8, 16))) for number in range(4)]
+    assert places_of_tasks(parse(bind), SeenGpus(gpus, cpus, False)) == (expected, "")
 
 
 @pytest.mark.parametrize("bind", ["single:1", "map:0", "closest", "per_task:1", "mask:1"])
 def test_without_gpus_there_is_nothing_to_bind(bind):
-    assert places_of_tasks(parse(bind), Seen((), [(), ()], False)) == ([(), ()], "")
+    assert places_of_tasks(parse(bind), SeenGpus((), [(), ()], False)) == ([(), ()], "")
 
 
 @pytest.mark.parametrize(("text", "ranks"), [("*", [0, 1, 2, 3]), ("0,2-3", [0, 2, 3]), ("2-9", [2, 3]), (" 1 ", [1])])

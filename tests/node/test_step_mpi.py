@@ -7,10 +7,10 @@ from pathlib import Path
 
 from mpivenv import programs_of
 
-from nodedaemon.orders import LaunchOrder
-from nodedaemon.pmi_plug import step_name
+from nodedaemon.base.orders import LaunchOrder
+from nodedaemon.mpi.pmi_plug import step_name
 from penstock.values.exchange import Hub
-from penstock.values.stepframes import Kind, Role
+from penstock.values.stepframes import FrameKind, StreamRole
 from tests.node.fakectl import IO_KEY, cluster
 from tests.node.streamclient import Client
 
@@ -45,17 +45,17 @@ class Pair:
         self.hub = Hub(2)
         self.lock = threading.Lock()
         for client in self.clients:
-            client.hello(IO_KEY, Role.OWNER)
+            client.hello(IO_KEY, StreamRole.OWNER)
 
     def follow(self, node: int) -> None:
         while True:
             kind, _, _, payload = self.clients[node].take()
-            if kind == Kind.GATHER:
+            if kind == FrameKind.GATHER:
                 with self.lock:
-                    for part in self.hub.heard(node, payload):
+                    for part in self.hub.receive(node, payload):
                         for client in self.clients:
-                            client.send(Kind.EXCHANGE, part)
-            elif kind == Kind.END:
+                            client.send(FrameKind.EXCHANGE, part)
+            elif kind == FrameKind.END:
                 return
 
 
@@ -81,8 +81,8 @@ async def run_one(controller, argv, ranks, job_id: int = 9, **fields) -> Client:
 
     def follow() -> Client:
         client = Client(controller.registrations[-1].stream_port, (job_id, 1, 0))
-        client.hello(IO_KEY, Role.OWNER)
-        client.until(Kind.END)
+        client.hello(IO_KEY, StreamRole.OWNER)
+        client.until(FrameKind.END)
         return client
 
     return await asyncio.to_thread(follow)
@@ -94,7 +94,7 @@ def test_tasks_of_one_node_see_what_the_others_have_put(tmp_path):
             client = await run_one(controller, python(TALK), (0, 1, 2), spec={"mpi": "pmi2"})
             said = "9.0 ['v0', 'v1', 'v2']\ncmd=get_result rc=0 value=(vector,(0,1,3))\n"
             assert {client.output[rank, 1].decode() for rank in range(3)} == {said}
-            assert Kind.GATHER not in [kind for kind, *_ in client.frames]
+            assert FrameKind.GATHER not in [kind for kind, *_ in client.frames]
 
     asyncio.run(scenario())
 
@@ -125,8 +125,8 @@ def test_an_abort_reaches_the_owner_and_without_him_ends_the_step_here(tmp_path)
             client = await run_one(controller, python(ABORT), (0, 1), spec={"mpi": "pmi2"})
             hub = Hub(1)
             for kind, _, _, payload in client.frames:
-                if kind == Kind.GATHER:
-                    hub.heard(0, payload)
+                if kind == FrameKind.GATHER:
+                    hub.receive(0, payload)
             assert hub.aborted == (0, 7, "")
             assert (await controller.exited(9)).exit.signal == 9
 

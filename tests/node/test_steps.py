@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from penstock.values.packing import unpack
-from penstock.values.stepframes import NO_TASK, Kind, Role
+from penstock.values.stepframes import NO_TASK, FrameKind, StreamRole
 from tests.node.fakectl import IO_KEY, cluster, eventually, lines, processes_with
 from tests.node.streamclient import Client
 
@@ -21,7 +21,9 @@ def port_of(controller) -> int:
     return controller.registrations[-1].stream_port
 
 
-async def attach(controller, job_id: int, role: Role = Role.OWNER, start: int = 0, step_id: int = 0) -> Client:
+async def attach(
+    controller, job_id: int, role: StreamRole = StreamRole.OWNER, start: int = 0, step_id: int = 0
+) -> Client:
     def connect() -> Client:
         client = Client(port_of(controller), (job_id, 1, step_id))
         client.hello(IO_KEY, role, start)
@@ -32,7 +34,7 @@ async def attach(controller, job_id: int, role: Role = Role.OWNER, start: int = 
 
 async def finished(client: Client) -> Client:
     """Follow a step to its END."""
-    await asyncio.to_thread(client.until, Kind.END)
+    await asyncio.to_thread(client.until, FrameKind.END)
     return client
 
 
@@ -113,7 +115,10 @@ def test_files_by_pattern_and_files_that_tasks_share(tmp_path):
             assert client.output == {}
             assert lines(tmp_path / "o-5.0-1-0-001.txt") == ["out 1"]
             assert lines(tmp_path / "e-0.txt") == ["err 0"]
-            spec = {"std_out": b"node-%N.txt"}
+            spec = {"std_out": b"apart-%t.txt"}
+            client = await run_step(controller, 9, ["sh", "-c", script], spec=spec, work_dir=tmp_path)
+            assert (lines(tmp_path / "apart-0.txt"), client.output) == (["out 0"], {(0, 2): b"err 0\n"})
+            spec = {"std_out": b"node-%N.txt", "std_err": b"node-%N.txt"}
             await run_step(controller, 6, ["sh", "-c", script], ranks=range(8), spec=spec, work_dir=tmp_path)
             assert sorted(lines(tmp_path / "node-n1.txt")) == sorted(
                 f"{word} {rank}" for rank in range(8) for word in ("out", "err")
@@ -136,7 +141,7 @@ def test_a_task_that_cannot_start_fails_the_step(tmp_path):
             client = await run_step(
                 controller, 1, ["sh", "-c", f"sleep 1000; : {mark}"], ranks=(0, 1, 2), spec=spec, work_dir=tmp_path
             )
-            failed = [frame for frame in client.frames if frame[0] == Kind.FAILED]
+            failed = [frame for frame in client.frames if frame[0] == FrameKind.FAILED]
             assert [(task, text) for _, _, task, text in failed] == [
                 (1, b"cannot open stdin: in-1: No such file or directory")
             ]
@@ -155,12 +160,12 @@ def test_standard_input_goes_where_it_was_asked_to(tmp_path, to, task, who):
             spec = {"stdin_to": to, "stdin_task": task if to == 3 else 0}
             controller.launch_step(1, ["cat"], ranks=(0, 1, 2), spec=spec)
             client = await attach(controller, 1)
-            client.send(Kind.STDIN, b"hello ", task)
-            client.send(Kind.STDIN, b"there\n", task)
-            client.send(Kind.STDIN, b"", task)
+            client.send(FrameKind.STDIN, b"hello ", task)
+            client.send(FrameKind.STDIN, b"there\n", task)
+            client.send(FrameKind.STDIN, b"", task)
             await finished(client)
             assert client.output == {(rank, 1): b"hello there\n" for rank in who}
-            taken = [int(payload) for kind, _, _, payload in client.frames if kind == Kind.STDIN_TAKEN]
+            taken = [int(payload) for kind, _, _, payload in client.frames if kind == FrameKind.STDIN_TAKEN]
             assert taken[-1:] == ([12] if who else taken[-1:])
 
     run(scenario())
@@ -182,7 +187,7 @@ def test_whole_lines_only_where_they_were_asked_for(tmp_path):
         async with cluster(tmp_path) as (controller, _):
             script = "printf a; sleep 0.1; printf 'b\\nc'; sleep 0.1; printf 'd\\nend'"
             client = await run_step(controller, 1, ["sh", "-c", script], spec={"line_buffered": True})
-            pieces = [payload for kind, _, _, payload in client.frames if kind == Kind.DATA]
+            pieces = [payload for kind, _, _, payload in client.frames if kind == FrameKind.DATA]
             assert pieces == [b"ab\n", b"cd\n", b"end"]
 
     run(scenario())
@@ -198,10 +203,10 @@ def test_a_terminal_its_size_and_its_new_size(tmp_path):
             await asyncio.to_thread(client.until_output, b"ok")
             from penstock.values.packing import pack_values
 
-            client.send(Kind.WINDOW, pack_values(50, 132))
+            client.send(FrameKind.WINDOW, pack_values(50, 132))
             await asyncio.to_thread(client.until_output, b"50 132")
             assert client.output[0, 1].replace(b"\r", b"") == b"/dev/pts\n31 97\nok\n50 132\n"
-            assert [frame for frame in client.frames if frame[0] == Kind.DATA and frame[2] == 1] == []
+            assert [frame for frame in client.frames if frame[0] == FrameKind.DATA and frame[2] == 1] == []
             controller.terminate(1, step_id=0, grace_ms=0)
             await finished(client)
 
@@ -214,11 +219,11 @@ def test_a_terminal_is_typed_into(tmp_path):
             controller.launch_step(1, ["sh"], spec={"pty": True}, env=[b"PATH=/bin:/usr/bin", b"PS1=$ "])
             client = await attach(controller, 1)
             word = f"1000.{os.getpid()}"
-            client.send(Kind.STDIN, f"sleep {word}\n".encode())
+            client.send(FrameKind.STDIN, f"sleep {word}\n".encode())
             await eventually(lambda: processes_with(word))
-            client.send(Kind.STDIN, b"\x03echo a$((1+1))\n")
+            client.send(FrameKind.STDIN, b"\x03echo a$((1+1))\n")
             await asyncio.to_thread(client.until_output, b"a2")
-            client.send(Kind.STDIN)
+            client.send(FrameKind.STDIN)
             await finished(client)
             assert (await controller.exited(1)).failure == ""
 
@@ -282,8 +287,8 @@ def test_signals_notes_and_suspension_reach_all_tasks(tmp_path):
 
             note = node_pb2.NotifyStep(key=make_key(1, 1, 0), text="the lights go out")
             assert await controller.acked(controller.command(notify=note)) == ""
-            assert await asyncio.to_thread(client.until, Kind.NOTE) == b"the lights go out"
-            client.send(Kind.SIGNAL, b"%d" % signal.SIGUSR2)
+            assert await asyncio.to_thread(client.until, FrameKind.NOTE) == b"the lights go out"
+            client.send(FrameKind.SIGNAL, b"%d" % signal.SIGUSR2)
             await finished(client)
             assert client.exits == {0: 1 << 8, 1: 1 << 8}
 
@@ -295,18 +300,18 @@ def test_questions_are_answered(tmp_path):
         async with cluster(tmp_path) as (controller, _):
             controller.launch_step(1, ["sleep", "1000"], ranks=(4, 5), tasks=[4, 2], node_index=1)
             await controller.started(1)
-            client = await attach(controller, 1, Role.ASKER)
+            client = await attach(controller, 1, StreamRole.ASKER)
             said = await asyncio.to_thread(client.ask, "pids")
             assert [rank for rank, _ in said["tasks"]] == [4, 5]
             assert {pid for _, pid in said["tasks"]} <= set(said["pids"])
             assert await asyncio.to_thread(client.ask, "nonsense") == {}
-            client.send(Kind.SIGNAL, b"9")
+            client.send(FrameKind.SIGNAL, b"9")
             with pytest.raises((EOFError, ConnectionResetError)):
                 await asyncio.to_thread(client.take)
             assert controller.exits(1) == []
             controller.launch(2, "sleep 1000", io_key=IO_KEY, work_dir=str(tmp_path).encode())
             await controller.started(2)
-            client = await attach(controller, 2, Role.ASKER, step_id=-5)
+            client = await attach(controller, 2, StreamRole.ASKER, step_id=-5)
             said = await asyncio.to_thread(client.ask, "pids")
             assert said["tasks"] == [[0, controller.starts(2)[0].pid]]
 
@@ -374,6 +379,6 @@ def test_250_tasks(tmp_path):
         async with cluster(tmp_path) as (controller, _):
             client = await run_step(controller, 1, ["sh", "-c", "echo $SLURM_PROCID"], ranks=range(250))
             assert client.output == {(rank, 1): b"%d\n" % rank for rank in range(250)}
-            assert len(unpack(next(f[3] for f in client.frames if f[0] == Kind.STARTED))) == 250
+            assert len(unpack(next(f[3] for f in client.frames if f[0] == FrameKind.STARTED))) == 250
 
     run(scenario())

@@ -11,13 +11,14 @@ import sys
 import time
 
 import pytest
+from patience import LIMIT_S
 
-from nodedaemon import stream_port
+from nodedaemon.daemon import stream_port
 from penstock.security import ca
 from penstock.values.packing import pack_values
-from penstock.values.stepframes import ANSWER_NO, Kind, Role, frame, greeting
+from penstock.values.stepframes import ANSWER_NO, FrameKind, StreamRole, frame, greeting
 from tests.node.fakectl import IO_KEY, cluster, eventually
-from tests.node.streamclient import Client, Refused, names_of, trust
+from tests.node.streamclient import Client, Refused, greet, names_of, trust
 
 MB = 1 << 20
 #: Writes numbered lines, so that what is lost or doubled shows.
@@ -33,7 +34,7 @@ def run(coroutine):
 
 
 def client_of(
-    controller, job_id: int, role: Role = Role.OWNER, start: int = 0, tls=None, key: bytes = IO_KEY
+    controller, job_id: int, role: StreamRole = StreamRole.OWNER, start: int = 0, tls=None, key: bytes = IO_KEY
 ) -> Client:
     client = Client(controller.registrations[-1].stream_port, (job_id, 1, 0), tls)
     client.hello(key, role, start)
@@ -63,11 +64,11 @@ def test_a_slow_client_loses_nothing_and_holds_the_task(tmp_path):
                 with pytest.raises(TimeoutError):
                     while True:
                         client.take()
-                client.sock.settimeout(30)
+                client.sock.settimeout(LIMIT_S)
                 assert client.handled < 3 * MB
                 client.acks = True
                 client.ack()
-                client.until(Kind.END)
+                client.until(FrameKind.END)
                 return client
 
             assert controller.exits(1) == []
@@ -95,7 +96,7 @@ def test_a_connection_that_breaks_goes_on_where_it_was(tmp_path):
                     output += client.output[0, 1]
                     client.break_off()
                 client = client_of(controller, 1, start=handled)
-                client.until(Kind.END)
+                client.until(FrameKind.END)
                 return output + client.output[0, 1]
 
             assert await in_thread(follow) == wanted(lines)
@@ -116,8 +117,8 @@ def test_the_node_daemon_may_be_killed_and_come_back_while_output_flows(tmp_path
             launcher = launcher_of(daemon)
             await daemon.kill()
             (tmp_path / "go").touch()
-            assert await in_thread(client.until, Kind.EXITED) == b"768"
-            await in_thread(client.until, Kind.END)
+            assert await in_thread(client.until, FrameKind.EXITED) == b"768"
+            await in_thread(client.until, FrameKind.END)
             assert client.output[0, 1] == b"one\ntwo\n"
             await eventually(lambda: not os.path.exists(f"/proc/{launcher}"))  # nobody waits for the client
             await daemon.start()
@@ -125,7 +126,7 @@ def test_the_node_daemon_may_be_killed_and_come_back_while_output_flows(tmp_path
             assert (await controller.exited(1)).exit.code == 3  # though the streams are not done
             assert controller.registrations[-1].stream_port == port
             again = await in_thread(client_of, controller, 1)
-            await in_thread(again.until, Kind.END)
+            await in_thread(again.until, FrameKind.END)
             assert again.output[0, 1] == b"one\ntwo\n"
 
     run(scenario())
@@ -136,23 +137,23 @@ def test_a_new_owner_takes_over_and_viewers_see_too(tmp_path):
         async with cluster(tmp_path) as (controller, _):
             controller.launch_step(1, ["cat"])
             first = await in_thread(client_of, controller, 1)
-            viewer = await in_thread(client_of, controller, 1, Role.VIEWER)
-            first.send(Kind.STDIN, b"hello\n")
+            viewer = await in_thread(client_of, controller, 1, StreamRole.VIEWER)
+            first.send(FrameKind.STDIN, b"hello\n")
             for client in (first, viewer):
                 await in_thread(client.until_output, b"hello\n")
             viewer.acks = False
-            viewer.send(Kind.STDIN, b"from the viewer\n")
+            viewer.send(FrameKind.STDIN, b"from the viewer\n")
             await in_thread(viewer.until_output, b"from the viewer\n")
             await in_thread(first.until_output, b"from the viewer\n")
             second = Client(controller.registrations[-1].stream_port, (1, 1, 0))
-            welcome = await in_thread(second.hello, IO_KEY, Role.OWNER, first.handled)
+            welcome = await in_thread(second.hello, IO_KEY, StreamRole.OWNER, first.handled)
             assert welcome[2] == b"6"  # of standard input, the owner's has come
             with pytest.raises((EOFError, ConnectionResetError)):
                 await in_thread(first.take)
-            second.send(Kind.STDIN)
-            await in_thread(second.until, Kind.END)
+            second.send(FrameKind.STDIN)
+            await in_thread(second.until, FrameKind.END)
             assert second.output == {}
-            await in_thread(viewer.until, Kind.END)
+            await in_thread(viewer.until, FrameKind.END)
 
     run(scenario())
 
@@ -169,12 +170,12 @@ def test_a_large_standard_input_flows_at_the_readers_pace(tmp_path):
                 while sent < len(data):
                     if sent - taken < 256 * 1024:
                         piece = data[sent : sent + min(64 * 1024, 256 * 1024 - (sent - taken))]
-                        client.send(Kind.STDIN, piece)
+                        client.send(FrameKind.STDIN, piece)
                         sent += len(piece)
                     else:
-                        taken = int(client.until(Kind.STDIN_TAKEN))
-                client.send(Kind.STDIN)
-                client.until(Kind.END)
+                        taken = int(client.until(FrameKind.STDIN_TAKEN))
+                client.send(FrameKind.STDIN)
+                client.until(FrameKind.END)
                 return client
 
             client = await in_thread(feed)
@@ -197,11 +198,11 @@ def test_without_an_owner_the_end_is_told_at_once_and_output_waits_for_him(tmp_p
             controller.launch_step(2, ["sh", "-c", "echo kept; exit 4"])
             await controller.exited(2)
             client = await in_thread(client_of, controller, 2)
-            await in_thread(client.until, Kind.END)
+            await in_thread(client.until, FrameKind.END)
             assert client.output == {(0, 1): b"kept\n"} and client.exits == {0: 4 << 8}
 
             def late() -> None:
-                with pytest.raises(Refused, match=r"no step 2.1.0 is not here any more"):
+                with pytest.raises(Refused, match=r"no step 2.1.0 is no longer here"):
                     while True:
                         with contextlib.suppress(EOFError, ConnectionResetError):  # just when it leaves
                             client_of(controller, 2).close()
@@ -214,12 +215,12 @@ def test_without_an_owner_the_end_is_told_at_once_and_output_waits_for_him(tmp_p
 @pytest.mark.parametrize(
     "hello",
     [
-        frame(Kind.HELLO, pack_values(bytes(32), 0, 0)),
-        frame(Kind.HELLO, pack_values(b"", 0, 0)),
-        frame(Kind.HELLO, pack_values(IO_KEY, 7, 0)),
-        frame(Kind.HELLO, b"\xff" * 10),
-        frame(Kind.ACK, b"1"),
-        frame(Kind.SIGNAL, b"9"),
+        frame(FrameKind.HELLO, pack_values(bytes(32), 0, 0)),
+        frame(FrameKind.HELLO, pack_values(b"", 0, 0)),
+        frame(FrameKind.HELLO, pack_values(IO_KEY, 7, 0)),
+        frame(FrameKind.HELLO, b"\xff" * 10),
+        frame(FrameKind.ACK, b"1"),
+        frame(FrameKind.SIGNAL, b"9"),
         b"\x01\0\0\0" + b"\xff" * 8,
         b"GET / HTTP/1.1\r\n\r\n",
     ],
@@ -246,7 +247,7 @@ def test_without_the_key_nothing_is_said(tmp_path, hello):
 
 
 def answer_to(port: int, line: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), 30) as sock:
+    with socket.create_connection(("127.0.0.1", port), LIMIT_S) as sock:
         sock.sendall(line)
         found = b""
         try:
@@ -267,7 +268,7 @@ def test_what_is_no_greeting_is_sent_away(tmp_path):
             assert await in_thread(answer_to, port, b"PENSTOCK-STEP/1 " + b"1" * 48) == no
             controller.terminate(9, step_id=0)
             await controller.exited(9)
-            assert await in_thread(answer_to, port, greeting(9, 1, 0)) == b"no step 9.1.0 is not here any more\n"
+            assert await in_thread(answer_to, port, greeting(9, 1, 0)) == b"no step 9.1.0 is no longer here\n"
 
     run(scenario())
 
@@ -275,18 +276,20 @@ def test_what_is_no_greeting_is_sent_away(tmp_path):
 def test_a_client_may_be_quicker_than_the_launch(tmp_path):
     async def scenario():
         async with cluster(tmp_path) as (controller, _):
-            early = asyncio.create_task(in_thread(client_of, controller, 1))
-            await asyncio.sleep(0.2)  # for the greeting to be there first; the test holds without it, too
+            port = controller.registrations[-1].stream_port
+            early = await in_thread(greet, port, (1, 1, 0))
+            await in_thread(answer_to, port, b"\n")  # the daemon reads in turn: the greeting before this
             controller.launch_step(1, ["echo", "hi"])
-            client = await early
-            await in_thread(client.until, Kind.END)
+            client = await in_thread(Client, port, (1, 1, 0), None, early)
+            await in_thread(client.hello, IO_KEY)
+            await in_thread(client.until, FrameKind.END)
             assert client.output[0, 1] == b"hi\n"
 
     run(scenario())
 
 
 def test_those_who_say_nothing_do_not_keep_others_out():
-    """In one process, with small limits: whoever waits longest goes when there is no more room."""
+    """In one process, with small limits: the longest waiting one is closed when all are in use."""
 
     async def scenario():
         listener = stream_port.open_port("", 0, False)
@@ -299,12 +302,12 @@ def test_those_who_say_nothing_do_not_keep_others_out():
             assert first == ANSWER_NO + b"too many connections wait\n"
             for reader, writer in silent[1:]:  # the others meet their deadline
                 writer.write(b"PENS")
-                assert await reader.read() == ANSWER_NO + b"no greeting came\n"
+                assert await reader.read() == ANSWER_NO + b"no greeting arrived\n"
             reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
             for byte in greeting(1, 1, 0):  # byte by byte, and more behind it
                 writer.write(bytes([byte]))
                 await writer.drain()
-            assert (await reader.read()).startswith(b"no step 1.1.0 is not here")
+            assert (await reader.read()).startswith(b"no step 1.1.0 is no")
             for _, writer in silent:
                 writer.close()
             writer.close()
@@ -331,10 +334,12 @@ def test_tls_and_a_certificate_of_another_ca(certificates):
             assert controller.registrations[0].stream_tls
             write(controller, 1, MB // 16)
             with pytest.raises(ssl.SSLCertVerificationError):
-                await in_thread(client_of, controller, 1, Role.OWNER, 0, trust(certificates / "other" / "ca.pem"))
-            client = await in_thread(client_of, controller, 1, Role.OWNER, 0, trust(certificates / "certs" / "ca.pem"))
+                await in_thread(client_of, controller, 1, StreamRole.OWNER, 0, trust(certificates / "other" / "ca.pem"))
+            client = await in_thread(
+                client_of, controller, 1, StreamRole.OWNER, 0, trust(certificates / "certs" / "ca.pem")
+            )
             assert names_of(client.sock) == ["penstock://test/node/n1"]
-            await in_thread(client.until, Kind.END)
+            await in_thread(client.until, FrameKind.END)
             assert client.output[0, 1] == wanted(MB // 16)
 
     run(scenario())
@@ -359,8 +364,8 @@ def test_an_owner_who_is_cut_off_does_not_stop_the_step(tmp_path):
             client.break_off()
             (tmp_path / "go").touch()
             assert (await controller.exited(1)).exit.code == 0
-            again = await in_thread(client_of, controller, 1, Role.OWNER, client.handled)
-            await in_thread(again.until, Kind.END)
+            again = await in_thread(client_of, controller, 1, StreamRole.OWNER, client.handled)
+            await in_thread(again.until, FrameKind.END)
             assert again.output[0, 1] == b"end\n"
 
     run(scenario())
@@ -382,7 +387,7 @@ def test_the_supervisor_may_be_killed_while_it_waits_for_its_client(tmp_path):
                 os.kill(pid, signal.SIGKILL)
             controller.launch_step(2, ["echo", "fine"])
             client = await in_thread(client_of, controller, 2)
-            await in_thread(client.until, Kind.END)
+            await in_thread(client.until, FrameKind.END)
             assert (await controller.exited(2)).exit.code == 0
             assert len(controller.exits(1)) == 1
 

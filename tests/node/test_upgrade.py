@@ -1,17 +1,21 @@
 """A node daemon is upgraded in place (reliability 52): what version 0.1 wrote and its running supervisors understand.
 
 The bytes were made by version 0.1, before steps of srun. A running stepd is older than the daemon that takes it over: its
-record and the journal must be read, and orders for it must be what it has always been told. Never change these bytes; a
+record and the journal must be read, and orders for it must have their old format. Never change these bytes; a
 format that changes gets a second set.
 """
 
 import os
 from pathlib import Path
 
-from nodedaemon import orders, steprecord
+import msgspec
+
+from nodedaemon.base import orders
+from nodedaemon.core.gpuhealth_words import Memory
 from nodedaemon.core.machine import NodeMachine
 from nodedaemon.core.steps import NO_LEASE, StepKey, StepState
-from nodedaemon.journal import Journal
+from nodedaemon.spool import steprecord
+from nodedaemon.spool.journal import Journal
 
 KEY = StepKey(7, 0, -5)
 RECORD = bytes.fromhex(
@@ -28,6 +32,11 @@ JOURNAL = bytes.fromhex(
     "82a474797065a541636b6564a77468726f756768012d0000003a95b7d183a474797065aa4b696c6c57616e746564a36b6579930700fbaa6b696c"
     "6c5f61745f7573cf00060a2418a79440230000001e928bff83a474797065a953757370656e646564a36b6579930700fba973757370656e646564"
     "c3"
+)
+HEALTH = (
+    b'{"boot_id":"boot","records":{"GPU-a":{"uuid":"GPU-a","device":{"uuid":"GPU-a","index":0,"minor":0,"type":"h200",'
+    b'"memory_mb":1,"name":"H200","bus_id":"0","place":3},'
+    b'"told":{"uuid":"GPU-a","reason":"XID 79"},"told_us":7}}}'
 )
 SIGNALS = bytes.fromhex("0400000006000000050000000100000003000000372e302e2d35313820313531627965")
 
@@ -62,5 +71,13 @@ def test_the_journal_is_read(tmp_path: Path) -> None:
     machine.check()
 
 
-def test_a_running_supervisor_is_told_in_its_own_words() -> None:
+def test_the_health_of_gpus_is_read() -> None:
+    """Names in the file are older than those of the attributes."""
+    record = msgspec.json.decode(HEALTH, type=Memory).records["GPU-a"]
+    assert record.reported is not None and (record.reported.reason, record.reported_us) == ("XID 79", 7)
+    assert record.device is not None and record.device.nvml_index == 3
+    assert {"told", "told_us"} <= msgspec.to_builtins(record).keys()
+
+
+def test_a_running_supervisor_gets_orders_in_its_format() -> None:
     assert orders.encode_signals(str(KEY), (18, 15), orders.SCOPE_ALL, "bye") == SIGNALS

@@ -1,36 +1,45 @@
 """A controller with everything real but the node: configuration, certificates, tokens, database, gRPC.
 
 `Site` is a folder with a slurm.conf; `controller()` runs the controller in this process, `Process` as a process of its
-own. `FakeNode` is a node's stream that a test drives by hand; `AutoNode` is a node daemon without processes: it keeps
-its steps and reports over streams, starts a step at most once, and asserts it.
+own. `FakeNode` is a node's stream that a test drives by hand; `AutoNode` is a node daemon without processes: its steps
+and reports survive streams; it asserts that a step starts at most once.
 """
 
 import asyncio
 import contextlib
 import os
+import pwd
 import signal
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
+from livecluster import free_ports
+from migrated import lay_database
+from patience import LIMIT_S
+from warmstart import start_daemon
 
-from ctld.runtime.daemon import Controller, Daemon
+from ctld.daemon import Controller, ControllerDaemon
+from ctld.runtime.logs import LogFile
 from ctld.runtime.statefolder import StateFolder
 from penstock.aclient import AsyncClient
-from penstock.client import TOKEN_KEY, find_rpc, new_request_key
-from penstock.cluster import ClusterFile, read_cluster
+from penstock.calls import CODE_KEY, TOKEN_KEY, find_rpc
+from penstock.clusterfile import ClusterFile, read_cluster
 from penstock.config import load
 from penstock.security.ca import issue_to_folder, load_ca, load_credentials
 from penstock.security.tls import node_channel
 from penstock.security.tokens import TokenIssuer
 from penstock.v1 import common_pb2, controller_pb2, node_pb2, node_pb2_grpc
+from penstock.values.refusals import Code
+from penstock.values.requestkey import new_request_key
 
+EOF: object = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
 ROOT = Path(__file__).parents[2]
+#: The user of the tests, who runs the controller and is its administrator.
+OWN = pwd.getpwuid(os.geteuid())
 CONF = """\
 ClusterName=test
 SlurmctldHost=localhost(127.0.0.1)
@@ -45,23 +54,12 @@ DefMemPerCPU=10
 {extra}NodeName=n[1-{nodes}] CPUs=4 RealMemory=4000 State=UNKNOWN
 PartitionName=debug Nodes=n[1-{nodes}] Default=YES MaxTime=UNLIMITED State=UP
 """
-LIMIT_S = 30.0
 BATCH = -5
 
 
 def now_us() -> int:
+    """The wall clock."""
     return time.time_ns() // 1000
-
-
-def free_ports() -> list[int]:
-    sockets = [socket.socket() for _ in range(2)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 class Site:
@@ -71,11 +69,15 @@ class Site:
         self.folder = folder
         self.state = folder / "s"
         self.conf = folder / "slurm.conf"
-        self.ports = free_ports()
+        self.ports = free_ports(2)  # below those that the kernel uses for outgoing connections
         self.nodes = nodes
+        if "PenstockDatabaseUrl" not in extra:
+            self.state.mkdir(mode=0o711)
+            lay_database(self.state / "penstock.db")
         self.write(extra)
 
     def write(self, extra: str = "", nodes: int | None = None) -> None:
+        """Writes slurm.conf: `extra` lines before those of nodes and partition, and so many nodes."""
         command_port, node_port = self.ports
         text = CONF.format(
             command_port=command_port, node_port=node_port, state=self.state, nodes=nodes or self.nodes, extra=extra
@@ -83,12 +85,15 @@ class Site:
         self.conf.write_text(text)
 
     def cluster(self) -> ClusterFile:
+        """The addresses and the CA of the controller, which has written them."""
         return read_cluster(self.state / "cluster.json")
 
     def client(self, **options) -> AsyncClient:
+        """A client with the rights of the user of the tests."""
         return AsyncClient(self.cluster(), LIMIT_S, **options)
 
     def node_credentials(self, name: str):
+        """A new certificate for a node, with its key."""
         folder = self.folder / "certs" / name
         issue_to_folder(load_ca(self.state / "ca"), folder, "node", name, now_us())
         return load_credentials(folder, "node", now_us())
@@ -97,7 +102,7 @@ class Site:
     async def controller(self) -> AsyncIterator[Controller]:
         """The controller in this process, until the block ends."""
         with StateFolder(str(self.state)) as folder:
-            controller = Controller(Daemon(str(self.conf), load(str(self.conf)).config, folder, QuietLog()))
+            controller = Controller(ControllerDaemon(str(self.conf), load(str(self.conf)).config, folder, QuietLog()))
             await controller.start()
             try:
                 yield controller
@@ -105,7 +110,7 @@ class Site:
                 await controller.stop()
 
     async def call_as(self, uid: int, method: str, request):
-        """One call with a token for another user, as this machine's auth socket would give him."""
+        """One call with a token for another user, as issued by this machine's auth socket."""
         token = TokenIssuer(load_credentials(self.state / "ca", "controller", now_us())).issue(uid, uid, now_us())
         rpc = find_rpc(method, request)
         async with grpc.aio.insecure_channel(f"unix:{self.state}/ctld.sock") as channel:
@@ -116,15 +121,24 @@ class Site:
             return await channel.unary_unary(rpc.path, rpc.serialize, rpc.deserialize)(request, metadata=metadata)
 
 
-class QuietLog:
-    def set(self, level: str, time_format: str) -> None: ...
-    def reopen(self) -> None: ...
+class QuietLog(LogFile):
+    """A log without output."""
 
-    def flush(self) -> None: ...
+    def __init__(self) -> None: ...
+    def set(self, level: str, time_format: str) -> None:
+        """Ignores it."""
+
+    def reopen(self) -> None:
+        """Ignores it."""
+
+    def flush(self) -> None:
+        """Ignores it."""
 
 
 class Process:
-    """The controller as a process of its own, that dies at a crash point if told so."""
+    """The controller as a process of its own, that can be made to die at a crash point."""
+
+    next: "Process | None" = None  # the one that was started next
 
     def __init__(self, site: Site, crash_at: str = "", crash_list: Path | None = None) -> None:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PENSTOCK_CRASH_AT": crash_at}
@@ -134,9 +148,7 @@ class Process:
         self.site = site
         self.log = site.folder / "ctld.log"
         with open(self.log, "ab") as log:
-            self.child = subprocess.Popen(
-                [sys.executable, "-m", "cli.penstock", "ctld", "--config", str(site.conf)], env=environment, stderr=log
-            )
+            self.child = start_daemon(["ctld", "--config", str(site.conf)], log, ROOT, environment)
 
     async def up(self) -> None:
         """Return when it serves (it writes cluster.json last)."""
@@ -146,13 +158,16 @@ class Process:
                 await asyncio.sleep(0.01)
 
     async def ended(self) -> int:
+        """Waits for its end; the exit status."""
         return await asyncio.to_thread(self.child.wait, LIMIT_S)
 
     def kill(self) -> None:
+        """Kills it, and waits for its end."""
         self.child.send_signal(signal.SIGKILL)
         self.child.wait(LIMIT_S)
 
     def stop(self) -> int:
+        """Ends it in order, if it runs; the exit status."""
         if self.child.poll() is None:
             self.child.send_signal(signal.SIGTERM)
         return self.child.wait(LIMIT_S)
@@ -162,6 +177,7 @@ class Process:
 
 
 def submission(script: bytes = b"#!/bin/sh\ntrue\n", key: str = "", **job) -> controller_pb2.SubmitJobRequest:
+    """A request that submits a batch script. `key`: of an earlier submission; `job`: fields of JobRequest."""
     return controller_pb2.SubmitJobRequest(
         request_key=key or new_request_key(now_us(), os.urandom(10)),
         job=common_pb2.JobRequest(work_dir=b"/tmp", **job),
@@ -169,11 +185,19 @@ def submission(script: bytes = b"#!/bin/sh\ntrue\n", key: str = "", **job) -> co
     )
 
 
+def code_of(error: grpc.aio.AioRpcError) -> Code:
+    """The code of the refusal."""
+    metadata: Any = error.trailing_metadata()
+    return Code(int(dict(metadata)[CODE_KEY]))
+
+
 async def submit(client: AsyncClient, **options) -> int:
+    """Submits a script (options as for `submission`); the job's id."""
     return (await client.call("SubmitJob", submission(**options))).job_id
 
 
 async def jobs_of(client: AsyncClient, **options) -> list[controller_pb2.JobInfo]:
+    """All jobs that the controller lists."""
     request = controller_pb2.ListJobsRequest(all_states=True, **options)
     return [job async for page in client.stream("ListJobs", request) for job in page.jobs]
 
@@ -210,9 +234,10 @@ class FakeNode:
 
     async def __aexit__(self, *_: object) -> None:
         self.call.cancel()
-        await self.channel.close()
+        await self.channel.close(None)
 
     async def register(self, name: str = "", held=(), cpus: int = 4) -> node_pb2.Registered:
+        """Registers the node, with the steps that it holds; the answer."""
         register = node_pb2.Register(
             node_name=name or self.name, boot_id=self.boot_id, spool_id=self.spool_id, version="1", protocol=1,
             inventory=node_pb2.Inventory(cpus=cpus, real_memory_mb=4000, sockets=1, cores_per_socket=4), held=held,
@@ -221,10 +246,11 @@ class FakeNode:
         return (await self.read()).registered
 
     async def read(self) -> node_pb2.ControllerMessage:
+        """The next message of the controller."""
         if not self.unread:
             async with asyncio.timeout(LIMIT_S):
                 bundle = await self.call.read()
-            assert bundle is not grpc.aio.EOF, "the controller has ended the stream"
+            assert bundle is not EOF, "the controller has ended the stream"
             self.unread = [bundle, *bundle.more]
         return self.unread.pop(0)
 
@@ -237,19 +263,23 @@ class FakeNode:
         return message.command
 
     async def acknowledge(self, command: node_pb2.Command, refused: str = "") -> None:
+        """Acknowledges a command, or refuses it."""
         ack = node_pb2.CommandAck(sequence=command.sequence, refused=refused)
         await self.call.write(node_pb2.NodeMessage(command_ack=ack))
 
     async def started(self, key: node_pb2.StepKey, sequence: int = 0) -> int:
-        return await self._report(sequence, started=node_pb2.StepStarted(key=key, at_us=now_us(), pid=1))
+        """Reports the start of a step; the report's number. `sequence`: that of an earlier report, to repeat it."""
+        return await self.report(sequence, started=node_pb2.StepStarted(key=key, at_us=now_us(), pid=1))
 
     async def exited(self, key: node_pb2.StepKey, code: int = 0, sequence: int = 0) -> int:
+        """Reports the end of a step; the report's number. `sequence`: that of an earlier report, to repeat it."""
         end = node_pb2.StepExited(
             key=key, start_at_us=now_us(), end_at_us=now_us(), exit=common_pb2.ExitStatus(code=code)
         )
-        return await self._report(sequence, exited=end)
+        return await self.report(sequence, exited=end)
 
-    async def _report(self, sequence: int, **kind) -> int:
+    async def report(self, sequence: int, **kind) -> int:
+        """Reports anything; the report's number. `sequence`: that of an earlier report, to repeat it."""
         if not sequence:
             self.sequence += 1
         report = node_pb2.Report(
@@ -267,12 +297,12 @@ class FakeNode:
 
 
 class AutoNode:
-    """A node daemon without processes: a launch starts at once and ends with that code, or (None) when told so."""
+    """A node daemon without processes: a launch starts at once and ends with that code, or (None) on request."""
 
     def __init__(self, site: Site, name: str = "n1", code: int | None = 0) -> None:
         self.site, self.name, self.code = site, name, code
         self.starts: list[tuple[int, int]] = []  # (job, attempt), in order
-        self.states: dict[tuple[int, int], int] = {}
+        self.states: dict[tuple[int, int], node_pb2.HeldStep.State] = {}
         self.reports: dict[int, node_pb2.Report] = {}
         self.over: set[tuple[int, int]] = set()
         self.call = None  # of the stream that is registered
@@ -280,7 +310,7 @@ class AutoNode:
         self.credentials = site.node_credentials(name)
 
     async def run(self) -> None:
-        """For ever: connect, register, serve."""
+        """Connects, registers and serves, until cancelled."""
         while True:
             with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 await self._session()
@@ -299,21 +329,21 @@ class AutoNode:
             )  # fmt: skip
             await call.write(node_pb2.NodeMessage(register=register))
             answer = await call.read()
-            if answer is grpc.aio.EOF or answer.registered.refusal:
+            if answer is EOF or answer.registered.refusal:
                 return
             self.call = call
             for report in list(self.reports.values()):
                 await call.write(node_pb2.NodeMessage(report=report))
-            while (bundle := await call.read()) is not grpc.aio.EOF:
+            while (bundle := await call.read()) is not EOF:
                 for message in (bundle, *bundle.more):
                     kind = message.WhichOneof("kind")
                     if kind == "report_ack":
                         through = message.report_ack.through_sequence
                         self.reports = {n: r for n, r in self.reports.items() if n > through}
                     elif kind == "command":
-                        await self._obey(call, message.command)
+                        await self._execute(call, message.command)
 
-    async def _obey(self, call, command: node_pb2.Command) -> None:
+    async def _execute(self, call, command: node_pb2.Command) -> None:
         kind = command.WhichOneof("kind")
         step = getattr(command, kind).key
         key = (step.job_id, step.attempt)
@@ -328,12 +358,16 @@ class AutoNode:
                 await self.end(key, self.code)
         elif kind == "terminate" and self.states.get(key) == node_pb2.HeldStep.RUNNING:
             await self.end(key, 0, 15)
+        elif kind == "terminate" and not known:  # its launch is still to come, and is not executed then
+            self.over.add(key)
+            end = node_pb2.StepExited(key=step, end_at_us=now_us(), failure="ended before it was started")
+            await self._report(call, exited=end)
         elif kind == "forget":
             self.states.pop(key, None)
             self.over.add(key)
 
     async def end(self, key: tuple[int, int], code: int, number: int = 0) -> None:
-        """The step ends by itself, whether or not there is a stream."""
+        """Ends the step, whether or not there is a stream."""
         self.states[key] = node_pb2.HeldStep.EXITED
         end = node_pb2.StepExited(
             key=self._key(key), start_at_us=now_us(), end_at_us=now_us(),
@@ -341,9 +375,21 @@ class AutoNode:
         )  # fmt: skip
         await self._report(self.call, exited=end)
 
+    async def launched(self, key: tuple[int, int]) -> None:
+        """Waits until the launch has arrived: a job is RUNNING before that."""
+        async with asyncio.timeout(LIMIT_S):
+            while key not in self.states:
+                await asyncio.sleep(0.01)
+
     async def notice(self, reason: str) -> None:
-        """Something that is no step's business."""
+        """Handles commands that do not concern steps."""
         await self._report(self.call, notice=node_pb2.NodeNotice(at_us=now_us(), reason=reason, drain=False))
+
+    async def tell_of_gpus(self, key: tuple[int, int]) -> None:
+        """Sends one report of each kind about GPUs: states, the end of unrequested work, an idle GPU."""
+        await self._report(self.call, gpus=node_pb2.GpuReport(at_us=now_us()))
+        await self._report(self.call, gpu_work_done=node_pb2.GpuWorkDone(work_id="none", ok=True))
+        await self._report(self.call, gpu_idle=node_pb2.GpuIdle(key=self._key(key), since_us=now_us()))
 
     async def _report(self, call, **kind) -> None:
         self.sequence += 1

@@ -3,10 +3,13 @@
 import asyncio
 import contextlib
 import json
+from typing import Any
+
+from patience import LIMIT_S
 
 from bench.hollow import Steps, serve, settings
 from penstock.v1 import common_pb2, controller_pb2
-from tests.rpc.clusterkit import LIMIT_S, Site, jobs_of, submit, wait_for
+from tests.rpc.clusterkit import Site, jobs_of, submit, wait_for
 
 NODES, JOBS = 5, 50
 
@@ -20,7 +23,8 @@ def make_site(folder) -> Site:
 @contextlib.asynccontextmanager
 async def hollow(site: Site):
     """Hollow nodes in this process, all registered; what they count, and where to tell them something."""
-    words, steps, said = asyncio.StreamReader(), Steps(), asyncio.Queue()
+    words, steps = asyncio.StreamReader(), Steps()
+    said: asyncio.Queue[Any] = asyncio.Queue()
     serving = asyncio.create_task(serve(settings(site.conf, open_per_s=100), steps, words, said.put_nowait))
     try:
         async with asyncio.timeout(LIMIT_S):
@@ -55,7 +59,7 @@ def test_fifty_jobs_complete_on_five_hollow_nodes(tmp_path):
             assert [(job.job_id, job.attempt, job.exit.code) for job in found] == [(job_id, 0, 0) for job_id in ids]
             assert {job.node_list for job in found} == {f"n{i}" for i in range(1, NODES + 1)}
             assert (steps.began, steps.ended, len(steps.running)) == (JOBS, JOBS, 0)
-            controller._runtime.core.check()
+            controller.runtime.core.check()
 
     asyncio.run(story())
 
@@ -69,6 +73,7 @@ def test_steps_end_when_told_to(tmp_path):
             script = b"#!/bin/sh\nsleep 10000\n"
             first, second = [await submit(client, script=script, nodes_min=nodes, nodes_max=nodes) for nodes in (1, 3)]
             await wait_for(client, second, "RUNNING")
+            await until(lambda: steps.began == 2)
             which = controller_pb2.JobFilter(ids=[str(first)])
             await client.call("CancelJobs", controller_pb2.CancelJobsRequest(filter=which))
             cancelled = await wait_for(client, first, "CANCELLED")

@@ -6,8 +6,8 @@ import logging
 import grpc
 import pytest
 
-from ctld.core.events import Actor, Role
-from ctld.rpc.ratelimit import Limits, RateLimiter
+from ctld.core.records.events import Actor, Role
+from ctld.rpc.gate.ratelimit import RateLimiter, RateLimits
 from penstock.config.kinds import PARAMETERS
 from penstock.v1 import controller_pb2 as c
 from tests.rpc.clusterkit import Site
@@ -40,15 +40,15 @@ class World:
     [
         ("", None),
         ("cloud_dns,rl_bucket_size=9", None),
-        ("rl_enable", Limits(30, 2, 1, 8192, 0)),
+        ("rl_enable", RateLimits(30, 2, 1, 8192, 0)),
         ("RL_Enable,rl_bucket_size=50,rl_refill_rate=10,rl_refill_period=3,rl_table_size=7,rl_log_freq=-1",
-         Limits(50, 10, 3, 7, -1)),
-        ("rl_enable,rl_bucket_size=x,rl_refill_rate=0,rl_refill_period=,rl_log_freq=--1", Limits(30, 1, 1, 8192, 0)),
-        ("rl_enable,rl_bucket_size=99999999999999999999", Limits()),
+         RateLimits(50, 10, 3, 7, -1)),
+        ("rl_enable,rl_bucket_size=x,rl_refill_rate=0,rl_refill_period=,rl_log_freq=--1", RateLimits(30, 1, 1, 8192, 0)),
+        ("rl_enable,rl_bucket_size=99999999999999999999", RateLimits()),
     ],
 )  # fmt: skip
 def test_numbers(text, limits):
-    assert Limits.of(parameters(text) if text else ()) == limits
+    assert RateLimits.of(parameters(text) if text else ()) == limits
 
 
 def test_a_full_bucket_then_the_refill():

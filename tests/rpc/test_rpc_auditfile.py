@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from accounting.traces import Traces
-from ctld.core.audit import GENESIS, AuditRow
+from ctld.core.records.audit import GENESIS, AuditRow
 from ctld.runtime.auditfile import POSITION, AuditFile
 from ctld.store.committer import Store
 from penstock.values.auditchain import chained, check, link_of
@@ -30,7 +30,7 @@ class Log:
         self.file = AuditFile(self.traces, self.folder / POSITION)
 
     def add(self, number: int = 1) -> list[AuditRow]:
-        new = []
+        new: list[AuditRow] = []
         for audit_id in range(len(self.rows) + 1, len(self.rows) + number + 1):
             text = f'{{"id":{audit_id}}}'
             before = (self.rows + new)[-1].hash if self.rows + new else GENESIS
@@ -146,9 +146,9 @@ def test_a_table_that_was_cut_is_told(audit_log, caplog):
 
 
 def test_the_command_on_a_controller(tmp_path, capsys, monkeypatch):
-    from cli.audit import main
+    from cli.subcommands.audit import main
     from penstock.v1 import shares_pb2 as s
-    from tests.rpc.clusterkit import Site
+    from tests.rpc.clusterkit import OWN, Site
 
     site = Site(tmp_path, extra=f"PenstockAuditFile={tmp_path}/audit.json\n")
     monkeypatch.setenv("PENSTOCK_CLUSTER", str(site.state / "cluster.json"))
@@ -165,10 +165,10 @@ def test_the_command_on_a_controller(tmp_path, capsys, monkeypatch):
     async def story():
         async with site.controller(), site.client() as client:
             for name in ("physics", "bio"):
-                request = s.ChangeAccountsRequest(action=1, entity="account", names=[name])
+                request = s.ChangeAccountsRequest(action="ADD", entity="account", names=[name])
                 await client.call("ChangeAccounts", request)
             said = {"db": await ask("verify"), "file": await ask("verify", str(tmp_path / "audit.json"))}
-            said["show"] = await ask("show", "--user", "root", "--since", "now-1hour")
+            said["show"] = await ask("show", "--user", OWN.pw_name, "--since", "now-1hour")
             said["json"] = await ask("show", "--json")
             lines = (tmp_path / "audit.json").read_text().splitlines(keepends=True)
             for name, text in (

@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from ctld.core.events import Tick, WantedJob
-from ctld.rpc import counters
-from ctld.rpc.services import Services
+from ctld.core.records.events import JobSubmission, Tick
+from ctld.rpc.accounting import counters
+from ctld.rpc.gate.services import Services
 from penstock.v1 import governance_pb2
 from tests.core.limitscript import set_limits
 from tests.core.world import World, make_config
 
-JOB = WantedJob(name="job", work_dir=b"/tmp", account="physics", ntasks=2, time_limit_s=600)
+JOB = JobSubmission(name="job", work_dir=b"/tmp", account="physics", ntasks=2, time_limit_s=600)
 
 
 def make_world(**more: Any) -> World:

@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from postgres import rows
 
 from accounting.schema import JOB, JOB_REQUEST
 from penstock.v1 import controller_pb2 as c
@@ -16,7 +17,6 @@ from penstock.values.states import JobState
 from tests.rpc.clusterkit import Site, submission, wait_for
 from tests.rpc.test_rpc_repair import put, said
 from tests.rpc.test_rpc_reports import HOUR, past_job
-from tests.support.postgres import rows
 
 ANN, BOB = 4001, 4002
 S = 1_000_000
@@ -122,7 +122,7 @@ def test_of_jobs_that_the_controller_still_has(tmp_path: Path) -> None:
             assert await modify(
                 site, 0, {"derivedexitcode": "5", "newwckey": "w", "comment": "c"}, ids=[str(gone)]
             ) == [gone]
-            job = controller._runtime.core.state.jobs[gone]
+            job = controller.runtime.core.state.jobs[gone]
             assert (job.derived_code, job.request.wckey, job.request.comment) == (5, "w", "c")
             found = await record(site, str(gone))
             assert (found.derived_exit.code, found.wckey, found.request.comment) == (5, "w", "c")

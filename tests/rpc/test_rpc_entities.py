@@ -7,8 +7,8 @@ import pwd
 
 import pytest
 
-from ctld.core.fairshare import UserRow
-from ctld.rpc.auth import Roles
+from ctld.core.records.accounting_rows import UserRow
+from ctld.rpc.gate.auth import Roles
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as c
 from penstock.v1 import governance_pb2 as g
@@ -17,10 +17,11 @@ from penstock.values.config import Config
 from tests.rpc.clusterkit import Site
 from tests.rpc.test_rpc_services import OTHER, USER, denial
 
-ADD, MODIFY, REMOVE = 1, 2, 3
+Action = s.ChangeAccountsRequest.Action
+ADD, MODIFY, REMOVE = Action.ADD, Action.MODIFY, Action.REMOVE
 
 
-def ask(action: int, entity: str, *names: str, **more) -> s.ChangeAccountsRequest:
+def ask(action: s.ChangeAccountsRequest.Action, entity: str, *names: str, **more) -> s.ChangeAccountsRequest:
     fields = ("accounts", "partitions", "users", "where", "check_only")
     own = {name: more.pop(name) for name in fields if name in more}
     return s.ChangeAccountsRequest(action=action, entity=entity, names=names, changes=more, **own)
@@ -34,7 +35,7 @@ def all_of(*requests) -> g.ChangeManyRequest:
 PLANT = (
     ask(ADD, "account", "physics", fairshare="30", grptres="cpu=64", budget="1000gpu-hours/month"),
     ask(ADD, "account", "optics", parent="physics"),
-    c.ChangeQosRequest(action=1, names=["gold"], changes={"maxjobspu": "3", "usagethreshold": "0.5"}),
+    c.ChangeQosRequest(action="ADD", names=["gold"], changes={"maxjobspu": "3", "usagethreshold": "0.5"}),
     ask(MODIFY, "account", "physics", qos="normal,gold", defaultqos="gold"),
     ask(ADD, "user", str(USER), accounts=["optics"], partitions=["debug"], maxjobs="4"),
     ask(ADD, "user", str(OTHER), accounts=["physics"]),
@@ -114,7 +115,7 @@ def test_many_changes_and_what_is_listed(tmp_path):
 
 def test_a_level_counts_at_once_and_only_as_long_as_it_is_given(tmp_path):
     site = Site(tmp_path)
-    new_qos = c.ChangeQosRequest(action=1, names=["silver"])
+    new_qos = c.ChangeQosRequest(action="ADD", names=["silver"])
 
     async def story():
         async with site.controller(), site.client() as client:
@@ -127,7 +128,7 @@ def test_a_level_counts_at_once_and_only_as_long_as_it_is_given(tmp_path):
             )
             assert "Access/permission denied: changing a user: who gives the level administrator" in refused.details()
             await client.call("ChangeAccounts", ask(MODIFY, "user", str(USER), adminlevel="None"))
-            await denial(site.call_as(USER, "ChangeQos", c.ChangeQosRequest(action=3, names=["silver"])))
+            await denial(site.call_as(USER, "ChangeQos", c.ChangeQosRequest(action="DELETE", names=["silver"])))
 
     asyncio.run(story())
 

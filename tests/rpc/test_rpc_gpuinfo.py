@@ -1,15 +1,15 @@
-"""What the controller tells of GPUs: state that counts, who has each, numbers that people know."""
+"""What the controller shows of GPUs: state that counts, who has each, numbers that people know."""
 
 from dataclasses import replace
 from typing import Any
 
 from ctld.agents.gpumessages import NOTE_MAX, NOTES_MAX, XIDS_MAX, opinion_of
-from ctld.core import gpus
-from ctld.core.events import WantedJob
-from ctld.core.gpu_model import GpuFacts, GpuOpinion
-from ctld.core.gpus import constraint
-from ctld.rpc.gpuinfo import drain_uids, gpu_infos
-from ctld.rpc.jobinfo import job_info
+from ctld.core.gpus import inventory as gpus
+from ctld.core.gpus.inventory import constraint
+from ctld.core.records.events import JobSubmission
+from ctld.core.records.gpu import GpuFacts, GpuOpinion
+from ctld.rpc.cluster.gpuinfo import drain_uids, gpu_infos
+from ctld.rpc.jobs.jobinfo import job_info
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.gpustates import GpuState
 from penstock.values.gres import Gres
@@ -38,7 +38,7 @@ def with_gres(*gres: Gres) -> World:
 
 
 def take(made: World, kind: str = "gpu", type_: str = "", count: int = 1) -> None:
-    made.submit(WantedJob(name="j", work_dir=b"/tmp", gres_per_node=((kind, type_, count),), time_limit_s=60))
+    made.submit(JobSubmission(name="j", work_dir=b"/tmp", gres_per_node=((kind, type_, count),), time_limit_s=60))
 
 
 def infos(made: World) -> Any:

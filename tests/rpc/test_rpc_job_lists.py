@@ -5,15 +5,18 @@ import os
 import pwd
 from collections.abc import Iterable
 from types import SimpleNamespace
+from typing import Any, cast
 
 import grpc
 import msgspec
 import pytest
 
-from cli.jobtable import JobTable, reader
-from ctld.core.model import JobRequest, JobRow
-from ctld.rpc import jobcolumns
-from ctld.rpc.jobinfo import job_info
+from cli.listings.jobtable import JobTable, reader
+from ctld.core.records.job import JobRow
+from ctld.core.records.request import JobRequest
+from ctld.core.state.layout import ClusterLayout
+from ctld.rpc.jobs import jobcolumns
+from ctld.rpc.jobs.jobinfo import estimate, job_info, nodes_estimated
 from ctld.runtime.snapshot import Snapshot
 from penstock.client import Client
 from penstock.errors import PenstockError
@@ -116,7 +119,7 @@ def test_equal_questions_share_an_answer_until_something_changes(tmp_path, monke
     site = Site(tmp_path)
     made = []
     page = jobcolumns.page
-    monkeypatch.setattr("ctld.rpc.jobcolumns.page", lambda *args: made.append(1) or page(*args))
+    monkeypatch.setattr("ctld.rpc.jobs.jobcolumns.page", lambda *args: made.append(1) or page(*args))
 
     async def story():
         async with site.controller(), site.client() as client:
@@ -246,7 +249,7 @@ def test_a_hidden_partition_is_left_out_of_a_listing(tmp_path):
 
 
 def row(job_id: int, **fields) -> JobRow:
-    base = dict.fromkeys(JobRow._fields, 0) | {
+    base: dict[str, Any] = dict.fromkeys(JobRow._fields, 0) | {
         "job_id": job_id, "array_task_id": None, "array_tasks": None, "request": JobRequest(partitions=("a", "b")),
         "user_id": 1, "partition": "a", "state": JobState.PENDING, "reason": Reason.NONE, "hold": Hold.NO, "alloc": (),
         "suspended_by": Suspend.NO,
@@ -270,26 +273,27 @@ def test_columns_of_rows_that_are_hard_to_make():
         row(2, request=msgspec.structs.replace(base, cron="0 * * * *", begin_at_us=5), eligible_at_us=9, **some),
         row(3, request=msgspec.structs.replace(base, reservation="r,s", reservation_run="s"), **some),
         row(4, state=JobState.RUNNING, request=msgspec.structs.replace(base, reservation_run="s"), **some),
+        row(6, state=JobState.RUNNING, stopped=1, **some),
+        row(7, state=JobState.COMPLETING, end_state=JobState.CANCELLED, stopped=1, **some),
         row(5, request=msgspec.structs.replace(base, het_job_id=4, het_offset=1, het_size=3, core_spec=0), **some),
     ]
     names = sorted(NAMES)
-    page = jobcolumns.page(rows, names, SimpleNamespace(priorities=None, jobs={}), None)
+    state = SimpleNamespace(priorities=None, jobs={}, nodes={}, layout=ClusterLayout())
+    page = jobcolumns.page(rows, names, cast(Any, state), None)
     found = JobTable(names)
     found.take(c.ListJobsReply.FromString(page), names)
     for name in names:
         assert found.columns[name] == [reader(name)(job_info(one, False)) for one in rows], name
 
 
-class Batch:
-    steps = ()
-
-    def __init__(self, jobs=(), purged=()) -> None:
-        self.jobs, self.purged = jobs, purged
+def batch(jobs=(), purged=()) -> Any:
+    """As much of a batch as a snapshot reads."""
+    return SimpleNamespace(steps=(), jobs=jobs, purged=purged)
 
 
 def test_indexes_follow_the_rows():
     snapshot = Snapshot()
-    snapshot.apply(Batch([row(1), row(2, user_id=2)]))
+    snapshot.apply(batch([row(1), row(2, user_id=2)]))
 
     def ids(name, *keys):
         index = snapshot.index(name)
@@ -301,8 +305,29 @@ def test_indexes_follow_the_rows():
     assert (ids("uids", 1), ids("uids", 1, 2, 3), ids("uids", 3)) == ([1], [1, 2], [])
     assert (ids("partitions", "b"), ids("partitions", "a", "b")) == ([1, 2], [1, 2])
     assert ids("states", JobState.RUNNING) == []
-    snapshot.apply(Batch([row(1, state=JobState.RUNNING), row(3, request=JobRequest(partitions=("b", "b")))]))
+    snapshot.apply(batch([row(1, state=JobState.RUNNING), row(3, request=JobRequest(partitions=("b", "b")))]))
     assert (ids("partitions", "b"), ids("partitions", "a")) == ([2, 3], [1, 2])
     assert (ids("states", 0), ids("states", JobState.RUNNING)) == ([2, 3], [1])
-    snapshot.apply(Batch([], [1, 3, 99]))
+    snapshot.apply(batch([], [1, 3, 99]))
     assert (ids("states", 0, JobState.RUNNING), ids("uids", 1), ids("partitions", "a", "b")) == ([2], [], [2])
+
+
+@pytest.mark.parametrize(
+    ("fields", "nodes"),
+    [
+        ({"ntasks": 20}, 3),
+        ({"ntasks": 3, "cpus_per_task": 4}, 2),
+        ({"ntasks": 8, "nodes_min": 4}, 4),
+        ({"ntasks": 20, "nodes_min": 1, "nodes_max": 2, "nodes_asked": True}, 2),
+        ({"ntasks": 1}, 1),
+    ],
+)
+def test_nodes_of_a_pending_job_are_estimated(fields, nodes):
+    """As many as its CPUs fill of the largest node; the JobInfo and the column agree."""
+    pending = row(1, request=msgspec.structs.replace(JobRequest(partitions=("a",)), **fields))
+    assert nodes_estimated(pending, 8) == nodes
+    found = c.JobInfo.FromString(job_info(pending, False).SerializeToString() + estimate(pending, 8))
+    assert found.nodes == nodes
+    assert nodes_estimated(pending, 0) == fields.get("nodes_min", 1)
+    ended = row(1, state=JobState.CANCELLED, request=pending.request)
+    assert (nodes_estimated(ended, 8), estimate(ended, 8)) == (fields.get("nodes_min", 1), b"")

@@ -8,10 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from openway import open_way
+from patience import LIMIT_S
 
-from ctld.core.effects import ArrayEnd, SendMail
-from ctld.core.events import WantedJob
-from ctld.core.model import JobRequest, job_row
+from ctld.core.records.effects import ArrayEnd, SendMail
+from ctld.core.records.events import JobSubmission
+from ctld.core.records.job import job_row
+from ctld.core.records.request import JobRequest
 from ctld.runtime import mail
 from ctld.runtime.mail import MailRunner, subject
 from penstock.values.config import Config
@@ -23,7 +26,7 @@ PROGRAM = '#!/bin/sh\n{ for word; do echo "arg=$word"; done; echo "in=$(cat)"; e
 
 def effect(kind: str = "END", **fields: Any) -> SendMail:
     world = World(make_config())
-    world.submit(WantedJob(mail_types=("END",), name='a "b" $(touch x)'))
+    world.submit(JobSubmission(mail_types=("END",), name='a "b" $(touch x)'))
     row = job_row(world.core.state.jobs[1])
     row = row._replace(start_at_us=row.submit_at_us + 61_000_000, end_at_us=row.submit_at_us + 71_000_000)
     return SendMail(row._replace(state=JobState.FAILED, exit_code=3, **fields), kind, row.end_at_us)
@@ -42,11 +45,13 @@ def send(program: Path, effects: list[SendMail], wait: Callable[[MailRunner], Aw
 
 
 async def all_done(runner: MailRunner) -> None:
-    async with asyncio.timeout(30):
-        await asyncio.gather(*runner._turns._tasks)
+    async with asyncio.timeout(LIMIT_S):
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
 
 
 def script(folder: Path, text: str) -> Path:
+    open_way(folder)
+    folder.chmod(0o777)  # who writes what it was given is nobody
     path = folder / "mailprog"
     path.write_text(text)
     path.chmod(0o755)
@@ -58,7 +63,7 @@ def test_the_program_gets_subject_address_body_and_environment(tmp_path: Path) -
     send(program, [effect()], all_done)
     lines = Path(f"{program}.out").read_text().splitlines()
     about = 'Slurm Job_id=1 Name=a "b" $(touch x) Ended, Run time 00:00:10, FAILED, ExitCode 3'
-    assert lines[:4] == ["arg=-s", f"arg={about}", "arg=ann@example.org", f"in={about}"]
+    assert lines[:5] == ["arg=-s", f"arg={about}", "arg=--", "arg=ann@example.org", f"in={about}"]
     assert {
         "SLURM_JOB_ID=1", "SLURM_JOB_MAIL_TYPE=Ended", "SLURM_JOB_STATE=FAILED", "SLURM_JOB_RUN_TIME=00:00:10",
         "SLURM_JOB_EXIT_CODE_MAX=3", "SLURM_JOB_EXIT_CODE_MIN=3", "SLURM_JOB_TERM_SIGNAL_MAX=0", "SLURM_JOB_USER=ann",
@@ -90,6 +95,7 @@ def test_subjects_of_arrays() -> None:
 
 
 def test_a_missing_program_is_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    open_way(tmp_path)
     with caplog.at_level(logging.WARNING, "penstock.ctld"):
         send(tmp_path / "no", [effect(), effect(), effect()], all_done)
     assert [r.getMessage() for r in caplog.records] == [

@@ -6,11 +6,12 @@ import pwd
 
 import grpc
 import pytest
+from patience import LIMIT_S
 
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2, node_pb2
 from penstock.values.refusals import Code
-from tests.rpc.clusterkit import BATCH, FakeNode, Site, jobs_of, submission, submit, wait_for
+from tests.rpc.clusterkit import BATCH, EOF, FakeNode, Site, jobs_of, submission, submit, wait_for
 
 #: Who runs the tests, and so owns the jobs.
 ME = (os.getuid(), pwd.getpwuid(os.getuid()).pw_name)
@@ -36,10 +37,9 @@ def test_a_job_from_submission_to_its_end(tmp_path):
             assert (facts.job_name, facts.partition, facts.node_list) == ("hello", "debug", "n1")
             assert facts.end_at_us - facts.start_at_us == 60_000_000
             assert (facts.ntasks, facts.cpus_per_task, facts.array_job_id) == (0, 0, 0)
-            assert (await wait_for(client, job_id, "CONFIGURING")).node_list == "n1"
+            assert (await wait_for(client, job_id, "RUNNING")).node_list == "n1"
             first = await node.started(launch.key)
             assert await node.acked() == first
-            await wait_for(client, job_id, "RUNNING")
             second = await node.exited(launch.key, code=7)
             assert (await node.command("forget")).forget.key == launch.key
             assert await node.acked() == second
@@ -148,7 +148,7 @@ def test_the_same_node_may_register_again_and_gets_what_it_missed(tmp_path):
                 assert (await new.register()).refusal == ""
                 again = (await new.command("launch")).launch
                 assert again.key == first.key and again.spec == first.spec
-                assert await old.call.read() is grpc.aio.EOF
+                assert await old.call.read() is EOF
                 await new.started(again.key)
                 await new.acked()
                 await wait_for(client, job_id, "RUNNING")
@@ -172,7 +172,7 @@ def test_a_second_machine_with_the_name_of_a_living_node_is_refused(tmp_path):
             await first.register()
             async with FakeNode(site, boot_id="another") as second:
                 assert "registered already from another place" in (await second.register()).refusal
-                assert await second.call.read() is grpc.aio.EOF
+                assert await second.call.read() is EOF
             await submit(client)
             await first.command("launch")  # the first is not disturbed
 
@@ -197,8 +197,8 @@ def test_a_node_may_not_pose_as_another(tmp_path):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await node.register(name="n1")
             assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
-            assert not controller._registry.by_node
-            assert not controller._runtime.core.state.nodes["n1"].connected
+            assert not controller.registry.by_node
+            assert not controller.runtime.core.state.nodes["n1"].connected
 
     asyncio.run(story())
 
@@ -217,7 +217,7 @@ def test_a_node_reports_only_its_own_steps(tmp_path):
             await n2.command("forget")
             await n2.acked()
             (job,) = await jobs_of(client)
-            assert (job.job_id, job.state) == (job_id, "CONFIGURING")
+            assert (job.job_id, job.state) == (job_id, "RUNNING")
 
     asyncio.run(story())
 
@@ -256,7 +256,7 @@ def test_what_is_no_registration_is_refused(tmp_path, message, words):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await node.read()
             assert words in refused.value.details()
-            assert not controller._registry.links
+            assert not controller.registry.links
 
     asyncio.run(story())
 
@@ -273,7 +273,7 @@ def test_an_array_shares_one_script(tmp_path):
             assert {launch.facts.array_job_id for launch in launches} == {job_id}
             facts = launches[0].facts
             assert (facts.array_task_count, facts.array_task_min, facts.array_task_max) == (3, 3, 7)
-            metrics = controller._runtime.metrics
+            metrics = controller.runtime.metrics
             assert (metrics.spec_hits, metrics.spec_misses) == (3, 0)
 
     asyncio.run(story())
@@ -289,7 +289,7 @@ def test_a_launch_after_a_restart_fetches_its_script_from_the_database(tmp_path)
             assert (await node.register()).epoch == 2
             launch = (await node.command("launch")).launch
             assert (launch.key.job_id, launch.spec.script) == (job_id, b"#!/bin/sh\necho \xff\xfe\n")
-            assert controller._runtime.metrics.spec_misses == 1
+            assert controller.runtime.metrics.spec_misses == 1
 
     asyncio.run(story())
 
@@ -304,8 +304,8 @@ def test_await_answers_at_the_end_and_is_dropped_when_its_caller_goes(tmp_path):
             launch = (await node.command("launch")).launch
             waiting = asyncio.create_task(client.call("AwaitJob", controller_pb2.AwaitJobRequest(job_id=job_id)))
             gone = asyncio.create_task(client.call("AwaitJob", controller_pb2.AwaitJobRequest(job_id=job_id)))
-            state = controller._runtime.core.state
-            async with asyncio.timeout(10):
+            state = controller.runtime.core.state
+            async with asyncio.timeout(LIMIT_S):
                 while len(state.awaiting.get(job_id, ())) < 2:
                     await asyncio.sleep(0.01)
                 gone.cancel()

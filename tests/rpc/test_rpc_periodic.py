@@ -2,23 +2,23 @@
 
 import asyncio
 import pwd
+from typing import Any
 
 import grpc
 import pytest
 
-from penstock.client import CODE_KEY
 from penstock.v1 import controller_pb2 as c
 from penstock.v1 import periodic_pb2 as p
 from penstock.v1.common_pb2 import JobRequest, JobSpec
 from penstock.values.refusals import Code
-from tests.rpc.clusterkit import Site
+from tests.rpc.clusterkit import Site, code_of
 
 SCRON = "ScronParameters=enable\nPenstockOperators=daemon\n"
 DAEMON, NOBODY = pwd.getpwnam("daemon").pw_uid, pwd.getpwnam("nobody").pw_uid
 OTHER = 54_322
 
 
-def entry(cron: str = "0 5 * * *", **job: object) -> p.CrontabEntry:
+def entry(cron: str = "0 5 * * *", **job: Any) -> p.CrontabEntry:
     return p.CrontabEntry(
         job=JobRequest(name="tick", **job), spec=JobSpec(script=b"#!/bin/sh\n"), cron=cron,
         lines=p.LineRange(first=1, last=2),
@@ -28,7 +28,7 @@ def entry(cron: str = "0 5 * * *", **job: object) -> p.CrontabEntry:
 async def refused(call) -> Code:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
-    return Code(int(dict(caught.value.trailing_metadata())[CODE_KEY]))
+    return code_of(caught.value)
 
 
 def test_a_crontab_is_its_owners(tmp_path):

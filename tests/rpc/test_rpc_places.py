@@ -1,10 +1,10 @@
-"""What is told of places: the address of a node, licenses, and the tasks of a job that got more nodes than it must have."""
+"""Requests about machines: the address of a node, licenses, and the tasks of a job that got more nodes than it must have."""
 
 import pytest
 
 from ctld.agents.launch import topology_address
-from ctld.rpc import clusterinfo
-from ctld.rpc.jobinfo import counts, request_message
+from ctld.rpc.cluster import clusterinfo
+from ctld.rpc.jobs.jobinfo import counts, request_message
 from penstock.v1 import controller_pb2 as pb
 from penstock.values.licenses import parse_licenses
 from tests.core.sites import make_site
@@ -44,7 +44,7 @@ def test_licenses_in_whose_hands() -> None:
         pb.LicenseInfo(name="matlab", total=3, used=2),
         pb.LicenseInfo(name="idl", total=1, reserved=1),
     ]
-    assert parse_licenses("matlab:3,idl") == tuple(state.license_totals.items())
+    assert parse_licenses("matlab:3,idl") == tuple(state.layout.license_totals.items())
 
 
 def test_topology() -> None:
@@ -57,7 +57,7 @@ def test_topology() -> None:
             pb.SwitchInfo(name="top", level=1, nodes="n[1-4]", node_count=4, children="s[1-2]"),
         ],
     )
-    assert state.switches_above["n3"] == ("s2", "top") and "n5" not in state.switches_above
+    assert state.layout.switches_above["n3"] == ("s2", "top") and "n5" not in state.layout.switches_above
 
 
 def test_a_moldable_job_has_the_tasks_that_it_got() -> None:

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from patience import LIMIT_S
 from postgres import Server, change, rows
 
 from penstock.errors import PenstockError
 from penstock.v1 import accounting_pb2, controller_pb2
 from penstock.values.refusals import Code
-from tests.rpc.clusterkit import LIMIT_S, AutoNode, Process, Site, jobs_of, submission, submit, wait_for
+from tests.rpc.clusterkit import AutoNode, Process, Site, jobs_of, submission, submit, wait_for
 
 SUBMISSIONS = 300
 AT_A_TIME = 20

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import grpc.aio
 import pytest
+from postgres import rows
 from sqlalchemy import create_engine, insert
 
 from accounting.rollup import HOUR_US
@@ -17,11 +19,10 @@ from penstock.v1.accounting_pb2 import ListRecordsRequest
 from penstock.values.states import JobState
 from tests.rpc.clusterkit import FakeNode, Site, submit, wait_for
 from tests.rpc.test_rpc_reports import HOUR, KINDS, past_job, report
-from tests.support.postgres import rows
 
 S = 1_000_000
 WINDOW = {"start_at_us": HOUR, "end_at_us": HOUR + 4 * HOUR_US}
-OLD_US = HOUR - 90 * 24 * HOUR_US
+OLD_US = HOUR - 62 * 24 * HOUR_US
 
 
 def put(site: Site, table: Any, *values: dict[str, Any]) -> None:
@@ -45,7 +46,7 @@ def test_runaway_jobs_get_an_end(tmp_path: Path) -> None:
         async with site.controller() as controller, site.client() as client, FakeNode(site) as node:
             await node.register()
             real = await submit(client, name="real")
-            await wait_for(client, real, "CONFIGURING")
+            await wait_for(client, real, "RUNNING")
             tres = "cpu=2,mem=1M,node=1"
             lost = past_job(900, "ann", 4001, "physics", 0, 0, tres) | {"state": int(JobState.RUNNING), "end_at_us": 0}
             waits = past_job(901, "bob", 4002, "chem", 0, 0, tres) | {
@@ -81,9 +82,17 @@ def test_runaway_jobs_get_an_end(tmp_path: Path) -> None:
             assert (await site.call_as(0, "FixRunaway", g.FixRunawayRequest())).fixed == 1
             assert not (await site.call_as(0, "ListRunaway", g.ListRunawayRequest())).jobs
             assert [one["objects"] for one in await said(site, "fix runaway jobs")] == [[f"job {real}", "job 900"], []]
-            assert (await wait_for(client, real, "CONFIGURING")).job_id == real  # nothing has become of it
+            assert (await wait_for(client, real, "RUNNING")).job_id == real  # nothing has become of it
 
     asyncio.run(run())
+
+
+def young_job(job_id: int) -> dict[str, Any]:
+    """One that has ended just now, so that no purge means it."""
+    now_us = time.time_ns() // 1000
+    return past_job(job_id, "ann", 4001, "physics", 0, 60, "cpu=1") | {
+        "start_at_us": now_us - 60 * S, "end_at_us": now_us, "submit_at_us": now_us - 60 * S,
+    }  # fmt: skip
 
 
 def test_purge_archive_and_back(tmp_path: Path) -> None:
@@ -93,7 +102,7 @@ def test_purge_archive_and_back(tmp_path: Path) -> None:
             old = past_job(1, "ann", 4001, "physics", 0, 60, "cpu=1") | {
                 "start_at_us": OLD_US, "end_at_us": OLD_US + 60 * S, "submit_at_us": OLD_US,
             }  # fmt: skip
-            put(site, JOB, old, past_job(2, "ann", 4001, "physics", 0, 60, "cpu=1"))
+            put(site, JOB, old, young_job(2))
             event = {"node": "n1", "state": "DOWN", "reason": "x", "reason_uid": 0, "tres": "cpu=4"}
             put(site, NODE_EVENT, event | {"start_at_us": OLD_US, "end_at_us": OLD_US + S})
             await controller.rollups.catch_up()
@@ -150,7 +159,7 @@ def test_the_configuration_purges_once_an_hour(tmp_path: Path) -> None:
         event = {"node": "n1", "state": "DOWN", "reason": "x", "reason_uid": 0, "tres": "cpu=4"}
         async with site.controller() as controller:
             place = site.state / "penstock.db"
-            put(site, JOB, old, past_job(2, "ann", 4001, "physics", 0, 60, "cpu=1"))
+            put(site, JOB, old, young_job(2))
             put(
                 site, NODE_EVENT,
                 event | {"start_at_us": OLD_US, "end_at_us": OLD_US + S},
@@ -174,8 +183,8 @@ def test_filters_that_a_report_cannot_answer_are_refused(tmp_path: Path) -> None
         site = Site(tmp_path)
         async with site.controller():
             for kind, word in (("CLUSTER", "nodes"), ("CLUSTER", "accounts"), ("USAGE", "nodes"), ("USAGE", "job_ids")):
-                with pytest.raises(grpc.aio.AioRpcError, match=f"report {kind} cannot be asked for by {word}"):
-                    await report(site, kind=KINDS.Value(kind), **{word: ["1"]}, **WINDOW)
+                with pytest.raises(grpc.aio.AioRpcError, match=f"report {kind} cannot be restricted by {word}"):
+                    await report(site, kind=KINDS.Value(kind), **dict[str, Any]({word: ["1"]}), **WINDOW)
             for kind in ("JOB_SIZES", "WAITS", "EFFICIENCY", "RESERVATIONS"):
                 assert (await report(site, kind=KINDS.Value(kind), nodes=["n1"], **WINDOW))[0] == []
 
@@ -188,17 +197,17 @@ def test_without_steps_none_are_told_and_those_that_are_counted_go(tmp_path: Pat
     async def run() -> None:
         site = Site(tmp_path, extra="AccountingStorageEnforce=nosteps\n")
         old = past_job(1, "ann", 4001, "physics", 0, 60, "cpu=1") | {
-            "start_at_us": OLD_US, "end_at_us": OLD_US + 60 * S, "submit_at_us": OLD_US,
+            "start_at_us": HOUR, "end_at_us": HOUR + 60 * S, "submit_at_us": HOUR,
         }  # fmt: skip
         running = old | {"job_id": 2, "end_at_us": 0, "state": int(JobState.RUNNING)}
         request = {
-            "request_id": old["request_id"], "job_id": 1, "submit_key": "", "submitted_at_us": OLD_US, "request": b"{}",
+            "request_id": old["request_id"], "job_id": 1, "submit_key": "", "submitted_at_us": HOUR, "request": b"{}",
         }  # fmt: skip
         blank = {
             column.name: ("" if column.type.python_type is str else 0)
             for column in STEP.columns if not column.nullable and column.server_default is None
         }  # fmt: skip
-        done = blank | {"state": int(JobState.COMPLETED), "start_at_us": OLD_US, "end_at_us": OLD_US + 50 * S}
+        done = blank | {"state": int(JobState.COMPLETED), "start_at_us": HOUR, "end_at_us": HOUR + 50 * S}
         async with site.controller() as controller:
             place = site.state / "penstock.db"
             put(site, JOB, old, running)
@@ -210,7 +219,7 @@ def test_without_steps_none_are_told_and_those_that_are_counted_go(tmp_path: Pat
             await controller.rollups.catch_up()
             assert rows(place, "SELECT job_id FROM step") == [(2,)]
             assert not (site.state / "archive").exists()
-            window = {"start_at_us": OLD_US, "end_at_us": OLD_US + HOUR_US}
+            window = {"start_at_us": HOUR, "end_at_us": HOUR + HOUR_US}
             found, _ = await report(site, kind=KINDS.USAGE, tres=["energy"], **window)
             assert found == [([], "energy", [77])]
 

@@ -4,14 +4,15 @@ import asyncio
 import grp
 import os
 import pwd
+from typing import Any
 
 import pytest
 
-from ctld.core.events import Actor, Role, SubmitJob, WantedJob
-from ctld.core.model import SpecRow
-from ctld.rpc.auth import UserDirectory
-from ctld.rpc.refusals import BadRequest
-from ctld.rpc.runas import submitted_for
+from ctld.core.records.events import Actor, JobSubmission, Role, SubmitJob
+from ctld.core.records.job import SpecRow
+from ctld.rpc.gate.auth import UserDirectory
+from ctld.rpc.gate.runas import submitted_for
+from ctld.runtime.errors import BadRequest
 from penstock.values.refusals import Code
 
 NOBODY = pwd.getpwnam("nobody")
@@ -21,8 +22,8 @@ SLURM = Actor(DAEMON.pw_uid, DAEMON.pw_gid, "daemon", "daemon", ("daemon",), Rol
 ADMIN = Actor(NOBODY.pw_uid, NOBODY.pw_gid, "nobody", "nogroup", ("nogroup",), Role.ADMINISTRATOR)
 
 
-def submitted(actor: Actor, **fields: int) -> SubmitJob:
-    event = SubmitJob(actor, "k", 1, WantedJob(name="x", **fields), SpecRow(b"", b"", (), ()))
+def submitted(actor: Actor, **fields: Any) -> SubmitJob:
+    event = SubmitJob(actor, "k", 1, JobSubmission(name="x", **fields), SpecRow(b"", b"", (), ()))
     return asyncio.run(submitted_for(event, "daemon", UserDirectory(lambda: 0)))
 
 
@@ -31,7 +32,7 @@ def test_root_and_slurm_user_submit_for_others(actor: Actor) -> None:
     event = submitted(actor, run_as_uid=NOBODY.pw_uid)
     group = grp.getgrgid(NOBODY.pw_gid).gr_name
     assert event.actor == Actor(NOBODY.pw_uid, NOBODY.pw_gid, "nobody", group, (group,), Role.USER, by=actor)
-    assert event.job == WantedJob(name="x")  # whose it was is not the core's to know
+    assert event.job == JobSubmission(name="x")  # whose it was is not the core's to know
 
 
 def test_a_group_that_is_not_his_is_given_by_root() -> None:

@@ -3,21 +3,23 @@
 import asyncio
 import os
 import pwd
+from typing import Any, cast
 
 import grpc
 import pytest
+from patience import LIMIT_S
 
-from ctld.rpc import rights
-from ctld.rpc.refusals import STATUS
-from penstock.client import CODE_KEY, new_request_key
-from penstock.cluster import read_cluster
+from ctld.rpc.gate import rights
+from ctld.rpc.gate.refusals import STATUS
+from penstock.clusterfile import read_cluster
 from penstock.errors import PenstockError, Unreachable
 from penstock.security.ca import load_credentials
 from penstock.security.join import join
 from penstock.v1 import accounting_pb2, controller_pb2
 from penstock.v1 import explain_pb2 as e
 from penstock.values.refusals import Code
-from tests.rpc.clusterkit import AutoNode, FakeNode, Site, jobs_of, now_us, submission, submit, wait_for
+from penstock.values.requestkey import new_request_key
+from tests.rpc.clusterkit import AutoNode, FakeNode, Site, code_of, jobs_of, now_us, submission, submit, wait_for
 
 USER, OTHER = 54_321, 54_322
 #: Who runs the tests, and so asks without a token of somebody else's.
@@ -54,7 +56,7 @@ def test_refusals_carry_their_number_and_words(tmp_path):
             assert (await refusal(client.call("SubmitJob", submission(key=old)))).code == Code.STALE_REQUEST
             error = await refusal(client.call("UpdateJobs", c.UpdateJobsRequest(changes={"starttime": "soon"})))
             assert error.code == Code.INVALID_TIME_VALUE
-            assert (await refusal(client.call("ControlJobs", c.ControlJobsRequest(action=99)))).code == (
+            assert (await refusal(client.call("ControlJobs", c.ControlJobsRequest(action=cast(Any, 99))))).code == (
                 Code.NOT_SUPPORTED
             )
             assert (await refusal(client.call("Story", c.StoryRequest(job_id=1)))).code == Code.INVALID_JOB_ID
@@ -92,12 +94,12 @@ def test_a_user_sees_all_jobs_and_touches_his_own(tmp_path):
             assert (await site.call_as(USER, "GetBatchScript", script)).script == b"#!mine"
             assert (await site.call_as(0, "GetBatchScript", script)).script == b"#!mine"
             error = await denial(site.call_as(OTHER, "GetBatchScript", script))
-            assert dict(error.trailing_metadata())[CODE_KEY] == str(int(Code.ACCESS_DENIED))
+            assert code_of(error) is Code.ACCESS_DENIED
             query = accounting_pb2.ListRecordsRequest(with_script=True, with_environment=True)
-            for uid, script in ((USER, b"#!mine"), (OTHER, b""), (0, b"#!mine")):
+            for uid, text in ((USER, b"#!mine"), (OTHER, b""), (0, b"#!mine")):
                 (page,) = await site.call_as(uid, "ListRecords", query)
-                assert (page.records[0].job_id, page.records[0].script) == (mine, script)
-                assert list(page.records[0].environment) == ([b"A=1"] if script else [])
+                assert (page.records[0].job_id, page.records[0].script) == (mine, text)
+                assert list(page.records[0].environment) == ([b"A=1"] if text else [])
             (result,) = (await site.call_as(USER, "CancelJobs", request)).results
             assert result.code == 0
 
@@ -119,9 +121,11 @@ def test_a_user_is_no_administrator(tmp_path, method, request_):
 
     async def story():
         async with site.controller() as controller:
+            stopping = asyncio.create_task(controller.until_stopped())
             error = await denial(site.call_as(USER, method, request_))
             assert error.code() is grpc.StatusCode.PERMISSION_DENIED
-            assert not controller._told.is_set()
+            assert not stopping.done()
+            stopping.cancel()
 
     run(story)
 
@@ -195,7 +199,7 @@ def test_a_listing_is_the_same_from_the_cache_and_after_a_change(tmp_path):
             (detailed,) = await jobs_of(client, detail=True)
             detailed.request.submit_line = ""
             assert detailed == changed
-            controller._runtime.core.check()
+            controller.runtime.core.check()
 
     run(story)
 
@@ -252,7 +256,7 @@ def test_reconfigure_takes_all_or_nothing(tmp_path):
 
     async def story():
         async with site.controller() as controller, site.client() as client:
-            state = controller._runtime.core.state
+            state = controller.runtime.core.state
             site.write(nodes=2, extra="KillWait=7\n")
             await client.call("Reconfigure", c.ReconfigureRequest())
             assert (len(state.nodes), state.config.kill_wait_s) == (2, 7)
@@ -278,7 +282,7 @@ def test_a_node_joins_with_a_token(tmp_path):
             folder = tmp_path / "joined"
             await asyncio.to_thread(join, reply.token, "n1", folder, now_us())
             async with FakeNode(site) as node:
-                await node.channel.close()
+                await node.channel.close(None)
                 node.credentials = load_credentials(folder, "node", now_us())
                 async with node:
                     assert (await node.register()).refusal == ""
@@ -322,7 +326,7 @@ def test_shutdown_stops_cleanly_and_the_port_is_gone(tmp_path):
     async def story():
         async with site.controller() as controller, site.client() as client:
             await client.call("Shutdown", c.ShutdownRequest())
-            await asyncio.wait_for(controller.until_told(), 5)
+            await asyncio.wait_for(controller.until_stopped(), LIMIT_S)
         assert read_cluster(site.state / "cluster.json").address == f"127.0.0.1:{site.ports[0]}"
         async with site.client() as client:
             with pytest.raises(Unreachable):
@@ -372,7 +376,7 @@ def test_the_scheduler_explains_itself(tmp_path):
             await client.call("ResetDiagnostics", e.ResetDiagnosticsRequest())
             said = await client.call("Diagnostics", e.DiagnosticsRequest())
             assert (said.jobs_submitted, said.main.cycles) == (0, 0)
-            controller._runtime.core.check()
+            controller.runtime.core.check()
             serving.cancel()
 
     run(story)

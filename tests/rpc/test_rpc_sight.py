@@ -17,7 +17,7 @@ from penstock.v1 import governance_pb2 as g
 from penstock.v1 import periodic_pb2 as p
 from penstock.v1 import shares_pb2 as s
 from penstock.values.refusals import Code
-from tests.rpc.clusterkit import Site, submission
+from tests.rpc.clusterkit import Site, code_of, submission
 
 ANN, SAM, ODA, CORA = 54_321, 54_322, 54_323, 54_324  # nobody's uids here: their names are their numbers
 DAEMON = pwd.getpwnam("daemon").pw_uid
@@ -43,11 +43,11 @@ class Cluster:
             return await self.site.call_as(0, method, request)
 
         for account, users in {"physics": (ANN, SAM, CORA), "bio": (ODA,)}.items():
-            await root("ChangeAccounts", s.ChangeAccountsRequest(action=1, entity="account", names=[account]))
+            await root("ChangeAccounts", s.ChangeAccountsRequest(action="ADD", entity="account", names=[account]))
             names = [str(uid) for uid in users]
-            add = s.ChangeAccountsRequest(action=1, entity="user", names=names, accounts=[account])
+            add = s.ChangeAccountsRequest(action="ADD", entity="user", names=names, accounts=[account])
             await root("ChangeAccounts", add)
-        add = s.ChangeAccountsRequest(action=1, entity="coordinator", names=["physics"], users=[str(CORA)])
+        add = s.ChangeAccountsRequest(action="ADD", entity="coordinator", names=["physics"], users=[str(CORA)])
         await root("ChangeAccounts", add)
         for uid, account in ((SAM, "physics"), (ODA, "bio")):
             reply = await self.site.call_as(uid, "SubmitJob", submission(account=account))
@@ -71,7 +71,7 @@ class Cluster:
         try:
             await self.site.call_as(uid, method, request)
         except grpc.aio.AioRpcError as error:
-            return int(dict(error.trailing_metadata())["penstock-code"])
+            return int(code_of(error))
         return 0
 
     async def seen(self, uid: int) -> dict[str, str]:

@@ -3,12 +3,15 @@
 import asyncio
 import threading
 from pathlib import Path
+from typing import cast
 
+import msgspec
 import pytest
+from patience import LIMIT_S
 
 from ctld.core.controller import Core
-from ctld.core.effects import AdmitNode, LaunchStep, Refusal, Results, Submitted
-from ctld.core.events import (
+from ctld.core.records.effects import AdmitNode, LaunchStep, Refusal, Results, Submitted
+from ctld.core.records.events import (
     AccountAction,
     Actor,
     AwaitJob,
@@ -16,17 +19,21 @@ from ctld.core.events import (
     ChangeAccounts,
     ChangeMany,
     JobFilter,
+    JobSubmission,
     NodeRegistered,
     Role,
     SubmitJob,
-    WantedJob,
 )
-from ctld.core.model import SpecRow
-from ctld.core.submit import SUBMIT_KEY_AGE_US
+from ctld.core.records.job import SpecRow
+from ctld.core.requests.submit import SUBMIT_KEY_AGE_US
+from ctld.runtime import inbox as inbox_module
+from ctld.runtime import lease
 from ctld.runtime import loop as loop_module
 from ctld.runtime import storage as storage_module
 from ctld.runtime.errors import NotTaken
+from ctld.runtime.lastwords import LastWords
 from ctld.runtime.loop import Runtime
+from ctld.runtime.ports import StoreLike
 from ctld.runtime.snapshot import Snapshot
 from ctld.store.committer import Store
 from ctld.store.errors import Deposed, StorageAway, StorageFull, StoreError
@@ -52,13 +59,16 @@ class GatedStore:
         self.gate.set()
         self.at_gate = threading.Event()
         self.failures: list[Exception] = []
+        self.refuse = "-"  # the name of a job whose row cannot be written
         self.committed: list[tuple[int, int]] = []  # (sequence, number of jobs)
 
     def commit(self, batch) -> None:
         self.at_gate.set()
-        assert self.gate.wait(20)
+        assert self.gate.wait(LIMIT_S)
         if self.failures:
             raise self.failures.pop(0)
+        if any(row.request.name == self.refuse for row in batch.jobs):
+            raise OverflowError("too large")
         self.store.commit(batch)
         self.committed.append((batch.sequence, len(batch.jobs)))
 
@@ -69,7 +79,7 @@ class GatedStore:
 class World:
     """A runtime; `fails` is what it said when it gave up."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, words: Path | None = None) -> None:
         self.now_us = START_US
         self.store = GatedStore(path)
         self.fails: list[tuple[str, object]] = []
@@ -77,12 +87,13 @@ class World:
         core = Core(CONFIG, loaded, self.now_us)
         self.runtime = Runtime(
             core,
-            self.store,
-            Snapshot(core.state.jobs.values()),
+            cast(StoreLike, self.store),
+            Snapshot(loaded.jobs, loaded.steps),
             lambda: self.now_us,
             lambda what, error: self.fails.append((what, error)),
             storage_full=StorageFull,
             storage_away=StorageAway,
+            last_words=LastWords(words, START_US),
         )
         self.effects: list[object] = []
         self.keys = 0
@@ -93,14 +104,14 @@ class World:
 
     def submission(self, **job) -> SubmitJob:
         self.keys += 1
-        wanted = WantedJob(name="j", work_dir=b"/", **job)
+        wanted = JobSubmission(name="j", work_dir=b"/", **job)
         spec = SpecRow(bytes(32), b"#!/bin/sh", (), ())
         number = self.runtime.new_reply_to()
         return SubmitJob(ACTOR, f"{self.keys:032x}", self.now_us, wanted, spec, reply_to=number)
 
     async def blocked(self) -> None:
         """Return when a commit stands at the closed gate."""
-        await asyncio.to_thread(self.store.at_gate.wait, 20)
+        await asyncio.to_thread(self.store.at_gate.wait, LIMIT_S)
 
     def close_gate(self) -> None:
         self.store.at_gate.clear()
@@ -154,12 +165,12 @@ def test_a_long_change_lets_the_loop_go_on_and_nobody_see_half_of_it(tmp_path, m
         turns = 0
         while not (asked.done() and behind.done()):
             await asyncio.sleep(0)
-            turns += runtime.core.is_amid
+            turns += runtime.core.in_progress
             if (waiting := runtime.whole()) is not None and turns == 30:
                 await waiting
             elif waiting is not None:
                 waiting.close()
-            if not runtime.core.is_amid:
+            if not runtime.core.in_progress:
                 seen.append(len(tree.users))
         assert turns >= 30 and isinstance(behind.result(), Submitted)
         return asked.result(), seen
@@ -197,7 +208,7 @@ def test_an_answer_without_rows_waits_for_the_commits_before_it(tmp_path):
 
 def test_commits_grow_with_the_load(tmp_path):
     async def story(world):
-        await world.runtime._idle.wait()  # what the start has to write is written
+        await world.runtime.idle()  # what the start has to write is written
         world.close_gate()
         first = asyncio.ensure_future(world.runtime.ask(world.submission()))
         await world.blocked()
@@ -212,27 +223,81 @@ def test_commits_grow_with_the_load(tmp_path):
     run(tmp_path, story)
 
 
-def test_a_full_disk_refuses_submissions_and_keeps_the_rest(tmp_path, monkeypatch):
+def test_20_a_full_disk_is_told_at_once_and_truthfully(tmp_path, monkeypatch):
     monkeypatch.setattr(loop_module, "STORAGE_RETRY_S", 0.02)
 
-    async def story(world):
-        world.store.failures = [StorageFull("no space")] * 3
-        world.close_gate()
-        first = asyncio.ensure_future(world.runtime.ask(world.submission()))
-        await world.blocked()
-        world.store.at_gate.clear()
-        world.store.gate.set()
-        async with asyncio.timeout(10):
-            while not world.runtime.storage.is_full:
-                await asyncio.sleep(0.001)
+    async def code_of(answer):
         with pytest.raises(NotTaken) as refused:
-            await world.runtime.ask(world.submission())
-        assert refused.value.code is Code.STORAGE_FULL
-        assert await first == Submitted(1)  # as soon as there is room
-        assert not world.runtime.storage.is_full
-        assert await world.runtime.ask(world.submission()) == Submitted(2)
-        assert [number for _, number in world.store.committed if number] == [1, 1]
-        assert world.runtime.metrics.storage_full == 3
+            await answer
+        return refused.value.code
+
+    async def story(world):
+        runtime = world.runtime
+        world.store.failures = [StorageFull("no space")] * 40
+        world.close_gate()
+        submission = world.submission()
+        first = asyncio.ensure_future(runtime.ask(submission))
+        await world.blocked()
+        behind = asyncio.ensure_future(runtime.ask(world.submission(hold=True)))  # stepped, in the next batch
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        cancel = CancelJobs(ACTOR, JobFilter(ids=("99",)), reply_to=runtime.new_reply_to())  # refused by the core
+        refused = asyncio.ensure_future(runtime.ask(cancel))
+        awaits = asyncio.ensure_future(runtime.ask(AwaitJob(ACTOR, 1, runtime.new_reply_to())))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        world.store.gate.set()
+        assert await code_of(first) is Code.STORAGE_WAITS  # it will be done: not "failed"
+        assert await code_of(behind) is Code.STORAGE_WAITS
+        done = await asyncio.gather(refused, return_exceptions=True)
+        assert isinstance(done[0], NotTaken) and done[0].code in (Code.STORAGE_FULL, Code.STORAGE_WAITS)
+        assert runtime.storage.is_full
+        assert await code_of(runtime.ask(world.submission())) is Code.STORAGE_FULL  # the core has not seen it
+        cancel = CancelJobs(ACTOR, JobFilter(ids=("1",)), reply_to=runtime.new_reply_to())
+        assert await code_of(runtime.ask(cancel)) is Code.STORAGE_FULL
+        again = SubmitJob(ACTOR, submission.submit_key, submission.key_at_us, submission.job, submission.spec,
+                          reply_to=runtime.new_reply_to())  # fmt: skip
+        assert await code_of(runtime.ask(again)) is Code.STORAGE_WAITS  # it is known, and waits
+        world.store.failures.clear()
+        async with asyncio.timeout(LIMIT_S):
+            while runtime.storage.is_full:
+                await asyncio.sleep(0.001)
+            while len(runtime.snapshot.jobs) < 2:
+                await asyncio.sleep(0.001)
+        assert sorted(runtime.snapshot.jobs) == [1, 2]  # both, and nothing else
+        again = SubmitJob(ACTOR, submission.submit_key, submission.key_at_us, submission.job, submission.spec,
+                          reply_to=runtime.new_reply_to())  # fmt: skip
+        assert await runtime.ask(again) == Submitted(1)
+        assert await runtime.ask(world.submission()) == Submitted(3)
+        assert not awaits.done()
+        awaits.cancel()
+
+    run(tmp_path, story)
+
+
+def test_20_renewals_without_room_are_one_line_in_the_log(tmp_path, caplog):
+    async def story(world):
+        for _ in range(3):
+            renewal = asyncio.get_running_loop().create_future()
+            renewal.set_exception(StorageFull("no space"))
+            world.runtime.lease.renewed(renewal)
+        assert [record.getMessage() for record in caplog.records if "no space" in record.getMessage()] == [
+            "the database has no room: no space; changes are refused until it has"
+        ]
+
+    run(tmp_path, story)
+
+
+def test_20_a_renewal_without_room_does_not_close_the_door_for_ever(tmp_path):
+    async def story(world):
+        world.runtime.storage.failed(StorageFull("no space"))
+        assert world.runtime.storage.is_full
+        world.runtime.storage.answered(is_idle=False)
+        assert world.runtime.storage.is_full
+        world.runtime.storage.answered(is_idle=True)
+        assert await world.runtime.ask(world.submission()) == Submitted(1)
+
+    run(tmp_path, story)
 
     run(tmp_path, story)
 
@@ -246,7 +311,7 @@ def test_a_server_that_is_away_lets_changes_wait_and_then_refuses_them(tmp_path,
         first = asyncio.ensure_future(world.runtime.ask(world.submission()))
         await world.blocked()
         world.store.gate.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_S):
             while not world.runtime.storage.is_away:
                 await asyncio.sleep(0.001)
         waits = asyncio.ensure_future(world.runtime.ask(world.submission()))
@@ -259,7 +324,7 @@ def test_a_server_that_is_away_lets_changes_wait_and_then_refuses_them(tmp_path,
         with pytest.raises(NotTaken, match="does not answer; try again later") as refused:
             await world.runtime.ask(world.submission())
         assert refused.value.code is Code.STORAGE_AWAY
-        world.runtime.storage.answered()
+        world.runtime.storage.answered(is_idle=True)
         assert await world.runtime.ask(world.submission()) == Submitted(3)  # the refused one has changed nothing
 
     run(tmp_path, story)
@@ -270,7 +335,7 @@ def test_what_cannot_be_mended_ends_the_process_and_releases_nothing(tmp_path, e
     async def story(world):
         world.store.failures = [error]
         asked = asyncio.ensure_future(world.runtime.ask(world.submission()))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_S):
             while not world.fails:
                 await asyncio.sleep(0.001)
         assert world.fails == [("the commit failed", error)]
@@ -281,10 +346,77 @@ def test_what_cannot_be_mended_ends_the_process_and_releases_nothing(tmp_path, e
     run(tmp_path, story, stop=False)
 
 
+async def failed(world):
+    async with asyncio.timeout(LIMIT_S):
+        while not world.fails:
+            await asyncio.sleep(0.001)
+    await world.stop()
+
+
+def test_the_event_whose_batch_cannot_be_written_is_barred(tmp_path):
+    """Of a batch of several events the cause is not known: the next process writes each in a batch of its own."""
+    words = tmp_path / "lastwords.json"
+    bad, good = [JobSubmission(name=name, work_dir=b"/") for name in ("bad", "good")]
+
+    def event(world, wanted):
+        return msgspec.structs.replace(world.submission(), job=wanted)
+
+    async def first():
+        world = World(tmp_path / "db", words)
+        world.runtime.start()
+        await world.runtime.idle()
+        world.store.failures = [OverflowError("too large")]
+        for wanted in (good, bad):
+            world.runtime.post(event(world, wanted))
+        await failed(world)
+        after = LastWords(words, START_US)
+        assert after.is_cause_unknown() and not after.bars(event(world, bad))
+
+    async def second():
+        world = World(tmp_path / "db", words)
+        world.store.refuse = "bad"
+        world.runtime.start()
+        for wanted in (good, good, bad, good):
+            world.runtime.post(event(world, wanted))
+        await failed(world)
+        assert [jobs for _, jobs in world.store.committed if jobs] == [1, 1]
+        after = LastWords(words, START_US)
+        assert after.bars(event(world, bad)) and not after.bars(event(world, good))
+        assert not after.is_cause_unknown()
+
+    async def third():
+        world = World(tmp_path / "db", words)
+        world.store.refuse = "bad"
+        world.runtime.start()
+        with pytest.raises(NotTaken, match="has ended over a request like this one"):
+            await world.runtime.ask(event(world, bad))
+        assert isinstance(await world.runtime.ask(event(world, good)), Submitted)
+        await world.stop()
+        assert world.fails == []
+
+    for process in (first, second, third):
+        asyncio.run(process())
+
+
+@pytest.mark.parametrize("error", [Deposed("another leads"), StoreError("broken"), OSError("the disk")])
+def test_no_event_is_blamed_for_a_fault_of_the_database(tmp_path, error):
+    words = tmp_path / "lastwords.json"
+
+    async def story():
+        world = World(tmp_path / "db", words)
+        world.runtime.start()
+        world.store.failures = [error]
+        world.runtime.post(world.submission())
+        await failed(world)
+        assert not words.exists()
+
+    asyncio.run(story())
+
+
 def test_a_bug_in_the_core_ends_the_process(tmp_path):
     async def story(world):
         world.runtime.post(object())  # an event that nobody knows
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_S):
             while not world.fails:
                 await asyncio.sleep(0.001)
         assert world.fails[0][0] == "the core failed"
@@ -294,12 +426,12 @@ def test_a_bug_in_the_core_ends_the_process(tmp_path):
 
 
 def test_a_lost_lease_ends_the_process(tmp_path, monkeypatch):
-    monkeypatch.setattr(loop_module, "LEASE_RENEW_S", 0.01)
+    monkeypatch.setattr(lease, "LEASE_RENEW_S", 0.01)
 
     async def story(world):
         other = Store.open(tmp_path / "db", "another")
         other.acquire_lease(START_US + 3_600_000_000)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_S):
             while not world.fails:
                 await asyncio.sleep(0.001)
         assert isinstance(world.fails[0][1], Deposed)
@@ -318,7 +450,7 @@ def test_time_passes_without_events(tmp_path):
         await world.runtime.ask(world.submission(begin_at_us=START_US + 50_000))
         assert [type(effect) for effect in world.effects] == [AdmitNode]
         world.now_us += 60_000
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_S):
             while len(world.effects) < 2:
                 await asyncio.sleep(0.001)
         assert world.effects[1].job_id == 1
@@ -327,7 +459,7 @@ def test_time_passes_without_events(tmp_path):
 
 
 def test_the_inbox_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(loop_module, "INBOX_EVENTS_MAX", 3)
+    monkeypatch.setattr(inbox_module, "INBOX_EVENTS_MAX", 3)
 
     async def story(world):
         asked = [asyncio.ensure_future(world.runtime.ask(world.submission())) for _ in range(5)]
@@ -368,8 +500,8 @@ def test_stop_commits_what_was_taken_and_sends_waiters_away(tmp_path):
 def test_many_ready_jobs_are_planned_in_a_worker(tmp_path):
     async def story(world):
         await asyncio.gather(*(world.runtime.ask(world.submission()) for _ in range(300)))
-        async with asyncio.timeout(20):
-            while world.runtime.core.state.full_pass_in_flight or not world.runtime.metrics.plans:
+        async with asyncio.timeout(LIMIT_S):
+            while world.runtime.core.state.scheduling.full_pass_in_flight or not world.runtime.metrics.plans:
                 await asyncio.sleep(0.01)
         assert world.runtime.snapshot.counts[JobState.PENDING] == 300
 

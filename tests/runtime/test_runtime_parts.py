@@ -1,23 +1,28 @@
 """The clock, the read snapshot, the flight recorder and the state folder."""
 
 import os
+from base64 import b64encode
+from typing import Any, cast
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctld.core.effects import Batch
-from ctld.core.events import Actor, SubmitJob, Tick, WantedJob
-from ctld.core.model import JobRequest, JobRow, SpecRow
+from ctld.core.records.effects import Batch
+from ctld.core.records.events import Actor, JobSubmission, SubmitJob, Tick
+from ctld.core.records.job import JobRow, SpecRow
+from ctld.core.records.request import JobRequest, NodeAlloc
+from ctld.core.recover import LoadedState
 from ctld.runtime import snapshot as snapshot_module
-from ctld.runtime.clock import Clock
+from ctld.runtime.clock import MonotonicWallClock
 from ctld.runtime.flightrec import NAMES, FlightRecorder
 from ctld.runtime.snapshot import Snapshot
 from ctld.runtime.statefolder import StateFolder
 from penstock.errors import BadSetup
 from penstock.values.states import Hold, JobState, Reason
 from penstock.values.taskset import TaskSet
+from tests.core.world import make_config
 
 
 class Hands:
@@ -30,8 +35,8 @@ class Hands:
         self.wall_us += number
         self.tick_us += number
 
-    def clock(self) -> Clock:
-        return Clock(lambda: self.wall_us * 1000, lambda: self.tick_us * 1000)
+    def clock(self) -> MonotonicWallClock:
+        return MonotonicWallClock(lambda: self.wall_us * 1000, lambda: self.tick_us * 1000)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10_000_000), st.integers(-(10**11), 10**11))))
@@ -63,7 +68,7 @@ def test_the_clock_goes_on_at_half_speed_when_it_was_set_back():
 
 
 def row(job_id: int, state: JobState = JobState.PENDING, **changes) -> JobRow:
-    fields = dict.fromkeys(JobRow._fields, 0) | {
+    fields: dict[str, Any] = dict.fromkeys(JobRow._fields, 0) | {
         "job_id": job_id, "array_task_id": None, "array_tasks": None, "request": JobRequest(name="j"), "state": state,
         "reason": Reason.NONE, "hold": Hold.NO, "alloc": (), "end_state": None,
     }  # fmt: skip
@@ -107,15 +112,41 @@ def test_the_flight_recorder_keeps_events_but_no_secrets(tmp_path):
     recorder = FlightRecorder(tmp_path / "flight")
     spec = SpecRow(b"h" * 32, b"#!/bin/sh\nSECRET", (b"SECRET",), (b"TOKEN=SECRET",))
     recorder.event(1, Tick())
-    recorder.event(2, SubmitJob(Actor(1, 1, "u", "g"), "k", 2, WantedJob(name="shown"), spec))
+    recorder.event(2, SubmitJob(Actor(1, 1, "u", "g"), "k", 2, JobSubmission(name="shown"), spec))
     recorder.sealed(batch(row(1)))
     recorder.close()
     data = (tmp_path / "flight" / NAMES[0]).read_bytes()
-    assert b"SECRET" not in data and b"shown" in data and b"h" * 32 in data
+    assert b64encode(b"h" * 32) in data and b"shown" in data
+    assert b"SECRET" not in data and not any(b64encode(text) in data for text in (*spec.argv, *spec.environment))
     assert os.stat(tmp_path / "flight" / NAMES[0]).st_mode & 0o077 == 0
     assert os.stat(tmp_path / "flight").st_mode & 0o077 == 0
-    head = msgspec.msgpack.encode((0, 1, Tick()))
-    assert data.startswith(len(head).to_bytes(4, "big") + head)
+    assert data.startswith(msgspec.json.encode((0, 1, Tick())) + b"\n")
+
+
+def test_the_flight_recorder_keeps_allocations_of_many_cpus(tmp_path):
+    """A mask of more than 64 bits ended the controller at its start: with any job on such a node it did not come back."""
+    alloc = (NodeAlloc("n1", 100, 0, 1, (), (1 << 100) - 1),)
+    recorder = FlightRecorder(tmp_path / "flight")
+    loaded = LoadedState(1, 2, 2, [row(1, JobState.RUNNING)._replace(alloc=alloc)], [], [], [], [], [])
+    recorder.start(1, make_config(), loaded)
+    recorder.close()
+    assert str(alloc[0].cpu_ids).encode() in (tmp_path / "flight" / NAMES[0]).read_bytes()
+
+
+def test_a_recorder_without_a_folder_turns_itself_off(tmp_path, caplog):
+    (tmp_path / "flight").write_text("a file is in its place")
+    recorder = FlightRecorder(tmp_path / "flight")
+    recorder.event(1, Tick())
+    recorder.close()
+    assert "the flight recorder is off" in caplog.text
+
+
+def test_what_cannot_be_recorded_turns_the_recorder_off(tmp_path, caplog):
+    recorder = FlightRecorder(tmp_path / "flight")
+    recorder.event(1, cast(Any, "\ud800"))
+    recorder.event(2, Tick())
+    recorder.close()
+    assert "the flight recorder is off: str cannot be encoded" in caplog.text
 
 
 def test_the_flight_recorder_is_bounded(tmp_path):
@@ -129,9 +160,9 @@ def test_the_flight_recorder_is_bounded(tmp_path):
 
 
 def test_a_recorder_that_cannot_write_turns_itself_off(tmp_path, caplog):
+    (tmp_path / "flight").mkdir(0o700)
+    (tmp_path / "flight" / NAMES[0]).symlink_to("/dev/full")
     recorder = FlightRecorder(tmp_path / "flight")
-    recorder._file.close()
-    recorder._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115
     recorder.event(1, Tick())
     recorder.flush()
     recorder.event(2, Tick())

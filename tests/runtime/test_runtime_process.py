@@ -1,13 +1,52 @@
-"""`penstock ctld` as a process: how it refuses to start, how it is told things, how it ends."""
+"""`penstock ctld` as a process: how it refuses to start, how it is controlled, how it ends."""
 
 import asyncio
+import ctypes
 import os
 import signal
 import socket
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+from patience import LIMIT_S
+
+from ctld.daemon import Controller
 from ctld.store.committer import Store
+from ctld.store.errors import StoreDamaged
+from penstock.interpreter import running_build
 from penstock.v1 import controller_pb2
-from tests.rpc.clusterkit import LIMIT_S, Process, Site, jobs_of, submit
+from tests.rpc.clusterkit import Process, QuietLog, Site, jobs_of, submit
+
+#: Prints the bytes in mapped blocks after a large block was freed and one of 1 MB was allocated (glibc 2.33).
+MAPPED = """
+import ctypes
+class Info(ctypes.Structure):
+    _fields_ = [(n, ctypes.c_size_t) for n in "arena ord smb blks blkhd usmblks fsmblks uord ford keep".split()]
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.mallinfo2.restype = ctypes.c_void_p, Info
+libc.free.argtypes, libc.malloc.argtypes = [ctypes.c_void_p], [ctypes.c_size_t]
+{before}
+libc.free(libc.malloc(20 << 20))
+mapped = libc.mallinfo2().blkhd
+block = libc.malloc(1 << 20)
+print(libc.mallinfo2().blkhd - mapped)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library is not glibc 2.33 or later")
+def test_large_blocks_are_mapped_one_by_one_also_after_larger_ones() -> None:
+    set_limits = "from ctld.daemon import _set_heap_limits\n_set_heap_limits()"
+    found = [
+        int(
+            subprocess.run([sys.executable, "-c", MAPPED.format(before=before)], capture_output=True, check=True).stdout
+        )
+        for before in ("", set_limits)
+    ]
+    assert found[0] == 0
+    assert found[1] >= 1 << 20
 
 
 async def ends_with(site: Site, status: int, *words: str) -> None:
@@ -56,7 +95,6 @@ def test_another_controller_of_the_same_database_leads(tmp_path):
     site = Site(tmp_path)
 
     async def story():
-        site.state.mkdir()
         other = Store.open(site.state / "penstock.db", "elsewhere:/state")
         other.acquire_lease(2**52)  # a lease that lasts
         await ends_with(site, 75, "elsewhere:/state")
@@ -101,12 +139,30 @@ def test_hang_up_reads_again_and_term_stops(tmp_path):
                 assert len(await jobs_of(client)) == 1
             state = {path.name: path.stat().st_mode & 0o777 for path in site.state.iterdir()}
             assert state["penstock.db"] == 0o600 and state["ca"] == 0o700 and state["flight"] == 0o700
-            assert state["ctld.sock"] == state["auth.sock"] == 0o666
+            assert state["ctld.sock"] == state["calls.sock"] == state["auth.sock"] == 0o666
             assert site.state.stat().st_mode & 0o777 == 0o711
         finally:
             assert await asyncio.to_thread(process.stop) == 0
         log = process.log.read_text()
         assert "the configuration was read again" in log and "stopping: SIGTERM" in log
         assert f"job 1 attempt 0: submit uid {os.getuid()}" in log
+        warnings = log.count("without profile-guided optimisation")
+        assert warnings == (0 if running_build().is_optimised else 1), "once a start, not again with a reload"
 
     asyncio.run(story())
+
+
+def test_20_damage_ends_it_with_a_status_and_words_of_its_own_and_no_stack(monkeypatch, caplog):
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    daemon: Any = SimpleNamespace(logs=QuietLog())
+    controller = Controller(daemon)
+    for error in (StoreDamaged("malformed; restore a backup"), ValueError("wrong")):
+        try:
+            raise error
+        except (StoreDamaged, ValueError) as caught:
+            controller._fail("the commit failed", caught)  # private: every other way there ends this process
+    assert ended == [65, 70]
+    damage, fault = caplog.records
+    assert damage.getMessage() == "the commit failed: malformed; restore a backup" and not damage.exc_info
+    assert fault.exc_info

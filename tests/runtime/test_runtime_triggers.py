@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from openway import open_way
+from patience import LIMIT_S
 
-from ctld.core.effects import RunTrigger
-from ctld.core.events import TriggerEnded
+from ctld.core.records.effects import RunTrigger
+from ctld.core.records.events import TriggerEnded
 from ctld.runtime.triggers import TriggerRunner
 
 
@@ -31,9 +32,9 @@ class Inbox:
 def run(effect: RunTrigger, timeout_s: int = 30) -> list[Any]:
     async def once() -> list[Any]:
         inbox = Inbox()
-        TriggerRunner(inbox, "test", timeout_s)  # type: ignore[arg-type]
+        TriggerRunner(inbox, "test", timeout_s)  # type: ignore[arg-type]  # a stand-in for the runtime
         inbox.handlers[RunTrigger](effect)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LIMIT_S):
             await inbox.there.wait()
         return inbox.posted
 

@@ -15,7 +15,8 @@ from bench import published
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.errors import BadValue
 from penstock.values.gres import Gres
-from sim.engines import ENGINES, Options
+from sim.engines import ENGINES
+from sim.outcome import Options
 from sim.workload import Workload, from_columns, window
 
 POLICIES = ("easy", "easy-sjbf", "fcfs")
@@ -83,7 +84,7 @@ def gpu_nodes(**more: object) -> Config:
     gpus = (Gres("gpu", "a100", 4),)
     nodes = tuple(NodeConfig(f"n{i}", f"n{i}", "127.0.0.1", 16, real_memory_mb=64_000, gres=gpus) for i in (1, 2))
     partition = PartitionConfig("main", ("n1", "n2"), is_default=True)
-    return Config(gres_types=("gpu",), nodes=nodes, partitions=(partition,), **more)  # type: ignore[arg-type]
+    return Config(gres_types=("gpu",), nodes=nodes, partitions=(partition,), **more)  # type: ignore[arg-type]  # keywords of many types
 
 
 @pytest.mark.parametrize("policy", ["site", "easy", "conservative"])

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ctld.core.assocs import allocated
-from penstock.values.states import HOLDING_STATES
+from ctld.core.queue.associations import allocated
+from penstock.values.states import ALLOCATED_STATES
 from sim.policyplay import in_order, play_of
 
 CONF = """
@@ -59,4 +59,6 @@ def test_seventy_to_thirty(half_life: str, flags: str) -> None:
     whole = sum(hours.values())
     assert whole > 0.97 * 16 * 36  # no GPU stood idle
     assert abs(hours["a"] / whole - 0.70) <= 0.02, hours
-    assert not [job for job in play.cluster.core.state.jobs.values() if job.state in HOLDING_STATES and allocated(job)]
+    assert not [
+        job for job in play.cluster.core.state.jobs.values() if job.state in ALLOCATED_STATES and allocated(job)
+    ]

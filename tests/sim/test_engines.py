@@ -3,7 +3,9 @@
 import pytest
 
 from penstock.values.errors import BadValue
-from sim.engines import ENGINES, Options, policy_of, replay
+from sim.engines import ENGINES, replay
+from sim.outcome import Options
+from sim.policies import policy_of
 from sim.workload import from_columns, user_numbers
 
 WORKLOAD = from_columns(

@@ -10,24 +10,43 @@ from typing import Any
 import msgspec
 import pytest
 
-from ctld.core import arrays, depends, expect, job_life, schedule, shapes, step_life, step_parts, steps, submit
-from ctld.core.controller import HANDLERS, Core
-from ctld.core.effects import LaunchStep, Submitted
-from ctld.core.events import CancelJobs, StepExited
-from ctld.core.sharing import units_held
-from ctld.core.state import ClusterState
-from ctld.core.stepdesk import StepDesk
+from ctld.core.controller import Core
+from ctld.core.dispatch import HANDLERS
+from ctld.core.jobs import arrays, expected_end
+from ctld.core.jobs.sharing import units_in_use
+from ctld.core.jobs.waiters import forget
+from ctld.core.lifecycle import depends, job_life
+from ctld.core.passes import schedule
+from ctld.core.queue import shapes
+from ctld.core.records.effects import Batch, LaunchStep, Submitted
+from ctld.core.records.events import CancelJobs, StepExited, SubmitJob
+from ctld.core.records.job import Job, job_row
+from ctld.core.records.waiting_row import whole
+from ctld.core.requests import submit
+from ctld.core.state.devices import pick_devices
+from ctld.core.state.job_step_table import JobStepTable
+from ctld.core.state.shares import pick_share
+from ctld.core.state.state import ClusterState
+from ctld.core.steps import creation
+from ctld.core.steps import life as step_life
+from ctld.core.steps import parts as step_parts
+from ctld.core.steps.plan import plan_step
 from ctld.store.committer import Store
-from nodedaemon.core.machine import NodeMachine
+from nodedaemon.core.machine import SIGKILL, NodeMachine
+from nodedaemon.core.messages import DeliverSignal, Launch, LinkUp, NodeBatch
+from nodedaemon.core.steps import StepKey
 from penstock.values.states import Hold, JobState
+from sim import simnode
 from sim.checkers import Broken
-from sim.world import World
+from sim.simstep import Disk
+from sim.world import SimWorld
 
 SEEDS_MAX = 60
 #: Where to begin to look for those that the first worlds do not notice. Worlds change with the code: then it takes longer.
 FIRST_SEED = {
-    "launches_twice": 6, "shares_a_gpu_in_use": 7, "ignores_time_limits": 14, "never_kills": 5, "ignores_array_limits": 9,
-    "forgets_holds": 16, "same_cpus_for_all_steps": 4, "ends_with_the_first_part": 8,
+    "launches_twice": 6, "shares_a_gpu_in_use": 7, "ignores_time_limits": 14, "never_kills": 14, "ignores_array_limits": 9,
+    "forgets_holds": 16, "same_cpus_for_all_steps": 4, "ends_with_the_first_part": 9,
+    "loses_reports": 3, "relaunches_after_loss": 3, "forgets_step_keys": 3,
 }  # fmt: skip
 Patch = pytest.MonkeyPatch
 
@@ -39,7 +58,7 @@ def forgets_to_release(patch: Patch) -> None:
     def terminate(state: ClusterState, job: Any, *rest: Any, **more: Any) -> None:
         real(state, job, *rest, **more)
         if job.state is JobState.COMPLETING and not job.request.exclusive:
-            state.release(job, state.now_us, units_held(state, job))
+            state.release(job, state.now_us, units_in_use(state, job))
 
     patch.setattr(job_life, "terminate", terminate)
     patch.setattr(Core, "check", lambda self: None)
@@ -48,52 +67,58 @@ def forgets_to_release(patch: Patch) -> None:
 def never_releases(patch: Patch) -> None:
     """Resources of every third job are never given back."""
     real = ClusterState.release
-    patch.setattr(ClusterState, "release", lambda self, job, now: None if job.job_id % 3 == 0 else real(self, job, now))
+
+    def release(self: ClusterState, job: Job, now_us: int, units: int) -> None:
+        if job.job_id % 3:
+            real(self, job, now_us, units)
+
+    patch.setattr(ClusterState, "release", release)
     patch.setattr(Core, "check", lambda self: None)
 
 
 def launches_twice(patch: Patch) -> None:
     """The node starts what it is sent, whether it knows it or not, and the stepd does not look at the claim."""
-    from sim.simnode import SimNode
 
-    def launch(self: NodeMachine, now_us: int, event: Any) -> None:
-        self.steps.pop(event.key, None)
-        self.forgotten.pop(event.key, None)
-        self._live.pop((event.key.job_id, event.key.step_id), None)
+    class Unread(dict[StepKey, bool]):
+        def __contains__(self, key: object) -> bool:
+            return False
+
+    class UnreadDisk(Disk):
+        def __init__(self, spool_id: str) -> None:
+            super().__init__(spool_id)
+            self.claims = Unread()
+
+    def step(self: NodeMachine, now_us: int, event: Any) -> None:
+        if isinstance(event, Launch):
+            self.steps.pop(event.key, None)
+            self.forgotten.pop(event.key, None)
+            self._live.pop((event.key.job_id, event.key.step_id), None)
         real(self, now_us, event)
 
-    real = NodeMachine._launch
-    patch.setattr(NodeMachine, "_launch", launch)
+    real = NodeMachine.step
+    patch.setattr(NodeMachine, "step", step)
     patch.setattr(NodeMachine, "check", lambda self: None)
-    begin = SimNode._begin
-    patch.setattr(
-        SimNode, "_begin", lambda self, key, *rest: (self.disk.claims.pop(key, None), begin(self, key, *rest))
-    )
+    patch.setattr(simnode, "Disk", UnreadDisk)
 
 
 def launches_before_commit(patch: Patch) -> None:
     """Effects leave while their batch is still being written."""
-    from sim.simctld import SimController
+    real = Core.seal
+    rows: dict[Core, Batch] = {}
 
-    real = SimController._seal_if_free
-
-    def eager(self: Any) -> None:
-        seal = self.core.seal
-
-        def seal_and_release() -> Any:
-            batch = seal()
-            if batch is not None:
-                self._release(batch)
-                batch.effects = []
+    def effects_first(self: Core) -> Batch | None:
+        """What one call would return, in two: the effects alone need no commit, so they leave at once."""
+        if self in rows:
+            return rows.pop(self)
+        batch = real(self)
+        if batch is None or not batch.effects or not batch.is_durable():
             return batch
+        rows[self] = msgspec.structs.replace(batch, effects=[])
+        return Batch(
+            batch.sequence, [], [], [], [], [], [], [], batch.next_job_id, batch.next_request_id, batch.effects, []
+        )
 
-        self.core.seal = seal_and_release
-        try:
-            real(self)
-        finally:
-            del self.core.seal
-
-    patch.setattr(SimController, "_seal_if_free", eager)
+    patch.setattr(Core, "seal", effects_first)
 
 
 def drops_a_submit(patch: Patch) -> None:
@@ -122,12 +147,12 @@ def answers_too_early(patch: Patch) -> None:
             real(state, now_us, event)
 
     real = submit.submit_job
-    patch.setitem(HANDLERS, submit.SubmitJob, answer)
+    patch.setitem(HANDLERS, SubmitJob, answer)
 
 
 def ends_on_suspicion(patch: Patch) -> None:
     """A job whose stream is lost is queued again at once, wherever it may run."""
-    from ctld.core.events import NodeDisconnected
+    from ctld.core.records.events import NodeDisconnected
 
     real = HANDLERS[NodeDisconnected]
 
@@ -142,7 +167,7 @@ def ends_on_suspicion(patch: Patch) -> None:
 
 def same_device_twice(patch: Patch) -> None:
     """Devices are picked without a look at who holds them."""
-    real = schedule.pick_devices
+    real = pick_devices
 
     def pick(node: Any, wanted: Any) -> Any:
         used, node.gres_used = node.gres_used, {}
@@ -165,8 +190,8 @@ def same_device_twice(patch: Patch) -> None:
 
 
 def shares_a_gpu_in_use(patch: Patch) -> None:
-    """Shares are taken of the first GPU, whoever has it."""
-    real = schedule.pick_share
+    """Shares are taken of the first GPU, whether or not it is in use."""
+    real = pick_share
 
     def pick(node: Any, wish: Any, among: int = -1) -> Any:
         held = node.gres_used, node.gpu_shares
@@ -182,8 +207,8 @@ def shares_a_gpu_in_use(patch: Patch) -> None:
 
 def ignores_time_limits(patch: Patch) -> None:
     """The timer of a time limit does nothing."""
-    from ctld.core.controller import TIMERS
-    from ctld.core.timers import Timer
+    from ctld.core.dispatch import TIMERS
+    from ctld.core.state.timers import Timer
 
     patch.setitem(TIMERS, Timer.TIME_LIMIT, lambda *args: None)
     patch.setattr(step_life, "time_limit", lambda *args: None)
@@ -191,18 +216,37 @@ def ignores_time_limits(patch: Patch) -> None:
 
 def limits_too_short(patch: Patch) -> None:
     """Time limits are counted in half seconds."""
-    real = expect.time_limit_us
-    patch.setattr(expect, "time_limit_us", lambda state, job: real(state, job) // 3)
+    real = expected_end.time_limit_us
+    patch.setattr(expected_end, "time_limit_us", lambda state, job: real(state, job) // 3)
 
 
 def never_kills(patch: Patch) -> None:
     """SIGTERM is never followed by SIGKILL."""
-    patch.setattr(NodeMachine, "_escalate", lambda self, now_us, step: setattr(step, "due_at_us", 0))
+    real = NodeMachine.seal
+
+    def seal(self: NodeMachine) -> NodeBatch | None:
+        batch = real(self)
+        if batch is None:
+            return None
+        return msgspec.structs.replace(batch, effects=tuple(effect for effect in batch.effects if not is_kill(effect)))
+
+    def is_kill(effect: Any) -> bool:
+        return isinstance(effect, DeliverSignal) and SIGKILL in effect.signals
+
+    patch.setattr(NodeMachine, "seal", seal)
 
 
 def ignores_dependencies(patch: Patch) -> None:
     """Every term of a dependency counts as met."""
-    patch.setattr(depends, "_met", lambda *args: depends.Met.YES)
+    real = depends.evaluate
+
+    def evaluate(state: ClusterState, job: Job, now_us: int) -> None:
+        any_of, _ = state.dependencies.waiting_for[job.job_id]
+        forget(state, job)
+        state.dependencies.waiting_for[job.job_id] = any_of, ()  # nothing is left to be met
+        real(state, job, now_us)
+
+    patch.setattr(depends, "evaluate", evaluate)
 
 
 def ignores_array_limits(patch: Patch) -> None:
@@ -227,15 +271,11 @@ def forgets_cancels(patch: Patch) -> None:
 
 def forgets_holds(patch: Patch) -> None:
     """A held job is taken for free again when the controller starts."""
-    from ctld.store import rows
-
-    real = rows.JobReader.read if hasattr(rows.JobReader, "read") else None
-    assert real is None or real
     load = Store.load
 
     def loaded(self: Store, *args: Any) -> Any:
         found = load(self, *args)
-        return found._replace(jobs=[row._replace(hold=Hold.NO) for row in found.jobs])
+        return found._replace(jobs=[whole(row)._replace(hold=Hold.NO) for row in found.jobs])
 
     patch.setattr(Store, "load", loaded)
 
@@ -252,13 +292,14 @@ def counts_cpu_time_twice(patch: Patch) -> None:
 
 def loses_reports(patch: Patch) -> None:
     """The node forgets a report when it has sent it."""
-    real = NodeMachine._link_up
+    real = NodeMachine.step
 
-    def link_up(self: NodeMachine, now_us: int, event: Any) -> None:
-        self.unacked.clear()
+    def step(self: NodeMachine, now_us: int, event: Any) -> None:
+        if isinstance(event, LinkUp):
+            self.unacked.clear()
         real(self, now_us, event)
 
-    patch.setattr(NodeMachine, "_link_up", link_up)
+    patch.setattr(NodeMachine, "step", step)
 
 
 def starts_on_closed_nodes(patch: Patch) -> None:
@@ -267,8 +308,8 @@ def starts_on_closed_nodes(patch: Patch) -> None:
     real = shapes.placements
 
     def everywhere(state: ClusterState, *rest: Any) -> Any:
-        whole = state.masks.row_of_bits((1 << len(state.node_list)) - 1)
-        return [place._replace(mask=whole) for place in real(state, *rest)]
+        every_node = state.layout.masks.row_of_bits((1 << len(state.node_list)) - 1)
+        return [place._replace(mask=every_node) for place in real(state, *rest)]
 
     patch.setattr(shapes, "placements", everywhere)
 
@@ -283,7 +324,7 @@ def acks_before_commit(patch: Patch) -> None:
         if len(seen) % 7:
             real(state, now_us, event)
         else:
-            state.acknowledge(event.node, event.link_id, event.spool_id, event.sequence)
+            state.outputs.acknowledge(event.node, event.link_id, event.spool_id, event.sequence)
 
     patch.setitem(HANDLERS, StepExited, exited)
 
@@ -294,7 +335,7 @@ def relaunches_after_loss(patch: Patch) -> None:
 
     def requeue(state: ClusterState, job: Any, *rest: Any, **more: Any) -> None:
         if job.alloc:
-            row = job_life.job_row(job)
+            row = job_row(job)
             job_id, attempt, node = job.job_id, job.attempt + 50, job.batch_node
             state.emit(LaunchStep(node, job_id, attempt, -5, state.epoch, row))
         real(state, job, *rest, **more)
@@ -304,8 +345,8 @@ def relaunches_after_loss(patch: Patch) -> None:
 
 def same_cpus_for_all_steps(patch: Patch) -> None:
     """A step is planned as if no other step of its job held anything."""
-    real = steps._plan_with
-    patch.setattr(steps, "_plan_with", lambda state, job, held, request: real(state, job, {}, request))
+    real = plan_step
+    patch.setattr(creation, "plan_step", lambda alloc, request, held, *rest: real(alloc, request, {}, *rest))
     patch.setattr(Core, "check", lambda self: None)
 
 
@@ -324,13 +365,13 @@ def ends_with_the_first_part(patch: Patch) -> None:
 
 def forgets_step_keys(patch: Patch) -> None:
     """A request of a step that comes again is a new step."""
-    real = StepDesk.add
+    real = JobStepTable.add
 
-    def add(self: StepDesk, step: Any) -> None:
+    def add(self: JobStepTable, step: Any) -> None:
         real(self, step)
         self.keys.clear()
 
-    patch.setattr(StepDesk, "add", add)
+    patch.setattr(JobStepTable, "add", add)
 
 
 MUTANTS: tuple[tuple[Callable[[Patch], None], tuple[str, ...]], ...] = (
@@ -373,7 +414,7 @@ def test_a_mutant_is_found(mutant: Callable[[Patch], None], oracles: tuple[str, 
 def oracle_of(seed: int) -> str:
     """Which oracle says no to the world of this seed; "" = none."""
     try:
-        World(seed).run()
+        SimWorld(seed).run()
     except Broken as broken:
         return broken.oracle
     return ""

@@ -12,7 +12,8 @@ import pytest
 from _fastsched.fragment_contract import POLICIES
 from bench import openbbench
 from sim.gorand import GoRand
-from sim.openb import Outcome, Workload, arrivals_of, recorded_arrivals, replay, summarise
+from sim.openb import OpenbOutcome, OpenbWorkload, arrivals_of, make_workload, recorded_arrivals, replay, summarise
+from sim.openb_files import read_openb_nodes, read_openb_pods
 
 needs_lists = pytest.mark.skipif(
     not openbbench.lists_there(), reason=f"no lists of openb in {openbbench.TRACES} (PENSTOCK_TRACES)"
@@ -22,7 +23,7 @@ OTHER_SEEDS = (7, 1234)
 
 
 @functools.cache
-def workload_of(name: str) -> Workload:
+def workload_of(name: str) -> OpenbWorkload:
     return openbbench.read_workload(name)[0]
 
 
@@ -31,7 +32,7 @@ def curves_of(kind: str) -> openbbench.Curves:
     return openbbench.read_curves(kind)
 
 
-def outcome(name: str, policy: str, seed: int) -> Outcome:
+def outcome(name: str, policy: str, seed: int) -> OpenbOutcome:
     workload = workload_of(name)
     arrivals = arrivals_of(workload, seed)
     return summarise(workload, arrivals, policy, seed, replay(workload, arrivals, policy))
@@ -85,6 +86,23 @@ def test_steer_allocates_more_than_fgd(name: str) -> None:
         assert steer[100] > fgd[100] + margin
         assert steer[130] > fgd[130] + margin
         assert steer[90] > fgd[90] - 0.1
+
+
+@needs_lists
+@pytest.mark.parametrize("times", [1, 2, 4])
+def test_steer_is_nowhere_below_fgd_with_many_jobs_of_several_gpus(times: int) -> None:
+    """Jobs of 8 GPUs and 120 CPUs fit on 39 nodes only, whose CPUs attract jobs that take parts of GPUs."""
+    nodes = read_openb_nodes(str(openbbench.TRACES / "openb" / "openb_node_list_gpu_node.csv.gz"))
+    pods = read_openb_pods(str(openbbench.list_of("multigpu20")))
+    workload = make_workload(nodes, [pod for pod in pods for _ in range(times if pod.gpus > 1 else 1)])
+    curves = []
+    for policy in ("steer", "fgd"):
+        runs = [(arrivals_of(workload, seed), seed) for seed in (42, *OTHER_SEEDS)]
+        found = [summarise(workload, a, policy, seed, replay(workload, a, policy)) for a, seed in runs]
+        curves.append(np.mean([one.allocated_curve for one in found], axis=0))
+    steer, fgd = curves
+    assert openbbench.behind_fgd(steer, fgd)[0] <= openbbench.STEER_TOLERANCE
+    assert steer[100] > fgd[100] and steer[130] > fgd[130]
 
 
 @needs_lists

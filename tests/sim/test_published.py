@@ -9,7 +9,7 @@ import functools
 import pytest
 
 from bench import learnedbench, published
-from sim.workload import Workload
+from sim.workload import Workload, from_columns
 
 
 @functools.cache
@@ -51,7 +51,7 @@ def test_a_difference_is_seen() -> None:
     """On a workload of our own, so that it runs everywhere."""
     case = published.Case("lublin_256", "easy", "batch", "requested", {"wait_mean_s": (5.0, 1)})
     columns = {"submit_s": [0, 0], "run_s": [10, 10], "requested_s": [10, 10], "procs": [256, 256], "user": [0, 0]}
-    workload = published.from_columns("two", job_id=[1, 2], **columns)
+    workload = from_columns("two", job_id=[1, 2], **columns)
     outcome, figures = published.run(case, workload)
     assert published.differences(case, workload, outcome, figures) == []
     worse = case._replace(want={"wait_mean_s": (5.1, 1)})

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from penstock.values.errors import BadValue
-from sim.traces import TraceError, read_trace
+from sim.tracefile import TraceError
+from sim.traces import read_trace
 from sim.workload import FILTERS, Workload, from_columns, window
 
 SWF = """; Version: 2.2
@@ -105,7 +106,7 @@ def test_sacct_rounds_and_types(tmp_path: Path, tres: str, mem_mb: int, gpu_mill
         ("hello\n", "log:1: not a known format"),
         (
             "name,cpu_milli,gpu_milli\n",
-            "log:1: an Alibaba GPU list has no run times to simulate: place its pods with penstock sim openb",
+            "log:1: a list of pods without creation_time, scheduled_time and deletion_time has no times to simulate: ",
         ),
         (
             "JobID|Submit|Elapsed\n",

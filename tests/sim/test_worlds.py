@@ -1,4 +1,4 @@
-"""Fault worlds: 60 seeds in each run, 2,000 with the slow tests; the same seed is the same world; and a failure is told.
+"""Fault worlds: 60 seeds in each run, 2,000 with the slow tests; the same seed is the same world; and a failure is reported.
 
 A seed that fails prints what it takes to look at it again. `penstock sim worlds --seed N --verbose` shows all of it.
 """
@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from sim import worlds_cli
+from ctld.core.queue.planning import PlanQuestion, run_plan
+from ctld.core.records.events import PlanReady
+from sim import simctld, worlds_cli
 from sim.checkers import Broken
 from sim.swarm import DEEDS, FAULTS, GPU_FAULTS, STEP_DEEDS, draw
-from sim.world import STEPS, World
+from sim.world import STEPS, SimWorld
 
 ROOT = Path(__file__).parents[2]
 CHUNK = 10
-#: The first ones are played by the test of what all of them have in them.
+#: Every deed and every fault is drawn, and has its word in a story, in one of these. The test of that plays the first chunk.
 DRAWN = 40
 
 
@@ -26,7 +28,7 @@ def play_all(first: int, last: int, steps: int = STEPS) -> None:
     assert not any(reports), "\n\n".join(filter(None, reports))
 
 
-@pytest.mark.parametrize("first", range(DRAWN + 1, 61, CHUNK))
+@pytest.mark.parametrize("first", range(CHUNK + 1, 61, CHUNK))
 def test_worlds(first: int) -> None:
     play_all(first, first + CHUNK - 1)
 
@@ -45,11 +47,11 @@ def test_long_worlds(first: int) -> None:
 
 def test_the_same_seed_is_the_same_world() -> None:
     for seed in (5, 6):
-        assert World(seed).run() == World(seed).run()
+        assert SimWorld(seed).run() == SimWorld(seed).run()
 
 
 def test_the_order_of_hashes_does_not_matter() -> None:
-    code = "from sim.world import World; print([World(seed, 60).run() for seed in (3, 4, 9)])"
+    code = "from sim.world import SimWorld; print([SimWorld(seed, 60).run() for seed in (3, 4, 9)])"
     told = [
         subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
@@ -64,32 +66,35 @@ def test_every_deed_and_every_fault_is_drawn_and_really_happens() -> None:
     options = [draw(seed, STEPS) for seed in range(1, DRAWN + 1)]
     assert {word for each in options for word in each.deeds} == set(DEEDS | STEP_DEEDS)
     assert {word for each in options for word in each.faults} == set(FAULTS | GPU_FAULTS)
-    said = ""
-    for seed in range(1, DRAWN + 1):
-        world = World(seed)
-        world.run()  # an oracle that says no ends the test here
-        said += "\n".join(world.timeline.story(last=10**9))
-    for words in (
+    missing: tuple[str, ...] = (
         "is REQUEUED", "is NODE_FAIL", "is TIMEOUT", "is CANCELLED", "is OUT_OF_MEMORY", "JobLaunchFailure", "loses power",
         "its spool is lost", "the stepd of job", "no room", "injected: failed", "controller dies: commit:after",
         "controller dies: effect", "controller dies: sealed", "clock is set", "is refused", "is cut off", "signal 9",
         "told: step", "no step: ", "scancel", "a client of job", "step -4 starts", "nobody owns it", "step 2 starts",
         "a GPU is lost", "a GPU is spoilt", "a GPU is well", "all GPUs are repaired",
-    ):  # fmt: skip
-        assert words in said, f"no world has ever said {words!r}"
+    )  # fmt: skip
+    for seed in range(1, DRAWN + 1):
+        world = SimWorld(seed)
+        world.run()  # an oracle that says no ends the test here
+        story = "\n".join(world.timeline.story(last=10**9))
+        missing = tuple(words for words in missing if words not in story)
+        if seed >= CHUNK and not missing:
+            break
+    assert not missing, "no world has ever said this"
 
 
-def test_full_passes_come_back_late_and_stale() -> None:
+def test_full_passes_come_back_late_and_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     options = [draw(seed, STEPS) for seed in range(1, 201)]
     small = [each.seed for each in options if each.quick_depth == 1 and each.plan_max_us > 1_000_000]
     assert small, "no seed has slow full passes"
-    world = World(small[0])
+    world = SimWorld(small[0])
     answered = []
-    planned = world.ctld._planned
-    world.ctld._planned = lambda effect: (
-        answered.append(effect.revision < world.ctld.core.state.revision),
-        planned(effect),
-    )
+
+    def listen(revision: int, question: PlanQuestion) -> PlanReady:
+        answered.append(revision < world.ctld.core.state.scheduling.revision)
+        return run_plan(revision, question)
+
+    monkeypatch.setattr(simctld, "run_plan", listen)
     world.run()
     assert any(answered), "no full pass has come back to a state that had gone on"
 
@@ -100,8 +105,7 @@ def test_the_command_says_how_it_went(capsys: pytest.CaptureFixture[str]) -> Non
     assert worlds_cli.main(["--seed", "1", "--steps", "20", "--verbose"]) == 0
     out = capsys.readouterr().out
     assert "controller starts: epoch 1" in out and "seed 1: digest" in out
-    with pytest.raises(SystemExit):
-        worlds_cli.main(["--seeds", "9-1"])
+    assert worlds_cli.main(["--seeds", "9-1"]) == 2
 
 
 def test_a_failing_seed_prints_what_it_takes_to_see_it_again(

@@ -5,7 +5,7 @@ Batch k submits job k, starts job k-1 and ends job k-2. After each commit its jo
 
 import sys
 
-from ctld.core.model import HistoryRow
+from ctld.core.records.job import HistoryRow
 from ctld.store.committer import Store
 from tests.store.making import NOW_US, end, make_job, make_step, start, submitted
 

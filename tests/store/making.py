@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from ctld.core.effects import Batch
-from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, SpecRow, StepRow
+from ctld.core.records.effects import Batch
+from ctld.core.records.job import HistoryRow, JobRow, SpecRow
+from ctld.core.records.request import JobRequest, NodeAlloc
+from ctld.core.records.step import StepRow
 from ctld.store.committer import Store
 from penstock.values.states import Hold, JobState, Reason
 

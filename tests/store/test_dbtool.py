@@ -61,7 +61,7 @@ def test_check_finds_nothing_and_then_what_is_wrong(
     said = capsys.readouterr().out
     for words in (
         "jobs have no request: 1 rows, for example 1",
-        "a number that has not been given out: 1 rows, for example 2",
+        "a number that has not been assigned: 1 rows, for example 2",
         "usage is of an association that is not known: 1 rows, for example 77",
         "jobs that have ended have live steps: 1 rows, for example 1",
         "the schema differs: add_index",
@@ -115,7 +115,7 @@ def test_backup_beside_a_leader_is_a_database_again(
     assert main(["-f", str(conf), "backup", str(file)]) == 0
     assert file.stat().st_mode & 0o777 == 0o600 and file.stat().st_size > 10_000
     assert main(["-f", str(conf), "backup", str(file)]) == 78
-    assert "is there already; nothing was written" in capsys.readouterr().err
+    assert "exists already; nothing was written" in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.iterdir() if "copy" in p.name) == ["copy"]
     store.commit(submitted(4, [make_job(3)]))
     store.close()

@@ -1,7 +1,7 @@
 """The audit log and transactions in the database: written with the batch, found at the next start, read in pages."""
 
 from accounting.traces import AuditQuestion, Traces, TxnQuestion
-from ctld.core.audit import GENESIS, AuditHead, AuditRow, TxnRow, chained
+from ctld.core.records.audit import GENESIS, AuditHead, AuditRow, TxnRow, chained
 from ctld.store.committer import Store
 from tests.store.making import NOW_US, make_batch
 

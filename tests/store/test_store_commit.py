@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from postgres import change, dump, rows
 
-from ctld.core.effects import Batch, Done, Reply
-from ctld.core.model import HistoryRow, JobRequest, NodeRow, PartitionRow
+from ctld.core.records.effects import Batch, Done, Reply
+from ctld.core.records.job import HistoryRow
+from ctld.core.records.node import NodeRow, PartitionRow
+from ctld.core.records.request import JobRequest
 from ctld.store.committer import LEASE_US, Store
 from ctld.store.errors import Deposed, LeaseHeld, StorageFull, StoreError
 from penstock.values.states import JobState, NodeFlag
@@ -310,25 +312,25 @@ class Wire:
         self.faults += 1
         if not self.before:
             self.raw.commit()
-        error = lost(self.raw)
+        error: Any = lost(self.raw)
         if self.code:
-            error.sqlite_errorcode = self.code  # type: ignore[misc]
+            error.sqlite_errorcode = self.code
         raise error
 
 
 def test_lost_answer_of_a_commit_that_is_in(place: str) -> None:
     store = leading(place)
-    store._raw = Wire(store._raw, before=False)
+    store.raw = Wire(store.raw, before=False)
     store.commit(submitted(1, [make_job(1)]))
     store.commit(submitted(2, [make_job(2)]))
-    assert store._raw.faults == 1
+    assert store.raw.faults == 1
     assert all_jobs(store) == [make_job(1), make_job(2)]
     store.close()
 
 
 def test_lost_answer_of_a_commit_that_is_not_in(place: str) -> None:
     store = leading(place)
-    store._raw = Wire(store._raw, before=True)
+    store.raw = Wire(store.raw, before=True)
     with pytest.raises(StoreError, match="the answer was lost"):
         store.commit(submitted(1, [make_job(1)]))
     assert all_jobs(store) == []
@@ -339,15 +341,15 @@ def test_lost_answer_of_a_commit_that_is_not_in(place: str) -> None:
 
 def test_lost_answer_after_another_took_over(place: str) -> None:
     store = leading(place)
-    store._raw = Wire(store._raw, before=False)
-    real_commit = store._raw.raw.commit
+    store.raw = Wire(store.raw, before=False)
+    real_commit = store.raw.raw.commit
 
     def commit_and_lose() -> None:
         real_commit()
         Store.open(place, "second").acquire_lease(NOW_US + LEASE_US)
-        raise lost(store._raw.raw)
+        raise lost(store.raw.raw)
 
-    store._raw.commit = commit_and_lose  # type: ignore[method-assign]
+    store.raw.commit = commit_and_lose
     with pytest.raises(Deposed):
         store.commit(submitted(1, [make_job(1)]))
     store.close()
@@ -356,7 +358,7 @@ def test_lost_answer_after_another_took_over(place: str) -> None:
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE])
 def test_full_disk_at_commit(sqlite_place: Path, code: int) -> None:
     store = leading(sqlite_place)
-    store._raw = Wire(store._raw, before=True, code=code)
+    store.raw = Wire(store.raw, before=True, code=code)
     with pytest.raises(StorageFull):
         store.commit(submitted(1, [make_job(1)]))
     assert all_jobs(store) == []
@@ -369,14 +371,14 @@ def test_database_that_may_not_grow(sqlite_place: Path) -> None:
     """The database's own limit of pages stands in for a full disk."""
     store = leading(sqlite_place)
     store.commit(submitted(1, [make_job(1)]))
-    pages = store._raw.execute("PRAGMA page_count").fetchone()[0]
-    store._raw.execute(f"PRAGMA max_page_count = {pages}")
+    pages = store.raw.execute("PRAGMA page_count").fetchone()[0]
+    store.raw.execute(f"PRAGMA max_page_count = {pages}")
     many = [make_job(i, admin_comment="x" * 3000) for i in range(2, 50)]
     for _ in range(3):
         with pytest.raises(StorageFull, match="full"):
             store.commit(submitted(2, many))
         assert all_jobs(store) == [make_job(1)]
-    store._raw.execute("PRAGMA max_page_count = 1000000")
+    store.raw.execute("PRAGMA max_page_count = 1000000")
     store.commit(submitted(2, many))
     assert [row.job_id for row in all_jobs(store)] == list(range(1, 50))
     store.close()

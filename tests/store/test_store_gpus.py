@@ -4,8 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctld.core.gpu_model import Gpu, GpuFacts, GpuOpinion
-from ctld.store import rows
+from ctld.core.records.gpu import Gpu, GpuFacts, GpuOpinion
+from ctld.store import encodings, rows
 from penstock.values.gpustates import GpuState
 
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=9)
@@ -29,15 +29,17 @@ gpus = st.builds(
 @given(gpus)
 def test_a_gpu_comes_back_as_it_was(gpu: Gpu) -> None:
     *columns, record = rows.gpu_values(gpu)
-    assert rows.gpu_from(record) == gpu
+    assert isinstance(record, bytes) and encodings.gpu_from(record) == gpu
     assert columns == [gpu.node, gpu.uuid, gpu.slot, int(gpu.state()), gpu.reason()]
 
 
 def test_a_row_of_another_version_is_read() -> None:
     gpu = Gpu("n1", "GPU-1", 0, GpuFacts("GPU-1"), GpuOpinion("GPU-1", GpuState.DRAINED, "XID 48", 5))
-    record = msgspec.json.decode(rows.gpu_values(gpu)[-1])
+    encoded = rows.gpu_values(gpu)[-1]
+    assert isinstance(encoded, bytes)
+    record = msgspec.json.decode(encoded)
     for name in ("troubles", "idle_job", "works"):  # an earlier one has no such fields
         del record[name]
     del record["opinion"]["xids"], record["opinion"]["notes"]
     record["later"] = record["opinion"]["later"] = {"of": "a later one"}
-    assert rows.gpu_from(msgspec.json.encode(record)) == gpu
+    assert encodings.gpu_from(msgspec.json.encode(record)) == gpu

@@ -3,14 +3,15 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from postgres import change
 
 from ctld.core.controller import Core
-from ctld.core.effects import Batch
+from ctld.core.records.effects import Batch
 from ctld.core.recover import ArrayCounts
-from ctld.core.stepdesk import ENDED_KEPT
+from ctld.core.state.job_step_table import ENDED_KEPT
 from ctld.store.committer import Store
 from ctld.store.errors import StoreError
 from penstock.values.config import Config
@@ -45,7 +46,7 @@ class StoreWorld(World):
             assert loaded.jobs == sorted(rows, key=lambda row: row.job_id)
             mine = self.core.state.arrays
             theirs = Core(self.config, loaded, self.now_us).state.arrays
-            facts = ("total", "pending", "running", "ok", "failed", "exit_code", "exit_signal", "holders", "members")
+            facts = ("total", "pending", "running", "ok", "failed", "exit_code", "exit_signal", "unsplit", "members")
             assert {i: [getattr(a, f) for f in facts] for i, a in mine.items()} == {
                 i: [getattr(a, f) for f in facts] for i, a in theirs.items()
             }
@@ -65,7 +66,7 @@ OPERATIONS = [
 ]
 
 
-@settings(max_examples=25)
+@examples(quick=12, full=25)
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99)), min_size=8, max_size=40))
 def test_restart_from_the_database_is_restart_from_the_rows(story: list[tuple[int, int, int]]) -> None:
     world = StoreWorld(make_config(nodes=2, gpus=2))
@@ -90,10 +91,12 @@ def test_loads_active_and_recent_only(any_store: str) -> None:
     store.commit(submitted(1, [old, recent, running, waiting]))
     later = [end(start(old), NOW_US + 10), end(start(recent), NOW_US + 20), start(running)]
     store.commit(make_batch(2, later, next_id=5, steps=[make_step(row, state=row.state) for row in later]))
-    loaded = store.load(NOW_US + 100, 80, 0)
+    loaded = store.load(NOW_US + 100, 80, 200)
     assert loaded.jobs == [later[1], later[2], waiting]
     assert [step.job_id for step in loaded.steps] == [2, 3]
-    assert store.load(NOW_US + 100, 79, 0).jobs == [later[2], waiting]
+    assert store.load(NOW_US + 100, 79, 200).jobs == [later[2], waiting]
+    assert {row.submit_key for row in loaded.jobs} == {row.submit_key for row in (recent, running, waiting)}
+    assert {row.submit_key for row in store.load(NOW_US + 100, 80, 0).jobs} == {""}  # too old to be sent again
     store.close()
 
 
@@ -101,15 +104,15 @@ def test_restart_reads_no_history(tmp_path: Path) -> None:
     """The conditions of the loader are those of the partial indexes, word for word."""
     store = leading(tmp_path / "penstock.db")
     asked: list[str] = []
-    store._raw.set_trace_callback(asked.append)
+    store.raw.set_trace_callback(asked.append)
     store.commit(submitted(1, [make_job(1, array_job_id=1)]))
     store.load(NOW_US, 10**6, 10**6)
-    store._raw.set_trace_callback(None)
+    store.raw.set_trace_callback(None)
     plans = [
         line[3]
         for sql in asked
         if sql.startswith("SELECT") and ("FROM job" in sql)
-        for line in store._raw.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
+        for line in store.raw.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
     ]
     scans = [line for line in plans if line.startswith("SCAN")]
     assert scans == ["SCAN job USING INDEX job_active"] * len(scans)
@@ -147,6 +150,18 @@ def test_submit_keys_by_age(any_store: str) -> None:
     keys = [(jobs[i].submit_key, jobs[i].job_id, jobs[i].submit_at_us) for i in (1, 2, 0)]
     assert store.load(NOW_US + 100, 0, 90).submit_keys == keys
     assert store.load(NOW_US + 100, 0, 89).submit_keys == keys[1:]
+    store.close()
+
+
+def test_submit_keys_of_loaded_jobs_take_no_memory_of_their_own(any_store: str) -> None:
+    store = leading(any_store)
+    store.commit(submitted(1, [make_job(300 + i, submit_at_us=NOW_US + 95 + i) for i in range(3)]))
+    loaded = store.load(NOW_US + 100, 0, 90)
+    rows = {row.job_id: row for row in loaded.jobs}
+    assert len(loaded.submit_keys) == 3
+    for key, job_id, at_us in loaded.submit_keys:
+        row = rows[job_id]
+        assert key is row.submit_key and job_id is row.job_id and at_us is row.submit_at_us
     store.close()
 
 

@@ -1,13 +1,15 @@
 """Crontabs and triggers through a real database; a crontab's job whose last run has just ended."""
 
-from pathlib import Path
+from collections.abc import Iterator
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
-from ctld.core.events import CronEntry, SetTrigger, UpdateCrontab
-from ctld.core.periodic import CronJob, Crontab, Trigger, TriggerKind
-from ctld.store import rows
+from ctld.core.records.events import CronEntry, SetTrigger, UpdateCrontab
+from ctld.core.records.periodic import CronJob, Crontab, Trigger, TriggerKind
+from ctld.store import encodings
+from ctld.store.committer import Store
 from penstock.values.states import JobState
 from tests.core.hetscript import wanted
 from tests.core.world import SPEC, make_config
@@ -30,34 +32,43 @@ triggers = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=15)  # each opens a database
-@given(st.lists(crontabs, max_size=3, unique_by=lambda c: c.uid))
-def test_crontabs_come_back(some: list[Crontab]) -> None:
-    store = leading(Path(":memory:"))
-    store.commit(make_batch(1, next_id=1, crontabs=some))
-    assert list(store.load(NOW_US, 0, 0).crontabs) == sorted(some, key=lambda c: c.uid)
-    store.commit(make_batch(2, next_id=1, crontabs_gone=[c.uid for c in some]))
-    assert not store.load(NOW_US, 0, 0).crontabs
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    """One database for all examples: to make its tables takes longer than an example."""
+    store = leading(":memory:")
+    yield store
     store.close()
 
 
-@settings(max_examples=15)  # each opens a database
+@given(st.lists(crontabs, max_size=3, unique_by=lambda c: c.uid))
+def test_crontabs_come_back(store: Store, some: list[Crontab]) -> None:
+    left = [c.uid for c in store.load(NOW_US, 0, 0).crontabs]
+    store.commit(make_batch(store.sequence + 1, next_id=1, crontabs_gone=left))
+    store.commit(make_batch(store.sequence + 1, next_id=1, crontabs=some))
+    assert list(store.load(NOW_US, 0, 0).crontabs) == sorted(some, key=lambda c: c.uid)
+    store.commit(make_batch(store.sequence + 1, next_id=1, crontabs_gone=[c.uid for c in some]))
+    assert not store.load(NOW_US, 0, 0).crontabs
+
+
 @given(st.lists(triggers, max_size=3, unique_by=lambda t: t.trigger_id))
-def test_triggers_come_back(some: list[Trigger]) -> None:
-    store = leading(Path(":memory:"))
-    store.commit(make_batch(1, next_id=1, triggers=some))
+def test_triggers_come_back(store: Store, some: list[Trigger]) -> None:
+    left = [t.trigger_id for t in store.load(NOW_US, 0, 0).triggers]
+    store.commit(make_batch(store.sequence + 1, next_id=1, triggers_gone=left))
+    store.commit(make_batch(store.sequence + 1, next_id=1, triggers=some))
     assert list(store.load(NOW_US, 0, 0).triggers) == sorted(some, key=lambda t: t.trigger_id)
     changed = [t._replace(running=None, due_at_us=0) for t in some[1:]]
-    store.commit(make_batch(2, next_id=1, triggers=changed, triggers_gone=[t.trigger_id for t in some[:1]]))
+    gone = [t.trigger_id for t in some[:1]]
+    store.commit(make_batch(store.sequence + 1, next_id=1, triggers=changed, triggers_gone=gone))
     assert list(store.load(NOW_US, 0, 0).triggers) == sorted(changed, key=lambda t: t.trigger_id)
-    store.close()
 
 
 @given(triggers)
 def test_a_record_of_an_earlier_version_is_read(trigger: Trigger) -> None:
     """New fields have a default, so a record may lack those at its end."""
-    record = rows.encode_json({k: v for k, v in trigger._asdict().items() if k not in ("due_at_us", "hit", "running")})
-    assert rows.trigger_from(record) == trigger._replace(due_at_us=0, hit=(), running=None)
+    record = encodings.encode_json(
+        {k: v for k, v in trigger._asdict().items() if k not in ("due_at_us", "hit", "running")}
+    )
+    assert encodings.trigger_from(record) == trigger._replace(due_at_us=0, hit=(), running=None)
 
 
 def test_a_restart_knows_the_job_that_waits_and_not_its_last_run() -> None:

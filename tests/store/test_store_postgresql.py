@@ -11,10 +11,10 @@ from postgres import Server, change, rows
 from accounting.database import DatabaseUrlError, database_url, shown
 from accounting.filter import RecordFilter
 from accounting.records import Records
+from ctld.store.address import database_address
 from ctld.store.committer import LEASE_US, Store
 from ctld.store.dialect import dialect_of, write_engine
 from ctld.store.errors import Deposed, StorageAway, StoreError
-from ctld.store.place import database_place
 from ctld.store.statements import compile_statements
 from penstock.errors import BadSetup
 from tests.store.making import NOW_US, SPEC, all_jobs, leading, make_job, submitted
@@ -41,7 +41,7 @@ def test_rows_of_known_jobs_are_found_by_their_key_in_a_plan_made_while_the_tabl
     engine = write_engine(place)
     sql = compile_statements(engine, dialect_of(engine))
     with engine.connect() as connection:
-        cursor = connection.connection.dbapi_connection.cursor()  # type: ignore[union-attr]
+        cursor = connection.connection.dbapi_connection.cursor()
         for statement, index in ((sql.update_jobs, "job_pkey"), (sql.delete_gpus, "gpu_pkey")):
             plan = [line for (line,) in cursor.execute(f"EXPLAIN {statement.text}", ("[]",)).fetchall()]
             assert any(f"Index Scan using {index}" in line for line in plan), plan
@@ -134,7 +134,7 @@ class Wire:
 @pytest.mark.parametrize("before", [True, False])
 def test_a_lost_answer_to_commit(place: str, before: bool) -> None:
     store = leading(place)
-    store._raw = Wire(store._raw, before)
+    store.raw = Wire(store.raw, before)
     store.commit(submitted(1, [make_job(1)]))
     store.commit(submitted(2, [make_job(2)]))
     assert all_jobs(store) == [make_job(1), make_job(2)]
@@ -145,8 +145,8 @@ def test_a_lost_answer_to_commit(place: str, before: bool) -> None:
 def test_a_lost_answer_after_the_server_was_away_for_longer(own: Server, place: str) -> None:
     """The batch is in, the server gone, and the controller asks again and again until it hears so."""
     store = leading(place)
-    raw = store._raw
-    store._raw = Wire(raw, before=False)
+    raw = store.raw
+    store.raw = Wire(raw, before=False)
     commit = raw.commit
 
     def commit_and_stop() -> None:
@@ -154,7 +154,7 @@ def test_a_lost_answer_after_the_server_was_away_for_longer(own: Server, place: 
         own.stop("immediate")
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
-    store._raw.commit = commit_and_stop  # type: ignore[method-assign]
+    store.raw.commit = commit_and_stop
     batch = submitted(1, [make_job(1)])
     try:
         for _ in range(3):
@@ -184,20 +184,21 @@ def test_a_commit_still_under_way_is_waited_for(place: str) -> None:
     store = leading(place)
     with psycopg.connect(conninfo(place)) as hanging:
         hanging.execute("UPDATE meta SET sequence = 1")
+        # private: only the network can lose a connection that the server still has, and these go through a Unix socket
         store._lose()
         change(place, "ALTER ROLE penstock SET lock_timeout = 0")
         from ctld.store import postgresql
 
-        settings, postgresql._SETTINGS["lock_timeout"] = dict(postgresql._SETTINGS), "50"
+        settings, postgresql.SETTINGS["lock_timeout"] = dict(postgresql.SETTINGS), "50"
         try:
-            store._engine.dispose()
+            store.engine.dispose()
             impatient = Store(place, "first", postgresql.write_engine(database_url(place)))
-            impatient._epoch = store.epoch
-            impatient._lose()
+            impatient._epoch = store.epoch  # private: another process of the same leadership
+            impatient._lose()  # private: as above
             with pytest.raises(StorageAway, match="lock timeout"):
                 impatient.commit(submitted(1, [make_job(1)]))
         finally:
-            postgresql._SETTINGS.update(settings)
+            postgresql.SETTINGS.update(settings)
         hanging.commit()
     impatient.commit(submitted(1, [make_job(1)]))  # it was in, after all
     assert rows(place, "SELECT count(*) FROM job") == [(0,)]
@@ -214,8 +215,8 @@ def test_an_acknowledged_commit_is_on_the_disk_whatever_the_server_says(own: Ser
     name = database_url(place).database
     own.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
     store = leading(place)
-    assert store._raw.execute("SHOW synchronous_commit").fetchone() == ("on",)
-    assert store._raw.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("10s",)
+    assert store.raw.execute("SHOW synchronous_commit").fetchone() == ("on",)
+    assert store.raw.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("10s",)
     store.close()
 
 
@@ -286,25 +287,25 @@ def test_where_a_password_may_stand(tmp_path: Path) -> None:
     conf.write_text("")
     conf.chmod(0o644)
     url = "postgresql://a:secret@host/x"
-    assert database_place("", conf, default) == str(default)
-    assert database_place("sqlite:////x/y.db", conf, default) == "/x/y.db"
-    assert database_place("postgresql://a@host/x", conf, default, {}) == "postgresql://a@host/x"
+    assert database_address("", conf, default) == str(default)
+    assert database_address("sqlite:////x/y.db", conf, default) == "/x/y.db"
+    assert database_address("postgresql://a@host/x", conf, default, {}) == "postgresql://a@host/x"
     for text in (url, "postgresql://a@host/x?password=secret"):
-        with pytest.raises(BadSetup, match=r"slurm\.conf: .*everybody can read the file \(mode 0644\)") as refused:
-            database_place(text, conf, default)
+        with pytest.raises(BadSetup, match=r"slurm\.conf: .*all users can read the file \(mode 0644\)") as refused:
+            database_address(text, conf, default)
         assert refused.value.exit_status == 78 and "secret" not in str(refused.value)
     conf.chmod(0o640)
-    assert database_place(url, conf, default) == url
+    assert database_address(url, conf, default) == url
 
     file = tmp_path / "database.url"
     file.write_text(f"# of the cluster\n{url}\n")
     file.chmod(0o600)
-    assert database_place(f"file:{file}", conf, default) == url
+    assert database_address(f"file:{file}", conf, default) == url
     file.chmod(0o604)
     with pytest.raises(BadSetup, match=r"database\.url: file of the database's URL is accessible by others"):
-        database_place(f"file:{file}", conf, default)
+        database_address(f"file:{file}", conf, default)
     with pytest.raises(BadSetup, match="write the whole path"):
-        database_place("file:database.url", conf, default)
+        database_address("file:database.url", conf, default)
 
     passwords = tmp_path / "pgpass"
     passwords.write_text("host:5432:x:a:secret\n")
@@ -314,4 +315,4 @@ def test_where_a_password_may_stand(tmp_path: Path) -> None:
         ("postgresql://a@host/x", {"PGPASSFILE": str(passwords)}),
     ):
         with pytest.raises(BadSetup, match="pgpass: file of passwords is accessible by others"):
-            database_place(text, conf, default, environment)
+            database_address(text, conf, default, environment)

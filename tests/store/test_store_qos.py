@@ -7,7 +7,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine
 
-from ctld.core.model import Qos
+from ctld.core.records.qos import Qos
 from ctld.store import migrate
 from ctld.store.committer import Store
 from penstock.values.states import JobState, Suspend

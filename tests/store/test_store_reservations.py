@@ -1,13 +1,15 @@
 """Reservations through a real database: what is written comes back, in the order of creation; what is gone is gone."""
 
-from pathlib import Path
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctld.core.events import CreateReservation, DeleteReservation, WantedJob, WantedReservation
-from ctld.core.model import Reservation, ReservationAsk, ReservedPart
-from ctld.store import rows
+from ctld.core.records.events import CreateReservation, DeleteReservation, JobSubmission, ReservationWords
+from ctld.core.records.reservation import Reservation, ReservationAsk, ReservedPart
+from ctld.store import encodings, rows
+from ctld.store.committer import Store
 from penstock.values.reservations import ResvFlag
 from tests.core.world import US, USERS, make_config
 from tests.store.making import NOW_US, leading, make_batch
@@ -32,22 +34,32 @@ reservations = st.builds(
 )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    """One database for all examples: to make its tables takes longer than an example."""
+    store = leading(":memory:")
+    yield store
+    store.close()
+
+
 @given(reservations)
 def test_a_record_is_what_it_was(reservation: Reservation) -> None:
     values = rows.reservation_values(reservation)
     assert {type(value) for value in values} <= {int, str, bytes}
-    assert rows.reservation_from(values[-1]) == reservation
+    record = values[-1]
+    assert isinstance(record, bytes) and encodings.reservation_from(record) == reservation
 
 
 @given(st.lists(reservations, max_size=4, unique_by=(lambda r: r.name, lambda r: r.resv_id)))
-def test_all_come_back_in_their_order(some: list[Reservation]) -> None:
-    store = leading(Path(":memory:"))
-    store.commit(make_batch(1, next_id=1, reservations=some))
+def test_all_come_back_in_their_order(store: Store, some: list[Reservation]) -> None:
+    left = [r.name for r in store.load(NOW_US, 0, 0).reservations]
+    store.commit(make_batch(store.sequence + 1, next_id=1, reservations_gone=left))
+    store.commit(make_batch(store.sequence + 1, next_id=1, reservations=some))
     assert store.load(NOW_US, 0, 0).reservations == tuple(sorted(some, key=lambda r: r.resv_id))
     changed = [r._replace(comment="new") for r in some[1:]]
-    store.commit(make_batch(2, next_id=1, reservations=changed, reservations_gone=[r.name for r in some[:1]]))
+    gone = [r.name for r in some[:1]]
+    store.commit(make_batch(store.sequence + 1, next_id=1, reservations=changed, reservations_gone=gone))
     assert store.load(NOW_US, 0, 0).reservations == tuple(sorted(changed, key=lambda r: r.resv_id))
-    store.close()
 
 
 def test_a_restart_knows_them() -> None:
@@ -56,13 +68,13 @@ def test_a_restart_knows_them() -> None:
         world.register(node.name)
     users = (("", "ann", USERS["ann"]),)
     for name, nodes in (("z", "n1"), ("a", "n2")):
-        wish = WantedReservation(start_at_us=world.now_us, duration_s=3600, nodes=(("", nodes),), users=users)
+        wish = ReservationWords(start_at_us=world.now_us, duration_s=3600, nodes=(("", nodes),), users=users)
         world.do(CreateReservation(world.actor("root"), name, wish, world.reply_to()))
-    wanted = WantedJob(name="j", work_dir=b"/", ntasks=1, time_limit_s=60, reservation="a")
+    wanted = JobSubmission(name="j", work_dir=b"/", ntasks=1, time_limit_s=60, reservation="a")
     assert world.submit(wanted)[-1] == "launch 1.0 on n2 [n2:1cpu/1task]"
     world.restart()
     assert list(world.core.state.reservations) == ["z", "a"]
-    assert world.core.state.reserved_jobs == {"a": {1: None}}
+    assert world.core.state.reserved.jobs == {"a": {1: None}}
     for node in world.config.nodes:
         world.register(node.name)
     assert world.do(DeleteReservation(world.actor("root"), "z", world.reply_to())) == ["done"]
@@ -81,7 +93,7 @@ def test_a_number_is_never_given_again() -> None:
         world.register(node.name)
     numbers = []
     for name in ("a", "b", "c"):
-        wish = WantedReservation(
+        wish = ReservationWords(
             start_at_us=world.now_us, duration_s=3600, nodes=(("", "n1"),), users=(("", "ann", USERS["ann"]),)
         )
         world.do(CreateReservation(world.actor("root"), name, wish, world.reply_to()))
@@ -99,15 +111,15 @@ def test_a_maintenance_says_what_it_keeps_of_each_node() -> None:
     for node in world.config.nodes:
         world.register(node.name)
     for name, flags, nodes in (("fix", ResvFlag.MAINT, ("n1", "n2")), ("work", ResvFlag.NONE, ("n3",))):
-        wish = WantedReservation(
+        wish = ReservationWords(
             start_at_us=world.now_us, duration_s=3600, nodes=tuple(("", one) for one in nodes), flags_on=int(flags),
             users=(("", "ann", USERS["ann"]),),
         )  # fmt: skip
         assert world.do(CreateReservation(world.actor("root"), name, wish, world.reply_to())) == [f"created {name}"]
-    spans = {span.name: span for span in world.core.state.reservation_spans.values()}
+    spans = {span.name: span for span in world.core.state.open_intervals.reservation_spans.values()}
     cpus = world.config.nodes[0].cpus
     (line,) = spans["fix"].node_tres.splitlines()
     assert line.startswith(f"n[1-2] cpu={cpus},") and line.endswith(",node=1")
     assert spans["fix"].tres.startswith(f"cpu={2 * cpus},") and spans["work"].node_tres == ""
     world.restart()
-    assert world.core.state.reservation_spans["fix"] == spans["fix"]
+    assert world.core.state.open_intervals.reservation_spans["fix"] == spans["fix"]

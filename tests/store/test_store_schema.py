@@ -15,6 +15,8 @@ from ctld.store import migrate
 from ctld.store.committer import Store
 from ctld.store.errors import SchemaTooNew, StoreError
 from ctld.store.schema import META, METADATA, SCHEMA_NAME
+from tools.records.code import RECORDS
+from tools.records.declare import Record
 
 
 def tables_of(path: Path) -> dict[str, str]:
@@ -36,6 +38,31 @@ def test_migrated_schema_is_the_metadata(tmp_path: Path) -> None:
         row = connection.execute(META.select()).one()
     engine.dispose()
     assert (row.id, row.name, row.epoch, row.sequence, row.next_job_id) == (1, SCHEMA_NAME, 0, 0, 1)
+
+
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("schema") / "penstock.db"
+    Store.open(path, "me").close()
+    return path
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
+def test_the_migrations_make_the_columns_that_the_field_table_says(migrated: Path, record: Record) -> None:
+    with sqlite3.connect(migrated) as connection:
+        found = [row[1:] for row in connection.execute(f"PRAGMA table_info({record.name})")]
+    types = {"BigInteger": "BIGINT", "Integer": "INTEGER", "Text": "TEXT", "LargeBinary": "BLOB"}
+    said = [
+        (
+            field.name,
+            types.get(field.kind.column, "INTEGER"),  # a variant: SQLite's own row number
+            int(not field.kind.nullable),
+            None if field.existing is None else f"'{field.existing}'",
+            record.key.index(field.name) + 1 if field.name in record.key else 0,
+        )
+        for field in record.columns
+    ]
+    assert found == said
 
 
 def test_known_revisions_are_those_of_the_scripts() -> None:

@@ -2,16 +2,8 @@
 
 from pathlib import Path
 
-from ctld.core.fairshare import (
-    AccountRow,
-    AssocRow,
-    LoadedShares,
-    ResourceRow,
-    TresRow,
-    UsageRow,
-    UserRow,
-    WckeyRow,
-)
+from ctld.core.records.accounting_rows import AccountRow, AssocRow, ResourceRow, TresRow, UsageRow, UserRow, WckeyRow
+from ctld.core.state.fairshare import LoadedShares
 from penstock.values.limits import from_texts
 from tests.store.making import NOW_US, leading, make_batch
 
@@ -62,7 +54,7 @@ def test_all_columns_of_accounting_come_back(tmp_path: Path) -> None:
     )  # fmt: skip
     store.commit(make_batch(2, wckeys=[KEY], resources=[LICENCES], tres=[TresRow(1002, "license/matlab@flex")]))
     store.close()
-    store = leading(tmp_path / "penstock.db", 3)
+    store = leading(tmp_path / "penstock.db", "third")
     assert store.load(NOW_US, 0, 0).shares == LoadedShares(
         (BUDGET, FULL), (), (gone_account, account), (person, gone_person), 6, (), (KEY, GONE_KEY), (LICENCES,),
         (TresRow(1001, "gres/gpu"), TresRow(1002, "license/matlab@flex")),

@@ -1,7 +1,6 @@
-"""Each end of the node stream, played by a test: a node for a real controller, a controller for a real node daemon.
-
-A test decides what is sent, when, and how often; what the other side sent is kept in order. Waiting is asking again
-with a deadline.
+"""Both ends of the node stream under a test's control: a node for a real controller, a controller for a real node
+daemon. A test decides what is sent, when, and how often; messages of the other side are recorded in order. Waiting is
+polling with a deadline.
 """
 
 import queue
@@ -12,24 +11,26 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import grpc
+from patience import LIMIT_S
 
 from penstock.v1 import common_pb2 as m
 from penstock.v1 import node_pb2 as n
 from penstock.v1 import node_pb2_grpc as services
 
-WAIT_S = 30.0
+T = TypeVar("T")
+
 POLL_S = 0.01
 BATCH = -5
 
 
-def wait(condition: Callable[[], Any], what: str) -> Any:
-    """Ask until the answer is true, and return it."""
-    deadline = time.monotonic() + WAIT_S
+def wait(condition: Callable[[], T], what: str) -> T:
+    """Polls until the answer is true, and returns it."""
+    deadline = time.monotonic() + LIMIT_S
     while not (answer := condition()):
-        assert time.monotonic() < deadline, f"waited {WAIT_S:.0f} s until {what}"
+        assert time.monotonic() < deadline, f"waited {LIMIT_S:.0f} s until {what}"
         time.sleep(POLL_S)
     return answer
 
@@ -39,7 +40,8 @@ def step_key(job_id: int, attempt: int = 0) -> n.StepKey:
 
 
 class FakeNode:
-    """A node of the cluster without processes: opens the stream with the node's certificate and says what it is told."""
+    """A node of the cluster without processes: opens the stream with the node's certificate and sends the test's
+    messages."""
 
     def __init__(self, address: str, certificates: Path, name: str, cpus: int = 16, memory_mb: int = 16000) -> None:
         self.name = name
@@ -72,7 +74,8 @@ class FakeNode:
     def connect(self, held: list[n.HeldStep] | None = None, **more: Any) -> n.Registered:
         """Open a stream (an earlier one is closed) and register."""
         self._out.put(None)
-        self._out = out = queue.SimpleQueue()
+        out: queue.SimpleQueue[n.NodeMessage | None] = queue.SimpleQueue()
+        self._out = out
         stream = services.NodeLinkStub(self._channel).Connect(iter(out.get, None), wait_for_ready=True)
         before = len(self.received)
         threading.Thread(target=self._read, args=(stream,), daemon=True).start()
@@ -89,7 +92,7 @@ class FakeNode:
             for message in stream:
                 self.received += [message, *message.more]
         except grpc.RpcError:
-            return  # the stream is over; what came before counts
+            return  # the stream is over; earlier messages count
 
     def send(self, **kind: Any) -> None:
         self._out.put(n.NodeMessage(**kind))
@@ -131,7 +134,7 @@ class FakeNode:
 
 
 class FakeController(services.NodeLinkServicer):
-    """A controller for one node daemon, on a Unix socket: admits it and sends what the test says."""
+    """A controller for one node daemon, on a Unix socket: admits it and sends the test's commands."""
 
     def __init__(self, path: Path, epoch: int = 1) -> None:
         self.epoch = epoch
@@ -160,7 +163,8 @@ class FakeController(services.NodeLinkServicer):
         self, requests: Iterator[n.NodeMessage], context: grpc.ServicerContext
     ) -> Iterator[n.ControllerMessage]:
         register = next(requests).register
-        self._down = down = queue.SimpleQueue()
+        down: queue.SimpleQueue[n.ControllerMessage | None] = queue.SimpleQueue()
+        self._down = down
         self.sequence, self.acks = 0, {}
         yield n.ControllerMessage(
             registered=n.Registered(epoch=self.epoch, heartbeat_interval_ms=1000, cluster_name="e2e", kill_wait_s=1)
@@ -190,7 +194,7 @@ class FakeController(services.NodeLinkServicer):
         self._down.put(n.ControllerMessage(report_ack=ack))
 
     def hang_up(self) -> None:
-        """End the stream; the node comes again."""
+        """Ends the stream; the node reconnects."""
         count = len(self.registrations)
         self._down.put(None)
         wait(lambda: len(self.registrations) > count, "the node has come again")
@@ -199,7 +203,7 @@ class FakeController(services.NodeLinkServicer):
         wait(lambda: len(self.registrations) >= times, "the node has registered")
 
     def command(self, epoch: int | None = None, **kind: Any) -> str:
-        """Send a command and wait for its acknowledgement: "" or why it was refused."""
+        """Sends a command and waits for its acknowledgement: "" or the reason of the refusal."""
         self.sequence += 1
         sequence = self.sequence
         command = n.Command(epoch=self.epoch if epoch is None else epoch, sequence=sequence, **kind)
@@ -209,6 +213,6 @@ class FakeController(services.NodeLinkServicer):
         )[0]
 
     def exits(self, job_id: int) -> list[n.StepExited]:
-        """Exit reports for a job, each once however often it came."""
+        """Exit reports for a job, without duplicates."""
         found = {(r.spool_id, r.sequence): r.exited for r in self.reports if r.WhichOneof("kind") == "exited"}
         return [e for e in found.values() if e.key.job_id == job_id]

@@ -5,20 +5,15 @@
     fake.put({"gpu.1.lost": 1})                                 # every process sees it at its next call
     fake.event(0, 79)                                           # an XID
 
-It needs nothing but a C compiler. The library is kept by the content of its source in the system's temporary folder,
-so that all workers and runs share one build; two that build at once do the same work, and rename(2) decides. The keys of
-the state are in the head of fakenvml.c.
+The keys of the state are in the head of fakenvml.c.
 """
 
-import functools
-import hashlib
 import os
-import shlex
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+
+from clibrary import built
 
 HERE = Path(__file__).resolve().parents[1] / "fakenvml"
 SONAME = "libnvidia-ml.so.1"
@@ -29,29 +24,9 @@ FLAGS = (
 XID_EVENT = 8
 
 
-def compiler() -> list[str]:
-    """As tools/prerequisites.sh looks for it."""
-    return shlex.split(os.environ.get("CC", "")) or [next(c for c in ("gcc", "cc") if shutil.which(c))]
-
-
-@functools.cache
 def library() -> Path:
     """The built library."""
-    source = HERE / "fakenvml.c"
-    key = hashlib.sha256(source.read_bytes() + " ".join(FLAGS).encode()).hexdigest()[:16]
-    folder = Path(tempfile.gettempdir(), f"penstock-fakenvml-{os.geteuid()}")
-    folder.mkdir(mode=0o755, exist_ok=True)
-    if folder.lstat().st_uid != os.geteuid():
-        folder = Path(tempfile.mkdtemp(prefix="penstock-fakenvml-"))
-    built = folder / key / SONAME
-    if not built.exists():
-        built.parent.mkdir(mode=0o755, exist_ok=True)
-        fd, new = tempfile.mkstemp(dir=built.parent)
-        os.close(fd)
-        subprocess.run([*compiler(), *FLAGS, "-o", new, str(source)], check=True)
-        os.chmod(new, 0o755)
-        os.rename(new, built)
-    return built
+    return built(HERE / "fakenvml.c", FLAGS, SONAME)
 
 
 class FakeNvml:
@@ -61,9 +36,8 @@ class FakeNvml:
         self.path = Path(path)
         self.log = self.path.with_name(self.path.name + ".log")
         text = (HERE / f"{profile}.state").read_text()
-        self.keys: dict[str, object] = dict(
-            line.split("=", 1) for line in text.splitlines() if line and not line.startswith("#")
-        )
+        lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+        self.keys: dict[str, object] = {key: value for key, value in (line.split("=", 1) for line in lines)}
         self._events = 0
         self.put(changes or {})
 
@@ -86,10 +60,15 @@ class FakeNvml:
 
     def event(self, gpu: int, data: int, type_: int = XID_EVENT) -> None:
         """Something that an event set tells: by default an XID."""
+        self.put({self.next_event(): f"{gpu},{type_},{data},-1,-1"})
+
+    def next_event(self) -> str:
+        """The key of one more event, for who puts it elsewhere."""
         self._events += 1
-        self.put({f"event.{self._events}": f"{gpu},{type_},{data},-1,-1"})
+        return f"event.{self._events}"
 
     def uuid(self, gpu: int) -> str:
+        """The UUID of the GPU with that index."""
         return str(self.keys[f"gpu.{gpu}.uuid"])
 
     def env(self) -> dict[str, str]:

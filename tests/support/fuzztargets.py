@@ -1,4 +1,4 @@
-"""What is fuzzed: every parser that reads what a user or a file says, with examples to begin from.
+"""The fuzz targets: every parser of input from users or files, with examples to begin from.
 
 A target is called with text. It may return, or raise the errors of its layer (BadValue, CommandError, Answered); any
 other exception is a finding, and so is a target that needs more than a moment. `text_of` makes text of a fuzzer's bytes,
@@ -13,17 +13,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from cli import jobcomp, sacct_fields, sacctmgr, sinfo_fields, squeue_fields, sreport_usage
-from cli.format import parse_names, parse_percent, parse_table
-from cli.jobopts import JOB_OPTIONS
-from cli.options import NO, Option, parse
-from cli.run import Answered, CommandError
-from cli.sacctmgr_fields import columns_of
-from cli.sacctmgr_file import read_file
-from cli.sacctmgr_values import ASSOC_LABELS, checked, told
-from cli.script import directives
-from cli.sreport_fields import choose
-from cli.sreport_words import CONDITIONS, read
+from cli.accounts.fields import columns_of
+from cli.accounts.file import read_file
+from cli.accounts.keywords import do
+from cli.accounts.values import ASSOC_LABELS, checked, describe_settings
+from cli.base.format import parse_names, parse_percent, parse_table
+from cli.base.options import NO, Option, OptionValues, parse
+from cli.base.run import CommandError, RemoteAnswer
+from cli.jobs.jobopts import JOB_OPTIONS
+from cli.jobs.script import directives
+from cli.listings import jobcomp, sacct_fields, sinfo_fields, squeue_fields, sreport_usage
+from cli.listings.sreport_fields import choose
+from cli.listings.sreport_words import CONDITIONS, read
 from penstock.config.load import load
 from penstock.config.problem import ConfigError
 from penstock.errors import PenstockError
@@ -50,12 +51,12 @@ from penstock.values.errors import BadValue
 from penstock.values.limits import OF_ASSOC
 
 #: What a parser may raise. PenstockError: `--gres=help` asks the controller, and here is none.
-EXPECTED = (BadValue, CommandError, Answered, ConfigError, PenstockError)
+EXPECTED = (BadValue, CommandError, RemoteAnswer, ConfigError, PenstockError)
 #: What PENSTOCK_CLUSTER has to be while a target runs, so that none is found.
 NO_CLUSTER = os.devnull
 #: 2026-03-29 00:30 UTC: half an hour before a change of the clock in Europe.
 NOW_US = 1_774_744_200 * 1_000_000
-#: Longer inputs teach nothing more and are slower.
+#: The longest input: longer ones find nothing more and are slower.
 TEXT_MAX = 4096
 
 
@@ -64,7 +65,7 @@ class Target(NamedTuple):
 
     name: str
     run: Callable[[str], object]
-    seeds: tuple[str, ...]  # where a fuzzer begins, and what hypothesis puts together
+    seeds: tuple[str, ...]  # seeds of the fuzzer, and building blocks for hypothesis
 
 
 def _config(file_name: str) -> Callable[[str], object]:
@@ -90,8 +91,8 @@ def _sacctmgr(text: str) -> object:
     for word in words:
         key, _, value = word.partition("=")
         if key.lower() in (*OF_ASSOC, "fairshare", "priority", "adminlevel"):
-            told(checked({key.lower(): value}, OF_ASSOC), ASSOC_LABELS, 14)
-    return sacctmgr.do(words, {"immediate": True})
+            describe_settings(checked({key.lower(): value}, OF_ASSOC), ASSOC_LABELS, 14)
+    return do(words, OptionValues(immediate=True))
 
 
 def _options(module: str) -> Callable[[str], object]:
@@ -162,15 +163,15 @@ BY_NAME = {target.name: target for target in TARGETS}
 
 
 def text_of(data: bytes) -> str:
-    """A fuzzer's bytes as a command line would bring them."""
+    """A fuzzer's bytes as text from a command line."""
     return os.fsdecode(data[:TEXT_MAX]).replace("\0", "")
 
 
 def call(target: Target, text: str) -> None:
-    """Run a target; whatever is not expected comes out."""
+    """Runs a target; unexpected exceptions propagate."""
     try:
         target.run(text)
     except EXPECTED as error:
         said = str(getattr(error, "text", error))
-        if not said.strip() and not isinstance(error, Answered):
+        if not said.strip() and not isinstance(error, RemoteAnswer):
             raise AssertionError(f"{target.name}: an error without words for {text!r}") from error

@@ -1,4 +1,4 @@
-"""A GPU child without its parent: what it is told and what it says, one word after the other."""
+"""A GPU child without its parent: sends it messages and reads its answers, one by one."""
 
 import os
 import select
@@ -8,15 +8,15 @@ import time
 from collections.abc import Mapping
 from typing import Any, Self
 
+from patience import LIMIT_S
+
 from nodedaemon.core.gpuwords import Asking, Polled
 from nodedaemon.gpu.child import PROGRAM
-from nodedaemon.gpu.frames import Answered, Frames, PollNow, Setup, pack, read_word
-
-LIMIT_S = 20.0
+from nodedaemon.gpu.frames import Answered, Frames, PollNow, Setup, pack, read_message
 
 
 class GpuChild:
-    """The child in a mode; `asked` has what it announced."""
+    """The child in a mode; `asked` has its announcements."""
 
     def __init__(self, mode: str, env: Mapping[str, str], setup: Setup | None = None) -> None:
         self.process = subprocess.Popen(
@@ -45,7 +45,7 @@ class GpuChild:
         self.process.stdin.flush()
 
     def word(self, limit_s: float = LIMIT_S) -> Any:
-        """The next that is no announcement; None when it has ended."""
+        """The next message that is not an announcement; None when the child has ended."""
         assert self.process.stdout is not None
         until = time.monotonic() + limit_s
         while not self._words:
@@ -54,8 +54,9 @@ class GpuChild:
             data = os.read(self.process.stdout.fileno(), 65536)
             if not data:
                 return None
-            for word in map(read_word, self._frames.feed(data)):
-                (self.asked if isinstance(word, Asking) else self._words).append(word)
+            for word in map(read_message, self._frames.feed(data)):
+                kept: list[Any] = self.asked if isinstance(word, Asking) else self._words
+                kept.append(word)
         return self._words.pop(0)
 
     def poll(self) -> Polled:

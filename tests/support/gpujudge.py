@@ -1,4 +1,4 @@
-"""A judge of GPUs for tests: two GPUs, a clock, and short ways to say what is seen."""
+"""A GPU monitor for tests: two GPUs, a clock, and helpers to set observations."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def device(uuid: str, index: int, **more: Any) -> Device:
 
 
 def quiet(uuid: str, at_us: int, **more: Any) -> Sample:
-    """A GPU that has nothing to complain of."""
+    """A GPU without problems."""
     fields: dict[str, Any] = {
         "recovery_action": 0, "ecc_volatile": 0, "ecc_aggregate": 5, "ecc_sram": 0, "remap_uncorrectable": 0,
         "remap_pending": False, "remap_failure": False, "retired_pages": 0, "retired_pending": False,
@@ -31,22 +31,22 @@ def quiet(uuid: str, at_us: int, **more: Any) -> Sample:
 
 
 class Judge:
-    """The machine with a clock. `says` gathers what it said since the last `take`."""
+    """The machine with a clock. `says` collects its messages since the last `take`."""
 
     def __init__(
         self, devices: tuple[Device, ...] | None = None, memory: w.Memory | None = None, before: "Judge | None" = None
     ) -> None:
         """before: this one is the same after a restart of the daemon."""
-        self.now_us = before.now_us if before else 1_000_000 * S
-        self.boot = before.boot if before else "boot-1"
+        self.now_us: int = before.now_us if before else 1_000_000 * S
+        self.boot: str = before.boot if before else "boot-1"
         self.devices = devices or (device(A, 0), device(B, 1))
         self.machine = HealthMachine(memory, table())
-        self.said: list[w.Output] = []
-        self.state: dict[str, dict[str, Any]] = {}  # what polls show of each GPU, until it is changed
-        self.owners: dict[int, w.Owner] = {}
+        self.said: list[w.HealthOutput] = []
+        self.state: dict[str, dict[str, Any]] = {}  # the poll results of each GPU, until changed
+        self.owners: dict[int, w.GpuOwner] = {}
         self.listed()
 
-    def tell(self, event: w.Event) -> None:
+    def tell(self, event: w.HealthEvent) -> None:
         self.machine.step(self.now_us, event)
         self.machine.check()
         self.said += self.machine.seal()
@@ -55,7 +55,7 @@ class Judge:
         self.tell(w.Listed(devices or self.devices, self.boot, **more))
 
     def shows(self, uuid: str, **fields: Any) -> None:
-        """From now on polls show that of the GPU; no fields = it is well."""
+        """Sets the poll results of the GPU; no fields = healthy."""
         self.state[uuid] = fields
 
     def poll(self, times: int = 1, after_us: int = POLL_US) -> None:
@@ -69,28 +69,28 @@ class Judge:
 
     def runs(self, job: int, *uuids: str, uid: int = 1000) -> StepKey:
         key = StepKey(job, 1, -5)
-        self.tell(w.Holds(key, uid, uuids))
+        self.tell(w.StepGpus(key, uid, uuids))
         return key
 
     def reboot(self) -> None:
-        """Everything that ran is gone."""
+        """Simulates a reboot: all processes are gone."""
         for key in list(self.machine.holders):
             self.tell(w.Released(key))
         self.boot = f"boot-{int(self.boot[5:]) + 1}"
         self.listed()
 
-    def left(self, pid: int, uuid: str, owner: w.Owner | None) -> None:
+    def left(self, pid: int, uuid: str, owner: w.GpuOwner | None) -> None:
         """A process that polls show on the GPU."""
         if owner is not None:
             self.owners[pid] = owner
         self.shows(uuid, processes=(Process(pid, 5_000_000),), memory_used_kb=5_000_000)
 
-    def take(self) -> list[w.Output]:
+    def take(self) -> list[w.HealthOutput]:
         said, self.said = self.said, []
         return said
 
     def of(self, type_: type[Any]) -> list[Any]:
-        """What was said of that kind, since the last `take`."""
+        """The messages of that kind since the last `take`."""
         return [output for output in self.said if isinstance(output, type_)]
 
     def opinion(self, uuid: str = A) -> GpuState:

@@ -1,7 +1,8 @@
-"""The launcher as it is installed: compiled, in a folder with a Python of its own and a copy of our code.
+"""The launcher as installed: compiled, in a folder with its own Python and a copy of our code.
 
 `Launched` makes an environment that is like one that pip made: bin/penstock names the interpreter, which here is a
-script that notes each start of Python. So a test sees whether a call was served (nothing is noted) or ran plain.
+script that notes each start of Python. So a test can check whether a call was served (no start recorded) or ran
+directly.
 """
 
 import contextlib
@@ -17,26 +18,27 @@ import time
 from pathlib import Path
 from typing import Any
 
+from patience import LIMIT_S
+
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 60
-NAMES = ("sbatch", "squeue", "scancel", "srun", "sinfo", "scontrol")
+NAMES = ("sbatch", "squeue", "sacct", "scancel", "srun", "salloc", "sattach", "sinfo", "scontrol")
 
 
 def wait_for(true: Any, what: str) -> Any:
-    """What `true` returns once that is something."""
-    deadline = time.monotonic() + DEADLINE_S
+    """Polls until `true` returns a true value, and returns it."""
+    deadline = time.monotonic() + LIMIT_S
     while not (found := true()):
         assert time.monotonic() < deadline, f"never: {what}"
         time.sleep(0.01)
     return found
 
 
-def build(folder: Path) -> Path:
+def build(folder: Path, source: Path = ROOT / "native/launcher.c") -> Path:
     """The launcher, compiled as setup.py does it, with all warnings as errors."""
     program = folder / "launcher"
     compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
     warnings = ["-Wall", "-Wextra", "-Werror"]
-    subprocess.run([*compiler, "-O2", *warnings, "-o", program, ROOT / "native/launcher.c"], check=True)
+    subprocess.run([*compiler, "-O2", *warnings, "-o", program, source], check=True)
     return program
 
 
@@ -49,7 +51,7 @@ def state_of(pid: int) -> str:
 
 
 def told(pid: int) -> str:
-    """What the kernel says of a process that should have ended: its state, signals and files."""
+    """The kernel's data about a process that should have ended: its state, signals and files."""
     try:
         words = Path(f"/proc/{pid}/status").read_text()
         files = [os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir()]
@@ -102,17 +104,21 @@ class Launched:
         }
 
     def run(self, name: str, *words: str | bytes, **options: Any) -> "subprocess.CompletedProcess[bytes]":
-        """One call to its end."""
+        """Runs one call to its end."""
         env = self.env | options.pop("env", {})
-        settings = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": 60} | options
+        settings: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": LIMIT_S} | options
         if "input" in settings:
             settings.pop("stdin")
         return subprocess.run([self.bin / name, *words], env=env, check=False, **settings)
 
     def start(self, name: str, *words: str | bytes, **options: Any) -> "subprocess.Popen[bytes]":
-        """One call that goes on."""
+        """Starts one call."""
         env = self.env | options.pop("env", {})
-        settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+        settings: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+        } | options
         return subprocess.Popen([self.bin / name, *words], env=env, **settings)
 
     def plain(self, name: str, *words: str | bytes, **options: Any) -> "subprocess.CompletedProcess[bytes]":
@@ -121,28 +127,33 @@ class Launched:
         return self.run(name, *words, env=env, **options)
 
     def starts(self) -> list[str]:
-        """What Pythons were started for since the last look: "squeue", ..., "server"."""
-        lines = self.log.read_text().splitlines()
+        """The purposes of the Python processes started since the last call: "squeue", ..., "server"."""
+        found = self.peek()
         self.log.write_text("")
-        return [line.split()[1].removeprefix("cli.") for line in lines]
+        return found
+
+    def peek(self) -> list[str]:
+        """The same, without forgetting them."""
+        lines = self.log.read_text().splitlines()
+        return [line.split()[1].rpartition(".")[2] for line in lines]
 
     def sockets(self) -> list[Path]:
-        """Of servers, also of dead ones."""
+        """The sockets of servers, including dead ones."""
         return [p for p in sorted(self.servers_dir.glob("*")) if p.is_socket()]
 
     def server(self, path: Path | None = None) -> int | None:
-        """The pid of the server behind a socket; None when nobody answers."""
+        """The pid of the server behind a socket; None without an answer."""
         for one in [path] if path else self.sockets():
             with socket.socket(socket.AF_UNIX) as probe:
                 try:
                     probe.connect(str(one))
                 except OSError:
                     continue
-                return struct.unpack("iII", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+                return int(struct.unpack("iII", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
         return None
 
     def warm(self) -> int:
-        """Have a server for what this process is like; its pid."""
+        """Ensures a server for this process's environment; returns its pid."""
         pid = self.server()
         if pid is None:
             self.run("squeue", "--version")

@@ -5,20 +5,22 @@
         cluster.wait_state(job, "COMPLETED")
 
 Rules
-    - Everything is in one folder of its own under the system's temporary folder: sockets' names stay short there, and
-      other users can pass through it. It is removed at the end.
-    - Commands are run as a user runs them: as processes, with an environment that names this cluster and nothing else.
-    - Nobody sleeps to let something happen: `wait` asks again and again until it is so, and fails with what it last saw.
+    - Everything is in one folder of its own under the system's temporary folder: socket paths are short there, and
+      other users can enter it. It is removed at the end.
+    - Commands are run as a user runs them: as processes, with an environment for this cluster only.
+    - No sleep as synchronisation: `wait` polls a condition, and fails with the last state.
     - Only processes that were started here are ended, each through its own handle.
     - A failed test shows the end of every daemon's log (`logs`, called by the conftest of tests/e2e).
 
-`ClusterConf` says what is in slurm.conf; KillWait is short, as tests wait for it.
+`ClusterConf` has the content of slurm.conf; KillWait is short, since tests wait for it.
 """
 
 import contextlib
 import getpass
+import itertools
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -31,22 +33,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from migrated import lay_database
+from patience import LIMIT_S
+from warmstart import Child, start_daemon
+
 from penstock.client import Client
-from penstock.cluster import ClusterFile, write_cluster
+from penstock.clusterfile import ClusterFile, write_cluster
 from penstock.errors import PenstockError, Unreachable
 from penstock.v1 import accounting_pb2 as a
 from penstock.v1 import controller_pb2 as c
+from penstock.values.jobid import BATCH_STEP
 
 T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Of a cold start on a machine that is busy with other tests.
-START_LIMIT_S = 60.0
-#: What a test waits for takes a fraction of a second; the limit is for the busy machine.
-WAIT_LIMIT_S = 30.0
-COMMAND_LIMIT_S = 60.0
-STOP_LIMIT_S = 15.0
-POLL_S = 0.02
+START_LIMIT_S = 180.0
+#: Limits cost nothing unless a test fails. On a twentieth of a core the controller's restart and its nodes' return take 30 s.
+WAIT_LIMIT_S = LIMIT_S
+COMMAND_LIMIT_S = 180.0
+STOP_LIMIT_S = LIMIT_S
+#: Poll intervals: they grow with the waiting time, since polls take CPU time from the cluster.
+POLL_S, POLL_MAX_S, POLL_PART = 0.02, 0.25, 0.15
 #: What `make build` installs.
 LAUNCHERS = ROOT / ".venv/bin"
 LOG_TAIL_BYTES = 6000
@@ -54,14 +62,16 @@ CTLD = "ctld"
 ENDED = frozenset(
     ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "DEADLINE")
 )
-#: Ports are drawn below the range from which the kernel takes them for outgoing connections.
-PORTS = range(20000, 32000)
+#: Below the range from which the kernel takes ports for outgoing connections, and apart from those of `penstock up`.
+PORTS = range(13000, 20000)
+_ports_given = itertools.count(secrets.randbelow(len(PORTS)))
 
 
 @dataclass(frozen=True)
 class ClusterConf:
-    """What slurm.conf says beyond names and addresses."""
+    """The content of slurm.conf beyond names and addresses."""
 
+    name: str = "e2e"
     cpus: int = 16
     memory_mb: int = 16000
     gpus: int = 0
@@ -76,7 +86,7 @@ class ClusterConf:
 
 @dataclass
 class Done:
-    """How a command ended. Bytes as they came; `out` and `err` as text."""
+    """The result of a command. Output as bytes; `out` and `err` as text."""
 
     words: list[str]
     status: int
@@ -85,14 +95,16 @@ class Done:
 
     @property
     def out(self) -> str:
+        """Output as text."""
         return self.stdout.decode("utf-8", "surrogateescape")
 
     @property
     def err(self) -> str:
+        """Error output as text."""
         return self.stderr.decode("utf-8", "surrogateescape")
 
     def ok(self) -> Self:
-        """The command succeeded and complained of nothing."""
+        """Asserts that the command succeeded without error output."""
         assert self.status == 0 and self.stderr == b"", f"{self}"
         return self
 
@@ -105,16 +117,18 @@ class Daemon:
     """One process of the cluster."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Child
     log: Path
+    begun_us: int  # no later than its start
 
     def runs(self) -> bool:
+        """Whether the process has not ended."""
         return self.process.poll() is None
 
 
 @dataclass
 class LogLine:
-    """One run of a job as the job itself wrote it down: see LOGGING_SCRIPT."""
+    """One run of a job as logged by the job itself: see LOGGING_SCRIPT."""
 
     job_id: int
     task_id: str
@@ -134,7 +148,7 @@ echo "end $SLURM_JOB_ID ${SLURM_ARRAY_TASK_ID:--} ${SLURM_RESTART_COUNT:-0} $SLU
 
 
 def read_log(path: Path) -> tuple[list[LogLine], list[LogLine]]:
-    """All beginnings and all ends that jobs have written down."""
+    """All starts and ends that jobs have logged."""
     lines: dict[str, list[LogLine]] = {"begin": [], "end": []}
     for text in path.read_text().splitlines() if path.exists() else []:
         kind, job, task, attempt, node, start, end = text.split()
@@ -150,7 +164,7 @@ class LiveCluster:
         self.node_names = [f"n{i}" for i in range(1, nodes + 1)]
         self.home = Path(tempfile.mkdtemp(prefix="pstk-"))
         self.home.chmod(0o755)
-        self.work = self.home / "jobs"  # where commands are run and outputs land
+        self.work = self.home / "jobs"  # working directory of commands and outputs
         self.work.mkdir()
         self.work.chmod(0o777)  # other users submit from here, too
         self.command_port, self.node_port = free_ports(2)
@@ -160,7 +174,7 @@ class LiveCluster:
         self.ways: dict[str, int] = {}  # node -> port of a proxy through which it reaches the controller
         self.places: dict[str, tuple[str, list[str]]] = {}  # node -> controller's address there, command to get there
         self.daemons: dict[str, Daemon] = {}
-        self.call_limit_s = 10.0  # how long `call` tries; shorter where a test expects the controller to die
+        self.call_limit_s = LIMIT_S  # how long `call` tries; shorter where a test expects the controller to die
         self._client: Client | None = None
         self._write_files()
 
@@ -175,16 +189,18 @@ class LiveCluster:
         state.chmod(0o711)
         (self.home / "noded").chmod(0o711)  # users execute their scripts below it
         self.slurm_conf.write_text(self.conf_text())
+        lay_database(state / "penstock.db")
         now_us = time.time_ns() // 1000
-        authority = create_ca(state / "ca", "e2e", now_us)
+        authority = create_ca(state / "ca", self.conf.name, now_us)
         issue_to_folder(authority, state / "ca", "controller", "localhost", now_us, ("localhost", "127.0.0.1"))
         for name in self.node_names:
             issue_to_folder(authority, self.home / "certs" / name, "node", name, now_us)
         shutil.copy(state / "ca" / "ca.pem", self.home / "ca.pem")
         self.file = ClusterFile(
-            cluster_name="e2e",
+            cluster_name=self.conf.name,
             host="localhost",
             socket=str(state / "ctld.sock"),
+            call_socket=str(state / "calls.sock"),
             auth_socket=str(state / "auth.sock"),
             address=f"127.0.0.1:{self.command_port}",
             ca=str(self.home / "ca.pem"),
@@ -200,7 +216,7 @@ class LiveCluster:
         features = {name: f" Feature={words}" for name, words in conf.features.items()}
         return "\n".join(
             [
-                "ClusterName=e2e",
+                f"ClusterName={conf.name}",
                 "SlurmctldHost=localhost(127.0.0.1)",
                 f"SlurmctldPort={self.command_port}",
                 f"PenstockNodePort={self.node_port}",
@@ -247,7 +263,7 @@ class LiveCluster:
 
     def environment(self, **more: str) -> dict[str, str]:
         """What every process gets: a small environment that names this cluster."""
-        own = os.environ.get("PYTHONPATH", "")  # where this process itself has its libraries from
+        own = os.environ.get("PYTHONPATH", "")  # the library path of this process
         return {
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.work),
@@ -259,26 +275,20 @@ class LiveCluster:
             **more,
         }
 
-    def _launch(self, name: str, words: list[str], env: Mapping[str, str], prefix: Iterable[str] = ()) -> Daemon:
+    def launch(self, name: str, words: list[str], env: Mapping[str, str], prefix: Iterable[str] = ()) -> Daemon:
+        """Start `penstock` with these words as the daemon of that name; `prefix`: a command that runs it somewhere else."""
         old = self.daemons.get(name)
         assert old is None or not old.runs(), f"{name} runs already"
-        log = self.home / "log" / f"{name}.log"
+        log, environment = self.home / "log" / f"{name}.log", self.environment(**env)
+        begun_us = time.time_ns() // 1000
         with open(log, "ab") as output:
-            process = subprocess.Popen(
-                [*prefix, sys.executable, "-P", "-m", "cli.penstock", *words],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=self.home,
-                env=self.environment(**env),
-                start_new_session=True,
-            )
-        self.daemons[name] = Daemon(name, process, log)
+            process = start_daemon(words, output, self.home, environment, prefix)
+        self.daemons[name] = Daemon(name, process, log, begun_us)
         return self.daemons[name]
 
-    def start_controller(self, *, wait: bool = True, **env: str) -> Daemon:
+    def start_controller(self, *words: str, wait: bool = True, **env: str) -> Daemon:
         """Start the controller and, if asked, wait until it answers."""
-        daemon = self._launch(CTLD, ["ctld", "--config", str(self.slurm_conf), "--foreground"], env)
+        daemon = self.launch(CTLD, ["ctld", "--config", str(self.slurm_conf), "--foreground", *words], env)
         if wait:
             self.wait(lambda: self.answers(), "the controller answers", START_LIMIT_S, alive=(daemon,))
         return daemon
@@ -296,7 +306,7 @@ class LiveCluster:
         words += ["--stream-port", "0"]
         if name in self.boot_ids:
             env = {"PENSTOCK_BOOT_ID": self.boot_ids[name], **env}
-        return self._launch(name, words, env, prefix)
+        return self.launch(name, words, env, prefix)
 
     def kill(self, *names: str, number: int = signal.SIGKILL) -> None:
         """Send a signal (kill -9) to daemons and reap them."""
@@ -339,31 +349,37 @@ class LiveCluster:
         show: Callable[[], object] | None = None,
     ) -> T:
         """Ask until the answer is true, and return it."""
-        deadline = time.monotonic() + limit_s
+        began = time.monotonic()
         while True:
             answer = condition()
             if answer:
                 return answer
             for daemon in alive:
                 assert daemon.runs(), f"{daemon.name} ended while waiting until {what}\n{self.logs()}"
-            if time.monotonic() > deadline:
+            waited_s = time.monotonic() - began
+            if waited_s > limit_s:
                 seen = f"; last seen: {show()}" if show else ""
                 raise AssertionError(f"waited {limit_s:.0f} s until {what}{seen}")
-            time.sleep(POLL_S)
+            time.sleep(min(POLL_MAX_S, max(POLL_S, POLL_PART * waited_s)))
 
     def answers(self) -> bool:
         """True when the controller answers."""
         try:
-            self.call("Ping", c.PingRequest(), timeout_s=2.0)
+            self.call("Ping", c.PingRequest(), timeout_s=10.0)
         except Unreachable:
             return False
         return True
 
     def wait_nodes(self, *names: str, limit_s: float = START_LIMIT_S) -> None:
-        """Wait until these nodes (all of them) are in contact."""
+        """Wait until these nodes (all of them) are in contact, by their present daemons."""
         wanted = names or self.node_names
+
+        def has_registered(name: str) -> bool:
+            node = self.node(name)
+            return in_contact(node) and node.noded_start_at_us >= self.daemons[name].begun_us
+
         self.wait(
-            lambda: all(in_contact(self.node(n)) for n in wanted),
+            lambda: all(map(has_registered, wanted)),
             f"{', '.join(wanted)} have registered",
             limit_s,
             alive=[self.daemons[n] for n in wanted],
@@ -371,7 +387,8 @@ class LiveCluster:
         )
 
     def wait_state(self, job_id: int | str, *states: str, limit_s: float = WAIT_LIMIT_S) -> c.JobInfo:
-        """Wait until a job is in one of these states; fail at once when it has ended otherwise."""
+        """Wait until a job is in one of these states; fail at once when it has ended otherwise. For RUNNING alone, also
+        until its node has reported that the script has begun."""
 
         def look() -> c.JobInfo | None:
             job = self.job(job_id)
@@ -380,10 +397,17 @@ class LiveCluster:
 
         found = self.wait(look, f"job {job_id} is {' or '.join(states)}", limit_s, show=lambda: shown(self.job(job_id)))
         assert found is not None
+        if states == ("RUNNING",):
+            self.wait(lambda: self.has_begun(job_id), f"the script of job {job_id} has begun", limit_s)
         return found
 
+    def has_begun(self, job_id: int | str) -> bool:
+        """Whether the job's script, if it has one, has begun in the present attempt, by its node's report."""
+        steps = [step for record in self.records(job_id, duplicates=False) for step in record.steps]
+        return all(step.start_at_us for step in steps if step.step_id == BATCH_STEP)
+
     def wait_ends(self, *job_ids: int | str, limit_s: float = WAIT_LIMIT_S) -> list[c.JobInfo]:
-        """Wait until all these jobs have ended, however."""
+        """Waits until all these jobs have ended, in any state."""
         wanted = [str(i) for i in job_ids]
         self.wait(
             lambda: all(j.state in ENDED for i in wanted for j in self.jobs(i)),
@@ -419,7 +443,7 @@ class LiveCluster:
             raise
 
     def limit_now(self, *job_ids: int) -> None:
-        """Let the time limit of running jobs come in a second. One that is said in minutes is a minute at least."""
+        """Makes the time limit of running jobs expire in a second. Limits in minutes are at least one minute."""
         ids = [str(job_id) for job_id in job_ids]
         reply = self.call("UpdateJobs", c.UpdateJobsRequest(ids=ids, changes={"endtime": "now+1"}))
         assert not any(result.code for result in reply.results), reply
@@ -444,14 +468,15 @@ class LiveCluster:
 
     def node(self, name: str) -> c.NodeInfo:
         """One node."""
-        return self.call("ListNodes", c.ListNodesRequest(names=[name], gpus=True)).nodes[0]
+        found: c.ListNodesReply = self.call("ListNodes", c.ListNodesRequest(names=[name], gpus=True))
+        return found.nodes[0]
 
     def held_steps(self, name: str) -> list[str]:
-        """The steps in a node's spool that it has not been told to forget. (Emptied folders are kept for new steps.)"""
+        """The steps in a node's spool that are not purged. (Emptied folders are reused for new steps.)"""
         return [p.name for p in (self.home / "noded" / name / "steps").iterdir() if p.name[0].isdigit()]
 
     def records(self, *ids: int | str, duplicates: bool = True) -> list[a.JobRecord]:
-        """What accounting has of these jobs."""
+        """The accounting records of these jobs."""
         request = a.ListRecordsRequest(ids=[str(i) for i in ids], duplicates=duplicates)
         return [record for page in self.client().stream("ListRecords", request) for record in page.records]
 
@@ -545,7 +570,7 @@ def in_contact(node: c.NodeInfo) -> bool:
 
 
 def shown(job: c.JobInfo) -> dict[str, object]:
-    """What matters of a job when a test has failed."""
+    """A summary of a job for a failed test."""
     return {
         "id": job.job_id,
         "state": job.state,
@@ -566,22 +591,24 @@ def read(path: Path) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on which nobody listens."""
-    import secrets
-
+    """Free ports. Each process of the tests has its own, and gives none twice as long as it has others: the ports of a
+    cluster must stay its own while its controller is restarted."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    own = PORTS[worker::workers]
     found: list[int] = []
     while len(found) < count:
-        port = secrets.choice(PORTS)
+        port = own[next(_ports_given) % len(own)]
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", port))
-                found += [port] if port not in found else []
+                found.append(port)
     return found
 
 
-def stop(processes: list[subprocess.Popen[bytes]]) -> None:
-    """SIGTERM to all of them, then SIGKILL to who does not go."""
+def stop(processes: list[subprocess.Popen[bytes] | Child]) -> None:
+    """Sends SIGTERM to all of them, then SIGKILL to those that remain."""
     for process in processes:
         if process.poll() is None:
             process.send_signal(signal.SIGCONT)

@@ -1,9 +1,9 @@
-"""Machines of a test's own network: a network namespace each, tied to the controller's by a pair of virtual cables.
+"""Machines in a test's own network: a network namespace each, connected to the controller's by a veth pair.
 
     with Machines(2) as machines:
         machines[0].prefix      # a command line begun with this runs there
-        machines[0].cut()       # the cable is out; mend() puts it in again
-        machines[0].mute()      # it hears and is not heard: what it sends goes nowhere
+        machines[0].cut()       # disconnects it; mend() connects it again
+        machines[0].mute()      # drops the packets that it sends
 
 Needs root. Namespaces and cables have names of their own (the test's pid) and are removed at the end, whatever happened.
 """
@@ -52,19 +52,19 @@ class Machine:
             ip("-n", self.name, "route", "replace", f"{controller}/32", "via", self.here)
 
     def cut(self) -> None:
-        """Pull the cable."""
+        """Disconnects the machine."""
         ip("link", "set", self._near, "down")
 
     def mend(self) -> None:
-        """Put it in again."""
+        """Connects the machine again."""
         ip("link", "set", self._near, "up")
 
     def mute(self) -> None:
-        """A hole in its way out: packets for the controller vanish there."""
+        """Drops its packets to the controller."""
         ip("-n", self.name, "route", "replace", "blackhole", f"{self._controller}/32")
 
     def unmute(self) -> None:
-        """Close the hole."""
+        """Stops dropping its packets."""
         ip("-n", self.name, "route", "del", "blackhole", f"{self._controller}/32")
         self.reach(self._controller)
 

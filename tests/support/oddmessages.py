@@ -1,11 +1,12 @@
-"""Messages that nobody would send: some of their fields, each with something odd, by the dice."""
+"""Random malformed messages: some of their fields, each with an unusual value."""
 
 import contextlib
 import random
+from typing import Any
 
 from google.protobuf.message_factory import GetMessageClass
 
-_ODD: dict[str, tuple] = {
+_ODD: dict[str, tuple[object, ...]] = {
     "str": ("", "x", "*", "\x1b[2J", "0-4294967295", "n[0-99999999999]", "9" * 5000, "a" * 70_000, "plane=0", "plane=-1",
             "map_cpu:-1", ",,,", "arbitrary", "\0", "\u202e"),
     "bytes": (b"", b"x", b"\0", b"/" * 5000, b"\xff", b"%t" * 2000),
@@ -14,8 +15,8 @@ _ODD: dict[str, tuple] = {
 }  # fmt: skip
 
 
-def odd_message(dice: random.Random, kind, depth: int = 0):
-    """A message of that kind with some of its fields, each with something that nobody would say."""
+def odd_message(dice: random.Random, kind: Any, depth: int = 0) -> Any:
+    """A message of that type with some of its fields, each with an unusual value."""
     message = kind()
     for field in kind.DESCRIPTOR.fields:
         if dice.random() < 0.75 and depth < 3:
@@ -33,7 +34,7 @@ def odd_message(dice: random.Random, kind, depth: int = 0):
     return message
 
 
-def _odd_value(dice: random.Random, field, depth: int):
+def _odd_value(dice: random.Random, field: Any, depth: int) -> Any:
     if field.message_type is not None:
         return (
             None

@@ -1,4 +1,4 @@
-"""A PostgreSQL of the tests' own, and the fixture that runs a test on both database systems.
+"""A private PostgreSQL server for tests, and the fixture that runs a test on both database systems.
 
     def test_it(any_database: str) -> None:        # runs twice: with an SQLite file, with a new PostgreSQL database
         store = Store.open(any_database, "me")
@@ -10,7 +10,7 @@
     with Server() as server: ...                   # one for a test that stops and starts it
 
 `any_database` is empty (a controller makes its tables); `any_store` is the same with the tables of this program, which
-saves a PostgreSQL test the time of the migrations. Both are imported by tests/conftest.py and there for every test.
+saves the time of the migrations. Both are imported by tests/conftest.py and there for every test.
 
 Rules
     - The server is a child of the test process: made with initdb in a temporary folder, reached through a Unix socket
@@ -35,13 +35,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from migrated import lay_database
+from patience import LIMIT_S
 
-START_LIMIT_S = 60.0
-STOP_LIMIT_S = 30.0
 POLL_S = 0.02
 USER = "penstock"
 
-#: How a server is told to end: `immediate` is what a crash is, recovery included.
+#: The signals of the shutdown modes: `immediate` is like a crash, with recovery.
 SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 _SETTINGS = (
@@ -80,7 +80,7 @@ def need_binaries() -> Path:
 
 
 def _user() -> tuple[int, int]:
-    """As whom the server runs: uid and gid; -1 = as we do."""
+    """The uid and gid of the server; -1 = those of this process."""
     if os.geteuid():
         return -1, -1
     for name in ("postgres", "nobody"):
@@ -132,6 +132,12 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def pids(self) -> list[int]:
+        """The server's processes: its first one and the children of that."""
+        assert self._process is not None
+        pid = self._process.pid
+        return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
     def _environment(self) -> dict[str, str]:
         return {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
@@ -139,7 +145,7 @@ class Server:
         return [sys.executable, "-I", "-S", "-c", _BECOME, *map(str, self._user)]
 
     def _initialise(self) -> None:
-        words = [
+        words: list[str | Path] = [
             *self._become(),
             self._binaries / "initdb",
             "-D",
@@ -158,7 +164,7 @@ class Server:
 
     def start(self) -> None:
         """Start the server and wait until it takes connections. It ends with the thread that has started it."""
-        words = [*self._become(), self._binaries / "postgres", "-D", self._data, "-k", self._socket]
+        words: list[str | Path] = [*self._become(), self._binaries / "postgres", "-D", self._data, "-k", self._socket]
         for setting in _SETTINGS:
             words += ["-c", setting]
         with open(self.folder / "log", "ab") as log:
@@ -166,7 +172,7 @@ class Server:
                 words, cwd="/", env=self._environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
-        deadline = time.monotonic() + START_LIMIT_S
+        deadline = time.monotonic() + LIMIT_S
         while not self._answers():
             assert self._process.poll() is None and time.monotonic() < deadline, (self.folder / "log").read_text()
             time.sleep(POLL_S)
@@ -184,7 +190,7 @@ class Server:
         """End the server: smart, fast or immediate, as with pg_ctl -m."""
         if self._process is not None:
             self._process.send_signal(SIGNALS[mode])
-            self._process.wait(STOP_LIMIT_S)
+            self._process.wait(LIMIT_S)
             self._process = None
 
     def restart(self, mode: str = "fast") -> None:
@@ -232,7 +238,7 @@ class Server:
         return self.url(name)
 
     def drop(self, place: str) -> None:
-        """Remove a database, whoever is still connected."""
+        """Remove a database, even with clients connected."""
         self.execute(f"DROP DATABASE {place.partition('@/')[2].partition('?')[0]} WITH (FORCE)")
 
 
@@ -240,7 +246,7 @@ class Server:
 
 
 def rows(place: str | Path, sql: str) -> list[tuple[Any, ...]]:
-    """What a question to the database answers, whichever it is. Beside the store, on a connection of its own."""
+    """The rows of a query on either system, over its own connection."""
     from sqlalchemy import text
 
     with _engine(place).connect() as connection:
@@ -248,11 +254,11 @@ def rows(place: str | Path, sql: str) -> list[tuple[Any, ...]]:
 
 
 def change(place: str | Path, sql: str) -> int:
-    """Change the database behind everybody's back; how many rows."""
+    """Changes the database without the store; returns the number of rows."""
     from sqlalchemy import text
 
     with _engine(place).begin() as connection:
-        return connection.execute(text(sql)).rowcount
+        return int(connection.execute(text(sql)).rowcount)
 
 
 def dump(place: str | Path) -> dict[str, list[tuple[Any, ...]]]:
@@ -286,10 +292,21 @@ def postgresql() -> Iterator[Server]:
         yield server
 
 
+def _be_patient(patch: pytest.MonkeyPatch) -> None:
+    """The server ends a transaction that stands still for as long as a lease. Here it may be the machine that does."""
+    from ctld.store import postgresql
+
+    patch.setitem(postgresql.SETTINGS, "idle_in_transaction_session_timeout", str(int(LIMIT_S * 1000)))
+
+
 def _database(request: pytest.FixtureRequest, migrated: bool) -> Iterator[str]:
     if request.param == "sqlite":
-        yield str(request.getfixturevalue("tmp_path") / "penstock.db")
+        path = request.getfixturevalue("tmp_path") / "penstock.db"
+        if migrated:
+            lay_database(path)
+        yield str(path)
         return
+    _be_patient(request.getfixturevalue("monkeypatch"))
     server: Server = request.getfixturevalue("postgresql")
     place = server.new_database(migrated)
     yield place
@@ -304,5 +321,5 @@ def any_database(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def any_store(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The place of a database that has its tables, or of an SQLite file that a store makes; with each system."""
+    """The place of a database that has its tables; the test runs with each system."""
     yield from _database(request, migrated=True)

@@ -21,7 +21,7 @@ def main() -> None:
         importlib.import_module(module)
     for module in ("penstock.security.tls", "penstock.values.hostlist", "penstock.values.taskset", "pwd", "grp"):
         importlib.import_module(module)
-    for module in ("session", "terminal", "watcher", "bcast", "multiprog") if name == "srun" else ():
+    for module in ("session", "terminal", "watcher", "bcast", "multiprog", "wiring") if name == "srun" else ():
         importlib.import_module(f"cli.steps.{module}")
     command = importlib.import_module(f"cli.{name}")
     os.setgroups([])

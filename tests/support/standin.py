@@ -1,4 +1,4 @@
-"""Stand-ins for the controller and the node daemon: enough for `penstock up`, `down` and `status` to be tried for real.
+"""Stand-ins for the controller and the node daemon: enough to run `penstock up`, `down` and `status`.
 
     standin.py ctld --config FILE --foreground
     standin.py noded --node-name NAME --spool DIR ...
@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,38 +26,38 @@ class Controller(ControllerServicer):
     def __init__(self, home: Path) -> None:
         self.home = home
         self.partition = "UP"
-        self.names = re.search(r"^NodeName=(\S+)", (home / "slurm.conf").read_text(), re.M).group(1)
+        (self.names,) = re.findall(r"^NodeName=(\S+)", (home / "slurm.conf").read_text(), re.M)
 
     def note(self, text: str) -> None:
         with open(self.home / "ctld" / "calls", "a") as file:
             file.write(text + "\n")
 
-    def Ping(self, request, context):
+    def Ping(self, request: c.PingRequest, context: grpc.ServicerContext) -> c.PingReply:
         self.note("Ping")
         return c.PingReply(cluster_name="local")
 
-    def ListNodes(self, request, context):
-        prefix, last = re.fullmatch(r"(n)(?:\[1-)?(\d+)\]?", self.names).groups()
+    def ListNodes(self, request: c.ListNodesRequest, context: grpc.ServicerContext) -> c.ListNodesReply:
+        ((prefix, last),) = re.findall(r"^(n)(?:\[1-)?(\d+)\]?$", self.names)
         nodes = [f"{prefix}{i}" for i in range(1, int(last) + 1)]
         there = {n for n in nodes if (self.home / "noded" / n / "registered").exists()}
         return c.ListNodesReply(
             nodes=[c.NodeInfo(name=n, base_state="IDLE" if n in there else "UNKNOWN") for n in nodes]
         )
 
-    def ListPartitions(self, request, context):
+    def ListPartitions(self, request: c.ListPartitionsRequest, context: grpc.ServicerContext) -> c.ListPartitionsReply:
         return c.ListPartitionsReply(partitions=[c.PartitionInfo(name="debug", state=self.partition)])
 
-    def UpdatePartition(self, request, context):
+    def UpdatePartition(self, request: c.UpdatePartitionRequest, context: grpc.ServicerContext) -> c.Empty:
         self.note(f"UpdatePartition {request.name} {dict(request.changes)}")
         self.partition = request.changes["state"]
         return c.Empty()
 
-    def CancelJobs(self, request, context):
+    def CancelJobs(self, request: c.CancelJobsRequest, context: grpc.ServicerContext) -> c.JobResultsReply:
         self.note(f"CancelJobs {list(request.filter.states)}")
         (self.home / "ctld" / "jobs").write_text("0")
         return c.JobResultsReply()
 
-    def ListJobs(self, request, context):
+    def ListJobs(self, request: c.ListJobsRequest, context: grpc.ServicerContext) -> Iterator[c.ListJobsReply]:
         path = self.home / "ctld" / "jobs"
         running = int(path.read_text()) if path.exists() else 0
         yield c.ListJobsReply(jobs=[c.JobInfo(job_id=i + 1, state="RUNNING") for i in range(running)])

@@ -1,12 +1,12 @@
-"""A stand-in for a node's stream port: says what a script tells it, notes what it hears, over TLS or without.
+"""A stand-in for a node's stream port: sends scripted frames and records received ones, with or without TLS.
 
     with StandNode(node="n1") as node:
         node.play(frame(Kind.DATA, b"hello\\n", 0, 1), frame(Kind.END))
-        ... connect to node.place() ...
+        ... connect to node.endpoint() ...
         node.heard                      # frames of the client, in order
 
-It keeps what it has to say and, as stepd does, goes on at HELLO's `from` when a connection was opened again. `cut_at`
-breaks the connection once, after so many bytes.
+It keeps its frames and, like stepd, continues at HELLO's `from` on a new connection. `cut_at` breaks the connection
+once, after this many bytes.
 """
 
 import socket
@@ -16,11 +16,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cli.steps.streamclient import Place
+from patience import LIMIT_S
+
+from cli.steps.streamclient import StreamEndpoint
 from penstock.values.packing import pack_values, unpack
-from penstock.values.stepframes import ANSWER_NO, ANSWER_OK, GREETING, FrameReader, Kind, frame
+from penstock.values.stepframes import ANSWER_NO, ANSWER_OK, GREETING, FrameKind, FrameReader, frame
 
 KEY = b"k" * 32
+#: A wait for what is not a frame of a client's looks again after this time.
+POLL_S = 0.05
 
 
 class StandNode:
@@ -55,17 +59,19 @@ class StandNode:
         with self.changed:
             self.changed.notify_all()
 
-    def place(self) -> Place:
-        return Place(self.node, "127.0.0.1", self.listener.getsockname()[1], self.context is not None, self.index)
+    def endpoint(self) -> StreamEndpoint:
+        return StreamEndpoint(
+            self.node, "127.0.0.1", self.listener.getsockname()[1], self.context is not None, self.index
+        )
 
     def play(self, *frames: bytes) -> None:
-        """Say this, now or when somebody has come."""
+        """Sends this now or when a client has connected."""
         with self.changed:
             self.said += b"".join(frames)
             self.changed.notify_all()
 
-    def wait_for(self, kind: Kind, limit_s: float = 20.0) -> tuple[int, int, int, bytes]:
-        """The first frame of a kind that was heard."""
+    def wait_for(self, kind: FrameKind, limit_s: float = LIMIT_S) -> tuple[int, int, int, bytes]:
+        """Waits for the first received frame of a kind."""
         deadline = time.monotonic() + limit_s
         with self.changed:
             while True:
@@ -74,13 +80,16 @@ class StandNode:
                         return one
                 assert self.changed.wait(deadline - time.monotonic()), f"no {kind!r} among {self.heard}"
 
-    def wait_until(self, condition: Callable[[], object], limit_s: float = 20.0) -> None:
-        """Until something is true of what was heard."""
+    def wait_until(self, condition: Callable[[], object], limit_s: float = LIMIT_S) -> None:
+        """Waits until a condition is true, which need not be one on the received frames."""
+        deadline = time.monotonic() + limit_s
         with self.changed:
-            assert self.changed.wait_for(condition, limit_s), self.heard
+            while not condition():
+                assert time.monotonic() < deadline, self.heard
+                self.changed.wait(POLL_S)
 
-    def of(self, kind: Kind) -> list[bytes]:
-        """Payloads of all frames of a kind that were heard."""
+    def of(self, kind: FrameKind) -> list[bytes]:
+        """Payloads of all received frames of a kind."""
         return [payload for found, _, _, payload in self.heard if found == kind]
 
     def _serve(self) -> None:
@@ -114,23 +123,23 @@ class StandNode:
         reader = FrameReader()
         hello = self._frame(connection, reader)
         if hello is None:
-            return  # it did not believe us
-        assert hello[0] == Kind.HELLO
+            return  # the client rejected the certificate
+        assert hello[0] == FrameKind.HELLO
         key, role, start, *_ = unpack(hello[3])
         assert key == KEY
         with self.changed:
             self.froms.append(int(start))
             self.roles.append(int(role))
             self.changed.notify_all()
-        connection.sendall(frame(Kind.WELCOME, pack_values(self.node, int(start), self.stdin_had)))
+        connection.sendall(frame(FrameKind.WELCOME, pack_values(self.node, int(start), self.stdin_had)))
         threading.Thread(target=self._say, args=(connection, int(start)), daemon=True).start()
         while (heard := self._frame(connection, reader)) is not None:
             with self.changed:
                 self.heard.append(heard)
-                if heard[0] == Kind.STDIN:
+                if heard[0] == FrameKind.STDIN:
                     self.stdin_had += len(heard[3])
                     if heard[3]:
-                        self.said += frame(Kind.STDIN_TAKEN, b"%d" % self.stdin_had)
+                        self.said += frame(FrameKind.STDIN_TAKEN, b"%d" % self.stdin_had)
                 self.changed.notify_all()
 
     def _say(self, connection: socket.socket, at: int) -> None:

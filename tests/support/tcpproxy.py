@@ -1,10 +1,10 @@
-"""A TCP proxy of our own between two daemons: what goes up or down can be held back, or delayed.
+"""A TCP proxy between two daemons that can hold back or delay data in each direction.
 
     with TcpProxy(port) as proxy:
         ... connect to proxy.port ...
-        proxy.up.clear()      # nothing from the connecting side gets through; nobody is told
+        proxy.up.clear()      # blocks data from the connecting side, silently
 
-Bytes that are held back are not lost: they arrive when the way is open again, as in a network that was cut.
+Blocked bytes are not lost: they arrive when the direction is unblocked, as after a network partition.
 """
 
 import contextlib
@@ -43,12 +43,12 @@ class TcpProxy:
             one.close()
 
     def cut(self) -> None:
-        """Nothing gets through either way."""
+        """Blocks both directions."""
         self.up.clear()
         self.down.clear()
 
     def heal(self) -> None:
-        """Everything gets through again, with what was held back."""
+        """Unblocks both directions; blocked data are delivered."""
         self.up.set()
         self.down.set()
 

@@ -86,6 +86,27 @@ def formatted_sql(node: ast.AST) -> str | None:
     return f"{name}() with formatted text: SQL takes bound parameters only" if formatted else None
 
 
+def packed(node: ast.AST) -> str | None:
+    """Several assignments in one line. An exchange, where a value reads another one's target, needs to be one."""
+    if not isinstance(node, ast.Assign):
+        return None
+    attributes = sum(isinstance(target, ast.Attribute) for target in node.targets)
+    if attributes >= 2 and isinstance(node.value, (ast.Constant, ast.UnaryOp)):
+        return "one constant for several attributes: a line for each"
+    target, value = node.targets[0], node.value
+    if len(node.targets) > 1 or not (isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)):
+        return None
+    if any(isinstance(part, ast.Starred) for part in value.elts):
+        return None
+    is_long = len(target.elts) >= 3 or any(isinstance(part, ast.Attribute) for part in target.elts)
+    return "assignments packed into tuples: a line for each" if is_long and not exchanges(target, value) else None
+
+
+def exchanges(target: ast.Tuple, value: ast.Tuple) -> bool:
+    read = [{ast.unparse(n) for n in ast.walk(part) if isinstance(n, ast.expr)} for part in value.elts]
+    return any(ast.unparse(t) in names for i, t in enumerate(target.elts) for j, names in enumerate(read) if i != j)
+
+
 RULES: tuple[Callable[[ast.AST], str | None], ...] = (
     shell,
     unsafe_import,
@@ -93,13 +114,19 @@ RULES: tuple[Callable[[ast.AST], str | None], ...] = (
     bare_except,
     silent_handler,
     formatted_sql,
+    packed,
 )
 #: (file, rule) -> why it is right there.
 ALLOWED: dict[tuple[str, str], str] = {}
 
 
 def complaints(module: ast.Module) -> list[tuple[int, str, str]]:
-    return [(node.lineno, rule.__name__, said) for node in ast.walk(module) for rule in RULES if (said := rule(node))]
+    return [
+        (getattr(node, "lineno", 0), rule.__name__, said)
+        for node in tree.nodes_of(module)
+        for rule in RULES
+        if (said := rule(node))
+    ]
 
 
 def test_no_forbidden_construct() -> None:
@@ -129,6 +156,10 @@ def test_no_forbidden_construct() -> None:
         ("sa.text('SELECT %s' % x)", "formatted_sql"),
         ("connection.execute('SELECT ' + x)", "formatted_sql"),
         ("cursor.execute('SELECT {}'.format(x))", "formatted_sql"),
+        ("self.a, self.b = a, b", "packed"),
+        ("a, b, c = 1, 2, 3", "packed"),
+        ("self.a = self.b = 0", "packed"),
+        ("n.x, n.y = n.x - 1, n.y - 1", "packed"),
     ],
 )
 def test_each_rule_sees_its_construct(source: str, rule: str) -> None:
@@ -144,6 +175,13 @@ def test_each_rule_sees_its_construct(source: str, rule: str) -> None:
         "model.eval()",
         "try:\n    f()\nexcept FileNotFoundError:\n    pass",
         "connection.execute(select(a + b))",
+        "low, high = 0, 1",
+        "inbox, self.inbox = self.inbox, []",
+        "self.a, self.b = self.b, self.a",
+        "self.a, self.b = pair",
+        "a, b, c = f()",
+        "a, b, c = x, *f()",
+        "self.used_at_s = now_s = clock()",
     ],
 )
 def test_what_is_fine_is_left_alone(source: str) -> None:

@@ -15,18 +15,6 @@ ALLOWED = {
 }
 
 
-def imported(module: ast.Module) -> list[str]:
-    """Every module that a file names in an import, also inside functions. `from a import b` counts as a.b."""
-    names: list[str] = []
-    for node in ast.walk(module):
-        if isinstance(node, ast.Import):
-            names += [a.name for a in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "relative imports hide where things come from"
-            names += [f"{node.module}.{a.name}" for a in node.names]
-    return names
-
-
 def outside(folder: str, names: list[str]) -> list[str]:
     """Names of the project's modules that this folder may not import."""
     ours = tree.PACKAGES + tree.OPTIONAL_PACKAGES
@@ -39,13 +27,13 @@ def test_cores_import_only_what_is_listed() -> None:
         f"{tree.name_of(path)} imports {name}"
         for folder in ALLOWED
         for path in tree.sources(folder)
-        for name in outside(folder, imported(tree.tree_of(path)))
+        for name in outside(folder, tree.imported(tree.tree_of(path)))
     ]
     assert found == []
 
 
 def test_the_check_sees_what_it_should() -> None:
     source = "import ctld.rpc\nfrom penstock.v1 import node_pb2\nfrom penstock import values\ndef f():\n    from ctld import main"
-    seen = outside("ctld/core", imported(ast.parse(source)))
+    seen = outside("ctld/core", tree.imported(ast.parse(source)))
     assert sorted(seen) == ["ctld.main", "ctld.rpc", "penstock.v1.node_pb2"]
-    assert outside("ctld/core", imported(ast.parse("import numpy, msgspec\nfrom _fastsched import plan"))) == []
+    assert outside("ctld/core", tree.imported(ast.parse("import numpy, msgspec\nfrom _fastsched import plan"))) == []

@@ -8,7 +8,8 @@ import sys
 
 import tidytree as tree
 
-from cli import served, server
+from cli.commandserver import protocol as wire
+from cli.commandserver import served
 
 SOURCE = (tree.ROOT / "native" / "launcher.c").read_text()
 
@@ -22,21 +23,22 @@ def names_in(pattern: str, text: str) -> list[str]:
 def test_the_same_commands() -> None:
     setup = (tree.ROOT / "setup.py").read_text()
     quick = names_in(r"\nQUICK = \[(.*?)\]", setup)
-    assert list(server.COMMANDS) == quick == names_in(r"served\[\] = \{(.*?)\}", SOURCE)
+    assert list(wire.COMMANDS) == quick == names_in(r"served\[\] = \{(.*?)\}", SOURCE)
     assert set(quick) <= set(names_in(r"\nCOMMANDS = \[(.*?)\]", setup))
 
 
 def test_the_same_numbers() -> None:
     protocol = int(re.search(r"#define PROTOCOL (\d+)u", SOURCE).group(1))
-    assert 0x50535400 | protocol == server.MAGIC
-    for name, value in {"FILES_MAX": served.FILES_MAX, "REQUEST_BYTES_MAX": served.REQUEST_BYTES_MAX}.items():
+    assert 0x50535400 | protocol == wire.MAGIC
+    ours = ("FILES_MAX", "FILES_OWN", "REQUEST_BYTES_MAX")
+    for name, value in ((name, getattr(served, name)) for name in ours):
         text = re.search(rf"#define {name} ([^/\n]+)", SOURCE).group(1).strip()
         assert eval(text.replace("u", "")) == value, name
-    assert (served.EXITED, server.SIGNALLED, served.DECLINED) == (1, 2, 3)
+    assert (served.EXITED, wire.SIGNALLED, served.DECLINED) == (1, 2, 3)
     assert "EXITED = 1, SIGNALLED = 2, DECLINED = 3" in SOURCE
     # The structures have no padding: C and Python count the same bytes.
-    assert served.REQUEST.size == struct.calcsize(f"@IIIIIIQ{served.FILES_MAX}i")
-    assert server.GREETING.size == server.REPORT.size == 12
+    assert served.REQUEST.size == struct.calcsize(f"@IIIIIIiiQ{served.FILES_MAX}i")
+    assert wire.GREETING.size == wire.REPORT.size == 12
 
 
 def test_without_a_compiler_there_are_scripts(tmp_path) -> None:
@@ -50,5 +52,5 @@ def test_without_a_compiler_there_are_scripts(tmp_path) -> None:
     )
     assert done.returncode == 0 and "cannot be compiled" in done.stderr, done.stderr
     scripts = {path.name: path.read_text() for path in (tmp_path / "s").iterdir()}
-    assert sorted(scripts) == sorted(server.COMMANDS)
+    assert sorted(scripts) == sorted(wire.COMMANDS)
     assert scripts["squeue"] == "#!python\nfrom cli.squeue import main\n\nmain()\n"

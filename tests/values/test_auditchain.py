@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.values.auditchain import GENESIS, Head, Link, chained, check, line_of, link_of
+from penstock.values.auditchain import GENESIS, ChainLink, Head, chained, check, line_of, link_of
 
 
 def lines(number: int, start: str = GENESIS) -> list[str]:
@@ -51,8 +51,8 @@ def edited(line: str) -> str:
         ([*GOOD[:7], edited(GOOD[7])], "record 8 (line 8) was changed"),
         ([*GOOD[:4], *GOOD[5:]], "record 5 is missing: after record 4 comes record 6 (line 5)"),
         ([*GOOD[:2], *GOOD[5:]], "records 3 to 5 are missing"),
-        ([*GOOD[:3], GOOD[4], GOOD[3], *GOOD[5:]], "record 5 (line 4) stands in the wrong order"),
-        ([*GOOD[:5], GOOD[2], *GOOD[5:]], "record 3 (line 6) stands twice"),
+        ([*GOOD[:3], GOOD[4], GOOD[3], *GOOD[5:]], "record 5 (line 4) is out of order"),
+        ([*GOOD[:5], GOOD[2], *GOOD[5:]], "record 3 (line 6) is repeated"),
         (GOOD[:6], "records 7 to 8 are missing at the end"),
         (GOOD[:7], "record 8 is missing at the end"),
     ],
@@ -79,12 +79,12 @@ def test_a_chain_that_was_made_anew():
         forged.append(line_of(text, previous, now))
         previous = now
     assert verdict(forged) is None
-    assert "made anew" in (verdict(forged, HEAD) or "")
+    assert "rebuilt" in (verdict(forged, HEAD) or "")
 
 
 def test_records_without_what_stands_before_them():
     """As the controller lists them."""
-    links = [Link(link.record_id, link.text, link.hash) for line in GOOD if (link := link_of(line))]
+    links = [ChainLink(link.record_id, link.text, link.hash) for line in GOOD if (link := link_of(line))]
     assert check(links, (), HEAD) is None
     links[3] = links[3]._replace(text='{"id":4}')
     assert check(links, (), HEAD) == "record 4 was changed: its hash does not fit what it says"

@@ -78,9 +78,9 @@ def test_words(word: str) -> None:
         ("\u0663 * * * *", "is no minute", 0),
         ("99999999999 * * * *", "is no minute", 0),
         ("0 0 30 2 *", "there is no such day", 0),
-        ("@reboot", "@reboot is none of @yearly", 0),
-        ("@", "@ is none of", 0),
-        ("  @fikaa", "@fikaa is none of", 2),
+        ("@reboot", "@reboot is not one of @yearly", 0),
+        ("@", "@ is not one of", 0),
+        ("  @fikaa", "@fikaa is not one of", 2),
         (",".join(["1"] * 600) + " * * * *", "more than 1024 characters", 0),
     ],
 )

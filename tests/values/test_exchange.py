@@ -25,7 +25,7 @@ def test_all_nodes_get_all_blobs(sizes: list[int], random, again: bool) -> None:
         answers: list[bytes] = []
         while waiting := [at for at, queue in enumerate(queues) if queue]:
             node = random.choice(waiting)
-            answer = hub.heard(node, queues[node].pop(0))
+            answer = hub.receive(node, queues[node].pop(0))
             assert not (answer and answers)
             answers = answer or answers
         assert answers and hub.last == answers
@@ -42,9 +42,9 @@ def test_all_nodes_get_all_blobs(sizes: list[int], random, again: bool) -> None:
         b"",
         b"\1" * 19,
         exchange.parts(1, b"early")[0],
-        exchange._PART.pack(0, exchange.BLOB_BYTES_MAX + 1, 0),
-        exchange._PART.pack(0, 10, 5) + b"hole",
-        exchange._PART.pack(0, 2, 0) + b"too much",
+        exchange.PART.pack(0, exchange.BLOB_BYTES_MAX + 1, 0),
+        exchange.PART.pack(0, 10, 5) + b"hole",
+        exchange.PART.pack(0, 2, 0) + b"too much",
     ],
 )
 def test_what_does_not_follow_is_refused(payload: bytes) -> None:
@@ -62,8 +62,8 @@ def test_what_was_not_joined_is_refused(joined: bytes) -> None:
 
 def test_the_first_abort_counts() -> None:
     hub = exchange.Hub(2)
-    assert hub.heard(1, exchange.abort_part(-3, b"no \xff luck")) == []
-    hub.heard(0, exchange.abort_part(7, b"later"))
+    assert hub.receive(1, exchange.abort_part(-3, b"no \xff luck")) == []
+    hub.receive(0, exchange.abort_part(7, b"later"))
     assert hub.aborted == (1, -3, "no \\xff luck")
     with pytest.raises(exchange.BadExchange):
-        hub.heard(0, b"\xff" * 20)
+        hub.receive(0, b"\xff" * 20)

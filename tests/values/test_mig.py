@@ -38,7 +38,7 @@ def test_layouts_are_read() -> None:
         ("half", "is no MIG profile"),
         ("", "is no MIG profile"),
         ("whole|", "is no MIG profile"),
-        ("1g.18gb|whole|1g.18gb", "stands there twice"),
+        ("1g.18gb|whole|1g.18gb", "is given twice"),
         ("|".join(["whole"] * 17), "17 layouts, the limit is 16"),
     ],
 )

@@ -13,7 +13,7 @@ US = 1_000_000
 
 
 def us(*when: int) -> int:
-    return int(datetime(*when, tzinfo=UTC).timestamp()) * US  # type: ignore[misc]
+    return int(datetime(*when, tzinfo=UTC).timestamp()) * US  # type: ignore[misc,arg-type]  # as many as are given
 
 
 @pytest.mark.parametrize(

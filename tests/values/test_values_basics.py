@@ -48,7 +48,9 @@ def test_whole_numbers(text: str, value: int) -> None:
     assert parse_int(text, -(2**63), 2**63, "priority") == value
 
 
-@pytest.mark.parametrize("char", ["\x1b", "\n", "\r", "\0", "\x7f", "\x9b", "\u2028", "\u202e"])
+@pytest.mark.parametrize(
+    "char", ["\x1b", "\n", "\r", "\0", "\x7f", "\x9b", "\u2028", "\u202e", "\u061c", "\u200e", "\u200f"]
+)
 def test_names_hold_no_control_characters(char: str) -> None:
     with pytest.raises(BadValue, match=r"Invalid job name: control character .* at position 2") as error:
         check_name("ab" + char + "c", "job name")

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.values.errors import BadValue
-from penstock.values.limits import LIMITS, NO_LIMITS, OF_ASSOC, OF_QOS, Kind, Limits, change, from_texts, texts
+from penstock.values.limits import LIMITS, NO_LIMITS, OF_ASSOC, OF_QOS, LimitKind, Limits, change, from_texts, texts
 
 _TRES = st.dictionaries(st.sampled_from(("cpu", "mem", "node", "billing", "gres/gpu", "gres/gpu:h200")),
                         st.integers(0, 10**6)).map(lambda d: tuple(sorted(d.items())))  # fmt: skip
-_VALUES = {limit.field: _TRES if limit.kind is Kind.TRES else st.integers(-1, 10**6) for limit in LIMITS}
+_VALUES = {limit.field: _TRES if limit.kind is LimitKind.TRES else st.integers(-1, 10**6) for limit in LIMITS}
 
 
 @given(st.builds(Limits, **{name: values for name, values in _VALUES.items() if name in Limits._fields}))

@@ -20,7 +20,7 @@ def main():
 
     with cfut.SlurmExecutor(additional_setup_lines=["#SBATCH --mem=200M"]) as executor:
         assert list(executor.map(square, [5, 7])) == [25, 49]
-        assert executor.submit(square, 3).result(timeout=60) == 9
+        assert executor.submit(square, 3).result(timeout=240) == 9
         assert sorted(cfut.map(executor, square, [1, 2])) == [1, 4]
 
 

@@ -28,14 +28,14 @@ def main():
         log_directory=d,
         local_directory=d,
         scheduler_options={"host": "127.0.0.1", "dashboard_address": ":0"},
-        death_timeout=60,
+        death_timeout=240,
         python=sys.executable,
         job_extra_directives=["--comment=dask-case"],
     )
     print(cluster.job_script())
     cluster.scale(jobs=2)
     client = Client(cluster)
-    client.wait_for_workers(2, timeout=70)
+    client.wait_for_workers(2, timeout=240)
     ids = sorted(w.job_id for w in cluster.workers.values())
     assert len(ids) == 2 and all(i.isdigit() for i in ids), ids
     got = client.gather(client.map(lambda x: x * x, range(20)))
@@ -44,13 +44,13 @@ def main():
     assert sorted(env.values()) == ids, (env, ids)
     cluster.scale(jobs=1)
     t = time.time()
-    while time.time() - t < 30 and len(client.scheduler_info()["workers"]) != 1:
+    while time.time() - t < 240 and len(client.scheduler_info()["workers"]) != 1:
         time.sleep(0.5)
     assert len(client.scheduler_info()["workers"]) == 1
     client.close()
     cluster.close()
     t = time.time()
-    while time.time() - t < 30:
+    while time.time() - t < 240:
         q = subprocess.run(
             ["squeue", "-h", "-j", ",".join(ids), "-t", "PD,R"],
             stdout=subprocess.PIPE,

@@ -32,7 +32,7 @@ def main():
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=100,
+        timeout=240,
     )
     out = open(d + "/out").read() if os.path.exists(d + "/out") else ""
     assert p.returncode == 0, (p, out)

@@ -18,7 +18,7 @@ def main():
     bin_dir = os.path.dirname(sys.executable)
 
     def run(*words):
-        return subprocess.run(words, cwd=d, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+        return subprocess.run(words, cwd=d, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
 
     job = run("sbatch", "--parsable", "-p", PART, "-o", "/dev/null", "--mem=100M", "--wrap", "sleep 1")
     assert (

@@ -46,7 +46,7 @@ def main():
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=100,
+        timeout=240,
     )
     assert p.returncode == 0, p.stdout
     for i, x in enumerate((5, 6, 7)):

@@ -42,7 +42,7 @@ srun {sys.executable} prog.py
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=110,
+        timeout=240,
     )
     out = open(d + "/out").read() if os.path.exists(d + "/out") else ""
     assert p.returncode == 0, (p, out[-2000:])

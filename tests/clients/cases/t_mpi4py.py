@@ -34,7 +34,7 @@ def main():
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=240,
         )
         assert p.returncode == 0, (p.stdout, p.stderr[-1500:])
         check("a")
@@ -47,7 +47,7 @@ def main():
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=80,
+        timeout=240,
     )
     assert p.returncode == 0, (p.stdout, open(d + "/out").read() if os.path.exists(d + "/out") else "")
     check("b")

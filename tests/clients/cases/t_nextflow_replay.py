@@ -103,7 +103,7 @@ trap nxf_exit EXIT
     f = re.search(r"Submitted batch job (\d+)", p.stdout).group(1)
     t = time.time()
     seen = {}
-    while time.time() - t < 60:
+    while time.time() - t < 240:
         q = queue()
         seen.update(q)
         if (seen.get(a), seen.get(b), seen.get(c), seen.get(e), seen.get(f + "_0"), seen.get(f + "_1")) == (
@@ -127,7 +127,7 @@ trap nxf_exit EXIT
     p = sh("scancel", c, e)
     assert p.returncode == 0, p.stdout
     t = time.time()
-    while time.time() - t < 40 and not (queue().get(c) == queue().get(e) == "ERROR"):
+    while time.time() - t < 240 and not (queue().get(c) == queue().get(e) == "ERROR"):
         time.sleep(1)
     assert queue().get(c) == "ERROR", queue().get(c)
     p = sh("squeue", "--noheader", "-o", "%i %t", "-t", "all", "--only-job-state")

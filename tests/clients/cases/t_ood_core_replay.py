@@ -162,7 +162,7 @@ def main():
         .split(";")[0]
     )
     t = time.time()
-    while time.time() - t < 40:
+    while time.time() - t < 240:
         (j,) = jobs(jid)
         if j["StateCompact"] == "R":
             break
@@ -217,13 +217,13 @@ def main():
             assert all("=" in x for x in kv["TRES"].split(",")), kv["TRES"]
     call("sacctmgr", "-nP", "show", "users", "withassoc", "format=account,qos", "where", f"user={me}", ok=False)
     t = time.time()
-    while time.time() - t < 30 and not (
+    while time.time() - t < 240 and not (
         os.path.exists(d + "/out.log") and os.path.getsize(d + "/out.log")
     ):  # a login shell runs first
         time.sleep(0.5)
     call("scancel", jid)
     t = time.time()
-    while time.time() - t < 40:
+    while time.time() - t < 240:
         rows = [
             l.split(US)
             for l in call(

@@ -54,19 +54,19 @@ def main():
             return a * b, os.environ["SLURM_JOB_ID"], os.environ.get("SLURM_STEP_ID"), os.environ["JOBNAME"]
 
         fs = [mul(i, 10) for i in range(3)]
-        r = [f.result(timeout=80) for f in fs]
+        r = [f.result(timeout=240) for f in fs]
         assert [x[0] for x in r] == [0, 10, 20], r
         (jid,) = prov.resources
         assert r[0][1] == jid and r[0][2] == "0" and r[0][3].startswith("parsl.slurm."), r
         t = time.time()
-        while time.time() - t < 30:
+        while time.time() - t < 240:
             st = prov.status([jid])[0]
             if st.state == JobState.RUNNING:
                 break
             time.sleep(1)
         assert st.state == JobState.RUNNING, st
     t = time.time()
-    while time.time() - t < 40:
+    while time.time() - t < 240:
         rc, out, err = prov.execute_wait(f"sacct -X --noheader --format=jobid,state%20 --job '{jid}'")
         f = out.split()
         if f[1:2] == ["CANCELLED"]:

@@ -24,13 +24,13 @@ def main():
     sent = manager.submit("sleep 100", wanted, work_dir=d)
     assert sent.job_id and sent.job_id.isdigit(), sent
     t = time.time()
-    while time.time() - t < 30 and manager.get_job(sent.job_id).state != QState.RUNNING:
+    while time.time() - t < 240 and manager.get_job(sent.job_id).state != QState.RUNNING:
         time.sleep(0.5)
     job = manager.get_job(sent.job_id)
     assert job.state == QState.RUNNING and job.name == "qt" and job.info.time_limit == 120, job
     assert sent.job_id in {j.job_id for j in manager.get_jobs_list([sent.job_id])}
     assert manager.cancel(sent.job_id).exit_code == 0
-    while time.time() - t < 60 and manager.get_job(sent.job_id).state == QState.RUNNING:
+    while time.time() - t < 240 and manager.get_job(sent.job_id).state == QState.RUNNING:
         time.sleep(0.5)
     assert manager.get_job(sent.job_id).sub_state.name == "CANCELLED"
 

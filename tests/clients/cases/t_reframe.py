@@ -102,7 +102,7 @@ def main():
         "Fails%x",
     ]
     # the squeue backend cannot know exit codes, and merges no finished arrays
-    p = subprocess.run(cmd, cwd=d, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150)
+    p = subprocess.run(cmd, cwd=d, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
     rep = json.load(open(d + "/rep.json"))
     res = {}
     for run in rep["runs"]:

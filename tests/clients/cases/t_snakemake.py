@@ -60,7 +60,7 @@ def main():
         "3",
         "--verbose",
     ]
-    p = subprocess.run(cmd, cwd=d, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150)
+    p = subprocess.run(cmd, cwd=d, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
     assert p.returncode == 0, p.stdout[-6000:]
     a = open(d + "/a.txt").read().split()
     b = open(d + "/b.txt").read().split()

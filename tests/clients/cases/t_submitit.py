@@ -32,7 +32,7 @@ def idle():
     time.sleep(60)
 
 
-def wait_state(job, want, limit=30):
+def wait_state(job, want, limit=240):
     t = time.time()
     while time.time() - t < limit:
         st = job.watcher.get_state(job.job_id, mode="force")

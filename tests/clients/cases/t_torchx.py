@@ -19,7 +19,7 @@ def main():
 
     def run(*words):
         return subprocess.run(
-            [torchx, *words], cwd=d, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
+            [torchx, *words], cwd=d, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240
         )
 
     config = f"partition={PART},time=3,job_dir={d}/jobs"
@@ -27,7 +27,7 @@ def main():
     handles = [line for line in p.stdout.splitlines() if line.startswith("slurm://")]
     assert p.returncode == 0 and handles, p.stdout
     t = time.time()
-    while time.time() - t < 60:
+    while time.time() - t < 240:
         q = run("status", handles[0])
         if "SUCCEEDED" in q.stdout:
             break

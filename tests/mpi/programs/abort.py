@@ -1,4 +1,4 @@
-"""One rank ends the whole step; the others would wait for ever."""
+"""One rank ends the whole step; the others would wait forever."""
 
 from mpi4py import MPI
 

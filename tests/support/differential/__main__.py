@@ -29,7 +29,8 @@ SHOWN_LINES = 12
 
 def ask(kind: type[Slurm] | type[Ours], chosen: Iterable[str]) -> dict[str, Answer]:
     """What one side answers to each line."""
-    work = Path(tempfile.mkdtemp(prefix="differential-"))
+    # Recorded columns are padded after the folder's name, so it is as long wherever temporary files are.
+    work = Path(tempfile.mkdtemp(prefix="differential-", dir="/tmp"))
     work.chmod(0o777)
     try:
         with kind(work) as side:

@@ -11,7 +11,7 @@
     command = "regex"
     reason = "why"
 
-On stderr our line may go on where Slurm's ends (": what is wrong with the value"), so that whoever looks for Slurm's text finds it.
+On stderr our line may go on where Slurm's ends (": what is wrong with the value"), so that a program that searches for Slurm's text finds it.
 
 open.txt lists the command lines that still differ without a reason: a debt that may only shrink.
 """

@@ -16,7 +16,9 @@ UNIT = re.compile(r"\b0\.00023\d{3,13}|0\.99999\d{3,13}|0\.9999\d{3,13}")
 SID = re.compile(r"(AllocNode:Sid=)\S+")
 EPOCH = re.compile(r"\b1[789]\d{8}\b")
 DATE = re.compile(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")
-VERSION = re.compile(r"slurm(-wlm)? [0-9.]+( \(Penstock [0-9.]+\))?")
+VERSION = re.compile(r"slurm(-wlm)? [0-9.]+")
+#: Where a machine has several slurmd, stepd names its node.
+STEPD = re.compile(r"slurmstepd-\w+:")
 SUBMITTED = re.compile(r"(Submitted batch job|job allocation) \d+")
 
 
@@ -36,5 +38,6 @@ def normal(text: str, paths: Sequence[tuple[str, str]] = ()) -> str:
     text = UNIT.sub("<UNIT>", text)
     text = EPOCH.sub("<EPOCH>", text)
     text = SID.sub(r"\1<SID>", text)
+    text = STEPD.sub("slurmstepd:", text)
     text = SUBMITTED.sub(r"\1 <ID>", text)
     return VERSION.sub("slurm <VERSION>", text)

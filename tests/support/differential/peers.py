@@ -3,32 +3,30 @@
 `Slurm` is a private one in a temporary folder: munged, slurmctld, one slurmd a node, on free ports of the loopback interface. An
 installed and running Slurm is not touched. It needs root, slurm-wlm and munge, and no accounting storage.
 
-`Ours` is a LiveCluster with the shape's nodes. A command of ours runs in a fork of one process that has loaded them all, so that
-hundreds of them cost seconds; what it sees of the world (arguments, environment, folder, streams) is that of a process of its own.
+`Ours` is a LiveCluster with the shape's nodes. Its commands run as users run them, through the launcher and the command server, so
+hundreds of them take seconds; in a tree without the launcher each is a start of Python.
 """
 
-import importlib
 import os
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from livecluster import ClusterConf, LiveCluster, free_ports
+from livecluster import LAUNCHERS, ClusterConf, LiveCluster, command, free_ports, is_installed
+from patience import LIMIT_S
 
 from bench.measure import CannotMeasure, wait_until
 from bench.slurmpeer import PRIVATE_CONF, munge_files, start_daemon, stop_daemons, why_not
 from differential import shape
 
-COMMANDS = ("sbatch", "salloc", "srun", "squeue", "sinfo", "scontrol", "scancel", "sacct", "sstat", "sprio", "sshare", "sdiag", "sbcast", "sattach")  # fmt: skip
-#: A command that hangs has answered, too.
-LIMIT_S = 10.0
-START_LIMIT_S = 60.0
+#: A command that hangs has answered, too. No line recorded so far does.
+#: Plain files that stand for the devices of a node.
+MOST_GPUS = 8
 TIMED_OUT = 124
 
 SLURM_CONF = (
@@ -54,6 +52,7 @@ class Side:
     def __init__(self, work: Path) -> None:
         self.work = work
         self.ids: dict[str, str] = {}
+        self.paths: list[tuple[str, str]] = []
 
     def run(self, words: list[str]) -> Answer:
         raise NotImplementedError
@@ -79,7 +78,7 @@ class Side:
 
     def wait(self, wanted: Mapping[str, str]) -> None:
         """Until these jobs are in these states, and the scheduler has come past all others."""
-        deadline = time.monotonic() + START_LIMIT_S
+        deadline = time.monotonic() + LIMIT_S
         while wanted:
             lines = [line.split() for line in self.must("squeue -h -a -r -t all -o '%i %t %r'").splitlines()]
             seen = {words[0]: words[1] for words in lines}
@@ -124,47 +123,48 @@ class Slurm(Side):
         self.close()
 
     def run(self, words: list[str]) -> Answer:
-        try:
-            done = subprocess.run(
-                words, env=self.env, cwd=self.work, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S
-            )
-        except subprocess.TimeoutExpired:
-            return Answer(TIMED_OUT, "", "")
-        return Answer(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
+        return _answer(words, self.env, self.work)
 
     def _start(self) -> None:
+        gres = f"Name=gpu Type=h200 File={self.folder}/gpu[0-1]\n"
+        self.start_daemons(shape.NODES, lambda more: shape.node_lines(more.__getitem__) + shape.CONF, gres)
+        self._until(lambda: self.run(["sinfo", "-h", "-o", "%T", "-p", "main"]).out.split() == ["idle"])
+
+    def start_daemons(self, names: Sequence[str], conf_text: Callable[[dict[str, str]], str], gres: str) -> None:
+        """munged, slurmctld and a slurmd a node. conf_text: the site's lines of slurm.conf, given words for each node's address."""
         if reason := why_not():
             raise CannotMeasure(reason)
         for name in ("state", "spool"):
             (self.folder / name).mkdir(mode=0o755)
-        port, *ports = free_ports(1 + len(shape.NODES))
+        port, *ports = free_ports(1 + len(names))
         host = os.uname().nodename
-        addresses = dict(zip(shape.NODES, ports, strict=True))
-        nodes = shape.node_lines(lambda name: f"NodeHostname={host} NodeAddr=127.0.0.1 Port={addresses[name]}")
-        text = SLURM_CONF.format(host=host, ctld_port=port, folder=self.folder) + nodes + shape.CONF
+        addresses = {
+            name: f"NodeHostname={host} NodeAddr=127.0.0.1 Port={own}" for name, own in zip(names, ports, strict=True)
+        }
+        text = SLURM_CONF.format(host=host, ctld_port=port, folder=self.folder) + conf_text(addresses)
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "cgroup.conf").write_text("")
-        gpus = [self.folder / f"gpu{number}" for number in range(2)]
-        for path in gpus:
-            path.touch()
-        (self.folder / "gres.conf").write_text(f"Name=gpu Type=h200 File={self.folder}/gpu[0-1]\n")
+        for number in range(MOST_GPUS):
+            (self.folder / f"gpu{number}").touch()
+        (self.folder / "gres.conf").write_text(gres)
         start_daemon(self.running, "munged", "--foreground", *munge_files(self.folder))
         self._until((self.folder / "munge" / "munge.socket").exists)
         conf = str(self.folder / "slurm.conf")
         start_daemon(self.running, "slurmctld", "-D", "-i", "-f", conf)
-        for name in shape.NODES:
+        for name in names:
             start_daemon(self.running, "slurmd", "-D", "-N", name, "-f", conf)
-        self._until(lambda: self.run(["sinfo", "-h", "-o", "%T", "-p", "main"]).out.split() == ["idle"])
 
     def _until(self, condition: Callable[[], bool]) -> None:
-        wait_until(condition, f"Slurm (logs in {self.folder})", START_LIMIT_S, 0.1)
+        wait_until(condition, f"Slurm (logs in {self.folder})", LIMIT_S, 0.1)
 
     def close(self) -> None:
         """End the jobs, then the daemons, the last one first."""
-        if self.running:
-            self.run(["scancel", "-u", "root"])
-            time.sleep(2)
-        stop_daemons(self.running)
+        try:
+            if self.running:
+                self.run(["scancel", "-u", "root"])
+                self._until(lambda: not self.run(["squeue", "-h"]).out.strip())
+        finally:
+            stop_daemons(self.running)
         if not os.environ.get("DIFFERENTIAL_KEEP"):
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -183,11 +183,13 @@ class Ours(Side):
 
     def __init__(self, work: Path) -> None:
         super().__init__(work)
-        self.cluster = ShapedCluster(len(shape.NODES), ClusterConf(cpus=8, memory_mb=8000, gpus=2))
+        self.cluster = self.new_cluster()
         self.env = {**self.cluster.environment(), "HOME": str(work)}
         self.paths = [(str(self.cluster.home), "<FOLDER>"), (str(work), "<WORK>"), (os.uname().nodename, "<HOST>")]
-        for name in COMMANDS:
-            importlib.import_module(f"cli.{name}")
+
+    def new_cluster(self) -> LiveCluster:
+        """Not started."""
+        return ShapedCluster(len(shape.NODES), ClusterConf(cpus=8, memory_mb=8000, gpus=2))
 
     def __enter__(self) -> "Ours":
         self.cluster.start()
@@ -202,56 +204,22 @@ class Ours(Side):
         self.cluster.close()
 
     def run(self, words: list[str]) -> Answer:
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            sys.stdout.flush()
-            child = os.fork()
-            if child == 0:
-                self._become(words, out.fileno(), err.fileno())
-            status = _reap(child)
-            texts = []
-            for file in (out, err):
-                file.seek(0)
-                texts.append(file.read().decode("utf-8", "replace"))
-            return Answer(status, *texts)
-
-    def _become(self, words: list[str], out: int, err: int) -> None:
-        """The rest of this process is one command."""
-        try:
-            null = os.open(os.devnull, os.O_RDONLY)
-            os.setsid()
-            for place, descriptor in enumerate((null, out, err)):
-                os.dup2(descriptor, place)
-            sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
-            os.chdir(self.work)
-            os.environ.clear()
-            os.environ.update(self.env)
-            sys.argv = list(words)
-            importlib.import_module(f"cli.{words[0]}").main()
-        except SystemExit as end:
-            sys.stdout.flush()
-            os._exit(end.code if isinstance(end.code, int) else 1)
-        except BaseException:  # a fault is what is to be seen
-            import traceback
-
-            traceback.print_exc()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(99)
+        name, *rest = words
+        line: list[Any] = [LAUNCHERS / name, *rest] if is_installed(name) else list(command(name, *rest))
+        return _answer(line, self.env, self.work)
 
 
-def _reap(child: int) -> int:
-    """Wait for a child of ours, not for ever."""
-    deadline = time.monotonic() + LIMIT_S
-    while True:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
-        if time.monotonic() > deadline:
-            os.kill(child, 9)
-            os.waitpid(child, 0)
-            return TIMED_OUT
-        time.sleep(0.005)
+def _answer(line: Sequence[Any], env: Mapping[str, str], work: Path) -> Answer:
+    """Runs a command without a terminal to its end, or to the limit; a signal is shown as a shell shows it."""
+    try:
+        done = subprocess.run(
+            line, env=env, cwd=work, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S,
+            start_new_session=True,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Answer(TIMED_OUT, "", "")
+    status = done.returncode if done.returncode >= 0 else 128 - done.returncode
+    return Answer(status, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
 
 
 def shown(words: list[str]) -> str:

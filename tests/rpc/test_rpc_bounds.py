@@ -1,0 +1,147 @@
+"""The table of bounds, and the walker that every message passes (ctld/rpc/gate/bounds.py, incoming.py)."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ctld.rpc.gate import bounds, incoming
+from ctld.rpc.gate.rights import RIGHTS
+from ctld.rpc.server import FILES
+from penstock.v1 import common_pb2, controller_pb2, governance_pb2, node_pb2, periodic_pb2, steps_pb2
+from penstock.values.refusals import Code
+
+SUBMIT = "/penstock.v1.Controller/SubmitJob"
+
+
+def read(method: str, message: Any) -> Any:
+    data = message if isinstance(message, bytes) else message.SerializeToString()
+    return asyncio.run(incoming.Reader(method).read(data))
+
+
+def refused(method: str, message: Any) -> incoming.OutOfBounds:
+    with pytest.raises(incoming.OutOfBounds) as error:
+        read(method, message)
+    assert error.value.text.isprintable() and len(error.value.text) < 300
+    return error.value
+
+
+def test_every_field_of_every_request_has_a_bound_of_its_kind() -> None:
+    bounds.check_complete(FILES)
+    assert bounds.requests(FILES).keys() == RIGHTS.keys()
+
+
+def test_a_field_without_a_bound_and_a_bound_without_a_field_stop_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(bounds.FIELDS, "GresCount.count")
+    with pytest.raises(LookupError, match="GresCount.count"):
+        bounds.check_complete(FILES)
+    monkeypatch.setitem(bounds.FIELDS, "GresCount.count", bounds.ANY_U32)
+    monkeypatch.setitem(bounds.FIELDS, "GresCount.colour", bounds.ANY_U32)
+    with pytest.raises(RuntimeError, match=r"GresCount\.colour"):
+        bounds.check_complete(FILES)
+    monkeypatch.delitem(bounds.FIELDS, "GresCount.colour")
+    monkeypatch.setitem(bounds.FIELDS, "JobRequest.partitions", bounds.LIST)
+    with pytest.raises(RuntimeError, match="not one of its kind"):
+        bounds.check_complete(FILES)
+
+
+def job(**fields: Any) -> controller_pb2.SubmitJobRequest:
+    return controller_pb2.SubmitJobRequest(job=common_pb2.JobRequest(**fields))
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "why"),
+    [
+        (job(comment="a\x1b[2J"), Code.INVALID_VALUE, "job.comment: control character 0x1b at position 1"),
+        (job(comment="a\nJobId=1"), Code.INVALID_VALUE, "job.comment: control character 0x0a at position 1"),
+        (job(extra="\u202eb"), Code.INVALID_VALUE, "job.extra: control character 0x202e at position 0"),
+        (job(work_dir=b"/tmp/a\nb"), Code.INVALID_VALUE, "job.work_dir: control character 0x0a at position 6"),
+        (job(std_out=b"x" * 5000), Code.PATHNAME_TOO_LONG, "job.std_out: 5000 bytes, the limit is 4096"),
+        (job(partitions=["a", "b\t"]), Code.INVALID_PARTITION, "job.partitions[1]: control character 0x09"),
+        (job(account="x" * 2000), Code.INVALID_ACCOUNT, "job.account: 2000 characters, the limit is 1024"),
+        (job(begin_at_us=1 << 62), Code.INVALID_TIME_VALUE, "job.begin_at_us: 4611686018427387904 (allowed: 0 to"),
+        (job(begin_at_us=-5), Code.INVALID_TIME_VALUE, "job.begin_at_us: -5"),
+        (job(deadline_at_us=1 << 62), Code.INVALID_TIME_VALUE, "job.deadline_at_us"),
+        (job(time_limit_s=1 << 62), Code.INVALID_TIME_LIMIT, "job.time_limit_s"),
+        (job(switches_wait_s=1 << 62), Code.INVALID_TIME_VALUE, "job.switches_wait_s"),
+        (job(mem_per_node_mb=1 << 62), Code.INVALID_VALUE, "job.mem_per_node_mb"),
+        (job(ntasks=1 << 31), Code.INVALID_VALUE, "job.ntasks"),
+        (job(gres_per_node=[common_pb2.GresCount(name="gpu", count=1 << 62)]), Code.INVALID_VALUE, "[0].count"),
+        (job(gres_per_node=[common_pb2.GresCount()] * 1025), Code.INVALID_VALUE, "1025 entries, the limit is 1024"),
+        (job(rlimits={"A\n": 1}), Code.INVALID_VALUE, "a key of job.rlimits: control character 0x0a"),
+        (job(array="1," * 40_000), Code.INVALID_ARRAY, "job.array: 80000 characters"),
+        (
+            controller_pb2.SubmitJobRequest(components=[common_pb2.JobRequest()] * 128),
+            Code.INVALID_VALUE,
+            "components: 128 entries, the limit is 127",
+        ),
+        (
+            controller_pb2.SubmitJobRequest(components=[common_pb2.JobRequest(comment="\x07")]),
+            Code.INVALID_VALUE,
+            "components[0].comment: control character 0x07",
+        ),
+    ],
+)
+def test_what_is_out_of_bounds_is_refused_in_words(message: Any, code: Code, why: str) -> None:
+    error = refused(SUBMIT, message)
+    assert error.code == code
+    assert why in error.text
+
+
+def test_data_stays_as_it_is_and_usual_texts_pass() -> None:
+    spec = common_pb2.JobSpec(script=b"#!/bin/sh\x1b\xff\n", argv=[b"\x1b", b"\n"], environment=[b"A=\x00\x1b\n"])
+    fields: dict[str, Any] = {"comment": "für Ünïcode \u00a0 日本", "work_dir": b"/home/\xff/x", "time_limit_s": -1}
+    message = controller_pb2.SubmitJobRequest(job=common_pb2.JobRequest(**fields), spec=spec)
+    assert read(SUBMIT, message) == message
+    text = steps_pb2.NotifyJobRequest(id="1", text="two\nlines\tand a tab")
+    assert read("/penstock.v1.Steps/NotifyJob", text) == text
+    tab = periodic_pb2.UpdateCrontabRequest(text="# mine\n0 5 * * *\ttrue\n")
+    assert read("/penstock.v1.Periodic/UpdateCrontab", tab) == tab
+
+
+def test_a_long_message_is_counted_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    never = SimpleNamespace(FromString=lambda data: pytest.fail("it was decoded"))
+    with monkeypatch.context() as patch:
+        patch.setattr(incoming, "GetMessageClass", lambda descriptor: never)
+        reader = incoming.Reader("/penstock.v1.Controller/ListNodes")
+    for data, why in (
+        (b"\x0a\x00" * 100_000, "more than 60000 elements"),
+        (b"\x0a\x00" * 1_000_000, "2000000 bytes, the limit is 1048576"),
+        (b"\x0b" * 100_000, "cannot be decoded"),
+        (b"\x0a\xff\xff\x7f" + b"x" * 100_000, "cannot be decoded"),
+        (b"\xff" * 100_000, "cannot be decoded"),
+    ):
+        with pytest.raises(incoming.OutOfBounds, match=why):
+            asyncio.run(reader.read(data))
+    with pytest.raises(incoming.OutOfBounds, match="cannot be decoded"):
+        read("/penstock.v1.Controller/ListNodes", b"\xff\xff")
+
+
+def test_messages_inside_messages_have_a_depth() -> None:
+    message = node_pb2.NodeMessage()
+    for _ in range(40):
+        message = node_pb2.NodeMessage(more=[message])
+    assert "messages inside messages" in refused("/penstock.v1.NodeLink/Connect", message).text
+
+
+def test_elements_of_the_whole_request_are_counted() -> None:
+    change = governance_pb2.ChangeManyRequest()
+    for _ in range(40):
+        change.changes.add().accounts.names.extend(["x"] * 10_000)
+    assert "more than 300000 elements" in refused("/penstock.v1.Governance/ChangeMany", change).text
+
+
+def test_a_node_is_mended_and_not_refused() -> None:
+    """What is refused would stay in its spool and be sent again forever."""
+    end = node_pb2.StepExited(failure="a\x1b[2Jb\nc" + "x" * 9000, start_at_us=1 << 62, end_at_us=-1)
+    message = node_pb2.NodeMessage(report=node_pb2.Report(exited=end))
+    message.report.notice.SetInParent()
+    message = node_pb2.NodeMessage(report=node_pb2.Report(exited=end))
+    found = read("/penstock.v1.NodeLink/Connect", message).report.exited
+    assert found.failure.startswith("a\\x1b[2Jb\\x0ac") and len(found.failure) <= bounds.TEXT_MAX
+    assert (found.start_at_us, found.end_at_us) == (bounds.AT.high, 0)
+    gpu = node_pb2.Inventory(gpus=[node_pb2.GpuDevice(type="a\nb", files=["/dev/x\n"])])
+    found = read("/penstock.v1.NodeLink/Connect", node_pb2.NodeMessage(register=node_pb2.Register(inventory=gpu)))
+    assert found.register.inventory.gpus[0].type == "a\\x0ab"
+    assert found.register.inventory.gpus[0].files[0] == "/dev/x\\x0a"

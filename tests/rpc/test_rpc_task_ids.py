@@ -1,0 +1,118 @@
+"""Reading by the ids of an array's tasks: each id looks at its own row, ids that are repeated cost nothing, and others are
+served in between."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ctld.core.records.effects import Batch
+from ctld.core.records.job import JobRow
+from ctld.core.records.request import JobRequest
+from ctld.rpc.control import parts as parts_module
+from ctld.rpc.control.parts import PART_IDS, looks_for, parts
+from ctld.rpc.jobs import listing
+from ctld.rpc.jobs.listing import has_some, named_rows
+from ctld.runtime.errors import BadRequest
+from ctld.runtime.snapshot import Snapshot
+from penstock.v1 import controller_pb2, steps_pb2
+from penstock.values.states import Hold, JobState, Reason
+from penstock.values.taskset import TaskSet
+from tests.rpc.clusterkit import AutoNode, Site, submit, wait_for
+
+TASKS = 300
+FIRST = 1_000
+
+
+def row(job_id: int, task_id: int | None = None, tasks: str = "") -> JobRow:
+    fields: dict[str, Any] = dict.fromkeys(JobRow._fields, 0) | {
+        "job_id": job_id, "array_job_id": 1, "array_task_id": task_id, "request": JobRequest(name="j"),
+        "array_tasks": TaskSet.parse(tasks) if tasks else None, "state": JobState.PENDING,
+        "reason": Reason.NONE, "hold": Hold.NO, "alloc": (), "end_state": None,
+    }  # fmt: skip
+    return JobRow(**fields)
+
+
+def batch(*jobs: JobRow, purged: tuple[int, ...] = ()) -> Batch:
+    return Batch(1, list(jobs), [], [], [], [], [], [], 1, 1, [], list(purged))
+
+
+def make_snapshot() -> Snapshot:
+    """An array of which the first tasks are rows of their own."""
+    snapshot = Snapshot()
+    snapshot.apply(batch(row(1, tasks=f"0-{10 * TASKS}")))
+    split = [row(FIRST + i, i) for i in range(TASKS)]
+    snapshot.apply(batch(row(1, tasks=f"{TASKS + 20}-{10 * TASKS}"), *split, row(5_000, tasks=f"{TASKS}-{TASKS + 19}")))
+    return snapshot
+
+
+def named(snapshot: Snapshot, *ids: str) -> list[int]:
+    return [found.job_id for found in asyncio.run(named_rows(snapshot, ids))]
+
+
+def test_each_id_looks_at_its_own_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(listing, "has_some", lambda job, wanted: (looks.append(job.job_id), has_some(job, wanted))[1])
+    snapshot = make_snapshot()
+    ids = [f"1_{number}" for number in range(TASKS)]
+    assert named(snapshot, *ids, *ids, *reversed(ids)) == [FIRST + number for number in range(TASKS)]
+    assert looks == [FIRST + number for number in range(TASKS)]
+    looks.clear()
+    assert named(snapshot, f"1_{TASKS}", f"1_{TASKS + 1}", f"1_{TASKS + 20}", "1_99999", "2_1", "7") == [5_000, 1]
+    assert set(looks) <= {1, 5_000}, "only rows of several tasks are gone through"
+
+
+def test_ranges_and_whole_arrays_come_in_the_order_of_job_ids() -> None:
+    snapshot = make_snapshot()
+    assert named(snapshot, f"1_[{TASKS - 2}-{TASKS + 30}]") == [1, FIRST + TASKS - 2, FIRST + TASKS - 1, 5_000]
+    assert named(snapshot, "1_3", "1_[2-4]") == [FIRST + 3, FIRST + 2, FIRST + 4]
+    everything = [1, *range(FIRST, FIRST + TASKS), 5_000]
+    assert named(snapshot, "1", "1_3", "1") == everything
+    assert named(snapshot, f"1_[0-{10 * TASKS}]") == everything
+
+
+def test_the_index_follows_the_rows() -> None:
+    snapshot = make_snapshot()
+    snapshot.apply(batch(row(5_000, TASKS), purged=(FIRST, FIRST + 1)))
+    assert named(snapshot, "1_0", "1_1", "1_2", f"1_{TASKS}", f"1_{TASKS + 1}") == [FIRST + 2, 5_000]
+    snapshot.apply(batch(purged=(1, 5_000, *range(FIRST, FIRST + TASKS))))
+    assert named(snapshot, "1", "1_2") == [] and not snapshot.arrays
+
+
+def test_one_array_under_many_names_is_too_much() -> None:
+    """Each of these names all rows."""
+    ids = [f"1_[0-{TASKS},{TASKS + 1 + number}]" for number in range(50_000)]
+    with pytest.raises(BadRequest, match="names more than"):
+        named(make_snapshot(), *ids)
+
+
+def test_parts_of_a_request() -> None:
+    snapshot = make_snapshot()
+    ids = [f"1_{number}" for number in range(2 * PART_IDS + 1)]
+    plain = list(parts(ids, lambda text: looks_for(snapshot, text)))
+    assert [len(part) for part in plain] == [PART_IDS, PART_IDS, 1]
+    assert [text for part in plain for text in part] == ids
+    assert list(parts([])) == [()]
+    assert looks_for(snapshot, "1") > parts_module.PART_LOOKS, "an array again and again: each an event of its own"
+    assert [len(part) for part in parts(["1"] * 3, lambda text: looks_for(snapshot, text))] == [1, 1, 1]
+    assert [looks_for(snapshot, text) for text in ("7", "x", "9" * 5_000, "1+0")] == [0, 0, 0, 0]
+
+
+def test_steps_by_ids_are_listed_once(tmp_path: Any) -> None:
+    async def story() -> None:
+        site = Site(tmp_path)
+        async with site.controller(), site.client() as client:
+            node = AutoNode(site)
+            node.code = None
+            serving = asyncio.create_task(node.run())
+            job_id = await submit(client, mem_per_node_mb=20)
+            await wait_for(client, job_id, "RUNNING")
+            for ids in ([f"{job_id}"] * 3, [f"{job_id}.batch"], [f"{job_id}.7", f"{job_id}.batch", f"{job_id}"]):
+                reply = await client.call("ListSteps", steps_pb2.ListStepsRequest(ids=ids))
+                assert [(step.job_id, step.step_id) for step in reply.steps] == [(job_id, -5)]
+            assert not (await client.call("ListSteps", steps_pb2.ListStepsRequest(ids=[f"{job_id}.7"]))).steps
+            cancel = controller_pb2.CancelJobsRequest(filter=controller_pb2.JobFilter(ids=[str(job_id)]))
+            await client.call("CancelJobs", cancel)
+            serving.cancel()
+
+    asyncio.run(story())

@@ -1,0 +1,94 @@
+"""The log handler that writes in a thread: order, an end that waits, a stream that blocks or fails."""
+
+import io
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from penstock import logfile
+from penstock.logfile import BackgroundHandler
+
+
+class Gated(io.StringIO):
+    """A stream whose writes wait at a gate, or fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.failing = False
+
+    def write(self, text: str) -> int:
+        self.gate.wait()
+        if self.failing:
+            raise OSError(28, "No space left on device")
+        return super().write(text)
+
+
+@pytest.fixture
+def log() -> Iterator[logging.Logger]:
+    log = logging.Logger("test")
+    yield log
+    for handler in log.handlers:
+        handler.close()
+
+
+def test_messages_are_written_in_order_before_the_end(log: logging.Logger) -> None:
+    stream = Gated()
+    handler = BackgroundHandler(stream, owns=False)
+    log.addHandler(handler)
+    for number in range(100):
+        log.warning("message %d", number)
+    handler.flush()
+    assert stream.getvalue().splitlines() == [f"message {number}" for number in range(100)]
+    log.warning("the last")
+    handler.close()
+    handler.close()
+    assert stream.getvalue().endswith("the last\n") and not stream.closed
+
+
+def test_an_owned_stream_is_closed_with_everything_in_it(log: logging.Logger, tmp_path) -> None:
+    path = tmp_path / "log"
+    stream = path.open("w")
+    handler = BackgroundHandler(stream, owns=True)
+    log.addHandler(handler)
+    log.warning("whole")
+    handler.close()
+    assert stream.closed and path.read_text() == "whole\n"
+
+
+def test_nobody_waits_for_a_stream_that_stands_still(log: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logfile, "WAITING_MAX", 10)
+    monkeypatch.setattr(logfile, "FLUSH_S", 0.01)
+    stream = Gated()
+    stream.gate.clear()
+    handler = BackgroundHandler(stream, owns=False)
+    log.addHandler(handler)
+    for number in range(30):
+        log.warning("message %d", number)
+    handler.flush()
+    assert stream.getvalue() == ""
+    stream.gate.set()
+    monkeypatch.setattr(logfile, "FLUSH_S", 60.0)
+    handler.flush()
+    log.warning("after")
+    handler.close()
+    shown = stream.getvalue().splitlines()
+    dropped = int(next(line for line in shown if "were dropped" in line).split()[0])
+    assert [line for line in shown if line.startswith("message")] == [f"message {n}" for n in range(30 - dropped)]
+    assert 18 <= dropped <= 20 and shown[-1] == "after"  # the thread may have taken up to two before the queue was full
+
+
+def test_a_full_disk_is_reported_when_it_has_room(log: logging.Logger) -> None:
+    stream = Gated()
+    handler = BackgroundHandler(stream, owns=False)
+    log.addHandler(handler)
+    stream.failing = True
+    log.warning("lost")
+    handler.flush()
+    stream.failing = False
+    log.warning("kept")
+    handler.close()
+    assert stream.getvalue() == "1 messages were dropped here: the log could not be written\nkept\n"

@@ -1,0 +1,193 @@
+"""Item 9: one request that means millions. Every method, every repeated and text field, filled with what is worst for it,
+against a controller of its own: the loop's longest turn stays short, so nobody waits long for anybody else.
+
+A turn is measured in the CPU time of the loop's thread, by the controller itself, so a busy machine fails nothing.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import hostile
+import pytest
+from hostile import Case, cases
+from patience import LIMIT_S
+
+from penstock.calls import TOKEN_KEY
+from penstock.security.ca import load_credentials
+from penstock.security.tls import node_channel
+from penstock.security.tokens import TokenIssuer
+from penstock.v1 import controller_pb2, explain_pb2, shares_pb2
+from penstock.values.requestkey import new_request_key
+from tests.rpc.clusterkit import Process, Site, now_us, submit
+
+#: The rule is 50 ms a turn; twice as much is what a slow machine is allowed.
+TURN_MAX_US = 100_000
+TRIES = 3
+#: Jobs that were taken stay, and so does some room for messages of 16 MB. The cases have gigabytes: what each left would show.
+MEMORY_MAX_KB = 512 * 1024
+#: Nobody's on any machine.
+USER, OPERATOR, COORDINATOR = 771_003, 771_004, 771_005
+#: Named by the code that counts turns, and slow by intention: the configuration is read, the database is gone through.
+EXTRA = f"PenstockOperators={OPERATOR}\nMaxArraySize=4000001\nScronParameters=enable\n"
+
+
+class Attacker:
+    """Calls as somebody, in bytes."""
+
+    def __init__(self, site: Site, channel: Any, uid: int | None) -> None:
+        self._issuer = TokenIssuer(load_credentials(site.state / "ca", "controller", now_us()))
+        self._channel, self._uid = channel, uid
+
+    async def call(self, case: Case) -> str:
+        """The status of the answer."""
+        metadata = ((TOKEN_KEY, self._issuer.issue(self._uid, self._uid, now_us())),) if self._uid is not None else ()
+        make = self._channel.unary_stream if case.is_stream else self._channel.unary_unary
+        call = make(case.method, None, None)(case.data, metadata=metadata, timeout=LIMIT_S)
+        try:
+            if case.is_stream:
+                async for _ in call:
+                    pass
+            else:
+                await call
+        except grpc.aio.AioRpcError as error:
+            return f"{error.code().name}: {error.details()}"
+        return "OK"
+
+
+class Watch:
+    """What the controller says of itself."""
+
+    def __init__(self, client: Any, child: int) -> None:
+        self._client, self._child = client, child
+
+    async def turn_us(self) -> tuple[int, int]:
+        """Since the last question: the longest turn, and the requests that have met an error of the controller's own."""
+        reply = await self._client.call("Diagnostics", explain_pb2.DiagnosticsRequest())
+        await self._client.call("ResetDiagnostics", explain_pb2.ResetDiagnosticsRequest())
+        return reply.longest_turn_us, reply.spared
+
+    def memory_kb(self) -> int:
+        status = Path(f"/proc/{self._child}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status)[1])
+
+
+@asynccontextmanager
+async def attacked(tmp_path: Path, nodes: int = 50) -> AsyncIterator[tuple[Site, Any, Watch]]:
+    site = Site(tmp_path, nodes=nodes, extra=EXTRA)
+    process = Process(site)
+    try:
+        await process.up()
+        async with (
+            site.client() as client,
+            grpc.aio.insecure_channel(
+                f"unix:{site.state}/ctld.sock",
+                [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)],
+            ) as channel,
+        ):
+            await make_coordinator(client)
+            assert await submit(client, array=hostile.ARRAY) == 1
+            await split_tasks(client)
+            for _ in range(20):
+                await submit(client)
+            yield site, channel, Watch(client, process.child.pid)
+        assert process.child.poll() is None, process.log.read_text()[-3000:]
+        assert process.stop() == 0, process.log.read_text()[-3000:]
+    finally:
+        if process.child.poll() is None:
+            process.kill()
+
+
+async def split_tasks(client: Any) -> None:
+    """Makes a record of each of the array's first tasks."""
+    ids = [f"1_{number * hostile.ARRAY_STEP}" for number in range(hostile.SPLIT_TASKS)]
+    reply = await client.call("ControlJobs", controller_pb2.ControlJobsRequest(ids=ids, action="HOLD"))
+    assert [result.id for result in reply.results] == ids
+    assert not any(result.code for result in reply.results)
+
+
+async def make_coordinator(client: Any) -> None:
+    people = [str(COORDINATOR), *(str(800_000 + number) for number in range(200))]
+    for request in (
+        shares_pb2.ChangeAccountsRequest(action="ADD", entity="account", names=["physics"]),
+        shares_pb2.ChangeAccountsRequest(action="ADD", entity="user", names=people, accounts=["physics"]),
+        shares_pb2.ChangeAccountsRequest(action="ADD", entity="coordinator", names=["physics"], users=people[:1]),
+    ):
+        await client.call("ChangeAccounts", request)
+
+
+def new_key() -> str:
+    return new_request_key(now_us(), os.urandom(10))
+
+
+async def sweep(attacker: Attacker, watch: Watch, everything: bool = False) -> str:
+    """What took too long, or met an error.
+
+    Work that is too much takes too long each time; on a machine whose processors are shared with others, anything does once.
+    """
+    found: list[str] = []
+    await watch.turn_us()
+    for number, case in enumerate(cases(new_key, everything)):
+        took_us, fault = await answer(attacker, watch, case)
+        tries = 1
+        while took_us > TURN_MAX_US and not fault and tries < TRIES:
+            again = next(islice(cases(new_key, everything), number, None))  # with a key of its own
+            took_us, fault = await answer(attacker, watch, again)
+            tries += 1
+        if fault or took_us > TURN_MAX_US:
+            found.append(f"{took_us / 1000:.0f} ms: {case}: {fault}")
+    return "\n".join(found)
+
+
+async def answer(attacker: Attacker, watch: Watch, case: Case) -> tuple[int, str]:
+    """The longest turn, and what was wrong with the answer."""
+    status = await attacker.call(case)
+    took_us, errors = await watch.turn_us()
+    is_wrong = errors or status.startswith(("UNAVAILABLE", "UNKNOWN", "DEADLINE_EXCEEDED", "INTERNAL"))
+    return took_us, f"{errors} errors, {status[:200]}" if is_wrong else ""
+
+
+def test_no_size_of_any_field_holds_the_loop(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with attacked(tmp_path) as (site, channel, watch):
+            assert await sweep(Attacker(site, channel, 0), watch) == ""
+
+    asyncio.run(story())
+
+
+ROLES = {"nobody": None, "user": USER, "coordinator": COORDINATOR, "operator": OPERATOR, "administrator": 0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_with_every_size_and_value(tmp_path: Path, role: str) -> None:
+    """And memory returns, and nothing ends."""
+
+    async def story() -> None:
+        async with attacked(tmp_path) as (site, channel, watch):
+            before_kb = watch.memory_kb()
+            assert await sweep(Attacker(site, channel, ROLES[role]), watch, everything=True) == ""
+            assert watch.memory_kb() - before_kb < MEMORY_MAX_KB
+
+    asyncio.run(story())
+
+
+@pytest.mark.slow
+def test_a_node_with_every_size_and_value(tmp_path: Path) -> None:
+    """With the certificate of a node: it is a node, and calls nothing else."""
+
+    async def story() -> None:
+        async with attacked(tmp_path) as (site, _, watch):
+            options = [("grpc.max_send_message_length", -1)]
+            address = f"127.0.0.1:{site.ports[1]}"
+            async with grpc.aio.secure_channel(address, node_channel(site.node_credentials("n1")), options) as channel:
+                assert await sweep(Attacker(site, channel, None), watch) == ""
+
+    asyncio.run(story())

@@ -1,0 +1,45 @@
+"""Each attack and fault of issue 14 has tests that carry its number in their name: that of the file, or of a function.
+
+Attacks are in tests/security. What operators and users met is where the mended part is tested (docs/security.md).
+"""
+
+import re
+
+import pytest
+import tidytree as tree
+
+#: number -> a file that tests it
+ELSEWHERE = {
+    17: "node/test_17_dropped_streams.py",
+    18: "cli/test_request_key.py",
+    19: "node/test_lost_records.py",
+    20: "store/test_20_hung_server.py",
+    21: "store/test_21_witness.py",
+    23: "core/test_parts.py",
+    24: "core/test_parts.py",
+    25: "e2e/test_e2e_preemption.py",
+    26: "core/test_admission_properties.py",
+    27: "cli/test_policy_order.py",
+    28: "clients/test_grants.py",
+    29: "cli/test_launcher_life.py",
+    30: "tidy/test_attack_numbers.py",
+}
+
+
+@pytest.mark.parametrize("number", range(1, 31))
+def test_each_number_is_in_a_name(number: int) -> None:
+    pattern = ELSEWHERE.get(number, f"security/test_{number:02}_*.py")
+    files = list((tree.ROOT / "tests").glob(pattern))
+    assert files, pattern
+    named = re.compile(rf"test_{number:02}_")
+    for file in files:
+        assert named.search(file.name) or named.search(file.read_text(encoding="utf-8")), tree.name_of(file)
+
+
+def test_30_the_parts_that_can_differ_run_as_a_plain_user_too() -> None:
+    """As root tests of users, files and processes pass that fail for everybody else."""
+    assert "\n    tools/plaintests.sh " in (tree.ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    script = (tree.ROOT / "tools" / "plaintests.sh").read_text(encoding="utf-8")
+    (parts,) = re.findall(r"^PARTS=\((.*)\)$", script, re.M)
+    assert {"tests/auth", "tests/cli", "tests/e2e", "tests/gpu", "tests/node"} <= set(parts.split())
+    assert all((tree.ROOT / part).is_dir() for part in parts.split())
