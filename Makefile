@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounting/ _fastsched/ sim/ web/ tools/))
 PIP := $(PY) -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help build demo check test test-full test-gpu fuzz bench bench-sim bench-sched bench-live mpi-tools client-tools differential proto manual lock clean
+.PHONY: help build demo check test test-full test-gpu fuzz bench bench-sim bench-sched bench-live bench-guard bench-history peer-tools mpi-tools client-tools differential proto records manual statistics lock clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -20,15 +20,20 @@ help:
 	@echo "make test-gpu   the tests on this machine's NVIDIA GPU (4 minutes); writes gpu-real.json into the folder OUT (.)"
 	@echo "make fuzz       follow the branches of the parsers with atheris for SECONDS (60)"
 	@echo "make check      lint, format, types, import contracts, generated files"
-	@echo "make bench      measure this machine; writes bench/out/main.json"
+	@echo "make bench      measure this machine with an optimised python3 (PYTHON= another); writes bench/out/main.json"
 	@echo "make bench-sim  run the workload logs with published results; writes bench/out/sim.json and openb.json"
 	@echo "make bench-sched  measure the planner; writes bench/out/sched.json and sched.png"
 	@echo "make bench-live  1,000 hollow nodes and 12,000 jobs on one controller; writes bench/out/live.json"
+	@echo "make bench-guard  is this tree slower than its parent? both in turns, 5 minutes; PARTS= some, BASE= another commit"
+	@echo "make bench-history  keep bench/out/main.json as this release's figures: bench/history.jsonl, docs/history.svg"
+	@echo "make peer-tools HyperQueue for make bench, which does it and goes on without (30 MB)"
 	@echo "make mpi-tools  MPICH, Open MPI and torch for the tests in tests/mpi, which are skipped without (about 1.5 GB)"
 	@echo "make client-tools  other people's programs that tests/clients runs (make test does it; about 1.7 GB)"
-	@echo "make differential  the same command lines on a real Slurm (Debian's slurm-wlm, munge; root) and here; prints what differs"
+	@echo "make differential  the same command lines on a real Slurm (Debian's slurm-wlm, munge; root) and here, new requests of resources, and plays over time; prints what differs"
 	@echo "make proto      generate penstock/v1 from proto/"
+	@echo "make records    generate ctld/store/rows.py and the fields of stored records from tools/records"
 	@echo "make manual     write docs/compatibility.md, manual pages and completions from the option tables"
+	@echo "make statistics write the sizes in ARCHITECTURE.md's last section"
 	@echo "make lock       choose the newest versions for requirements-dev.lock"
 	@echo "make clean      remove all that the others made"
 
@@ -46,7 +51,7 @@ $(VENV)/.dependencies: requirements-dev.lock $(PY)
 	@$(PIP) -r requirements-dev.lock
 	@touch $@
 
-$(VENV)/.built: $(VENV)/.dependencies setup.py pyproject.toml $(wildcard _fastsched/*.pyx _fastsched/*.pxi native/*.c)
+$(VENV)/.built: $(VENV)/.dependencies setup.py pyproject.toml $(wildcard _fastsched/*.p[xy][xdi] _fastsched/*/*.p[xy][xd] native/*.c)
 	@sh tools/prerequisites.sh $(PY) >/dev/null
 	@echo "building"
 	@$(PIP) --no-build-isolation --no-deps --editable .
@@ -57,21 +62,26 @@ build: $(VENV)/.built
 demo: build
 	@$(VENV)/bin/penstock demo
 
+# What `check` tests, so `test` does not again: circles of imports (of Cython too), the code map, writes to a record by a stranger, both halves of a handler, banned words, names of two types, `Any` without a reason.
+HOUSE_RULES = $(addprefix tests/tidy/test_,circles.py planner_modules.py map.py rooms.py owners.py applying.py words.py names.py any.py public_faces.py ignores.py docs_parameters.py)
 check: build
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m ruff format --check --quiet . || { echo "make check: not formatted as above; run $(VENV)/bin/ruff format ." >&2; exit 1; }
-	@$(PY) -m mypy $(PACKAGES)
+	@$(PY) -m mypy $(PACKAGES) tests bench
 	@$(VENV)/bin/lint-imports --no-logo
 	@$(PY) tools/proto.py --check
+	@$(PY) -m tools.records --check
 	@$(PY) -m tools.manual --check
+	@$(PY) -m tools.statistics --check
+	@$(PY) -m pytest -q --no-header -p no:cacheprovider $(HOUSE_RULES)
 
 test: check
 	@$(CLIENT_TOOLS_OR_GO_ON)
-	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(addprefix --ignore=,$(HOUSE_RULES))
 
 test-full: check
 	@$(CLIENT_TOOLS_OR_GO_ON)
-	@PENSTOCK_HYPOTHESIS=full $(PY) -m pytest -n $(WORKERS) --dist worksteal
+	@PENSTOCK_HYPOTHESIS=full $(PY) -m pytest -n $(WORKERS) --dist worksteal $(addprefix --ignore=,$(HOUSE_RULES))
 
 # PYTHON_GPU: another python that has the dependencies (and torch, for a real load), where .venv cannot be made.
 PYTHON_GPU ?= $(PY)
@@ -82,18 +92,39 @@ SECONDS ?= 60
 fuzz: build
 	@$(PY) tests/support/fuzz.py --seconds $(SECONDS)
 
+# An optimised interpreter is measured: PYTHON (whatever its build), that of $(VENV), or another one of this machine in $(VENV)/bench.
+BENCH = @python=$$($(PY) -m bench.environment $(PYTHON)) && venv=$(VENV)$${python:+/bench} && \
+	{ [ -z "$$python" ] || $(MAKE) --no-print-directory build VENV="$$venv" PYTHON="$$python"; } && "$$venv/bin/python" -m
 bench: build
-	@$(PY) -m bench
+	@$(MAKE) --no-print-directory peer-tools || echo "make peer-tools failed: the report has no figures of HyperQueue" >&2
+	$(BENCH) bench
 
 bench-sim: build
-	@$(PY) -m bench.simbench
-	@$(PY) -m bench.openbbench
+	$(BENCH) bench.simbench
+	$(BENCH) bench.openbbench
 
 bench-sched: build
-	@$(PY) -m bench.schedbench
+	$(BENCH) bench.schedbench
 
 bench-live: build
-	@$(PY) -m bench.live
+	$(BENCH) bench.live
+
+bench-history: build
+	@$(PY) -m bench.history
+
+# A peer that runs beside Penstock in the part "peers", in an environment of its own. Optional.
+PEER_TOOLS := $(VENV)/hyperqueue/.done
+$(PEER_TOOLS): bench/requirements-hyperqueue.txt $(PY)
+	@echo "installing HyperQueue for the benchmarks"
+	@rm -rf $(@D) && $(PY) -m venv $(@D)
+	@$(@D)/bin/python -m pip --quiet --disable-pip-version-check install -r $<
+	@touch $@
+
+peer-tools: $(PEER_TOOLS)
+
+# BASE: what the working tree is compared with. PARTS: some of bench/guardload.py; all if empty.
+bench-guard: build
+	$(BENCH) bench.guard $(if $(BASE),--base $(BASE)) $(PARTS)
 
 # What the tests in tests/mpi run: one environment a library, as two of them bring the same names. Optional.
 MPI_TOOLS := $(patsubst tests/mpi/requirements-%.txt,$(VENV)/mpi/%/.done,$(wildcard tests/mpi/requirements-*.txt))
@@ -118,16 +149,24 @@ client-tools: $(CLIENT_TOOLS)
 
 differential: build
 	@PYTHONPATH=tests/support:. $(PY) -m differential
+	@PYTHONPATH=tests/support:. $(PY) -m differential.grants
+	@PYTHONPATH=tests/support:. $(PY) -m differential.plays
 
 proto: $(VENV)/.dependencies
 	@$(PY) tools/proto.py
 
+records: build
+	@$(PY) -m tools.records
+
 manual: build
 	@$(PY) -m tools.manual
+
+statistics: build
+	@$(PY) -m tools.statistics
 
 lock:
 	@sh tools/lock.sh "$(PYTHON)"
 
 clean:
-	@rm -rf $(VENV) build dist *.egg-info _fastsched/*.so _fastsched/*.c .mypy_cache .ruff_cache .hypothesis .import_linter_cache .pytest_cache bench/out
+	@rm -rf $(VENV) build dist *.egg-info _fastsched/*.so _fastsched/*.c _fastsched/*/*.so _fastsched/*/*.c .mypy_cache .ruff_cache .hypothesis .import_linter_cache .pytest_cache bench/out
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

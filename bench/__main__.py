@@ -9,15 +9,15 @@ from bench.parts import PARTS, QUICK, Effort, Figures, ratios, run_part
 from bench.report import document, machine, table, write
 
 OUT = Path(__file__).parent / "out" / "main.json"
-#: The peer is a comparison, and MPICH is somebody else's: where they are not there, the run is whole all the same.
-OPTIONAL = frozenset({"slurm", "slurm-step", "slurm-shells", "mpi"})
+#: The peer is a comparison, and MPICH is third-party: a run without them is still complete.
+OPTIONAL = frozenset({"slurm", "slurm-step", "slurm-shells", "slurm-shells-queued", "mpi"})
 
 
 def main() -> int:
-    """0 when every part that is ours gave its figures."""
+    """Runs the parts; 0 when every required part gave its figures."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measures Penstock on this machine.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)}; all if none is given")
-    parser.add_argument("--quick", action="store_true", help="little of everything, to see that it works")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to check that it works")
     parser.add_argument("--out", type=Path, default=OUT, help="where the JSON goes (%(default)s)")
     asked = parser.parse_args()
     if unknown := [name for name in asked.parts if name not in PARTS]:
@@ -26,12 +26,12 @@ def main() -> int:
     figures, reasons = run(asked.parts or list(PARTS), QUICK if asked.quick else Effort())
     write(asked.out, document(figures, reasons, about))
     print(table(figures, reasons))
-    print(f"written to {asked.out}")
+    print(f"{about['python_build']}\nwritten to {asked.out}")
     return 1 if reasons.keys() - OPTIONAL else 0
 
 
 def run(names: list[str], effort: Effort) -> tuple[Figures, dict[str, str]]:
-    """Figures of the parts, and why some gave none."""
+    """The figures of the parts, and the errors of those without figures."""
     figures: Figures = {}
     reasons: dict[str, str] = {}
     for name in names:

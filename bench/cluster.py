@@ -1,9 +1,9 @@
-"""What a whole cluster does: an array of `true` from submit to committed end, one command at a time, and durable
-submissions over gRPC from many clients at once.
+"""Measures a whole cluster: an array of `true` from submit to committed end, one command at a time, and durable
+submissions from many clients at once.
 
 An array is timed from before `sbatch --wait` starts to its return, which comes after the last task's end has committed.
-A submission is durable when its reply is there: the order rule of the controller. For these the nodes are kept busy by
-one job, so that what is submitted waits, as in a full cluster, and costs a scheduling pass but no launch.
+A submission is durable when its reply is there: the order rule of the controller. For these one job keeps the nodes
+busy, so that submitted jobs wait, as in a full cluster, and cost a scheduling pass but no launch.
 """
 
 import asyncio
@@ -15,12 +15,13 @@ from typing import NamedTuple
 from bench.local import Local
 from bench.measure import CannotMeasure, Times, cpu_s, rss_mb, timed, wait_until
 from penstock.aclient import AsyncClient
-from penstock.client import Client, new_request_key
+from penstock.client import Client
 from penstock.v1.common_pb2 import JobRequest, JobSpec
 from penstock.v1.controller_pb2 import SubmitJobRequest
+from penstock.values.requestkey import new_request_key
 
 TRUE = "#!/bin/sh\ntrue\n"
-#: A first array, unmeasured: it pays for what every process does once.
+#: A first array, unmeasured: it absorbs one-time costs.
 WARM_UP_TASKS = 50
 CLIENTS = 32
 SUBMIT_TIMEOUT_S = 30.0
@@ -71,7 +72,7 @@ class CommandFigures(NamedTuple):
 
 
 def time_commands(cluster: Local, runs: int) -> CommandFigures:
-    """Wall and CPU time of the commands people type most."""
+    """Wall and CPU time of the most common commands."""
     return CommandFigures(
         timed(cluster.command("sbatch", "-o", "/dev/null", "--hold"), runs, cluster.env, TRUE),
         timed(cluster.command("squeue"), runs, cluster.env),
@@ -92,11 +93,16 @@ class SubmitFigures(NamedTuple):
 
 
 def submit_load(cluster: Local, seconds: float, nodes: int) -> SubmitFigures:
-    """CLIENTS clients in one process, each with a connection of its own and a submission at a time."""
-    blocker = _block(cluster, nodes)
-    pid = cluster.controller_pid()
-    latencies, took, own_cpu, their_cpu = asyncio.run(_submit_load(cluster, pid, seconds))
+    """CLIENTS clients in one process, each with a connection of its own and a submission at a time, on full nodes."""
+    blocker = block(cluster, nodes)
+    found = submit_to_full(cluster, seconds)
     cluster.run("scancel", blocker)
+    return found
+
+
+def submit_to_full(cluster: Local, seconds: float) -> SubmitFigures:
+    """The submissions of `submit_load`, where a job has all nodes already."""
+    latencies, took, own_cpu, their_cpu = asyncio.run(_submit_load(cluster, cluster.controller_pid(), seconds))
     number = len(latencies)
     ordered = sorted(latencies)
     return SubmitFigures(
@@ -105,8 +111,8 @@ def submit_load(cluster: Local, seconds: float, nodes: int) -> SubmitFigures:
     )  # fmt: skip
 
 
-def _block(cluster: Local, nodes: int) -> str:
-    """Take all nodes, so that what is submitted now waits. Returns the job's id."""
+def block(cluster: Local, nodes: int) -> str:
+    """Occupies all nodes, so that further jobs wait. Returns the job's id."""
     words = ["--parsable", "-o", "/dev/null", "-D", "/", "-N", str(nodes), "--exclusive", "--wrap", "sleep 600"]
     job_id = cluster.run("sbatch", *words).strip()
     running = ["-h", "-j", job_id, "-t", "R", "-o", "%i"]
@@ -118,7 +124,9 @@ async def _submit_load(cluster: Local, pid: int, seconds: float) -> tuple[list[f
     clients = [AsyncClient.open(SUBMIT_TIMEOUT_S, cluster=cluster.file()) for _ in range(CLIENTS)]
     try:
         await _submit_for(clients, WARM_UP_S)
-        began, own, theirs = time.perf_counter(), time.process_time(), cpu_s(pid)
+        began = time.perf_counter()
+        own = time.process_time()
+        theirs = cpu_s(pid)
         latencies = await _submit_for(clients, seconds)
         return latencies, time.perf_counter() - began, time.process_time() - own, cpu_s(pid) - theirs
     finally:
@@ -140,7 +148,7 @@ async def _submit_for(clients: list[AsyncClient], seconds: float) -> list[float]
 
 
 def _true(array: str = "") -> SubmitJobRequest:
-    """What `sbatch` sends for a script with `true` and an environment of the usual size."""
+    """The request of `sbatch` for a script with `true` and an environment of typical size."""
     environment = [f"VARIABLE_{number}=value-{number}".encode() for number in range(30)]
     return SubmitJobRequest(
         request_key=new_request_key(time.time_ns() // 1000, os.urandom(16)),
@@ -158,7 +166,7 @@ class BigArrayFigures(NamedTuple):
 
 def big_array(cluster: Local, nodes: int) -> BigArrayFigures:
     """Time to the acknowledgement and growth of the controller; the array is cancelled before any of it can start."""
-    blocker = _block(cluster, nodes)
+    blocker = block(cluster, nodes)
     pid = cluster.controller_pid()
     with Client.open(SUBMIT_TIMEOUT_S, cluster=cluster.file()) as client:
         first = client.call("SubmitJob", _true()).job_id  # makes the connection

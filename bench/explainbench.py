@@ -1,4 +1,5 @@
-"""What `penstock why`, `penstock fits` and `sbatch --test-only` cost with the generated queue in a real core.
+"""Measures the cost of `penstock why`, `penstock fits` and `sbatch --test-only` with the generated queue in a real
+core.
 
 12,000 jobs (bench/schedqueue.py) on 1,000 nodes of 64 cores and 8 GPUs: those that start run, the others wait. Prints for
 each question the time on the controller's loop (copies; nothing else happens meanwhile) and in the worker (the planner),
@@ -8,14 +9,15 @@ of the best of ROUNDS. CPU times. `python -m bench.explainbench [--jobs N] [--no
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from bench.incore import ANN, SPEC, Cluster, make_config
 from bench.schedqueue import CPUS_A_GPU, MEM_MB_A_GPU, NODE_CPUS, NODE_GPUS, NODE_MEM_MB, generate
-from ctld.core.events import SubmitJob, WantedJob
-from ctld.core.fits import find_fits, inquire_fits
-from ctld.core.foresee import foresee, inquire_start
-from ctld.core.why import explain, inquire
+from ctld.core.diagnose.fits import find_fits, inquire_fits
+from ctld.core.diagnose.start_estimate import estimate_start, inquire_start
+from ctld.core.diagnose.why import explain, inquire
+from ctld.core.records.events import JobSubmission, SubmitJob
 from penstock.values.states import JobState
 
 ROUNDS = 3
@@ -66,11 +68,11 @@ def main() -> None:
     print(f"{len(waiting)} jobs wait on {options.nodes} nodes")
     now_us = cluster.now_us()
     for name, job in (("first", waiting[0]), ("middle", waiting[len(waiting) // 2]), ("last", waiting[-1])):
-        measure(f"why, the {name}", lambda job=job: inquire(state, now_us, job, ANN), explain)
+        measure(f"why, the {name}", partial(inquire, state, now_us, job, ANN), explain)
     measure("fits", lambda: inquire_fits(state, now_us, ()), find_fits)
-    wanted = WantedJob(name="t", work_dir=b"/", gres_per_node=(("gpu", "", 4),), time_limit_s=3600)
+    wanted = JobSubmission(name="t", work_dir=b"/", gres_per_node=(("gpu", "", 4),), time_limit_s=3600)
     event = SubmitJob(ANN, "0" * 32, now_us, wanted, SPEC, True)
-    measure("sbatch --test-only", lambda: inquire_start(state, now_us, event), foresee)
+    measure("sbatch --test-only", lambda: inquire_start(state, now_us, event), estimate_start)
 
 
 if __name__ == "__main__":

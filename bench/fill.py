@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench import incore
 from bench.measure import CannotMeasure
-from ctld.core.recover import Loaded
+from ctld.core.recover import LoadedState
 from ctld.store.committer import Store
 from ctld.store.schema import JOB, JOB_HISTORY, JOB_REQUEST, STEP
 from penstock.config import load
@@ -37,7 +37,7 @@ def fill(database: Path, config: Config, finished: int, pending: int, seeds: int
     _submit(database, config, pending, now_us - 12 * HOUR_US)
 
 
-def _open(database: Path) -> tuple[Store, Loaded]:
+def _open(database: Path) -> tuple[Store, LoadedState]:
     store = Store.open(str(database), "bench")
     epoch = store.acquire_lease(time.time_ns() // 1000)
     # As of now nothing in the history is young enough to be loaded.
@@ -85,7 +85,7 @@ def _copy(database: Path, first: int, seeds: int, wanted: int) -> None:
 
 
 def _copy_sql(table: str, names: Sequence[str]) -> str:
-    """Names are those of the schema, not of anybody's input."""
+    """Names are those of the schema, never input."""
     values = []
     for name in names:
         if name in ("job_id", "request_id"):

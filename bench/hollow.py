@@ -1,11 +1,11 @@
-"""Hollow nodes: as many nodes of a cluster as wanted in one process, with the real protocol and without any job's process.
+"""Hollow nodes: any number of nodes of a cluster in one process, with the real protocol and without job processes.
 
     python -m bench.hollow --conf slurm.conf [--ends-per-s N] [--open-per-s N]
 
-Each node of the configuration is the node daemon's own machine (`nodedaemon.core`) and its own stream (`nodedaemon.link`,
-mutual TLS with a certificate of its own), so the rules of the protocol are those of the daemon. What is left out is what
-lies below: the journal keeps nothing, and in the launcher's place a step begins at once and ends after as many seconds as
-the `sleep` in its script says. A step that is told to end ends at once, by SIGTERM.
+Each node of the configuration is the node daemon's own machine (`nodedaemon.core`) and its own stream (`nodedaemon.daemon.link`,
+mutual TLS with a certificate of its own), so the rules of the protocol are those of the daemon. The layers below are
+stubs: the journal stores nothing, and instead of a launch a step begins at once and ends after the seconds of the
+`sleep` in its script. A request to end a step ends it at once, by SIGTERM.
 
 Nodes have the sizes that the configuration gives them. Certificates come from the CA in the controller's state folder and
 stay in memory.
@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from nodedaemon import wire
 from nodedaemon.core import messages as core
 from nodedaemon.core.machine import SIGTERM, NodeMachine
 from nodedaemon.core.steps import StepKey
-from nodedaemon.daemon import PROTOCOL, Clock
-from nodedaemon.lease import Contact
-from nodedaemon.link import Link, Target
+from nodedaemon.daemon.daemon import PROTOCOL, Clock
+from nodedaemon.daemon.link import Link, LinkTarget
+from nodedaemon.launch import wire
+from nodedaemon.spool.contact import ControllerContact
 from penstock import __version__
 from penstock.config import load
 from penstock.security.ca import Authority, key_to_pem, load_ca, make_key, to_pem
@@ -41,10 +41,10 @@ from penstock.values.config import NodeConfig
 
 #: Connections opened in a second: each is a TLS handshake for both sides.
 OPEN_PER_S = 100
-#: How often the steps to be ended are looked at.
+#: The interval between checks of the steps to end.
 ENDS_PAUSE_S = 0.05
 SIGKILL = 9
-#: What a job shows as its process.
+#: The pid shown for every job.
 NO_PID = 1
 _SLEEP = re.compile(rb"^\s*sleep\s+([0-9]+(?:\.[0-9]+)?)\s*$", re.MULTILINE)
 
@@ -60,11 +60,12 @@ class Steps:
         self._owed = 0.0
 
     def set_rate(self, per_s: float) -> None:
-        """From now on end so many a second."""
-        self._per_s, self._owed = per_s, 0.0
+        """Sets the number of steps to end per second."""
+        self._per_s = per_s
+        self._owed = 0.0
 
     async def end_some(self) -> None:
-        """For ever: end what the rate asks for."""
+        """Ends steps at the rate, until cancelled."""
         loop = asyncio.get_running_loop()
         before = loop.time()
         while True:
@@ -78,11 +79,12 @@ class Steps:
                     next(iter(self.running.values()))()
 
 
-class NoContact(Contact):
+class NoContact(ControllerContact):
     """No process is there to hold a lease: the time of the last contact is kept nowhere."""
 
     def __init__(self) -> None:
-        self._rests, self._at_ns = False, 0
+        self._rests = False
+        self._at_ns = 0
 
     def _write(self, value: int) -> None:
         pass
@@ -92,7 +94,7 @@ class Hollow:
     """One node."""
 
     def __init__(
-        self, config: NodeConfig, target: Target, clock: Clock, steps: Steps, on_up: Callable[[], None]
+        self, config: NodeConfig, target: LinkTarget, clock: Clock, steps: Steps, on_up: Callable[[], None]
     ) -> None:
         self._config = config
         self._clock = clock
@@ -106,16 +108,16 @@ class Hollow:
         self.link = Link(
             target, facts, self._registration, self._heartbeat, self.post, lambda registered: None, NoContact()
         )
-        self._doers: dict[type[core.Effect], Callable[[Any], None]] = {
+        self._doers: dict[type[core.NodeEffect], Callable[[Any], None]] = {
             core.AckCommand: lambda effect: self.link.send(effect.link, wire.ack_message(effect)),
             core.SendReport: self._report,
             core.StartStep: self._start,
-            core.SignalStep: self._signal,
+            core.DeliverSignal: self._signal,
             core.DropLink: lambda effect: self.link.drop(effect.link, effect.why),
         }
 
-    def post(self, event: core.Event) -> None:
-        """What the daemon's loop does, with a journal that has nothing to write."""
+    def post(self, event: core.NodeCoreEvent) -> None:
+        """The daemon's loop, with an empty journal."""
         self._machine.step(self._clock.now_us(), event)
         batch = self._machine.seal()
         if batch is not None:
@@ -141,7 +143,7 @@ class Hollow:
         self._steps.running[self._config.name, key] = lambda: self._end(key)
         self.post(core.StepBegan(key, at_us, NO_PID))
 
-    def _signal(self, effect: core.SignalStep) -> None:
+    def _signal(self, effect: core.DeliverSignal) -> None:
         fatal = [number for number in effect.signals if number in (SIGTERM, SIGKILL)]
         if fatal:
             asyncio.get_running_loop().call_soon(self._end, effect.key, fatal[0])
@@ -163,13 +165,16 @@ class Hollow:
 
     def _registration(self) -> node_pb2.Register:
         machine = self._machine
+        waiting = machine.unacknowledged_ends()
         return node_pb2.Register(
             node_name=self._config.name,
             boot_id="hollow",
             version=__version__,
             protocol=PROTOCOL,
             inventory=inventory(self._config),
-            held=[wire.held_step(step) for step in machine.steps.values()],
+            held=[
+                wire.held_step(step, not step.is_live and step.key not in waiting) for step in machine.steps.values()
+            ],
             started_at_us=self._started_at_us,
             epoch_seen=machine.epoch,
             spool_id=machine.spool_id,
@@ -177,7 +182,7 @@ class Hollow:
 
 
 def inventory(config: NodeConfig) -> node_pb2.Inventory:
-    """The sizes of the configuration as a machine would tell them."""
+    """The inventory of a machine with the configured sizes."""
     message = node_pb2.Inventory(
         cpus=config.cpus,
         boards=config.boards,
@@ -194,12 +199,12 @@ def inventory(config: NodeConfig) -> node_pb2.Inventory:
         if gres.name == "gpu":
             first = len(message.gpus)
             for index in range(first, first + gres.count):
-                message.gpus.add(index=index, minor=index, type=gres.type)  # without a name: nobody could find it
+                message.gpus.add(index=index, minor=index, type=gres.type)  # without a UUID: there is no device
     return message
 
 
-class Settings(NamedTuple):
-    """What the process is told."""
+class HollowSettings(NamedTuple):
+    """The settings of the process."""
 
     address: str
     authority: Authority
@@ -207,23 +212,23 @@ class Settings(NamedTuple):
     open_per_s: float
 
 
-def settings(conf: Path, open_per_s: float) -> Settings:
+def settings(conf: Path, open_per_s: float) -> HollowSettings:
     """From the cluster's slurm.conf and the CA beside the controller's state."""
     config = load(str(conf)).config
     address = f"{config.controller_addr}:{config.penstock_node_port}"
-    return Settings(address, load_ca(Path(config.state_save_location) / "ca"), tuple(config.nodes), open_per_s)
+    return HollowSettings(address, load_ca(Path(config.state_save_location) / "ca"), tuple(config.nodes), open_per_s)
 
 
-def target_of(given: Settings, name: str, now_us: int) -> Target:
+def target_of(given: HollowSettings, name: str, now_us: int) -> LinkTarget:
     """The controller's address and a node's credentials, made now."""
     key = make_key()
     certificate = given.authority.issue("node", name, key.public_key(), now_us)
     pems = (given.authority.pem, key_to_pem(key), to_pem(certificate))
-    return Target(given.address, grpc.ssl_channel_credentials(*pems))
+    return LinkTarget(given.address, grpc.ssl_channel_credentials(*pems))
 
 
-async def serve(given: Settings, steps: Steps, words: asyncio.StreamReader, say: Callable[[str], None]) -> None:
-    """Open the nodes one after the other, then do as told until nobody says anything any more."""
+async def serve(given: HollowSettings, steps: Steps, words: asyncio.StreamReader, say: Callable[[str], None]) -> None:
+    """Opens the nodes one after the other, then executes commands until the end of the input."""
     clock = Clock()
     up: dict[str, None] = {}
 
@@ -238,29 +243,31 @@ async def serve(given: Settings, steps: Steps, words: asyncio.StreamReader, say:
 
     nodes = [Hollow(n, target_of(given, n.name, clock.now_us()), clock, steps, note(n.name)) for n in given.nodes]
     tasks = [asyncio.create_task(steps.end_some())]
-    obeying = asyncio.create_task(_obey(steps, words, say))
+    executing = asyncio.create_task(_execute_commands(steps, words, say))
     try:
         for node in nodes:
             tasks.append(asyncio.create_task(node.link.run()))
             await asyncio.sleep(1 / given.open_per_s)
-        done, _ = await asyncio.wait([obeying, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait([executing, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
-        for task in (obeying, *tasks):
+        for task in (executing, *tasks):
             task.cancel()
-        await asyncio.gather(obeying, *tasks, return_exceptions=True)
+        await asyncio.gather(executing, *tasks, return_exceptions=True)
 
 
-async def _obey(steps: Steps, words: asyncio.StreamReader, say: Callable[[str], None]) -> None:
+async def _execute_commands(steps: Steps, words: asyncio.StreamReader, say: Callable[[str], None]) -> None:
     while line := (await words.readline()).split():
         if line[0] == b"ends":
             steps.set_rate(float(line[1]))
         say(json.dumps({"began": steps.began, "ended": steps.ended, "running": len(steps.running)}))
 
 
-async def _main(given: Settings, ends_per_s: float) -> None:
-    loop, words, steps = asyncio.get_running_loop(), asyncio.StreamReader(), Steps()
+async def _main(given: HollowSettings, ends_per_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    words = asyncio.StreamReader()
+    steps = Steps()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(words), sys.stdin)
     steps.set_rate(ends_per_s)
     await serve(given, steps, words, lambda text: print(text, flush=True))

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ctld.core.controller import Core
-from ctld.core.effects import AckReports, Batch, LaunchStep, Refusal, Reply, StartPlan, Submitted
-from ctld.core.events import Actor, NodeRegistered, StepExited, StepStarted, SubmitJob, Tick, WantedJob
-from ctld.core.model import SpecRow
-from ctld.core.planning import run_plan
-from ctld.core.recover import Loaded
+from ctld.core.queue.planning import run_plan
+from ctld.core.records.effects import AckReports, Batch, LaunchStep, Refusal, Reply, StartPlan, Submitted
+from ctld.core.records.events import Actor, JobSubmission, NodeRegistered, StepExited, StepStarted, SubmitJob, Tick
+from ctld.core.records.job import SpecRow
+from ctld.core.recover import LoadedState
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.gres import Gres
 
@@ -29,7 +29,7 @@ SPEC = SpecRow(bytes(32), b"#!/bin/sh\ntrue\n", (), (b"PATH=/bin",))
 #: Events that are stepped before the next seal when the nodes report: what arrives during one commit.
 REPORTS_PER_SEAL = 64
 LINK = 1
-EMPTY = Loaded(1, 1, 1, [], [], [], [], [], [])
+EMPTY = LoadedState(1, 1, 1, [], [], [], [], [], [])
 
 
 def make_config(nodes: int, cpus: int, mem_mb: int = 64_000, gpus: int = 0) -> Config:
@@ -42,13 +42,13 @@ def make_config(nodes: int, cpus: int, mem_mb: int = 64_000, gpus: int = 0) -> C
 
 
 class Cluster:
-    """A core and its fake nodes. The core's time starts at `start_us` and goes on as the real one does.
+    """A core and its fake nodes. The core's time starts at `start_us` and advances as the real one does.
 
     `commit` gets every batch before its effects are acted on, as a store would.
     """
 
     def __init__(
-        self, config: Config, start_us: int = START_US, loaded: Loaded = EMPTY,
+        self, config: Config, start_us: int = START_US, loaded: LoadedState = EMPTY,
         commit: Callable[[Batch], None] | None = None, register: bool = True,
     ) -> None:  # fmt: skip
         self._began = time.perf_counter()
@@ -83,7 +83,7 @@ class Cluster:
         """Step one submission; its reply comes with a later `seal`."""
         self.keys += 1
         now_us = self.now_us()
-        job = WantedJob(**{"work_dir": b"/", "name": "true", **wanted})  # type: ignore[arg-type]
+        job = JobSubmission(**{"work_dir": b"/", "name": "true", **wanted})  # type: ignore[arg-type]
         self.core.step(now_us, SubmitJob(ANN, f"{now_us:016x}{self.keys:016x}", now_us, job, SPEC, reply_to=self.keys))
 
     def seal(self) -> bool:
@@ -94,14 +94,13 @@ class Cluster:
         if self._commit is not None:
             self._commit(batch)
         for effect in batch.effects:
-            kind = type(effect)
-            if kind is LaunchStep:
+            if type(effect) is LaunchStep:
                 self.launches.append(effect)
-            elif kind is Reply:
+            elif type(effect) is Reply:
                 self.replies.append(effect.body)
-            elif kind is StartPlan:
+            elif type(effect) is StartPlan:
                 self.plan = effect
-            elif kind is AckReports:
+            elif type(effect) is AckReports:
                 continue
         return True
 
@@ -131,7 +130,7 @@ class Cluster:
         return took
 
     def wait_for_full_pass(self) -> None:
-        """Let the core's clock go to where it asks for the next full pass."""
+        """Advances the core's clock to the next full pass that it requests."""
         self._began -= 2.0  # more than the least pause between full passes
         self.core.step(self.now_us(), Tick())
         self.core.state.changed()

@@ -1,6 +1,7 @@
-"""`python -m bench.learnedbench`: what was tried for the policy `learned`, on every log there is.
+"""`python -m bench.learnedbench`: the experiments with the policy `learned`, on every log there is.
 
-Options: `--mode event`, `--part first`, `--stretch 0.9`.
+Options: `--mode event`, `--part first`, `--stretch 0.9`. `--price` prints another table: slowdown, area-weighted wait in hours,
+jobs that waited for over 48 hours, and the largest multiple of EASY's wait, of learned without and with bounds.
 
 Prints a table in Markdown: for each log the mean bounded slowdown (tau 10 s), the p95 of waits as a share of EASY's on the
 same jobs, and the longest wait in days. docs/scheduling.md has it with explanations. The last column says on how many of the
@@ -15,8 +16,10 @@ from dataclasses import replace
 import numpy as np
 
 from bench import published
-from sim.engines import ENGINES, Options
-from sim.metrics import measure
+from sim.bounded import over_easy
+from sim.engines import ENGINES
+from sim.metrics import Array, measure
+from sim.outcome import Options
 from sim.workload import Workload, window
 
 STUDY = ("KTH-SP2", "CTC-SP2", "SDSC-SP2", "CEA-Curie")
@@ -55,12 +58,16 @@ def main() -> int:
     options.add_argument("--mode", choices=("batch", "event"), default="batch")
     options.add_argument("--part", choices=tuple(PARTS), default="all", help="half or third of each log")
     options.add_argument("--stretch", type=float, default=1.0, help="factor of submit times; below 1 is a higher load")
+    options.add_argument("--price", action="store_true", help="what learned costs, without and with bounds")
     given = options.parse_args()
     logs = [log for log in STUDY + OTHERS if published.is_there(log)]
     if not logs:
         print(f"no logs in {published.TRACES}: set PENSTOCK_TRACES; docs/simulator.md says where logs are found")
         return 0
     workloads = {log: load(log, given.part, given.stretch) for log in logs}
+    if given.price:
+        print_prices(workloads)
+        return 0
     print("| variant | " + " | ".join(logs) + " | kept |\n" + "|---" * (len(logs) + 2) + "|")
     rivals: dict[str, list[dict[str, float]]] = {log: [] for log in logs}
     for name, policy in VARIANTS.items():
@@ -75,6 +82,25 @@ def main() -> int:
         verdict = "" if name in RIVALS else f"{kept} of {sum(log in STUDY for log in logs)}"
         print(f"| {name} | " + " | ".join(cells) + f" | {verdict} |", flush=True)
     return 0
+
+
+def print_prices(workloads: dict[str, Workload]) -> None:
+    """A row for EASY, and for learned with each bound."""
+    print("| policy | " + " | ".join(workloads) + " |\n" + "|---" * (len(workloads) + 1) + "|")
+    rows = {"EASY": ("easy", 0), "learned": ("learned", 0)} | {f"learned, bound {n}": ("learned", n) for n in (3, 2, 1)}
+    easy: dict[str, Array] = {}
+    for name, (policy, bound) in rows.items():
+        cells = []
+        for log, workload in workloads.items():
+            options = Options(published.LOGS[log].processors, policy, bound=bound)
+            outcome = ENGINES["nodes"](workload, options)
+            wait_s = outcome.start_s - workload.submit_s
+            found = measure(outcome.schedule(workload, options))
+            times = over_easy(wait_s, easy.setdefault(log, wait_s))
+            cells.append(
+                f"{found['bsld_mean']:.1f} {found['wait_area_s'] / 3600:.1f} {found['starved_jobs']:.0f} {times:.1f}"
+            )
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 
 def load(log: str, part: str, stretch: float = 1.0) -> Workload:

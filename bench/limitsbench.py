@@ -1,4 +1,5 @@
-"""What limits cost the core: 20,000 pending jobs of 2,000 users in 200 accounts, every one of which has limits.
+"""Measures the cost of limits in the core: 20,000 pending jobs of 2,000 users in 200 accounts, every one of which has
+limits.
 
     python -m bench.limitsbench
 
@@ -12,9 +13,14 @@ import time
 from typing import NamedTuple
 
 from bench.incore import SPEC, US, Cluster, make_config
-from ctld.core.events import AccountAction, Actor, ChangeAccounts, Role, SubmitJob, WantedJob
+from ctld.core.records.events import AccountAction, Actor, ChangeAccounts, JobSubmission, Role, SubmitJob
 
-ACCOUNTS, USERS, JOBS, NODES, CPUS, ENDS = 200, 2_000, 20_000, 50, 64, 500
+ACCOUNTS = 200
+USERS = 2_000
+JOBS = 20_000
+NODES = 50
+CPUS = 64
+ENDS = 500
 ROOT = Actor(0, 0, "root", "root", (), Role.ADMINISTRATOR)
 ROUNDS = 3
 
@@ -47,12 +53,12 @@ def measure(enforce: tuple[str, ...]) -> Took:
         name = f"u{user}"
         actor = Actor(2000 + user, 2000 + user, name, name)
         now_us = cluster.now_us()
-        job = WantedJob(
+        job = JobSubmission(
             work_dir=b"/", name="true", account=f"a{user % ACCOUNTS}", ntasks=number % 3 + 1, time_limit_s=3600
         )
         core.step(now_us, SubmitJob(actor, f"{now_us:016x}{number:016x}", now_us, job, SPEC))
     submitted = time.process_time()
-    while cluster.seal() or cluster.plan is not None or state.quick_pass_due:
+    while cluster.seal() or cluster.plan is not None or state.scheduling.quick_pass_due:
         cluster.run_plan()
     passed = time.process_time()
     for _ in range(ENDS):

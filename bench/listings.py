@@ -1,4 +1,4 @@
-"""What a long queue costs those who look at it, and the controller whom they ask.
+"""Measures the cost of listings of a long queue, for the commands and for the controller.
 
     python -m bench listing
 
@@ -17,9 +17,9 @@ from typing import NamedTuple
 from bench.local import Local
 from bench.measure import Times, cpu_s, timed
 from penstock.aclient import AsyncClient
-from penstock.client import new_request_key
 from penstock.v1.common_pb2 import JobRequest, JobSpec
 from penstock.v1.controller_pb2 import JobFilter, ListJobsRequest, SubmitJobRequest
+from penstock.values.requestkey import new_request_key
 
 JOBS = 4_000
 SUBMITTERS = 16
@@ -51,7 +51,7 @@ class ListingFigures(NamedTuple):
 
 def measure(cluster: Local, jobs: int, tasks: int, runs: int, seconds: float) -> ListingFigures:
     """All of it, on a cluster without jobs."""
-    asyncio.run(_fill(cluster, jobs))
+    asyncio.run(fill(cluster, jobs))
     squeue = timed(cluster.command("squeue"), runs, cluster.env)
     json = timed(cluster.command("squeue", "--json"), runs, cluster.env)
     polled = asyncio.run(_poll(cluster, seconds))
@@ -61,7 +61,8 @@ def measure(cluster: Local, jobs: int, tasks: int, runs: int, seconds: float) ->
     return ListingFigures(squeue, json, expanded, *polled)
 
 
-async def _fill(cluster: Local, jobs: int) -> None:
+async def fill(cluster: Local, jobs: int) -> None:
+    """Submits so many held jobs, from several clients."""
     left = iter(range(jobs))
 
     async def submit() -> None:

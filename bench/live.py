@@ -1,4 +1,5 @@
-"""A controller under load: 1,000 hollow nodes, 12,000 GPU jobs, and what its callers feel idle and during full passes.
+"""A controller under load: 1,000 hollow nodes, 12,000 GPU jobs, and the latency of its callers, idle and during full
+passes.
 
     python -m bench.live [--seconds 10] [--jobs 12000] [--nodes 1000] [--out FILE]      (`make bench-live`)
 
@@ -8,13 +9,12 @@ callers with a connection each do one thing for some seconds: submit (a job that
 account's jobs (about 120 of all), cancel what was submitted.
 
     idle     no full pass, nothing ends (bf_interval is an hour)
-    burner   the same, and another process takes as much CPU as it can get: what a pass costs a caller by being on the
-             machine at all, when all its CPUs are busy
-    ends     no full pass; steps end all the time, and others start in their place
+    burner   the same, and another process takes as much CPU as it can get: the cost of a pass to callers through CPU
+    contention alone ends     no full pass; steps end all the time, and others start in their place
     passes   steps end all the time, and full passes run one after the other (bf_interval=1)
 
 In `passes`, a call counts as *during* a pass when it began while one ran (calls that overlap one would be a choice of
-the long ones), and the others are *between*: both saw the same machine. Of fewer than CALLS_LEAST calls nothing is said.
+the long ones), and the others are *between*: both saw the same machine. Fewer than CALLS_LEAST calls give no figures.
 Before the first phase the controller is left alone for some seconds: what it uses then is the nodes' heartbeats.
 """
 
@@ -31,12 +31,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.livecluster import NO_PASSES_S, PASSES_S, START_LIMIT_S, Pass, Site, cluster, process, tell
+from bench.livecluster import NO_PASSES_S, PASSES_S, START_LIMIT_S, LiveSite, Pass, cluster, command_nodes, process
 from bench.measure import CannotMeasure, cpu_s, rss_mb
 from bench.report import machine
 from bench.schedqueue import CPUS_A_GPU, MEM_MB_A_GPU, NODE_CPUS, NODE_GPUS, NODE_MEM_MB, generate
 from penstock.aclient import AsyncClient
-from penstock.client import new_request_key
 from penstock.v1.common_pb2 import GresCount, JobRequest, JobSpec
 from penstock.v1.controller_pb2 import (
     CancelJobsRequest,
@@ -45,6 +44,7 @@ from penstock.v1.controller_pb2 import (
     ReconfigureRequest,
     SubmitJobRequest,
 )
+from penstock.values.requestkey import new_request_key
 
 OUT = Path(__file__).parent / "out" / "live.json"
 CALLERS = 8
@@ -54,7 +54,7 @@ ACCOUNTS = 100
 #: A p99 of fewer is their longest.
 CALLS_LEAST = 100
 REST_S = 3.0
-#: Far longer than a run: what starts goes on until the load generator is told to end it.
+#: Far longer than a run: steps run until the load generator ends them.
 SCRIPT = b"#!/bin/sh\nsleep 100000\n"
 Call = tuple[int, int]  # begin and end, ns
 
@@ -96,18 +96,18 @@ async def submit_all(clients: list[AsyncClient], requests: list[SubmitJobRequest
     return time.perf_counter() - began, ids
 
 
-Act = Callable[[AsyncClient], Awaitable[bool]]  # False = there is nothing left to do
+_Act = Callable[[AsyncClient], Awaitable[bool]]  # False = there is nothing left to do
 
 
 class Acts:
-    """What callers do. Jobs that are submitted in a phase are cancelled in the same phase."""
+    """The actions of callers. Jobs that are submitted in a phase are cancelled in the same phase."""
 
     def __init__(self, ids: list[int]) -> None:
         self._asked = ids
         self._turn = 0
         self._new: list[int] = []
 
-    def by_name(self) -> dict[str, Act]:
+    def by_name(self) -> dict[str, _Act]:
         """In the order in which they are measured."""
         return {
             "submit": self.submit,
@@ -138,7 +138,7 @@ class Acts:
         return True
 
     async def query_account(self, client: AsyncClient) -> bool:
-        """One account's jobs, as `squeue -A`: all rows are looked at."""
+        """One account's jobs, as `squeue -A`: which scans all rows."""
         self._turn += 1
         await self._list(client, JobFilter(accounts=[f"project{self._turn % ACCOUNTS}"]))
         return True
@@ -148,7 +148,7 @@ class Acts:
             pass
 
 
-async def call_for(clients: list[AsyncClient], act: Act, seconds: float) -> list[Call]:
+async def call_for(clients: list[AsyncClient], act: _Act, seconds: float) -> list[Call]:
     """Each client does it again and again."""
     until = time.monotonic_ns() + int(seconds * 1e9)
     calls: list[Call] = []
@@ -168,24 +168,24 @@ def during(calls: list[Call], passes: list[Pass]) -> list[Call]:
     return [call for call in calls if any(begin <= call[0] < end for begin, end, _ in passes)]
 
 
-class Seen(NamedTuple):
-    """What callers saw of one kind of call."""
+class _Seen(NamedTuple):
+    """The latencies of one kind of call."""
 
     calls: int
     per_s: float
     p50_ms: float
     p99_ms: float
     max_ms: float
-    controller_cpu_ms: float  # for each call, with all that went on beside it
+    controller_cpu_ms: float  # for each call, with all concurrent work
 
 
-def seen(calls: list[Call], controller_s: float) -> Seen | None:
-    """None of too few calls."""
+def seen(calls: list[Call], controller_s: float) -> _Seen | None:
+    """The figures of calls; None for too few."""
     if len(calls) < CALLS_LEAST:
         return None
     times = sorted((end - begin) / 1e6 for begin, end in calls)
     took_s = (max(end for _, end in calls) - min(begin for begin, _ in calls)) / 1e9
-    return Seen(
+    return _Seen(
         len(times), len(times) / took_s, statistics.median(times), times[int(len(times) * 0.99)], times[-1],
         1000 * controller_s / len(times),
     )  # fmt: skip
@@ -194,15 +194,15 @@ def seen(calls: list[Call], controller_s: float) -> Seen | None:
 class Phase(NamedTuple):
     """One phase's figures by act; `during` only of calls that began while a pass ran, `between` of the others."""
 
-    seen: dict[str, Seen | None]
-    between: dict[str, Seen | None]
-    during: dict[str, Seen | None]
+    seen: dict[str, _Seen | None]
+    between: dict[str, _Seen | None]
+    during: dict[str, _Seen | None]
     passes: list[Pass]
     held: list[tuple[float, str]]
     controller_cpu: float
 
 
-async def phase(site: Site, pid: int, clients: list[AsyncClient], ids: list[int], seconds: float) -> Phase:
+async def phase(site: LiveSite, pid: int, clients: list[AsyncClient], ids: list[int], seconds: float) -> Phase:
     """All acts, one after the other."""
     began, used = time.monotonic_ns(), cpu_s(pid)
     calls: dict[str, list[Call]] = {}
@@ -221,7 +221,7 @@ async def phase(site: Site, pid: int, clients: list[AsyncClient], ids: list[int]
     )  # fmt: skip
 
 
-async def run(site: Site, jobs: int, seconds: float, names: list[str]) -> dict[str, Any]:
+async def run(site: LiveSite, jobs: int, seconds: float, names: list[str]) -> dict[str, Any]:
     """Everything; the figures."""
     async with cluster(site) as (controller, nodes):
         clients = [site.client() for _ in range(SUBMITTERS)]
@@ -231,14 +231,14 @@ async def run(site: Site, jobs: int, seconds: float, names: list[str]) -> dict[s
                 await client.close()
             del clients[CALLERS:]
             figures: dict[str, Any] = {"live_queue_s": took_s, "live_queue_submits_per_s": jobs / took_s}
-            figures["live_started"] = (await tell(nodes, "stats"))["running"]
+            figures["live_started"] = (await command_nodes(nodes, "stats"))["running"]
             used = cpu_s(controller.pid)
             await asyncio.sleep(REST_S)
             figures["live_nodes_controller_cpu_cores"] = (cpu_s(controller.pid) - used) / REST_S
             found: dict[str, Phase] = {}
             for name in names:
                 print(f"{name} ...", file=sys.stderr, flush=True)
-                async with surroundings(site, nodes, clients[0], name):
+                async with load_around(site, nodes, clients[0], name):
                     found[name] = await phase(site, controller.pid, clients, ids, seconds)
             figures["live_rss_mb"] = rss_mb(controller.pid)
             figures["live_pending"] = await _pending(clients[0])
@@ -254,11 +254,11 @@ async def _pending(client: AsyncClient) -> int:
 
 
 @asynccontextmanager
-async def surroundings(
-    site: Site, nodes: asyncio.subprocess.Process, client: AsyncClient, name: str
+async def load_around(
+    site: LiveSite, nodes: asyncio.subprocess.Process, client: AsyncClient, name: str
 ) -> AsyncIterator[None]:
-    """What goes on beside the callers in that phase."""
-    await tell(nodes, f"ends {ENDS_PER_S if name in ('ends', 'passes') else 0}")
+    """The background load of a phase."""
+    await command_nodes(nodes, f"ends {ENDS_PER_S if name in ('ends', 'passes') else 0}")
     site.write_conf(PASSES_S if name == "passes" else NO_PASSES_S)
     await client.call("Reconfigure", ReconfigureRequest())
     if name == "passes":
@@ -288,7 +288,7 @@ def document(figures: dict[str, Any]) -> dict[str, Any]:
             if name == "passes":
                 kinds |= {"_between": found.between[act], "_during": found.during[act]}
             for suffix, one in kinds.items():
-                for field, value in (one._asdict() if one else dict.fromkeys(Seen._fields)).items():
+                for field, value in (one._asdict() if one else dict.fromkeys(_Seen._fields)).items():
                     flat[f"live_{name}_{act}{suffix}_{field}"] = value
     if "passes" in phases:
         took = [(end - begin) / 1e9 for begin, end, _ in phases["passes"].passes]
@@ -334,7 +334,7 @@ def main() -> int:
     asked = parser.parse_args()
     about = machine()
     with tempfile.TemporaryDirectory(prefix="penstock-live-", ignore_cleanup_errors=True) as folder:
-        site = Site(Path(folder), asked.nodes)
+        site = LiveSite(Path(folder), asked.nodes)
         try:
             figures = asyncio.run(run(site, asked.jobs, asked.seconds, asked.phases.split(",")))
         except CannotMeasure as error:

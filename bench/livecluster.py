@@ -1,4 +1,4 @@
-"""The processes of bench/live.py: a controller (bench/livectld.py), its hollow nodes, and the notes it leaves.
+"""The processes of bench/live.py: a controller (bench/livectld.py), its hollow nodes, and the records it leaves.
 
 Everything is in one folder, and every process that is started here is ended here.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.measure import CannotMeasure, free_port
 from bench.schedqueue import NODE_CPUS, NODE_GPUS, NODE_MEM_MB
 from penstock.aclient import AsyncClient
-from penstock.cluster import read_cluster
+from penstock.clusterfile import read_cluster
 
 CALL_TIMEOUT_S = 60.0
 START_LIMIT_S = 120.0
@@ -42,11 +42,12 @@ PartitionName=batch Nodes=n[1-{nodes}] Default=YES MaxTime=UNLIMITED State=UP
 Pass = tuple[int, int, int]  # begin and end, ns of the monotonic clock; rows
 
 
-class Site:
+class LiveSite:
     """The run's folder and its processes."""
 
     def __init__(self, folder: Path, nodes: int) -> None:
-        self.folder, self.nodes = folder, nodes
+        self.folder = folder
+        self.nodes = nodes
         self.conf = folder / "slurm.conf"
         self.notes = folder / "notes"
         self._ports = free_port(), free_port()
@@ -89,7 +90,7 @@ async def process(*words: str, log: Path, piped: bool = False) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def cluster(site: Site) -> AsyncIterator[tuple[asyncio.subprocess.Process, asyncio.subprocess.Process]]:
+async def cluster(site: LiveSite) -> AsyncIterator[tuple[asyncio.subprocess.Process, asyncio.subprocess.Process]]:
     """The controller and all its hollow nodes, registered."""
     site.write_conf(NO_PASSES_S)
     log = site.folder / "processes.log"
@@ -112,8 +113,8 @@ async def _until(true: Callable[[], bool], child: asyncio.subprocess.Process, lo
             await asyncio.sleep(0.05)
 
 
-async def tell(nodes: asyncio.subprocess.Process, word: str) -> dict[str, int]:
-    """Say something to the hollow nodes; what they have done so far."""
+async def command_nodes(nodes: asyncio.subprocess.Process, word: str) -> dict[str, int]:
+    """Sends a command to the hollow nodes; returns their progress."""
     assert nodes.stdin is not None and nodes.stdout is not None
     nodes.stdin.write(f"{word}\n".encode())
     found: dict[str, int] = json.loads(await nodes.stdout.readline())

@@ -1,11 +1,11 @@
-"""The controller as `penstock ctld` runs it, with a note of each full pass and of what holds its loop.
+"""The controller as `penstock ctld` runs it, with a record of each full pass and of what blocks its loop.
 
     python -m bench.livectld NOTES --config slurm.conf
 
-Nothing of it is changed: the worker's function and the loop's callbacks are timed, at less than a microsecond each. A line
-in NOTES is `pass BEGIN END ROWS` or `held BEGIN CPU WHAT`, in nanoseconds; BEGIN and END are of the monotonic clock, which
-all processes of a machine share. CPU is the loop's own CPU time in that callback: what it waited for a CPU, or for the
-interpreter, is not its doing. Callbacks below HELD_NS are not noted.
+Its behaviour is unchanged: the worker's function and the loop's callbacks are timed, at less than a microsecond each. A
+line in NOTES is `pass BEGIN END ROWS` or `held BEGIN CPU WHAT`, in nanoseconds; BEGIN and END are of the monotonic
+clock, which all processes of a machine share. CPU is the loop's own CPU time in that callback: without waits for a CPU
+or the interpreter lock. Callbacks below HELD_NS are not recorded.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from ctld import main as ctld_main
-from ctld.core import planning
-from ctld.core.events import PlanReady
-from ctld.runtime import loop as runtime_loop
+from ctld.core.queue import planning
+from ctld.core.records.events import PlanReady
+from ctld.runtime import fullpass
 
-#: Callbacks of the loop that take less are not noted.
+#: The shortest callback of the loop that is recorded.
 HELD_NS = 3_000_000
 
 
 def watch(notes: Path) -> None:
-    """Time what runs from now on."""
+    """Starts timing."""
     file = notes.open("w", buffering=1)
     run_handle = asyncio.events.Handle._run
 
-    def run_plan(revision: int, question: planning.Question) -> PlanReady:
+    def run_plan(revision: int, question: planning.PlanQuestion) -> PlanReady:
         begin = time.monotonic_ns()
         answer = planning.run_plan(revision, question)
         file.write(f"pass {begin} {time.monotonic_ns()} {len(question.given.rows)}\n")
@@ -53,8 +53,8 @@ def watch(notes: Path) -> None:
             )
 
     gc.callbacks.append(collected)
-    runtime_loop.run_plan = run_plan
-    asyncio.events.Handle._run = run  # type: ignore[method-assign]
+    vars(fullpass)["run_plan"] = run_plan
+    asyncio.events.Handle._run = run  # type: ignore[method-assign,assignment]  # around the loop's own
 
 
 def _name(callback: Any) -> str:

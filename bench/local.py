@@ -1,7 +1,7 @@
 """A private Penstock cluster for measuring: `penstock up` in a temporary folder, as a user would type it.
 
 The commands are the installed ones beside this Python (`make build`), since their start-up time is part of what is
-measured. Sizes of nodes are pretended. Whatever happens, the daemons are stopped and the folder is removed.
+measured. Sizes of nodes are pretended. The daemons are always stopped and the folder is removed.
 """
 
 import json
@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import CannotMeasure, children, cpu_s, rss_mb, run
-from penstock.cluster import ClusterFile, read_cluster
+from penstock.clusterfile import ClusterFile, read_cluster
 
 BIN = Path(sys.executable).parent
-#: What commands and daemons do not get: what names another cluster, and what makes each start compile all modules anew.
+#: Variables removed for commands and daemons: those that select another cluster, and those that disable cached byte
+#: code.
 LEFT_OUT = ("PENSTOCK_HOME", "PENSTOCK_CLUSTER", "PYTHONDONTWRITEBYTECODE")
 
 
@@ -38,7 +39,7 @@ class Local:
         return [str(BIN / name), *words]
 
     def file(self) -> ClusterFile:
-        """Where the controller is."""
+        """The discovery file."""
         return read_cluster(self.home / "cluster.json")
 
     def status(self) -> dict[str, Any]:

@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-#: How long one command may take: far above what is to be measured, so that a hang ends the run and not the day.
+#: How long one command may take: far above what is to be measured, so that a hang ends the run.
 COMMAND_TIMEOUT_S = 60
-#: Pause between two looks at something that has to come true: small against what is measured with it.
+#: The poll interval: small compared to the measured times.
 POLL_S = 0.02
 
 
 class CannotMeasure(Exception):
-    """A part cannot run here; the text says why and what to do. The other parts go on."""
+    """A part cannot run here; the text says why and what to do. The other parts continue."""
 
 
 class Times(NamedTuple):
@@ -32,7 +32,7 @@ class Times(NamedTuple):
 
 
 def run(command: Sequence[str], env: Mapping[str, str] | None = None, stdin: str = "") -> str:
-    """The standard output of a command that must succeed. Raises CannotMeasure with what it said."""
+    """The standard output of a command that must succeed. Raises CannotMeasure with its error output."""
     try:
         done = subprocess.run(
             command, env=env, input=stdin, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
@@ -79,14 +79,14 @@ def cpu_s(pid: int) -> float:
 
 
 def free_port() -> int:
-    """A TCP port that nobody has now. Somebody may take it before its user does; then that part fails and says so."""
+    """A free TCP port. Another process may bind it first; then that part fails with an error."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def wait_until(true: Callable[[], bool], what: str, timeout_s: float, poll_s: float = POLL_S) -> None:
-    """Look until it holds. Raises CannotMeasure when it does not in time."""
+    """Polls until the condition holds. Raises CannotMeasure at the deadline."""
     deadline = time.monotonic() + timeout_s
     while not true():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""How long 64 ranks of MPICH need to get through MPI_Init, over four node daemons on this machine.
+"""Measures MPI_Init with 64 ranks of MPICH, over four node daemons on this machine.
 
 The program is a few lines of C, built with the wheel's own mpicc: an interpreter in each rank would be measured instead. Each
 rank says what the clock shows when MPI_Init has returned; the figure is from before srun starts to the last of them. The same
@@ -67,7 +67,7 @@ def _last(command: list[str], cluster: Local) -> float:
     began = time.time()
     said = run(command, cluster.env).split()
     if len(said) != RANKS:
-        raise CannotMeasure(f"{' '.join(command)}: {len(said)} of {RANKS} ranks have said something")
+        raise CannotMeasure(f"{' '.join(command)}: {len(said)} of {RANKS} ranks have printed a line")
     return max(map(float, said)) - began
 
 

@@ -1,7 +1,6 @@
-"""The parts of a run: each measures one thing and gives figures by name, or says why it cannot.
-
-A part that fails leaves its figures null with the reason, and the others go on. Names end in their unit. KEYS are those
-that always stand in bench/out/main.json; what else a part measures stands beside them.
+"""The parts of a run: each measures one thing and gives figures by name, or reports why it cannot. A part that fails
+leaves its figures null with the reason, and the others continue. Names end in their unit. KEYS are always in
+bench/out/main.json; further figures are added to them.
 """
 
 import tempfile
@@ -9,26 +8,30 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench import cluster, incore, listings, mpi, restart, shells, slurmpeer, steps
+from bench import cluster, incore, listings, mpi, peers, restart, shells, slurmpeer, steps
 from bench.local import BIN, private_cluster
 from bench.measure import CannotMeasure
 
 #: The same for both: one node with this many pretended CPUs. Slurm gains little from more (docs/performance.md).
 CPUS = 128
-#: For what does not run jobs: nodes as in a small GPU cluster.
-QUEUE_NODES, QUEUE_CPUS, QUEUE_GPUS = 4, 64, 8
+#: For parts that run no jobs: nodes as in a small GPU cluster.
+QUEUE_NODES = 4
+QUEUE_CPUS = 64
+QUEUE_GPUS = 8
 
 KEYS = (
     "array_jobs_per_s", "slurm_array_jobs_per_s", "durable_submits_per_s", "sbatch_wall_ms", "squeue_wall_ms",
     "restart_s", "ctld_rss_mb", "steps_per_s", "slurm_steps_per_s", "first_byte_above_start_p50_ms", "wide_step_s",
     "stream_mb_per_s", "stepd_private_mb", "shell_submits_per_s", "slurm_shell_submits_per_s",
+    "queued_shell_submits_per_s", "slurm_queued_shell_submits_per_s",
+    "turns_penstock_per_s", "turns_slurm_per_s", "turns_hyperqueue_per_s",
 )  # fmt: skip
 
 Figures = dict[str, Any]
 
 
 class Effort(NamedTuple):
-    """How much work a run does."""
+    """The amount of work of a run."""
 
     tasks: int = 1_000
     runs: int = 3
@@ -47,10 +50,13 @@ class Effort(NamedTuple):
     listed_tasks: int = listings.TASKS
     poll_s: float = 10.0
     shell_calls: int = 4_000
+    turns: int = 5
+    queued_jobs: int = 12_000
+    queued_calls: int = 800
 
 
 #: Enough to see that every part works; its figures mean little.
-QUICK = Effort(100, 1, 3, 1.0, 2_000, 1_000, 500, 50, 500, 5, 40, 5, 100, 200, 1_000, 2.0, 80)
+QUICK = Effort(100, 1, 3, 1.0, 2_000, 1_000, 500, 50, 500, 5, 40, 5, 100, 200, 1_000, 2.0, 80, 1, 200, 80)
 
 
 def slurm(effort: Effort) -> Figures:
@@ -165,7 +171,7 @@ def step(effort: Effort) -> Figures:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name, private_cluster(QUEUE_NODES, CPUS) as local:
         folder = Path(name)
         found = {**local.env, "PATH": f"{BIN}:{local.env.get('PATH', '')}"}  # the script calls srun by its name
-        rate = steps.loop_rate(local.command("sbatch"), found, folder, effort.steps)
+        rate = steps.loop_rate(local.command("sbatch", steps.LOOP_MEMORY), found, folder, effort.steps)
         first_ms, above_ms = steps.first_bytes(local, folder, effort.command_runs)
         wide_s = steps.wide_start(local, QUEUE_NODES, effort.wide_tasks)
         stream = steps.stream_rate(local, effort.stream_mb, effort.runs)
@@ -200,14 +206,52 @@ def slurm_shell_loops(effort: Effort) -> Figures:
         return {"slurm_shell_submits_per_s": shells.rate("sbatch", env, effort.shell_calls)}
 
 
+def by_turns(effort: Effort) -> Figures:
+    """The array of `true` on Penstock, Slurm and HyperQueue, by turns."""
+    found = peers.measure(effort.tasks, effort.turns, CPUS)
+    figures: Figures = {f"turns_{name}_per_s": rate for name, rate in found.medians.items()}
+    figures |= {f"turns_{name}_runs": rates for name, rates in found.runs.items()}
+    figures |= {f"turns_{name}_left_out": why for name, why in found.reasons.items()}
+    ours = found.medians["penstock"]
+    return figures | {
+        f"turns_ratio_to_{name}": ours / rate for name, rate in found.medians.items() if name != "penstock"
+    }
+
+
+def shells_at_queue(effort: Effort) -> Figures:
+    """`sbatch` from eight shells while a long queue is planned."""
+    with private_cluster(1, CPUS) as local:
+        found = shells.queued_rate(
+            lambda name: local.command(name)[0], local.env, effort.queued_jobs, effort.queued_calls, "debug"
+        )
+    return {"queued_shell_submits_per_s": found}
+
+
+def slurm_shells_at_queue(effort: Effort) -> Figures:
+    """The peer's `sbatch` from eight shells while its backfill plans a long queue."""
+    with slurmpeer.private_slurm(CPUS, slurmpeer.DEEP_SCHEDULER) as env:
+        found = shells.queued_rate(
+            lambda name: name,
+            env,
+            effort.queued_jobs,
+            effort.queued_calls,
+            "main",
+            lambda: slurmpeer.await_backfill(env),
+        )
+    return {"slurm_queued_shell_submits_per_s": found}
+
+
 PARTS: dict[str, Callable[[Effort], Figures]] = {
     "core": core,
     "slurm": slurm,
     "slurm-step": slurm_step,
     "array": array,
+    "peers": by_turns,
     "step": step,
     "slurm-shells": slurm_shell_loops,
     "shells": shell_loops,
+    "slurm-shells-queued": slurm_shells_at_queue,
+    "shells-queued": shells_at_queue,
     "submits": submits,
     "restart": start_again,
     "listing": listing,
@@ -224,9 +268,10 @@ def run_part(name: str, effort: Effort) -> tuple[Figures, str]:
 
 
 def ratios(figures: Figures) -> Figures:
-    """How we compare with Slurm in the same run; null when either is missing."""
+    """Our figures relative to Slurm's of the same run; null when either is missing."""
     found: Figures = {}
-    for name in ("array_jobs_per_s", "sbatch_wall_ms", "squeue_wall_ms", "steps_per_s", "shell_submits_per_s"):
+    for name in ("array_jobs_per_s", "sbatch_wall_ms", "squeue_wall_ms", "steps_per_s", "shell_submits_per_s",
+                 "queued_shell_submits_per_s"):  # fmt: skip
         ours, theirs = figures.get(name), figures.get(f"slurm_{name}")
         found[f"{name}_ratio_to_slurm"] = ours / theirs if ours and theirs else None
     return found

@@ -1,4 +1,4 @@
-"""The published figures of replays, as data: what must come out of which log under which protocol.
+"""The published figures of replays, as data: the expected result of each log under each protocol.
 
 The logs are not ours to hand on: they lie in the folder PENSTOCK_TRACES (default: shared/traces beside the project's
 folder), and docs/simulator.md says where to find them. Where the folder or a log is absent, its cases are left out.
@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.engines import ENGINES, Options, Outcome
+from sim.engines import ENGINES
 from sim.metrics import bounded_slowdown, measure
+from sim.outcome import Options, Outcome
 from sim.traces import read_trace
 from sim.workload import FILTERS, Workload, from_columns
 
@@ -171,8 +172,8 @@ def cases() -> list[Case]:
             log, policy, estimate, *values = line.split()
             want = {name: (float(v), d) for (name, d), v in zip(_REFERENCE_COLUMNS, values, strict=True)}
             mode = "event" if policy == "conservative" else "batch"
-            told = {"req": "requested", "run": "clairvoyant"}[estimate]
-            found.append(Case(log, policy, mode, told, want, filter="usable" if log == "lublin_256" else "sc15"))
+            source = {"req": "requested", "run": "clairvoyant"}[estimate]
+            found.append(Case(log, policy, mode, source, want, filter="usable" if log == "lublin_256" else "sc15"))
     found += [
         case._replace(engine="core")
         for case in found

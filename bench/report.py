@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 from bench.parts import KEYS, Figures
+from penstock.interpreter import running_build
 
-#: What each figure should reach on two cores (">" at least, "<" at most); the reasons are in docs/performance.md.
+#: The target of each figure on two cores (">" at least, "<" at most); the reasons are in docs/performance.md.
 TARGETS: dict[str, tuple[str, float]] = {
     "array_jobs_per_s": (">", 200),
     "array_jobs_per_s_ratio_to_slurm": (">", 3),
@@ -24,7 +25,7 @@ TARGETS: dict[str, tuple[str, float]] = {
 
 
 def machine() -> dict[str, str | int | float]:
-    """What this was measured on."""
+    """The machine of the measurement."""
     model = ""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -37,6 +38,7 @@ def machine() -> dict[str, str | int | float]:
         "memory_gb": round(memory / 1e9, 1),
         "kernel": platform.release(),
         "python": platform.python_version(),
+        "python_build": running_build().text(),
         "load_before": round(os.getloadavg()[0], 2),
         "date": time.strftime("%Y-%m-%d"),
     }
@@ -72,12 +74,12 @@ def _judged(name: str, value: object) -> str:
 
 
 def document(figures: Figures, reasons: dict[str, str], about: dict[str, str | int | float]) -> Figures:
-    """What is written: the keys that are always there, then everything else."""
+    """The document: the fixed keys, then all others."""
     return {**dict.fromkeys(KEYS), **figures, "not_measured": reasons, "machine": about}
 
 
 def write(path: Path, content: Figures) -> None:
-    """Write the JSON, whole or not at all."""
+    """Writes the JSON atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".new")
     new.write_text(json.dumps(content, indent=2) + "\n")

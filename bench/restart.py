@@ -1,4 +1,4 @@
-"""A controller's start with a long queue and a long history behind it, and its memory then.
+"""Measures a controller's start with a long queue and a long history, and its memory then.
 
 fill.py puts the jobs into the database of a cluster that is stopped. Then the controller is started as always and asked
 until it answers. No node daemon runs meanwhile, so nothing starts.
@@ -7,6 +7,8 @@ until it answers. No node daemon runs meanwhile, so nothing starts.
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from bench.fill import fill
@@ -52,20 +54,34 @@ def measure(cluster: Local, finished: int = FINISHED, pending: int = PENDING, co
     database = cluster.home / "ctld" / "penstock.db"
     fill(database, load(str(cluster.home / "slurm.conf")).config, finished, pending)
     filled_s = time.perf_counter() - began
+    with started(cluster) as (pid, first):
+        time.sleep(SETTLE_S)
+        squeue = timed(cluster.command("squeue"), command_runs, cluster.env)
+        later_mb = rss_mb(pid)
+    size_mb = database.stat().st_size / 2**20
+    return RestartFigures(filled_s, size_mb, *first, later_mb, idle_mb, squeue)
+
+
+class FirstAnswer(NamedTuple):
+    """A start up to the answer to the first Ping."""
+
+    wall_s: float
+    cpu_s: float
+    rss_mb: float
+
+
+@contextmanager
+def started(cluster: Local) -> Iterator[tuple[int, FirstAnswer]]:
+    """A controller that has just answered for the first time; yields its pid, and ends it with the block."""
     began = time.perf_counter()
     controller = start_controller(cluster)
     try:
         wait_until(lambda: _answers(cluster, controller), "the controller's first answer", START_LIMIT_S, POLL_S)
-        restart_s = time.perf_counter() - began
-        restart_cpu_s, memory_mb = cpu_s(controller.pid), rss_mb(controller.pid)
-        time.sleep(SETTLE_S)
-        squeue = timed(cluster.command("squeue"), command_runs, cluster.env)
-        later_mb = rss_mb(controller.pid)
+        took_s = time.perf_counter() - began
+        yield controller.pid, FirstAnswer(took_s, cpu_s(controller.pid), rss_mb(controller.pid))
     finally:
         controller.send_signal(signal.SIGTERM)
         controller.wait(STOP_LIMIT_S)
-    size_mb = database.stat().st_size / 2**20
-    return RestartFigures(filled_s, size_mb, restart_s, restart_cpu_s, memory_mb, later_mb, idle_mb, squeue)
 
 
 def start_controller(cluster: Local) -> subprocess.Popen[bytes]:

@@ -1,4 +1,4 @@
-"""`make bench-sched`: how long the planner takes, how that grows, and what Slurm does with the same jobs.
+"""`make bench-sched`: measures the planner's time, how it grows, and what Slurm does with the same jobs.
 
     python -m bench.schedbench [--quick] [--slurm-s SECONDS] [--no-slurm]
 
@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from _fastsched import COMPILED, plan
-from _fastsched.contract import Limits, PlanInput
+from _fastsched.contract import PlanInput, PlanLimits
 from bench import report, schedslurm
 from bench.measure import CannotMeasure
+from bench.parts import Figures
 from bench.schedqueue import NOW_S, generate, pending_queue, planner_input, running_after
 
 OUT = Path("bench/out")
@@ -58,11 +59,12 @@ def full_s(given: PlanInput, runs: int) -> float:
 
 
 def quick_input() -> PlanInput:
-    """1,000 nodes full of single-node jobs, of which one has just ended; the generated queue waits, 128 rows are looked at."""
+    """1,000 nodes full of single-node jobs, of which one has just ended; the generated queue waits, 128 rows are
+    planned."""
     small = generate(FULL_JOBS)
     small = small._replace(nodes=np.ones_like(small.nodes), gpus=np.minimum(small.gpus, 4))
     filled = planner_input(small, FULL_NODES)
-    filled = running_after(filled, plan(filled._replace(limits=Limits(NOW_S, reserve_max=0, estimate=False))))
+    filled = running_after(filled, plan(filled._replace(limits=PlanLimits(NOW_S, reserve_max=0, estimate=False))))
     running, node = filled.running, filled.nodes
     for part in np.flatnonzero(running.part_run == 0):
         at = running.part_node[part]
@@ -71,15 +73,15 @@ def quick_input() -> PlanInput:
         node.free_gres[at] += running.part_gres[part]
         running.part_run[part] = -1
     queue = planner_input(generate(FULL_JOBS), FULL_NODES)
-    return queue._replace(nodes=node, running=running, limits=Limits(NOW_S, rows_max=QUICK_ROWS))
+    return queue._replace(nodes=node, running=running, limits=PlanLimits(NOW_S, rows_max=QUICK_ROWS))
 
 
-def ours(runs: int) -> report.Figures:
+def ours(runs: int) -> Figures:
     """All figures of the planner itself."""
     full = pending_queue(FULL_JOBS, FULL_NODES)
     quick = quick_input()
     small = planner_input(generate(30), 1)
-    figures: report.Figures = {
+    figures: Figures = {
         "full_plan_s": full_s(full, runs),
         "full_plan_jobs": len(full.rows),
         "quick_pass_ms": 1e3 * best_s(lambda: plan(quick), 4 * runs),
@@ -93,14 +95,14 @@ def ours(runs: int) -> report.Figures:
     return figures
 
 
-def scaling(runs: int) -> report.Figures:
+def scaling(runs: int) -> Figures:
     """Seconds by jobs and by nodes."""
     by_jobs = {jobs: full_s(pending_queue(jobs, FULL_NODES), runs) for jobs in SCALE_JOBS}
     by_nodes = {nodes: full_s(pending_queue(FULL_JOBS, nodes), runs) for nodes in SCALE_NODES}
     return {"seconds_by_jobs": by_jobs, "seconds_by_nodes": by_nodes}
 
 
-def draw(figures: report.Figures, path: Path) -> None:
+def draw(figures: Figures, path: Path) -> None:
     """Both curves with equal axes."""
     import matplotlib as mpl  # half a second, needed at the end only
 
@@ -125,7 +127,7 @@ def draw(figures: report.Figures, path: Path) -> None:
     plt.close(figure)
 
 
-def table(figures: report.Figures, reasons: dict[str, str]) -> str:
+def table(figures: Figures, reasons: dict[str, str]) -> str:
     """One line a figure, then how it grows."""
     lines = []
     for key in KEYS:
@@ -155,7 +157,7 @@ def main() -> int:
         print("bench-sched: the compiled planner is not there; run `make build` with a C compiler installed")
         return 1
     about = report.machine()
-    figures: report.Figures = dict.fromkeys(KEYS)
+    figures: Figures = dict.fromkeys(KEYS)
     reasons: dict[str, str] = {}
     figures.update(ours(1 if chosen.quick else RUNS))
     if not chosen.quick:
@@ -175,9 +177,11 @@ def main() -> int:
     return 0
 
 
-def ratio(figures: report.Figures) -> float | None:
+def ratio(figures: Figures) -> float | None:
     """How many jobs we plan in the time in which Slurm plans one."""
-    tested, slurm_s, full = figures["slurm_tested_jobs"], figures["slurm_s"], figures["full_plan_s"]
+    tested = figures["slurm_tested_jobs"]
+    slurm_s = figures["slurm_s"]
+    full = figures["full_plan_s"]
     jobs = figures["full_plan_jobs"]
     if not (
         isinstance(tested, int) and isinstance(slurm_s, float) and isinstance(full, float) and isinstance(jobs, int)

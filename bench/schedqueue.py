@@ -12,10 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from _fastsched import STARTED, plan
-from _fastsched.contract import FOREVER, Limits, PlanInput, PlanResult, empty
+from _fastsched.contract import FOREVER, PlanInput, PlanLimits, PlanResult, empty
 
 SEED = 7
-NODE_CPUS, NODE_MEM_MB, NODE_GPUS = 64, 512_000, 8
+NODE_CPUS = 64
+NODE_MEM_MB = 512_000
+NODE_GPUS = 8
 CPUS_A_GPU, MEM_MB_A_GPU = 4, 16_000
 NOW_S = 1_800_000_000
 SINGLE_NODE_SHARE = 0.85
@@ -69,7 +71,7 @@ def planner_input(queue: Queue, nodes: int) -> PlanInput:
     return PlanInput(
         nodes=node, running=empty("running", G=1), reservations=empty("reservations", G=1), jobs=job,
         rows=np.arange(jobs, dtype=np.int64), masks=mask, group_first=np.zeros(1, np.int32), group_mask=none,
-        group_count=none, free_licenses=none, limits=Limits(NOW_S), stop=np.zeros(1, np.uint8),
+        group_count=none, free_licenses=none, limits=PlanLimits(NOW_S), stop=np.zeros(1, np.uint8),
     )  # fmt: skip
 
 
@@ -98,7 +100,7 @@ def running_after(given: PlanInput, result: PlanResult) -> PlanInput:
 
 
 def pending_queue(jobs: int, nodes: int, reserve_max: int = -1) -> PlanInput:
-    """A machine on which the first of so many jobs run (nobody overtakes the first that waits), and the others wait."""
+    """A machine on which the first jobs run (none overtakes the first pending one), and the others wait."""
     given = planner_input(generate(jobs), nodes)
-    first = plan(given._replace(limits=Limits(NOW_S, reserve_max=reserve_max, estimate=False)))
+    first = plan(given._replace(limits=PlanLimits(NOW_S, reserve_max=reserve_max, estimate=False)))
     return running_after(given, first)

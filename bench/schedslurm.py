@@ -1,9 +1,9 @@
-"""The generated GPU queue on Slurm: how many jobs its backfill tests, and how long that takes.
+"""The generated GPU queue on Slurm: measures how many jobs its backfill tests, and how long that takes.
 
 A private Slurm as in bench/slurmpeer.py, but without node daemons: the 1,000 nodes are State=CLOUD and their
 ResumeProgram is /bin/true, so that jobs get nodes and stay in configuration. All jobs are submitted while the partition
-is down; then it is opened, and `sdiag` says how many jobs backfill has tested. It is told to look at every job
-(bf_max_job_test) and to plan four weeks ahead; how deep it got within the time that the caller gives is the figure. The rest
+is down; then it is opened, and `sdiag` says how many jobs backfill has tested. It is configured to test every
+job (bf_max_job_test) and to plan four weeks ahead; how deep it got within the time that the caller gives is the figure. The rest
 is as Slurm has it by default.
 """
 
@@ -19,13 +19,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench import report, slurmpeer
+from bench import slurmpeer
 from bench.measure import CannotMeasure, free_port, run, wait_until
+from bench.parts import Figures
 from bench.schedqueue import CPUS_A_GPU, MEM_MB_A_GPU, NODE_CPUS, NODE_GPUS, NODE_MEM_MB, Queue
 
 PROGRAMS = ("munged", "slurmctld", "sbatch", "sdiag", "scontrol")
 SUBMITTERS = 4
-#: Until backfill looks at its first job.
+#: Until backfill tests its first job.
 START_GRACE_S = 30
 
 CONF = """
@@ -78,7 +79,7 @@ def why_not() -> str:
     return "" if os.geteuid() == 0 else "needs root (munged wants its files owned by the user it runs as)"
 
 
-def measure(queue: Queue, nodes: int, work_s: float) -> report.Figures:
+def measure(queue: Queue, nodes: int, work_s: float) -> Figures:
     """Jobs that backfill tests, and the seconds that it takes. Raises CannotMeasure where Slurm is not installed."""
     with private_slurm(nodes, int(work_s)) as env:
         began = time.perf_counter()
@@ -101,7 +102,10 @@ def watch(env: dict[str, str], work_s: float, jobs: int) -> tuple[int, float]:
 
     sdiag counts the depth of a cycle that is still going on, but knows the duration of ended ones only.
     """
-    opened, first_s, tested, slurm_s = time.perf_counter(), 0.0, 0, 0.0
+    opened = time.perf_counter()
+    first_s = 0.0
+    tested = 0
+    slurm_s = 0.0
     while tested < jobs and (seen_s := time.perf_counter() - opened) < work_s + (first_s or START_GRACE_S):
         depth = depth_of(run(["sdiag"], env))
         if depth and not first_s:

@@ -9,6 +9,7 @@ is 1 when anything differs, and 0 with a message when no log is there.
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from bench import published
 from bench.published import Case
@@ -27,7 +28,7 @@ def main() -> int:
         return 0
     if absent := sorted({case.log for case in all_cases} - {case.log for case in cases}):
         print(f"absent and left out: {', '.join(absent)}")
-    rows = []
+    rows: list[dict[str, Any]] = []
     workloads: dict[tuple[str, str, int], Workload] = {}
     for case in cases:
         key = (case.log, case.filter, case.processors)
@@ -44,13 +45,13 @@ def main() -> int:
     return 1 if any(row["differs"] for row in rows) else 0
 
 
-def kept(rows: list[dict[str, object]], ours_alone: bool) -> str:
+def kept(rows: list[dict[str, Any]], ours_alone: bool) -> str:
     """`52 of 52`."""
     verdicts = [not row["differs"] for row in rows if row["ours_alone"] is ours_alone]
     return f"{sum(verdicts)} of {len(verdicts)}"
 
 
-def one(case: Case, workload: Workload) -> dict[str, object]:
+def one(case: Case, workload: Workload) -> dict[str, Any]:
     """One case, run and compared."""
     outcome, figures = published.run(case, workload)
     rounds_s = [outcome.cpu_s, *(published.run(case, workload)[0].cpu_s for _ in range(ROUNDS[case.engine] - 1))]
@@ -66,7 +67,7 @@ def one(case: Case, workload: Workload) -> dict[str, object]:
     }
 
 
-def line(row: dict[str, object]) -> str:
+def line(row: dict[str, Any]) -> str:
     """A row of the table: the first figure of each case, and the verdict on all."""
     name, ours = next(iter(row["ours"].items()), ("", ""))
     every = "OK, every wait" if row["every_wait"] else "OK, every start" if row["case"].endswith(" core") else ""
@@ -74,7 +75,7 @@ def line(row: dict[str, object]) -> str:
     return f"{row['case']:<44}{name:<12}{ours:>14} {row['published'].get(name, ''):>14}  {row['jobs_per_s']:>11,}/s  {verdict}"
 
 
-def slowest(rows: list[dict[str, object]]) -> int:
+def slowest(rows: list[dict[str, Any]]) -> int:
     """The lowest rate of EASY with one pass for each time."""
     return min((row["jobs_per_s"] for row in rows if " easy " in row["case"] and "batch" in row["case"]), default=0)
 

@@ -1,4 +1,4 @@
-"""The same work on Slurm, where Debian's `slurm-wlm` and `munge` are installed: a peer to compare with, nothing more.
+"""The same work on Slurm, where Debian's `slurm-wlm` and `munge` are installed: a peer for comparison.
 
 A private Slurm: munged, slurmctld and slurmd with their own folders, socket and ports in a temporary directory; an
 installed and running Slurm of this machine is not touched. One node, whose CPUs are pretended like those of our own
@@ -9,6 +9,7 @@ slurmd has to start jobs as their user and munged wants its files owned by the u
 """
 
 import os
+import re
 import shutil
 import socket
 import statistics
@@ -77,9 +78,12 @@ PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
 
 SCHEDULER = "sched_min_interval=0,sched_interval=1,default_queue_depth=2000,batch_sched_delay=0,max_rpc_cnt=0"
 
+#: For a long queue: backfill tests all jobs and plans four weeks ahead.
+DEEP_SCHEDULER = "bf_max_job_test=100000,bf_window=40320,bf_continue,bf_interval=5"
+
 
 class SlurmFigures(NamedTuple):
-    """What the peer did."""
+    """The peer's figures."""
 
     array_jobs_per_s: float
     array_runs: list[float]
@@ -111,6 +115,12 @@ def run_array(env: dict[str, str], tasks: int) -> float:
     return tasks / (time.perf_counter() - began)
 
 
+def await_backfill(env: dict[str, str]) -> None:
+    """Returns when backfill has begun to test jobs."""
+    tested = re.compile(r"Last depth cycle: [1-9]")
+    wait_until(lambda: bool(tested.search(run(["sdiag"], env))), "Slurm's backfill", RUN_TIMEOUT_S, 0.25)
+
+
 def why_not() -> str:
     """Why the peer cannot run here; "" if it can."""
     missing = [name for name in (*DAEMONS, "sbatch", "squeue") if find_program(name) is None]
@@ -122,7 +132,7 @@ def why_not() -> str:
 
 
 def find_program(name: str) -> str | None:
-    """Where a daemon or command is; daemons are not in everybody's PATH."""
+    """The path of a daemon or command; daemons are not in every user's PATH."""
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
 
@@ -182,7 +192,7 @@ def munge_files(folder: Path) -> list[str]:
 
 
 def stop_daemons(running: list[subprocess.Popen[bytes]]) -> None:
-    """The last one first; the hard way if they do not go."""
+    """The last one first; with SIGKILL if they do not end."""
     for process in reversed(running):
         process.terminate()
     for process in running:

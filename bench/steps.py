@@ -1,4 +1,4 @@
-"""What runs inside an allocation: steps one after the other, a wide step, the first byte of a job, what a job weighs.
+"""Measures inside an allocation: steps one after the other, a wide step, the first byte of a job, the memory of a job.
 
 `srun true` in a loop runs in a batch script on the cluster itself, as users do, and the peer does the very same in the
 same run. The first byte is what a user at an idle cluster waits for; the time of the command's own start is measured
@@ -26,6 +26,9 @@ ended=$(date +%s.%N)
 echo "$ended $began"
 """
 LOOP_LIMIT_S = 300.0
+#: Memory of our loop's job, as of one CPU of a usual node. Without it the job has a pretended CPU's share of this machine's
+#: memory, some 40 MB, and a job of less than 512 MB has no command server (native/launcher.c). The peer counts no memory.
+LOOP_MEMORY = "--mem=1G"
 FIRST_BYTE = "#!/bin/sh\necho x\n"
 FIRST_BYTE_LIMIT_S = 20.0
 SLEEPERS_LIMIT_S = 60.0

@@ -1,4 +1,4 @@
-"""Commits of the store on SQLite and PostgreSQL: python -m bench.storebench [--seconds 3] [URL ...]
+"""Measures commits of the store on SQLite and PostgreSQL: python -m bench.storebench [--seconds 3] [URL ...]
 
 Each place is an empty database: a path or a URL. Without any, an SQLite file in a temporary folder (on its disk). A
 batch has JOBS jobs that are new, start or end in turn, as a loaded controller's have: per job of its life, 3 rows of
@@ -12,8 +12,10 @@ import time
 from pathlib import Path
 
 from accounting.database import shown
-from ctld.core.effects import Batch
-from ctld.core.model import HistoryRow, JobRequest, JobRow, NodeAlloc, SpecRow, StepRow
+from ctld.core.records.effects import Batch
+from ctld.core.records.job import HistoryRow, JobRow, SpecRow
+from ctld.core.records.request import JobRequest, NodeAlloc
+from ctld.core.records.step import StepRow
 from ctld.store.committer import Store
 from penstock.values.states import Hold, JobState, Reason
 
@@ -23,7 +25,7 @@ NOW_US = 1_700_000_000_000_000
 
 
 def batches(size: int, first: int):
-    """For ever: `size` jobs submitted, the same started, the same ended. Yields a batch and its rows."""
+    """Endlessly: `size` jobs submitted, the same started, the same ended. Yields a batch and its rows."""
     sequence = 0
     while True:
         jobs = [_job(first + i) for i in range(size)]

@@ -1,7 +1,8 @@
-"""Draw the life cycles in docs/jobs.md from the tables that the controller obeys, or check that they are drawn so.
+"""Draws the life cycles in docs/jobs.md from the controller's tables, or checks that the drawings are current.
 
-The tables are TRANSITIONS in ctld/core/job_life.py and step_life.py. Each is shown twice, between marks in the page: as
-a diagram and as a table, since not every reader sees diagrams. End states that are reached together are one box.
+The tables are TRANSITIONS in ctld/core/lifecycle/job_life.py and ctld/core/steps/life.py. Each is shown twice, between
+markers in the page: as a diagram and as a table, since not every reader sees diagrams. End states that are reached
+together are one box.
 
     python tools/lifecycles.py          write docs/jobs.md
     python tools/lifecycles.py --check  exit 1 when it differs
@@ -15,24 +16,25 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from ctld.core import job_life, step_life  # noqa: E402 (the tree that this file is in, whatever is installed)
+from ctld.core.lifecycle import job_life  # noqa: E402 (the tree that this file is in, whatever is installed)
+from ctld.core.steps import life as step_life  # noqa: E402 (the tree that this file is in, whatever is installed)
 from penstock.values.states import END_STATES, JobState  # noqa: E402
 
 PAGE = ROOT / "docs" / "jobs.md"
-Table = Mapping[JobState, frozenset[JobState]]
-TABLES: dict[str, Table] = {"job": job_life.TRANSITIONS, "step": step_life.TRANSITIONS}
+_Table = Mapping[JobState, frozenset[JobState]]
+TABLES: dict[str, _Table] = {"job": job_life.TRANSITIONS, "step": step_life.TRANSITIONS}
 #: The box of the end states in a diagram.
 BOX = "ended"
 
 
-def together(table: Table) -> frozenset[JobState]:
-    """The end states that every state reaches which reaches more than a few of them."""
+def together(table: _Table) -> frozenset[JobState]:
+    """The end states reached by every state that reaches more than a few of them."""
     sets = [to & END_STATES for to in table.values()]
     return max(sets, key=len)
 
 
-def rows(table: Table) -> list[tuple[str, list[str]]]:
-    """Each state that is not final, with where it may go; the box stands for all of `together`."""
+def rows(table: _Table) -> list[tuple[str, list[str]]]:
+    """Each non-final state with its successors; the box represents all of `together`."""
     box, found = together(table), []
     for state in sorted(table):
         to = table[state]
@@ -44,7 +46,7 @@ def rows(table: Table) -> list[tuple[str, list[str]]]:
     return found
 
 
-def diagram(table: Table) -> list[str]:
+def diagram(table: _Table) -> list[str]:
     """A state diagram in Mermaid's language."""
     first = min(table).name
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first}"]
@@ -53,16 +55,17 @@ def diagram(table: Table) -> list[str]:
     return [*lines, f"    state {BOX} {{", *inside, "    }", "```"]
 
 
-def listing(table: Table) -> list[str]:
-    """The same as a table, in words."""
+def listing(table: _Table) -> list[str]:
+    """The same as a table; says of end states that they are final where that is so."""
     lines = ["| from | to |", "|---|---|"]
     lines += [f"| {state} | {', '.join(names)} |" for state, names in rows(table)]
     ends = ", ".join(state.name for state in sorted(together(table)))
-    return [*lines, "", f"*{BOX}* is any of {ends}. Nothing leads out of them."]
+    final = not any(table[state] for state in together(table))
+    return [*lines, "", f"*{BOX}* is any of {ends}." + (" They are final." if final else "")]
 
 
 def drawn(text: str) -> str:
-    """The page with every drawing as the tables are now."""
+    """The page with every diagram as generated from the tables."""
     for name, table in TABLES.items():
         start, end = f"<!-- life of a {name}: made by tools/lifecycles.py -->", f"<!-- end of the life of a {name} -->"
         if text.count(start) != 1 or text.count(end) != 1:

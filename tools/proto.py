@@ -1,4 +1,4 @@
-"""Generate `penstock/v1` from `proto/`, or check that the committed files are what the generator makes.
+"""Generates `penstock/v1` from `proto/`, or checks that the committed files are current.
 
 The generator is pinned (`GENERATOR`) to an old release on purpose: generated code runs with the protobuf and grpcio it was
 made for and with later ones, never with earlier ones. Raising the pin raises the lower bounds in setup.py with it.

@@ -1,9 +1,9 @@
-"""Write what is generated from the option tables: docs/compatibility.md, manual pages and completions in share/.
+"""Writes what is generated from the option tables: docs/compatibility.md, manual pages and completions in share/.
 
     python -m tools.manual          write all of it
     python -m tools.manual --check  exit 1 and name the files that differ
 
-The results are committed, so that an installation needs no generator; `make check` looks whether they are current.
+The results are committed, so that an installation needs no generator; `make check` verifies that they are current.
 """
 
 import argparse

@@ -1,18 +1,18 @@
 """Completion for bash, zsh and fish from the option tables.
 
-Options and keywords are words of the file. Values that only the cluster knows (partitions, nodes, jobs, users, ...) are
-asked of its commands when they are needed; the table VALUES says which option wants what. A command that fails completes
-to nothing.
+Options and keywords are words of the file. Values from the cluster (partitions, nodes, jobs, users, ...) are queried
+through its commands on completion; the table VALUES maps options to kinds of values. A command that fails completes to
+nothing.
 """
 
 from pathlib import Path
 
-from cli.options import NO, REFUSED, YES, Option
+from cli.base.options import NO, REFUSED, YES, Option
 from tools.manual.surface import Page
 
-#: How bash chooses among the words.
+#: Bash functions that match the words.
 CORE = Path(__file__).with_name("core.bash")
-#: Who knows the values, by kind: a shell command that prints one a line.
+#: The source of values by kind: a shell command that prints one per line.
 SOURCES = {
     "partition": "sinfo -a -h -o %R",
     "node": "sinfo -a -h -N -o %N",
@@ -26,21 +26,21 @@ SOURCES = {
     "signal": "printf '%s\\n' HUP INT QUIT KILL TERM USR1 USR2 CONT STOP",
     "state": "printf '%s\\n' PENDING RUNNING SUSPENDED COMPLETED FAILED CANCELLED TIMEOUT NODE_FAIL PREEMPTED",
 }
-#: What an option's value is, by its name. What is not here is a file, or the user's own words.
+#: The kind of an option's value, by the option's name. Others are files or free text.
 VALUES = {
     "partition": "partition", "nodelist": "node", "nodes": "node", "exclude": "node", "user": "user", "users": "user",
     "account": "account", "accounts": "account", "qos": "qos", "reservation": "reservation", "clusters": "cluster",
     "cluster": "cluster", "job": "job", "jobs": "job", "jobid": "job", "dependency": "job", "states": "state",
     "state": "state", "signal": "signal",
 }  # fmt: skip
-#: What the words behind the options are.
+#: The kind of the arguments after the options.
 ARGUMENTS = {"scancel": "myjob", "sattach": "myjob", "seff": "job", "swait": "job"}
 #: In these, `nodes` is a number.
 NODE_COUNT = frozenset(("sbatch", "salloc", "srun"))
 
 
 def kind_of(page: Page, option: Option) -> str:
-    """What the option's value is; "" = nothing that the cluster knows."""
+    """The kind of the option's value; "" = not from the cluster."""
     if option.value == NO or (option.name == "nodes" and page.name in NODE_COUNT):
         return ""
     if option.name == "signal" and page.name in NODE_COUNT:
@@ -90,16 +90,15 @@ def fish(page: Page) -> str:
         words += [f"-f -a {_quoted(f'({SOURCES[kind]} 2>/dev/null)')}"] if kind else []
         lines.append(" ".join([*words, f"-d {_quoted(option.help)}"]))
     for word, help_text in page.keywords:
-        lines.append(
-            f"complete -c {page.name} -f -n __fish_use_subcommand -a {word.split()[0]} -d {_quoted(help_text)}"
-        )
+        if " " not in word:
+            lines.append(f"complete -c {page.name} -f -n __fish_use_subcommand -a {word} -d {_quoted(help_text)}")
     if page.name in ARGUMENTS:
         lines.append(f"complete -c {page.name} -f -a {_quoted(f'({SOURCES[ARGUMENTS[page.name]]} 2>/dev/null)')}")
     return "\n".join([*lines, ""])
 
 
 def _offered(page: Page) -> list[Option]:
-    return [o for o in page.options if o.standing != REFUSED]
+    return [o for o in page.options if o.status != REFUSED]
 
 
 def _spellings(option: Option) -> list[str]:
@@ -119,5 +118,5 @@ def _zsh_option(page: Page, option: Option, dash: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A word of fish: inside single quotes only the quote and the backslash mean something."""
+    """A word of fish: inside single quotes only the quote and the backslash are special."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

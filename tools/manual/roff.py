@@ -1,11 +1,11 @@
 """Manual pages (man 7 man) from the pages of tools.manual.surface.
 
-Only the macros that every man knows: TH, SH, TP, PP, EX, EE. Text is escaped at one place (`plain`).
+Only macros that every man supports: TH, SH, TP, PP, EX, EE. Text is escaped in one place (`plain`).
 """
 
 from collections.abc import Iterable
 
-from cli.options import ACCEPTED, MAYBE, NO, REFUSED, YES, Option
+from cli.base.options import ACCEPTED, MAYBE, NO, REFUSED, YES, Option
 from tools.manual.surface import Page, meaning
 
 ALSO = "sacct(1), sacctmgr(1), salloc(1), sbatch(1), scancel(1), scontrol(1), sinfo(1), squeue(1), srun(1), penstock(1)"
@@ -19,10 +19,10 @@ def man_page(page: Page, version: str) -> str:
     lines += [".SH SYNOPSIS", f"\\fB{plain(page.name)}\\fR {plain(page.command.synopsis)}"]
     lines += [".SH DESCRIPTION", *_paragraphs(page.about)]
     lines += _section("COMMANDS", ((f"\\fB{plain(word)}\\fR", text) for word, text in page.keywords))
-    lines += _section("OPTIONS", ((_form(o), _says(page, o)) for o in page.options if o.standing != REFUSED))
+    lines += _section("OPTIONS", ((_form(o), _description(page, o)) for o in page.options if o.status != REFUSED))
     lines += _section("ENVIRONMENT", ((f"\\fB{plain(o.env)}\\fR", f"As --{o.name}.") for o in page.options if o.env))
     lines += _section("FIELDS", ((f"\\fB{plain(word)}\\fR", head) for word, head in page.fields))
-    refused = [f"--{o.name}" for o in page.options if o.standing == REFUSED]
+    refused = [f"--{o.name}" for o in page.options if o.status == REFUSED]
     if refused:
         lines += [".SH NOT SUPPORTED", plain("Known to Slurm and refused here: " + ", ".join(refused) + ".")]
     lines += _section("EXIT STATUS", ((f"\\fB{plain(number)}\\fR", text) for number, text in page.status))
@@ -32,7 +32,7 @@ def man_page(page: Page, version: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that roff prints as it is."""
+    """Text escaped so that roff prints it unchanged."""
     safe = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace('"', "\\(dq")
     return "\\&" + safe if safe.startswith((".", "\\(aq")) else safe
 
@@ -54,8 +54,8 @@ def _form(option: Option) -> str:
     return f"{short}\\fB\\-\\-{plain(option.name)}\\fR{value}"
 
 
-def _says(page: Page, option: Option) -> str:
-    effect = "Accepted without effect. " if option.standing == ACCEPTED else ""
+def _description(page: Page, option: Option) -> str:
+    effect = "Accepted without effect. " if option.status == ACCEPTED else ""
     return effect + meaning(page, option)
 
 

@@ -1,7 +1,7 @@
-"""What the generators read: every command with its option table, its keywords, its fields and its page's words.
+"""The input of the generators: every command with its option table, its keywords, its fields and its page's text.
 
-The option tables are the truth; pages.toml holds only what a table cannot say. A command that is installed and has no
-table, or no words, is an error, so that a new command cannot be forgotten.
+The option tables are authoritative; pages.toml has only text that a table cannot have. An installed command without a
+table or text is an error, so that a new command cannot be forgotten.
 """
 
 import importlib
@@ -11,20 +11,28 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cli.options import Command, Option, with_common
-from cli.penstock import PROGRAMS
+import click
 
+from cli.base.options import Command, Option, with_common
+from cli.penstock import application
+from penstock.commandline import CommandGroup
+
+#: The most characters of the first sentence of a subcommand's help.
+MEANING_CHARS = 300
 ROOT = Path(__file__).resolve().parent.parent.parent
 WORDS = Path(__file__).with_name("pages.toml")
 #: Modules with the letters of -o and the names of -O or --format, by command.
 FIELD_MODULES = {
-    "squeue": "cli.squeue_fields", "sinfo": "cli.sinfo_fields", "sacct": "cli.sacct_fields", "sprio": "cli.sprio",
+    "squeue": "cli.listings.squeue_fields", "sinfo": "cli.listings.sinfo_fields", "sacct": "cli.listings.sacct_fields",
+    "sprio": "cli.sprio",
     "sshare": "cli.sshare", "sstat": "cli.sstat",
 }  # fmt: skip
+#: Modules with the verbs of commands.
+VERB_MODULES = {"scontrol": "cli.scontrol", "sacctmgr": "cli.accounts.keywords", "sreport": "cli.sreport"}
 
 
 class Page(NamedTuple):
-    """A command, as the generators see it."""
+    """A command as input of the generators."""
 
     name: str
     command: Command
@@ -33,7 +41,7 @@ class Page(NamedTuple):
     about: tuple[str, ...]  # paragraphs
     status: tuple[tuple[str, str], ...]
     examples: tuple[tuple[str, str], ...]
-    keywords: tuple[tuple[str, str], ...]  # first words that are not options, with what they do
+    keywords: tuple[tuple[str, str], ...]  # subcommands and keywords, with their meanings
     fields: tuple[tuple[str, str], ...]  # letters or names, with their headings
 
 
@@ -80,11 +88,23 @@ def _command(name: str) -> Command:
 
 def _keywords(name: str) -> Iterable[tuple[str, str]]:
     if name == "penstock":
-        return [(program.words, program.help) for program in PROGRAMS]
-    if name not in ("scontrol", "sacctmgr", "sreport"):
+        return list(_subcommands(application(), ""))
+    if name not in VERB_MODULES:
         return []
-    verbs = importlib.import_module(f"cli.{name}").VERBS
+    verbs = importlib.import_module(VERB_MODULES[name]).VERBS
     return [(verb, "") for verb in sorted(verbs)]
+
+
+def _subcommands(group: CommandGroup, above: str) -> Iterable[tuple[str, str]]:
+    """The subcommands of penstock, including those of its groups."""
+    context = click.Context(group)
+    for word in group.list_commands(context):
+        found = group.get_command(context, word)
+        assert found is not None
+        entry = group.entries.get(word)
+        yield f"{above}{word}", entry.help if entry else found.get_short_help_str(MEANING_CHARS).rstrip(".")
+        if isinstance(found, CommandGroup):
+            yield from _subcommands(found, f"{above}{word} ")
 
 
 def _fields(name: str) -> Iterable[tuple[str, str]]:
@@ -98,7 +118,7 @@ def _fields(name: str) -> Iterable[tuple[str, str]]:
 
 
 def meaning(page: Page, option: Option) -> str:
-    """What an option does, and what is to know of it, as sentences."""
+    """The meaning of an option and the notes on it, as sentences."""
     first = next((o for o in page.options if o.key == option.key and o.help and o.name != option.name), None)
     other = f"another spelling of --{first.name}" if first and not option.help else ""
     texts = [text for text in (option.help, other, option.note) if text]

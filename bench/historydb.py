@@ -1,13 +1,13 @@
-"""A database with a long past, and how long questions to it take: python -m bench.pastdb PLACE [--jobs N] [--months M].
+"""Measures queries of a database with a long history: python -m bench.historydb PLACE [--jobs N] [--months M].
 
-PLACE is a path or a URL; a database that has jobs already is not filled, and with --ask only asked, whoever leads on it.
---page N counts N attempts in a transaction, 100 as the controller does when it is not said: more is faster, and holds
-the write lock for longer.
+PLACE is a path or a URL; a database that has jobs already is not filled, and with --ask only queried, also while a
+controller leads on it. --page N counts N attempts in a transaction, 100 by default as in the controller: more is
+faster, and holds the write lock for longer.
 
-The jobs are spread evenly over the months until now, and over 400 users of 40 accounts; half of them ask for GPUs; each
-has a batch step. They are written without a controller, a million a minute or so, and counted by the roll-up; then the
-questions are asked three times each and the best time is printed; those about usage are about the last whole month that
-is counted. 10 million jobs take 5 GB before they are counted.
+The jobs are spread evenly over the months until now, and over 400 users of 40 accounts; half of them request GPUs; each
+has a batch step. They are written without a controller, a million a minute or so, and counted by the roll-up; then each
+query runs three times and the best time is printed; those about usage cover the last whole month that is
+counted. 10 million jobs take 5 GB before they are counted.
 """
 
 import argparse
@@ -36,7 +36,11 @@ from penstock.values.states import JobState
 
 US = 1_000_000
 DAY_US = 24 * HOUR_US
-USERS, ACCOUNTS, NODES, REQUESTS, CHUNK = 400, 40, 500, 1000, 20_000
+USERS = 400
+ACCOUNTS = 40
+NODES = 500
+REQUESTS = 1000
+CHUNK = 20_000
 REPEAT = 3
 _SHAPES = (
     ("cpu=1,mem=4G,node=1,billing=1", 1, "[]"),
@@ -94,7 +98,7 @@ def fill(engine: Engine, now_us: int, number: int, months: int) -> None:
 
 
 def settle(engine: Engine) -> None:
-    """The accounts and users of these jobs, and the counters behind the jobs, so that a controller can go on from there."""
+    """The accounts and users of these jobs, and the counters behind the jobs, so that a controller can continue from there."""
     with engine.begin() as connection:
         last = connection.execute(select(func.max(JOB.c.job_id))).scalar() or 0
         if connection.execute(select(META.c.next_job_id)).scalar_one() > last:
@@ -156,9 +160,11 @@ def main() -> None:
 
 def count(place: str, epoch: int, now_us: int, page: int) -> None:
     """Roll it up, and say what that costs and how long one transaction is at most."""
-    writer = SideWriter(place, epoch)
+    writer = SideWriter(place, lambda found: found == epoch)
     roller = Roller(writer.begin, writer.read, Calendar(()), "root", page)
-    begun, longest, pages = time.perf_counter(), 0.0, 0
+    begun = time.perf_counter()
+    longest = 0.0
+    pages = 0
     while True:
         at = time.perf_counter()
         if not roller.advance(now_us - 120 * US, now_us):

@@ -1,0 +1,56 @@
+"""Runs very many served commands, and reports how each of them ended.
+
+    python -m bench.manycalls --calls 200000 --submissions 5000
+
+Some shells start commands in loops, as workflow engines do, on a cluster of their own, and count the exit statuses.
+It measures nothing; it looks for what goes wrong once in some thousand calls, best on a machine that is busy with other
+things too. All calls but the submissions ask nobody (`squeue --version`), so that the launcher, the command server and
+its workers are what is tried. Status 0 when all calls had status 0; every other status is counted in the output.
+"""
+
+import argparse
+import collections
+import shlex
+import subprocess
+import sys
+import time
+
+from bench.local import Local, private_cluster
+from bench.shells import SHELLS, WARM_UP_CALLS, WORDS
+
+#: One line a status that is not 0, when it comes; a line with `done` and the number of calls at the end.
+LOOP = "i=0; while [ $i -lt {calls} ]; do {command} >/dev/null; s=$?; [ $s = 0 ] || echo $s; i=$((i+1)); done; echo done $i"
+
+
+def main() -> int:
+    """0 = every call ended with status 0."""
+    parser = argparse.ArgumentParser(prog="python -m bench.manycalls", description="Counts how served commands end.")
+    parser.add_argument("--calls", type=int, default=20_000, help="calls that ask nobody (%(default)s)")
+    parser.add_argument("--submissions", type=int, default=1_000, help="calls of sbatch (%(default)s)")
+    parser.add_argument("--shells", type=int, default=SHELLS, help="shells at a time (%(default)s)")
+    asked = parser.parse_args()
+    with private_cluster(1, 4) as cluster:
+        run_all(cluster, "sbatch", WORDS, WARM_UP_CALLS, asked.shells)
+        submitted = run_all(cluster, "sbatch", WORDS, asked.submissions, asked.shells)
+        asking_nobody = run_all(cluster, "squeue", ["--version"], asked.calls, asked.shells)
+    return 0 if (submitted + asking_nobody).keys() <= {0} else 1
+
+
+def run_all(cluster: Local, name: str, words: list[str], calls: int, shells: int) -> collections.Counter[int]:
+    """How often each status came."""
+    line = LOOP.format(calls=calls // shells, command=shlex.join(cluster.command(name, *words)))
+    began = time.monotonic()
+    running = [
+        subprocess.Popen(["sh", "-c", line], env=cluster.env, stdout=subprocess.PIPE, text=True) for _ in range(shells)
+    ]
+    said = [word for shell in running for word in shell.communicate()[0].splitlines()]
+    statuses = collections.Counter(int(word) for word in said if word.isdigit())
+    statuses[0] = sum(int(word.split()[1]) for word in said if word.startswith("done")) - statuses.total()
+    took_s = time.monotonic() - began
+    counted = ", ".join(f"{count} with status {status}" for status, count in sorted(statuses.items()))
+    print(f"{name} {shlex.join(words)}: {counted}; {took_s:.0f} s", flush=True)
+    return statuses
+
+
+if __name__ == "__main__":
+    sys.exit(main())
