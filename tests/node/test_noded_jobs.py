@@ -208,8 +208,8 @@ def test_signals_to_the_script_alone_and_to_all(tmp_path):
     async def scenario():
         async with cluster(tmp_path) as (controller, _):
             script = """
-            sh -c 'trap "echo child; exit" USR1; echo ready; while :; do sleep 0.05; done' &
             trap "echo script" USR1
+            sh -c 'trap "echo child; exit" USR1; echo ready; while :; do sleep 0.05; done' &
             while kill -0 $! 2>/dev/null; do wait $!; done
             """
             controller.launch(1, script, **where(tmp_path))

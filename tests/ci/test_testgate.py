@@ -1,0 +1,223 @@
+"""The gate (tools/testgate) on small projects: each verdict, what it prints and its exit status."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tidytree as tree
+from patience import LIMIT_S
+
+from tools.testgate.closing import joined, lines
+from tools.testgate.verdict import Failure, PytestRun, Verdict, folder, judge
+
+#: Fails as often as told, over processes.
+FAILS = """
+import os
+from pathlib import Path
+
+def fails(name, times):
+    note = Path(name + ".failed")
+    before = len(note.read_text()) if note.exists() else 0
+    note.write_text("x" * (before + 1))
+    assert before >= times, f"time {before + 1} of {name}"
+"""
+PASSES = "def test_passes(): pass\n"
+
+
+def gate(folder: Path, files: dict[str, str], *arguments: str) -> tuple[int, list[str], str]:
+    """The exit status of the gate on a project of these test files, its closing lines, and all that was printed."""
+    for name, text in {"fails.py": FAILS, **files}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\naddopts = --import-mode=importlib\n")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    words = [
+        sys.executable,
+        "-m",
+        "tools.testgate",
+        "--workers",
+        "2",
+        "--pause-s",
+        "0",
+        "--",
+        "-p",
+        "no:hypothesispytest",
+        *arguments,
+    ]
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        env={**environment, "PYTHONPATH": str(tree.ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+    )
+    printed = done.stdout.splitlines()
+    closing = [line for line in printed[-30:] if line.startswith(("gate: ", "failed: ", "unsteady: "))]
+    return done.returncode, [*closing, printed[-1]], done.stdout
+
+
+def test_all_pass_and_are_counted(tmp_path: Path) -> None:
+    skips = "import pytest\ndef test_skips(): pytest.skip('not here')\n"
+    status, said, _ = gate(tmp_path, {"tests/e2e/test_a.py": PASSES, "tests/node/test_b.py": skips})
+    assert (status, said) == (0, ["1 passed, 0 failed, 1 skipped"])
+    assert not (tmp_path / "build" / "unsteady.jsonl").exists()
+
+
+def test_one_that_fails_once_is_unsteady_and_named(tmp_path: Path) -> None:
+    once = "from fails import fails\ndef test_once(): fails('once', 1)\n"
+    status, said, printed = gate(tmp_path, {"tests/e2e/test_a.py": PASSES, "tests/e2e/test_b.py": once})
+    name = "tests/e2e/test_b.py::test_once"
+    assert (status, said) == (0, [f"unsteady: 1: {name}", "2 passed, 0 failed, 0 skipped"])
+    assert "AssertionError: time 1 of once" in printed, "the traceback of the first failure stays"
+    assert "run 2, of" in printed and "run 3, of" not in printed
+    (line,) = (tmp_path / "build" / "unsteady.jsonl").read_text().splitlines()
+    noted = json.loads(line)
+    assert noted["name"] == name and noted["line"].startswith("AssertionError: time 1 of once")
+    assert noted["load"] >= 0 and noted["commit"] == ""
+
+
+def test_one_that_fails_twice_passes_in_the_third_run(tmp_path: Path) -> None:
+    files = {"tests/e2e/test_b.py": "from fails import fails\ndef test_twice(): fails('twice', 2)\n" + PASSES}
+    status, said, printed = gate(tmp_path, files)
+    assert (status, said) == (0, ["unsteady: 1: tests/e2e/test_b.py::test_twice", "2 passed, 0 failed, 0 skipped"])
+    assert "run 3, of" in printed
+
+
+def test_one_that_always_fails_is_red_whatever_else_recovers(tmp_path: Path) -> None:
+    files = {
+        "tests/e2e/test_a.py": "def test_never(): assert 0\n" + PASSES,
+        "tests/e2e/test_b.py": "from fails import fails\ndef test_once(): fails('once', 1)\n",
+    }
+    status, said, _ = gate(tmp_path, files)
+    assert status == 1
+    assert said == [
+        "failed: 1: tests/e2e/test_a.py::test_never",
+        "unsteady: 1: tests/e2e/test_b.py::test_once",
+        "2 passed, 1 failed, 0 skipped",
+    ]
+
+
+def test_set_up_and_teardown_fail_a_test_too(tmp_path: Path) -> None:
+    text = """
+import pytest
+from fails import fails
+@pytest.fixture
+def before(): fails('before', 1)
+@pytest.fixture
+def after():
+    yield
+    fails('after', 9)
+def test_before(before): pass
+def test_after(after): pass
+"""
+    status, said, _ = gate(tmp_path, {"tests/e2e/test_a.py": text})
+    assert status == 1
+    name = "tests/e2e/test_a.py::test_"
+    assert said == [f"failed: 1: {name}after", f"unsteady: 1: {name}before", "1 passed, 1 failed, 0 skipped"]
+
+
+@pytest.mark.parametrize("name", ["values", "config", "core", "fastsched", "sim", "tidy"])
+def test_a_deterministic_test_is_not_repeated(name: str) -> None:
+    run = PytestRun(
+        1, (), {f"tests/{name}/test_a.py::test_x": "failed", "tests/e2e/test_b.py::test_y": "failed"}, (), ()
+    )
+    assert judge([run]) == Verdict(1, run.outcomes, (), (f"tests/{name}/test_a.py::test_x is deterministic by rule",))
+
+
+def test_chance_in_a_deterministic_folder_is_red(tmp_path: Path) -> None:
+    once = "from fails import fails\ndef test_once(): fails('once', 1)\n"
+    status, said, printed = gate(tmp_path, {"tests/core/test_a.py": once + PASSES})
+    name = "tests/core/test_a.py::test_once"
+    assert (status, said[0]) == (1, f"gate: {name} is deterministic by rule")
+    assert said[1:] == [f"failed: 1: {name}", "1 passed, 1 failed, 0 skipped"]
+    assert "run 2, of" not in printed
+
+
+def test_twenty_failures_are_repeated_and_one_more_is_red(tmp_path: Path) -> None:
+    many = "import pytest\nfrom fails import fails\n@pytest.mark.parametrize('n', range({0}))\ndef test_n(n): fails(f'{{n}}', 1)\n"
+    status, said, _ = gate(tmp_path / "20", {"tests/e2e/test_a.py": many.format(20)})
+    assert status == 0 and said[-1] == "20 passed, 0 failed, 0 skipped"
+    status, said, printed = gate(tmp_path / "21", {"tests/e2e/test_a.py": many.format(21)})
+    assert status == 1 and said[0] == "gate: 21 tests failed, more than 20"
+    assert said[-1] == "0 passed, 21 failed, 0 skipped" and "run 2, of" not in printed
+
+
+def test_one_that_kills_its_worker_is_red_and_the_others_still_run(tmp_path: Path) -> None:
+    files = {
+        "tests/e2e/test_a.py": "import os\ndef test_kills(): os._exit(3)\n" + PASSES,
+        "tests/e2e/test_b.py": "def test_b(): pass\n",
+    }
+    status, said, _ = gate(tmp_path, files)
+    assert status == 1
+    assert said == ["failed: 1: tests/e2e/test_a.py::test_kills", "2 passed, 1 failed, 0 skipped"]
+
+
+def test_one_that_killed_its_worker_once_is_unsteady(tmp_path: Path) -> None:
+    text = "import os\nfrom pathlib import Path\ndef test_kills():\n    if not Path('killed').exists():\n"
+    text += "        Path('killed').touch()\n        os._exit(3)\n"
+    status, said, _ = gate(tmp_path, {"tests/e2e/test_a.py": text + PASSES})
+    assert (status, said) == (0, ["unsteady: 1: tests/e2e/test_a.py::test_kills", "2 passed, 0 failed, 0 skipped"])
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "status", "said"),
+    [
+        ("import nothing_of_this_name\n", (), 1, "gate: tests/e2e/test_a.py could not be collected"),
+        (PASSES, ("-k", "nothing"), 5, "gate: pytest ended with status 5"),
+        (PASSES, ("--no-such-option",), 4, "gate: pytest ended with status 4"),
+        ("def test_x(): raise KeyboardInterrupt\n", (), 2, "gate: pytest ended with status 2"),
+    ],
+)
+def test_errors_are_red_at_once(tmp_path: Path, text: str, arguments: tuple[str, ...], status: int, said: str) -> None:
+    found, closing, printed = gate(tmp_path, {"tests/e2e/test_a.py": text}, *arguments)
+    assert found == status and said in closing
+    assert "run 2, of" not in printed
+
+
+def test_a_pytest_that_ends_without_a_word_is_red(tmp_path: Path) -> None:
+    files = {"tests/e2e/test_a.py": PASSES, "conftest.py": "import os\ndef pytest_sessionstart(): os._exit(0)\n"}
+    status, said, _ = gate(tmp_path, files)
+    assert (status, said) == (3, ["gate: pytest ended with status 3", "0 passed, 0 failed, 0 skipped"])
+
+
+def test_what_was_collected_and_never_ran_is_red() -> None:
+    run = PytestRun(0, ("tests/e2e/a.py::x", "tests/e2e/a.py::y"), {"tests/e2e/a.py::x": "passed"}, (), ())
+    assert judge([run]).status == 1
+    assert judge([run]).problems == ("tests/e2e/a.py::y was collected and never ran",)
+
+
+def test_a_second_run_that_selects_nothing_is_red() -> None:
+    name = "tests/e2e/a.py::x"
+    first = PytestRun(1, (name,), {name: "failed"}, (Failure(name, "no", 1.0),), ())
+    verdict = judge([first, PytestRun(5, (), {}, (), ())])
+    assert verdict.status == 1 and verdict.outcomes == {name: "failed"} and verdict.unsteady == ()
+    assert f"{name} failed and was not run again" in verdict.problems
+
+
+def test_folders_are_those_of_tests() -> None:
+    assert folder("tests/core/scripts/test_x.py::test_y[core]") == "core"
+    assert folder("tests/test_x.py::test_y") == folder("core/test_x.py::test_y") == ""
+
+
+def test_several_runs_count_a_test_once() -> None:
+    """As root and as a plain user: what a plain user cannot do is skipped there, and ran as root."""
+    root = Verdict(0, {"a": "passed", "b": "passed", "c": "skipped"}, (Failure("a", "", 1.0),), ())
+    plain = Verdict(0, {"a": "passed", "b": "skipped", "d": "passed"}, (), ())
+    assert lines(joined([root, plain])) == ["unsteady: 1: a", "3 passed, 0 failed, 1 skipped"]
+    red = Verdict(1, {"a": "failed", "b": "skipped"}, (), ())
+    assert joined([root, red]).status == joined([red, root]).status == 1
+    assert lines(joined([root, red]))[0] == "failed: 1: a"
+
+
+def test_a_run_without_a_result_is_red_in_the_closing_lines(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tools.testgate.closing", f"make test={tmp_path}"]
+    done = subprocess.run(words, cwd=tree.ROOT, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-2:] == ["gate: make test: no test ran, see above", "0 passed, 0 failed, 0 skipped"]

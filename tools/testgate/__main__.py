@@ -1,0 +1,73 @@
+"""Runs the tests, runs a few that failed again, prints the closing lines; exits with pytest's status or 1."""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tools.testgate.closing import lines, save
+from tools.testgate.runs import pytest_run
+from tools.testgate.verdict import PytestRun, Verdict, beyond_chance, broken, judge
+
+#: Before the third run: what disturbed the second one has time to end.
+PAUSE_S = 20.0
+#: One worker, so that a test that kills its process does not end the run; only what failed in the run before.
+AGAIN = ["-n", "1", "--last-failed", "--last-failed-no-failures", "none"]
+
+
+def run_all(arguments: list[str], workers: str, out: Path, pause_s: float) -> list[PytestRun]:
+    """The first run; then, as long as there are failures that may be chance, a second and a third run of these alone."""
+    cache = out / "cache"
+    done = [pytest_run(["-n", workers, "--dist", "worksteal", *arguments], out / "run1.json", cache)]
+    if beyond_chance(done[0]):
+        return done
+    for number, wait_s in ((2, 0.0), (3, pause_s)):
+        failed = done[-1].failed
+        if not failed or broken(done[-1]):
+            break
+        print(f"\n{len(failed)} failed; run {number}, of {'it' if len(failed) == 1 else 'them'} alone:", flush=True)
+        time.sleep(wait_s)
+        done.append(pytest_run([*AGAIN, *arguments], out / f"run{number}.json", cache))
+    return done
+
+
+def commit() -> str:
+    """The commit that is tested; "" outside a repository."""
+    if shutil.which("git") is None:
+        return ""
+    done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def note_unsteady(verdict: Verdict, path: Path) -> None:
+    """Appends a line for each unsteady test to a file that lasts over runs."""
+    if verdict.unsteady:
+        tested = commit()
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps({**failure._asdict(), "commit": tested}) + "\n" for failure in verdict.unsteady)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.testgate", description=__doc__)
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/gate"), help="folder of records; it is made anew (%(default)s)"
+    )
+    parser.add_argument("--workers", default="4", help="processes of the first run (%(default)s)")
+    parser.add_argument("--pause-s", type=float, default=PAUSE_S, help="seconds before the third run (%(default)s)")
+    parser.add_argument("arguments", nargs="*", help="of pytest, after --")
+    given = parser.parse_args()
+    shutil.rmtree(given.out, ignore_errors=True)
+    given.out.mkdir(parents=True)
+    out = given.out.resolve()
+    verdict = judge(run_all(given.arguments, given.workers, out, given.pause_s))
+    save(verdict, out)
+    note_unsteady(verdict, out.parent / "unsteady.jsonl")
+    print("\n".join(lines(verdict)), flush=True)
+    return verdict.status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

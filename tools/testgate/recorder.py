@@ -1,0 +1,75 @@
+"""A pytest plugin (`-p tools.testgate.recorder --gate-record FILE`): writes the outcome of each test, by name, as JSON.
+
+    {"status": 1, "collected": [NAME, ...], "outcomes": {NAME: "failed", ...},
+     "failures": {NAME: {"line": "assert 1 == 2", "load": 3.1}}, "errors": [MODULE, ...]}
+
+`errors` are modules that could not be collected. Under xdist the controller writes, for all workers.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+LINE_LENGTH_MAX = 300
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--gate-record", metavar="FILE", help="write the outcome of each test into FILE")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = config.getoption("--gate-record")
+    if path and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(Path(path)))
+
+
+def first_line(report: pytest.TestReport) -> str:
+    """What the failure says in its first line, without the traceback."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = str(crash.message if crash is not None else report.longrepr or "")
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:LINE_LENGTH_MAX]
+
+
+class Recorder:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.collected: dict[str, None] = {}
+        self.outcomes: dict[str, str] = {}
+        self.failures: dict[str, dict[str, object]] = {}
+        self.errors: dict[str, None] = {}
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.collected.update(dict.fromkeys(item.nodeid for item in session.items))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: object, ids: Sequence[str]) -> None:
+        self.collected.update(dict.fromkeys(ids))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.errors[report.nodeid] = None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """The phases of a test: one that failed outweighs the others, and one that was skipped those that passed."""
+        name = report.nodeid
+        if report.failed:
+            self.outcomes[name] = "failed"
+            self.failures.setdefault(name, {"line": first_line(report), "load": round(os.getloadavg()[0], 2)})
+        elif report.skipped:
+            if self.outcomes.get(name) != "failed":
+                self.outcomes[name] = "skipped"
+        elif report.when == "call":
+            self.outcomes.setdefault(name, "passed")
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        record = {
+            "status": int(exitstatus),
+            "collected": list(self.collected),
+            "outcomes": self.outcomes,
+            "failures": self.failures,
+            "errors": list(self.errors),
+        }
+        self.path.write_text(json.dumps(record), encoding="utf-8")

@@ -1,0 +1,27 @@
+"""Starts pytest with the recorder, and reads what it recorded."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.testgate.verdict import Failure, PytestRun
+
+
+def pytest_run(arguments: list[str], record: Path, cache: Path) -> PytestRun:
+    """One run of pytest in a process of its own, whose output is ours."""
+    record.unlink(missing_ok=True)
+    words = [sys.executable, "-m", "pytest", "-p", "tools.testgate.recorder", f"--gate-record={record}"]
+    done = subprocess.run([*words, "-o", f"cache_dir={cache}", *arguments], check=False)
+    # A process that a signal ended: the status that a shell would show.
+    return read(record, done.returncode if done.returncode >= 0 else 128 - done.returncode)
+
+
+def read(record: Path, status: int) -> PytestRun:
+    """The recorded run; one whose pytest ended before it could write has neither tests nor a good status."""
+    try:
+        found = json.loads(record.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return PytestRun(status or 3, (), {}, (), ())
+    failures = tuple(Failure(name, why["line"], why["load"]) for name, why in found["failures"].items())
+    return PytestRun(status, tuple(found["collected"]), found["outcomes"], failures, tuple(found["errors"]))
