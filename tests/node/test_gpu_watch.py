@@ -82,7 +82,10 @@ async def watching(limits=PATIENT, poll_s=0.1, found=None):
     finally:
         pids = set(watcher.pids.values())
         await watcher.stop()
-        assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()] or watcher.left
+        # stop() has killed them, and waits for kill_s only until they have ended.
+        async with asyncio.timeout(LIMIT_S):
+            while not watcher.left and any(Path(f"/proc/{pid}").exists() for pid in pids):
+                await asyncio.sleep(0.01)
 
 
 def run(test):
