@@ -198,7 +198,17 @@ def test_a_second_run_that_selects_nothing_is_red() -> None:
     first = PytestRun(1, (name,), {name: "failed"}, (Failure(name, "no", 1.0),), ())
     verdict = judge([first, PytestRun(5, (), {}, (), ())])
     assert verdict.status == 1 and verdict.outcomes == {name: "failed"} and verdict.unsteady == ()
-    assert f"{name} failed and was not run again" in verdict.problems
+    assert f"{name} failed and was not run when it was repeated" in verdict.problems
+
+
+def test_a_failure_that_is_skipped_in_the_repeat_stays_red(tmp_path: Path) -> None:
+    text = "import pytest\nfrom pathlib import Path\ndef test_skips():\n    if Path('ran').exists():\n"
+    text += "        pytest.skip('what it needs is gone')\n    Path('ran').touch()\n    assert 0\n"
+    status, said, _ = gate(tmp_path, {"tests/e2e/test_a.py": text + PASSES})
+    name = "tests/e2e/test_a.py::test_skips"
+    assert status == 1
+    assert said[:2] == [f"gate: {name} failed and was skipped when it was repeated", f"failed: 1: {name}"]
+    assert said[-1] == "1 passed, 1 failed, 0 skipped"
 
 
 def test_folders_are_those_of_tests() -> None:

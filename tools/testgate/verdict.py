@@ -76,10 +76,16 @@ def judge(runs: list[PytestRun]) -> Verdict:
     before = first
     for run in later:
         problems += broken(run)
-        problems += [f"{name} failed and was not run again" for name in before.failed if name not in run.outcomes]
-        outcomes.update({name: run.outcomes[name] for name in before.failed if name in run.outcomes})
+        again = {name: run.outcomes.get(name, "not run") for name in before.failed}
+        # Only a test that passes takes its failure back: one that is skipped in the repeat showed nothing.
+        problems += [
+            f"{name} failed and was {outcome} when it was repeated"
+            for name, outcome in again.items()
+            if outcome not in ("passed", "failed")
+        ]
+        outcomes.update({name: outcome for name, outcome in again.items() if outcome == "passed"})
         before = run
-    unsteady = tuple(failure for failure in first.failures if outcomes[failure.name] != "failed")
+    unsteady = tuple(failure for failure in first.failures if outcomes[failure.name] == "passed")
     red = problems or "failed" in outcomes.values()
     status = first.status if first.status not in (PASSED, FAILED) else FAILED
     return Verdict(status if red else PASSED, outcomes, unsteady, tuple(problems))
