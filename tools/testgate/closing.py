@@ -1,9 +1,12 @@
-"""The closing lines of a run, and of several runs as those of one: `python -m tools.testgate.closing NAME=FOLDER...`
+"""The closing lines of a run, and of several runs as those of one:
+
+    python -m tools.testgate.closing [--missing WHAT]... NAME=FOLDER...
 
 A test counts once, by its name: as failed if it failed in a run, else as passed if it passed in one. A run without a result
-(its build failed) is named, and the status is 1 then.
+(its build failed) is named, and the status is 1 then. So is what was not installed, as tests are skipped without it.
 """
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -63,14 +66,22 @@ def joined(verdicts: list[Verdict]) -> Verdict:
     )
 
 
-def main(arguments: list[str]) -> int:
-    runs = {name: load(name, Path(folder)) for name, _, folder in (argument.partition("=") for argument in arguments)}
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.testgate.closing", description=__doc__)
+    parser.add_argument(
+        "--missing", action="append", default=[], help="what could not be installed; named before the count"
+    )
+    parser.add_argument("runs", nargs="+", metavar="NAME=FOLDER")
+    given = parser.parse_args()
+    runs = {name: load(name, Path(folder)) for name, _, folder in (run.partition("=") for run in given.runs)}
     for name, verdict in runs.items():
         print(f"{name}: {counts(verdict.outcomes)}, {len(verdict.unsteady)} unsteady")
+    for missing in given.missing:
+        print(f"not installed: {missing}")
     whole = joined(list(runs.values()))
     print("\n".join(lines(whole)))
     return whole.status
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
