@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounting/ _fastsched/ sim/ web/ tools/))
 PIP := $(PY) -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help build demo check test test-full test-gpu fuzz bench bench-sim bench-sched bench-live bench-guard bench-history peer-tools mpi-tools client-tools differential proto records manual statistics lock clean
+.PHONY: help build demo check test test-full test-gpu steady fuzz bench bench-sim bench-sched bench-live bench-guard bench-history peer-tools mpi-tools client-tools differential proto records manual statistics lock clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -18,6 +18,7 @@ help:
 	@echo "make test       make check, then the tests"
 	@echo "make test-full  the long sweeps too"
 	@echo "make test-gpu   the tests on this machine's NVIDIA GPU (4 minutes); writes gpu-real.json into the folder OUT (.)"
+	@echo "make steady     run TESTS (those that differ from origin/main) 30 times on a busy machine; prints which failed how often"
 	@echo "make fuzz       follow the branches of the parsers with atheris for SECONDS (60)"
 	@echo "make check      lint, format, types, import contracts, generated files"
 	@echo "make bench      measure this machine with an optimised python3 (PYTHON= another); writes bench/out/main.json"
@@ -83,7 +84,11 @@ test: check
 
 test-full: check
 	@$(CLIENT_TOOLS_OR_GO_ON)
-	@PENSTOCK_HYPOTHESIS=full $(GATE)
+	@PENSTOCK_HYPOTHESIS=full $(GATE) --timeout=7200 -o faulthandler_timeout=7500
+
+# TESTS: those that differ from origin/main if empty.
+steady: build
+	@$(PY) -m tools.testgate.steady $(TESTS)
 
 # PYTHON_GPU: another python that has the dependencies (and torch, for a real load), where .venv cannot be made.
 PYTHON_GPU ?= $(PY)

@@ -214,7 +214,8 @@ setup(
         "sim": ["matplotlib>=3.9", "rich>=13.9"],
         "postgresql": ["psycopg[binary]>=3.2"],
         "dev": [
-            "pytest>=8.3",
+            "pytest>=9.0",
+            "pytest-timeout>=2.4",
             "pytest-xdist>=3.6",
             "hypothesis>=6.120",
             "mypy>=1.15",

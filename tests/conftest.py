@@ -15,6 +15,7 @@
   the folders of later tests.
 - Temporary files are in memory where the machine has room for them: databases and spools are forced to the disk some
   hundred thousand times, and the tests would wait for it, and fail when it stands still. TMPDIR chooses another place.
+- How long tests wait is measured before the workers start, which inherit it (tests/support/patience.py).
 - No test sees the user's own cluster: PENSTOCK_HOME and PENSTOCK_CLUSTER are removed from the environment.
 """
 
@@ -27,6 +28,7 @@ from collections.abc import Generator, Iterator
 from itertools import groupby
 from pathlib import Path
 
+import patience
 import pytest
 from postgres import any_database, any_store, postgresql  # noqa: F401 (fixtures)
 
@@ -113,6 +115,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs root"))
         if os.environ.get("PENSTOCK_REAL_GPU") != "1" and item.get_closest_marker("realgpu"):
             item.add_marker(pytest.mark.skip(reason="needs a real GPU and PENSTOCK_REAL_GPU=1"))
+
+
+def pytest_report_header() -> str:
+    """Of the machine as the tests find it."""
+    times = patience.FACTOR * (patience.REPEAT_FACTOR if patience.REPEATED else 1.0)
+    return f"patience: {times:.1f} times that of a quiet machine (load {os.getloadavg()[0]:.1f})"
 
 
 def pytest_collection_finish() -> None:

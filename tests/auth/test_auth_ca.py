@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from penstock.errors import EXIT_CONFIG, BadSetup
 from penstock.security.ca import (
@@ -139,7 +139,7 @@ def test_deny_list(tmp_path):
 def ca_command(*args):
     code = "import sys; from cli.subcommands.ca import main; sys.exit(main(sys.argv[1:]))"
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, timeout=LIMIT_S
+        [sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, timeout=ANSWER_S
     )
 
 

@@ -16,7 +16,7 @@ import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from penstock import calls as calls_module
 from penstock.aclient import AsyncClient
@@ -175,9 +175,9 @@ def test_a_patient_client_meets_a_controller_that_comes_up_late(tiny, monkeypatc
 
     thread = threading.Thread(target=user)
     thread.start()
-    assert waited.wait(LIMIT_S)
+    assert waited.wait(ANSWER_S)
     tiny.start()
-    thread.join(LIMIT_S)
+    thread.join(ANSWER_S)
     tiny.stop()
     assert [r.cluster_name for r in replies] == ["tiny"] and len(tiny.calls) == 1
 
@@ -194,9 +194,9 @@ def test_a_controller_that_was_there_is_waited_for(tiny, monkeypatch):
         replies = []
         thread = threading.Thread(target=lambda: replies.append(client.call("Ping", PingRequest())))
         thread.start()
-        assert waited.wait(LIMIT_S)
+        assert waited.wait(ANSWER_S)
         tiny.start()
-        thread.join(LIMIT_S)
+        thread.join(ANSWER_S)
     tiny.stop()
     assert len(replies) == 1 and len(tiny.calls) == 2
 
@@ -327,7 +327,7 @@ def test_an_unusable_cluster_file_is_named_not_skipped(tmp_path, monkeypatch, co
 
 
 def python(code, *args):
-    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=LIMIT_S)
+    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=ANSWER_S)
 
 
 def test_what_is_not_imported():
@@ -354,7 +354,7 @@ def test_what_a_whole_call_imports_and_says(started, tmp_path):
             env={**os.environ, "PENSTOCK_CLUSTER": str(tmp_path / f"{n}.json")},
             capture_output=True,
             text=True,
-            timeout=LIMIT_S,
+            timeout=ANSWER_S,
         )
         assert (done.returncode, done.stderr) == (0, "")
         modules = set(json.loads(done.stdout))

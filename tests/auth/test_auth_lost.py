@@ -7,7 +7,7 @@ import threading
 
 import grpc
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from ctld.rpc.server import FILES
 from penstock.aclient import AsyncClient
@@ -26,7 +26,7 @@ REFUSED = (grpc.StatusCode.NOT_FOUND, int(Code.NO_TRIGGER), "there is none")
 READING = re.compile("Ping|List|Show|Get|Await|Why|Fits|Diagnostics|Story|Render|Report|Attach|Connect")
 
 
-def ask(cluster, method, request, timeout_s=LIMIT_S):
+def ask(cluster, method, request, timeout_s=ANSWER_S):
     with Client.open(timeout_s, cluster=cluster) as client:
         return client.call(method, request)
 

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 from google.protobuf.message_factory import GetMessageClass
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from ctld.core.records.events import Role
 from ctld.rpc.gate import rights
@@ -128,11 +128,11 @@ async def attempt_once(channel, method, token, node_name) -> tuple[grpc.StatusCo
     metadata = ((TOKEN_KEY, token),) if token else ()
     coders = (rpc.serialize, rpc.deserialize)
     if METHODS[method].client_streaming:
-        call = channel.stream_stream(rpc.path, *coders)(iter([request]), metadata=metadata, timeout=LIMIT_S)
+        call = channel.stream_stream(rpc.path, *coders)(iter([request]), metadata=metadata, timeout=ANSWER_S)
     elif rpc.is_stream:
-        call = channel.unary_stream(rpc.path, *coders)(request, metadata=metadata, timeout=LIMIT_S)
+        call = channel.unary_stream(rpc.path, *coders)(request, metadata=metadata, timeout=ANSWER_S)
     else:
-        call = channel.unary_unary(rpc.path, *coders)(request, metadata=metadata, timeout=LIMIT_S)
+        call = channel.unary_unary(rpc.path, *coders)(request, metadata=metadata, timeout=ANSWER_S)
     if METHODS[method].server_streaming:
         try:
             while await call.read() is not EOF:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from penstock.errors import BadSetup
 from penstock.security import authd
@@ -81,7 +81,7 @@ def test_another_uid_gets_his_own_token():
         )
         command = [sys.executable, "-I", "-S", "-c", code, str(served.path)]
 
-        done = served.run(lambda: subprocess.run(command, cwd="/", capture_output=True, timeout=LIMIT_S))
+        done = served.run(lambda: subprocess.run(command, cwd="/", capture_output=True, timeout=ANSWER_S))
         assert done.returncode == 0
         assert served.whose(done.stdout) == (65534, 65533)
     finally:
@@ -91,7 +91,7 @@ def test_another_uid_gets_his_own_token():
 def test_what_a_caller_sends_does_not_matter(served):
     def chatter():
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(LIMIT_S)
+            connection.settimeout(ANSWER_S)
             connection.connect(str(served.path))
             with contextlib.suppress(BrokenPipeError):  # when it has answered and gone
                 connection.sendall(b'{"uid": 0}' * 100)

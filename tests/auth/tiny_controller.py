@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import grpc.aio
 from google.protobuf.message_factory import GetMessageClass
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from ctld.rpc.gate.auth import Authenticator, Roles, calling_node, current_peer
 from ctld.rpc.gate.rights import Gate, refuse, require_node
@@ -171,10 +171,10 @@ class TinyController:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self.serve(), self._loop).result(LIMIT_S)
+        asyncio.run_coroutine_threadsafe(self.serve(), self._loop).result(ANSWER_S)
 
     def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self.leave(), self._loop).result(LIMIT_S)
+        asyncio.run_coroutine_threadsafe(self.leave(), self._loop).result(ANSWER_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(LIMIT_S)
+        self._thread.join(ANSWER_S)
         self._loop.close()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import tidytree as tree
-from patience import LIMIT_S
+from patience import ANSWER_S
 
-from tools.testgate.closing import joined, lines
+from tools.testgate.closing import joined, lines, save
 from tools.testgate.verdict import Failure, PytestRun, Verdict, folder, judge
 
 #: Fails as often as told, over processes.
@@ -27,13 +27,13 @@ def fails(name, times):
 PASSES = "def test_passes(): pass\n"
 
 
-def gate(folder: Path, files: dict[str, str], *arguments: str) -> tuple[int, list[str], str]:
+def gate(folder: Path, files: dict[str, str], *arguments: str, settings: str = "") -> tuple[int, list[str], str]:
     """The exit status of the gate on a project of these test files, its closing lines, and all that was printed."""
     for name, text in {"fails.py": FAILS, **files}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\naddopts = --import-mode=importlib\n")
+    (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\naddopts = --import-mode=importlib\n" + settings)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     words = [
         sys.executable,
@@ -56,7 +56,7 @@ def gate(folder: Path, files: dict[str, str], *arguments: str) -> tuple[int, lis
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=LIMIT_S,
+        timeout=ANSWER_S,
     )
     printed = done.stdout.splitlines()
     closing = [line for line in printed[-30:] if line.startswith(("gate: ", "failed: ", "unsteady: "))]
@@ -81,6 +81,29 @@ def test_one_that_fails_once_is_unsteady_and_named(tmp_path: Path) -> None:
     noted = json.loads(line)
     assert noted["name"] == name and noted["line"].startswith("AssertionError: time 1 of once")
     assert noted["load"] >= 0 and noted["commit"] == ""
+
+
+def test_the_repeat_is_known_to_the_tests(tmp_path: Path) -> None:
+    """They wait longer then: tests/support/patience.py."""
+    asks = "import os\ndef test_asks(): assert os.environ['PENSTOCK_TEST_REPEAT'] == '1'\n"
+    status, said, _ = gate(tmp_path, {"tests/e2e/test_a.py": asks})
+    assert (status, said) == (0, ["unsteady: 1: tests/e2e/test_a.py::test_asks", "1 passed, 0 failed, 0 skipped"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        ("timeout = 1", "Failed: Timeout (>1.0s) from pytest-timeout."),
+        ("faulthandler_timeout = 1\nfaulthandler_exit_on_timeout = true", " in test_hangs"),
+    ],
+)
+def test_one_that_hangs_ends_and_is_repeated(tmp_path: Path, settings: str, shown: str) -> None:
+    """By pytest-timeout; and where that does not help, with its worker (pyproject.toml)."""
+    hangs = "import threading\nfrom pathlib import Path\ndef test_hangs():\n    if not Path('ran').exists():\n"
+    hangs += "        Path('ran').touch()\n        threading.Event().wait()\n"
+    status, said, printed = gate(tmp_path, {"tests/e2e/test_a.py": hangs}, settings=settings)
+    assert (status, said) == (0, ["unsteady: 1: tests/e2e/test_a.py::test_hangs", "1 passed, 0 failed, 0 skipped"])
+    assert shown in printed
 
 
 def test_one_that_fails_twice_passes_in_the_third_run(tmp_path: Path) -> None:
@@ -228,6 +251,14 @@ def test_several_runs_count_a_test_once() -> None:
 
 def test_a_run_without_a_result_is_red_in_the_closing_lines(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tools.testgate.closing", f"make test={tmp_path}"]
-    done = subprocess.run(words, cwd=tree.ROOT, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    done = subprocess.run(words, cwd=tree.ROOT, capture_output=True, text=True, check=False, timeout=ANSWER_S)
     assert done.returncode == 1
     assert done.stdout.splitlines()[-2:] == ["gate: make test: no test ran, see above", "0 passed, 0 failed, 0 skipped"]
+
+
+def test_what_was_not_installed_is_named_in_the_closing_lines(tmp_path: Path) -> None:
+    save(Verdict(0, {"a": "passed"}, (), ()), tmp_path)
+    words = [sys.executable, "-m", "tools.testgate.closing", "--missing", "mpich (tests/mpi)", f"make test={tmp_path}"]
+    done = subprocess.run(words, cwd=tree.ROOT, capture_output=True, text=True, check=False, timeout=ANSWER_S)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-2:] == ["not installed: mpich (tests/mpi)", "1 passed, 0 failed, 0 skipped"]

@@ -11,7 +11,7 @@ from concurrent import futures
 from pathlib import Path
 from typing import Any
 
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from cli.base.run import status_of
 from penstock.clusterfile import ClusterFile
@@ -128,4 +128,6 @@ def run_command(
     """A real process. Its environment has only required variables and `env`."""
     base = {b"PYTHONPATH": os.fsencode(ROOT), b"PATH": os.environb[b"PATH"], b"HOME": b"/nonexistent"}
     command = [sys.executable, "-m", f"cli.{name}", *argv]
-    return subprocess.run(command, env=base | (env or {}), capture_output=True, timeout=LIMIT_S, check=False, **options)
+    return subprocess.run(
+        command, env=base | (env or {}), capture_output=True, timeout=ANSWER_S, check=False, **options
+    )

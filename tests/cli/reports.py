@@ -7,7 +7,7 @@ from concurrent import futures
 from pathlib import Path
 from typing import Any
 
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from penstock.clusterfile import ClusterFile, write_cluster
 from penstock.v1 import accounting_pb2, controller_pb2, governance_pb2, shares_pb2
@@ -317,5 +317,5 @@ class ReportServer:
         """Stop serving."""
         self.auth.shutdown(socket.SHUT_RDWR)
         self.auth.close()
-        self.issuer.join(LIMIT_S)
+        self.issuer.join(ANSWER_S)
         self.server.stop(None).wait()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from hpack import Encoder
 from hyperframe.frame import DataFrame, Frame, GoAwayFrame, HeadersFrame, PingFrame, SettingsFrame
-from patience import LIMIT_S
+from patience import END_S
 
 from penstock.calls import CallFailed
 from penstock.h2call import Connection
@@ -48,7 +48,7 @@ def call(reply: Callable[[], bytes]) -> list[bytes]:
     server.start()
     connection = Connection(mine, "localhost", "code")
     try:
-        return list(connection.call("/a/B", b"", [], time.monotonic() + LIMIT_S, 1 << 20))
+        return list(connection.call("/a/B", b"", [], time.monotonic() + END_S, 1 << 20))
     finally:
         connection.close()
         server.join()

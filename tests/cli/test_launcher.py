@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from launched import Launched, build, kill, state_of, told, wait_for
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.common_pb2 import ExitStatus
@@ -37,7 +37,7 @@ class Controller:
 
     def wait(self, request):
         self.awaited.set()
-        self.ends.wait(LIMIT_S)
+        self.ends.wait(ANSWER_S)
         return pb.AwaitJobReply(exit=ExitStatus(code=3), state="FAILED")
 
     @property
@@ -134,7 +134,7 @@ def test_a_working_directory_that_is_gone(served, tmp_path):
     for switch in (b"0", b""):
         env = served.env | {b"PENSTOCK_COMMAND_SERVER": switch}
         done = subprocess.run(
-            ["sh", "-c", code, served.bin / "sbatch", gone], env=env, capture_output=True, timeout=LIMIT_S
+            ["sh", "-c", code, served.bin / "sbatch", gone], env=env, capture_output=True, timeout=ANSWER_S
         )
         assert done.returncode == 1 and b"no longer exists" in done.stderr
     assert served.starts() == ["sbatch"]
@@ -146,7 +146,7 @@ def test_scripts_from_elsewhere(served, controller, tmp_path, way):
     script.write_bytes(b"#!/bin/sh\n#SBATCH -J told\ntrue\n" + b"#" * 3_000_000)
     line = {"file": '"$0" < "$1"', "pipe": 'cat "$1" | "$0"', "substitution": '"$0" <(cat "$1")'}[way]
     done = subprocess.run(
-        ["bash", "-c", line, served.bin / "sbatch", script], env=served.env, capture_output=True, timeout=LIMIT_S
+        ["bash", "-c", line, served.bin / "sbatch", script], env=served.env, capture_output=True, timeout=ANSWER_S
     )
     assert (done.returncode, done.stderr) == (0, b"") and served.starts() == []
     assert (controller.job.job.name, controller.job.spec.script) == ("told", script.read_bytes())
@@ -154,7 +154,7 @@ def test_scripts_from_elsewhere(served, controller, tmp_path, way):
 
 def test_an_environment_on_a_descriptor(served, controller):
     line = '"$0" --export-file=9 --wrap=x 9< <(printf "A=1\\0B=2\\0")'
-    subprocess.run(["bash", "-c", line, served.bin / "sbatch"], env=served.env, check=True, timeout=LIMIT_S)
+    subprocess.run(["bash", "-c", line, served.bin / "sbatch"], env=served.env, check=True, timeout=ANSWER_S)
     assert {b"A=1", b"B=2"} <= set(controller.job.spec.environment) and served.starts() == []
 
 
@@ -178,7 +178,7 @@ def test_closed_streams(served, closed):
             line = f'"$0" {words} --parsable {closed}'
             env = served.env | {b"PENSTOCK_COMMAND_SERVER": switch}
             done = subprocess.run(
-                ["sh", "-c", line, served.bin / "sbatch"], env=env, capture_output=True, timeout=LIMIT_S
+                ["sh", "-c", line, served.bin / "sbatch"], env=env, capture_output=True, timeout=ANSWER_S
             )
             both.append((done.returncode, bool(done.stdout), done.stderr))
         assert both[0] == both[1]
@@ -281,10 +281,10 @@ def test_commands_that_last(served, controller):
     """Served; on a terminal they run in a process of their own."""
     assert served.run("squeue", "-i", "0").returncode == 1
     process = served.start("sbatch", "--wait", "--wrap=x")
-    assert controller.awaited.wait(LIMIT_S)
+    assert controller.awaited.wait(ANSWER_S)
     assert served.starts() == []
     controller.ends.set()
-    assert process.communicate(timeout=LIMIT_S)[1] == b"" and process.returncode == 3
+    assert process.communicate(timeout=ANSWER_S)[1] == b"" and process.returncode == 3
     assert len(controller.wire.requests) == 2  # submitted once
     pid, terminal = pty.fork()
     if pid == 0:
@@ -310,7 +310,7 @@ def test_calls_that_last_do_not_count(tmp_path_factory, controller):
         assert result(few.run("squeue", "-V")) == (0, VERSION, b"")
         assert few.starts() == []
         controller.ends.set()
-        assert {process.wait(LIMIT_S) for process in processes} == {3}
+        assert {process.wait(ANSWER_S) for process in processes} == {3}
     finally:
         controller.ends.set()
         few.close()
@@ -324,7 +324,7 @@ def waiting(served, controller, tmp_path):
 
     def start(**options):
         process = served.start("sbatch", str(script), **options)
-        assert controller.awaited.wait(LIMIT_S)
+        assert controller.awaited.wait(ANSWER_S)
         assert served.starts() == []
         return process
 
@@ -349,7 +349,7 @@ def test_signals_and_what_the_shell_sees(served, waiting, number, status):
     child = worker_of(process)
     process.send_signal(number)
     try:
-        errors = process.communicate(timeout=LIMIT_S)[1]
+        errors = process.communicate(timeout=ANSWER_S)[1]
     except subprocess.TimeoutExpired:
         pytest.fail("it does not end:\n" + "\n".join(map(told, (process.pid, child, served.pid))))
     assert (errors, process.returncode) == (b"", status)
@@ -360,7 +360,7 @@ def test_ignored_signals_stay_ignored(waiting, controller):
     process = waiting(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     process.send_signal(signal.SIGHUP)
     controller.ends.set()
-    assert process.wait(LIMIT_S) == 3
+    assert process.wait(ANSWER_S) == 3
 
 
 def test_a_launcher_that_is_killed_takes_its_child_with_it(served, waiting):
@@ -377,7 +377,7 @@ def test_a_child_that_is_killed(served, waiting):
     process = waiting()
     child = worker_of(process)
     os.kill(child, signal.SIGKILL)
-    assert process.wait(LIMIT_S) == -9
+    assert process.wait(ANSWER_S) == -9
 
 
 def test_a_server_that_is_killed_meanwhile(served, waiting, controller):
@@ -385,7 +385,7 @@ def test_a_server_that_is_killed_meanwhile(served, waiting, controller):
     process = waiting()
     kill(served.pid)
     controller.ends.set()
-    assert process.wait(LIMIT_S) == 3
+    assert process.wait(ANSWER_S) == 3
 
 
 def test_stop_and_continue(served, waiting, controller):
@@ -398,7 +398,7 @@ def test_stop_and_continue(served, waiting, controller):
     process.send_signal(signal.SIGCONT)
     wait_for(lambda: state_of(child) == "S", "the child goes on")
     controller.ends.set()
-    assert process.wait(LIMIT_S) == 3
+    assert process.wait(ANSWER_S) == 3
 
 
 def test_ctrl_c_on_a_terminal(served, controller, tmp_path):
@@ -407,7 +407,7 @@ def test_ctrl_c_on_a_terminal(served, controller, tmp_path):
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(served.bin / "sbatch", ["sbatch", str(script)], served.env)
-    assert controller.awaited.wait(LIMIT_S) and served.starts() == []
+    assert controller.awaited.wait(ANSWER_S) and served.starts() == []
     os.write(terminal, b"\x03")
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     shown = os.read(terminal, 1000)
@@ -432,7 +432,7 @@ def test_eight_shells_at_a_time(served, controller, tmp_path):
         subprocess.Popen(["sh", "-c", loop, served.bin / "sbatch", str(n)], env=served.env, stdout=subprocess.PIPE)
         for n in range(8)
     ]
-    ids = [int(word) for shell in shells for word in shell.communicate(timeout=LIMIT_S)[0].split()]
+    ids = [int(word) for shell in shells for word in shell.communicate(timeout=ANSWER_S)[0].split()]
     assert [shell.returncode for shell in shells] == [0] * 8
     assert len(set(ids)) == 200
     scripts = {request.spec.script.rpartition(b"shell ")[2] for _, request in controller.wire.requests}

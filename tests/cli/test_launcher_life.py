@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from launched import ROOT, Launched, build, state_of, wait_for
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 
 from cli.commandserver.protocol import GREETING, MAGIC, READY, REPORT
 from cli.commandserver.served import DECLINED, EXITED, FILES_MAX, REQUEST
@@ -30,7 +30,7 @@ class Caller:
     def __init__(self, launched: Launched, magic: int = MAGIC) -> None:
         (path,) = launched.sockets()
         self.wire = socket.socket(socket.AF_UNIX)
-        self.wire.settimeout(LIMIT_S)
+        self.wire.settimeout(ANSWER_S)
         self.wire.connect(str(path))
         said, word, self.worker = GREETING.unpack(self.wire.recv(GREETING.size))
         assert (said, word) == (MAGIC, READY)
@@ -73,7 +73,7 @@ class Waiting:
 
     def _wait(self, request):
         self.awaited.set()
-        self.ends.wait(LIMIT_S)
+        self.ends.wait(ANSWER_S)
         return pb.AwaitJobReply(exit=ExitStatus(code=3), state="FAILED")
 
 
@@ -103,7 +103,7 @@ def test_29_what_comes_late_over_the_requests_connection_kills_nobody(launched, 
     """A wake-up that comes after its data was read looks like this: the connection stirs, and the caller lives."""
     caller = Caller(launched)
     caller.call(launched, "sbatch", str(tmp_path / "w.sh"))
-    assert waiting.awaited.wait(LIMIT_S)
+    assert waiting.awaited.wait(ANSWER_S)
     caller.wire.send(b"late")
     waiting.ends.set()
     assert caller.report() == (EXITED, 3)
@@ -113,7 +113,7 @@ def test_29_what_comes_late_over_the_requests_connection_kills_nobody(launched, 
 def test_the_end_of_the_pipe_ends_the_command(launched, waiting, tmp_path):
     caller = Caller(launched)
     caller.call(launched, "sbatch", str(tmp_path / "w.sh"))
-    assert waiting.awaited.wait(LIMIT_S)
+    assert waiting.awaited.wait(ANSWER_S)
     os.close(caller.life)  # the connection stays: it is not what is watched
     wait_for(lambda: state_of(caller.worker) == "", "the worker is gone")
     assert caller.report() == (2, signal.SIGKILL)
@@ -178,4 +178,4 @@ def test_29_thousands_of_calls_from_eight_shells(launched):
     """`python -m bench.manycalls` makes more of them."""
     loop = 'i=0; while [ $i -lt 1000 ]; do "$0" --version >/dev/null || exit 1; i=$((i+1)); done'
     shells = [subprocess.Popen(["sh", "-c", loop, launched.bin / "squeue"], env=launched.env) for _ in range(8)]
-    assert [shell.wait(600) for shell in shells] == [0] * 8
+    assert [shell.wait(END_S) for shell in shells] == [0] * 8

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from launched import Launched, build, kill, state_of, wait_for
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from penstock.keep import NUMBER
 from penstock.v1 import controller_pb2 as pb
@@ -103,7 +103,7 @@ def test_no_more_servers_than_a_few(launched):
 
 def test_many_first_calls_start_one_server(launched):
     calls = [launched.start("squeue", "-V") for _ in range(8)]
-    assert [call.communicate(timeout=LIMIT_S)[0] for call in calls] == [VERSION[1]] * 8
+    assert [call.communicate(timeout=ANSWER_S)[0] for call in calls] == [VERSION[1]] * 8
     wait_for(launched.server, "a server")
     assert launched.starts().count("server") == 1 and len(launched.sockets()) == 1
 
@@ -167,7 +167,7 @@ def test_another_context_is_not_served(launched, prefix):
         pytest.skip("needs root")
     launched.warm()
     line = [*prefix, launched.bin / "squeue", "-V"]
-    done = subprocess.run(line, env=launched.env, capture_output=True, timeout=LIMIT_S)
+    done = subprocess.run(line, env=launched.env, capture_output=True, timeout=ANSWER_S)
     assert (done.returncode, done.stdout) == VERSION[:2]
     assert "squeue" in launched.starts()
 
@@ -244,7 +244,7 @@ def test_a_reader_of_output_sees_its_end(launched):
     line = '"$0" -V | cat'
     for _ in range(3):
         done = subprocess.run(
-            ["sh", "-c", line, launched.bin / "squeue"], env=launched.env, capture_output=True, timeout=LIMIT_S
+            ["sh", "-c", line, launched.bin / "squeue"], env=launched.env, capture_output=True, timeout=ANSWER_S
         )
         assert done.stdout == VERSION[1]
     assert launched.starts() == []

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from launched import Launched, build, kill, wait_for
-from patience import LIMIT_S
+from patience import END_S
 
 from penstock.values.stepframes import FrameKind, frame
 from tests.cli.test_srun_wire import END, Scene, data, exited
@@ -85,7 +85,7 @@ class Terminal:
 
     def until(self, text: str) -> str:
         """Reads until it is shown; returns what was shown before it."""
-        deadline_s = time.monotonic() + LIMIT_S
+        deadline_s = time.monotonic() + END_S
         while text not in self._shown:
             assert select.select([self.fd], [], [], max(deadline_s - time.monotonic(), 0))[0], self._shown
             self._shown += os.read(self.fd, 4096).decode()

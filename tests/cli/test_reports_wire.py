@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from tests.cli.fake_controller import ROOT, run_command
 from tests.cli.reports import ReportServer
@@ -43,7 +43,7 @@ def test_sacct(server):
 def test_a_reader_that_goes_away_is_no_error(server):
     env = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "PENSTOCK_CLUSTER": str(server.cluster_file)}
     line = f"{sys.executable} -m cli.sacct -o jobid%60000,jobname%60000 | true; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, timeout=LIMIT_S, check=False)
+    done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, timeout=ANSWER_S, check=False)
     assert done.stderr == b""
     assert done.stdout in (b"141\n", b"0\n")
 
@@ -65,5 +65,5 @@ def test_imports_stay_small(server, name):
         "print(status, sorted(banned & set(sys.modules)), file=sys.stderr)\n"
     )
     env = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "PENSTOCK_CLUSTER": str(server.cluster_file)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, timeout=LIMIT_S, check=True)
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, timeout=ANSWER_S, check=True)
     assert done.stderr == b"0 []\n"

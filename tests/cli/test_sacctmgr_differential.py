@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from cli import sacctmgr
 from tests.cli.fake_controller import run_body
@@ -44,7 +44,7 @@ def test_the_same_words(words, monkeypatch, tmp_path, capsys):
     conf.write_text(CONF)
     env = {"SLURM_CONF": str(conf), "PATH": os.environ["PATH"]}
     done = subprocess.run(
-        [REAL, *words], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        [REAL, *words], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ANSWER_S, check=False
     )
     told = [line for line in done.stderr.splitlines() if not any(noise in line for noise in NOISE)]
     world(monkeypatch)

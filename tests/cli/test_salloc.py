@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from launched import Launched, build
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 
 from cli.salloc import COMMAND
 from penstock.v1 import controller_pb2 as pb
@@ -58,7 +58,7 @@ class Desk:
         return steps.AllocationReply(job_id=7, state=state, reason=reason, node_list=nodes, environment=VARIABLES)
 
     def end(self, request):
-        self.over.wait(LIMIT_S)
+        self.over.wait(ANSWER_S)
         return pb.AwaitJobReply(state=self.end_state, exit=ExitStatus())
 
     def sent(self, method):
@@ -108,7 +108,7 @@ def popen(desk, *argv, **more):
 
 def run(desk, *argv, **more):
     process = popen(desk, *argv, **more)
-    out, err = process.communicate(timeout=LIMIT_S)
+    out, err = process.communicate(timeout=ANSWER_S)
     return process.returncode, out, err
 
 
@@ -187,7 +187,7 @@ def test_an_allocation_that_is_taken_away_ends_its_command(desk, state, text, op
     process = popen(desk, *option, "sh", "-c", "echo runs; exec sleep 100")
     assert process.stdout.readline() == "runs\n"
     desk.over.set()
-    _, err = process.communicate(timeout=LIMIT_S)
+    _, err = process.communicate(timeout=ANSWER_S)
     assert (process.returncode, err) == (status, GRANTED + text)
     assert desk.sent("EndAllocation") == []
 
@@ -196,11 +196,11 @@ def test_an_allocation_that_is_taken_away_ends_its_command(desk, state, text, op
 def test_a_signal_while_it_waits_takes_the_job_back(desk, number):
     desk.states = ["PENDING"]
     process = popen(desk, "true")
-    assert desk.asked.wait(LIMIT_S)
+    assert desk.asked.wait(ANSWER_S)
     assert process.stderr.readline() == "salloc: Pending job allocation 7\n"
     assert process.stderr.readline() == "salloc: job 7 queued and waiting for resources\n"
     process.send_signal(number)
-    _, err = process.communicate(timeout=LIMIT_S)
+    _, err = process.communicate(timeout=ANSWER_S)
     assert err == "salloc: Job allocation 7 has been revoked.\nsalloc: Job aborted due to signal\n"
     assert process.returncode == 1
     assert [list(request.filter.ids) for request in desk.sent("CancelJobs")] == [["7"]]
@@ -218,7 +218,7 @@ def test_signals_go_to_the_command(desk):
     process = popen(desk, sys.executable, "-c", code)
     assert process.stdout.readline() == "runs\n"
     process.send_signal(signal.SIGUSR1)
-    out, err = process.communicate(timeout=LIMIT_S)
+    out, err = process.communicate(timeout=ANSWER_S)
     assert (process.returncode, out, err) == (5, "got\n", GRANTED + GIVEN_BACK)
 
 
@@ -309,7 +309,7 @@ def test_the_command_has_the_terminal_and_ctrl_c_is_its_own(desk):
     _, status = os.waitpid(pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
     os.kill(pid, signal.SIGCONT)
-    deadline_s = time.monotonic() + LIMIT_S
+    deadline_s = time.monotonic() + END_S
     while os.tcgetpgrp(terminal) != front and time.monotonic() < deadline_s:  # salloc gives it the terminal again
         time.sleep(0.01)
     os.write(terminal, b"\x03")
@@ -332,6 +332,6 @@ def test_a_folder_that_was_removed_is_named(desk, tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
     line = ["sh", "-c", f'cd {gone} && rmdir {gone} && exec "$@"', "sh", *program(desk), "true"]
-    done = subprocess.run(line, env=environment(desk), capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run(line, env=environment(desk), capture_output=True, text=True, timeout=ANSWER_S)
     assert done.returncode and "the current directory no longer exists" in done.stderr
     assert not desk.sent("SubmitJob")

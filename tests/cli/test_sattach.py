@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from penstock.values.packing import unpack
 from penstock.values.stepframes import FrameKind, StreamRole, frame
@@ -62,7 +62,7 @@ def test_what_is_typed_goes_to_the_tasks(make: Callable[..., Scene]) -> None:
     process.stdin.close()
     for rank, node in enumerate(scene.nodes):
         node.play(exited(rank), END)
-    assert process.wait(LIMIT_S) == 0
+    assert process.wait(ANSWER_S) == 0
     assert scene.nodes[0].of(FrameKind.STDIN) == []
     assert b"" not in scene.nodes[1].of(FrameKind.STDIN)  # the end of our input is not the end of theirs
     process.stdout.close()
@@ -76,7 +76,7 @@ def test_leaving_does_not_touch_the_step(make: Callable[..., Scene], number: int
     process = scene.start("12.1")
     assert process.stdout.readline() == b"there\n"
     process.send_signal(number)
-    out, err = process.communicate(timeout=LIMIT_S)
+    out, err = process.communicate(timeout=ANSWER_S)
     assert (process.returncode, out, err) == (128 + number, b"", b"")
     assert scene.nodes[0].of(FrameKind.SIGNAL) == [] and scene.of("CancelJobs") == []
 
@@ -110,7 +110,7 @@ def test_a_terminal_is_the_task_s(make: Callable[..., Scene]) -> None:
     os.write(parent, b"\x03")  # a key like any other
     assert scene.nodes[0].wait_for(FrameKind.STDIN)[3] == b"\x03"
     scene.nodes[0].play(frame(FrameKind.DATA, b"bye\r\n", 0, 1), exited(0), END)
-    assert process.wait(LIMIT_S) == 0
+    assert process.wait(ANSWER_S) == 0
     os.close(parent)
     os.close(child)
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.common_pb2 import ExitStatus
@@ -139,7 +139,7 @@ command.main()
     )
     assert process.stdout.readline() == b"up\n"
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=LIMIT_S) == (b"", b"")
+    assert process.communicate(timeout=ANSWER_S) == (b"", b"")
     assert process.returncode == 130
 
 

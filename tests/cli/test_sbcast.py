@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from cli.sbcast import target_of
 from cli.steps.copier import SCRIPT
@@ -101,7 +101,7 @@ def test_the_step_it_asks_for(scene: Scene) -> None:
         node.wait_until(lambda: node.of(FrameKind.STDIN)[-1:] == [b""])
         assert b"".join(node.of(FrameKind.STDIN)) == b"content"
         node.play(exited(rank), END)
-    assert process.wait(LIMIT_S) == 0
+    assert process.wait(ANSWER_S) == 0
     request = scene.created
     assert (request.job_id, request.step.overlap, request.step.ntasks_per_node) == (12, True, 1)
     target = os.fsencode(scene.folder) + b"/sub/slurm_bcast_12_data"
@@ -114,7 +114,7 @@ def test_a_node_that_fails_is_told_once(scene: Scene) -> None:
     process = scene.start("--jobid=12.1", "data", "/there", env={})
     scene.nodes[0].play(data(0, "sbcast: error: REQUEST_FILE_BCAST(n1): /there: File exists\n", ERR), exited(0, 1), END)
     scene.nodes[1].play(exited(1), END)
-    _, err = process.communicate(timeout=LIMIT_S)
+    _, err = process.communicate(timeout=ANSWER_S)
     assert process.returncode == 1
     assert "sbcast: error: REQUEST_FILE_BCAST(n1): /there: File exists\n" in err.decode()
     assert "Exited with" not in err.decode()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from launched import Launched, build
-from patience import LIMIT_S
+from patience import ANSWER_S
 from standnode import KEY, StandNode
 
 from penstock.v1 import controller_pb2 as c
@@ -81,7 +81,7 @@ class Scene:
         )
 
     def await_step(self, request: s.AwaitStepRequest) -> s.AwaitStepReply:
-        self.over.wait(LIMIT_S)
+        self.over.wait(ANSWER_S)
         return self.ended or s.AwaitStepReply(state="RUNNING")
 
     def end(self, reply: s.AwaitStepReply) -> None:
@@ -125,7 +125,7 @@ class Scene:
 
     def run(self, *words: str, env: dict[str, str] | None = None, data: bytes | None = None) -> tuple[int, str, str]:
         process = self.start(*words, env=env, stdin=subprocess.DEVNULL if data is None else subprocess.PIPE)
-        out, err = process.communicate(data, timeout=LIMIT_S)
+        out, err = process.communicate(data, timeout=ANSWER_S)
         return process.returncode, out.decode(), err.decode()
 
     def close(self) -> None:
@@ -224,7 +224,7 @@ def test_input_goes_to_all_nodes_and_ends(make: Callable[..., Scene]) -> None:
     for task, node in enumerate(scene.nodes):
         node.wait_until(lambda: node.of(FrameKind.STDIN)[-1:] == [b""])
         node.play(exited(task), END)
-    runner.join(LIMIT_S)
+    runner.join(ANSWER_S)
     assert [b"".join(node.of(FrameKind.STDIN)) for node in scene.nodes] == [text, text]
     assert scene.created.step.stdin_to == 1
     assert done[0][0] == 0
@@ -241,7 +241,7 @@ def test_input_to_one_or_none(make: Callable[..., Scene], words: list[str], to: 
         assert [(f[2], f[3]) for f in scene.nodes[task].heard if f[0] == FrameKind.STDIN] == [(task, b"x"), (task, b"")]
     for index, node in enumerate(scene.nodes):
         node.play(exited(index), END)
-    runner.join(LIMIT_S)
+    runner.join(ANSWER_S)
     assert (scene.created.step.stdin_to, scene.created.step.stdin_task) == (to, task)
     assert scene.nodes[1 - task].of(FrameKind.STDIN) == []
 
@@ -345,7 +345,7 @@ def test_ctrl_c_once_tells_and_twice_cancels(make: Callable[..., Scene]) -> None
     process = scene.start("sleep", "100")
     interrupt_when(process, b"ready\n")
     interrupt_when(process, b"srun: StepId=12.1 task 3: exited\n")
-    _, err = process.communicate(timeout=LIMIT_S)
+    _, err = process.communicate(timeout=ANSWER_S)
     assert process.returncode == 130
     assert err.decode() == (
         "srun: sending Ctrl-C to StepId=12.1\n"
@@ -365,7 +365,7 @@ def test_ctrl_c_once_only_tells(make: Callable[..., Scene]) -> None:
     assert process.stderr.readline() == b"srun: interrupt (one more within 1 sec to abort)\n"
     assert process.stderr.readline() == b"srun: StepId=12.1 tasks 0-1: running\n"
     scene.nodes[0].play(exited(0), exited(1), END)
-    assert process.wait(LIMIT_S) == 0
+    assert process.wait(ANSWER_S) == 0
     assert scene.nodes[0].of(FrameKind.SIGNAL) == []
 
 
@@ -378,7 +378,7 @@ def test_ctrl_c_goes_to_the_tasks_if_asked(make: Callable[..., Scene]) -> None:
     assert process.stderr.readline() == b"srun: sending Ctrl-C to StepId=12.1\n"
     assert node.wait_for(FrameKind.SIGNAL)[3] == b"2"
     node.play(exited(0, 0, 2), END)
-    _, err = process.communicate(timeout=LIMIT_S)
+    _, err = process.communicate(timeout=ANSWER_S)
     assert (process.returncode, err) == (130, b"srun: error: n1: task 0: Interrupt\n")
     assert scene.of("CancelJobs") == []
 
@@ -422,7 +422,7 @@ def test_other_signals_go_to_the_tasks(make: Callable[..., Scene], number: int) 
     for task, node in enumerate(scene.nodes):
         assert node.wait_for(FrameKind.SIGNAL)[3] == b"%d" % number
         node.play(exited(task), END)
-    assert process.wait(LIMIT_S) == 0
+    assert process.wait(ANSWER_S) == 0
 
 
 def test_term_lets_the_controller_end_the_step(make: Callable[..., Scene]) -> None:
@@ -440,7 +440,7 @@ def test_term_lets_the_controller_end_the_step(make: Callable[..., Scene]) -> No
     process.terminate()
     assert node.wait_for(FrameKind.SIGNAL)[3] == b"9"
     node.play(exited(0, 0, 9), END)
-    assert process.communicate(timeout=LIMIT_S) and process.returncode == 137
+    assert process.communicate(timeout=ANSWER_S) and process.returncode == 137
 
 
 def test_kill_on_bad_exit_ends_the_others(make: Callable[..., Scene]) -> None:
@@ -450,7 +450,7 @@ def test_kill_on_bad_exit_ends_the_others(make: Callable[..., Scene]) -> None:
     assert scene.nodes[1].wait_for(FrameKind.SIGNAL)[3] == b"18"
     scene.nodes[1].wait_until(lambda: scene.nodes[1].of(FrameKind.SIGNAL) == [b"18", b"15"])
     scene.nodes[1].play(exited(1, 0, 15), END)
-    _, err = process.communicate(timeout=LIMIT_S)
+    _, err = process.communicate(timeout=ANSWER_S)
     assert process.returncode == 143
     assert err.decode().splitlines() == [
         "srun: error: n1: task 0: Exited with exit code 2",
@@ -466,7 +466,7 @@ def test_wait_ends_the_others_after_a_while(make: Callable[..., Scene]) -> None:
     process = scene.start("-W", "1", "x")
     scene.nodes[1].wait_until(lambda: scene.nodes[1].of(FrameKind.SIGNAL) == [b"18", b"15"])
     scene.nodes[1].play(exited(1, 0, 15), END)
-    _, err = process.communicate(timeout=LIMIT_S)
+    _, err = process.communicate(timeout=ANSWER_S)
     assert err.decode().splitlines() == [
         "srun: error: First task exited 1s ago",
         "srun: StepId=12.1 task 1: running",
@@ -506,7 +506,7 @@ def test_a_reader_that_goes_away_is_told_to_the_tasks(make: Callable[..., Scene]
     node.play(data(0, "y\n" * 1000))
     assert node.wait_for(FrameKind.SIGNAL)[3] == b"13"
     node.play(exited(0, 0, 13), END)
-    assert process.wait(LIMIT_S) == 141
+    assert process.wait(ANSWER_S) == 141
 
 
 def test_a_reader_that_does_not_read_holds_the_node_back(make: Callable[..., Scene]) -> None:
@@ -519,7 +519,7 @@ def test_a_reader_that_does_not_read_holds_the_node_back(make: Callable[..., Sce
     node.wait_until(lambda: len(node.froms) == 1)
     out = process.stdout.read()
     assert out == b"y" * 10_000_000
-    assert process.wait(LIMIT_S) == 0
+    assert process.wait(ANSWER_S) == 0
 
 
 def test_exchange_between_nodes(make: Callable[..., Scene]) -> None:
@@ -532,7 +532,7 @@ def test_exchange_between_nodes(make: Callable[..., Scene]) -> None:
     for index, node in enumerate(scene.nodes):
         assert split(Joiner().take(node.wait_for(FrameKind.EXCHANGE)[3]) or b"") == [b"blob0", b"blob1"]
         node.play(exited(index), END)
-    assert process.wait(LIMIT_S) == 0
+    assert process.wait(ANSWER_S) == 0
 
 
 def test_a_pseudo_terminal_is_raw_and_tells_its_size(make: Callable[..., Scene]) -> None:
@@ -552,7 +552,7 @@ def test_a_pseudo_terminal_is_raw_and_tells_its_size(make: Callable[..., Scene])
     process.send_signal(signal.SIGWINCH)
     assert node.wait_for(FrameKind.WINDOW)[3] == pack_values(40, 120)
     node.play(data(0, "bye\r\n"), exited(0), END)
-    assert process.wait(LIMIT_S) == 0
+    assert process.wait(ANSWER_S) == 0
     assert os.read(parent, 100).endswith(b"bye\r\n")
     step = scene.created.step
     assert (step.pty, step.rows, step.columns, step.stdin_to) == (True, 33, 99, 0)
@@ -569,7 +569,7 @@ def test_a_program_is_copied_first(make: Callable[..., Scene]) -> None:
     process = scene.start("--bcast=/tmp/there", "./prog", "a")
     node.wait_until(lambda: node.of(FrameKind.STDIN)[-1:] == [b""])
     node.play(exited(0), END)
-    assert process.wait(LIMIT_S) == 0
+    assert process.wait(ANSWER_S) == 0
     copier, real = scene.of("CreateStep")
     assert copier.step.overlap and copier.spec.argv[4] == b"/tmp/there"
     assert list(real.spec.argv) == [b"/tmp/there", b"a"]

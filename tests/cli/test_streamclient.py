@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from patience import LIMIT_S
+from patience import END_S
 from standnode import KEY, StandNode
 
 from cli.steps.streamclient import State, StepStream, StreamEndpoint, Ticket
@@ -50,8 +50,8 @@ class Bench:
         self.stream.open()
 
     def until(self, condition) -> None:
-        deadline = time.monotonic() + LIMIT_S
-        guard = self.loop.after(LIMIT_S, lambda: None)
+        deadline = time.monotonic() + END_S
+        guard = self.loop.after(END_S, lambda: None)
         while not condition():
             assert time.monotonic() < deadline, (self.stream.state, self.notes.frames[:5], self.notes.broken)
             self.loop.turn()

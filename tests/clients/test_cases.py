@@ -9,17 +9,13 @@ from pathlib import Path
 
 import pytest
 from clientvenv import CASES, group_of, python_of
+from patience import END_S, LONGEST_S
 
 ALL = sorted(CASES.glob("t_*.py"))
-#: Programs that now and then break by themselves: what they say then, after their work is done. They get another try.
-UNSTEADY = {"t_lightning": "terminate called without an active exception"}  # torch's threads, as the process ends
-TRIES = 3
 #: reframe has two tests that each want all idle nodes, and skips the one that finds none. Slurm starts batch jobs up to
 #: 3 s late (batch_sched_delay), so both find some; here the first one runs by then, more often than not. One of them has
 #: to pass, and everything else.
 RACES = {"t_reframe": re.compile(r"^FAIL reframe: AssertionError: \{\('Flex', '\w+'\): \('skip', None\)\}$", re.M)}
-#: The longest takes 50 s on a machine that is busy with other tests.
-LIMIT_S = 300.0
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda path: path.stem.removeprefix("t_"))
@@ -27,19 +23,21 @@ def test_a_program_notices_nothing(case: Path, cluster, commands: Path, scratch:
     python = python_of(group_of(case))
     # Some look for idle nodes (reframe), and what the case before has left may still be ending.
     cluster.run("scancel", "--me").ok()
-    cluster.wait(
-        lambda: set(cluster.run("sinfo", "-h", "-o", "%t").ok().out.split()) == {"idle"}, "all nodes are idle", 90
-    )
+    cluster.wait(lambda: set(cluster.run("sinfo", "-h", "-o", "%t").ok().out.split()) == {"idle"}, "all nodes are idle")
     env = cluster.user_environment(
-        commands, {"PARTITION": "debug", "CASE_TMP": str(scratch), "HOME": str(scratch), "PYTHONUNBUFFERED": "1"}
+        commands,
+        {
+            "PARTITION": "debug",
+            "CASE_TMP": str(scratch),
+            "HOME": str(scratch),
+            "PYTHONUNBUFFERED": "1",
+            "CASE_LIMIT_S": f"{END_S}",
+        },
     )
-    for _ in range(TRIES):
-        done = subprocess.run(
-            [str(python), str(case)], cwd=scratch, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False,
-        )  # fmt: skip
-        if done.returncode == 0 or UNSTEADY.get(case.stem, "\0") not in done.stdout:
-            break
+    done = subprocess.run(
+        [str(python), str(case)], cwd=scratch, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=LONGEST_S, check=False,
+    )  # fmt: skip
     if case.stem in RACES and RACES[case.stem].search(done.stdout):
         return
     assert done.returncode == 0, done.stdout

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from livecluster import LiveCluster, command
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from penstock.v1 import steps_pb2 as s
 from penstock.values.taskset import TaskSet
@@ -30,7 +30,7 @@ def start(cluster: LiveCluster, name: str, *words: str, stdin: int = subprocess.
 
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=LIMIT_S)
+    out, err = process.communicate(timeout=ANSWER_S)
     return process.returncode, out.decode(), err.decode()
 
 
@@ -228,7 +228,7 @@ def test_sattach_without_srun(cluster: LiveCluster) -> None:
     process = start(cluster, "srun", f"--jobid={job_id}", "sh", "-c", inner)
     assert process.stdout is not None and process.stdout.readline() == b"one\n"
     process.send_signal(signal.SIGKILL)
-    process.wait(LIMIT_S)
+    process.wait(ANSWER_S)
     process.stdout.close()
     viewer = start(cluster, "sattach", f"{job_id}.0")
     assert viewer.stdout is not None and viewer.stdout.readline() == b"one\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from livecluster import ClusterConf, Done, LiveCluster
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from penstock.client import Client
 from penstock.clusterfile import write_cluster
@@ -163,7 +163,7 @@ def test_a_login_host_of_both(pair: Pair) -> None:
     line += ["--controller", f"127.0.0.1:{pair.west.command_port}", "--spool", str(folder)]
     run: dict[str, Any] = {"env": pair.east.environment(), "cwd": pair.west.home, "stderr": subprocess.DEVNULL}
     subprocess.run(
-        [*line, "--join", "-"], input=token, check=True, text=True, timeout=LIMIT_S, stdout=subprocess.DEVNULL, **run
+        [*line, "--join", "-"], input=token, check=True, text=True, timeout=ANSWER_S, stdout=subprocess.DEVNULL, **run
     )
     daemon = subprocess.Popen([*line, "--login"], **run)
     try:
@@ -175,7 +175,7 @@ def test_a_login_host_of_both(pair: Pair) -> None:
         assert listed.out.splitlines()[1] == f"west|{pair.west.command_port}"
     finally:
         daemon.send_signal(signal.SIGTERM)
-        daemon.wait(15)
+        daemon.wait(ANSWER_S)
 
 
 def test_a_cluster_that_is_down_fails_alone(pair: Pair) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 from livecluster import ClusterConf, LiveCluster
+from patience import LONGEST_S
 
 from penstock.v1 import accounting_pb2 as a
 from penstock.values.tres import parse_tres
@@ -73,7 +74,7 @@ def test_a_group_limit_holds_while_a_thousand_jobs_are_queued(
     cluster.wait(lambda: completed(cluster, array, more, *singles) >= wanted, f"{runs} jobs have run")
     if wanted < JOBS + 40:
         cluster.run("scancel", "--state=PENDING", f"--user={USER}").ok()
-    cluster.wait(lambda: not cluster.run("squeue", "-h").ok().out, "all jobs are over", 120.0)
+    cluster.wait(lambda: not cluster.run("squeue", "-h").ok().out, "all jobs are over")
     records = cluster.records(array, more, *singles)
     states = Counter(one.state for one in records)
     assert states["COMPLETED"] >= wanted
@@ -99,7 +100,7 @@ def test_two_accounts_share_seventy_to_thirty(new_cluster: Callable[..., LiveClu
     }
     cluster.wait(
         lambda: sum(one.state == "COMPLETED" for one in cluster.records(arrays["a"], arrays["b"])) >= 1_300,
-        "1,300 jobs have run", 300.0,
+        "1,300 jobs have run", LONGEST_S,
     )  # fmt: skip
     records = {name: [r for r in cluster.records(job_id) if r.start_at_us] for name, job_id in arrays.items()}
     until_us = min(max(r.start_at_us for r in found) for found in records.values())

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from livecluster import LiveCluster, command
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 New = Callable[..., LiveCluster]
 
@@ -129,7 +129,7 @@ def test_penstock_up_status_down(new_cluster: New, home: Path) -> None:
             command("penstock", "down", "--purge"),
             env=tool.environment(**env),
             capture_output=True,
-            timeout=LIMIT_S,
+            timeout=ANSWER_S,
             check=False,
         )
     assert down.returncode == 0, down.stdout + down.stderr

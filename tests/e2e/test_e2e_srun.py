@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from launched import Launched, build
 from livecluster import Done, LiveCluster, command, in_contact
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from cli.steps.console import Console, Sink
 from cli.steps.ending import EndingRules
@@ -37,7 +37,7 @@ def start(cluster: LiveCluster, *words: str, stdin: int = subprocess.DEVNULL) ->
 
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=LIMIT_S)
+    out, err = process.communicate(timeout=ANSWER_S)
     return process.returncode, out.decode(), err.decode()
 
 
@@ -295,7 +295,7 @@ def test_a_terminal(cluster: LiveCluster, allocation: int) -> None:
         if b"/dev/pts/" in seen and not sent:
             sent = True
             os.write(parent, b"word\r")
-    assert process.wait(LIMIT_S) == 0
+    assert process.wait(ANSWER_S) == 0
     assert b"24 80\r\n" in seen and b"got word\r\n" in seen
     os.close(parent)
 
@@ -307,7 +307,7 @@ def test_output_of_a_step_that_ended_before_anybody_came(cluster: LiveCluster, a
     request.spec.argv.extend((b"/bin/echo", b"late"))
     created = cluster.call("CreateStep", request)
     wait = s.AwaitStepRequest(job_id=allocation, step_id=created.step_id, attempt=created.attempt, wait_s=20)
-    assert cluster.call("AwaitStep", wait, timeout_s=LIMIT_S).state == "COMPLETED"
+    assert cluster.call("AwaitStep", wait, timeout_s=ANSWER_S).state == "COMPLETED"
     names = list(created.plan.nodes)
     mine = f"{allocation}.0.{created.step_id}"
     cluster.wait(lambda: all(mine not in cluster.held_steps(node) for node in names), "the nodes have forgotten it")
@@ -332,7 +332,7 @@ def test_srun_killed_leaves_no_orphan_of_its_own_job(cluster: LiveCluster) -> No
     ready(process, 1)
     job_id = last_job(cluster)
     process.kill()
-    process.wait(LIMIT_S)
+    process.wait(ANSWER_S)
     assert cluster.job(job_id).state == "RUNNING"
     flag.touch()
     cluster.wait(lambda: not any(st.state == "RUNNING" for st in steps(cluster, job_id)), "the step has ended")

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from livecluster import LiveCluster, command
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 SRUN = f"{sys.executable} -P -m cli.srun"
 #: A task that says that it is there, and ends at the signal with a code of its own.
@@ -52,9 +52,9 @@ def test_what_a_step_waits_for_is_told(cluster: LiveCluster) -> None:
     assert "State=PENDING " in shown
     assert "ReasonDetail=waits for CPUs that step 0 of the job has since " in shown
     cluster.run("scancel", f"{job_id}.0").ok()
-    out, _ = second.communicate(timeout=LIMIT_S)
+    out, _ = second.communicate(timeout=ANSWER_S)
     assert (second.returncode, out) == (0, subprocess.run(["hostname"], capture_output=True, check=True).stdout)
-    first.communicate(timeout=LIMIT_S)
+    first.communicate(timeout=ANSWER_S)
     assert "TBD" not in cluster.run("scontrol", "show", "step", str(job_id)).ok().out
 
 

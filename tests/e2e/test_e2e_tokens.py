@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from livecluster import ClusterConf, LiveCluster
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from penstock.client import Client
 from penstock.clusterfile import read_cluster
@@ -82,7 +82,7 @@ def test_a_login_host(new_cluster: New) -> None:
     line += ["--controller", f"127.0.0.1:{cluster.command_port}", "--spool", str(folder)]
     run: dict[str, Any] = {"env": cluster.environment(), "cwd": cluster.home}
     joined = subprocess.run(
-        [*line, "--join", "-"], input=token, capture_output=True, check=True, text=True, timeout=LIMIT_S, **run
+        [*line, "--join", "-"], input=token, capture_output=True, check=True, text=True, timeout=ANSWER_S, **run
     )
     assert joined.stdout.startswith("front1 has joined") and (certs / "login.key").exists()
     daemon = subprocess.Popen([*line, "--login"], stderr=subprocess.DEVNULL, **run)
@@ -100,5 +100,5 @@ def test_a_login_host(new_cluster: New) -> None:
         assert "DRAIN" not in cluster.node("n1").flags
     finally:
         daemon.send_signal(signal.SIGTERM)
-        assert daemon.wait(LIMIT_S) == 0
+        assert daemon.wait(ANSWER_S) == 0
     assert not (folder / "auth.sock").exists()

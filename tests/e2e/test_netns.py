@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from livecluster import ClusterConf, LiveCluster, read, shown
 from netns import Machines
+from patience import END_S
 
 from penstock.client import Client
 from penstock.v1 import controller_pb2 as c
@@ -19,7 +20,6 @@ pytestmark = pytest.mark.root
 New = Callable[..., LiveCluster]
 #: Shortest lease, and down as soon as the silence is noticed.
 CONF = ("SlurmdTimeout=2", "PenstockLeaseTime=12")
-LIMIT_S = 240.0
 #: Says ten times a second that it runs: a last word could be cut off where the machine is slow.
 SCRIPT = """#!/bin/sh
 while [ ! -e "$2" ]; do
@@ -66,7 +66,7 @@ def test_a_cable_is_pulled_and_a_job_runs_elsewhere(new_cluster: New) -> None:
         for job_id in jobs.values():
             job = cluster.wait(
                 lambda: j if (j := cluster.job(job_id)).attempt == 1 and j.state == "RUNNING" else None,
-                f"job {job_id} runs again", LIMIT_S, show=lambda: shown(cluster.job(job_id)),
+                f"job {job_id} runs again", END_S, show=lambda: shown(cluster.job(job_id)),
             )  # fmt: skip
             assert job.node_list == "n3"
             cluster.wait(lambda: times_of(cluster, job_id, 1), "it has begun again")
@@ -95,7 +95,7 @@ def test_scenario_15_one_node_of_a_job_is_cut_off(new_cluster: New) -> None:
         assert f"{ended} RUNNING" in listed.splitlines()
         cluster.wait_state(kept, "RUNNING")
         machines[1].cut()
-        job = cluster.wait_state(ended, "NODE_FAIL", limit_s=LIMIT_S)
+        job = cluster.wait_state(ended, "NODE_FAIL", limit_s=END_S)
         assert job.reason == "NodeDown" and cluster.job(kept).state == "RUNNING"
         story = cluster.call("Story", c.StoryRequest(job_id=ended)).lines
         assert [line.event for line in story].count("end") == 1

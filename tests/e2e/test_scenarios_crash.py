@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import pytest
 from livecluster import CTLD, ENDED, LOGGING_SCRIPT, ClusterConf, LiveCluster, in_contact, read_log, shown
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 
 from penstock.client import Client
 from penstock.crash import COMMIT_POINTS, CONTROLLER_POINTS, EXIT_STATUS, NODE_POINTS
@@ -77,10 +77,10 @@ class Storm:
 
     def _client(self, told: Told) -> None:
         try:
-            with Client.open(LIMIT_S, retry=True, cluster=self.cluster.file) as client:
+            with Client.open(ANSWER_S, retry=True, cluster=self.cluster.file) as client:
                 told.job_id = client.call("SubmitJob", self.request(told)).job_id
                 if told.takes_back:
-                    self.cluster.wait(lambda: self.begun(told.job_id), f"job {told.job_id} has begun", LIMIT_S)
+                    self.cluster.wait(lambda: self.begun(told.job_id), f"job {told.job_id} has begun", END_S)
                     which = c.JobFilter(ids=[str(told.job_id)])
                     client.call("CancelJobs", c.CancelJobsRequest(filter=which))
 
@@ -108,7 +108,7 @@ class Storm:
         self.cluster.wait(
             lambda: not daemon.runs() or (not any(t.is_alive() for t in self.threads) and quiet()),
             f"the controller dies at {point}",
-            LIMIT_S,
+            END_S,
         )
         if daemon.runs():
             self.cluster.kill(CTLD)
@@ -120,11 +120,11 @@ class Storm:
 
     def settle(self) -> None:
         """All clients get their answers, from a controller that lives."""
-        self.cluster.call_limit_s = LIMIT_S
+        self.cluster.call_limit_s = END_S
         self.cluster.forget_client()
         self.cluster.start_controller()
         for thread in self.threads:
-            thread.join(LIMIT_S)
+            thread.join(ANSWER_S)
             assert not thread.is_alive(), f"a client still waits\n{self.cluster.logs()}"
         assert [t.error for t in self.told if t.error] == []
 
@@ -144,7 +144,7 @@ class Storm:
         """Each job has run once and is recorded once, with its own exit; what was taken back came to no end."""
         runs = [t for t in self.told if not t.takes_back]
         self.cluster.wait_nodes()
-        ended = self.cluster.wait_ends(*(t.job_id for t in self.told), limit_s=LIMIT_S)
+        ended = self.cluster.wait_ends(*(t.job_id for t in self.told), limit_s=END_S)
         states = {j.job_id: j.state for j in ended}
         assert {t.job_id: "CANCELLED" if t.takes_back else "COMPLETED" for t in self.told} == states, self.explain()
         begins, ends = read_log(self.log)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from livecluster import CTLD, LOGGING_SCRIPT, ClusterConf, LiveCluster, read, read_log, shown
+from patience import END_S
 from tcpproxy import TcpProxy
 
 New = Callable[..., LiveCluster]
@@ -20,7 +21,6 @@ LEASE_S = 12
 #: A shell that is told to end says so first, which can take more than a second on a busy machine.
 GRACE_S = 5
 LEASED = ("SlurmdTimeout=2", f"PenstockLeaseTime={LEASE_S}")
-LIMIT_S = 240.0
 #: Says when it was told to end, and by then has ended.
 SCRIPT = b"""#!/bin/sh
 trap 'echo "stopped $SLURM_JOB_ID $SLURM_RESTART_COUNT $(date +%s%N)" >>"$1"; exit 0' TERM
@@ -68,7 +68,7 @@ def test_scenarios_12_13_14_19_nodes_out_of_reach(new_cluster: New) -> None:
         for job_id in stopping.values():
             job = cluster.wait(
                 lambda: j if (j := cluster.job(job_id)).attempt == 1 and j.state == "RUNNING" else None,
-                f"job {job_id} runs again", LIMIT_S, show=lambda: shown(cluster.job(job_id)),
+                f"job {job_id} runs again", END_S, show=lambda: shown(cluster.job(job_id)),
             )  # fmt: skip
             assert job.node_list == "n3"
             cluster.wait(lambda: len(lines(cluster, job_id)) == 3, "it has begun again")
@@ -119,7 +119,7 @@ while [ ! -e {gate} ]; do sleep 0.1; done
     cluster.run("scontrol", "update", "nodename=n3,n4", "state=resume").ok()
     cluster.daemons["n2"].process.send_signal(signal.SIGSTOP)
     cluster.wait(
-        lambda: len([line for line in lines(cluster, job_id) if line[0] == "begin"]) == 4, "both run again", LIMIT_S,
+        lambda: len([line for line in lines(cluster, job_id) if line[0] == "begin"]) == 4, "both run again", END_S,
         show=lambda: (shown(cluster.job(job_id)), lines(cluster, job_id)),
     )  # fmt: skip
     told = lines(cluster, job_id)
@@ -208,7 +208,7 @@ def test_a_fencing_program_proves_it(new_cluster: New) -> None:
     again = cluster.wait(
         lambda: j if (j := cluster.job(job_id)).attempt == 1 and j.state == "RUNNING" else None,
         "it runs again",
-        LIMIT_S,
+        END_S,
     )
     assert again.node_list == "n2" and "fenced" in cluster.node("n1").reason
     assert set((cluster.home / "fenced").read_text().splitlines()) == {"n1 n1 e2e"}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from _fastsched import fragment, fragment_pick
 from _fastsched.fragment_contract import BEST_FIT, FGD, STEER, FragmentNodes, Shapes
@@ -28,7 +28,7 @@ def test_the_compiled_form_is_picked_where_it_was_built() -> None:
 def test_the_oracle_is_picked_where_nothing_was_built() -> None:
     code = "import sys; sys.modules['_fastsched.fragment'] = None\nfrom _fastsched import fragment_pick as p\nprint(p.COMPILED, p.place.__module__)"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S, check=False
     )
     assert (done.stdout, done.stderr) == ("False _fastsched.fragment_reference\n", "")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from _fastsched import BAD_CONSTRAINTS, NOT_TESTED, STARTED, contract, reference
 from _fastsched.contract import PlanInput, PlanLimits, PlanResult
@@ -67,7 +67,7 @@ def test_the_same_plan_under_two_hash_seeds() -> None:
         subprocess.run(
             [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests/support'}"},
-            timeout=LIMIT_S, check=True,
+            timeout=ANSWER_S, check=True,
         ).stdout
         for seed in ("1", "2")
     ]  # fmt: skip
@@ -188,7 +188,7 @@ def test_the_stop_flag_ends_a_pass() -> None:
     worker = threading.Thread(target=lambda: results.append(plan(given)))
     worker.start()
     given.stop[0] = 1
-    worker.join(60)
+    worker.join(ANSWER_S)
     assert results[0].reason[-1] == NOT_TESTED
 
 
@@ -206,7 +206,7 @@ def test_two_threads_plan_at_once() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(ANSWER_S)
     assert found == [[expected[0]] * 3, [expected[1]] * 3]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from patience import ANSWER_S
 
 from _fastsched import contract
 from _fastsched.contract import FOREVER, NOT_TESTED, PREEMPTING, STARTED, PlanInput, PlanResult
@@ -312,7 +313,7 @@ def test_the_same_plan_under_two_hash_seeds(module: str) -> None:
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=ANSWER_S,
             check=True,
         ).stdout.strip()
         for seed in ("1", "2")

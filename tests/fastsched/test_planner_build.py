@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 import _fastsched
 from _fastsched import reference
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S, check=False
     )
 
 
@@ -60,7 +60,7 @@ def test_a_planner_built_for_other_columns_says_so() -> None:
 
 def test_the_name_and_version_come_from_the_source() -> None:
     done = subprocess.run(
-        [sys.executable, "setup.py", "--name", "--version"], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S
+        [sys.executable, "setup.py", "--name", "--version"], cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S
     )
     version = (ROOT / "penstock" / "__init__.py").read_text().split('__version__ = "')[1].split('"')[0]
     assert done.stdout.split()[-2:] == ["penstock", version]
@@ -79,7 +79,7 @@ def test_a_build_without_a_compiler_warns_and_goes_on(tmp_path: Path) -> None:
         env={**os.environ, "CC": str(tmp_path / "no-such-compiler")},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=ANSWER_S,
     )
     assert done.returncode == 0, done.stderr
     assert 'building extension "_fastsched.plan" failed' in done.stderr + done.stdout

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 import _fastsched
 from _fastsched import replay_contract as words
@@ -234,5 +234,5 @@ def test_the_oracle_is_picked_where_nothing_was_built() -> None:
         "import sys; sys.modules['_fastsched.replay'] = None\n"
         "import _fastsched; print(_fastsched.REPLAY_COMPILED, _fastsched.replay.__module__)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S)
     assert (done.stdout, done.stderr, done.returncode) == ("False _fastsched.replay_reference\n", "", 0)

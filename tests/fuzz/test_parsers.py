@@ -14,6 +14,7 @@ import pytest
 from fuzztargets import BY_NAME, NO_CLUSTER, TARGETS, Target, call
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import END_S
 
 HOSTILE = (
     "", " ", "-1", "0", "+5", "0x10", "1_000", "０", "1e309", "NaN", "inf", "2147483648", "9223372036854775808", "1" * 5000, "\n",
@@ -70,7 +71,7 @@ def test_with_coverage(tmp_path: Path) -> None:
         "--findings",
         str(tmp_path),
     ]
-    done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False)
+    done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=END_S, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     assert f"Done {RUNS} runs" in done.stderr
     assert len(TARGETS) > 50

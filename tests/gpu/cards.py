@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import pytest
 from fakenvml import FakeNvml
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 
 HERE = Path(__file__).parent
 MIB = 1 << 20
@@ -80,7 +80,7 @@ class Card:
         """End what was started here."""
         assert self._asker.stdin is not None and self._asker.stdout is not None
         self._asker.stdin.close()
-        self._asker.wait(LIMIT_S)
+        self._asker.wait(ANSWER_S)
         self._asker.stdout.close()
 
     def __enter__(self) -> Self:
@@ -121,7 +121,7 @@ class FakeCard(Card):
 
     def close(self) -> None:
         self._over.set()
-        self._driver.join(LIMIT_S)
+        self._driver.join(END_S)
         super().close()
 
     def _drive(self) -> None:

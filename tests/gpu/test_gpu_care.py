@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from livecluster import ClusterConf
-from patience import LIMIT_S
+from patience import END_S
 
 from tests.gpu.test_gpu_faults import N1, N2, Faulty
 
@@ -61,7 +61,7 @@ def test_a_gpu_that_wants_a_reset_is_reset_checked_and_given_again(cluster: Faul
     cluster.wait_gpu(N1, 0, "DRAINED", "recovery action 1")
     (folder / "seen").touch()
     cluster.wait(
-        lambda: done(folder, uuid)[:2] == [f"reset {uuid}", f"check {uuid}"], "it was reset and checked", LIMIT_S,
+        lambda: done(folder, uuid)[:2] == [f"reset {uuid}", f"check {uuid}"], "it was reset and checked", END_S,
         show=lambda: (done(folder), cluster.states(N1)),
     )  # fmt: skip
     cluster.fakes[N1].keys["gpu.0.field.230"] = 0
@@ -75,7 +75,7 @@ def test_a_gpu_that_fails_its_check_stays_drained_until_somebody_has_looked(clus
     cluster.fakes[N2].put({"gpu.1.error": None})
     (folder / "seen").touch()
     cluster.wait(
-        lambda: "bank 3 is bad" in cluster.gpu(N2, 1).reason, "the check has failed", LIMIT_S,
+        lambda: "bank 3 is bad" in cluster.gpu(N2, 1).reason, "the check has failed", END_S,
         show=lambda: (done(folder), cluster.states(N2)),
     )  # fmt: skip
     assert cluster.gpu(N2, 1).state == "DRAINED"

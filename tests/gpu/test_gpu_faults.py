@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from fakenvml import FakeNvml
 from livecluster import ClusterConf, LiveCluster, logs_if_failed, shown
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from penstock.v1 import controller_pb2 as c
 
@@ -398,7 +398,7 @@ def test_what_a_job_left_on_a_gpu_is_killed_and_the_gpu_drained_until_then(clust
     try:
         fake.put({f"gpu.{number}.proc.0": f"{left.pid},{5 << 30},C,0,40"})
         cluster.run("scancel", str(job)).ok()
-        assert left.wait(LIMIT_S) == -signal.SIGKILL
+        assert left.wait(ANSWER_S) == -signal.SIGKILL
         cluster.wait_gpu(name, number, "DRAINED", f"pid {left.pid}, which does not exist")
         fake.put({f"gpu.{number}.proc.0": None})
         cluster.wait_well()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fakenvml import FakeNvml
 from livecluster import ClusterConf, LiveCluster, shown
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 
 from penstock.v1 import controller_pb2 as c
 
@@ -56,13 +56,13 @@ class Care(LiveCluster):
         self.wait(
             lambda: (self.gpu(number).state, self.gpu(number).reason) == (state, reason),
             f"GPU {number} is {state} ({reason})",
-            LIMIT_S,
+            END_S,
             show=lambda: [(gpu.state, gpu.reason) for gpu in self.node("n1").gpus],
         )
 
     def wait_program(self, program: Path, number: int) -> None:
         """Wait until it runs for that GPU."""
-        self.wait_text(program.with_name(program.name + ".runs"), self.fake.uuid(number), LIMIT_S)
+        self.wait_text(program.with_name(program.name + ".runs"), self.fake.uuid(number), END_S)
 
     def end_program(self, program: Path, code: int, words: str = "fine") -> None:
         new = program.with_name(program.name + ".new")
@@ -121,7 +121,7 @@ def test_a_failed_check_drains_with_the_programs_words(cluster: Care) -> None:
     cluster.end_program(cluster.reset, 0)
     cluster.wait_program(cluster.check, 1)
     cluster.end_program(cluster.check, 3, "memory test: 17 errors")
-    cluster.wait(lambda: "memory test: 17 errors" in cluster.gpu(1).reason, "the reason is the program's", LIMIT_S)
+    cluster.wait(lambda: "memory test: 17 errors" in cluster.gpu(1).reason, "the reason is the program's", END_S)
     assert cluster.gpu(1).state == "DRAINED" and cluster.gpu(0).state == "HEALTHY"
     cluster.run("scontrol", "update", "nodename=n1", "gres=gpu:1", "state=resume").ok()
     cluster.wait_gpu(1, "HEALTHY", "")
@@ -130,7 +130,7 @@ def test_a_failed_check_drains_with_the_programs_words(cluster: Care) -> None:
 def test_a_job_that_does_nothing_with_its_gpu_is_told_and_cancelled(cluster: Care) -> None:
     cluster.fake.put({"gpu.0.util_gpu": 0, "gpu.1.util_gpu": 0})
     job = cluster.sbatch("--gres=gpu:1", "-o", "idle.out", "--wrap", "sleep 1000")
-    ended = cluster.wait_ends(job, limit_s=LIMIT_S)[0]
+    ended = cluster.wait_ends(job, limit_s=END_S)[0]
     assert ended.state == "CANCELLED" and "GPU_IDLE: GPU " in ended.admin_comment
     told = cluster.wait_text(cluster.work / "idle.out", "the job is cancelled")
     assert "has done nothing for 00:00:0" in told
@@ -148,8 +148,8 @@ def test_the_owner_of_an_allocation_is_told_why(cluster: Care) -> None:
     cluster.wait(lambda: cluster.held_steps("n1"), "its step runs")
     number = cluster.number_of(job_id)
     cluster.xid(number, 62)
-    said = salloc.communicate(timeout=LIMIT_S)[1].decode()
+    said = salloc.communicate(timeout=ANSWER_S)[1].decode()
     cause = f"GPU_ERROR: XID 62 on {cluster.fake.uuid(number)}"
-    of_step = srun.communicate(timeout=LIMIT_S)[1].decode()
+    of_step = srun.communicate(timeout=ANSWER_S)[1].decode()
     assert f"DUE TO {cause} ***" in of_step, of_step
     assert f"Job allocation {job_id} has been revoked: {cause}" in said, said

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from livecluster import ClusterConf, LiveCluster, logs_if_failed
-from patience import LIMIT_S
+from patience import END_S
 
 from penstock.values.memory import parse_mb
 from tests.gpu.cards import ENERGY_OFF, LOAD_MIB, LOAD_S, Card, card_of
@@ -25,8 +25,6 @@ from tests.gpu.cards import ENERGY_OFF, LOAD_MIB, LOAD_S, Card, card_of
 NO_KERNEL_LOG = "XIDs are received from NVML only"
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 MIB = 1024  # KiB
-#: A real card wakes, a program loads its libraries.
-START_LIMIT_S = 120.0
 #: After its programs are gone, a card is empty within so long.
 
 
@@ -51,7 +49,7 @@ class GpuCluster(LiveCluster):
     def seen(self, *words: str) -> dict[str, Any]:
         """What a job sees of GPUs."""
         job_id = self.submit(self.card.sees(), *words)
-        self.wait_state(job_id, "COMPLETED", limit_s=START_LIMIT_S)
+        self.wait_state(job_id, "COMPLETED", limit_s=END_S)
         found: dict[str, Any] = json.loads(self.output(job_id))
         return found
 
@@ -61,8 +59,8 @@ class GpuCluster(LiveCluster):
 
     def wait_load(self, job_id: int) -> None:
         """Wait until the job holds its memory."""
-        self.wait_state(job_id, "RUNNING", limit_s=START_LIMIT_S)
-        self.wait(lambda: self.used_mb() >= LOAD_MIB, "the load holds its memory", START_LIMIT_S, show=self.used_mb)
+        self.wait_state(job_id, "RUNNING", limit_s=END_S)
+        self.wait(lambda: self.used_mb() >= LOAD_MIB, "the load holds its memory", END_S, show=self.used_mb)
 
     def watch_load(self) -> list[int]:
         """Look at the card for as long as the load is to last; what is in use at each look, in KiB."""
@@ -73,14 +71,14 @@ class GpuCluster(LiveCluster):
             found.append(max(gpu["memory_used_kb"] for gpu in self.card.look()["gpus"]))
             return time.monotonic() > until
 
-        self.wait(is_enough, "the load has lasted", LOAD_S[self.card.kind] + START_LIMIT_S)
+        self.wait(is_enough, "the load has lasted", LOAD_S[self.card.kind] + END_S)
         return found
 
     def wait_empty(self) -> float:
         """Wait until nobody uses the card; how long that took, in seconds."""
         began = time.monotonic()
-        self.wait(lambda: self.used_mb() < LOAD_MIB // 2, "the card is empty", LIMIT_S, show=self.used_mb)
-        self.wait(lambda: not any(gpu["pids"] for gpu in self.card.look()["gpus"]), "nobody is on it", LIMIT_S)
+        self.wait(lambda: self.used_mb() < LOAD_MIB // 2, "the card is empty", END_S, show=self.used_mb)
+        self.wait(lambda: not any(gpu["pids"] for gpu in self.card.look()["gpus"]), "nobody is on it", END_S)
         return time.monotonic() - began
 
 
@@ -165,7 +163,7 @@ def test_the_node_shows_its_card(cluster: GpuCluster, card: Card, numbers: dict[
 
 def test_a_job_sees_the_card_that_it_was_given(cluster: GpuCluster, numbers: dict[str, Any]) -> None:
     job_id = cluster.submit(cluster.card.sees(), "--gres=gpu:1")
-    cluster.wait_state(job_id, "COMPLETED", limit_s=START_LIMIT_S)
+    cluster.wait_state(job_id, "COMPLETED", limit_s=END_S)
     seen = json.loads(cluster.output(job_id))
     job = cluster.job(job_id)
     environment = seen["environment"]
@@ -206,11 +204,11 @@ def test_two_jobs_are_never_on_one_card(cluster: GpuCluster, card: Card, numbers
     waiting = cluster.job(second)
     assert (waiting.state, waiting.reason) == ("PENDING", "Resources")
     card.release(first)
-    cluster.wait(lambda: is_over(first), "the first is over", START_LIMIT_S)
+    cluster.wait(lambda: is_over(first), "the first is over", END_S)
     cluster.wait_load(second)
     look()
     card.release(second)
-    cluster.wait(lambda: is_over(second), "both have run", START_LIMIT_S)
+    cluster.wait(lambda: is_over(second), "both have run", END_S)
     assert {len(jobs) for jobs in together} <= {0, 1}, together
     assert cluster.job(first).end_at_us <= cluster.job(second).start_at_us
     numbers["looks at two jobs"] = {"looks": len(together), "with a process": sum(map(bool, together))}
@@ -261,7 +259,7 @@ def test_a_job_outlives_its_node_daemon(cluster: GpuCluster, card: Card, numbers
     cluster.wait_load(job_id)
     cluster.kill("n1")
     cluster.start_node("n1")
-    cluster.wait_nodes("n1", limit_s=START_LIMIT_S)
+    cluster.wait_nodes("n1", limit_s=END_S)
     gpu = cluster.node("n1").gpus[0]
     assert (gpu.state, list(gpu.job_ids)) == ("HEALTHY", [job_id])
     cluster.watch_load()

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from livecluster import Done, LiveCluster
 from mpivenv import programs_of
+from patience import END_S
 
 PROGRAMS = Path(__file__).parent / "programs"
 #: Library and how it is asked for.
 LIBRARIES = [("mpich", "pmi2"), ("openmpi", "pmix")]
-#: 64 interpreters that load MPI, on a machine with few cores that is busy with other tests.
-START_LIMIT_S = 240
 
 
 #: Loopback alone: interfaces of other tests' network namespaces come and go, and the libraries try all that they see.
@@ -34,9 +33,7 @@ def srun(cluster: LiveCluster, group: str, *words: str) -> Done:
     """srun with the environment's programs first on PATH."""
     programs = programs_of(group)
     env = cluster.environment()
-    return cluster.run(
-        "srun", *words, env={**LIBRARY_SETTINGS, "PATH": f"{programs}:{env['PATH']}"}, limit_s=START_LIMIT_S
-    )
+    return cluster.run("srun", *words, env={**LIBRARY_SETTINGS, "PATH": f"{programs}:{env['PATH']}"}, limit_s=END_S)
 
 
 def expect(size: int, nodes: list[tuple[int, ...]]) -> str:
@@ -113,7 +110,7 @@ def test_a_launcher_within_a_job(cluster: LiveCluster, group: str) -> None:
     job = cluster.sbatch(
         "-N2", "-n4", "--ntasks-per-node=2", "-o", "launcher.%j", "--wrap", script, PATH=path, **LIBRARY_SETTINGS
     )
-    (ended,) = cluster.wait_ends(job, limit_s=START_LIMIT_S)
+    (ended,) = cluster.wait_ends(job, limit_s=END_S)
     output = (cluster.work / f"launcher.{job}").read_text()
     assert ended.state == "COMPLETED", output
     assert expect(4, [(0, 1), (2, 3)]).split(", nodes")[0] in output

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from livecluster import LiveCluster
 from mpivenv import programs_of
+from patience import END_S
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "torch-ddp"
 LINE = re.compile(r"rank (\d) of 4 on (n\d): (loss \d+\.\d+ weights -?\d+\.\d+)")
-LIMIT_S = 240
 
 
 @pytest.mark.parametrize("script", ["torchrun.sbatch", "srun.sbatch"])
@@ -22,7 +22,7 @@ def test_all_ranks_train_the_same_model(cluster: LiveCluster, script: str) -> No
     job = int(
         cluster.run("sbatch", "--parsable", script, cwd=folder, env={"PATH": path, "GLOO_SOCKET_IFNAME": "lo"}).ok().out
     )
-    (ended,) = cluster.wait_ends(job, limit_s=LIMIT_S)
+    (ended,) = cluster.wait_ends(job, limit_s=END_S)
     output = next(folder.glob(f"*-{job}.out")).read_text()
     assert ended.state == "COMPLETED", output
     lines = sorted(LINE.findall(output))

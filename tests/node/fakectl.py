@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grpc
 import grpc.aio
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 from warmstart import Child, start_daemon
 
 from penstock.v1 import common_pb2, node_pb2, node_pb2_grpc, steps_pb2
@@ -114,7 +114,7 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
 
     async def until(self, condition) -> None:
         """Waits until the condition holds; it is checked after each message of the node."""
-        async with asyncio.timeout(LIMIT_S), self._changed:
+        async with asyncio.timeout(ANSWER_S), self._changed:
             await self._changed.wait_for(condition)
 
     async def connected(self, times: int = 1) -> None:
@@ -334,7 +334,7 @@ class Noded:
         """Ends the daemon in order, if it runs; its exit status."""
         if self.process.returncode is None:
             self.process.terminate()
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             return await self.process.wait()
 
     def folders(self) -> list[str]:
@@ -384,7 +384,7 @@ def processes_with(word: str) -> list[int]:
     return found
 
 
-async def eventually(condition, wait_s: float = LIMIT_S):
+async def eventually(condition, wait_s: float = END_S):
     """Poll for something that only the file system or /proc can tell."""
     async with asyncio.timeout(wait_s):
         while not (value := condition()):

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 
 from penstock.values.packing import load, pack_values, unpack
 from penstock.values.stepframes import ANSWER_OK, FrameKind, FrameReader, StreamRole, frame, greeting
@@ -35,8 +35,8 @@ def names_of(sock: ssl.SSLSocket) -> list[str]:
 
 def greet(port: int, key: tuple[int, int, int]) -> socket.socket:
     """A connection that has asked for a step."""
-    sock = socket.create_connection(("127.0.0.1", port), LIMIT_S)
-    sock.settimeout(LIMIT_S)
+    sock = socket.create_connection(("127.0.0.1", port), ANSWER_S)
+    sock.settimeout(ANSWER_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else an ACK frame waits for the kernel's
     sock.sendall(greeting(*key))
     return sock
@@ -87,7 +87,7 @@ class Client:
 
     def take(self) -> tuple[int, int, int, bytes]:
         """The next frame; raises EOFError at the end of the connection."""
-        end_s = time.monotonic() + LIMIT_S
+        end_s = time.monotonic() + END_S
         while (found := self.reader.take()) is None:
             if time.monotonic() > end_s:
                 raise TimeoutError

@@ -6,7 +6,7 @@ import os
 
 import grpc
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 
 from nodedaemon.core.messages import LinkDown, LinkUp
 from nodedaemon.daemon import link as link_module
@@ -38,7 +38,7 @@ class Node:
         self.changed.set()
 
     async def until(self, condition) -> None:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while not condition():
                 assert not self.task.done(), self.task
                 self.changed.clear()
@@ -118,7 +118,7 @@ class Breaking(FakeController):
             await context.abort(grpc.StatusCode.CANCELLED, "before it has read anything")
         if turn == 1:
             self.registrations.append(node_pb2.Register())
-            await asyncio.sleep(LIMIT_S)  # never answers the registration
+            await asyncio.sleep(END_S)  # never answers the registration
         if turn == 2:
             self.registrations.append(node_pb2.Register())
             return
@@ -130,7 +130,7 @@ class Breaking(FakeController):
             self.registrations.append(node_pb2.Register())
             yield node_pb2.ControllerMessage(registered=node_pb2.Registered(epoch=1))
             yield node_pb2.ControllerMessage(command=node_pb2.Command(epoch=1, sequence=1))  # of no kind
-            await asyncio.sleep(LIMIT_S)
+            await asyncio.sleep(END_S)
         async for message in FakeController.Connect(self, requests, context):
             yield message
 
@@ -154,16 +154,16 @@ def test_16_a_refusal_is_logged_once_and_asked_for_ever_more_rarely(tmp_path, mo
     async def pause(self, pause_s: float) -> None:
         pauses.append(pause_s)
         if len(pauses) >= 12:
-            await asyncio.sleep(LIMIT_S)
+            await asyncio.sleep(END_S)
 
     monkeypatch.setattr(link_module, "REFUSED_PAUSE_MAX_S", 30.0)
-    monkeypatch.setattr(link_module, "REGISTER_TIMEOUT_S", LIMIT_S)  # a busy machine is no other cause
+    monkeypatch.setattr(link_module, "REGISTER_TIMEOUT_S", ANSWER_S)  # a busy machine is no other cause
     monkeypatch.setattr(link_module, "PAUSE_FIRST_S", 0.1)
     monkeypatch.setattr(Link, "_pause", pause)  # private: twelve pauses are minutes long
 
     async def story(fake, node) -> None:
         node.on_up = lambda link: node.link.drop(link, "its epoch is too low", refused=True)
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while len(pauses) < 12:
                 await asyncio.sleep(0)
         node.on_up = lambda link: None

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 
 from nodedaemon.base import proctree
 from nodedaemon.base.kernelfiles import read_text
@@ -241,7 +241,7 @@ def v1(tmp_path):
 
 def eventually(condition) -> None:
     """Until it is so, with a deadline."""
-    end_s = time.monotonic() + LIMIT_S
+    end_s = time.monotonic() + END_S
     while not condition():
         assert time.monotonic() < end_s
         time.sleep(0.01)
@@ -379,7 +379,7 @@ def in_private_v2(tmp_path, text: str) -> None:
     folder = tmp_path / "cgroup2"
     folder.mkdir()
     words = [sys.executable, "-c", PRIVATE_V2, str(folder)]
-    done = subprocess.run(words, input=text, text=True, check=False, timeout=LIMIT_S)
+    done = subprocess.run(words, input=text, text=True, check=False, timeout=ANSWER_S)
     if done.returncode == 77:
         pytest.skip("cgroup2 cannot be mounted here")
     assert done.returncode == 0

@@ -15,7 +15,7 @@ import pynvml
 import pytest
 from clibrary import built, compiler
 from fakenvml import HERE, FakeNvml, library
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 STRUCTS = {
     "pci_t": "nvmlPciInfo_t", "mem_t": "c_nvmlMemory_t", "mem2_t": "c_nvmlMemory_v2_t", "util_t": "c_nvmlUtilization_t",
@@ -124,5 +124,5 @@ print(sorted(seen))"""
         assert reader.stdout.readline() == "on\n"
         for turn in range(200):
             fake.put({"gpu.0.temp": 77 if turn % 2 else 40})
-        out, _ = reader.communicate("\n", timeout=LIMIT_S)
+        out, _ = reader.communicate("\n", timeout=ANSWER_S)
     assert set(map(int, out.strip(" []\n").split(","))) <= {40, 77}

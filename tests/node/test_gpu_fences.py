@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from nodedaemon.cgroups import devices
 from nodedaemon.cgroups import find as cgroup_find
@@ -85,7 +85,7 @@ def test_gpus_are_closed_and_taken_away_on_v1(tmp_path, files):
         f"LOOK, FILES = {LOOK!r}, {files!r}\ncgroups = cgroup_find.detect('fences', {str(tmp_path)!r})\n"
     )
     try:  # in a process without threads, since it forks
-        subprocess.run([sys.executable, "-c", head + STORY], check=True, timeout=LIMIT_S)
+        subprocess.run([sys.executable, "-c", head + STORY], check=True, timeout=ANSWER_S)
     finally:
         for key in cgroups.leftovers():
             cgroups.remove(key)

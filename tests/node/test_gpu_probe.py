@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from fakenvml import FakeNvml
 from gpuchild import GpuChild
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from nodedaemon.core.gpuwords import Asking, Lifetime, Process, normal_bus_id
 from nodedaemon.gpu.finding import type_of
@@ -66,7 +66,7 @@ def test_indexes_are_in_the_order_of_bus_ids(tmp_path):
         assert [(d.uuid, d.index, d.nvml_index, d.bus_id) for d in devices] == [
             (H200[1], 0, 1, "00000000:3B:00.0"), (H200[0], 1, 0, "00000001:9A:00.0"),
         ]  # fmt: skip
-        assert child.word() is None and child.process.wait(LIMIT_S) == 0  # asked once, it ends
+        assert child.word() is None and child.process.wait(ANSWER_S) == 0  # asked once, it ends
 
 
 def test_behind_switches_all_are_equally_near(tmp_path):
@@ -303,7 +303,7 @@ def test_accounting_is_switched_on_only_where_it_is_wanted(fake, child):
 def test_accounting_that_is_not_allowed_is_a_line_in_the_log(fake):
     fake.put({"sys.unprivileged": 1})
     with GpuChild("once", fake.env(), Setup(accounting=True)) as child:
-        assert len(first_found(child).devices) == 2 and child.process.wait(LIMIT_S) == 0
+        assert len(first_found(child).devices) == 2 and child.process.wait(ANSWER_S) == 0
         assert b"accounting mode stays off: NVML error 4" in child.process.stderr.read()
 
 
@@ -322,7 +322,7 @@ def test_a_driver_that_does_not_work(tmp_path, put, code, why):
         with GpuChild(mode, fake.env()) as child:
             found = child.word().found
             assert (found.devices, found.code, found.why) == ((), code, why) and child.word() is None
-            assert child.process.wait(LIMIT_S) == 3
+            assert child.process.wait(ANSWER_S) == 3
 
 
 def test_no_library(tmp_path):
@@ -349,7 +349,7 @@ def test_every_call_is_announced_before_it_is_made(fake, child):
 def test_it_ends_with_its_parent(fake, child):
     first_found(child)
     child.process.stdin.close()
-    assert child.process.wait(LIMIT_S) == 0
+    assert child.process.wait(ANSWER_S) == 0
 
 
 def test_it_imports_little():

@@ -14,7 +14,7 @@ from typing import cast
 
 import pytest
 from fakenvml import FakeNvml
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from nodedaemon.core.gpuwords import Answering, Found, Hung, Lifetime, Polled, Xid
 from nodedaemon.gpu import once, watch
@@ -24,7 +24,7 @@ QUICK = ChildLimits(
     slow_s=1.0, hung_s=3.0, kill_s=5.0, restart_first_s=0.05, restart_most_s=0.2, retry_s=0.1, return_s=0.1, merge_s=0.3
 )
 #: Where nothing hangs nothing is taken to hang, however busy the machine is.
-PATIENT = dataclasses.replace(QUICK, slow_s=LIMIT_S, hung_s=2 * LIMIT_S)
+PATIENT = dataclasses.replace(QUICK, slow_s=ANSWER_S, hung_s=2 * ANSWER_S)
 A, B = "GPU-aaaaaaaa-0000-4000-8000-000000000000", "GPU-bbbbbbbb-0000-4000-8000-000000000001"
 
 
@@ -44,7 +44,7 @@ class Heard:
 
     async def until(self, holds):
         """The first word that it holds for, from now on or already here."""
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             seen = 0
             while True:
                 for word in self.words[seen:]:
@@ -83,7 +83,7 @@ async def watching(limits=PATIENT, poll_s=0.1, found=None):
         pids = set(watcher.pids.values())
         await watcher.stop()
         # stop() has killed them, and waits for kill_s only until they have ended.
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while not watcher.left and any(Path(f"/proc/{pid}").exists() for pid in pids):
                 await asyncio.sleep(0.01)
 
@@ -119,7 +119,7 @@ async def test_a_poll_is_made_when_somebody_asks(fake):
         assert await watcher.poll(0) is None, "no answer within the limit"
         await heard.until(answers(A, B))
         fake.put({"gpu.0.temp": 77})
-        polled = await watcher.poll(LIMIT_S)
+        polled = await watcher.poll(ANSWER_S)
         assert polled is watcher.last is heard.words[-1] and polled.samples[0].temperature_c == 77
 
 
@@ -131,7 +131,7 @@ async def test_settings_hold_from_the_next_poll_on(fake):
         watcher.settle(poll_s=0.1, accounting=True, per_process=(A,))
         polled = await heard.next(Polled)
         assert polled.samples[0].processes[0].sm_percent == 50
-        assert await watcher.lifetimes({A: (77, 78)}, LIMIT_S) == (Lifetime(A, 77, 50, 10, 1024, 9, 8, True),)
+        assert await watcher.lifetimes({A: (77, 78)}, ANSWER_S) == (Lifetime(A, 77, 50, 10, 1024, 9, 8, True),)
         await heard.next(Polled)  # no longer an hour
         assert not heard.of(Hung)
 
@@ -189,7 +189,7 @@ class Refusals(logging.Handler):
 
     async def more(self, count):
         """So often from now on."""
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while not self._news.locked():
                 await self._news.acquire()
             for _ in range(count):
@@ -211,7 +211,7 @@ async def test_children_that_do_not_die_are_counted_and_not_multiplied(fake):
         BaseSubprocessTransport.close = lambda self: killed.append(self)  # type: ignore[method-assign]  # for all children of this test
         try:
             fake.put({"hang.nvmlDeviceGetCount_v2": 1})
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(ANSWER_S):
                 while watcher.left < 2 or "poll" in watcher.pids:
                     await asyncio.sleep(0.02)
             await refusals.more(3)  # the time to start another has come three times
@@ -230,7 +230,7 @@ async def test_children_that_do_not_die_are_counted_and_not_multiplied(fake):
 async def test_a_child_that_was_killed_comes_back(fake):
     async with watching() as (watcher, heard):
         await heard.until(answers(A, B))
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while len(watcher.pids) < 2:
                 await asyncio.sleep(0.01)
         for role in ("poll", "xids"):
@@ -296,7 +296,7 @@ async def test_without_a_library_nothing_is_started_before_the_driver_shows_itse
     sign, watch.SIGN = watch.SIGN, cast(str, looked_for)
     try:
         async with watching(found=Found(why="no library", code=12)) as (watcher, heard):
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(ANSWER_S):
                 await looked_for.often.wait()
             assert watcher.pids == {} and fake.calls() == []
             looked_for.path.touch()
@@ -326,7 +326,7 @@ async def test_gpus_that_vanish_and_come_back(fake):
 
 async def listening(watcher, fake):
     """The child that waits for events waits for all of them."""
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(ANSWER_S):
         while True:
             lines = fake.log.read_text().splitlines()
             mine = [line for line in lines if line.startswith(f"{watcher.pids.get('xids', 0)} ")]
@@ -437,17 +437,17 @@ asyncio.run(main())
     import select
 
     for fd in fds:
-        assert select.select([fd], [], [], LIMIT_S)[0]
+        assert select.select([fd], [], [], ANSWER_S)[0]
         os.close(fd)
 
 
 @run
 async def test_the_loop_is_never_blocked(fake):
     """However long calls of NVML take: timers of the loop go on."""
-    async with watching(ChildLimits(hung_s=2 * LIMIT_S)) as (watcher, heard):
+    async with watching(ChildLimits(hung_s=2 * ANSWER_S)) as (watcher, heard):
         await heard.until(answers(A, B))
         fake.put({"gpu.0.hang": 1})
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             assert await watcher.poll(0.1) is None  # nor does the next one
             for _ in range(20):
                 await asyncio.sleep(0.01)

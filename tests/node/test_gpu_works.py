@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from gpujudge import A, B, device
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from nodedaemon.core.gpuhealth_words import GpuWorkKind
 from nodedaemon.gpu.works import MARK, RESTARTED, WorkDone, Works
@@ -54,7 +54,7 @@ class Site:
         return len(path.read_text().split()) if path.exists() else 0
 
     async def answer(self) -> Answer:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             await self.came.wait()
         self.came.clear()
         return self.answers[-1]

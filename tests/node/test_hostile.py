@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oddmessages import odd_message
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from nodedaemon.base import orders, scripts, topology_info
 from nodedaemon.core.messages import StepEnded
@@ -136,8 +136,8 @@ def test_a_helper_that_never_stops_talking_does_not_hold_up_the_end(monkeypatch)
     talker.start()
     task: Any = types.SimpleNamespace(rank=0)
     plug.ended(task)
-    assert gone.wait(LIMIT_S)
-    talker.join(LIMIT_S)
+    assert gone.wait(ANSWER_S)
+    talker.join(ANSWER_S)
     theirs.close()
 
 
@@ -296,7 +296,7 @@ def test_a_launcher_without_descriptors_says_so_and_goes_on(monkeypatch):
     context: Any = types.SimpleNamespace(lacks_tls=False, packets=packets)
     one = Launcher(context, there, -1)
     monkeypatch.setattr(socket, "socketpair", no_pair)
-    heard.settimeout(LIMIT_S)
+    heard.settimeout(ANSWER_S)
     with here, heard, packets:
         for key in ("1.1.-5", "2.1.-5"):
             here.sendall(orders.LaunchOrder(key=key).encode())
@@ -325,7 +325,7 @@ def test_a_port_without_descriptors_rests_and_takes_who_waited(monkeypatch):
         port = stream_port.StreamPort(listener, lambda key: None)
         reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
         writer.write(b"PENSTOCK-STEP/1 1.1.0\n")
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             assert (await reader.readline()).startswith(b"no step 1.1.0 is no")
         assert Poor.tries <= 4  # one a rest, and not as often as the loop turns
         writer.close()
@@ -435,7 +435,7 @@ def test_a_folder_that_is_filled_while_it_is_emptied(tmp_path, monkeypatch):
     with contextlib.suppress(OSError):  # it may also win
         namespace.remove(str(folder))
     over.set()
-    filler.join(LIMIT_S)
+    filler.join(ANSWER_S)
     assert not filler.is_alive()
 
 
@@ -464,7 +464,7 @@ def test_output_of_ended_steps_is_kept_by_so_many_processes_and_no_more(monkeypa
                 user = 2000 if number == 1 else 1000
                 records[key] = Claim(STEPD, 1, 1, user, 1, b"at-%d" % number), StepEnded(key, 1, 2)
                 packets.send(orders.ended(str(key)))
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(ANSWER_S):
                 await ended.wait()
             assert sent == [("0.1.0", b"at-0"), ("2.1.0", b"at-2")]
             records.clear()  # their folders are gone: only who keeps output is found

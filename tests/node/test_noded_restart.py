@@ -5,7 +5,7 @@ import os
 import signal
 
 import pytest
-from patience import LIMIT_S
+from patience import END_S
 
 from nodedaemon.spool.steprecord import read_record
 from penstock.crash import NODE_POINTS
@@ -160,17 +160,17 @@ def test_two_daemons_on_one_spool_and_other_mistakes(tmp_path):
             second = Noded(tmp_path, daemon.address)
             second.log = tmp_path / "second.log"
             await second.start()
-            assert await asyncio.wait_for(second.process.wait(), LIMIT_S) == 78
+            assert await asyncio.wait_for(second.process.wait(), END_S) == 78
             assert "another node daemon runs with the spool folder" in second.text()
         third = Noded(tmp_path, "127.0.0.1:1")
         third.log = tmp_path / "third.log"
         await third.start()
-        assert await asyncio.wait_for(third.process.wait(), LIMIT_S) == 78
+        assert await asyncio.wait_for(third.process.wait(), END_S) == 78
         assert "--cert-dir is needed" in third.text() and "Traceback" not in third.text()
         fourth = Noded(tmp_path, daemon.address, "--gpus", "many")
         fourth.log = tmp_path / "fourth.log"
         await fourth.start()
-        assert await asyncio.wait_for(fourth.process.wait(), LIMIT_S) == 78
+        assert await asyncio.wait_for(fourth.process.wait(), END_S) == 78
         assert "--gpus" in fourth.text() and "Traceback" not in fourth.text()
 
     run(scenario())
@@ -213,7 +213,7 @@ def test_a_crash_at_each_point_loses_nothing_and_starts_nothing_twice(tmp_path, 
                 await controller.exited(1)
                 controller.forget(1)
             if not point.startswith("stepd"):
-                await asyncio.wait_for(daemon.process.wait(), LIMIT_S)
+                await asyncio.wait_for(daemon.process.wait(), END_S)
                 assert daemon.process.returncode == (75 if point.startswith("launcher") else 137)
             else:
                 await controller.exited(1)

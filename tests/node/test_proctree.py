@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from patience import LIMIT_S
+from patience import END_S
 
 from nodedaemon.base import proctree
 from tests.node.fakectl import processes_with
@@ -74,6 +74,6 @@ def test_other_signals_stop_nobody(tmp_path, sent):
         proctree.signal_descendants(outer.pid, signal.SIGTERM)
         outer.kill()
     assert sent == [(pid, signal.SIGTERM) for pid in below]
-    deadline = time.monotonic() + LIMIT_S  # an orphan is somebody else's to reap
+    deadline = time.monotonic() + END_S  # an orphan is somebody else's to reap
     while left := processes_with(os.fsdecode(tmp_path)):
         assert time.monotonic() < deadline, left

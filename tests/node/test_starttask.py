@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from nodedaemon.base import orders
 from nodedaemon.cgroups.cgroup import NONE
@@ -72,7 +72,7 @@ class Ran:
     ) -> None:
         its = its or context()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.settimeout(LIMIT_S)
+        ours.settimeout(ANSWER_S)
         with ours:
             self.pid = self._begin(way, launch, start, its, ours, theirs)
             theirs.close()
@@ -358,7 +358,7 @@ def raw(data: bytes) -> tuple[bytes, int]:
     theirs.close()
     os.close(fd)
     with ours:
-        ours.settimeout(LIMIT_S)
+        ours.settimeout(ANSWER_S)
         found = ours.recv(task.FAILURE_BYTES_MAX)
     return found, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from nodedaemon.base import orders
 from nodedaemon.spool.steprecord import NAME, STEPD, read_record
@@ -45,7 +45,7 @@ def read_record_of(folder):
 @pytest.mark.parametrize("make", [batch, of_srun])
 def test_nothing_is_left_of_a_step(tmp_path, make):
     feed, there = socket.socketpair()
-    feed.settimeout(LIMIT_S)
+    feed.settimeout(ANSWER_S)
     packets, packets_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     files = (there.fileno(), packets_there.fileno())
     # A process of its own, as the launcher is one: in a fork of this one the collector would meet what earlier tests left.

@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from nodedaemon.daemon import stream_port
 from penstock.security import ca
@@ -64,7 +64,7 @@ def test_a_slow_client_loses_nothing_and_holds_the_task(tmp_path):
                 with pytest.raises(TimeoutError):
                     while True:
                         client.take()
-                client.sock.settimeout(LIMIT_S)
+                client.sock.settimeout(ANSWER_S)
                 assert client.handled < 3 * MB
                 client.acks = True
                 client.ack()
@@ -247,7 +247,7 @@ def test_without_the_key_nothing_is_said(tmp_path, hello):
 
 
 def answer_to(port: int, line: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), LIMIT_S) as sock:
+    with socket.create_connection(("127.0.0.1", port), ANSWER_S) as sock:
         sock.sendall(line)
         found = b""
         try:

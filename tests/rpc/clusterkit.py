@@ -19,7 +19,7 @@ import grpc
 import grpc.aio
 from livecluster import free_ports
 from migrated import lay_database
-from patience import LIMIT_S
+from patience import ANSWER_S
 from warmstart import start_daemon
 
 from ctld.daemon import Controller, ControllerDaemon
@@ -90,7 +90,7 @@ class Site:
 
     def client(self, **options) -> AsyncClient:
         """A client with the rights of the user of the tests."""
-        return AsyncClient(self.cluster(), LIMIT_S, **options)
+        return AsyncClient(self.cluster(), ANSWER_S, **options)
 
     def node_credentials(self, name: str):
         """A new certificate for a node, with its key."""
@@ -152,25 +152,25 @@ class Process:
 
     async def up(self) -> None:
         """Return when it serves (it writes cluster.json last)."""
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while not (self.site.state / "cluster.json").exists():
                 assert self.child.poll() is None, self.log.read_text()
                 await asyncio.sleep(0.01)
 
     async def ended(self) -> int:
         """Waits for its end; the exit status."""
-        return await asyncio.to_thread(self.child.wait, LIMIT_S)
+        return await asyncio.to_thread(self.child.wait, ANSWER_S)
 
     def kill(self) -> None:
         """Kills it, and waits for its end."""
         self.child.send_signal(signal.SIGKILL)
-        self.child.wait(LIMIT_S)
+        self.child.wait(ANSWER_S)
 
     def stop(self) -> int:
         """Ends it in order, if it runs; the exit status."""
         if self.child.poll() is None:
             self.child.send_signal(signal.SIGTERM)
-        return self.child.wait(LIMIT_S)
+        return self.child.wait(ANSWER_S)
 
 
 # ---- requests ------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ async def jobs_of(client: AsyncClient, **options) -> list[controller_pb2.JobInfo
 
 async def wait_for(client: AsyncClient, job_id: int, state: str) -> controller_pb2.JobInfo:
     """The job, as soon as it is listed in that state."""
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(ANSWER_S):
         while True:
             found = [job for job in await jobs_of(client) if job.job_id == job_id]
             if found and found[0].state == state:
@@ -248,7 +248,7 @@ class FakeNode:
     async def read(self) -> node_pb2.ControllerMessage:
         """The next message of the controller."""
         if not self.unread:
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(ANSWER_S):
                 bundle = await self.call.read()
             assert bundle is not EOF, "the controller has ended the stream"
             self.unread = [bundle, *bundle.more]
@@ -377,7 +377,7 @@ class AutoNode:
 
     async def launched(self, key: tuple[int, int]) -> None:
         """Waits until the launch has arrived: a job is RUNNING before that."""
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while key not in self.states:
                 await asyncio.sleep(0.01)
 

@@ -5,7 +5,7 @@ import contextlib
 import json
 from typing import Any
 
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from bench.hollow import Steps, serve, settings
 from penstock.v1 import common_pb2, controller_pb2
@@ -27,11 +27,11 @@ async def hollow(site: Site):
     said: asyncio.Queue[Any] = asyncio.Queue()
     serving = asyncio.create_task(serve(settings(site.conf, open_per_s=100), steps, words, said.put_nowait))
     try:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             assert json.loads(await said.get()) == {"registered": NODES}
         yield steps, words
         words.feed_eof()
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             await serving
     finally:
         serving.cancel()
@@ -39,7 +39,7 @@ async def hollow(site: Site):
 
 
 async def until(true) -> None:
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(ANSWER_S):
         while not true():
             await asyncio.sleep(0.01)
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from ctld.core.records.audit import GENESIS, chained
 from ctld.core.records.events import Actor, RecordAct
@@ -191,7 +191,7 @@ def test_a_window_ends(monkeypatch):
         denials = Denials(posted.append)
         for _ in range(3):
             denials.note(peer(1), "/x/Ping", "no", "unix:")
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while len(posted) < 2:
                 await asyncio.sleep(0)
             ended = asyncio.Event()

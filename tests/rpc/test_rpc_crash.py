@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 
 from ctld.agents.link import REPORTS
 from penstock.aclient import AsyncClient
@@ -43,7 +43,7 @@ async def one_life(site: Site, client: AsyncClient) -> tuple[int, int, AutoNode]
         cancel = controller_pb2.CancelJobsRequest(filter=controller_pb2.JobFilter(ids=[str(second.job_id)]))
         await _persist(client, "CancelJobs", cancel)
         await _persist_until(client, second.job_id, "CANCELLED")
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while node.reports or node.states:
                 await asyncio.sleep(0.01)
         return first.job_id, second.job_id, node
@@ -54,7 +54,7 @@ async def one_life(site: Site, client: AsyncClient) -> tuple[int, int, AutoNode]
 
 
 async def _persist(client: AsyncClient, method: str, request):
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(ANSWER_S):
         while True:
             try:
                 return await client.call(method, request)
@@ -63,7 +63,7 @@ async def _persist(client: AsyncClient, method: str, request):
 
 
 async def _persist_until(client: AsyncClient, job_id: int, state: str) -> None:
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(ANSWER_S):
         while True:
             with contextlib.suppress(PenstockError):
                 await wait_for(client, job_id, state)
@@ -94,7 +94,7 @@ def test_a_controller_that_dies_anywhere_loses_and_doubles_nothing(tmp_path, poi
             reviving = asyncio.create_task(_revive(process))
             async with site.client(retry=True) as client:
                 first, second, node = await one_life(site, client)
-                assert await asyncio.wait_for(reviving, LIMIT_S) == KILLED
+                assert await asyncio.wait_for(reviving, END_S) == KILLED
                 # The witness hears of a batch before its commit: an id whose batch was lost with the process is not given again.
                 assert first == (2 if point in BEFORE_COMMIT else 1) and second == first + 1
                 assert node.starts == [(first, 0), (second, 0)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from openway import open_way
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from ctld.core.records.effects import ArrayEnd, SendMail
 from ctld.core.records.events import JobSubmission
@@ -45,7 +45,7 @@ def send(program: Path, effects: list[SendMail], wait: Callable[[MailRunner], Aw
 
 
 async def all_done(runner: MailRunner) -> None:
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(ANSWER_S):
         await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
 
 

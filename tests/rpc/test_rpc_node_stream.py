@@ -6,7 +6,7 @@ import pwd
 
 import grpc
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2, node_pb2
@@ -305,7 +305,7 @@ def test_await_answers_at_the_end_and_is_dropped_when_its_caller_goes(tmp_path):
             waiting = asyncio.create_task(client.call("AwaitJob", controller_pb2.AwaitJobRequest(job_id=job_id)))
             gone = asyncio.create_task(client.call("AwaitJob", controller_pb2.AwaitJobRequest(job_id=job_id)))
             state = controller.runtime.core.state
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(ANSWER_S):
                 while len(state.awaiting.get(job_id, ())) < 2:
                     await asyncio.sleep(0.01)
                 gone.cancel()

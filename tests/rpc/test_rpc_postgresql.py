@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 from postgres import Server, change, rows
 
 from penstock.errors import PenstockError
@@ -25,7 +25,7 @@ def server() -> Iterator[Server]:
 
 
 async def ended(client, count: int) -> list[controller_pb2.JobInfo]:
-    async with asyncio.timeout(LIMIT_S * 2):
+    async with asyncio.timeout(ANSWER_S * 2):
         while True:
             jobs = await jobs_of(client)
             if len(jobs) >= count and all(job.state == "COMPLETED" for job in jobs):
@@ -87,12 +87,12 @@ def test_while_the_server_is_away_reading_goes_on_and_changes_are_refused(tmp_pa
                 first = await submit(client, hold=True)
                 server.stop("immediate")
                 lost = asyncio.create_task(submit(client, hold=True))  # finds out
-                async with asyncio.timeout(LIMIT_S):
+                async with asyncio.timeout(ANSWER_S):
                     while "the database does not answer" not in process.log.read_text():
                         await asyncio.sleep(0.01)
                 assert [job.job_id for job in await jobs_of(client)] == [first]
                 with pytest.raises(PenstockError, match="database does not answer; try again later") as refused:
-                    await client.call("SubmitJob", submission(hold=True), timeout_s=LIMIT_S)
+                    await client.call("SubmitJob", submission(hold=True), timeout_s=ANSWER_S)
                 assert refused.value.code == Code.STORAGE_AWAY
                 with pytest.raises(PenstockError, match="database does not answer"):
                     await client.call("Story", controller_pb2.StoryRequest(job_id=first))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import grpc
 import pytest
-from patience import LIMIT_S
+from patience import END_S
 
 from ctld.rpc.gate import rights
 from ctld.rpc.gate.refusals import STATUS
@@ -326,7 +326,7 @@ def test_shutdown_stops_cleanly_and_the_port_is_gone(tmp_path):
     async def story():
         async with site.controller() as controller, site.client() as client:
             await client.call("Shutdown", c.ShutdownRequest())
-            await asyncio.wait_for(controller.until_stopped(), LIMIT_S)
+            await asyncio.wait_for(controller.until_stopped(), END_S)
         assert read_cluster(site.state / "cluster.json").address == f"127.0.0.1:{site.ports[0]}"
         async with site.client() as client:
             with pytest.raises(Unreachable):

@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from ctld.metrics import Metrics
 from ctld.runtime import lease
@@ -31,7 +31,7 @@ def test_a_write_that_does_not_end_is_reported_once(
             renew, lambda: 7, executor, storage, lambda: True, lambda *why: pytest.fail(str(why))
         )
         keeper.start()
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while "has not completed a write" not in caplog.text:
                 await asyncio.sleep(0.01)
             ended.set()

@@ -7,7 +7,7 @@ from typing import cast
 
 import msgspec
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from ctld.core.controller import Core
 from ctld.core.records.effects import AdmitNode, LaunchStep, Refusal, Results, Submitted
@@ -64,7 +64,7 @@ class GatedStore:
 
     def commit(self, batch) -> None:
         self.at_gate.set()
-        assert self.gate.wait(LIMIT_S)
+        assert self.gate.wait(ANSWER_S)
         if self.failures:
             raise self.failures.pop(0)
         if any(row.request.name == self.refuse for row in batch.jobs):
@@ -111,7 +111,7 @@ class World:
 
     async def blocked(self) -> None:
         """Return when a commit stands at the closed gate."""
-        await asyncio.to_thread(self.store.at_gate.wait, LIMIT_S)
+        await asyncio.to_thread(self.store.at_gate.wait, ANSWER_S)
 
     def close_gate(self) -> None:
         self.store.at_gate.clear()
@@ -259,7 +259,7 @@ def test_20_a_full_disk_is_told_at_once_and_truthfully(tmp_path, monkeypatch):
                           reply_to=runtime.new_reply_to())  # fmt: skip
         assert await code_of(runtime.ask(again)) is Code.STORAGE_WAITS  # it is known, and waits
         world.store.failures.clear()
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while runtime.storage.is_full:
                 await asyncio.sleep(0.001)
             while len(runtime.snapshot.jobs) < 2:
@@ -311,7 +311,7 @@ def test_a_server_that_is_away_lets_changes_wait_and_then_refuses_them(tmp_path,
         first = asyncio.ensure_future(world.runtime.ask(world.submission()))
         await world.blocked()
         world.store.gate.set()
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while not world.runtime.storage.is_away:
                 await asyncio.sleep(0.001)
         waits = asyncio.ensure_future(world.runtime.ask(world.submission()))
@@ -335,7 +335,7 @@ def test_what_cannot_be_mended_ends_the_process_and_releases_nothing(tmp_path, e
     async def story(world):
         world.store.failures = [error]
         asked = asyncio.ensure_future(world.runtime.ask(world.submission()))
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while not world.fails:
                 await asyncio.sleep(0.001)
         assert world.fails == [("the commit failed", error)]
@@ -347,7 +347,7 @@ def test_what_cannot_be_mended_ends_the_process_and_releases_nothing(tmp_path, e
 
 
 async def failed(world):
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(ANSWER_S):
         while not world.fails:
             await asyncio.sleep(0.001)
     await world.stop()
@@ -416,7 +416,7 @@ def test_no_event_is_blamed_for_a_fault_of_the_database(tmp_path, error):
 def test_a_bug_in_the_core_ends_the_process(tmp_path):
     async def story(world):
         world.runtime.post(object())  # an event that nobody knows
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while not world.fails:
                 await asyncio.sleep(0.001)
         assert world.fails[0][0] == "the core failed"
@@ -431,7 +431,7 @@ def test_a_lost_lease_ends_the_process(tmp_path, monkeypatch):
     async def story(world):
         other = Store.open(tmp_path / "db", "another")
         other.acquire_lease(START_US + 3_600_000_000)
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while not world.fails:
                 await asyncio.sleep(0.001)
         assert isinstance(world.fails[0][1], Deposed)
@@ -450,7 +450,7 @@ def test_time_passes_without_events(tmp_path):
         await world.runtime.ask(world.submission(begin_at_us=START_US + 50_000))
         assert [type(effect) for effect in world.effects] == [AdmitNode]
         world.now_us += 60_000
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while len(world.effects) < 2:
                 await asyncio.sleep(0.001)
         assert world.effects[1].job_id == 1
@@ -500,7 +500,7 @@ def test_stop_commits_what_was_taken_and_sends_waiters_away(tmp_path):
 def test_many_ready_jobs_are_planned_in_a_worker(tmp_path):
     async def story(world):
         await asyncio.gather(*(world.runtime.ask(world.submission()) for _ in range(300)))
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             while world.runtime.core.state.scheduling.full_pass_in_flight or not world.runtime.metrics.plans:
                 await asyncio.sleep(0.01)
         assert world.runtime.snapshot.counts[JobState.PENDING] == 300

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from ctld.daemon import Controller
 from ctld.store.committer import Store
@@ -133,7 +133,7 @@ def test_hang_up_reads_again_and_term_stops(tmp_path):
                 await submit(client, hold=True)
                 site.write(nodes=3)
                 os.kill(process.child.pid, signal.SIGHUP)
-                async with asyncio.timeout(LIMIT_S):
+                async with asyncio.timeout(ANSWER_S):
                     while len((await client.call("ListNodes", controller_pb2.ListNodesRequest())).nodes) != 3:
                         await asyncio.sleep(0.01)
                 assert len(await jobs_of(client)) == 1

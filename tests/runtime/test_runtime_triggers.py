@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from openway import open_way
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from ctld.core.records.effects import RunTrigger
 from ctld.core.records.events import TriggerEnded
@@ -34,7 +34,7 @@ def run(effect: RunTrigger, timeout_s: int = 30) -> list[Any]:
         inbox = Inbox()
         TriggerRunner(inbox, "test", timeout_s)  # type: ignore[arg-type]  # a stand-in for the runtime
         inbox.handlers[RunTrigger](effect)
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             await inbox.there.wait()
         return inbox.posted
 

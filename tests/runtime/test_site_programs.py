@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from ctld.agents.fence import fence
 from ctld.runtime.siteprograms import OUTPUT_BYTES_MAX, Ending, Program, run
@@ -21,7 +21,7 @@ def script(folder: Path, text: str) -> str:
 
 def ended(program: Program) -> Ending:
     async def once() -> Ending:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             return await run(program)
 
     return asyncio.run(once())

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from openway import open_way
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from ctld.core.records.effects import SendMail
 from ctld.core.records.events import CronEntry, JobSubmission, SubmitJob, UpdateCrontab, UpdateJobs
@@ -96,7 +96,7 @@ def send(program: Path, *effects: SendMail, **config: Any) -> None:
         MailRunner(runtime)  # among the handlers from here on
         for one in effects:
             runtime.handlers[SendMail](one)
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
 
     asyncio.run(story())

@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from ctld.core.records.events import Actor, JobSubmission, Role, SubmitJob
 from ctld.core.records.job import SpecRow
@@ -36,7 +36,7 @@ NOBODY, DAEMON, BIN = (pwd.getpwnam(name).pw_uid for name in ("nobody", "daemon"
 
 def noded(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-P", "-m", "cli.penstock", "noded", *words]
-    return subprocess.run(line, cwd=ROOT, input=stdin, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    return subprocess.run(line, cwd=ROOT, input=stdin, capture_output=True, text=True, timeout=ANSWER_S, check=False)
 
 
 async def asked(site: Site, method: str, request: Any) -> Any:
@@ -137,10 +137,10 @@ async def said(site: Site, signer: TokenIssuer, uid: int, method: str, request: 
         call: Any = kind(rpc.path, request_serializer=rpc.serialize, response_deserializer=rpc.deserialize)
         try:
             if rpc.is_stream:
-                async for _ in call(request, metadata=metadata, timeout=LIMIT_S):
+                async for _ in call(request, metadata=metadata, timeout=ANSWER_S):
                     pass
             else:
-                await call(request, metadata=metadata, timeout=LIMIT_S)
+                await call(request, metadata=metadata, timeout=ANSWER_S)
         except grpc.aio.AioRpcError as error:
             return error.details() or ""
     return "ok"

@@ -18,7 +18,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from cli.steps.trust import Trust, UntrustedPeer
 from nodedaemon.daemon.link import make_target, open_channel
@@ -138,7 +138,7 @@ def test_a_node_daemon_tells_it_nothing(impostor: TinyController) -> None:
         async with open_channel(target) as channel:
             call = node_pb2_grpc.NodeLinkStub(channel).Connect()
             with pytest.raises((grpc.aio.AioRpcError, asyncio.InvalidStateError)):
-                async with asyncio.timeout(LIMIT_S):
+                async with asyncio.timeout(ANSWER_S):
                     await call.write(node_pb2.NodeMessage(register=node_pb2.Register(node_name="n1")))
                     await call.read()
 
@@ -212,14 +212,14 @@ def test_who_connects_to_a_steps_port_looks_for_that_node(tmp_path: Path, role: 
         server = threading.Thread(target=serve)
         server.start()
         trust = Trust(ClusterFile("tiny", "there", "", "", "", str(tmp_path / "ca" / "ca.pem")))
-        with socket.create_connection(listener.getsockname(), LIMIT_S) as plain:
+        with socket.create_connection(listener.getsockname(), ANSWER_S) as plain:
             try:
                 with trust.context().wrap_socket(plain) as shown:
                     trust.check("n1", shown)
                     found = ""
             except (UntrustedPeer, ssl.SSLCertVerificationError) as error:
                 found = str(error)
-        server.join(LIMIT_S)
+        server.join(ANSWER_S)
     assert (found == "") is passes and tiny.calls == []
     if role != "login":  # whose certificate is not for servers at all
         assert passes or f"of penstock://tiny/{role}/{name}, not of" in found

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from cli import scrontab
 from cli.base import output
@@ -214,7 +214,7 @@ def test_each_of_several_lines_of_a_record_is_one(text: str) -> None:
 def test_every_command_has_it() -> None:
     """The edge of all commands gives them the stream."""
     code = "import sys; from cli.base.run import run; run('x', lambda argv: print('a\\x1bb', file=sys.stderr) or print('c\\x1bd') or 0)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=LIMIT_S, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=ANSWER_S, check=True)
     assert (done.stdout, done.stderr) == (b"c\\x1bd\n", b"a\\x1bb\n")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 
 from ctld.rpc.gate.receiving import PROOFS_MAX, Receiving
 from penstock.calls import TOKEN_KEY
@@ -86,7 +86,7 @@ def test_09_who_is_nobody_is_refused_before_the_request_is_taken(
     never = threading.Event()
 
     def nothing() -> Iterator[bytes]:
-        never.wait(2 * LIMIT_S)
+        never.wait(2 * END_S)
         yield from ()
 
     metadata = ((TOKEN_KEY, token),) if token is not None else ()
@@ -94,7 +94,7 @@ def test_09_who_is_nobody_is_refused_before_the_request_is_taken(
         call = channel.stream_unary(f"/penstock.v1.{method}", bytes, bytes)
         try:
             with pytest.raises(grpc.RpcError) as refused:
-                call(nothing(), timeout=LIMIT_S, metadata=metadata)
+                call(nothing(), timeout=ANSWER_S, metadata=metadata)
         finally:
             never.set()
     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 
 from ctld.rpc import callconnection
 from ctld.rpc.callconnection import CALLS_PER_TURN, LARGE_BYTES, Method
@@ -62,7 +62,7 @@ with Client(read_cluster(sys.argv[1]), 20.0) as client:
 
 
 def run(story):
-    asyncio.run(asyncio.wait_for(story, LIMIT_S))
+    asyncio.run(asyncio.wait_for(story, END_S))
 
 
 async def echo(data, call):
@@ -429,7 +429,7 @@ def test_the_kernel_says_who_submits():
                 done = await asyncio.to_thread(
                     subprocess.run,
                     [sys.executable, "-c", CALLER, str(site.state / "cluster.json")],
-                    cwd=ROOT, capture_output=True, text=True, check=False, timeout=LIMIT_S,
+                    cwd=ROOT, capture_output=True, text=True, check=False, timeout=ANSWER_S,
                 )  # fmt: skip
                 job_id, code = done.stdout.split()
                 row = controller.runtime.snapshot.jobs[int(job_id)]
@@ -450,14 +450,14 @@ def test_the_gate_is_the_same(tmp_path):
         site = Site(tmp_path)
         async with site.controller() as controller:
             only_calls = site.cluster()._replace(socket="/no/such", auth_socket="", address="")
-            client = AsyncClient(only_calls, LIMIT_S)
+            client = AsyncClient(only_calls, ANSWER_S)
             assert await submit(client)
             with pytest.raises(PenstockError) as refused:
                 await client.call("SubmitJob", LONG_NAME)
             direct = refused.value
             await client.close()
             over_grpc = site.cluster()._replace(call_socket="")
-            async with AsyncClient(over_grpc, LIMIT_S) as other:
+            async with AsyncClient(over_grpc, ANSWER_S) as other:
                 with pytest.raises(PenstockError) as refused:
                     await other.call("SubmitJob", LONG_NAME)
             assert (direct.code, direct.text) == (refused.value.code, refused.value.text)
@@ -488,7 +488,7 @@ def test_a_worker_keeps_its_connection(tmp_path, monkeypatch):
         return controller_pb2.PingReply(pid=os.getpid()).SerializeToString()
 
     def call():
-        with Client(cluster, LIMIT_S) as client:
+        with Client(cluster, ANSWER_S) as client:
             assert client.call("Ping", controller_pb2.PingRequest()).pid == os.getpid()
 
     async def story():

@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc.aio
 from hostile import INTS, WIDTH
-from patience import LIMIT_S
+from patience import LONGEST_S
 
 from cli.base.format import DisplayClock
 from cli.listings.sacct_fields import VALUES, RecordRow, RecordView
@@ -172,7 +172,7 @@ def test_the_largest_numbers_of_two_nodes_are_committed_and_readable(tmp_path: P
             )
             await readable(client, job_id)
 
-    asyncio.run(asyncio.wait_for(story(), 4 * LIMIT_S))
+    asyncio.run(asyncio.wait_for(story(), LONGEST_S))
 
 
 def test_the_largest_numbers_of_a_batch_job_are_the_jobs_end(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_the_largest_numbers_of_a_batch_job_are_the_jobs_end(tmp_path: Path) -> 
                 await committed(node)
                 await readable(client, job_id)
 
-    asyncio.run(asyncio.wait_for(story(), 4 * LIMIT_S))
+    asyncio.run(asyncio.wait_for(story(), LONGEST_S))
 
 
 async def one_session(node: FakeNode, path: Path_) -> None:
@@ -235,7 +235,7 @@ def test_the_largest_numbers_of_a_session_end_at_most_the_session(tmp_path: Path
             async with FakeNode(site) as node:
                 assert not (await node.register()).refusal
 
-    asyncio.run(asyncio.wait_for(story(), 4 * LIMIT_S))
+    asyncio.run(asyncio.wait_for(story(), LONGEST_S))
 
 
 def test_figures_that_a_step_answers_with_are_shown() -> None:

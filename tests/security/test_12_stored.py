@@ -4,7 +4,7 @@ import asyncio
 
 import grpc
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S, LONGEST_S
 
 from ctld.core.records.events import Actor, Role
 from ctld.core.state import stored
@@ -21,7 +21,7 @@ USER, OTHER = 54_321, 54_322
 
 
 def run(story):
-    asyncio.run(asyncio.wait_for(story(), 4 * LIMIT_S))
+    asyncio.run(asyncio.wait_for(story(), LONGEST_S))
 
 
 def with_environment(number: int, size: int = 9_000, **job) -> controller_pb2.SubmitJobRequest:
@@ -70,7 +70,7 @@ def test_the_limit_holds_at_once_after_a_restart_and_ends_with_the_jobs(tmp_path
             which = controller_pb2.JobFilter(ids=[str(ids[0])])
             await client.call("CancelJobs", controller_pb2.CancelJobsRequest(filter=which))
             await wait_for(client, ids[0], "CANCELLED")
-            async with asyncio.timeout(LIMIT_S):  # until it is forgotten (MinJobAge)
+            async with asyncio.timeout(END_S):  # until it is forgotten (MinJobAge)
                 while ids[0] in state.jobs:
                     await asyncio.sleep(0.05)
             await client.call("SubmitJob", with_environment(2, hold=True))
@@ -91,10 +91,10 @@ def test_tasks_of_an_array_hold_what_they_share_until_the_last_one_is_forgotten(
             for number, key in enumerate(keys):
                 await node.started(key)
                 await node.exited(key)
-                async with asyncio.timeout(LIMIT_S):
+                async with asyncio.timeout(ANSWER_S):
                     while sum(job.state == "COMPLETED" for job in await jobs_of(client)) < number and core.state.jobs:
                         await asyncio.sleep(0.02)
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(ANSWER_S):
                 while core.state.jobs:
                     await asyncio.sleep(0.05)
             assert not core.state.submissions.stored.bytes and not core.state.submissions.stored.references()
@@ -163,7 +163,7 @@ def test_calls_that_wait_are_bounded_and_are_let_go_with_their_callers(tmp_path)
             job = await site.call_as(USER, "SubmitJob", submission(hold=True))
             wait = controller_pb2.AwaitJobRequest(job_id=job.job_id)
             waiting = [asyncio.create_task(site.call_as(USER, "AwaitJob", wait)) for _ in range(10)]
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(ANSWER_S):
                 while gate.calls[USER] < 10:
                     await asyncio.sleep(0.01)
             with pytest.raises(grpc.aio.AioRpcError) as many:
@@ -173,7 +173,7 @@ def test_calls_that_wait_are_bounded_and_are_let_go_with_their_callers(tmp_path)
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(ANSWER_S):
                 while gate.calls:
                     await asyncio.sleep(0.01)
             assert not gate.bytes
@@ -190,7 +190,7 @@ def test_a_listing_that_nobody_reads_is_a_call_under_way(tmp_path):
         site = Site(tmp_path)
         async with site.controller() as controller:
             assert await site.call_as(USER, "ListJobs", controller_pb2.ListJobsRequest()) is not None
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(ANSWER_S):
                 while controller.gate.underway.calls:
                     await asyncio.sleep(0.01)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S, LONGEST_S
 
 from ctld.rpc.accounting import accounting
 from ctld.rpc.explain import explain
@@ -22,7 +22,7 @@ CROWD, OTHER = 54_321, 54_322
 
 
 def run(story):
-    asyncio.run(asyncio.wait_for(story(), 3 * LIMIT_S))
+    asyncio.run(asyncio.wait_for(story(), LONGEST_S))
 
 
 class Gated:
@@ -34,12 +34,12 @@ class Gated:
 
     def __call__(self, name: str) -> str:
         self.begun.append(name)
-        assert self.gate.acquire(timeout=LIMIT_S)
+        assert self.gate.acquire(timeout=ANSWER_S)
         return name
 
 
 async def until(what) -> None:
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(ANSWER_S):
         while not what():
             await asyncio.sleep(0.005)
 
@@ -145,7 +145,7 @@ def test_penstock_fits_of_a_crowd_delays_another_user_by_one_question(tmp_path, 
             ask = explain_pb2.FitsRequest()
             crowd = [asyncio.create_task(site.call_as(CROWD, "Fits", ask)) for _ in range(QUESTIONS_MAX + 8)]
             refused: list[Any] = []
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(ANSWER_S):
                 while len(refused) < 8:
                     refused = [task for task in crowd if task.done()]
                     await asyncio.sleep(0.01)
@@ -161,7 +161,7 @@ def test_penstock_fits_of_a_crowd_delays_another_user_by_one_question(tmp_path, 
             await until(lambda: controller.services.planner_queries.unanswered(OTHER))
             for _ in range(2):  # the one that is worked on, and the other's
                 work.gate.release()
-            await asyncio.wait_for(other, LIMIT_S)
+            await asyncio.wait_for(other, END_S)
             assert len(work.begun) <= before + 2  # the crowd's next one may have begun
             for _ in range(QUESTIONS_MAX):
                 work.gate.release()
@@ -190,7 +190,7 @@ def test_sacct_of_a_crowd_is_served_page_by_page_beside_others(tmp_path, monkeyp
             await until(lambda: len(work.begun) == 2)
             for _ in range(8 * 3):
                 work.gate.release()
-            assert len(await asyncio.wait_for(other, LIMIT_S)) == 3
+            assert len(await asyncio.wait_for(other, END_S)) == 3
             for _ in range(10 * 3):
                 work.gate.release()
             assert [len(found) for found in await asyncio.gather(*crowd)] == [3] * 10

@@ -23,7 +23,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from ctld.runtime.certificates import Certificates
 from nodedaemon.core.messages import LinkUp
@@ -222,12 +222,12 @@ def test_who_slept_past_the_end_says_so_once_and_waits_for_a_person(
             running = asyncio.create_task(
                 a_link(site, folder, lambda event: up.set() if isinstance(event, LinkUp) else None).run()
             )
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(ANSWER_S):
                 while looks < 5:
                     await asyncio.sleep(0.01)
             assert len(told(caplog)) == 2 and not up.is_set()  # the other one's, once
             issue_to_folder(load_ca(site.state / "ca"), folder, "node", "n1", now_us())  # as joining again does
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(ANSWER_S):
                 await up.wait()
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -340,7 +340,7 @@ def serial_shown(context: LauncherContext) -> int:
         server = threading.Thread(target=serve)
         server.start()
         number = serial_at(listener.getsockname()[1])
-        server.join(LIMIT_S)
+        server.join(ANSWER_S)
     return number
 
 
@@ -348,7 +348,7 @@ def serial_at(port: int) -> int:
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     client.set_alpn_protocols(["h2"])
-    with socket.create_connection(("127.0.0.1", port), LIMIT_S) as plain, client.wrap_socket(plain) as shown:
+    with socket.create_connection(("127.0.0.1", port), ANSWER_S) as plain, client.wrap_socket(plain) as shown:
         return x509.load_der_x509_certificate(shown.getpeercert(True) or b"").serial_number
 
 
@@ -418,14 +418,14 @@ def test_the_log_warns_of_what_ends(tmp_path: Path, caplog: pytest.LogCaptureFix
 def penstock(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-P", "-m", "cli.penstock", *words]
     return subprocess.run(
-        line, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        line, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=ANSWER_S, check=False
     )
 
 
 def sinfo(site: Site, *words: str) -> str:
     line = [sys.executable, "-P", "-m", "cli.sinfo", *words]
     environment = os.environ | {"PENSTOCK_CLUSTER": str(site.state / "cluster.json")}
-    done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=ANSWER_S, check=True)
     return done.stdout
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from sim import __main__ as sim
 
@@ -200,7 +200,7 @@ def test_a_reader_that_goes_away_is_no_mistake(log: str) -> None:
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         run.stdout.close()
         assert run.stderr.read() == ""
-        assert run.wait(60) == 141
+        assert run.wait(ANSWER_S) == 141
 
 
 def test_the_result_is_the_same_under_another_hash_seed(log: str, tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_the_result_is_the_same_under_another_hash_seed(log: str, tmp_path: Path
     for seed in ("1", "2"):
         words = [sys.executable, "-m", "sim", "run", "--trace", log, "--csv", str(tmp_path / seed)]
         done = subprocess.run(
-            words, cwd=ROOT, env={"PYTHONHASHSEED": seed, "PATH": ""}, capture_output=True, timeout=LIMIT_S
+            words, cwd=ROOT, env={"PYTHONHASHSEED": seed, "PATH": ""}, capture_output=True, timeout=ANSWER_S
         )
         assert done.returncode == 0, done.stderr
         texts.append((tmp_path / seed).read_bytes())

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 from postgres import Server
 
 from ctld.dbtool.main import main
@@ -137,6 +137,6 @@ def test_20_the_watch_ends_with_its_store(own: Server) -> None:
     store.commit(submitted(1, [make_job(1)]))
     (thread,) = (one for one in set(threading.enumerate()) - before if one.name == "watchdog")
     store.close()
-    thread.join(LIMIT_S)
+    thread.join(ANSWER_S)
     assert not thread.is_alive()
     assert time.monotonic()

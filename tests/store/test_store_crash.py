@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S
 from postgres import rows
 
 from penstock import crash
@@ -50,7 +50,7 @@ def check_whole(place: str | Path) -> int:
 @pytest.mark.parametrize(("point", "durable"), [("before", 0), ("begun", 0), ("before-commit", 0), ("after", 1)])
 def test_crash_point(any_store: str, point: str, durable: int) -> None:
     with child(any_store, PENSTOCK_CRASH_AT=f"commit:{point}") as process:
-        out, _ = process.communicate(timeout=LIMIT_S)
+        out, _ = process.communicate(timeout=ANSWER_S)
     assert (out, process.returncode) == ("leading\n", crash.EXIT_STATUS)
     assert check_whole(any_store) == durable
 
@@ -58,7 +58,7 @@ def test_crash_point(any_store: str, point: str, durable: int) -> None:
 def test_commit_passes_all_its_crash_points_in_order(any_store: str, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     with child(any_store, 2, PENSTOCK_CRASH_LIST=str(seen)) as process:
-        out, _ = process.communicate(timeout=LIMIT_S)
+        out, _ = process.communicate(timeout=ANSWER_S)
     assert (out, process.returncode) == ("leading\n1\n2\n", 0)
     points = list(crash.COMMIT_POINTS)
     assert seen.read_text().splitlines() == points * 2
@@ -71,7 +71,7 @@ def test_unset_crash_points_do_nothing() -> None:
 def test_an_unknown_crash_point_is_a_mistake(tmp_path: Path) -> None:
     armed = os.environ | {"PENSTOCK_CRASH_LIST": str(tmp_path / "seen")}
     line = [sys.executable, "-c", "from penstock import crash; crash.crash_point('no such point')"]
-    done = subprocess.run(line, env=armed, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run(line, env=armed, cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S)
     assert done.returncode and "not in penstock.crash.CRASH_POINTS" in done.stderr
 
 

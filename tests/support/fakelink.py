@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import grpc
-from patience import LIMIT_S
+from patience import END_S
 
 from penstock.v1 import common_pb2 as m
 from penstock.v1 import node_pb2 as n
@@ -28,9 +28,9 @@ BATCH = -5
 
 def wait(condition: Callable[[], T], what: str) -> T:
     """Polls until the answer is true, and returns it."""
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + END_S
     while not (answer := condition()):
-        assert time.monotonic() < deadline, f"waited {LIMIT_S:.0f} s until {what}"
+        assert time.monotonic() < deadline, f"waited {END_S:.0f} s until {what}"
         time.sleep(POLL_S)
     return answer
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Self
 
-from patience import LIMIT_S
+from patience import END_S
 
 from nodedaemon.core.gpuwords import Asking, Polled
 from nodedaemon.gpu.child import PROGRAM
@@ -44,7 +44,7 @@ class GpuChild:
         self.process.stdin.write(pack(command))
         self.process.stdin.flush()
 
-    def word(self, limit_s: float = LIMIT_S) -> Any:
+    def word(self, limit_s: float = END_S) -> Any:
         """The next message that is not an announcement; None when the child has ended."""
         assert self.process.stdout is not None
         until = time.monotonic() + limit_s

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("sbatch", "squeue", "sacct", "scancel", "srun", "salloc", "sattach", "sinfo", "scontrol")
@@ -26,7 +26,7 @@ NAMES = ("sbatch", "squeue", "sacct", "scancel", "srun", "salloc", "sattach", "s
 
 def wait_for(true: Any, what: str) -> Any:
     """Polls until `true` returns a true value, and returns it."""
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + END_S
     while not (found := true()):
         assert time.monotonic() < deadline, f"never: {what}"
         time.sleep(0.01)
@@ -106,7 +106,7 @@ class Launched:
     def run(self, name: str, *words: str | bytes, **options: Any) -> "subprocess.CompletedProcess[bytes]":
         """Runs one call to its end."""
         env = self.env | options.pop("env", {})
-        settings: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": LIMIT_S} | options
+        settings: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": ANSWER_S} | options
         if "input" in settings:
             settings.pop("stdin")
         return subprocess.run([self.bin / name, *words], env=env, check=False, **settings)

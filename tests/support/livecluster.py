@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from migrated import lay_database
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S, START_S
 from warmstart import Child, start_daemon
 
 from penstock.client import Client
@@ -47,12 +47,6 @@ from penstock.values.jobid import BATCH_STEP
 T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Of a cold start on a machine that is busy with other tests.
-START_LIMIT_S = 180.0
-#: Limits cost nothing unless a test fails. On a twentieth of a core the controller's restart and its nodes' return take 30 s.
-WAIT_LIMIT_S = LIMIT_S
-COMMAND_LIMIT_S = 180.0
-STOP_LIMIT_S = LIMIT_S
 #: Poll intervals: they grow with the waiting time, since polls take CPU time from the cluster.
 POLL_S, POLL_MAX_S, POLL_PART = 0.02, 0.25, 0.15
 #: What `make build` installs.
@@ -174,7 +168,7 @@ class LiveCluster:
         self.ways: dict[str, int] = {}  # node -> port of a proxy through which it reaches the controller
         self.places: dict[str, tuple[str, list[str]]] = {}  # node -> controller's address there, command to get there
         self.daemons: dict[str, Daemon] = {}
-        self.call_limit_s = LIMIT_S  # how long `call` tries; shorter where a test expects the controller to die
+        self.call_limit_s = ANSWER_S  # how long `call` tries; shorter where a test expects the controller to die
         self._client: Client | None = None
         self._write_files()
 
@@ -290,7 +284,7 @@ class LiveCluster:
         """Start the controller and, if asked, wait until it answers."""
         daemon = self.launch(CTLD, ["ctld", "--config", str(self.slurm_conf), "--foreground", *words], env)
         if wait:
-            self.wait(lambda: self.answers(), "the controller answers", START_LIMIT_S, alive=(daemon,))
+            self.wait(lambda: self.answers(), "the controller answers", START_S, alive=(daemon,))
         return daemon
 
     def start_node(self, name: str, **env: str) -> Daemon:
@@ -313,9 +307,9 @@ class LiveCluster:
         for name in names:
             self.daemons[name].process.send_signal(number)
         for name in names:
-            self.daemons[name].process.wait(STOP_LIMIT_S)
+            self.daemons[name].process.wait(ANSWER_S)
 
-    def wait_death(self, name: str, limit_s: float = WAIT_LIMIT_S) -> int:
+    def wait_death(self, name: str, limit_s: float = END_S) -> int:
         """Wait until a daemon has ended by itself; its exit status."""
         return self.daemons[name].process.wait(limit_s)
 
@@ -344,7 +338,7 @@ class LiveCluster:
         self,
         condition: Callable[[], T],
         what: str,
-        limit_s: float = WAIT_LIMIT_S,
+        limit_s: float = END_S,
         alive: Iterable[Daemon] = (),
         show: Callable[[], object] | None = None,
     ) -> T:
@@ -370,7 +364,7 @@ class LiveCluster:
             return False
         return True
 
-    def wait_nodes(self, *names: str, limit_s: float = START_LIMIT_S) -> None:
+    def wait_nodes(self, *names: str, limit_s: float = START_S) -> None:
         """Wait until these nodes (all of them) are in contact, by their present daemons."""
         wanted = names or self.node_names
 
@@ -386,7 +380,7 @@ class LiveCluster:
             show=lambda: [(n, self.node(n).base_state, list(self.node(n).flags), self.node(n).reason) for n in wanted],
         )
 
-    def wait_state(self, job_id: int | str, *states: str, limit_s: float = WAIT_LIMIT_S) -> c.JobInfo:
+    def wait_state(self, job_id: int | str, *states: str, limit_s: float = END_S) -> c.JobInfo:
         """Wait until a job is in one of these states; fail at once when it has ended otherwise. For RUNNING alone, also
         until its node has reported that the script has begun."""
 
@@ -406,7 +400,7 @@ class LiveCluster:
         steps = [step for record in self.records(job_id, duplicates=False) for step in record.steps]
         return all(step.start_at_us for step in steps if step.step_id == BATCH_STEP)
 
-    def wait_ends(self, *job_ids: int | str, limit_s: float = WAIT_LIMIT_S) -> list[c.JobInfo]:
+    def wait_ends(self, *job_ids: int | str, limit_s: float = END_S) -> list[c.JobInfo]:
         """Waits until all these jobs have ended, in any state."""
         wanted = [str(i) for i in job_ids]
         self.wait(
@@ -417,7 +411,7 @@ class LiveCluster:
         )
         return [j for i in wanted for j in self.jobs(i)]
 
-    def wait_text(self, path: Path, text: str, limit_s: float = WAIT_LIMIT_S) -> str:
+    def wait_text(self, path: Path, text: str, limit_s: float = END_S) -> str:
         """Wait until a file holds a text; returns all of it."""
         return self.wait(
             lambda: content if text in (content := read(path)) else "",
@@ -502,7 +496,7 @@ class LiveCluster:
         cwd: Path | None = None,
         uid: int | None = None,
         env: Mapping[str, str] | None = None,
-        limit_s: float = COMMAND_LIMIT_S,
+        limit_s: float = END_S,
     ) -> Done:
         """Run a command to its end, as another user if asked (root only)."""
         done = subprocess.run(
@@ -615,10 +609,10 @@ def stop(processes: list[subprocess.Popen[bytes] | Child]) -> None:
             process.terminate()
     for process in processes:
         try:
-            process.wait(STOP_LIMIT_S)
+            process.wait(ANSWER_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(STOP_LIMIT_S)
+            process.wait(ANSWER_S)
 
 
 def load_json(done: Done) -> Any:

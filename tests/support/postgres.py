@@ -36,7 +36,7 @@ from typing import Any, Self
 
 import pytest
 from migrated import lay_database
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 
 POLL_S = 0.02
 USER = "penstock"
@@ -172,7 +172,7 @@ class Server:
                 words, cwd="/", env=self._environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + END_S
         while not self._answers():
             assert self._process.poll() is None and time.monotonic() < deadline, (self.folder / "log").read_text()
             time.sleep(POLL_S)
@@ -190,7 +190,7 @@ class Server:
         """End the server: smart, fast or immediate, as with pg_ctl -m."""
         if self._process is not None:
             self._process.send_signal(SIGNALS[mode])
-            self._process.wait(LIMIT_S)
+            self._process.wait(ANSWER_S)
             self._process = None
 
     def restart(self, mode: str = "fast") -> None:
@@ -296,7 +296,7 @@ def _be_patient(patch: pytest.MonkeyPatch) -> None:
     """The server ends a transaction that stands still for as long as a lease. Here it may be the machine that does."""
     from ctld.store import postgresql
 
-    patch.setitem(postgresql.SETTINGS, "idle_in_transaction_session_timeout", str(int(LIMIT_S * 1000)))
+    patch.setitem(postgresql.SETTINGS, "idle_in_transaction_session_timeout", str(int(ANSWER_S * 1000)))
 
 
 def _database(request: pytest.FixtureRequest, migrated: bool) -> Iterator[str]:

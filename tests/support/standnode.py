@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from patience import LIMIT_S
+from patience import END_S
 
 from cli.steps.streamclient import StreamEndpoint
 from penstock.values.packing import pack_values, unpack
@@ -70,7 +70,7 @@ class StandNode:
             self.said += b"".join(frames)
             self.changed.notify_all()
 
-    def wait_for(self, kind: FrameKind, limit_s: float = LIMIT_S) -> tuple[int, int, int, bytes]:
+    def wait_for(self, kind: FrameKind, limit_s: float = END_S) -> tuple[int, int, int, bytes]:
         """Waits for the first received frame of a kind."""
         deadline = time.monotonic() + limit_s
         with self.changed:
@@ -80,7 +80,7 @@ class StandNode:
                         return one
                 assert self.changed.wait(deadline - time.monotonic()), f"no {kind!r} among {self.heard}"
 
-    def wait_until(self, condition: Callable[[], object], limit_s: float = LIMIT_S) -> None:
+    def wait_until(self, condition: Callable[[], object], limit_s: float = END_S) -> None:
         """Waits until a condition is true, which need not be one on the received frames."""
         deadline = time.monotonic() + limit_s
         with self.changed:

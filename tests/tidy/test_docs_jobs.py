@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import tidytree as tree
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from penstock.values.states import COMPACT_STATE
 
@@ -14,7 +14,7 @@ TOOL = tree.ROOT / "tools" / "lifecycles.py"
 
 def test_the_life_cycles_are_drawn_as_the_tables_are() -> None:
     done = subprocess.run(
-        [sys.executable, str(TOOL), "--check"], capture_output=True, text=True, timeout=LIMIT_S, check=False
+        [sys.executable, str(TOOL), "--check"], capture_output=True, text=True, timeout=ANSWER_S, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -27,10 +27,10 @@ def test_the_check_sees_a_difference(tmp_path) -> None:
     code = f"import pathlib, sys; sys.argv[1:] = sys.argv[2:]; sys.path.insert(0, {str(TOOL.parent)!r}); import lifecycles as l; "
     code += f"l.PAGE = pathlib.Path({str(page)!r}); sys.exit(l.main())"
     run = [sys.executable, "-c", code, "x"]
-    done = subprocess.run([*run, "--check"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    done = subprocess.run([*run, "--check"], capture_output=True, text=True, timeout=ANSWER_S, check=False)
     assert done.returncode == 1 and "run python tools/lifecycles.py" in done.stdout
     assert "PENDING --> CANCELLED" not in page.read_text(encoding="utf-8")
-    assert subprocess.run(run, timeout=LIMIT_S, check=False).returncode == 0
+    assert subprocess.run(run, timeout=ANSWER_S, check=False).returncode == 0
     assert page.read_text(encoding="utf-8") == text
 
 

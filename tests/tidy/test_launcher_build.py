@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import tidytree as tree
+from patience import ANSWER_S
 
 from cli.commandserver import protocol as wire
 from cli.commandserver import served
@@ -48,7 +49,7 @@ def test_without_a_compiler_there_are_scripts(tmp_path) -> None:
         env={**os.environ, "CC": "/nonexistent/cc"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=ANSWER_S,
     )
     assert done.returncode == 0 and "cannot be compiled" in done.stderr, done.stderr
     scripts = {path.name: path.read_text() for path in (tmp_path / "s").iterdir()}

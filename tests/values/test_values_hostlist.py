@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import HOSTLIST_NODES_MAX, HOSTLIST_TEXT_MAX, compress, expand
@@ -166,7 +166,7 @@ def test_expand_agrees_with_slurm(text: str, tmp_path: Path) -> None:
         env={**os.environ, "SLURM_CONF": str(conf)},
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=ANSWER_S,
     )
     assert answer.returncode == 0
     assert answer.stdout.split() == expand(text)

@@ -13,5 +13,6 @@ never ran, more failures than chance explains, and failures of tests that are de
 - `recorder`: a pytest plugin, writes what happened as a file
 - `runs`: starts pytest and reads that file
 - `verdict`: what the runs together mean; no I/O
+- `steady`: runs tests many times on a busy machine; no part of the gate
 - `closing`: prints a verdict, and joins those of several runs
 """

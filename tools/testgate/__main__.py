@@ -30,7 +30,7 @@ def run_all(arguments: list[str], workers: str, out: Path, pause_s: float) -> li
             break
         print(f"\n{len(failed)} failed; run {number}, of {'it' if len(failed) == 1 else 'them'} alone:", flush=True)
         time.sleep(wait_s)
-        done.append(pytest_run([*AGAIN, *arguments], out / f"run{number}.json", cache))
+        done.append(pytest_run([*AGAIN, *arguments], out / f"run{number}.json", cache, repeat=True))
     return done
 
 

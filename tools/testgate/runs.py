@@ -1,18 +1,23 @@
 """Starts pytest with the recorder, and reads what it recorded."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 from tools.testgate.verdict import Failure, PytestRun
 
+#: Set to "1" in repeats: tests then wait longer (tests/support/patience.py).
+REPEAT = "PENSTOCK_TEST_REPEAT"
 
-def pytest_run(arguments: list[str], record: Path, cache: Path) -> PytestRun:
+
+def pytest_run(arguments: list[str], record: Path, cache: Path, repeat: bool = False) -> PytestRun:
     """One run of pytest in a process of its own, whose output is ours."""
     record.unlink(missing_ok=True)
     words = [sys.executable, "-m", "pytest", "-p", "tools.testgate.recorder", f"--gate-record={record}"]
-    done = subprocess.run([*words, "-o", f"cache_dir={cache}", *arguments], check=False)
+    environment = {**os.environ, REPEAT: "1" if repeat else "0"}
+    done = subprocess.run([*words, "-o", f"cache_dir={cache}", *arguments], env=environment, check=False)
     # A process that a signal ended: the status that a shell would show.
     return read(record, done.returncode if done.returncode >= 0 else 128 - done.returncode)
 

@@ -8,6 +8,7 @@ import tempfile
 import traceback
 
 NAME = "clusterfutures"
+LIMIT_S = float(os.environ.get("CASE_LIMIT_S", "240"))
 
 
 def square(n):
@@ -20,7 +21,7 @@ def main():
 
     with cfut.SlurmExecutor(additional_setup_lines=["#SBATCH --mem=200M"]) as executor:
         assert list(executor.map(square, [5, 7])) == [25, 49]
-        assert executor.submit(square, 3).result(timeout=240) == 9
+        assert executor.submit(square, 3).result(timeout=LIMIT_S) == 9
         assert sorted(cfut.map(executor, square, [1, 2])) == [1, 4]
 
 

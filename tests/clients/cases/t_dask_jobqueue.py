@@ -10,6 +10,7 @@ import time
 import traceback
 
 NAME = "dask_jobqueue"
+LIMIT_S = float(os.environ.get("CASE_LIMIT_S", "240"))
 PART = os.environ.get("PARTITION", "debug")
 
 
@@ -28,14 +29,14 @@ def main():
         log_directory=d,
         local_directory=d,
         scheduler_options={"host": "127.0.0.1", "dashboard_address": ":0"},
-        death_timeout=240,
+        death_timeout=LIMIT_S,
         python=sys.executable,
         job_extra_directives=["--comment=dask-case"],
     )
     print(cluster.job_script())
     cluster.scale(jobs=2)
     client = Client(cluster)
-    client.wait_for_workers(2, timeout=240)
+    client.wait_for_workers(2, timeout=LIMIT_S)
     ids = sorted(w.job_id for w in cluster.workers.values())
     assert len(ids) == 2 and all(i.isdigit() for i in ids), ids
     got = client.gather(client.map(lambda x: x * x, range(20)))

@@ -10,6 +10,7 @@ import tempfile
 import traceback
 
 NAME = "gpustat"
+LIMIT_S = float(os.environ.get("CASE_LIMIT_S", "240"))
 PART = os.environ.get("PARTITION", "debug")
 
 
@@ -18,7 +19,9 @@ def main():
     bin_dir = os.path.dirname(sys.executable)
 
     def run(*words):
-        return subprocess.run(words, cwd=d, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+        return subprocess.run(
+            words, cwd=d, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S
+        )
 
     job = run("sbatch", "--parsable", "-p", PART, "-o", "/dev/null", "--mem=100M", "--wrap", "sleep 1")
     assert (

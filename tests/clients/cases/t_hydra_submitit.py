@@ -9,6 +9,7 @@ import tempfile
 import traceback
 
 NAME = "hydra_submitit"
+LIMIT_S = float(os.environ.get("CASE_LIMIT_S", "240"))
 PART = os.environ.get("PARTITION", "debug")
 APP = """
 import os, hydra
@@ -46,7 +47,7 @@ def main():
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=240,
+        timeout=LIMIT_S,
     )
     assert p.returncode == 0, p.stdout
     for i, x in enumerate((5, 6, 7)):

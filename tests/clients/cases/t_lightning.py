@@ -9,6 +9,7 @@ import tempfile
 import traceback
 
 NAME = "lightning"
+LIMIT_S = float(os.environ.get("CASE_LIMIT_S", "240"))
 PART = os.environ.get("PARTITION", "debug")
 PROG = """
 import os, torch
@@ -42,7 +43,7 @@ srun {sys.executable} prog.py
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=240,
+        timeout=LIMIT_S,
     )
     out = open(d + "/out").read() if os.path.exists(d + "/out") else ""
     assert p.returncode == 0, (p, out[-2000:])

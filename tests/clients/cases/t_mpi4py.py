@@ -9,6 +9,7 @@ import tempfile
 import traceback
 
 NAME = "mpi4py"
+LIMIT_S = float(os.environ.get("CASE_LIMIT_S", "240"))
 PART = os.environ.get("PARTITION", "debug")
 PROG = """
 from mpi4py import MPI
@@ -34,7 +35,7 @@ def main():
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=240,
+            timeout=LIMIT_S,
         )
         assert p.returncode == 0, (p.stdout, p.stderr[-1500:])
         check("a")
@@ -47,7 +48,7 @@ def main():
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=240,
+        timeout=LIMIT_S,
     )
     assert p.returncode == 0, (p.stdout, open(d + "/out").read() if os.path.exists(d + "/out") else "")
     check("b")

@@ -9,6 +9,7 @@ import time
 import traceback
 
 NAME = "parsl"
+LIMIT_S = float(os.environ.get("CASE_LIMIT_S", "240"))
 PART = os.environ.get("PARTITION", "debug")
 
 
@@ -54,7 +55,7 @@ def main():
             return a * b, os.environ["SLURM_JOB_ID"], os.environ.get("SLURM_STEP_ID"), os.environ["JOBNAME"]
 
         fs = [mul(i, 10) for i in range(3)]
-        r = [f.result(timeout=240) for f in fs]
+        r = [f.result(timeout=LIMIT_S) for f in fs]
         assert [x[0] for x in r] == [0, 10, 20], r
         (jid,) = prov.resources
         assert r[0][1] == jid and r[0][2] == "0" and r[0][3].startswith("parsl.slurm."), r

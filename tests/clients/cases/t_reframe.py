@@ -10,6 +10,7 @@ import tempfile
 import traceback
 
 NAME = "reframe"
+LIMIT_S = float(os.environ.get("CASE_LIMIT_S", "240"))
 PART = os.environ.get("PARTITION", "debug")
 CHECK = """
 import reframe as rfm
@@ -102,7 +103,7 @@ def main():
         "Fails%x",
     ]
     # the squeue backend cannot know exit codes, and merges no finished arrays
-    p = subprocess.run(cmd, cwd=d, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+    p = subprocess.run(cmd, cwd=d, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S)
     rep = json.load(open(d + "/rep.json"))
     res = {}
     for run in rep["runs"]:

@@ -10,6 +10,7 @@ import tempfile
 import traceback
 
 NAME = "snakemake"
+LIMIT_S = float(os.environ.get("CASE_LIMIT_S", "240"))
 PART = os.environ.get("PARTITION", "debug")
 SNAKE = """
 rule all:
@@ -60,7 +61,9 @@ def main():
         "3",
         "--verbose",
     ]
-    p = subprocess.run(cmd, cwd=d, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+    p = subprocess.run(
+        cmd, cwd=d, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S
+    )
     assert p.returncode == 0, p.stdout[-6000:]
     a = open(d + "/a.txt").read().split()
     b = open(d + "/b.txt").read().split()

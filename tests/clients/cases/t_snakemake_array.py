@@ -9,6 +9,7 @@ import tempfile
 import traceback
 
 NAME = "snakemake_array"
+LIMIT_S = float(os.environ.get("CASE_LIMIT_S", "240"))
 PART = os.environ.get("PARTITION", "debug")
 SNAKE = """
 rule all:
@@ -46,7 +47,9 @@ def main():
         "3",
         "--verbose",
     ]
-    p = subprocess.run(cmd, cwd=d, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+    p = subprocess.run(
+        cmd, cwd=d, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S
+    )
     assert p.returncode == 0, p.stdout[-6000:]
     got = sorted(open(f"{d}/r{i}.txt").read().split() for i in (1, 2))
     assert (

@@ -10,6 +10,7 @@ import time
 import traceback
 
 NAME = "torchx"
+LIMIT_S = float(os.environ.get("CASE_LIMIT_S", "240"))
 PART = os.environ.get("PARTITION", "debug")
 
 
@@ -19,7 +20,7 @@ def main():
 
     def run(*words):
         return subprocess.run(
-            [torchx, *words], cwd=d, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240
+            [torchx, *words], cwd=d, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S
         )
 
     config = f"partition={PART},time=3,job_dir={d}/jobs"

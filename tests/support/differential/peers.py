@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from livecluster import LAUNCHERS, ClusterConf, LiveCluster, command, free_ports, is_installed
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 
 from bench.measure import CannotMeasure, wait_until
 from bench.slurmpeer import PRIVATE_CONF, munge_files, start_daemon, stop_daemons, why_not
@@ -78,7 +78,7 @@ class Side:
 
     def wait(self, wanted: Mapping[str, str]) -> None:
         """Until these jobs are in these states, and the scheduler has come past all others."""
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + END_S
         while wanted:
             lines = [line.split() for line in self.must("squeue -h -a -r -t all -o '%i %t %r'").splitlines()]
             seen = {words[0]: words[1] for words in lines}
@@ -155,7 +155,7 @@ class Slurm(Side):
             start_daemon(self.running, "slurmd", "-D", "-N", name, "-f", conf)
 
     def _until(self, condition: Callable[[], bool]) -> None:
-        wait_until(condition, f"Slurm (logs in {self.folder})", LIMIT_S, 0.1)
+        wait_until(condition, f"Slurm (logs in {self.folder})", END_S, 0.1)
 
     def close(self) -> None:
         """End the jobs, then the daemons, the last one first."""
@@ -213,7 +213,7 @@ def _answer(line: Sequence[Any], env: Mapping[str, str], work: Path) -> Answer:
     """Runs a command without a terminal to its end, or to the limit; a signal is shown as a shell shows it."""
     try:
         done = subprocess.run(
-            line, env=env, cwd=work, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S,
+            line, env=env, cwd=work, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER_S,
             start_new_session=True,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

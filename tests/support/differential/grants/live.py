@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from livecluster import ClusterConf, Daemon, LiveCluster
-from patience import LIMIT_S
+from patience import END_S
 
 from differential.grants import answers, cluster, probe
 
@@ -47,7 +47,7 @@ class LiveOurs:
         done = self.cluster.run("sbatch", "--parsable", "-J", "job", "-o", str(out), *shlex.split(line), str(script))
         if done.status:
             return answers.Job(answers.REFUSED, answers.lines(done.err), {}, {}), []
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + END_S
         while not (out.exists() and out.read_bytes().endswith(f"{probe.END}\n".encode())):
             assert time.monotonic() < deadline, f"{line}: {out.read_text() if out.exists() else 'never began'}"
             time.sleep(0.05)

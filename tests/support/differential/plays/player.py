@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from livecluster import ClusterConf, Daemon, LiveCluster
-from patience import LIMIT_S
+from patience import END_S
 
 from differential import shape
 from differential.normal import normal
@@ -133,7 +133,7 @@ def one(side: Side, line: str, expected: Answer | None) -> Answer:
 
 
 def awaited(side: Side, job: str, wanted: str, expected: Answer | None) -> Answer:
-    limit_s = RECORDED_S if expected is None else NEVER_S if expected.status else LIMIT_S
+    limit_s = RECORDED_S if expected is None else NEVER_S if expected.status else END_S
     deadline = time.monotonic() + limit_s
     while True:
         seen = side.run(["squeue", "-h", "-r", "-t", "all", "-j", job, "-o", "%t %r"]).out.strip()
@@ -147,7 +147,7 @@ def awaited(side: Side, job: str, wanted: str, expected: Answer | None) -> Answe
 def clear(side: Side) -> None:
     """No job is left."""
     side.run(["scancel", "-u", "root"])
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + END_S
     while side.run(["squeue", "-h"]).out.strip():
         assert time.monotonic() < deadline, side.run(["squeue"]).out
         time.sleep(POLL_S)
