@@ -27,7 +27,9 @@ def fails(name, times):
 PASSES = "def test_passes(): pass\n"
 
 
-def gate(folder: Path, files: dict[str, str], *arguments: str, settings: str = "") -> tuple[int, list[str], str]:
+def gate(
+    folder: Path, files: dict[str, str], *arguments: str, settings: str = "", options: tuple[str, ...] = ()
+) -> tuple[int, list[str], str]:
     """The exit status of the gate on a project of these test files, its closing lines, and all that was printed."""
     for name, text in {"fails.py": FAILS, **files}.items():
         path = folder / name
@@ -43,6 +45,7 @@ def gate(folder: Path, files: dict[str, str], *arguments: str, settings: str = "
         "2",
         "--pause-s",
         "0",
+        *options,
         "--",
         "-p",
         "no:hypothesispytest",
@@ -124,6 +127,15 @@ def test_one_that_always_fails_is_red_whatever_else_recovers(tmp_path: Path) -> 
         "failed: 1: tests/e2e/test_a.py::test_never",
         "unsteady: 1: tests/e2e/test_b.py::test_once",
         "2 passed, 1 failed, 0 skipped",
+    ]
+
+
+def test_repeats_that_last_too_long_are_red(tmp_path: Path) -> None:
+    many = "import pytest\nfrom fails import fails\n@pytest.mark.parametrize('n', range(3))\ndef test_n(n): fails(f'{n}', 1)\n"
+    status, said, _ = gate(tmp_path, {"tests/e2e/test_a.py": many}, options=("--repeat-limit-s", "0.001"))
+    assert status == 1 and said[-1] == "1 passed, 2 failed, 0 skipped"
+    assert [line.rpartition("::")[2] for line in said[:2]] == [
+        f"test_n[{n}] was collected and never ran" for n in (1, 2)
     ]
 
 

@@ -14,11 +14,13 @@ from tools.testgate.verdict import PytestRun, Verdict, beyond_chance, broken, ju
 
 #: Before the third run: what disturbed the second one has time to end.
 PAUSE_S = 20.0
+#: A repeat that lasts longer ends between two tests, and the run is red: what waits for long again and again is no chance.
+REPEAT_LIMIT_S = 900.0
 #: One worker, so that a test that kills its process does not end the run; only what failed in the run before.
 AGAIN = ["-n", "1", "--last-failed", "--last-failed-no-failures", "none"]
 
 
-def run_all(arguments: list[str], workers: str, out: Path, pause_s: float) -> list[PytestRun]:
+def run_all(arguments: list[str], workers: str, out: Path, pause_s: float, limit_s: float) -> list[PytestRun]:
     """The first run; then, as long as there are failures that may be chance, a second and a third run of these alone."""
     cache = out / "cache"
     done = [pytest_run(["-n", workers, "--dist", "worksteal", *arguments], out / "run1.json", cache)]
@@ -30,7 +32,8 @@ def run_all(arguments: list[str], workers: str, out: Path, pause_s: float) -> li
             break
         print(f"\n{len(failed)} failed; run {number}, of {'it' if len(failed) == 1 else 'them'} alone:", flush=True)
         time.sleep(wait_s)
-        done.append(pytest_run([*AGAIN, *arguments], out / f"run{number}.json", cache, repeat=True))
+        again = [*AGAIN, f"--session-timeout={limit_s}", *arguments]
+        done.append(pytest_run(again, out / f"run{number}.json", cache, repeat=True))
     return done
 
 
@@ -57,12 +60,15 @@ def main() -> int:
     )
     parser.add_argument("--workers", default="4", help="processes of the first run (%(default)s)")
     parser.add_argument("--pause-s", type=float, default=PAUSE_S, help="seconds before the third run (%(default)s)")
+    parser.add_argument(
+        "--repeat-limit-s", type=float, default=REPEAT_LIMIT_S, help="seconds of each further run (%(default)s)"
+    )
     parser.add_argument("arguments", nargs="*", help="of pytest, after --")
     given = parser.parse_args()
     shutil.rmtree(given.out, ignore_errors=True)
     given.out.mkdir(parents=True)
     out = given.out.resolve()
-    verdict = judge(run_all(given.arguments, given.workers, out, given.pause_s))
+    verdict = judge(run_all(given.arguments, given.workers, out, given.pause_s, given.repeat_limit_s))
     save(verdict, out)
     note_unsteady(verdict, out.parent / "unsteady.jsonl")
     print("\n".join(lines(verdict)), flush=True)
