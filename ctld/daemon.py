@@ -29,7 +29,6 @@ from ctld.core.controller import Core
 from ctld.core.queue.rights import has_job
 from ctld.core.records.effects import Batch, Refusal
 from ctld.core.records.events import LoadConfig, RecordAct
-from ctld.core.recover import ConfigConflict
 from ctld.core.recover import LoadedState as LoadedState
 from ctld.core.requests.submit import SUBMIT_KEY_AGE_US
 from ctld.metrics import Metrics
@@ -324,11 +323,7 @@ class Controller:
     def _state(self, config: Config, loaded: LoadedState, now_us: int) -> tuple[Snapshot, Core]:
         """Creates the read snapshot and the core. The core empties the list of loaded jobs, so it comes second."""
         snapshot = Snapshot(loaded.jobs, loaded.steps)
-        try:
-            return snapshot, Core(config, loaded, now_us, consume=True)
-        except ConfigConflict as error:
-            hint = "take the change back and start; make it again when those jobs have ended"
-            raise BadSetup(f"{self._daemon.config_path}: the queue does not fit it:\n{error}\n{hint}") from error
+        return snapshot, Core(config, loaded, now_us, consume=True)
 
     def _amended(self, config: Config, loaded: LoadedState) -> Config:
         """Returns the file's configuration with the changes by hand."""

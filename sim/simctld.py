@@ -40,7 +40,7 @@ from ctld.core.records.events import (
     StopWaiting,
     Tick,
 )
-from ctld.core.recover import ConfigConflict, LoadedState
+from ctld.core.recover import LoadedState
 from ctld.core.requests.submit import SUBMIT_KEY_AGE_US
 from ctld.runtime.clock import MonotonicWallClock
 from ctld.runtime.flightrec import FlightRecorder
@@ -123,7 +123,6 @@ class SimController:
         record: Path | None,
     ) -> None:
         self.config = config  # the content of slurm.conf: in force at the next start
-        self.fallback = config  # a file that fits every job
         self.offset_us = 0  # of the wall clock
         self.up = False
         self.core: Core
@@ -177,11 +176,7 @@ class SimController:
 
     def _start_core(self, loaded: LoadedState, now_us: int) -> None:
         self._recorder.start(now_us, self.config, loaded)
-        try:
-            self.core = Core(self.config, loaded, now_us)
-        except ConfigConflict:  # the file was changed for a reload that failed: its administrator reverts that
-            self.config = self.fallback
-            self.core = self._trusted(Core, self.config, loaded, now_us)
+        self.core = self._trusted(Core, self.config, loaded, now_us)
         self._trusted(self.core.check)
 
     def crash(self, why: str) -> None:

@@ -26,8 +26,8 @@ from ctld.core.lifecycle.ready import PLANNER_REASONS
 from ctld.core.limits import budgets
 from ctld.core.nodes import admin as node_admin
 from ctld.core.nodes import history as node_events
-from ctld.core.nodes import reboot
-from ctld.core.nodes.layout import config_conflicts, lay_out, new_node
+from ctld.core.nodes import kept, reboot
+from ctld.core.nodes.layout import lay_out, new_node
 from ctld.core.passes import gang, gpu_idle, queue_recovery
 from ctld.core.queue import associations, prediction, priority
 from ctld.core.queue.qos import DEFAULT_QOS, NORMAL, number_qos
@@ -50,7 +50,7 @@ from ctld.core.state.state import ClusterState
 from ctld.core.state.timers import Timer
 from ctld.core.steps.parts import set_limit_timers
 from penstock.values.amendment import Amendment
-from penstock.values.config import Config, NodeConfig
+from penstock.values.config import Config
 from penstock.values.dependency import parse_dependency, without_states
 from penstock.values.states import ALLOCATED_STATES, END_STATES, JobState, NodeFlag, Reason
 from penstock.values.taskset import TASK_ID_MAX, parse_array
@@ -105,12 +105,8 @@ class LoadedState(NamedTuple):
     loss_accepted: bool = False  # an administrator has confirmed that the database is older than what was acknowledged
 
 
-class ConfigConflict(Exception):
-    """The jobs do not fit the configuration, which was changed after they were accepted: one line for each problem."""
-
-
 def recover(state: ClusterState, config: Config, loaded: LoadedState, now_us: int, consume: bool = False) -> None:
-    """Fills an empty state. Raises ConfigConflict. `consume`: may empty `loaded.jobs`."""
+    """Fills an empty state. `config`: the file's, which may have been changed. `consume`: may empty `loaded.jobs`."""
     state.epoch = state.gap.sealed_epoch = loaded.epoch
     state.amended.load(loaded.amendments)
     state.audit.head = loaded.audit
@@ -123,7 +119,8 @@ def recover(state: ClusterState, config: Config, loaded: LoadedState, now_us: in
     _load_jobs(state, loaded, _drained(loaded.jobs) if consume else loaded.jobs)
     state.submissions.stored.restore(state.jobs.values(), dict(loaded.spec_sizes))
     _load_arrays(state, config, loaded)
-    _load_nodes(state, config, loaded)
+    named = kept.with_names(state, config)
+    _load_nodes(state, named, loaded)
     state.open_intervals.node_events = {event.node: event for event in loaded.node_events}
     state.open_intervals.reservation_spans = {span.name: span for span in loaded.reservation_spans}
     state.reservations = {reservation.name: reservation for reservation in loaded.reservations}
@@ -134,13 +131,13 @@ def recover(state: ClusterState, config: Config, loaded: LoadedState, now_us: in
     for job in begun:
         if job.state in ALLOCATED_STATES:
             for part in job.alloc:
-                _book_part(state, config, job, part.node)
+                _book_part(state, named, job, part.node)
             state.enter_reservation(job)
-    if problems := config_conflicts(state, config):
-        raise ConfigConflict("\n".join(problems))
+    config = kept.with_sizes(state, config, named)
     _depend(state)
     associations.restore(state, loaded.shares)
     lay_out(state, config, now_us)
+    kept.settle(state, now_us)
     associations.resume(state)
     budgets.restore(state, loaded.budgets, now_us)
     state.shares.decay = priority.decay_of(config)
@@ -265,12 +262,10 @@ def _load_nodes(state: ClusterState, config: Config, loaded: LoadedState) -> Non
 
 
 def _book_part(state: ClusterState, config: Config, job: Job, name: str) -> None:
-    """Books a running job's part on a node; a node that was removed from the file is kept for as long as the job holds
-    it."""
+    """Books a running job's part on a node."""
     node = state.nodes.get(name)
     if node is None:
-        entry = next((c for c in config.nodes if c.name == name), NodeConfig(name, name, name, 0, state="DOWN"))
-        node = state.nodes[name] = new_node(entry)
+        node = state.nodes[name] = new_node(next(entry for entry in config.nodes if entry.name == name))
     part = next(p for p in job.alloc if p.node == name)
     node.jobs[job.job_id] = None
     if job.suspended_by not in RELEASED:

@@ -195,7 +195,7 @@ class Amender:
     ) -> None:
         if act is not None:
             act = msgspec.structs.replace(act, after={"changes": list(config_changes(self._state.config, config))})
-        event = LoadConfig(config, self._runtime.new_reply_to(), amendments, dropped, act)
+        event = LoadConfig(config, self._runtime.new_reply_to(), amendments, dropped, act, by_hand=True)
         body = await self._runtime.ask(event)
         if isinstance(body, Refusal):
             raise BadRequest(Code(body.code), body.text)

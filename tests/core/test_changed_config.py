@@ -4,10 +4,17 @@ import dataclasses
 
 import pytest
 
-from ctld.core.records.events import ControlAction, ControlJobs, JobSubmission, LoadConfig
-from ctld.core.recover import ConfigConflict
+from ctld.core.records.events import (
+    CancelJobs,
+    ControlAction,
+    ControlJobs,
+    JobFilter,
+    JobSubmission,
+    LoadConfig,
+    UpdateNodes,
+)
 from penstock.values.config import Config, PartitionConfig
-from penstock.values.states import JobState, Reason
+from penstock.values.states import JobState, NodeFlag, Reason
 from tests.core.world import World, make_config
 
 GPU = (("gpu", "a100", 1),)
@@ -114,17 +121,108 @@ HELD_BY_JOBS = [
     ),
     ({"gres_per_node": GPU}, make_config(nodes=2, cpus=2), "node n1: gres/gpu:a100 that jobs hold is missing"),
     ({"hold": True}, elsewhere(make_config(cpus=2, gpus=2)), "partition debug has 1 pending job(s) and is missing"),
+    ({}, elsewhere(make_config(cpus=2, gpus=2)), "partition debug has 1 running job(s) and is missing"),
 ]
 
 
 @pytest.mark.parametrize(("wanted", "config", "text"), HELD_BY_JOBS)
-def test_what_jobs_hold_may_not_vanish(wanted, config, text):
+def test_a_reload_takes_nothing_that_jobs_hold(wanted, config, text):
     world = world_with(**wanted)
     before = world.core.digest()
     (line,) = world.do(LoadConfig(config, world.reply_to()))
     assert line.startswith("refused: ") and text in line
     assert world.core.digest() == before
-    world.config = config
-    with pytest.raises(ConfigConflict) as raised:
-        world.restart()
-    assert text in str(raised.value)
+
+
+KEPT_FOR_JOBS = [
+    ({"nodes_required": "n2"}, make_config(nodes=1, cpus=2, gpus=2), "n2", "the node"),
+    ({"ntasks": 2}, make_config(nodes=2, cpus=1, gpus=2), "n1", "2 CPUs (it has 1)"),
+    ({"mem_per_node_mb": 4000}, make_config(cpus=2, mem_mb=999, gpus=2), "n1", "4000 MB (it has 999)"),
+    ({"gres_per_node": GPU}, make_config(nodes=2, cpus=2), "n1", "gres/gpu"),
+    ({"gres_per_node": GPU, "nodes_required": "n2"}, make_config(nodes=1, cpus=2), "n2", "the node"),
+]
+
+
+@pytest.mark.parametrize(("wanted", "config", "name", "lacks"), KEPT_FOR_JOBS)
+def test_a_start_keeps_what_jobs_hold_on_a_drained_node(wanted, config, name, lacks):
+    world = world_with(**wanted)
+    alloc = world.core.state.jobs[1].alloc
+    restart(world, config)
+    node = world.core.state.nodes[name]
+    assert node.flags & NodeFlag.DRAIN and node.reason == f"slurm.conf lacks what jobs hold: {lacks}"
+    assert world.core.state.jobs[1].state is JobState.RUNNING and world.core.state.jobs[1].alloc == alloc
+    world.config = world.core.state.config
+    restart(world, config)  # again: it is a function of the rows and the file
+    assert world.core.state.nodes[name].reason == node.reason
+    world.settle()
+    (line,) = world.do(LoadConfig(config, world.reply_to()))
+    assert line.startswith("refused: ")
+    world.config = world.core.state.config
+    world.register(name)
+    world.exited(1)
+    assert world.core.state.jobs[1].state is JobState.COMPLETED
+    reload(world, config)
+    assert world.core.state.config == config and not world.core.state.layout.kept
+    assert not any(node.flags & NodeFlag.DRAIN or node.reason for node in world.core.state.node_list)
+
+
+def test_a_file_that_is_mended_ends_the_drain_while_the_jobs_run():
+    world = world_with(ntasks=2)
+    full = world.config
+    restart(world, make_config(nodes=2, cpus=1, gpus=2))
+    partition = world.core.state.config.partitions[0]
+    by_hand = dataclasses.replace(world.core.state.config, partitions=(dataclasses.replace(partition, max_time_s=60),))
+    world.do(LoadConfig(by_hand, world.reply_to(), by_hand=True))
+    assert world.core.state.nodes["n1"].flags & NodeFlag.DRAIN, "scontrol update does not read the file"
+    reload(world, full)
+    node = world.core.state.nodes["n1"]
+    assert not node.flags & NodeFlag.DRAIN and not node.reason
+    assert world.core.state.jobs[1].state is JobState.RUNNING
+
+
+def test_an_administrators_drain_outlives_the_keeping():
+    world = world_with(ntasks=2)
+    world.do(UpdateNodes(world.actor("root"), ("n1",), {"state": "drain", "reason": "fans"}, world.reply_to()))
+    full = world.config
+    restart(world, make_config(nodes=2, cpus=1, gpus=2))
+    reload(world, full)
+    node = world.core.state.nodes["n1"]
+    assert node.flags & NodeFlag.DRAIN and node.reason == "fans"
+
+
+def test_jobs_of_a_partition_that_is_gone_wait_in_it_and_run_on():
+    world = world_with()
+    world.submit(JobSubmission(name="b", work_dir=b"/", ntasks=4, nodes_min=2))
+    restart(world, elsewhere(make_config(cpus=2, gpus=2)))
+    jobs = world.core.state.jobs
+    assert [jobs[i].state for i in (1, 2)] == [JobState.RUNNING, JobState.PENDING]
+    for name in ("n1", "n2"):
+        world.register(name)
+    world.do(ControlJobs(world.actor("root"), ("1",), ControlAction.REQUEUE, world.reply_to()))
+    world.exited(1)
+    world.advance(10)
+    assert [(jobs[i].state, jobs[i].reason) for i in (1, 2)] == [(JobState.PENDING, Reason.PARTITION_INACTIVE)] * 2
+    (line,) = world.submit(JobSubmission(name="c", work_dir=b"/", partitions=("debug",)))
+    assert line.startswith("refused: ")
+    world.do(CancelJobs(world.actor("root"), JobFilter(ids=("1", "2"))))
+    reload(world, world.config)
+    assert list(world.core.state.partitions) == ["other"]
+
+
+def test_a_start_after_a_resume_that_waits_for_its_cpus():
+    """Both jobs have 5 of 4 CPUs until the larger one has ended."""
+    world = World(make_config(nodes=1, cpus=4))
+    root = world.actor("root")
+    world.register("n1")
+    world.submit(JobSubmission(name="a", work_dir=b"/"))
+    world.started(1)
+    world.do(ControlJobs(root, ("1",), ControlAction.SUSPEND, world.reply_to()))
+    world.submit(JobSubmission(name="b", work_dir=b"/", ntasks=4))
+    world.do(ControlJobs(root, ("1",), ControlAction.RESUME, world.reply_to()))
+    assert world.core.state.nodes["n1"].cpus_alloc == 5
+    world.restart()
+    node = world.core.state.nodes["n1"]
+    assert node.cpus_alloc == 5 and not node.flags & NodeFlag.DRAIN and not world.core.state.layout.kept
+    world.register("n1")
+    world.exited(2)
+    assert world.core.state.jobs[1].state is JobState.RUNNING

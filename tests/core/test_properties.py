@@ -7,6 +7,7 @@ acknowledged jobs end when faults stop, the books agree with what ran, and the s
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from ctld.core.records.decay import USAGE_ONE
 from ctld.core.records.events import CancelJobs, ControlAction, ControlJobs, JobFilter, JobSubmission, UpdateNodes
+from penstock.values.config import Config, PartitionConfig
 from penstock.values.states import ACTIVE_STATES, END_STATES, JobState
 from tests.core.world import World, make_config
 
@@ -122,15 +124,26 @@ ORDERS: tuple[dict[str, Any], ...] = (
     {},
     {"penstock_backfill": "easy", "penstock_backfill_order": "aged", "penstock_backfill_predictor": "history"},
 )
+FORCED = PartitionConfig("debug", ("n1", "n2", "n3"), is_default=True, over_subscribe="FORCE:2")
+SHARED: tuple[dict[str, Any], ...] = (
+    {},
+    {"partitions": (FORCED,)},
+    {"partitions": (FORCED,), "preempt_mode": ("GANG", "SUSPEND"), "preempt_type": "preempt/partition_prio"},
+)
 stories = st.lists(
     st.tuples(st.integers(0, len(OPERATIONS) - 1), st.integers(0, 60), st.integers(0, 60)), max_size=STORY_MAX
 )
 
 
-def tell(story: Story, **extra: Any) -> World:
+def begun(**extra: Any) -> World:
     world = World(make_config(nodes=3, cpus=4, gpus=2, return_to_service=2, **extra))
     for name in list(world.running):
         world.register(name)
+    return world
+
+
+def tell(story: Story, **extra: Any) -> World:
+    world = begun(**extra)
     for operation, a, b in story:
         OPERATIONS[operation](world, a, b)
     return world
@@ -220,6 +233,58 @@ def test_the_books_agree_with_what_ran(story: Story) -> None:
 @given(stories, st.sampled_from(ORDERS))
 def test_the_same_story_has_the_same_digest(story: Story, order: dict[str, Any]) -> None:
     assert tell(story, **order).core.digest() == tell(story, **order).core.digest()
+
+
+def smaller(config: Config, a: int) -> Config:
+    """What an administrator may make of the file while the controller is down."""
+    nodes = tuple(
+        replace(node, cpus=max(1, node.cpus >> (a & 3)), real_memory_mb=1 if a & 4 else 4000, gres=node.gres[: a & 1])
+        for node in config.nodes[a % 3 :]
+    )
+    name = "other" if a & 8 else "debug"
+    shared = ("NO", "FORCE:2", "EXCLUSIVE")[a % 3]
+    partition = PartitionConfig(name, tuple(n.name for n in nodes), is_default=True, over_subscribe=shared)
+    return replace(config, nodes=nodes, partitions=(partition,), licenses=())
+
+
+@settings(max_examples=40 * SCALE, deadline=None, derandomize=True)
+@given(stories, st.integers(0, 63), st.sampled_from(SHARED))
+def test_a_controller_starts_from_every_state_and_any_file(story: Story, a: int, shared: dict[str, Any]) -> None:
+    """With the file as it was it finds the jobs as they were, and nothing is drained; with another one no running job
+    is lost, and the invariants hold."""
+    world = begun(**shared)
+    for operation, first, second in story:
+        OPERATIONS[operation](world, first, second)
+        jobs = world.core.state.jobs.values()
+        same = world.started_anew(world.config)
+        assert not same.state.layout.kept and same.state.config == world.config
+        other = world.started_anew(smaller(world.config, a))
+        for job in jobs:
+            for core in (same, other):
+                if job.state in ACTIVE_STATES:
+                    found = core.state.jobs[job.job_id]
+                    assert (found.state, found.alloc) == (job.state, job.alloc)
+
+
+@settings(max_examples=30 * SCALE, deadline=None, derandomize=True)
+@given(stories, st.integers(0, 63), st.sampled_from(SHARED))
+def test_all_jobs_end_after_a_start_with_another_file(story: Story, a: int, shared: dict[str, Any]) -> None:
+    world = begun(**shared)
+    for operation, first, second in story:
+        OPERATIONS[operation](world, first, second)
+    full = world.config
+    world.config = smaller(world.config, a)
+    world.restart()
+    world.config = world.core.state.config
+    world.settle()
+    for name in sorted({node.name for node in world.config.nodes}):
+        world.register(name)
+    for _, job_id, _ in running(world):
+        world.exited(job_id)
+    world.config = full
+    world.restart()
+    world.settle()
+    heal(world)
 
 
 @settings(max_examples=40 * SCALE, deadline=None, derandomize=True)

@@ -76,9 +76,9 @@ REFUSED: dict[str, tuple[Change, str]] = {
         lambda c: node(c, 0, gres=()),
         "node n1: gres/gpu:a100 that jobs hold is missing from the file",
     ),
-    "the partition of a waiting job is gone": (
+    "the partition of jobs is gone": (
         lambda c: dataclasses.replace(c, partitions=(PartitionConfig("other", ("n1", "n2"), is_default=True),)),
-        "partition debug has 1 pending job(s) and is missing from the file",
+        "partition debug has 1 running and 1 pending job(s) and is missing from the file",
     ),
 }
 

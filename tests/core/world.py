@@ -46,6 +46,7 @@ from ctld.core.records.effects import (
     SuspendStep,
     TerminateStep,
     TriggersChanged,
+    Warn,
 )
 from ctld.core.records.events import (
     Actor,
@@ -171,6 +172,11 @@ class World:
     def restart(self) -> None:
         """A controller that knows only what was committed."""
         self.epoch += 1
+        self.core = self.started_anew(self.config)
+        self.links.clear()
+
+    def started_anew(self, config: Config) -> Core:
+        """The core of another controller, which starts with that file from what is committed now."""
         last: dict[int, JobRow] = {}
         for (job_id, _), row in sorted(self.jobs.items()):
             last[job_id] = row
@@ -194,9 +200,9 @@ class World:
             reservation_spans=self._last_reservation_spans(),
             reservation_id=self.last_numbers.get("reservation", 0),
         )  # fmt: skip
-        self.core = Core(self.config, loaded, self.now_us)
-        self.core.check()
-        self.links.clear()
+        core = Core(config, loaded, self.now_us)
+        core.check()
+        return core
 
     def _last_reservation_spans(self) -> tuple[ReservationSpan, ...]:
         """As ctld/store/loader.py has them."""
@@ -311,6 +317,8 @@ class World:
             )
         if isinstance(effect, FenceNode):
             return [f"fence {effect.node}"]
+        if isinstance(effect, Warn):
+            return [f"warning: {effect.text}"]
         if isinstance(effect, SendMail):
             return [f"mail to {address(effect.job, self.config.mail_domain)}: {subject(effect)}"]
         if isinstance(effect, GpuWork | ClearGpu | ReturnGpus):

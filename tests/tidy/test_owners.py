@@ -62,6 +62,7 @@ STATE_OWNERS = {
     "layout.cpus_largest": "nodes/layout",
     "layout.feasible": "nodes/layout queue/feasibility",
     "layout.gres_kinds": "nodes/layout",
+    "layout.kept": "nodes/kept nodes/layout",
     "layout.license_kinds": "nodes/layout",
     "layout.license_totals": "nodes/layout",
     "layout.masks": "nodes/layout",

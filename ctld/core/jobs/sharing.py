@@ -15,7 +15,7 @@ from ctld.core.records.job import Job
 from ctld.core.records.node import Partition
 from ctld.core.records.request import JobRequest
 from ctld.core.state.state import ClusterState
-from penstock.values.config import Config
+from penstock.values.config import Config, PartitionConfig
 from penstock.values.states import Suspend
 
 #: Maximum units a cpu. Beyond it the numbers need not divide: a job takes the next higher number of units.
@@ -47,13 +47,18 @@ def units_taken(state: ClusterState, request: JobRequest, partition: str) -> int
     if state.layout.units_per_cpu == 1:
         return 1
     found = state.partitions.get(partition)
-    if found is None or request.exclusive or not _may_share(found, request):
-        return state.layout.units_per_cpu
-    return -(-state.layout.units_per_cpu // int(found.config.jobs_per_cpu()))
+    return units_of_request(state.layout.units_per_cpu, found.config if found is not None else None, request)
 
 
-def _may_share(partition: Partition, request: JobRequest) -> bool:
-    word = partition.config.over_subscribe
+def units_of_request(units: int, partition: PartitionConfig | None, request: JobRequest) -> int:
+    """Returns the same where a CPU has so many `units`. `partition`: None = it does not exist."""
+    if partition is None or request.exclusive or not _may_share(partition, request):
+        return units
+    return -(-units // partition.jobs_per_cpu())
+
+
+def _may_share(partition: PartitionConfig, request: JobRequest) -> bool:
+    word = partition.over_subscribe
     return word.startswith("FORCE") or (word.startswith("YES") and bool(request.oversubscribe))
 
 

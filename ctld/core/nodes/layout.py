@@ -1,13 +1,13 @@
 """Builds nodes, partitions and columns from a configuration; at start and at every reload.
 
 A reload is all or nothing: `config_conflicts` checks first (a node with jobs may not be removed, nor an allocated GPU);
-then the columns and masks are rebuilt, while nodes keep their state by name. A start checks the file in the same way,
-as it may have been changed meanwhile. Reports of nodes about their GPUs can require a new layout too (`relearn`): types
+then the columns and masks are rebuilt, while nodes keep their state by name. A start completes the file instead, which
+may have been changed meanwhile (kept.py). Reports of nodes about their GPUs can require a new layout too (`relearn`): types
 that the file leaves open, features, kinds that the planner does not count yet. All of this is rare, so nothing here is
 incremental.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ctld.core.gpus import types as gpu_types
 from ctld.core.jobs.expected_end import expected_end_s
 from ctld.core.jobs.sharing import units_in_use, units_per_cpu
 from ctld.core.lifecycle import limit_changes
-from ctld.core.nodes import history, node_reason
+from ctld.core.nodes import history, kept, node_reason
 from ctld.core.passes import mig_division, queue_recovery
 from ctld.core.queue import preemption, priority, tres
 from ctld.core.queue.gpu_sharing import mix_of
@@ -39,7 +39,7 @@ from ctld.core.state.timers import Timer
 from penstock.values.config import Config, NodeConfig
 from penstock.values.gres import SHARED_NAMES
 from penstock.values.refusals import Code
-from penstock.values.states import JobState, NodeFlag
+from penstock.values.states import END_STATES, JobState, NodeFlag
 
 #: Maximum number of jobs in a message about a node.
 IDS_SHOWN_MAX = 5
@@ -51,21 +51,23 @@ def load_config(state: ClusterState, now_us: int, event: LoadConfig) -> None:
     if problems:
         raise Refused(Code.CONFIG_INVALID, "; ".join(problems))
     state.applying()
-    kept = {node.name for node in event.config.nodes}
+    listed = {node.name for node in event.config.nodes}
     for node in state.node_list:
-        if node.link_id and node.name not in kept:  # its stream ends, so that it can register when it returns
+        if node.link_id and node.name not in listed:  # its stream ends, so that it can register when it returns
             state.emit(AdmitNode(node.name, node.link_id, f"node {node.name} has left the configuration"))
+    if not event.by_hand:
+        state.layout.kept = {}
     take_config(state, event.config, now_us)
+    kept.settle(state, now_us)
     state.amended.change(event.amendments, event.dropped)
     gpu_care.recover(state, now_us)
     state.reply(event.reply_to, Done())
 
 
 def config_conflicts(state: ClusterState, config: Config) -> list[str]:
-    """The conflicts of running or pending jobs with a configuration."""
+    """The conflicts of jobs that have not ended with a configuration."""
     new_nodes = {node.name: node for node in config.nodes}
     new_partitions = {p.name for p in config.partitions}
-    most = _cpus_of_largest_part(state)
     problems = []
     for node in state.nodes.values():
         if not node.jobs:
@@ -75,36 +77,32 @@ def config_conflicts(state: ClusterState, config: Config) -> list[str]:
             ids = ", ".join(map(str, list(node.jobs)[:IDS_SHOWN_MAX]))
             problems.append(f"node {node.name} has jobs ({ids}) and is missing from the file: drain it first")
         else:
-            problems += _too_small(node, gpu_types.in_force(node, new), units_per_cpu(config), most.get(node.name, 0))
-    wanted: dict[str, int] = {}
+            cpus = kept.cpus_needed(config, node, (state.jobs[job_id] for job_id in node.jobs))
+            problems += _too_small(node, gpu_types.in_force(node, new), cpus)
+    return problems + _partitions_in_use(state, new_partitions)
+
+
+def _partitions_in_use(state: ClusterState, new: Collection[str]) -> list[str]:
+    """Returns a problem for each partition not in `new` that jobs wait for, run in, or would be requeued into."""
+    counts: dict[str, dict[str, int]] = {}
     for job in state.jobs.values():
-        if job.state is JobState.PENDING:
-            for name in job.request.partitions:
-                if name not in new_partitions:
-                    wanted[name] = wanted.get(name, 0) + 1
-    problems += [
-        f"partition {name} has {number} pending job(s) and is missing from the file" for name, number in wanted.items()
+        if job.state not in END_STATES:
+            how = "pending" if job.state is JobState.PENDING else "running"
+            for name in dict.fromkeys((*job.request.partitions, job.partition)):
+                if name and name not in new:
+                    count = counts.setdefault(name, {})
+                    count[how] = count.get(how, 0) + 1
+    return [
+        f"partition {name} has {' and '.join(f'{n} {how}' for how, n in count.items())} job(s) and is missing from the file"
+        for name, count in counts.items()
     ]
-    return problems
 
 
-def _cpus_of_largest_part(state: ClusterState) -> dict[str, int]:
-    """Returns by node the most CPUs that one job has there."""
-    most: dict[str, int] = {}
-    for job_id in {job_id for node in state.nodes.values() for job_id in node.jobs}:
-        for part in state.jobs[job_id].alloc:
-            most[part.node] = max(most.get(part.node, 0), part.cpus)
-    return most
-
-
-def _too_small(node: Node, new: NodeConfig, jobs_per_cpu: int, cpus_most: int) -> list[str]:
-    """`cpus_most`: what one job has there. All jobs together may have more than the node has, after `scontrol resume` of a
-    suspended one: that alone is no conflict, or the controller would not start again.
-    """
+def _too_small(node: Node, new: NodeConfig, cpus: int) -> list[str]:
+    """`cpus`: those that the jobs there need."""
     problems = []
-    fewer = new.cpus < node.config.cpus and new.cpus * jobs_per_cpu < node.cpus_alloc
-    if fewer or new.cpus < cpus_most or node.cpus_used >> new.cpus:
-        problems.append(f"node {node.name}: {node.cpus_alloc} CPUs are allocated, the file has {new.cpus}")
+    if new.cpus < cpus:
+        problems.append(f"node {node.name}: {cpus} CPUs are allocated, the file has {new.cpus}")
     if new.real_memory_mb < node.mem_alloc_mb:
         text = f"node {node.name}: {node.mem_alloc_mb} MB are allocated, the file has {new.real_memory_mb}"
         problems.append(text)

@@ -50,6 +50,7 @@ class LoadConfig(Event, frozen=True):
     amendments: tuple[Amendment, ...] = ()  # its new amendments beside the file
     dropped: tuple[tuple[str, str], ...] = ()  # (kind, name) of removed amendments
     act: RecordAct | None = None  # the requesting user; None = the start, or a signal
+    by_hand: bool = False  # a change to the configuration in force, not the file
 
 
 class Tick(Event, frozen=True):

@@ -17,8 +17,8 @@ class ClusterLayout:
     """Numbers of kinds, names by number, and cached answers that are valid as long as the numbers are."""
 
     __slots__ = (
-        "assoc_numbers", "cpus_largest", "feasible", "gres_kinds", "license_kinds", "license_totals", "masks", "node_names",
-        "partition_cpus", "placements", "shapes_known", "switches_above", "units_per_cpu", "user_numbers",
+        "assoc_numbers", "cpus_largest", "feasible", "gres_kinds", "kept", "license_kinds", "license_totals", "masks",
+        "node_names", "partition_cpus", "placements", "shapes_known", "switches_above", "units_per_cpu", "user_numbers",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -29,6 +29,7 @@ class ClusterLayout:
         self.node_names: tuple[str, ...] = ()  # by column index
         self.switches_above: dict[str, tuple[str, ...]] = {}  # by node: values/topology.py
         self.units_per_cpu = 1  # jobs/sharing.py
+        self.kept: dict[str, str] = {}  # nodes that the file lacks or has smaller, and why: nodes/kept.py
         self.cpus_largest = 0  # the CPUs of the largest node; 0 = there is none
         self.assoc_numbers: dict[tuple[int, str, str], int] = {}
         self.user_numbers: dict[int | tuple[str, int], int] = {}  # uid, or MCS label with uid or -1 -> a small number
