@@ -35,6 +35,7 @@ from ctld.core.records.job import NO_STEPS, Job, job_row
 from ctld.core.records.periodic import next_start_us
 from ctld.core.records.request import NodeAlloc
 from ctld.core.records.step import SpreadStep, Step, blank_step, live_nodes, step_row
+from ctld.core.reservations.access import names_asked
 from ctld.core.state.state import ClusterState
 from ctld.core.state.timers import Timer
 from penstock.values.features import parse_features
@@ -495,6 +496,9 @@ def _begin_again(state: ClusterState, job: Job, now_us: int, hold: bool, reason:
         job.eligible_at_us = state.now_us + requeue_policy.delay_us(state, job)
     if job.request.cron:
         job.eligible_at_us = next_start_us(state.config.utc_offsets, job.request.cron, state.now_us)
+    if job.request.reservation:
+        gone = (name for name in names_asked(job) if name not in state.reservations)
+        requeue_policy.leave_reservations(state, job, gone, now_us)
     refresh(state, job, state.now_us)
     refresh_throttle(state, job)
 

@@ -8,13 +8,17 @@ does not cause a busy loop. Slurm waits for two minutes to be sure that the old 
 that. With --requeue=expedite a job whose node failed precedes all others and starts without delay.
 """
 
+from collections.abc import Iterable
+
 from ctld.core.jobs import holds
 from ctld.core.queue import priority
 from ctld.core.records.compact_request import with_changes
 from ctld.core.records.job import Job
+from ctld.core.reservations.access import names_asked
 from ctld.core.state.priority_columns import PRIORITY_MAX
 from ctld.core.state.state import ClusterState
 from penstock.values.jobkind import JobKind
+from penstock.values.states import Hold, Reason
 
 US = 1_000_000
 
@@ -42,6 +46,20 @@ def expedite(state: ClusterState, job: Job) -> None:
     if not _is_first(job):
         state.replace_request(job, with_changes(job.request, priority=PRIORITY_MAX))
         priority.renew(state, job)
+
+
+def leave_reservations(state: ClusterState, job: Job, gone: Iterable[str], now_us: int, hold: bool = True) -> None:
+    """Removes deleted reservations from the request of a job that waits. It is held when it named no other one."""
+    gone, asked = tuple(gone), names_asked(job)
+    left = ",".join(name for name in asked if name not in gone)
+    if len(left) == len(job.request.reservation):
+        return
+    state.replace_request(job, with_changes(job.request, reservation=left))
+    state.touch(job)
+    if not left and hold:
+        if job.hold is Hold.NO:
+            holds.hold_for(job, Reason.RESERVATION_DELETED.value)
+        state.record(now_us, job, "hold", f"Reservation {','.join(gone)} was deleted")
 
 
 def _is_first(job: Job) -> bool:

@@ -14,8 +14,7 @@ NO_HOLD_JOBS_AFTER lets it run elsewhere.
 
 from typing import Final
 
-from ctld.core.jobs import holds
-from ctld.core.lifecycle import job_life
+from ctld.core.lifecycle import job_life, requeue_policy
 from ctld.core.lifecycle.ready import refresh
 from ctld.core.records.compact_request import with_changes
 from ctld.core.records.effects import Refused
@@ -28,7 +27,7 @@ from ctld.core.reservations.view import view_of
 from ctld.core.state.state import CLOSED_FLAGS, ClusterState
 from ctld.core.state.timers import Timer
 from penstock.values.reservations import RECURRING, ResvFlag
-from penstock.values.states import Hold, JobState, Reason
+from penstock.values.states import JobState, Reason
 
 US: Final = 1_000_000
 
@@ -128,15 +127,10 @@ def _pending(state: ClusterState) -> list[Job]:
 def orphan(state: ClusterState, now_us: int, reservation: Reservation) -> None:
     """Removes a deleted reservation from the requests of waiting jobs."""
     for job in _pending(state):
-        asked = names_asked(job)
-        if reservation.name not in asked:
+        if reservation.name not in names_asked(job):
             continue
-        left = ",".join(name for name in asked if name != reservation.name)
-        give_request(state, job, reservation=left)
-        if not left and not reservation.flags & ResvFlag.NO_HOLD_JOBS_AFTER:
-            if job.hold is Hold.NO:
-                holds.hold_for(job, Reason.RESERVATION_DELETED.value)
-            state.record(now_us, job, "hold", f"Reservation {reservation.name} was deleted")
+        hold = not reservation.flags & ResvFlag.NO_HOLD_JOBS_AFTER
+        requeue_policy.leave_reservations(state, job, (reservation.name,), now_us, hold)
         state.pending.remove(job.job_id)
         refresh(state, job, now_us)
 

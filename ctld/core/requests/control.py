@@ -284,6 +284,9 @@ def _check_requeue(state: ClusterState, now_us: int, actor: Actor, job: Job) -> 
         raise Refused(Code.DISABLED_STATE, "a job without a script is not run again")
     if not job.request.requeue:
         raise Refused(Code.DISABLED_STATE, "the job was submitted with --no-requeue")
+    # A partition may leave the configuration when all of its jobs have ended
+    if gone := [name for name in job.request.partitions if name not in state.partitions]:
+        raise Refused(Code.INVALID_PARTITION, ",".join(gone))
 
 
 def hold(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
