@@ -70,6 +70,15 @@ class ArrayCounts(NamedTuple):
     exit_signal: int
 
 
+class SubmitKey(NamedTuple):
+    """A request key of a user, and the job that it stands for."""
+
+    uid: int
+    key: str
+    job_id: int
+    at_us: int
+
+
 class LoadedState(NamedTuple):
     """The result of the store's loader.
 
@@ -84,7 +93,7 @@ class LoadedState(NamedTuple):
     nodes: list[NodeRow]
     partitions: list[PartitionRow]
     arrays: list[ArrayCounts]
-    submit_keys: list[tuple[str, int, int]]  # (key, job id, submitted at), oldest first, younger than SUBMIT_KEY_AGE_US
+    submit_keys: list[SubmitKey]  # oldest first, younger than SUBMIT_KEY_AGE_US
     shares: LoadedShares = LoadedShares()
     reservations: tuple[Reservation, ...] = ()  # in the order of creation
     qos: Sequence[Qos] = ()
@@ -147,8 +156,8 @@ def recover(state: ClusterState, config: Config, loaded: LoadedState, now_us: in
     for row in loaded.partitions:
         if row.name in state.partitions:
             state.partitions[row.name].state = row.state
-    for key, job_id, at_us in loaded.submit_keys:
-        remember_key(state, key, job_id, at_us)
+    for known in loaded.submit_keys:
+        remember_key(state, *known)
     first_unknown_id = loaded.first_unknown_id or loaded.next_job_id
     restored.recover(state, first_unknown_id, loaded.loss_at_us, loaded.loss_accepted, now_us)
     _set_timers(state, now_us)
@@ -190,14 +199,14 @@ def _drained(rows: list[JobRow]) -> Iterator[JobRow]:
 
 
 def _load_jobs(state: ClusterState, loaded: LoadedState, rows: Iterable[JobRow]) -> None:
-    young = {key for key, _, _ in loaded.submit_keys}
+    young = {(known.uid, known.key) for known in loaded.submit_keys}
     for row in rows:
         if is_compact(row):
             job = waiting_job_from(row)
         else:
             job = job_from(row)
             job.steps = NO_STEPS
-        if job.submit_key not in young:  # too old to be sent again: no client asks for it any more
+        if (job.user_id, job.submit_key) not in young:  # too old to be sent again: no client asks for it any more
             job.submit_key = ""
         state.jobs[job.job_id] = job
         if job.state not in END_STATES:

@@ -119,7 +119,7 @@ class Inbox:
 
     def _is_kept(self, event: Event) -> bool:
         """Whether it is a known submission that waits for the database to have space."""
-        return type(event) is SubmitJob and event.submit_key in self._state.submissions.keys
+        return type(event) is SubmitJob and (event.actor.uid, event.submit_key) in self._state.submissions.keys
 
     async def room(self) -> None:
         """Returns when the inbox has room."""

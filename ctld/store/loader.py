@@ -21,7 +21,7 @@ from ctld.core.records.job import HistoryRow, JobRow, SpecRow
 from ctld.core.records.node import NodeEvent
 from ctld.core.records.reservation import ReservationSpan
 from ctld.core.records.step import StepRow
-from ctld.core.recover import ArrayCounts, LoadedState
+from ctld.core.recover import ArrayCounts, LoadedState, SubmitKey
 from ctld.core.state.fairshare import ROOT_ID, LoadedShares
 from ctld.core.state.job_step_table import ENDED_KEPT
 from ctld.store import encodings, rows
@@ -285,22 +285,23 @@ def _array_counts(connection: Connection, array_job_ids: Sequence[int]) -> Itera
         )
 
 
-def _submit_keys(connection: Connection, jobs: Iterable[JobRow], since_us: int) -> list[tuple[str, int, int]]:
+def _submit_keys(connection: Connection, jobs: Iterable[JobRow], since_us: int) -> list[SubmitKey]:
     """Returns the keys in the order of their times. Keys and ids of loaded jobs are the objects of their rows."""
     table = JOB_REQUEST.c
-    query = select(table.submit_key, table.job_id, table.submitted_at_us).where(
+    uid = select(func.min(JOB.c.user_id)).where(JOB.c.job_id == table.job_id).scalar_subquery()
+    query = select(uid, table.submit_key, table.job_id, table.submitted_at_us).where(
         table.submitted_at_us >= since_us, table.submit_key != ""
     )
-    owners = {row.submit_key: row for row in jobs}
-    keys: dict[str, tuple[str, int, int]] = {}
-    for key, job_id, at_us in connection.execute(query.order_by(table.submitted_at_us, table.request_id)):
-        if key in keys:  # a request that was changed later repeats the key of the job
+    owners = {(row.user_id, row.submit_key): row for row in jobs}
+    keys: dict[tuple[int, str], SubmitKey] = {}
+    for user_id, key, job_id, at_us in connection.execute(query.order_by(table.submitted_at_us, table.request_id)):
+        if user_id is None or (user_id, key) in keys:  # a request that was changed later repeats the key of the job
             continue
-        row = owners.get(key)
+        row = owners.get((user_id, key))
         if row is not None and row.job_id == job_id and row.submit_at_us == at_us:
-            keys[key] = (row.submit_key, row.job_id, row.submit_at_us)
+            keys[user_id, key] = SubmitKey(row.user_id, row.submit_key, row.job_id, row.submit_at_us)
         else:
-            keys[key] = (key, job_id, at_us)
+            keys[user_id, key] = SubmitKey(user_id, key, job_id, at_us)
     return list(keys.values())
 
 

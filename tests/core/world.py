@@ -72,7 +72,7 @@ from ctld.core.records.periodic import Crontab, Trigger
 from ctld.core.records.qos import Qos
 from ctld.core.records.reservation import Reservation, ReservationSpan
 from ctld.core.records.step import StepRow
-from ctld.core.recover import ArrayCounts, LoadedState
+from ctld.core.recover import ArrayCounts, LoadedState, SubmitKey
 from ctld.core.state.fairshare import LoadedShares
 from ctld.runtime.mail import address, subject
 from penstock.values.config import Config, NodeConfig, PartitionConfig
@@ -187,7 +187,7 @@ class World:
         ]
         arrays = {r.array_job_id for r in kept if r.array_job_id}
         counts = [self._counts(array_id, last) for array_id in sorted(arrays)]
-        keys = [(r.submit_key, r.job_id, r.submit_at_us) for r in last.values() if r.submit_key]
+        keys = [SubmitKey(r.user_id, r.submit_key, r.job_id, r.submit_at_us) for r in last.values() if r.submit_key]
         loaded = LoadedState(
             self.epoch, *self.counters, kept, list(self.steps.values()), list(self.node_rows.values()),
             list(self.partition_rows.values()), counts, keys, self._shares(),

@@ -47,7 +47,7 @@ def test_life_of_a_job(place: str) -> None:
     store = leading(place)
     job = make_job(1)
     store.commit(submitted(1, [job]))
-    assert store.load(NOW_US, 0, 600 * 10**6).submit_keys == [(job.submit_key, 1, NOW_US)]
+    assert store.load(NOW_US, 0, 600 * 10**6).submit_keys == [(job.user_id, job.submit_key, 1, NOW_US)]
     running = start(job)
     store.commit(make_batch(2, [running], next_id=2, steps=[make_step(running)]))
     loaded = store.load(NOW_US, 0, 0)
@@ -129,7 +129,7 @@ def test_changed_request_replaces_what_came_from_it(place: str) -> None:
     store.commit(batch)
     loaded = store.load(NOW_US, 0, NOW_US)
     assert loaded.jobs == [changed]
-    assert loaded.submit_keys == [(job.submit_key, 1, NOW_US)]
+    assert loaded.submit_keys == [(job.user_id, job.submit_key, 1, NOW_US)]
     assert rows(place, "SELECT name, account, cpus_req FROM job") == [("renamed", "physics", 4)]
     assert rows(place, "SELECT request_id FROM job_request ORDER BY 1") == [(1,), (3,)]
     store.close()
@@ -143,7 +143,7 @@ def test_array_tasks_share_one_request_and_have_no_key(place: str) -> None:
     store.commit(make_batch(2, [holder, *tasks]))
     loaded = store.load(NOW_US, 0, NOW_US)
     assert loaded.jobs == [holder, *tasks]
-    assert loaded.submit_keys == [(holder.submit_key, 1, NOW_US)]
+    assert loaded.submit_keys == [(holder.user_id, holder.submit_key, 1, NOW_US)]
     assert rows(place, "SELECT count(*) FROM job_request") == [(1,)]
     store.close()
 

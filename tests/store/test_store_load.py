@@ -147,9 +147,20 @@ def test_submit_keys_by_age(any_store: str) -> None:
     store = leading(any_store)
     jobs = [make_job(i, submit_at_us=NOW_US + at) for i, at in ((1, 30), (2, 10), (3, 20))]
     store.commit(submitted(1, jobs))
-    keys = [(jobs[i].submit_key, jobs[i].job_id, jobs[i].submit_at_us) for i in (1, 2, 0)]
+    keys = [(jobs[i].user_id, jobs[i].submit_key, jobs[i].job_id, jobs[i].submit_at_us) for i in (1, 2, 0)]
     assert store.load(NOW_US + 100, 0, 90).submit_keys == keys
     assert store.load(NOW_US + 100, 0, 89).submit_keys == keys[1:]
+    store.close()
+
+
+def test_two_users_may_have_the_same_submit_key(any_store: str) -> None:
+    store = leading(any_store)
+    jobs = [make_job(i, submit_at_us=NOW_US + i)._replace(user_id=1000 + i, submit_key="k" * 32) for i in (1, 2)]
+    store.commit(submitted(1, jobs))
+    assert store.load(NOW_US + 100, 0, 200).submit_keys == [
+        (1001, "k" * 32, 1, NOW_US + 1),
+        (1002, "k" * 32, 2, NOW_US + 2),
+    ]
     store.close()
 
 
@@ -159,7 +170,7 @@ def test_submit_keys_of_loaded_jobs_take_no_memory_of_their_own(any_store: str) 
     loaded = store.load(NOW_US + 100, 0, 90)
     rows = {row.job_id: row for row in loaded.jobs}
     assert len(loaded.submit_keys) == 3
-    for key, job_id, at_us in loaded.submit_keys:
+    for _, key, job_id, at_us in loaded.submit_keys:
         row = rows[job_id]
         assert key is row.submit_key and job_id is row.job_id and at_us is row.submit_at_us
     store.close()

@@ -68,7 +68,7 @@ def _submit(state: ClusterState, now_us: int, event: SubmitJob) -> Iterator[None
         if jobs and jobs[0].request.priority is job.request.priority is None:
             job.priority = jobs[0].priority
         jobs.append(job)
-    submit.remember_key(state, event.submit_key, het_id, now_us)
+    submit.remember_key(state, jobs[0].user_id, event.submit_key, het_id, now_us)
     for job in jobs:
         state.add_job(job, 1)
     for job, accepted in zip(jobs, found, strict=True):

@@ -3,9 +3,9 @@
 The order of the checks is the order in which Slurm reports: partition, rights, counts, memory, gres, features, node
 lists, "could it ever run", dependency, array. Everything above `state.applying()` only reads.
 
-A submission has a key that contains its time (UUID version 7). The same key means the same job, so that a client may
-send it again after a lost answer; keys are kept for SUBMIT_KEY_AGE_US, and an older one is refused, since it may have
-been used.
+A submission has a key that contains its time (UUID version 7). The same key of the same user means the same job, so
+that a client may send it again after a lost answer; keys are kept for SUBMIT_KEY_AGE_US, and an older one is refused,
+since it may have been used. Users may choose their keys (--request-key): another user's mean nothing.
 """
 
 from typing import NamedTuple
@@ -85,7 +85,7 @@ def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
         raise Refused(Code.NODES_BUSY)
     state.applying()
     job = new_job(state, now_us, event, found)
-    remember_key(state, event.submit_key, job.job_id, now_us)
+    remember_key(state, job.user_id, event.submit_key, job.job_id, now_us)
     state.add_job(job, number)
     if found.tasks is not None:
         arrays.create(state, job, found.tasks)
@@ -109,11 +109,8 @@ def note_submission(state: ClusterState, now_us: int, actor: Actor, job_id: int)
 
 def is_known(state: ClusterState, now_us: int, event: SubmitJob) -> bool:
     """Answers a submission whose key is known. Raises Refused for one whose key is too old."""
-    known = state.submissions.keys.get(event.submit_key)
+    known = state.submissions.keys.get((event.actor.uid, event.submit_key))
     if known is not None:
-        job = state.jobs.get(known)
-        if job is not None and job.user_id != event.actor.uid:  # users may choose the key (--request-key)
-            raise Refused(Code.ACCESS_DENIED, "the request's key is another user's")
         state.reply(event.reply_to, Submitted(known))
         return True
     if not now_us - SUBMIT_KEY_AGE_US <= event.key_at_us <= now_us + CLOCK_SKEW_US:
@@ -140,13 +137,14 @@ def set_deadline(state: ClusterState, job: Job) -> None:
         state.timers.set(latest_start_s(job) * 1_000_000, Timer.DEADLINE, job.job_id)
 
 
-def remember_key(state: ClusterState, key: str, job_id: int, at_us: int) -> None:
-    """Stores a submit key, and drops those that are too old to be sent again."""
-    state.submissions.keys[key] = job_id
+def remember_key(state: ClusterState, uid: int, key: str, job_id: int, at_us: int) -> None:
+    """Stores a user's submit key, and drops those that are too old to be sent again."""
+    state.submissions.keys[uid, key] = job_id
     times = state.submissions.key_times
-    times.append((at_us, key))
+    times.append((at_us, uid, key))
     while times and times[0][0] < at_us - SUBMIT_KEY_AGE_US - CLOCK_SKEW_US:
-        state.submissions.keys.pop(times.popleft()[1], None)
+        _, old_uid, old_key = times.popleft()
+        state.submissions.keys.pop((old_uid, old_key), None)
 
 
 def _check_once(state: ClusterState, now_us: int, actor: Actor, wanted: JobSubmission) -> Accepted:

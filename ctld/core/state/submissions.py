@@ -20,8 +20,9 @@ class Submissions:
     def __init__(self) -> None:
         self.accepted: dict[object, Any] = {}  # cached results of checks, by submission and user
         self.completed: dict[object, Any] = {}  # the same by submission and partitions, for all users
-        self.keys: dict[str, int] = {}  # request key -> job id: the same key is the same submission
-        self.key_times: deque[tuple[int, str]] = deque()  # when they may be dropped
+        # (uid, request key) -> job id: the same key of the same user is the same submission
+        self.keys: dict[tuple[int, str], int] = {}
+        self.key_times: deque[tuple[int, int, str]] = deque()  # when they may be dropped
         self.stored = Stored()  # texts that users store
         self.shared: dict[object, Any] = {}  # equal values of many jobs, stored once
 
