@@ -115,6 +115,7 @@ JOB = Table(
     Column("completing_at_us", BigInteger, nullable=False, server_default="0"),
     Column("resized_at_us", BigInteger, nullable=False, server_default="0"),
     Column("stopped", Integer, nullable=False, server_default="0"),
+    Column("failed_attempts", Integer, nullable=False, server_default="0"),
     # end of what is made
 )
 # Each index is partial where that leaves out rows that no query looks for there: every entry costs time at every

@@ -42,7 +42,7 @@ TEXT: dict[Reason, str] = {
     Reason.CLEANING: "Its last run is still being cleaned up.",
     Reason.JOB_LAUNCH_FAILURE: "It could not be started.",
     Reason.LAUNCH_FAILED_REQUEUED_HELD: "A node refused to start it; it is requeued and held. `scontrol show story` says why.",
-    Reason.JOB_HOLD_MAX_REQUEUE: "It was queued again more than MaxBatchRequeue times.",
+    Reason.JOB_HOLD_MAX_REQUEUE: "Its nodes have ended more than MaxBatchRequeue of its attempts, or could not launch them.",
     Reason.NON_ZERO_EXIT_CODE: "Its script ended with an exit code other than 0.",
     Reason.RAISED_SIGNAL: "A signal ended it.",
     Reason.TIME_LIMIT: "It reached its time limit.",

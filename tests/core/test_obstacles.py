@@ -199,7 +199,7 @@ SCENARIOS: dict[str, tuple[Callable[[], Found], list[tuple[Reason, str]]]] = {
     ]),
     "administrator": (held_by_administrator, [(Reason.JOB_HELD_ADMIN, "held by an administrator")]),
     "controller": (held_by_controller, [
-        (Reason.JOB_HOLD_MAX_REQUEUE, "It was queued again more than MaxBatchRequeue times."),
+        (Reason.JOB_HOLD_MAX_REQUEUE, "Its nodes have ended more than MaxBatchRequeue of its attempts, or could not launch them."),
     ]),
     "dependency": (lambda: with_job(world(job()), dependency="afterok:1"), [
         (Reason.DEPENDENCY, "it waits for afterok:1 (RUNNING)"),

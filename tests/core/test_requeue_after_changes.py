@@ -6,7 +6,7 @@ import pytest
 
 from ctld.core.records.events import ControlAction, ControlJobs, JobSubmission, LoadConfig
 from penstock.values.config import PartitionConfig
-from penstock.values.states import JobState, Reason
+from penstock.values.states import JobState
 from tests.core.world import World, make_config
 
 OTHER = (PartitionConfig("other", ("n1", "n2"), is_default=True),)

@@ -272,6 +272,7 @@ RECORD_OWNERS = {
     "Job.end_state": "lifecycle/job_life",
     "Job.exit_code": "jobs/outcome lifecycle/job_life",
     "Job.exit_signal": "jobs/outcome lifecycle/job_life",
+    "Job.failed_attempts": "jobs/outcome",
     "Job.failed_node": "jobs/outcome",
     "Job.group_id": "requests/submit",
     "Job.group_name": "requests/submit",

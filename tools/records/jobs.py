@@ -114,6 +114,7 @@ JOB: Final = Record(
         Field("resized_at_us", BIG, "when it last gave nodes back and continued; 0 = never in this attempt", "0", existing="0",
               shown=(INFO, READ)),
         Field("stopped", INT, "1 = it was sent SIGSTOP, and no SIGCONT since; shown as STOPPED while it runs", "0", existing="0"),
+        Field("failed_attempts", INT, "attempts that their node or its launch ended: MaxBatchRequeue", "0", existing="0"),
     ),
 )  # fmt: skip
 #: Columns of the table of requests that are read with a job, and their names in the expressions above.

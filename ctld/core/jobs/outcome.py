@@ -25,6 +25,16 @@ def set_derived_exit(job: Job, code: int, signal: int) -> None:
     job.derived_signal = signal
 
 
+def count_failure(job: Job) -> None:
+    """Counts an attempt that its node or its launch ended, for MaxBatchRequeue."""
+    job.failed_attempts += 1
+
+
+def count_failures_anew(job: Job) -> None:
+    """Does so from 0: somebody has released the job from the hold that the count has caused."""
+    job.failed_attempts = 0
+
+
 def failed_on(job: Job, node: str) -> None:
     """Names the node that failed the attempt."""
     job.failed_node = node

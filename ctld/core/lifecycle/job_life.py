@@ -22,7 +22,7 @@ Deliberately absent: who may request a transition (queue/rights.py), and when a 
 """
 
 from ctld.core.demand.node_kinds import cpus_used
-from ctld.core.jobs import arrays, het, holds, mail, ports, prolog_state, spans, waiters
+from ctld.core.jobs import arrays, het, holds, mail, outcome, ports, prolog_state, spans, waiters
 from ctld.core.jobs.expected_end import expected_end_s, limit_at_us
 from ctld.core.jobs.sharing import units_in_use, units_taken
 from ctld.core.lifecycle import gpu_jobs, lease, requeue_policy
@@ -63,6 +63,8 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 US = 1_000_000
 #: Interval at which a preempted job checks whether its preemptor still waits for the released resources.
 PREEMPTOR_PAUSE_US = 10 * US
+#: Reasons of a requeue that MaxBatchRequeue counts; it also counts a GPU's failure, and launches that fail without a hold.
+_FAILURES = frozenset({Reason.NODE_DOWN, Reason.LAUNCH_FAILED_REQUEUED_HELD})
 #: Reasons of a requeue that the attempt and the queued job keep.
 KEPT_BY_REQUEUE = frozenset({Reason.PREEMPTED, Reason.JOB_REQUEUED_HELD})
 
@@ -392,6 +394,8 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
         end_state, reason = gpu_jobs.own_end(job, end_state, reason)
     if end_state is S.REQUEUED:
         hold = reason is Reason.LAUNCH_FAILED_REQUEUED_HELD
+        if reason in _FAILURES or gpu_jobs.is_hit(job):
+            outcome.count_failure(job)
         if reason is Reason.NODE_DOWN and job.request.expedite:
             requeue_policy.expedite(state, job)
         requeue(state, job, end_at_us, hold, reason if hold or reason in KEPT_BY_REQUEUE else Reason.NONE)
@@ -487,7 +491,7 @@ def _begin_again(state: ClusterState, job: Job, now_us: int, hold: bool, reason:
     state.note_suspended(job)
     job.cancelled_by_uid = -1
     job.partition = job.request.partitions[0]
-    if job.attempt > state.config.max_batch_requeue and not job.request.cron:
+    if job.failed_attempts > state.config.max_batch_requeue and not job.request.cron:
         hold, reason = True, Reason.JOB_HOLD_MAX_REQUEUE
     if hold:
         holds.hold_for(job, reason.value if reason is not Reason.NONE else "")

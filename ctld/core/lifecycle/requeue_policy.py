@@ -1,7 +1,11 @@
 """Decides which jobs are requeued automatically, and when they may start then. The requeue itself is job_life's.
 
 RequeueExit: a script that ended with such a status is requeued; RequeueExitHold: it is also held, SPECIAL_EXIT, until
-it is released (slurm.conf(5)). Neither applies to a job with --no-requeue, nor more often than MaxBatchRequeue.
+it is released (slurm.conf(5)). Neither applies to a job with --no-requeue.
+
+MaxBatchRequeue: a job is held when so many of its attempts, and one more, were ended by their node or could not be
+launched. A preemption, a requeue by a user, RequeueExit and the next run of a crontab's job are not counted. The count
+begins anew when the job is released.
 
 A requeued job waits for requeue_delay (SchedulerParameters), by default one second, so that a failing node or script
 does not cause a busy loop. Slurm waits for two minutes to be sure that the old run is over; here the node has confirmed

@@ -126,9 +126,11 @@ def _back_to_queue(state: ClusterState, job: Job, now_us: int, why: str, untried
         job_life.terminate(state, job, S.FAILED, Reason.JOB_LAUNCH_FAILURE, now_us)
         return
     goes_free = untried or config.has_prolog_flag("NoHold") or _has_no_hold(state)
-    if not config.prolog_fail_drains and job.attempt + 1 < PROLOG_FAILURES_MAX:
+    if not config.prolog_fail_drains and job.failed_attempts + 1 < PROLOG_FAILURES_MAX:
         goes_free = True
     reason = Reason.NONE if goes_free else Reason.LAUNCH_FAILED_REQUEUED_HELD
+    if goes_free and not gpu_jobs.is_hit(job):  # the others are counted by their cause
+        outcome.count_failure(job)
     job_life.terminate(state, job, S.REQUEUED, reason, now_us, "PROLOG")
 
 

@@ -122,6 +122,7 @@ def waiting_job_from(row: JobRow) -> Job:
     job.completing_at_us = 0
     job.resized_at_us = 0
     job.stopped = 0
+    job.failed_attempts = 0
     # end of what is made
     return job
 

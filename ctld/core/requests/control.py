@@ -7,7 +7,7 @@ looked up first; an action raises its refusals before it changes the job.
 from collections.abc import Callable, Iterable
 
 from ctld.core.accounts.audit_diff import OthersJobChanges, affects_other_user
-from ctld.core.jobs import arrays, holds
+from ctld.core.jobs import arrays, holds, outcome
 from ctld.core.jobs.select import JobTarget, all_matching, matching, targets_of
 from ctld.core.lifecycle import depends, job_life, suspend
 from ctld.core.lifecycle.ready import refresh
@@ -309,6 +309,8 @@ def _hold_as(state: ClusterState, now_us: int, job: Job, who: Hold) -> None:
 def release(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
     """Releases a held job. A priority of 0, which holds too, is reset to its value at submission."""
     holds.release(job)
+    if job.failed_attempts > state.config.max_batch_requeue:
+        outcome.count_failures_anew(job)
     if job.request.priority == 0:
         state.replace_request(job, with_changes(job.request, priority=None))
         priority.renew(state, job)

@@ -119,6 +119,7 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
     move(state, step, end_state)
     if event.untried and job.state in (S.CONFIGURING, S.RUNNING):
         # Starting it again is no second run, so --no-requeue does not apply; MaxBatchRequeue bounds the attempts.
+        outcome.count_failure(job)
         job_life.complete(state, job, S.REQUEUED, "REQUEUED")
     job_life.step_done(state, job, step, now_us)
 
@@ -168,6 +169,7 @@ def launch_refused(state: ClusterState, now_us: int, event: LaunchRefused) -> No
     elif job.state is S.COMPLETING and (job.end_state is not S.REQUEUED or job_life.live_steps(state, job)):
         job_life.step_done(state, job, step, now_us)
     else:
+        outcome.count_failure(job)
         job_life.requeue(state, job, now_us, hold, reason)
 
 
