@@ -12,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctld.core.jobs.holds import HELD_BY_CONTROLLER, hold_as, hold_for, is_administrators
-from ctld.core.records.events import ControlAction, ControlJobs, CronEntry, JobSubmission, UpdateCrontab, UpdateJobs
+from ctld.core.records.events import (
+    ControlAction,
+    ControlJobs,
+    CronEntry,
+    Distrust,
+    JobSubmission,
+    UpdateCrontab,
+    UpdateJobs,
+)
 from ctld.core.records.job import Job
 from penstock.values.states import Hold, JobState, Reason, stronger
 from tests.core.world import SPEC, World, make_config
@@ -111,6 +119,33 @@ def test_the_controllers_hold_stays_the_owners_to_release() -> None:
     hold_for(job, Reason.JOB_HOLD_MAX_REQUEUE.value)
     assert act(world, CA.HOLD, "ann")
     assert act(world, CA.RELEASE, "ann")
+
+
+def test_a_hold_after_a_crash_is_not_the_owners_to_release() -> None:
+    """The controller has ended over a job that it holds itself: an administrator checks it first."""
+    world = running()
+    act(world, CA.REQUEUE_HOLD, "ann")
+    world.exited(1, signal=15)
+    job = world.core.state.jobs[1]
+    hold_for(job, Reason.JOB_HOLD_MAX_REQUEUE.value)
+    assert not is_administrators(job)
+    world.do(Distrust((1,), ()))
+    assert is_administrators(job) and not act(world, CA.RELEASE, "ann")
+    assert act(world, CA.RELEASE, "root")
+
+
+@pytest.mark.parametrize("kind", [Hold.USER, Hold.ADMIN, "controller"])
+def test_a_hold_of_an_entry_of_a_crontab_stays_of_its_kind(kind: Hold | str) -> None:
+    """Also that of the controller, which its owner may release: it became an administrator's."""
+    world = cron_world()
+    if kind == "controller":
+        hold_for(world.core.state.jobs[1], Reason.LAUNCH_FAILED_REQUEUED_HELD.value)
+    else:
+        act(world, CA.HOLD, "root" if kind is Hold.ADMIN else "ann", "1")
+    new = put(world, "0 * * * * one")[0]
+    job = world.core.state.jobs[new]
+    assert job.hold is not Hold.NO and is_administrators(job) == (kind is Hold.ADMIN)
+    assert act(world, CA.RELEASE, "ann", str(new)) == (kind is not Hold.ADMIN)
 
 
 def cron_world() -> World:

@@ -39,8 +39,18 @@ def hold_after_exit(job: Job) -> None:
 
 
 def hold_until_checked(job: Job) -> None:
-    """Sets an administrator's hold, whatever held it before; a reason stays."""
+    """Sets an administrator's hold, whatever held it before; a reason stays that is not the controller's."""
     job.hold = Hold.ADMIN
+    if job.reason_detail in HELD_BY_CONTROLLER:
+        job.reason_detail = ""
+
+
+def hold_like(job: Job, kind: Hold, reason: str) -> None:
+    """Sets a hold of another job, which had that `reason_detail`."""
+    if kind is Hold.ADMIN and reason in HELD_BY_CONTROLLER:
+        hold_for(job, reason)
+    else:
+        hold_as(job, kind)
 
 
 def release(job: Job) -> None:

@@ -17,7 +17,7 @@ from ctld.core.records.effects import Refused
 from ctld.core.records.events import Distrust
 from ctld.core.state.state import ClusterState
 from penstock.values.refusals import Code
-from penstock.values.states import Hold, JobState
+from penstock.values.states import JobState
 
 #: Appears in the history of a held job, and so in the log.
 WHY = "the controller has ended over this job: see its log, then release it"
@@ -38,7 +38,7 @@ def distrust(state: ClusterState, now_us: int, event: Distrust) -> None:
     state.handling.distrusted = frozenset(event.timers)
     for job_id in event.jobs:
         job = state.jobs.get(job_id)
-        if job is not None and job.state is JobState.PENDING and job.hold is not Hold.ADMIN:
+        if job is not None and job.state is JobState.PENDING and not holds.is_administrators(job):
             holds.hold_until_checked(job)
             state.touch(job)
             state.record(now_us, job, "hold", WHY)

@@ -85,7 +85,7 @@ def _update(state: ClusterState, now_us: int, event: UpdateCrontab) -> Iterator[
     lines = (event.text or "").split("\n") if held else []
     for entry, job in zip(event.entries, jobs, strict=True):
         if held and (hold := held.get(_text_of(lines, entry.first_line, entry.last_line))) is not None:
-            holds.hold_as(job, hold)
+            holds.hold_like(job, *hold)
             refresh(state, job, now_us)
     if event.text is None:
         periodic.drop_crontab(owner.uid)
@@ -120,12 +120,12 @@ def _checked(
     return found, due_us
 
 
-def _held(state: ClusterState, old: Crontab | None) -> dict[str, Hold]:
-    """Returns the holds of a crontab's jobs, by their entries' text."""
+def _held(state: ClusterState, old: Crontab | None) -> dict[str, tuple[Hold, str]]:
+    """Returns the holds of a crontab's jobs and their reasons, by their entries' text."""
     entries = [(e, job) for e in (old.jobs if old is not None else ()) if (job := state.jobs.get(e.job_id)) is not None]
     held = [(entry, job) for entry, job in entries if job.hold is not Hold.NO and job.request.cron]
     lines = old.text.split("\n") if old is not None and held else []
-    return {_text_of(lines, entry.first_line, entry.last_line): job.hold for entry, job in held}
+    return {_text_of(lines, entry.first_line, entry.last_line): (job.hold, job.reason_detail) for entry, job in held}
 
 
 def _text_of(lines: list[str], first: int, last: int) -> str:
