@@ -207,23 +207,29 @@ def _is_lost(state: ClusterState, reservation: Reservation, name: str) -> bool:
 
 
 def _choose_others(state: ClusterState, now_us: int, reservation: Reservation, lost: tuple[str, ...]) -> None:
-    """Replaces whole nodes one by one; parts of nodes are chosen anew."""
+    """Replaces lost nodes where others may be chosen."""
+    try:
+        parts = _others(state, now_us, reservation, lost)
+    except Refused:
+        return
+    if parts != reservation.parts:
+        state.put_reservation(reservation._replace(parts=parts))
+
+
+def _others(
+    state: ClusterState, now_us: int, reservation: Reservation, lost: tuple[str, ...]
+) -> tuple[ReservedPart, ...]:
+    """Returns its parts: whole nodes are replaced one by one, parts of nodes are chosen anew. Raises Refused."""
     spans = reserve_nodes.spans_of(state, reservation, now_us)
     ask = reservation.ask
     flags = reservation.flags
     name = reservation.name
     if ask.cpus or ask.gres or ask.gres_per_node:
-        try:
-            parts = reserve_nodes.choose(state, now_us, ask, flags, spans, name)
-        except Refused:
-            return
-    else:
-        have = [part.node for part in reservation.parts]
-        fresh = [n for n in reserve_nodes.replacements(state, now_us, ask, flags, spans, name) if n not in have][
-            : len(lost)
-        ]
-        gone = lost[: len(fresh)]
-        kept = [part for part in reservation.parts if part.node not in gone]
-        parts = (*kept, *(ReservedPart(node, reserve_nodes.WHOLE, 0, ()) for node in fresh))
-    if parts != reservation.parts:
-        state.put_reservation(reservation._replace(parts=parts))
+        return reserve_nodes.choose(state, now_us, ask, flags, spans, name)
+    have = [part.node for part in reservation.parts]
+    fresh = [n for n in reserve_nodes.replacements(state, now_us, ask, flags, spans, name) if n not in have][
+        : len(lost)
+    ]
+    gone = lost[: len(fresh)]
+    kept = [part for part in reservation.parts if part.node not in gone]
+    return (*kept, *(ReservedPart(node, reserve_nodes.WHOLE, 0, ()) for node in fresh))

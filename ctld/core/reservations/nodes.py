@@ -77,7 +77,7 @@ def choose(
 def replacements(
     state: ClusterState, now_us: int, ask: ReservationAsk, flags: ResvFlag, spans: Spans, own: str
 ) -> list[str]:
-    """Returns whole nodes that could replace others, the preferred first: up, idle and not reserved."""
+    """Returns whole nodes that could replace others, the preferred first: up, idle and not reserved. Raises Refused."""
     rest = _Resources(state, now_us, flags, spans, own)
     nodes = [node for node in _pool(state, ask) if not node.flags & CLOSED_FLAGS and not node.jobs]
     return [node.name for node in nodes if rest.of(node).free]
@@ -170,6 +170,8 @@ def _of_features(ask: ReservationAsk, free: list[Node]) -> list[Node]:
 
 
 def _partition_nodes(state: ClusterState, name: str) -> list[Node]:
+    if name not in state.partitions:  # it has left the configuration since the reservation was made
+        raise Refused(Code.INVALID_PARTITION, name)
     bits = state.partitions[name].node_bits
     return [node for node in state.node_list if bits >> node.index & 1]
 
