@@ -17,7 +17,7 @@ OF_SUBMISSIONS = {"hold", "propagate_asked", "open_truncate", "exclusive_topo", 
 #: What admission finds out, and what comes from elsewhere: a component's place, an administrator, a reservation, a crontab.
 OF_REQUESTS = {
     "nodes_asked", "ntasks_asked", "cpus_per_task_asked", "ntasks_over", "het_job_id", "het_offset", "het_size",
-    "site_factor", "system_comment", "reservation_run", "cron", "apart_label",
+    "memory_asked", "site_factor", "system_comment", "reservation_run", "cron", "apart_label",
 }  # fmt: skip
 #: Same name, another type or another default.
 DIFFERENT = {

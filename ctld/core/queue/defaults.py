@@ -54,7 +54,7 @@ def complete(
     """Fills in the defaults. Returns the request and warnings. Raises Refused or BadValue."""
     _check_ranges(state, wanted)
     cpus_per_task_asked, nodes_asked = bool(wanted.cpus_per_task), bool(wanted.nodes_min)
-    wanted = memory.with_cpus(state, partitions[0], wanted)
+    wanted, memory_asked = memory.with_cpus(state, partitions[0], wanted)
     if partitions[0].config.over_subscribe.startswith("FORCE") and not wanted.exclusive:
         wanted = msgspec.structs.replace(wanted, oversubscribe=True)  # its jobs show OverSubscribe=YES
     required, excluded = _node_lists(state, partitions, wanted)
@@ -87,6 +87,7 @@ def complete(
         ntasks_asked=bool(wanted.ntasks) and not ntasks_over,
         cpus_per_task=wanted.cpus_per_task or 1,
         cpus_per_task_asked=cpus_per_task_asked,
+        memory_asked=memory_asked,
         mem_per_node_mb=mem_node,
         mem_per_cpu_mb=mem_cpu,
         gres_per_node=share(_gres(state, wanted)),

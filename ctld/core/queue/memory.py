@@ -6,9 +6,13 @@ Rules (slurm.conf(5), sbatch(1))
       A change of the memory or the partition beyond it is refused too.
     - MaxMemPerCPU: a job that asks for more gets more CPUs instead. --mem-per-cpu is divided until it is within the
       limit, and the CPUs of a task are multiplied by the same number; --mem sets the least CPUs of a node (--mincpus).
+      What was asked for is kept (`memory_asked`): a change of one of these numbers replaces that one, and the rule is
+      applied to them anew.
 
 Of several partitions the first one determines all of this.
 """
+
+from collections.abc import Collection
 
 import msgspec
 
@@ -16,24 +20,33 @@ from ctld.core.records.compact_request import with_changes
 from ctld.core.records.effects import Refused
 from ctld.core.records.events import JobSubmission
 from ctld.core.records.node import Partition
-from ctld.core.records.request import JobRequest
+from ctld.core.records.request import JobRequest, MemoryAsked
 from ctld.core.state.state import ClusterState
 from penstock.values.refusals import Code
 
 
-def with_cpus(state: ClusterState, partition: Partition, wanted: JobSubmission) -> JobSubmission:
-    """Returns the submission with the CPUs that MaxMemPerCPU requires for its memory."""
+def with_cpus(
+    state: ClusterState, partition: Partition, wanted: JobSubmission
+) -> tuple[JobSubmission, MemoryAsked | None]:
+    """Returns the submission with the CPUs that MaxMemPerCPU requires for its memory, and what it asked for if that is
+    something else."""
+    asked = MemoryAsked(wanted.cpus_per_task, wanted.mem_per_cpu_mb, wanted.mincpus)
+    given = _within_limit(state, partition, asked, wanted.mem_per_node_mb)
+    if given == asked:
+        return wanted, None
+    return msgspec.structs.replace(wanted, **given._asdict()), asked._replace(cpus_per_task=max(1, asked.cpus_per_task))
+
+
+def _within_limit(state: ClusterState, partition: Partition, asked: MemoryAsked, node_mb: int | None) -> MemoryAsked:
+    """Returns what a job that asks for these numbers gets under MaxMemPerCPU. `node_mb`: its memory of a node."""
     each_mb = partition.config.max_mem_per_cpu_mb or state.config.max_mem_per_cpu_mb
-    node_mb, cpu_mb = wanted.mem_per_node_mb, wanted.mem_per_cpu_mb
     if not each_mb:
-        return wanted
+        return asked
+    cpu_mb = asked.mem_per_cpu_mb
     if cpu_mb is not None and cpu_mb > each_mb:
         times = -(-cpu_mb // each_mb)
-        cpus = max(1, wanted.cpus_per_task) * times
-        return msgspec.structs.replace(wanted, cpus_per_task=cpus, mem_per_cpu_mb=-(-cpu_mb // times))
-    if node_mb:
-        return msgspec.structs.replace(wanted, mincpus=max(wanted.mincpus, -(-node_mb // each_mb)))
-    return wanted
+        return asked._replace(cpus_per_task=max(1, asked.cpus_per_task) * times, mem_per_cpu_mb=-(-cpu_mb // times))
+    return asked._replace(mincpus=max(asked.mincpus, -(-(node_mb or 0) // each_mb)))
 
 
 def beyond_node_limit(state: ClusterState, partition: Partition, node_mb: int | None, least_mb: int) -> str:
@@ -46,26 +59,23 @@ def beyond_node_limit(state: ClusterState, partition: Partition, node_mb: int | 
     return f"{what} is more than MaxMemPerNode={most_mb}"
 
 
-def after_update(state: ClusterState, request: JobRequest, before: JobRequest) -> JobRequest:
-    """Returns a changed request with the CPUs that MaxMemPerCPU requires for its new memory. Raises Refused beyond
-    MaxMemPerNode of its first partition."""
-    memory = (request.mem_per_node_mb, request.mem_per_cpu_mb)
-    if memory == (before.mem_per_node_mb, before.mem_per_cpu_mb) and request.partitions == before.partitions:
+#: The fields whose change the limits concern.
+_CONCERNED = frozenset((*MemoryAsked._fields, "mem_per_node_mb"))
+
+
+def after_update(state: ClusterState, request: JobRequest, before: JobRequest, changed: Collection[str]) -> JobRequest:
+    """Returns a changed request with the CPUs that MaxMemPerCPU requires for its memory. `changed`: the fields that were
+    given. Raises Refused beyond MaxMemPerNode of its first partition."""
+    of_memory = not _CONCERNED.isdisjoint(changed)
+    if not of_memory and request.partitions == before.partitions:
         return request
     partition = state.partitions[request.partitions[0]]
-    node_mb, cpu_mb = memory
-    each_mb = partition.config.max_mem_per_cpu_mb or state.config.max_mem_per_cpu_mb
-    if each_mb and memory != (before.mem_per_node_mb, before.mem_per_cpu_mb):
-        had = -(-(before.mem_per_node_mb or 0) // each_mb)
-        mincpus = 0 if request.mincpus == had else request.mincpus  # what the earlier memory required
-        cpus = request.cpus_per_task if request.cpus_per_task_asked else 1
-        times = -(-(cpu_mb or 0) // each_mb) or 1
-        request = with_changes(
-            request,
-            mincpus=max(mincpus, -(-(node_mb or 0) // each_mb)),
-            cpus_per_task=cpus * times,
-            mem_per_cpu_mb=None if cpu_mb is None else -(-cpu_mb // times),
-        )
+    node_mb = request.mem_per_node_mb
+    own = (before.mem_per_node_mb, before.mem_per_cpu_mb) != _default(state, state.partitions[before.partitions[0]])
+    if of_memory or own:
+        asked = _asked_now(request, before, changed)
+        given = _within_limit(state, partition, asked, node_mb)
+        request = with_changes(request, **given._asdict(), memory_asked=None if given == asked else asked)
     on_node = request.ntasks_per_node or (request.ntasks if request.nodes_max == 1 else 1)
     if excess := beyond_node_limit(
         state, partition, node_mb, (request.mem_per_cpu_mb or 0) * request.cpus_per_task * on_node
@@ -74,17 +84,28 @@ def after_update(state: ClusterState, request: JobRequest, before: JobRequest) -
     return request
 
 
+def _asked_now(request: JobRequest, before: JobRequest, changed: Collection[str]) -> MemoryAsked:
+    """Returns what the job asks for, where `request` has the new numbers."""
+    asked = before.memory_asked or MemoryAsked(before.cpus_per_task, before.mem_per_cpu_mb, before.mincpus)
+    if "mem_per_node_mb" in changed:
+        asked = asked._replace(mem_per_cpu_mb=None)
+    return asked._replace(**{name: getattr(request, name) for name in MemoryAsked._fields if name in changed})
+
+
 def of_job(state: ClusterState, partition: Partition, wanted: JobSubmission) -> tuple[int | None, int | None]:
     """Returns (MB per node, MB per cpu), at least one of them None. Raises Refused beyond MaxMemPerNode."""
-    config, site = partition.config, state.config
     node_mb, cpu_mb = wanted.mem_per_node_mb, wanted.mem_per_cpu_mb
     cpus = max(1, wanted.cpus_per_task) * (
         wanted.ntasks_per_node or (wanted.ntasks if wanted.nodes_max == 1 else 1) or 1
     )
     if excess := beyond_node_limit(state, partition, node_mb, (cpu_mb or 0) * cpus):
         raise Refused(Code.INVALID_TASK_MEMORY, excess)
-    if node_mb is not None or cpu_mb is not None:
-        return node_mb, cpu_mb
+    return (node_mb, cpu_mb) if node_mb is not None or cpu_mb is not None else _default(state, partition)
+
+
+def _default(state: ClusterState, partition: Partition) -> tuple[int | None, int | None]:
+    """Returns the memory of a job that asks for none, in the same form. MaxMemPerCPU does not concern it."""
+    config, site = partition.config, state.config
     if not site.memory_is_consumable():
         return None, None
     per_cpu = config.def_mem_per_cpu_mb or (0 if config.def_mem_per_node_mb else site.def_mem_per_cpu_mb)

@@ -57,7 +57,8 @@ def update_jobs(state: ClusterState, now_us: int, event: UpdateJobs) -> None:
         request = _changed(event, target.job, resolved)
         request = resolve_association.after_update(state, event.actor, target.job, request, resolved)
         if target.job.state is JobState.PENDING:
-            request = memory.after_update(state, request, target.job.request)
+            changed = [KEYS[name].field for name in resolved]
+            request = memory.after_update(state, request, target.job.request, changed)
             check_size_at_update(state, request, target.job.request)
         if target.job.state is JobState.PENDING and not any(
             can_ever_run(state, state.partitions[p], request) for p in request.partitions
@@ -96,7 +97,7 @@ def _resize_of(
     Refused."""
     if job.state is JobState.PENDING or not any(name in values for name in RESIZES):
         return None, values
-    if str(job.array_job_id) in event.ids and len(state.arrays[job.array_job_id].members) > 1:
+    if job.array_job_id and str(job.array_job_id) in event.ids and len(state.arrays[job.array_job_id].members) > 1:
         raise Refused(Code.NOT_SUPPORTED, "Job resizing not supported for job arrays")
     names, count = values.get("reqnodelist"), values.get("numnodes")
     kept = resize.nodes_to_keep(state, job, count[0] if count is not None else None, names)

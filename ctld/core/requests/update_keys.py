@@ -98,7 +98,7 @@ def _text(what: str) -> Read[str]:
 
 
 def _count(what: str, low: int = 0) -> Read[int]:
-    return lambda state, actor, text: parse_int(text, low, COUNT_MAX, what) if text else 0
+    return lambda state, actor, text: parse_int(text, low, COUNT_MAX, what) if text or low else 0
 
 
 def _number(what: str, low: int, high: int) -> Read[int]:
