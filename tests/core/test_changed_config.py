@@ -8,14 +8,16 @@ from ctld.core.records.events import (
     CancelJobs,
     ControlAction,
     ControlJobs,
+    CronEntry,
     JobFilter,
     JobSubmission,
     LoadConfig,
+    UpdateCrontab,
     UpdateNodes,
 )
 from penstock.values.config import Config, PartitionConfig
 from penstock.values.states import JobState, NodeFlag, Reason
-from tests.core.world import World, make_config
+from tests.core.world import SPEC, World, make_config
 
 GPU = (("gpu", "a100", 1),)
 
@@ -207,6 +209,20 @@ def test_jobs_of_a_partition_that_is_gone_wait_in_it_and_run_on():
     world.do(CancelJobs(world.actor("root"), JobFilter(ids=("1", "2"))))
     reload(world, world.config)
     assert list(world.core.state.partitions) == ["other"]
+
+
+@pytest.mark.parametrize("change", [reload, restart])
+def test_a_crontab_is_removed_above_a_lower_limit_of_jobs(change):
+    world = World(make_config(nodes=1, scron_parameters=(("enable", ""),)))
+    ann = world.actor("ann")
+    entries = tuple(CronEntry(JobSubmission(name="a"), SPEC, "0 * * * *", line, line) for line in (1, 2))
+    world.do(UpdateCrontab(ann, ann, "0 * * * * a\n" * 2, entries, world.reply_to()))
+    world.submit(JobSubmission(name="b", work_dir=b"/", hold=True))
+    change(world, dataclasses.replace(world.config, max_job_count=1))
+    for text, some in (("0 * * * * a\n", entries[:1]), (None, ())):
+        (line,) = world.do(UpdateCrontab(ann, ann, text, some, world.reply_to()))
+        assert line.startswith("crontab: ")
+    assert [job.job_id for job in world.core.state.jobs.values() if job.state is JobState.PENDING] == [3]
 
 
 def test_a_start_after_a_resume_that_waits_for_its_cpus():

@@ -64,12 +64,12 @@ def _update(state: ClusterState, now_us: int, event: UpdateCrontab) -> Iterator[
         state.reply(event.reply_to, checked)
         return
     found, due_us = checked
-    submit.check_room(state, len(found))
     specs, requests = [entry.spec for entry in event.entries], [accepted.request for accepted in found]
     state.submissions.stored.check(owner.uid, state.config, now_us, specs, requests)
     old = periodic.crontabs.get(owner.uid)
     going = [job for one in (old.jobs if old is not None else ()) if (job := state.jobs.get(one.job_id)) is not None]
     going = [job for job in going if job.request.cron and job.state is JobState.PENDING]
+    submit.check_room(state, len(found) - len(going))
     limit_submit.at_submission(state, owner.user_name, [(accepted.request, 1) for accepted in found], going)
     held = _held(state, old)
     state.applying()

@@ -119,8 +119,8 @@ def is_known(state: ClusterState, now_us: int, event: SubmitJob) -> bool:
 
 
 def check_room(state: ClusterState, number: int) -> None:
-    """Raises Refused when there are too many jobs for so many more."""
-    if state.active_count + number > state.config.max_job_count:
+    """Raises Refused when there are too many jobs for so many more; fewer are never too many."""
+    if number > 0 and state.active_count + number > state.config.max_job_count:
         raise Refused(Code.MAX_JOB_COUNT, f"MaxJobCount={state.config.max_job_count} would be exceeded")
 
 
