@@ -306,10 +306,10 @@ def test_await_answers_at_the_end_and_is_dropped_when_its_caller_goes(tmp_path):
             gone = asyncio.create_task(client.call("AwaitJob", controller_pb2.AwaitJobRequest(job_id=job_id)))
             state = controller.runtime.core.state
             async with asyncio.timeout(ANSWER_S):
-                while len(state.awaiting.get(job_id, ())) < 2:
+                while len(state.awaiting) < 2:
                     await asyncio.sleep(0.01)
                 gone.cancel()
-                while len(state.awaiting[job_id]) > 1:
+                while len(state.awaiting) > 1:
                     await asyncio.sleep(0.01)
             await node.exited(launch.key, code=9)
             reply = await waiting

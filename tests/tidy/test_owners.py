@@ -23,7 +23,6 @@ UNKNOWN_RECEIVERS = {"?.<any>": "accounts/draft"}
 STATE_OWNERS = {
     "active_count": "lifecycle/job_life",
     "arrays": "jobs/arrays",
-    "awaiting": "lifecycle/job_life requests/waiting",
     "calls.owners": "lifecycle/allocations",
     "config": "nodes/layout",
     "dependencies.dependents": "jobs/waiters",

@@ -542,21 +542,13 @@ def ended(job: Job) -> JobEnded:
 
 def answer_waiting(state: ClusterState, job: Job) -> None:
     """Answers the clients that wait for this job, or for its array when this was its last task."""
-    callers = state.awaiting.pop(job.job_id, None)
-    if callers and job.array_job_id != job.job_id:
+    if job.array_job_id != job.job_id:
         body = ended(job)
-        for reply_to in callers:
+        for reply_to in state.awaiting.take(job.job_id):
             state.reply(reply_to, body)
-        callers = None
     if job.array_job_id:
         record = state.arrays[job.array_job_id]
-        if callers:
-            state.awaiting.setdefault(job.array_job_id, {}).update(callers)
         if arrays.is_over(record):
-            for reply_to in state.awaiting.pop(job.array_job_id, {}):
-                state.reply(
-                    reply_to,
-                    JobEnded(
-                        S.FAILED.name if record.failed else S.COMPLETED.name, record.exit_code, record.exit_signal
-                    ),
-                )
+            how = S.FAILED if record.failed else S.COMPLETED
+            for reply_to in state.awaiting.take(job.array_job_id):
+                state.reply(reply_to, JobEnded(how.name, record.exit_code, record.exit_signal))

@@ -1,6 +1,6 @@
 """Registers and removes callers that wait for the end of a job.
 
-`state.awaiting` lists the callers by job id. The code that ends a job answers them; a caller that disconnects is
+`state.awaiting` lists the callers. The code that ends a job answers them; a caller that disconnects is
 removed here, whatever it waited for.
 """
 
@@ -35,7 +35,7 @@ def await_job(state: ClusterState, now_us: int, event: AwaitJob) -> None:
         state.calls.leave(event.reply_to, now_us)
         state.reply(event.reply_to, job_life.ended(job))
     else:
-        state.awaiting.setdefault(event.job_id, {})[event.reply_to] = None
+        state.awaiting.add(event.job_id, event.reply_to)
 
 
 def stop_waiting(state: ClusterState, now_us: int, event: StopWaiting) -> None:
@@ -43,7 +43,4 @@ def stop_waiting(state: ClusterState, now_us: int, event: StopWaiting) -> None:
     state.applying()
     state.calls.stop(event.reply_to, now_us)
     creation.abandon_creation(state, now_us, event.reply_to)
-    for job_id, callers in list(state.awaiting.items()):
-        callers.pop(event.reply_to, None)
-        if not callers:
-            del state.awaiting[job_id]
+    state.awaiting.stop(event.reply_to)

@@ -28,6 +28,7 @@ from ctld.core.records.request import JobRequest, NodeAlloc
 from ctld.core.records.reservation import Reservation
 from ctld.core.records.step import Step
 from ctld.core.state import device_counts, shares
+from ctld.core.state.awaiting import Awaiting
 from ctld.core.state.calls import Calls
 from ctld.core.state.columns import I32, NodeColumns, RunningColumns
 from ctld.core.state.dependencies import Dependencies
@@ -78,7 +79,7 @@ class ClusterState:
         self.hets_due: dict[int, None] = {}  # those of which a component has ended or was requeued
         self.jobs_by_name = JobsByName()  # of active jobs
         self.calls = Calls()
-        self.awaiting: dict[int, dict[int, None]] = {}  # job id -> reply_to of AwaitJob
+        self.awaiting = Awaiting()
         self.dependencies = Dependencies()
         self.steps = StepTables()
         self.resizes: dict[int, Resize] = {}  # jobs that are releasing nodes, by job id
