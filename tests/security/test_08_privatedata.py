@@ -7,10 +7,13 @@ one that waited revealed how the other ended. Its family: everything else in whi
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from ctld.core.lifecycle.obstacles import obstacles
 from ctld.core.records.effects import Refusal
-from ctld.core.records.events import JobSubmission, SubmitJob, UpdateJobs
+from ctld.core.records.events import CronEntry, JobFilter, JobSubmission, SubmitJob, UpdateCrontab, UpdateJobs
+from ctld.core.records.job import job_row
 from ctld.rpc.explain.whyinfo import why_reply
 from ctld.rpc.gate.sight import ALL_JOBS, JobSight
 from penstock.v1 import explain_pb2 as pb
@@ -96,6 +99,48 @@ def test_texts_name_no_job_that_is_not_seen() -> None:
     text = "for job 1 (REQUEUE), job 2 (REQUEUE), job 3"
     assert sight.veil(text, jobs) == "for job 1 (REQUEUE), another job (REQUEUE), another job"
     assert ALL_JOBS.veil(text, jobs) == text
+
+
+def test_a_dependency_tells_no_state_of_a_job_that_is_not_seen() -> None:
+    """One from before PrivateData, or that an operator has set: `penstock why` told whether the job ran."""
+    world = make()
+    hidden, own = private_job(world, OTHER, "runs"), private_job(world, WHO["user"], "held")
+    more = private_job(world, WHO["user"], "held")
+    changes = {"dependency": f"afterok:{hidden},after:{own}+5"}
+    world.do(UpdateJobs(WHO["user"], (more,), changes, {}, 7))
+    jobs = world.core.state.jobs
+    found = obstacles(world.core.state, jobs[int(more)], world.now_us)
+    (text,) = [one.text for one in found if one.reason is Reason.DEPENDENCY]
+    told = f"afterok:{hidden} (RUNNING)"
+    assert told in text and f"after:{own}+5 (PENDING)" in text
+    rows: dict[int, Any] = {job_id: job_row(job) for job_id, job in jobs.items()}
+    assert JobSight(WHO["user"].uid).veil(text, rows) == text.replace(told, "afterok another job")
+    assert ALL_JOBS.veil(text, rows) == text
+
+
+@pytest.mark.parametrize("how", STATES)
+def test_no_other_way_to_depend_on_a_job_that_is_not_seen(how: str) -> None:
+    """A component of a heterogeneous job, a test of a submission, an entry of a crontab, an update by the job's name."""
+    world = make(private_data=("jobs",), scron_parameters=(("enable", ""),))
+    name, user = private_job(world, OTHER, how), WHO["user"]
+    own = private_job(world, user, "held")
+    before = {job_id: job.dependency for job_id, job in world.core.state.jobs.items()}
+    job = JobSubmission(name="x", account="physics")
+    waits = msgspec.structs.replace(job, dependency=f"afterany:{name}")
+    plain = submission(user, f"afterany:{name}")
+    mine = JobFilter(uids=(user.uid,), names=(world.core.state.jobs[int(own)].request.name,))
+    for number, event in enumerate(
+        (
+            msgspec.structs.replace(plain, job=job, components=(waits,)),
+            msgspec.structs.replace(plain, test_only=True),
+            UpdateCrontab(user, user, "0 * * * * x\n", (CronEntry(waits, SPEC, "0 * * * *", 1, 1),)),
+            UpdateJobs(user, (), {"dependency": f"afterany:{name}"}, which=mine),
+        ),
+        100,
+    ):
+        world.do(msgspec.structs.replace(event, reply_to=number))
+        assert f"job {name.partition('_')[0]} is not known (any more)" in str(world.replies[number])
+    assert {job_id: job.dependency for job_id, job in world.core.state.jobs.items()} == before
 
 
 def test_why_names_no_job_of_others() -> None:

@@ -43,6 +43,8 @@ def is_private(config: Config, actor: Actor, what: str) -> bool:
 
 #: How the core's texts name a job.
 _JOB_NAMED: Final = re.compile(r"\bjob (\d+)\b")
+#: A dependency with the states of the jobs that it names (core/jobs/dependees.py). It may be older than PrivateData.
+_TERM: Final = re.compile(r"\b(after[a-z]*):(\d+)\S* \([^)]*\)")
 
 
 class JobSight(NamedTuple):
@@ -68,7 +70,11 @@ class JobSight(NamedTuple):
             row = jobs.get(int(found[1]))
             return found[0] if row is not None and self.sees(row) else "another job"
 
-        return _JOB_NAMED.sub(named, text)
+        def term(found: re.Match[str]) -> str:
+            row = jobs.get(int(found[2]))
+            return found[0] if row is not None and self.sees(row) else f"{found[1]} another job"
+
+        return _TERM.sub(term, _JOB_NAMED.sub(named, text))
 
     def narrow(self, which: JobFilter) -> JobFilter:
         """Narrows the filter to what the user may see."""
