@@ -27,7 +27,7 @@ def test_it_is_a_list_of_pairs(story: list[tuple[str, int, int]]) -> None:
         assert len(awaiting) == len(pairs)
     for job_id in (1, 2, 3):
         awaiting.take(job_id)
-    assert not awaiting._callers and not awaiting._job_ids
+    assert not awaiting.callers and not awaiting.job_ids
 
 
 class NeverWalked(dict[int, Any]):
@@ -48,7 +48,7 @@ def test_a_disconnect_does_not_walk_over_the_others() -> None:
     for number, reply_to in enumerate(replies):
         world.do(AwaitJob(world.actor("ann"), number % 3 + 1, reply_to))
     awaiting = world.core.state.awaiting
-    awaiting._callers, awaiting._job_ids = NeverWalked(awaiting._callers), NeverWalked(awaiting._job_ids)
+    awaiting.callers, awaiting.job_ids = NeverWalked(awaiting.callers), NeverWalked(awaiting.job_ids)
     world.do(StopWaiting(replies[0]))
     world.do(StopWaiting(replies[1]))
     world.do(StopWaiting(10_000))

@@ -31,7 +31,7 @@ def count_failure(job: Job) -> None:
 
 
 def count_failures_anew(job: Job) -> None:
-    """Does so from 0: somebody has released the job from the hold that the count has caused."""
+    """Does so from 0: the job was released from the hold that the count has caused."""
     job.failed_attempts = 0
 
 
