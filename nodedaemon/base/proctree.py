@@ -28,7 +28,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 ACTING = frozenset(
     (
         0x9FA0, 0x62656572, 0x64626720, 0x74726163, 0x73636673, 0x0027E0EB, 0x63677270, 0xCAFE4A11, 0x62656570, 0xF97CFF8C,
-        0xDE5E81E4, 0x42494E4D, 0x6165676C, 0x43415D53, 0x6E736673,
+        0xDE5E81E4, 0x42494E4D, 0x6165676C, 0x43415D53, 0x6E736673, 0x65735543, 0x07655821, 0xABBA1974,
     )
 )  # fmt: skip
 _STATFS_BYTES = 512  # more than any architecture's; its first number is the file system's

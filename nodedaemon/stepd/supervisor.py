@@ -130,7 +130,7 @@ class Supervisor:
             return
         crash_point("stepd.claimed")
         if self._lease is not None:  # it is in force from now on
-            self.loop.after(self.order.lease_s / LOOKS, self._enforce_lease)
+            self.loop.after(self.order.lease_s / LOOKS, self.enforce_lease)
         self._start()
         while not self._is_clear:
             self._turn()
@@ -306,7 +306,7 @@ class Supervisor:
             self._is_frozen = frozen
             self.groups.freeze(frozen)
 
-    def _enforce_lease(self) -> None:
+    def enforce_lease(self) -> None:
         """Stops the step when its lease has expired: the controller cannot reach us, and may start the job
         elsewhere.
         """
@@ -320,20 +320,20 @@ class Supervisor:
             self._ask_to_end()
         elif signum:
             self._begin_clear()
-        self.loop.after(self._lease.wait_s(), self._enforce_lease)
+        self.loop.after(self._lease.wait_s(), self.enforce_lease)
 
     def _ask_to_end(self) -> None:
         for signum in (signal.SIGCONT, signal.SIGTERM):
             proctree.signal_descendants(os.getpid(), signum)
 
     def _write_note(self, note: str) -> None:
-        """Writes a line to the error output. For a file, in a child, as it may hang, which becomes the user before it
-        writes."""
+        """Writes a line to the error output. For a file, in a child that first becomes the user: what a descriptor of a
+        user's leads to may check who uses it, refuse root (FUSE), or hang (NFS), also when it is only asked what it is."""
         if self._has_streams:
             self.hub.send(FrameKind.NOTE, note.encode())
             return
         error_fd = self.tasks.error_output()
-        if error_fd < 0 or not stat.S_ISREG(os.fstat(error_fd).st_mode):
+        if error_fd < 0:
             return
         try:
             self._note_pid = os.fork()
@@ -344,7 +344,8 @@ class Supervisor:
                 close_all_but(error_fd)
                 if self._context.is_root:
                     be_user(self.order.user_id, self.order.group_id)
-                os.write(error_fd, note.encode() + b"\n")
+                if stat.S_ISREG(os.fstat(error_fd).st_mode):
+                    os.write(error_fd, note.encode() + b"\n")
             finally:
                 os._exit(0)
 

@@ -5,17 +5,31 @@ CANCELLED ***"): such files ask who writes, not who opened them. Its family: eve
 every descriptor of a user's that a daemon writes to.
 """
 
+import ast
 import asyncio
+import errno
 import os
+import pty
+import signal
+import socket
+from pathlib import Path
+
+# Any: stand-ins for parts of the supervisor
+from typing import Any
 
 import pytest
 from openway import open_way
 
-from nodedaemon.base import orders, proctree
+import nodedaemon
+from nodedaemon.base import lease, orders, proctree
+from nodedaemon.stepd.supervisor import Supervisor
 from tests.node.fakectl import cluster, eventually, lines
 from tests.node.stepdkit import supervisor
 
 NOBODY = 65534
+NOTE = "slurmstepd: error: *** JOB 1 CANCELLED ***"
+#: Functions of Tasks that keep the descriptor: it is set, received, handed out and closed.
+KEEPERS = ("__init__", "close", "error_output", "listen")
 KERNELS = "files of the kernel (/proc, /sys) take no input and output of jobs"
 
 
@@ -104,33 +118,103 @@ def test_which_file_systems_act(tmp_path):
     os.close(write)
 
 
+def cancelled(step: Supervisor) -> None:
+    """Also a time limit, a preemption, the loss of another node: orders to end, with a note."""
+    step.handle_signal((), orders.SCOPE_ALL, NOTE)
+
+
+def notified(step: Supervisor) -> None:
+    """By scontrol notify: no signal."""
+    step.handle_signal((), orders.SCOPE_BATCH, NOTE)
+
+
+def lease_lapsed(step: Supervisor) -> None:
+    """By the supervisor itself, whose controller is unreachable."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lease.Lease, "signal_due", lambda lease: signal.SIGTERM)
+        patch.setattr(lease.Lease, "wait_s", lambda lease: 3600.0)
+        patch.setattr(proctree, "signal_descendants", lambda *arguments: 0)  # they are all of the test's
+        step.enforce_lease()
+
+
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_who_writes_a_note_is_the_user(tmp_path, monkeypatch):
-    """Looked at in the process that writes, at the moment when it does."""
+@pytest.mark.parametrize("said", [cancelled, notified, lease_lapsed])
+def test_who_writes_a_note_is_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
+    """As seen by the process that writes, at the moment when it does. Nor does root ask what the descriptor is: what it
+    leads to may answer only its user (FUSE), or never (NFS)."""
     error_fd = os.open(tmp_path / "err", os.O_WRONLY | os.O_CREAT)
-    plain_write = os.write
+    plain_write, plain_fstat = os.write, os.fstat
 
-    def write(fd, data):
+    def write(fd: int, data: bytes) -> None:
         with open("/proc/self/status") as file:
             words = [line for line in file if line.startswith(("Uid", "Gid", "Groups", "CapEff"))]
         open_fds = sorted(fd for fd in range(3, 256) if _is_open(fd))
         plain_write(fd, f"{open_fds == [error_fd]} {''.join(words)}".encode() + data)
 
-    step = supervisor(is_root=True, user_id=NOBODY, group_id=NOBODY)
+    def fstat(fd: int) -> os.stat_result:
+        if fd == error_fd and os.geteuid() == 0:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return plain_fstat(fd)
+
+    step = supervisor(is_root=True, user_id=NOBODY, group_id=NOBODY, lease_s=240)
     step.tasks.error_fd = error_fd
     children: list[int] = []
     fork = os.fork
-    monkeypatch.setattr(os, "write", write)
-    monkeypatch.setattr(os, "fork", lambda: children.append(pid := fork()) or pid)
-    step.handle_signal((), orders.SCOPE_ALL, "slurmstepd: error: *** JOB 1 CANCELLED ***")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", write)
+        patch.setattr(os, "fstat", fstat)
+        patch.setattr(os, "fork", lambda: children.append(pid := fork()) or pid)  # type: ignore[func-returns-value]  # append gives None, and so `or` the pid
+        said(step)
     os.waitpid(children[0], 0)
     text = (tmp_path / "err").read_text()
     told = dict(line.split(":", 1) for line in text.removeprefix("True ").splitlines()[:-1])
-    assert text.startswith("True ") and text.endswith("*** JOB 1 CANCELLED ***\n")
+    assert text.startswith("True ") and text.endswith(" ***\n")
     assert told["Uid"].split() == told["Gid"].split() == [str(NOBODY)] * 4
     assert (told["Groups"].strip(), int(told["CapEff"], 16)) == ("", 0)
     os.close(error_fd)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket", "device"])
+def test_a_note_goes_to_files_only(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """A reader of a pipe who does not read would keep the writer, and what is no file has no lines."""
+    reader, writer = os.pipe()
+    if kind == "socket":
+        ours, theirs = socket.socketpair()
+        os.dup2(ours.detach(), reader)
+        os.dup2(theirs.detach(), writer)
+    elif kind == "device":
+        ours_fd, theirs_fd = pty.openpty()
+        os.dup2(ours_fd, reader)
+        os.dup2(theirs_fd, writer)
+        os.close(ours_fd)
+        os.close(theirs_fd)
+    step = supervisor(is_root=os.geteuid() == 0, user_id=NOBODY, group_id=NOBODY)
+    step.tasks.error_fd = writer
+    children: list[int] = []
+    fork = os.fork
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fork", lambda: children.append(pid := fork()) or pid)
+        cancelled(step)
+    os.waitpid(children[0], 0)
+    os.set_blocking(reader, False)
+    with pytest.raises(BlockingIOError):
+        os.read(reader, 1)
+    os.close(reader)
+    os.close(writer)
+
+
+def test_one_place_uses_what_a_user_has_opened() -> None:
+    """A task's error output comes to its supervisor as a descriptor, which is the user's choice: only a note is
+    written to it."""
+    users = []
+    for path in sorted(Path(nodedaemon.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                names = {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+                if names & {"error_fd", "error_output"}:
+                    users.append(f"{path.name}:{node.name}")
+    assert sorted(users) == ["supervisor.py:_write_note", *(f"tasks.py:{name}" for name in KEEPERS)]
 
 
 def _is_open(fd: int) -> bool:
