@@ -199,6 +199,7 @@ class Controller:
             self._amender,
             self._traces,
             self.rollups,
+            certificates.now,
         )
         await self._serve(config)
         write_cluster(folder.path / "cluster.json", self._cluster_file(config, address))

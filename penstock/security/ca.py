@@ -29,7 +29,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from penstock.errors import BadSetup
 from penstock.security import issued
 from penstock.security.keyfiles import read_public, read_secret, write_public, write_secret
-from penstock.security.names import CONTROLLER_HOST
+from penstock.security.names import CONTROLLER_HOST, why_reserved
 
 ROLES: Final = ("controller", "node", "login")
 CA_DAYS: Final = 3650
@@ -111,8 +111,8 @@ class Authority:
         uri = CertifiedIdentity(self.cluster, role, check_label(name, "name")).uri
         if role == "controller":
             hosts = (*hosts, CONTROLLER_HOST)
-        elif name.lower() == CONTROLLER_HOST:
-            raise BadSetup(f"{name} is what controllers are known by: a {role} cannot be called so")
+        elif not renews and (why := why_reserved(name)):
+            raise BadSetup(f"{name} {why}: a {role} cannot be called so")
         names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri), *map(_host_name, dict.fromkeys(hosts))]
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
         if role in ("controller", "node"):
@@ -329,6 +329,12 @@ def _alternative_names(certificate: x509.Certificate) -> list[x509.GeneralName]:
         return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     except x509.ExtensionNotFound:
         return []
+
+
+def host_names(certificate: x509.Certificate) -> tuple[str, ...]:
+    """Returns the host names and addresses in a certificate, which only a controller's has."""
+    names = _alternative_names(certificate)
+    return tuple(str(name.value) for name in names if isinstance(name, x509.DNSName | x509.IPAddress))
 
 
 def _host_name(host: str) -> x509.GeneralName:

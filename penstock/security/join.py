@@ -20,6 +20,7 @@ import base64
 import hashlib
 import socket
 import ssl
+from collections.abc import Iterable
 from pathlib import Path
 
 # Any: methods of ssl that newer versions expose and older ones hide, and gRPC's calls, which have no types
@@ -50,7 +51,7 @@ from penstock.security.ca import (
     to_pem,
 )
 from penstock.security.keyfiles import read_secret, write_public, write_secret
-from penstock.security.names import CONTROLLER_OPTIONS
+from penstock.security.names import CONTROLLER_OPTIONS, why_reserved
 from penstock.values.refusals import TEXT, Code
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ CSR_BYTES_MAX: Final = 16 * 1024
 TOKEN_TEXT_MAX: Final = 2048
 CHAIN_MAX: Final = 4
 CONNECT_TIMEOUT_S: Final = 10.0
+#: Length of a name in a message.
+NAME_SHOWN_MAX: Final = 64
 _PREFIX: Final = "penstock-join-1."
 
 
@@ -181,14 +184,30 @@ class JoinTokens:
             ) from error
 
 
+def check_joins(name: str, controllers: Iterable[str] = ()) -> None:
+    """Checks that a node or login host may join by that name. `controllers`: the controller's own. Raises JoinRefused."""
+    if why := why_reserved(name, controllers):
+        raise JoinRefused(
+            "reserved", f"{name[:NAME_SHOWN_MAX]} {why}: give the host another name (NodeName, beside NodeAddr)"
+        )
+
+
 def admit(
-    authority: Authority, tokens: JoinTokens, token: str, node: str, csr_pem: bytes, now_us: int
+    authority: Authority,
+    tokens: JoinTokens,
+    token: str,
+    node: str,
+    csr_pem: bytes,
+    now_us: int,
+    controllers: Iterable[str] = (),
 ) -> tuple[bytes, bytes]:
     """Handles JoinNode: returns the node's certificate and the CA's, as PEM. Raises JoinRefused.
 
-    Only the key of the certificate request is used: name and role come from the table of tokens.
+    Only the key of the certificate request is used: name and role come from the table of tokens. `controllers`: names
+    that no host may have, since a token may be older than they are.
     """
     public_key = key_of_request(csr_pem)
+    check_joins(node, controllers)
     redeemed = tokens.redeem(token, node, now_us)
     return to_pem(authority.issue(redeemed.role, redeemed.node, public_key, now_us)), authority.pem
 

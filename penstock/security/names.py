@@ -8,9 +8,14 @@ hosts and the controller differ only in their names. A client therefore always c
   contains the host name CONTROLLER_HOST, which no host has, and gRPC is configured to require it.
 
 gRPC compares the common name if a certificate has no host names, so those of nodes and login hosts have neither.
+
+The role decides, whatever the name. A name that somebody, or a client of another kind, could take for a controller's is
+refused as well when a host joins (`why_reserved`).
 """
 
-from collections.abc import Mapping
+import ipaddress
+import socket
+from collections.abc import Iterable, Mapping
 
 # Any: ssl's description of a certificate: texts and nested lists by name
 from typing import Any, Final
@@ -18,6 +23,13 @@ from typing import Any, Final
 CONTROLLER_HOST: Final = "controller.penstock.internal"
 #: Options for grpc channels to a controller.
 CONTROLLER_OPTIONS: Final = (("grpc.ssl_target_name_override", CONTROLLER_HOST),)
+#: Names of the loopback address in hosts(5), beside all below `localhost`.
+_LOOPBACK: Final = frozenset(
+    {
+        "localhost", "localhost.localdomain", "localhost4", "localhost4.localdomain4", "localhost6",
+        "localhost6.localdomain6", "ip6-localhost", "ip6-loopback",
+    }
+)  # fmt: skip
 
 
 def uri_name(certificate: Mapping[str, Any] | None) -> str:
@@ -30,3 +42,37 @@ def is_controller(uri: str) -> bool:
     """Whether the URI name is a controller's."""
     parts = uri.split("/")
     return len(parts) == 5 and parts[:2] == ["penstock:", ""] and parts[3] == "controller"
+
+
+def why_reserved(name: str, controllers: Iterable[str] = ()) -> str:
+    """Why no node or login host may have that name; "" = it may. `controllers`: names and addresses of the controller, of
+    which the short form of a name counts too.
+    """
+    plain = _plain(name)
+    if plain == CONTROLLER_HOST:
+        return "is what controllers are known by"
+    if plain in _LOOPBACK or plain.endswith(".localhost"):
+        return "is every machine's name for itself"
+    if _is_address(plain):
+        return "is an address"
+    taken = {_plain(one) for one in controllers if one}
+    taken |= {one.partition(".")[0] for one in taken if not _is_address(one)}
+    return "is a name of the controller" if plain in taken else ""
+
+
+def _plain(name: str) -> str:
+    return name.rstrip(".").lower()
+
+
+def _is_address(text: str) -> bool:
+    """Whether resolvers take it for an address: also `127.1` and `0x7f000001`, but not a plain number."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        if not ("." in text or text.startswith("0x")):
+            return False
+        try:
+            socket.inet_aton(text)
+        except OSError:
+            return False
+    return True

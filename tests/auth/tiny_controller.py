@@ -53,6 +53,7 @@ class TinyController:
         self.denied_calls: list[tuple[str, str]] = []  # method and text of every call that the gate has denied
         self.reached: asyncio.Event | None = None  # set by a call of Story, which then waits for its caller to hang up
         self.join_tokens: JoinTokens | None = None
+        self.host = "127.0.0.1"  # by which clients of other machines find it
 
     @property
     def cluster(self) -> ClusterFile:
@@ -60,7 +61,7 @@ class TinyController:
 
     @property
     def remote_cluster(self) -> ClusterFile:
-        address = f"127.0.0.1:{self.ports['command']}"
+        address = f"{self.host}:{self.ports['command']}"
         return ClusterFile(
             CLUSTER, "there", "", str(self.folder / "auth.sock"), address, str(self.folder / "ca/ca.pem")
         )
@@ -87,7 +88,7 @@ class TinyController:
         self.server.add_insecure_port(f"unix:{self.folder / 'ctld.sock'}")
         self.ports["command"] = self.server.add_secure_port("127.0.0.1:0", tls.command_port(lambda: self.credentials))
         self.ports["node"] = self.server.add_secure_port("127.0.0.1:0", tls.node_port(lambda: self.credentials))
-        address = f"127.0.0.1:{self.ports['command']}"
+        address = f"{self.host}:{self.ports['command']}"
         self.join_tokens = JoinTokens(self.folder / "join.json", CLUSTER, self.authority.certificate, address)
         await self.server.start()
         self.auth = AuthServer(self.folder / "auth.sock", self.issuer, clock_us)

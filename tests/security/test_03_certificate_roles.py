@@ -16,7 +16,8 @@ from pathlib import Path
 import grpc
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from patience import ANSWER_S
 
@@ -29,21 +30,28 @@ from penstock.clusterfile import ClusterFile
 from penstock.errors import BadSetup, PenstockError
 from penstock.security import ca as authority
 from penstock.security.ca import Credentials, ensure_controller, issue_to_folder, load_ca
-from penstock.security.join import join
+from penstock.security.join import JoinRefused, JoinTokens, admit, join
 from penstock.security.keyfiles import write_public, write_secret
-from penstock.security.names import CONTROLLER_HOST, is_controller
+from penstock.security.names import CONTROLLER_HOST, is_controller, why_reserved
 from penstock.v1 import node_pb2, node_pb2_grpc
-from penstock.v1.controller_pb2 import PingRequest
+from penstock.v1.controller_pb2 import CreateNodeTokenRequest, JoinNodeRequest, PingRequest
 from penstock.values.refusals import Code
 from tests.auth.tiny_controller import TinyController, clock_us
+from tests.rpc.clusterkit import Site, now_us
 
-#: Role and name of what is shown instead of the controller's: the name is the address that clients look for.
+#: Role and name of what is shown instead of the controller's.
 ISSUED = {
-    "a node": ("node", "127.0.0.1"),
-    "a login host": ("login", "127.0.0.1"),
+    "a node": ("node", "n1"),
+    "a login host": ("login", "n1"),
 }
-#: What the CA never makes: host names in a node's certificate, none of ours at all.
+#: What the CA never makes: names that are the address that clients look for, host names in a node's certificate, none of
+#: ours at all. An earlier release has made the first four.
 CRAFTED = {
+    "a node called by the address": ["penstock://tiny/node/127.0.0.1"],
+    "a login host called by the address": ["penstock://tiny/login/127.0.0.1"],
+    "a node called localhost": ["penstock://tiny/node/localhost"],
+    "a login host called localhost": ["penstock://tiny/login/localhost"],
+    "localhost with its host name": ["penstock://tiny/node/localhost", "localhost"],
     "host names": ["penstock://tiny/node/n1", "127.0.0.1", "localhost"],
     "two roles": ["penstock://tiny/node/n1", "penstock://tiny/controller/ctl", "127.0.0.1"],
     "no role": ["127.0.0.1", "localhost"],
@@ -75,7 +83,7 @@ def crafted(tiny: TinyController, names: list[str]) -> Credentials:
     now = datetime.datetime.now(datetime.UTC)
     certificate = (
         x509.CertificateBuilder()
-        .subject_name(_common_name("127.0.0.1"))
+        .subject_name(_common_name(tiny.host))
         .issuer_name(tiny.authority.certificate.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
@@ -99,7 +107,9 @@ def impostor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TinyCon
     if request.param in ISSUED:
         tiny.credentials = tiny.member(*ISSUED[request.param])
     else:
-        tiny.credentials = crafted(tiny, CRAFTED[request.param])
+        names = CRAFTED[request.param]
+        tiny.host = "localhost" if any("localhost" in name for name in names[:1]) else "127.0.0.1"
+        tiny.credentials = crafted(tiny, names)
     tiny.start()
     yield tiny
     tiny.stop()
@@ -134,7 +144,7 @@ def test_a_node_that_joins_tells_it_nothing(impostor: TinyController, tmp_path: 
 def test_a_node_daemon_tells_it_nothing(impostor: TinyController) -> None:
     async def story() -> None:
         impostor.member("node", "n1")
-        target = make_target(f"127.0.0.1:{impostor.ports['node']}", str(impostor.folder / "node-n1"))
+        target = make_target(f"{impostor.host}:{impostor.ports['node']}", str(impostor.folder / "node-n1"))
         async with open_channel(target) as channel:
             call = node_pb2_grpc.NodeLinkStub(channel).Connect()
             with pytest.raises((grpc.aio.AioRpcError, asyncio.InvalidStateError)):
@@ -157,6 +167,70 @@ def test_the_controller_itself_passes(tmp_path: Path) -> None:
         assert join(token, "n7", tmp_path / "joined", clock_us()).identity.uri == "penstock://tiny/node/n7"
     finally:
         tiny.stop()
+
+
+#: Names that no node and no login host gets, beside those of the controller's own configuration.
+RESERVED = [
+    "localhost", "LOCALHOST", "localhost.", "n1.localhost", "localhost.localdomain", "ip6-localhost", "127.0.0.1", "127.1",
+    "0x7f000001", "10.0.0.7", CONTROLLER_HOST, CONTROLLER_HOST.upper() + ".",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_a_reserved_name_does_not_join(tmp_path: Path, name: str) -> None:
+    """Neither with a token, also of an earlier release, nor by hand. One that has joined before keeps its certificate:
+    its role decides."""
+    tiny = TinyController(tmp_path)
+    for role in ("node", "login"):
+        with pytest.raises(BadSetup, match=f"a {role} cannot be called so"):
+            issue_to_folder(tiny.authority, tmp_path / "by hand", role, name, clock_us())
+        tokens = JoinTokens(tmp_path / f"{role}.json", "tiny", tiny.authority.certificate, "127.0.0.1:1")
+        token, _ = tokens.create(name, b"0123456789abcdef", clock_us(), role)
+        for _ in range(2):  # the refusal does not use it up
+            with pytest.raises(JoinRefused) as caught:
+                admit(tiny.authority, tokens, token, name, request_of(authority.make_key()), clock_us())
+            assert caught.value.reason == "reserved"
+    assert not list((tmp_path / "by hand").iterdir())
+    key = authority.make_key().public_key()
+    assert tiny.authority.issue("node", name, key, clock_us(), renews=7)
+
+
+def request_of(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A certificate request."""
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
+    return request.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+@pytest.mark.parametrize(("name", "controllers", "is_taken"), [
+    ("ctl", ["ctl"], True), ("CTL.", ["ctl"], True), ("ctl", ["ctl.example.org"], True), ("ctl.example.org", ["ctl.example.org"], True),
+    ("ctl.example.org", ["ctl"], False), ("ctl2", ["ctl"], False), ("10", ["10.0.0.1"], False), ("n1", ["", "10.0.0.1"], False),
+    ("7", [], False), ("node.7", [], False),
+])  # fmt: skip
+def test_names_of_the_controller(name: str, controllers: list[str], is_taken: bool) -> None:
+    assert bool(why_reserved(name, controllers)) is is_taken
+
+
+@pytest.mark.parametrize("name", ["localhost", "ctl.example.org", "ctl", "10.1.2.3"])
+def test_a_controller_gives_no_token_for_its_own_names(tmp_path: Path, name: str) -> None:
+    """Of slurm.conf, and of its certificate. A token that was made before the name was taken is refused, too."""
+    site = Site(tmp_path)
+    text = site.conf.read_text().replace("NodeName=", f"NodeName={name} CPUs=1\nNodeName=", 1)
+    site.conf.write_text(text.replace("SlurmctldHost=localhost(127.0.0.1)", "SlurmctldHost=ctl.example.org(127.0.0.1)"))
+
+    async def story() -> None:
+        async with site.controller() as daemon, site.client() as client:
+            for is_login in (False, True):
+                ask = CreateNodeTokenRequest(node_name=name, login_host=is_login)
+                with pytest.raises(PenstockError) as caught:
+                    await client.call("CreateNodeToken", ask)
+                assert caught.value.code == Code.ACCESS_DENIED and "give the host another name" in str(caught.value)
+            token, _ = daemon.services.join_tokens.create(name, b"0123456789abcdef", now_us())
+            join_it = JoinNodeRequest(token=token, node_name=name, csr_pem=request_of(authority.make_key()))
+            with pytest.raises(PenstockError) as caught:
+                await client.call("JoinNode", join_it)
+            assert "give the host another name" in str(caught.value)
+
+    asyncio.run(story())
 
 
 def test_only_controllers_get_the_name_of_their_role(tmp_path: Path) -> None:

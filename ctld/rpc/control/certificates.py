@@ -15,8 +15,8 @@ from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.denials import address_of
 from ctld.rpc.gate.refusals import translated
 from ctld.runtime.errors import BadRequest
-from penstock.security.ca import CertifiedIdentity, load_denied, to_pem
-from penstock.security.join import SECRET_BYTES, admit
+from penstock.security.ca import CertifiedIdentity, host_names, load_denied, to_pem
+from penstock.security.join import SECRET_BYTES, admit, check_joins
 from penstock.security.renew import end_us, renew
 from penstock.v1 import controller_pb2
 from penstock.values.refusals import TEXT, Code
@@ -32,6 +32,7 @@ class Certification(Administration):
         """Creates a one-use token with which a node of the configuration, or a login host, may join."""
         role = "login" if request.login_host else "node"
         self._require_known(role, request.node_name)
+        check_joins(request.node_name, self._controllers())
         token, expires_at_us = self._services.join_tokens.create(
             request.node_name, secrets.token_bytes(SECRET_BYTES), self._services.runtime.clock_us(), role
         )
@@ -48,6 +49,7 @@ class Certification(Administration):
             request.node_name,
             request.csr_pem,
             self._services.runtime.clock_us(),
+            self._controllers(),
         )
         await self._note(context, "join", request.node_name, "join token")
         return controller_pb2.JoinNodeReply(certificate_pem=certificate, ca_pem=ca)
@@ -74,6 +76,11 @@ class Certification(Administration):
         """Checks that nodes are in the configuration. Raises BadRequest."""
         if role == "node" and name not in self._services.runtime.core.state.nodes:
             raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {name[:64]!r}")
+
+    def _controllers(self) -> tuple[str, ...]:
+        """Returns the controller's names and addresses, by its configuration and its certificate."""
+        config = self._services.runtime.core.state.config
+        return (config.controller_host, config.controller_addr, *host_names(self._services.credentials().certificate))
 
     async def _note(self, context: Context, act: str, host: str, proof: str) -> None:
         who = {"from": address_of(context.peer()), "auth": proof}

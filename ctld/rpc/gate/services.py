@@ -30,7 +30,7 @@ from ctld.runtime.amending import Amender
 from ctld.runtime.loop import Runtime
 from ctld.runtime.ports import StoreLike
 from ctld.runtime.rolling import RollUps
-from penstock.security.ca import Authority
+from penstock.security.ca import Authority, Credentials
 from penstock.security.join import JoinTokens
 from penstock.v1 import controller_pb2
 from penstock.values.states import ALLOCATED_STATES, JobState
@@ -66,6 +66,7 @@ class Services:
     amender: Amender
     traces: Traces
     rollups: RollUps
+    credentials: Callable[[], Credentials]  # the controller's own, at present
     names: UserNames = field(default_factory=UserNames)
     reading: Reading = field(init=False)
 
