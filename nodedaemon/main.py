@@ -196,7 +196,7 @@ def _serve(
     _exempt_from_oom_kill()
     cgroups = cgroup.NONE if args.cgroup == "off" else cgroup_find.detect(args.node_name, args.spool)
     settings.node.site.cgroups = cgroups
-    launcher = start_launcher(args.spool, args.node_name, cgroups, args.cert_dir or "")
+    launcher = start_launcher(args.spool, args.node_name, cgroups, args.cert_dir or "", spool.clock)
     lost = _spool_lost(args.cert_dir, spool)
     log.info("node %s: spool %s, control groups %s", args.node_name, args.spool, cgroups.kind)
 

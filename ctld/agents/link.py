@@ -23,6 +23,7 @@ from typing import Any, Final, TypedDict
 
 from ctld.agents.gpumessages import GPUS_MAX, facts_of, one_line, opinion_of
 from ctld.agents.launch import FILL, launch_message, master_host, topology_address
+from ctld.agents.nodetime import NodeTime
 from ctld.agents.specs import SpecCache
 from ctld.core.records.effects import ClearGpu, Effect, ForgetStep, GpuWork, LaunchStep, RebootNode, TerminateStep
 from ctld.core.records.events import (
@@ -66,6 +67,11 @@ class NodeLink:
         self.heard_at = time.monotonic()
         self.cpu_load_centi = 0
         self.free_memory_mb = 0
+        self.time = NodeTime()
+        self.clock_off_us = 0  # by how much its machine's clock is ahead of ours;
+        self.clock_limit_us = 0  # the limit that it exceeds by that (nodetime.judged), and since when
+        self.clock_since_us = 0
+        self.judge_clock: Callable[[NodeLink], None] = lambda link: None  # called at the first heartbeat
         self.certificate_end_us = 0  # until when the node's identity is valid; 0 = unauthenticated
         self._runtime = runtime
         self._specs = specs
@@ -74,6 +80,7 @@ class NodeLink:
         self._unacked: dict[int, Effect] = {}
         self._sequence = 0
         self._wake = asyncio.Event()
+        self._has_beaten = False
         self._ended = ""  # why it ended; "" = it is open
         self._takers: dict[str, Callable[[Any], None]] = {
             "heartbeat": self._heartbeat,
@@ -229,8 +236,16 @@ class NodeLink:
     def _heartbeat(self, beat: node_pb2.Heartbeat) -> None:
         self.cpu_load_centi = beat.cpu_load_centi
         self.free_memory_mb = beat.free_memory_mb
+        self.time.heard(beat.at_us, beat.wall_at_us)
+        if not self._has_beaten:
+            self._has_beaten = True
+            self.judge_clock(self)
         at_us = self._runtime.clock_us()
         self.send(node_pb2.ControllerMessage(heartbeat_ack=node_pb2.HeartbeatAck(at_us=at_us)))
+
+    def by_our_clock(self, node_us: int) -> int:
+        """Returns a time of the node's by the controller's clock."""
+        return self.time.by_our_clock(node_us, self._runtime.clock_us())
 
     def _command_ack(self, ack: node_pb2.CommandAck) -> None:
         effect = self._unacked.pop(ack.sequence, None)
@@ -289,8 +304,9 @@ def _started(link: NodeLink, report: node_pb2.Report) -> StepStarted:
     started = report.started
     key = started.key
     return StepStarted(
-        link.node, key.job_id, key.attempt, key.step_id, started.at_us, report.spool_id, report.sequence, link.link_id
-    )
+        link.node, key.job_id, key.attempt, key.step_id, link.by_our_clock(started.at_us), report.spool_id, report.sequence,
+        link.link_id,
+    )  # fmt: skip
 
 
 def _exited(link: NodeLink, report: node_pb2.Report) -> StepExited:
@@ -304,8 +320,8 @@ def _exited(link: NodeLink, report: node_pb2.Report) -> StepExited:
         spool_id=report.spool_id,
         sequence=report.sequence,
         link_id=link.link_id,
-        start_at_us=end.start_at_us,
-        end_at_us=end.end_at_us,
+        start_at_us=link.by_our_clock(end.start_at_us),
+        end_at_us=link.by_our_clock(end.end_at_us),
         exit_code=end.exit.code,
         exit_signal=end.exit.signal,
         failure=end.failure[:WHY_MAX],
@@ -329,7 +345,7 @@ def _noticed(link: NodeLink, report: node_pb2.Report) -> NodeNotice:
     notice = report.notice
     return NodeNotice(
         **_head(link, report),
-        at_us=notice.at_us,
+        at_us=link.by_our_clock(notice.at_us),
         reason=notice.reason[:WHY_MAX],
         drain=notice.drain,
         fail=notice.fail,
@@ -357,6 +373,7 @@ def _gpu_report(link: NodeLink, report: node_pb2.Report) -> GpuReported:
         gpus=facts_of(said.inventory) if said.HasField("inventory") else None,
         versions=(one_line(found.gpu_driver), one_line(found.cuda_version), one_line(found.nvml_version)),
         why=one_line(found.gpu_why),
+        by_our_clock_us=link.by_our_clock(said.at_us),
     )
 
 

@@ -11,6 +11,7 @@ import time
 # Any: an effect of any of the kinds that go to nodes
 from typing import Any
 
+from ctld.agents.clockwatch import ClockWatch
 from ctld.agents.launch import FILL
 from ctld.agents.link import HEARTBEAT_MS, SILENT_BEATS, NodeLink
 from ctld.agents.settings import node_settings
@@ -36,6 +37,7 @@ class LinkRegistry:
         self._secret = secret
         self._refusals = Repeats()
         self._next_link_id = 1
+        self._clocks = ClockWatch(runtime, self.by_node)
         self._loop = asyncio.get_running_loop()
         commands: list[type[Effect]] = [LaunchStep, *FILL]
         for kind in commands:
@@ -48,6 +50,7 @@ class LinkRegistry:
     def open(self, node: str) -> NodeLink:
         """Adds a stream of that node, by its certificate; not admitted yet."""
         link = NodeLink(node, self._next_link_id, self._runtime, self._specs, self._secret)
+        link.judge_clock = self._clocks.judge
         self._next_link_id += 1
         self.links[link.link_id] = link
         self._runtime.metrics.links_opened += 1
@@ -120,7 +123,9 @@ class LinkRegistry:
             link.send(node_pb2.ControllerMessage(report_ack=ack))
 
     def _watch(self) -> None:
-        """Ends streams that have timed out. A delayed check proves nothing, as then this process did not read."""
+        """Ends streams that have timed out; a delayed check proves nothing, as then this process did not read. Compares
+        clocks.
+        """
         limit_s = HEARTBEAT_MS / 1000 * SILENT_BEATS
         now = time.monotonic()
         was_late = now - self._watched_at > 2 * HEARTBEAT_MS / 1000
@@ -129,4 +134,5 @@ class LinkRegistry:
         for link in list(self.links.values()):
             if link.heard_at < oldest:
                 link.end(f"silent for {limit_s:.0f} s")
+        self._clocks.judge_all()
         self._watcher = self._loop.call_later(HEARTBEAT_MS / 1000, self._watch)

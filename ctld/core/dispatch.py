@@ -28,7 +28,7 @@ from ctld.core.lifecycle import (
     unexpected_errors,
 )
 from ctld.core.nodes import admin as node_admin
-from ctld.core.nodes import extern_steps, gpu_health, reboot, step_reports
+from ctld.core.nodes import clocks, extern_steps, gpu_health, reboot, step_reports
 from ctld.core.nodes import life as node_life
 from ctld.core.passes import gang, gpu_idle, mig_division, schedule, victims, wait_reasons
 from ctld.core.queue import preemption
@@ -54,6 +54,7 @@ from ctld.core.records.events import (
     GpuWorkDone,
     LaunchRefused,
     LoadConfig,
+    NodeClockSeen,
     NodeDisconnected,
     NodeFenced,
     NodeNotice,
@@ -115,6 +116,7 @@ _HANDLERS: dict[type, EventHandler[Any]] = dict(
         _on(NodeRegistered, node_life.node_registered),
         _on(NodeDisconnected, node_life.node_disconnected),
         _on(NodeNotice, node_life.node_noticed),
+        _on(NodeClockSeen, clocks.clock_seen),
         _on(GpuReported, gpu_health.reported),
         _on(GpuWorkDone, gpu_health.work_done),
         _on(GpuIdle, gpu_idle.reported),

@@ -5,8 +5,8 @@ message is the link's (ctld/agents/link.py).
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Callable
+from typing import Final, TypeAlias
 
 import grpc
 
@@ -28,6 +28,9 @@ HELD_STEPS_MAX: Final = 200_000
 #: Steps decoded in one turn of the loop: some milliseconds.
 SLICE_STEPS: Final = 2_000
 TEXT_MAX: Final = 256
+
+#: Translates a time of a node to the controller's clock.
+ByOurClock: TypeAlias = Callable[[int], int]
 
 _STATE_NAMES: Final = {value: name for name, value in node_pb2.HeldStep.State.items()}
 
@@ -52,8 +55,9 @@ class NodeLinkService:
         link.certificate_end_us = current_peer().ends_at_us
         reader: asyncio.Task[None] | None = None
         try:
-            held = await _reported_steps(register)
-            runtime.post(registration(register, link.link_id, held))
+            link.time.heard(register.at_us)
+            held = await _reported_steps(register, link.by_our_clock)
+            runtime.post(registration(register, link.link_id, held, link.by_our_clock))
             reader = asyncio.create_task(link.incoming(requests))
             reader.add_done_callback(lambda task: link.end(_why(task)))
             async for message in link.outgoing():
@@ -98,16 +102,16 @@ def check(register: node_pb2.Register) -> None:
         raise BadRequest(Code.INVALID_VALUE, "the registration has no boot_id or no spool_id")
 
 
-async def _reported_steps(register: node_pb2.Register) -> tuple[HeldStep, ...]:
+async def _reported_steps(register: node_pb2.Register, by_our_clock: ByOurClock) -> tuple[HeldStep, ...]:
     """Returns the node's steps, decoded in slices between which other calls are served."""
     found: list[HeldStep] = []
     for at in range(0, len(register.held), SLICE_STEPS):
-        found += map(_reported_step, register.held[at : at + SLICE_STEPS])
+        found += [_reported_step(step, by_our_clock) for step in register.held[at : at + SLICE_STEPS]]
         await asyncio.sleep(0)
     return tuple(found)
 
 
-def _reported_step(step: node_pb2.HeldStep) -> HeldStep:
+def _reported_step(step: node_pb2.HeldStep, by_our_clock: ByOurClock) -> HeldStep:
     key, state = step.key, _STATE_NAMES.get(step.state, "UNKNOWN")
     return HeldStep(
         key.job_id,
@@ -118,13 +122,18 @@ def _reported_step(step: node_pb2.HeldStep) -> HeldStep:
         step.suspended,
         step.lease_s,
         step.lease_grace_s,
-        step.start_at_us,
+        by_our_clock(step.start_at_us),
         step.told,
     )
 
 
-def registration(register: node_pb2.Register, link_id: int, held: tuple[HeldStep, ...]) -> NodeRegistered:
-    """Decodes a registration to an event."""
+def registration(
+    register: node_pb2.Register,
+    link_id: int,
+    held: tuple[HeldStep, ...],
+    by_our_clock: ByOurClock = lambda node_us: node_us,
+) -> NodeRegistered:
+    """Decodes a registration to an event. `by_our_clock` translates the node's times."""
     inventory = register.inventory
     gpus: dict[str, int] = {}
     for gpu in inventory.gpus:
@@ -148,7 +157,7 @@ def registration(register: node_pb2.Register, link_id: int, held: tuple[HeldStep
         os=inventory.os,
         arch=inventory.arch,
         boot_at_us=inventory.boot_at_us,
-        started_at_us=register.started_at_us,
+        started_at_us=by_our_clock(register.started_at_us),
         pretended=inventory.pretended,
         spool_lost=register.spool_lost,
         stream_port=register.stream_port if register.stream_port <= 0xFFFF else 0,

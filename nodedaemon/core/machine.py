@@ -110,6 +110,7 @@ class NodeMachine:
     def __init__(self) -> None:
         self.spool_id = ""
         self.boot_id = ""
+        self.clock_base_us = 0
         self.epoch = 0
         self.steps: dict[StepKey, NodeStep] = {}
         self.unacked: dict[int, NodeReport] = {}
@@ -186,7 +187,7 @@ class NodeMachine:
     def snapshot(self) -> Iterator[AnyRecord]:
         """Records equivalent to all written so far, for compaction."""
         yield SpoolBorn(self.spool_id)
-        yield BootSeen(self.boot_id)
+        yield BootSeen(self.boot_id, self.clock_base_us)
         yield EpochSeen(self.epoch)
         yield Acked(min(self.unacked, default=self.next_sequence) - 1)
         for key in self.forgotten:
@@ -226,6 +227,7 @@ class NodeMachine:
             self.spool_id = record.spool_id
         elif isinstance(record, BootSeen):
             self.boot_id = record.boot_id
+            self.clock_base_us = record.clock_base_us
         elif isinstance(record, EpochSeen):
             self.epoch = max(self.epoch, record.epoch)
         elif isinstance(record, SpooledStep):

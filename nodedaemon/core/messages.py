@@ -237,6 +237,7 @@ class BootSeen(JournalRecord, frozen=True):
     """From now on the machine runs with that boot id; steps of an earlier one are dead."""
 
     boot_id: str
+    clock_base_us: int = 0  # of the node's time in this boot (base/nodeclock.py); 0 = not recorded
 
 
 class EpochSeen(JournalRecord, frozen=True):

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nodedaemon.base.nodeclock import NodeClock, wall_us
 from nodedaemon.base.orders import LaunchOrder
 from nodedaemon.cgroups.cgroup import Cgroups
 from nodedaemon.cgroups.find import remove_subtree
@@ -66,7 +67,8 @@ class Fatal(Exception):
 
 
 class Clock:
-    """Wall time that never goes back: read once, then advanced by the monotonic clock."""
+    """Wall time that never goes back, for GPUs, whose children have the machine's clock: read once, then advanced by
+    the monotonic clock."""
 
     def __init__(self) -> None:
         self._base_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
@@ -104,7 +106,8 @@ class Daemon:
         self._local = local
         self._spool = spool
         self._cgroups = cgroups
-        self._clock = Clock()
+        self._clock = spool.clock
+        self._gpu_clock = Clock()
         self._started_at_us = self._clock.now_us()
         self._executor = started_pool(THREADS, "noded")
         node = settings.node
@@ -153,8 +156,9 @@ class Daemon:
         if not is_asked or not gpu_agent.may_have(found, self._spool):
             return None
         context = gpu_agent.AgentContext(
-            self._spool, self._cgroups, self._executor, self.post, self._clock.now_us, self._inventory,
+            self._spool, self._cgroups, self._executor, self.post, self._gpu_clock.now_us, self._inventory,
             lambda: self._machine.unkillable_timeout_us, self._settings.node.site.topology,
+            self._clock.now_us,
         )  # fmt: skip
         site = self._settings.node.site
         if mig.restore(self._spool.dir_fd, found.devices):
@@ -162,7 +166,9 @@ class Daemon:
         site.gpus = agent = gpu_agent.GpuAgent(context, found)
         site.mps_base = os.path.join(os.path.abspath(self._spool.path), MPS_FOLDER)
         agent.mps = self._mps = Mps(site.mps_base, self._executor, self._launch, self._supervisors.refuse)
-        agent.usage = self._usage = GpuUsage(agent, self._spool.steps_fd, site, self._clock.now_us, self._is_suspended)
+        agent.usage = self._usage = GpuUsage(
+            agent, self._spool.steps_fd, site, self._gpu_clock.now_us, self._is_suspended
+        )
         site.listeners.append(lambda: agent.take_settings(site.settings.gpu))
         return agent
 
@@ -418,12 +424,15 @@ class Daemon:
             spool_id=self._machine.spool_id,
             stream_port=self._stream_port.number,
             stream_tls=self._settings.stream_tls,
+            at_us=self._clock.now_us(),
         )
 
 
-def _heartbeat(clock: Clock) -> Callable[[], node_pb2.Heartbeat]:
+def _heartbeat(clock: NodeClock) -> Callable[[], node_pb2.Heartbeat]:
     def make() -> node_pb2.Heartbeat:
         load, free_mb = inventory.load_and_free_memory()
-        return node_pb2.Heartbeat(cpu_load_centi=load, free_memory_mb=free_mb, at_us=clock.now_us())
+        return node_pb2.Heartbeat(
+            cpu_load_centi=load, free_memory_mb=free_mb, at_us=clock.now_us(), wall_at_us=wall_us()
+        )
 
     return make

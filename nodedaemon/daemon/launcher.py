@@ -28,6 +28,7 @@ import sys
 
 from nodedaemon.base import lease, orders, proctree
 from nodedaemon.base.folders import open_folder
+from nodedaemon.base.nodeclock import NodeClock
 from nodedaemon.cgroups import cgroup
 from nodedaemon.mpi import pmi_plug
 from nodedaemon.stepd import instructions, plugs, sampling, stepd
@@ -69,9 +70,9 @@ class LauncherWorker:
 
 def main(arguments: list[str]) -> None:
     """Runs the launcher. Arguments: descriptors of order stream and packet socket, spool, node, groups (hex), folder of
-    the node's certificate ("" = streams go without TLS).
+    the node's certificate ("" = streams go without TLS), base of the node's time.
     """
-    order_fd, packet_fd, spool_path, node_name, cgroups, cert_dir = arguments
+    order_fd, packet_fd, spool_path, node_name, cgroups, cert_dir, clock_base_us = arguments
     plugs.MAKERS += MAKERS
     proctree.prctl(proctree.PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with its stepds, or by SIGKILL
@@ -91,6 +92,7 @@ def main(arguments: list[str]) -> None:
         contact_fd=lease.open_contact(spool_fd),
         cert_dir=cert_dir,
         starter_fd=instructions.open_program(),
+        clock=NodeClock(int(clock_base_us)),
     )
     os.close(spool_fd)
     order_end = socket.socket(fileno=int(order_fd))

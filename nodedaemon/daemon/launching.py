@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+from nodedaemon.base.nodeclock import NodeClock
 from nodedaemon.cgroups.cgroup import Cgroups
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -27,12 +28,14 @@ class LauncherHandle:
     packets: socket.socket
 
 
-def start_launcher(spool_path: str, node_name: str, cgroups: Cgroups, cert_dir: str) -> LauncherHandle:
+def start_launcher(
+    spool_path: str, node_name: str, cgroups: Cgroups, cert_dir: str, clock: NodeClock
+) -> LauncherHandle:
     """Starts the launcher in a session of its own, so that a Ctrl-C at noded's terminal does not reach the steps."""
     order_here, order_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     packet_here, packet_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     passed = (order_there.fileno(), packet_there.fileno())
-    words = [*map(str, passed), spool_path, node_name, cgroups.encode().hex(), cert_dir]
+    words = [*map(str, passed), spool_path, node_name, cgroups.encode().hex(), cert_dir, str(clock.base_us)]
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _PROGRAM, _ROOT, *words],
         stdin=subprocess.DEVNULL,

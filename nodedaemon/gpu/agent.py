@@ -65,6 +65,11 @@ class AgentContext:
     inventory: node_pb2.Inventory  # as it is registered
     unkillable_us: Callable[[], int]
     topology: NodeTopology | None = None
+    node_us: Callable[[], int] | None = None  # the node's time, for reports; None = as now_us
+
+    def report_us(self) -> int:
+        """Returns the time of a report."""
+        return (self.node_us or self.now_us)()
 
 
 #: NVML's errors that mean there is nothing to watch: no GPU, no library.
@@ -234,7 +239,7 @@ class GpuAgent:
         """Writes the GPUs and their health into a registration."""
         devices = [(device, self._machine.opinion(device.uuid)) for device in self.devices()]
         messages.fill(inventory, self.found, devices, self._context.topology)
-        inventory.gpus_at_us = self._context.now_us()
+        inventory.gpus_at_us = self._context.report_us()
 
     # -- for attached services
 
@@ -351,7 +356,7 @@ class GpuAgent:
     def _report_inventory(self) -> None:
         """Reports a changed inventory: new places, instances, or driver versions."""
         self.fill(self._context.inventory)
-        report = messages.report(self._context.now_us(), self.opinions(), inventory=self._context.inventory)
+        report = messages.report(self._context.report_us(), self.opinions(), inventory=self._context.inventory)
         self._context.post(core.ForwardReport(report))
 
     def _judge(self, event: words.HealthEvent) -> None:
@@ -397,7 +402,7 @@ class GpuAgent:
                 self._kill(output)
             elif isinstance(output, words.PollRequest):
                 self._poll_later(output.delay_us / 1_000_000)
-        now_us = self._context.now_us()
+        now_us = self._context.report_us()
         if opinions and not actions:
             actions.append(None)
         for action in actions:

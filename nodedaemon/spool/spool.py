@@ -1,7 +1,7 @@
 """The spool folder: the files that outlive the daemon.
 
     SPOOL/lock                 held by the running noded (POSIX lock: it ends with the process and is not inherited)
-    SPOOL/journal              fence records, tombstones, reports, the highest epoch
+    SPOOL/journal              fence records, tombstones, reports, the highest epoch, the base of the node's time
     SPOOL/reserve              space that is reserved for the ends of running steps (space.py)
     SPOOL/contact              when the controller was last in contact (base/lease.py)
     SPOOL/steps/J.A.S/record   the claim (the process that decided the start) and the end (steprecord.py)
@@ -22,6 +22,7 @@ import shutil
 import stat
 
 from nodedaemon.base.folders import SCRIPT_NAME, folder_mode, open_folder
+from nodedaemon.base.nodeclock import NodeClock
 from nodedaemon.core.messages import AnyRecord, BootSeen, SpoolBorn, StepEnded
 from nodedaemon.core.steps import StepKey
 from nodedaemon.spool import steprecord
@@ -77,11 +78,13 @@ class Spool:
         self.journal = Journal(self.dir_fd)
         self.records: list[AnyRecord] = self.journal.read()
         self.is_new = not self.records
-        boots = [record.boot_id for record in self.records if isinstance(record, BootSeen)]
-        self.was_rebooted = bool(boots) and boots[-1] != boot_id
+        boots = [record for record in self.records if isinstance(record, BootSeen)]
+        self.was_rebooted = bool(boots) and boots[-1].boot_id != boot_id
+        self.clock = NodeClock(boots[-1].clock_base_us if boots and not self.was_rebooted else 0)
         new: list[AnyRecord] = [SpoolBorn(new_spool_id)] if self.is_new else []
-        if self.is_new or self.was_rebooted:
-            new.append(BootSeen(boot_id))
+        seen = BootSeen(boot_id, self.clock.base_us)
+        if not boots or boots[-1] != seen:
+            new.append(seen)
             self.journal.append(new)
             self.journal.sync()
             self.records += new

@@ -13,7 +13,6 @@ The end is appended by the stepd whose claim counts, and synced: from then on th
 import errno
 import os
 import struct
-import time
 
 from nodedaemon.base.framing import HEAD_BYTES, dump, frame, load, pack_values, unframe, unpack
 
@@ -32,11 +31,6 @@ CANNOT_START = "cannot start a process"
 READ_BYTES_MAX = 128 * 1024  # two frames
 
 
-def now_us() -> int:
-    """Wall clock in microseconds, for the times in a record."""
-    return time.time_ns() // 1000
-
-
 class Claim:
     """The process that claimed the start. For a stepd: how to find it (pid and start time), and the address of its
     control socket.
@@ -51,7 +45,7 @@ class Claim:
         self.pid = pid
         self.pid_start = pid_start
         self.user_id = user_id
-        self.at_us = at_us
+        self.at_us = at_us  # of the node's time, as all times here
         self.control = control
         self.key = key  # of the step; "" = not recorded
 

@@ -5,6 +5,7 @@ import it.
 import os
 import socket
 
+from nodedaemon.base.nodeclock import NodeClock
 from nodedaemon.cgroups.cgroup import Cgroups
 
 TYPE_CHECKING = False  # avoids importing `typing`, which every fork would pay for
@@ -16,7 +17,7 @@ class LauncherContext:
     """The shared context. Made once by the launcher; its stepds inherit it by fork."""
 
     __slots__ = (
-        "cgroups", "contact_fd", "is_root", "node_name", "null_fd", "packets", "starter_fd", "steps_fd", "steps_path",
+        "cgroups", "clock", "contact_fd", "is_root", "node_name", "null_fd", "packets", "starter_fd", "steps_fd", "steps_path",
         "_tls", "_tls_of", "cert_dir",
     )  # fmt: skip
 
@@ -33,7 +34,9 @@ class LauncherContext:
         contact_fd: int = -1,  # time of the last contact with the controller (base/lease.py)
         cert_dir: str = "",
         starter_fd: int = -1,  # the program that starts tasks (instructions.py); -1 = stepds fork
+        clock: NodeClock | None = None,  # the node's time; None = a new one
     ) -> None:
+        self.clock = clock or NodeClock()
         self.starter_fd = starter_fd
         self.cert_dir = cert_dir  # of the node's certificate, for streams; "": they are without TLS
         self._tls: SSLContext | None = None

@@ -24,7 +24,7 @@ import socket
 import time
 
 from nodedaemon.base import orders, scripts
-from nodedaemon.spool.steprecord import STEPD, Claim, StepEnd, now_us, write_claim, write_end
+from nodedaemon.spool.steprecord import STEPD, Claim, StepEnd, write_claim, write_end
 from nodedaemon.stepd import namespace
 from nodedaemon.stepd.control import CREDENTIALS, is_from_noded, without_token
 from penstock.crash import crash_point
@@ -69,7 +69,9 @@ class ExternStep:
     def run(self) -> None:
         """Runs from the claim to the record; does nothing when another process has the claim."""
         own, order = self._own, self._order
-        claim = Claim(STEPD, own.pid, own.pid_start, order.user_id, now_us(), own.address, order.key)
+        claim = Claim(
+            STEPD, own.pid, own.pid_start, order.user_id, self._context.clock.now_us(), own.address, order.key
+        )
         record_fd = write_claim(self._folder_fd, claim)
         if record_fd < 0:
             return
@@ -83,7 +85,7 @@ class ExternStep:
         crash_point("stepd.ended")
         end = StepEnd(
             self._start_at_us,
-            max(now_us(), self._start_at_us),
+            max(self._context.clock.now_us(), self._start_at_us),
             self._stage,
             self._signal,
             self._failure,
@@ -172,7 +174,7 @@ class ExternStep:
     # -- waiting
 
     def _began(self) -> None:
-        self._start_at_us = now_us()
+        self._start_at_us = self._context.clock.now_us()
         packet = orders.began(self._order.key, self._start_at_us, self._own.pid)
         with contextlib.suppress(OSError):  # noded is not running or far behind: it will ask for the record
             self._context.packets.send(packet, socket.MSG_DONTWAIT)

@@ -32,7 +32,7 @@ import time
 from nodedaemon.base import orders, proctree
 from nodedaemon.base.folders import SCRIPT_NAME
 from nodedaemon.base.lease import LAPSED, LOOKS, Lease
-from nodedaemon.spool.steprecord import CANNOT_START, STEPD, TASK_END, Claim, StepEnd, now_us, write_claim, write_end
+from nodedaemon.spool.steprecord import CANNOT_START, STEPD, TASK_END, Claim, StepEnd, write_claim, write_end
 from nodedaemon.stepd import batchscript, plugs, taskhooks
 from nodedaemon.stepd.sampling import Sampler
 from nodedaemon.stepd.stream_server import StreamConnection
@@ -167,7 +167,9 @@ class Supervisor:
 
     def _claim(self) -> bool:
         own = self._own
-        claim = Claim(STEPD, own.pid, own.pid_start, self.order.user_id, now_us(), own.address, self.order.key)
+        claim = Claim(
+            STEPD, own.pid, own.pid_start, self.order.user_id, self._context.clock.now_us(), own.address, self.order.key
+        )
         self._record_fd = write_claim(self._folder_fd, claim)
         self._claimed = claim.encode()
         return self._record_fd >= 0
@@ -192,7 +194,7 @@ class Supervisor:
 
     def _began(self) -> None:
         """Called when all tasks' programs run."""
-        self._start_at_us = now_us()
+        self._start_at_us = self._context.clock.now_us()
         self._report(self._began_packet())
         crash_point("stepd.began")
         if self._asker:
@@ -456,12 +458,12 @@ class Supervisor:
             code, signum = _split_status(self.tasks.status())
             if out_of_memory:  # as Slurm reports it, whatever the program's own exit status
                 code, signum = 0, OUT_OF_MEMORY_SIGNAL
-            end_at_us = max(now_us(), self._start_at_us)
+            end_at_us = max(self._context.clock.now_us(), self._start_at_us)
             lapsed = LAPSED if self._lease is not None and self._lease.has_lapsed else ""
             failure = lapsed or self._failure
             return StepEnd(self._start_at_us, end_at_us, code, signum, failure, out_of_memory, self._usage(), more)
         failure = self._failure or "ended before it was started"
-        return StepEnd(0, now_us(), 0, 0, failure, out_of_memory, self._usage(), more)
+        return StepEnd(0, self._context.clock.now_us(), 0, 0, failure, out_of_memory, self._usage(), more)
 
     def _usage(self) -> tuple[int, ...]:
         """Returns user and system CPU in us, largest RSS in kB, bytes read and written."""

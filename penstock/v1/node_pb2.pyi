@@ -42,7 +42,7 @@ class ControllerMessage(_message.Message):
     def __init__(self, registered: _Optional[_Union[Registered, _Mapping]] = ..., command: _Optional[_Union[Command, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., settings: _Optional[_Union[NodeSettings, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., more: _Optional[_Iterable[_Union[ControllerMessage, _Mapping]]] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ("node_name", "boot_id", "version", "protocol", "inventory", "held", "spool_lost", "started_at_us", "epoch_seen", "spool_id", "stream_port", "stream_tls", "lease_lapsed", "job_id_seen")
+    __slots__ = ("node_name", "boot_id", "version", "protocol", "inventory", "held", "spool_lost", "started_at_us", "epoch_seen", "spool_id", "stream_port", "stream_tls", "lease_lapsed", "job_id_seen", "at_us")
     NODE_NAME_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -57,6 +57,7 @@ class Register(_message.Message):
     STREAM_TLS_FIELD_NUMBER: _ClassVar[int]
     LEASE_LAPSED_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_SEEN_FIELD_NUMBER: _ClassVar[int]
+    AT_US_FIELD_NUMBER: _ClassVar[int]
     node_name: str
     boot_id: str
     version: str
@@ -71,7 +72,8 @@ class Register(_message.Message):
     stream_tls: bool
     lease_lapsed: bool
     job_id_seen: int
-    def __init__(self, node_name: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol: _Optional[int] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ..., spool_lost: bool = ..., started_at_us: _Optional[int] = ..., epoch_seen: _Optional[int] = ..., spool_id: _Optional[str] = ..., stream_port: _Optional[int] = ..., stream_tls: bool = ..., lease_lapsed: bool = ..., job_id_seen: _Optional[int] = ...) -> None: ...
+    at_us: int
+    def __init__(self, node_name: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol: _Optional[int] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ..., spool_lost: bool = ..., started_at_us: _Optional[int] = ..., epoch_seen: _Optional[int] = ..., spool_id: _Optional[str] = ..., stream_port: _Optional[int] = ..., stream_tls: bool = ..., lease_lapsed: bool = ..., job_id_seen: _Optional[int] = ..., at_us: _Optional[int] = ...) -> None: ...
 
 class Inventory(_message.Message):
     __slots__ = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "tmp_disk_mb", "gpus", "os", "arch", "hostname", "boot_at_us", "pretended", "gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why", "gpus_at_us")
@@ -384,14 +386,16 @@ class CgroupSettings(_message.Message):
     def __init__(self, constrain_cores: bool = ..., constrain_ram: bool = ..., constrain_swap: bool = ..., constrain_devices: bool = ..., allowed_ram_percent: _Optional[float] = ..., allowed_swap_percent: _Optional[float] = ..., min_ram_mb: _Optional[int] = ..., max_ram_percent: _Optional[float] = ..., max_swap_percent: _Optional[float] = ..., plugin: _Optional[str] = ..., pids_max: _Optional[int] = ..., signal_children: bool = ..., fence_where_able: bool = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("cpu_load_centi", "free_memory_mb", "at_us")
+    __slots__ = ("cpu_load_centi", "free_memory_mb", "at_us", "wall_at_us")
     CPU_LOAD_CENTI_FIELD_NUMBER: _ClassVar[int]
     FREE_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     AT_US_FIELD_NUMBER: _ClassVar[int]
+    WALL_AT_US_FIELD_NUMBER: _ClassVar[int]
     cpu_load_centi: int
     free_memory_mb: int
     at_us: int
-    def __init__(self, cpu_load_centi: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., at_us: _Optional[int] = ...) -> None: ...
+    wall_at_us: int
+    def __init__(self, cpu_load_centi: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., at_us: _Optional[int] = ..., wall_at_us: _Optional[int] = ...) -> None: ...
 
 class HeartbeatAck(_message.Message):
     __slots__ = ("at_us",)

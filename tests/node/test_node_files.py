@@ -1,6 +1,7 @@
 """What the node keeps on disk: journal, step records, spool; and how it asks for its GPUs."""
 
 import os
+import time
 from typing import Any
 
 import pytest
@@ -9,13 +10,15 @@ from hypothesis import strategies as st
 
 from nodedaemon.base.folders import open_folder
 from nodedaemon.base.framing import Damaged, dump, frame, load, pack, unframe, unpack
+from nodedaemon.base.nodeclock import wall_us
 from nodedaemon.base.orders import ORDER_HEAD, LaunchOrder, TaskOrder, decode_launch, decode_signals, encode_signals
 from nodedaemon.core import messages as m
+from nodedaemon.core.machine import NodeMachine
 from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.daemon import inventory
 from nodedaemon.daemon.link import BadCredentials, make_target
 from nodedaemon.spool.journal import Journal
-from nodedaemon.spool.spool import SPARE_SCRIPT_BYTES_MAX, Spool, SpoolError
+from nodedaemon.spool.spool import SPARE_SCRIPT_BYTES_MAX, Spool, SpoolError, prepare_folder
 from nodedaemon.spool.steprecord import (
     NEVER,
     STEPD,
@@ -33,6 +36,7 @@ from penstock.values.stepframes import BadFrame, FrameKind, FrameReader
 from penstock.values.stepframes import frame as step_frame
 
 KEY = StepKey(3, 1, -5)
+DAY_NS = 86_400 * 10**9
 RECORDS: list[m.AnyRecord] = [
     m.SpoolBorn("s"),
     m.BootSeen("b"),
@@ -226,6 +230,36 @@ def test_a_spool_remembers_its_name_and_notices_a_reboot(tmp_path):
     third = Spool(str(tmp_path / "spool"), "boot2", "id3")
     assert third.was_rebooted
     third.close()
+
+
+def test_the_nodes_time_passes_evenly_over_restarts_of_the_daemon(tmp_path, monkeypatch):
+    """Whatever is done to the machine's clock, and in each boot anew; also from a journal without it (an earlier
+    release), and after a compaction."""
+    path, true_ns = str(tmp_path / "spool"), time.time_ns
+
+    def opened(boot: str, day: int) -> Spool:
+        monkeypatch.setattr(time, "time_ns", lambda: true_ns() + day * DAY_NS)
+        spool = Spool(path, boot, "id")
+        machine = NodeMachine()
+        machine.replay(spool.records)
+        spool.journal.compact(machine.snapshot())
+        spool.close()
+        return spool
+
+    prepare_folder(path)
+    folder = open_folder(path)
+    old = Journal(folder)
+    old.append([m.SpoolBorn("id"), m.BootSeen("boot1")])
+    old.close()
+    os.close(folder)
+    first = opened("boot1", 7)
+    assert abs(first.clock.now_us() - wall_us()) < DAY_NS // 2000
+    assert [opened("boot1", day).clock.base_us for day in (7, 0, -3)] == [first.clock.base_us] * 3
+    monkeypatch.setattr(time, "time_ns", true_ns)
+    assert first.clock.now_us() - wall_us() > 6 * DAY_NS // 1000
+    second = opened("boot2", -2)
+    assert abs(second.clock.now_us() - wall_us()) < DAY_NS // 2000
+    assert not second.is_new and second.was_rebooted
 
 
 def test_only_folders_that_their_own_supervisor_has_ended_are_used_again(tmp_path):

@@ -17,7 +17,8 @@ from ctld.core.gpus import admin as gpu_admin
 from ctld.core.lifecycle.ready import refresh
 from ctld.core.nodes import life as node_life
 from ctld.core.nodes import node_reason, reboot
-from ctld.core.nodes.life import REASON_MAX, US
+from ctld.core.nodes.life import US
+from ctld.core.nodes.node_reason import REASON_MAX, ROOT_UID
 from ctld.core.queue.rights import require_role
 from ctld.core.records.effects import Done, Refused
 from ctld.core.records.events import Role, UpdateNodes, UpdatePartition
@@ -173,7 +174,7 @@ def resume_due(state: ClusterState, now_us: int, name: str, check: int) -> None:
     if node is None or not node.resume_after_us or node.resume_after_us > now_us:
         return
     if node.flags & RESUMABLE:
-        _set_state(state, node, "RESUME", "", node_life.ROOT_UID, now_us)
+        _set_state(state, node, "RESUME", "", ROOT_UID, now_us)
     node.resume_after_us = 0
     state.touch_node(node)
 

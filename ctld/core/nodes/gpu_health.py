@@ -127,7 +127,7 @@ def _happened(state: ClusterState, now_us: int, node: Node, job: Job, attempt: i
             state.record(now_us, job, "gpu", f"{node.name}: {event.cause}")
             outcome.explain(job, job.reason_detail or (text if job.state is S.FAILED else ""))
     elif job.state is S.COMPLETING:
-        _while_ending(state, now_us, node, job, text, event.at_us)
+        _while_ending(state, now_us, node, job, text, event.by_our_clock_us or event.at_us)
     elif event.action is GpuAction.END:
         _end(state, now_us, node, job, text)
     elif job.reason_detail != text:

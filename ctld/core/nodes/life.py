@@ -17,6 +17,7 @@ from ctld.core.gpus import inventory
 from ctld.core.jobs import outcome, prolog_state
 from ctld.core.lifecycle import job_life, lease, restored, suspend
 from ctld.core.nodes import gpu_health, node_reason, reboot
+from ctld.core.nodes.node_reason import REASON_MAX, ROOT_UID
 from ctld.core.records.effects import AdmitNode, ForgetStep, TerminateStep
 from ctld.core.records.events import (
     HeldStep,
@@ -37,11 +38,7 @@ from penstock.values.jobid import EXTERN_STEP
 from penstock.values.states import JobState, NodeFlag, Reason
 
 US = 1_000_000
-ROOT_UID = 0
 NOT_RESPONDING = "Not responding"
-REASON_MAX = 256
-#: Separates several reasons of a node.
-AND = "; "
 
 
 def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> None:
@@ -246,10 +243,7 @@ def _settle(
 
 
 def node_noticed(state: ClusterState, now_us: int, event: NodeNotice) -> None:
-    """Handles a node's request to be drained, or its withdrawal. A later change by an administrator is kept.
-
-    A node may have several such reasons: each is withdrawn separately, and the last one undrains the node.
-    """
+    """Handles a node's request to be drained, or its withdrawal. A later change by an administrator is kept."""
     state.outputs.acknowledge(event.node, event.link_id, event.spool_id, event.sequence)
     node = state.nodes.get(event.node)
     if node is None:
@@ -258,24 +252,12 @@ def node_noticed(state: ClusterState, now_us: int, event: NodeNotice) -> None:
     if job is not None and job.attempt == event.attempt and job_life.was_on(job, node.name):
         state.record(now_us, job, "node notice", f"{event.node}: {event.reason}{' (over)' if event.clear else ''}")
     flag = NodeFlag.FAIL if event.fail else NodeFlag.DRAIN
-    reasons = node.reason.split(AND) if node.flags & flag and node.reason_uid == ROOT_UID else []
     if event.clear:
-        if event.reason not in reasons:
-            return
-        reasons.remove(event.reason)
-        node_reason.reword(node, AND.join(reasons))
-        if not reasons:
-            node.flags &= ~flag
-    elif not (event.drain or event.fail) or event.reason in reasons:
-        return
-    elif node.flags & flag:
-        if not reasons or len(node.reason) > REASON_MAX:  # an administrator's change overrides it
-            return
-        node_reason.reword(node, AND.join([*reasons, event.reason]))
+        has_changed = node_reason.withdraw(node, flag, event.reason)
     else:
-        node.flags |= flag
-        node_reason.explain(node, event.reason, ROOT_UID, now_us)
-    state.touch_node(node)
+        has_changed = (event.drain or event.fail) and node_reason.add(node, flag, event.reason, now_us)
+    if has_changed:
+        state.touch_node(node)
 
 
 def node_disconnected(state: ClusterState, now_us: int, event: NodeDisconnected) -> None:

@@ -393,6 +393,15 @@ class NodeDisconnected(Event, frozen=True):
     link_id: int
 
 
+class NodeClockSeen(Event, frozen=True):
+    """The clock of a node's machine was compared with the controller's. Announced when that changes something."""
+
+    node: str
+    link_id: int
+    off_us: int  # ahead of the controller's
+    is_usable: bool  # False: too wrong for jobs
+
+
 class NodeNotice(Event, frozen=True):
     """A node's report of a problem that belongs to no step: a process that cannot be killed, a sick GPU, ..."""
 
@@ -417,7 +426,7 @@ class GpuReported(Event, frozen=True):
     spool_id: str
     sequence: int
     link_id: int
-    at_us: int
+    at_us: int  # the node's time, which orders its reports
     opinions: tuple[GpuOpinion, ...] = ()  # of those that have changed
     action: GpuAction = GpuAction.NONE  # the consequence for the jobs that had them
     jobs: tuple[tuple[int, int], ...] = ()  # (job id, attempt)
@@ -425,6 +434,7 @@ class GpuReported(Event, frozen=True):
     gpus: tuple[GpuFacts, ...] | None = None  # when the inventory has changed
     versions: tuple[str, str, str] = ("", "", "")  # with `gpus`: of driver, CUDA and NVML
     why: str = ""  # with `gpus`: why NVML does not answer
+    by_our_clock_us: int = 0  # `at_us` by the controller's clock; 0 = as `at_us`
 
 
 class GpuWorkDone(Event, frozen=True):

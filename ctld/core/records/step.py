@@ -379,14 +379,6 @@ def part_on(step: Step, node: str) -> int:
     return next((i for i, part in enumerate(step.parts or ()) if part.node == node), -1)
 
 
-def start_on(step: Step, node: str) -> int:
-    """Returns its start on that node; 0 = it has not started there."""
-    if step.parts is None:
-        return step.start_at_us
-    at = part_on(step, node)
-    return step.parts[at].start_at_us if at >= 0 else 0
-
-
 def is_live_on(step: Step, node: str) -> bool:
     """Whether the step runs on that node or is being launched there."""
     if step.parts is None:

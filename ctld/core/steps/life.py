@@ -10,11 +10,11 @@ from ctld.core.lifecycle import allocations, gpu_jobs, job_life, restored
 from ctld.core.records.effects import ForgetStep, StepSeen
 from ctld.core.records.events import LaunchRefused, StepExited, StepStarted
 from ctld.core.records.job import Job
-from ctld.core.records.step import SpreadStep, Step, is_live_on, part_on, start_on, step_row
+from ctld.core.records.step import SpreadStep, Step, is_live_on, part_on, step_row
 from ctld.core.state.state import ClusterState
 from ctld.core.state.timers import Timer
 from ctld.core.steps import parts as parts
-from ctld.core.steps.reported import end_of, start_of
+from ctld.core.steps.reported import earliest_start, end_of, start_of
 from ctld.core.steps.usage import add_usage
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
 from penstock.values.signals import parse_end_warning
@@ -58,7 +58,7 @@ def step_started(state: ClusterState, now_us: int, event: StepStarted) -> None:
     if found is None or not is_live_on(found[1], event.node):
         return
     job, step = found
-    start_us = start_of(event.at_us, now_us)
+    start_us = start_of(event.at_us, earliest_start(job, step), now_us)
     if isinstance(step, SpreadStep):
         if parts.started(state, step, event.node, start_us):
             move(state, step, S.RUNNING)
@@ -127,7 +127,7 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
 def _earliest(state: ClusterState, event: StepExited, found: tuple[Job, Step] | None) -> int:
     """Returns a time before which the step has not started, by the controller's clock."""
     if found is not None:
-        return start_on(found[1], event.node) or found[0].start_at_us
+        return earliest_start(*found)
     job = state.jobs.get(event.job_id)
     return job.submit_at_us if job is not None else 0
 

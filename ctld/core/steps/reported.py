@@ -1,32 +1,37 @@
 """Times of a step as its node reports them, within what can be true.
 
-A node has a clock of its own, and says when a step has started and ended. The end may be that of the job, of which its
-charge, its purge and its history follow: an end in the future would charge time that nobody has used.
+The runtime has translated them from the node's time (ctld/agents/nodetime.py); but a node may say anything, and one of an
+earlier release has only a clock. The end may be that of the job, of which its charge, its purge and its history follow: it
+lies between the step's launch and now, by the controller's clock, and a report that would not is moved, with its duration.
 """
 
 import msgspec
 
 from ctld.core.records.events import StepExited
-
-#: By how much a node's clock may be ahead: a time further in the future is taken as this. The clocks of a cluster differ
-#: by less, for tokens and certificates need that, too.
-CLOCK_AHEAD_US = 60 * 1_000_000
+from ctld.core.records.job import Job
+from ctld.core.records.step import SpreadStep, Step
 
 
-def start_of(at_us: int, now_us: int) -> int:
-    """Returns a reported start that is not in the future."""
-    return min(at_us, now_us + CLOCK_AHEAD_US)
+def earliest_start(job: Job, step: Step) -> int:
+    """Returns a time before which the step has not started, by the controller's clock."""
+    return max(job.start_at_us, step.submit_at_us) if isinstance(step, SpreadStep) else job.start_at_us
+
+
+def start_of(at_us: int, earliest_us: int, now_us: int) -> int:
+    """Returns a reported start that is neither before the launch nor in the future."""
+    return min(max(at_us, earliest_us), now_us)
 
 
 def end_of(event: StepExited, earliest_us: int, now_us: int) -> StepExited:
-    """Returns the report with a start and an end that are not in the future.
-
-    A clock that is ahead shows true durations, so both times are moved by the same; but the start not before
-    `earliest_us`, since a clock may also have been set ahead while the step ran. A start of 0 = it has not started.
+    """Returns the report with a start and an end between `earliest_us` and now, which last as long as they did if that
+    fits. A start of 0 = it has not started.
     """
-    ahead_us = max(0, event.end_at_us - (now_us + CLOCK_AHEAD_US))
-    if not ahead_us and event.start_at_us == start_of(event.start_at_us, now_us):
+    start_us, end_us = event.start_at_us, event.end_at_us
+    lasted_us = max(0, end_us - start_us) if start_us else 0
+    end_us = start_of(end_us, earliest_us, now_us)
+    if start_us:
+        start_us = start_of(min(start_us, end_us - lasted_us), earliest_us, now_us)
+        end_us = min(start_us + lasted_us, now_us)
+    if (start_us, end_us) == (event.start_at_us, event.end_at_us):
         return event
-    end_us = event.end_at_us - ahead_us
-    start_us = event.start_at_us and min(max(event.start_at_us - ahead_us, earliest_us), end_us)
     return msgspec.structs.replace(event, start_at_us=start_us, end_at_us=end_us)

@@ -6,6 +6,7 @@ A node's base state is derived (DOWN, UNKNOWN, IDLE, MIXED, ALLOCATED); its flag
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from ctld.agents.clockwatch import describe
 from ctld.agents.link import NodeLink
 from ctld.agents.stepmessages import indices
 from ctld.core.gpus.inventory import constraint
@@ -122,6 +123,8 @@ def _warning(state: ClusterState, node: Node, link: NodeLink | None) -> tuple[st
         return None
     if node.name in state.gap.claims:
         return SEEN_MORE, state.gap.started_at_us
+    if link and link.clock_limit_us:
+        return f"Clock {describe(link.clock_off_us)} the controller's", link.clock_since_us
     end_us = link.certificate_end_us if link else 0
     if end_us and days_left(end_us, state.now_us) < WARN_DAYS:
         return warning("node", node.name, end_us), end_us - WARN_DAYS * 86_400_000_000
