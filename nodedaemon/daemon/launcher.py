@@ -44,7 +44,7 @@ IDLE_S = 60.0
 IDLE_KEPT = 8
 #: Steps that one stepd may serve: bounds the effect of small leaks.
 SERVED_MAX = 500
-#: Control groups of the node, which a step may join.
+#: Plugs that a step may have (stepd/plugs.py); loaded here, so that stepds inherit them.
 MAKERS = (pmi_plug.make, sampling.make)
 BATCH_STEP, EXTERN_STEP = -5, -4  # as in penstock.values.jobid, without its imports
 #: Above the descriptor numbers that stepds use.
@@ -140,9 +140,10 @@ class Launcher:
         self._by_feed: dict[int, LauncherWorker] = {}
         self.idle: list[LauncherWorker] = []
         self._gone: list[tuple[str, int]] = []
-        #: Children that are no stepds, of stepds that ended well: one that keeps output for a client, what a prolog has left.
-        #: All others are processes of a lost step. They are killed, and as each of them dies, what comes from below it.
+        #: Children that are no stepds. Of stepds that ended well: one that keeps output for a client, what prolog and epilog
+        #: have left. And of stepds that failed: they are killed, and as each of them dies, what comes from below it.
         self._left: set[int] = set()
+        self._lost: set[int] = set()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         self._epoll = select.epoll()
@@ -287,10 +288,13 @@ class Launcher:
             worker.feed.close()
 
     def _reap(self) -> None:
-        """Reaps ended children; kills what a stepd that failed has left, and leaves alone what another has left."""
+        """Reaps ended children; kills what a stepd that failed has left, and leaves alone what another has left.
+
+        A process that is not known here proves nothing: what an epilog has left may end before its stepd is reaped.
+        """
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake_read, 4096)
-        has_lost = False
+        are_lost = False
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -299,12 +303,21 @@ class Launcher:
             if pid == 0:
                 break
             worker = self._workers.pop(pid, None)
-            is_well = self._reap_one(worker, status) if worker is not None else pid in self._left
-            has_lost = has_lost or not is_well
-        if has_lost:
+            is_well = self._reap_one(worker, status) if worker is not None else pid not in self._lost
+            are_lost = are_lost or not is_well
+            self._lost.discard(pid)
+        self._sort_children(are_lost)
+
+    def _sort_children(self, are_lost: bool) -> None:
+        """Sorts what has become our child: as left on purpose, or (`are_lost`) by a stepd that failed, to be killed."""
+        others = {pid for pid in proctree.children(os.getpid()) if pid not in self._workers}
+        self._left &= others
+        new = others - self._left - self._lost
+        if are_lost:
+            self._lost |= new
             proctree.signal_descendants(os.getpid(), signal.SIGKILL, self._workers.keys() | self._left)
         else:
-            self._left = {pid for pid in proctree.children(os.getpid()) if pid not in self._workers}
+            self._left |= new
 
     def _reap_one(self, worker: LauncherWorker, status: int) -> bool:
         """Records a stepd's end; returns True when it has ended well."""
