@@ -296,7 +296,7 @@ class Controller:
         """Creates the controller's credentials and keeps them valid; a new cluster gets a CA of its own."""
         folder = self._daemon.folder.certificates
         now_us = self._clock()
-        if not (folder / "ca.pem").exists() and not (folder / "ca.key").exists():
+        if not (folder / "ca.pem").exists():
             create_ca(folder, config.cluster_name, now_us)
             log.info("a new certificate authority was made in %s", folder)
         hosts = tuple(dict.fromkeys((config.controller_host, config.controller_addr, "localhost", "127.0.0.1", "::1")))

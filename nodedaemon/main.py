@@ -89,6 +89,11 @@ def _run(args: argparse.Namespace) -> int:
         settings = daemon.Settings(node, target, pretended, listener, with_tls)
     except (SpoolError, BadValue, BadNodeSetup, PortError) as error:
         return _bad(str(error))
+    except BlockingIOError:
+        raise
+    except OSError as error:  # it is full, or a link is where a file should be
+        _bad(f"cannot use the spool folder {args.spool}: {error.strerror}")
+        return EX_TEMPFAIL
     return _serve(args, settings, spool, local)
 
 
@@ -257,16 +262,20 @@ def _spool_lost(cert_dir: str | None, spool: Spool) -> bool:
     """True when the spool is new although this boot had one. The marker is kept with the certificates."""
     if cert_dir is None:
         return False
+    from penstock.errors import BadSetup
+    from penstock.security.keyfiles import write_public
+
     seen = Path(cert_dir, SEEN_NAME)
-    lost = False
-    if spool.is_new:
-        with contextlib.suppress(FileNotFoundError):
-            lost = seen.read_text("ascii").strip() == spool.boot_id
-    try:
-        seen.write_text(spool.boot_id + "\n", "ascii")
-    except OSError as error:
-        log.warning("%s: %s; a lost spool will not be noticed", seen, error.strerror)
-    return lost
+    known = b""
+    with contextlib.suppress(OSError):
+        known = seen.read_bytes().strip()
+    boot_id = spool.boot_id.encode()
+    if known != boot_id:
+        try:
+            write_public(seen, boot_id + b"\n")
+        except BadSetup as error:
+            log.warning("%s; a lost spool will not be noticed", error)
+    return spool.is_new and known == boot_id
 
 
 def _exempt_from_oom_kill() -> None:

@@ -5,6 +5,7 @@ It is written by `penstock up`, the controller and the node daemons, and read by
 paths, never a secret. Only `local` is free-form: it belongs to `penstock up`, which keeps its processes and folders there.
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -99,10 +100,15 @@ def write_cluster(path: str | os.PathLike[str], cluster: ClusterFile) -> None:
     folder, name = os.path.split(path)
     draft = os.path.join(folder, f".{name}.{os.getpid()}")
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-    with os.fdopen(file, "w", encoding="utf-8") as stream:
-        os.fchmod(stream.fileno(), 0o644)
-        json.dump(content, stream, indent=2)
-        stream.write("\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(draft, path)
+    try:
+        with os.fdopen(file, "w", encoding="utf-8") as stream:
+            os.fchmod(stream.fileno(), 0o644)
+            json.dump(content, stream, indent=2)
+            stream.write("\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(draft, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise

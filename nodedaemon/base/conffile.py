@@ -6,6 +6,7 @@ Slurm's daemons look for it: the controller's address, the spool, the port. For 
 its spool, beside cluster.json; their SLURM_CONF names it, so that tools which look there find their cluster's name.
 """
 
+import contextlib
 import os
 from typing import NamedTuple
 
@@ -69,7 +70,12 @@ def write_conf(path: str, text: str) -> None:
         pass
     draft = f"{path}.{os.getpid()}"
     number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-    with os.fdopen(number, "wb") as file:
-        os.fchmod(file.fileno(), 0o644)
-        file.write(data)
-    os.replace(draft, path)
+    try:
+        with os.fdopen(number, "wb") as file:
+            os.fchmod(file.fileno(), 0o644)
+            file.write(data)
+        os.replace(draft, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise

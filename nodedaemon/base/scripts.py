@@ -135,25 +135,28 @@ _DEFAULT_SIGNALS = (
 
 
 def _fork(argv: list[str], env: dict[bytes, bytes], out_fd: int, before: "Callable[[], None]") -> int:
-    """Starts a program that runs `before` between fork and exec. A failure there is an exit status of 127."""
+    """Starts a program that runs `before` between fork and exec. A failure there is an exit status of 127, with the reason
+    as its output.
+    """
     pid = os.fork()
     if pid:
         return pid
     try:
+        os.dup2(out_fd, 2)  # from here on there is a place for a reason
+        os.dup2(out_fd, 1)
         os.setsid()
         allow_oom_kill()
         before()
-        null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        for fd, number in ((null_fd, 0), (out_fd, 1), (out_fd, 2)):
-            os.dup2(fd, number)
+        os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
         os.closerange(3, 1 << 16)
         for signum in _DEFAULT_SIGNALS:
             signal.signal(signum, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.chdir("/")
         os.execve(argv[0], argv, env)  # noqa: S606 (the site's own program)
-    except OSError as error:
-        os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
+    except Exception as error:  # noqa: BLE001 (whatever `before` raises: this process can only report it)
+        reason = (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
+        os.write(2, f"{argv[0]}: {reason}\n".encode("utf-8", "backslashreplace"))
     finally:
         os._exit(127)
 

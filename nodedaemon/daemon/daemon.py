@@ -390,7 +390,7 @@ class Daemon:
         if self._local is not None:
             try:
                 self._local.write_cluster_file(registered.command_port)
-            except (BadSetup, OSError) as error:
+            except BadSetup as error:
                 log.error("commands in jobs do not find the controller: %s", error)
 
     def _stepd_address(self, key: StepKey) -> bytes | None:

@@ -67,7 +67,7 @@ class LocalAuth:
         self._server.close()
 
     def write_cluster_file(self, command_port: int = 0) -> None:
-        """Writes the cluster file, unless it has the same content already. Raises BadSetup and OSError."""
+        """Writes the cluster file, unless it has the same content already. Raises BadSetup."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         wanted = ClusterFile(
             cluster_name=self._credentials.identity.cluster,
@@ -79,13 +79,16 @@ class LocalAuth:
         )
         write_public(self._folder / CA_FILE, self._credentials.ca_pem)
         if _held(wanted.path) != wanted:
-            write_cluster(wanted.path, wanted)
+            try:
+                write_cluster(wanted.path, wanted)
+            except OSError as error:
+                raise BadSetup(f"{wanted.path}: cannot be written: {error.strerror}") from error
 
 
 def _held(path: str) -> ClusterFile | None:
     try:
         return read_cluster(path)
-    except (FileNotFoundError, PenstockError):  # a damaged file is replaced
+    except (OSError, PenstockError):  # a damaged file is replaced
         return None
 
 

@@ -64,8 +64,9 @@ def save(dir_fd: int, name: str, data: bytes, sync: bool = True) -> None:
     new = f"{name}.new"
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=dir_fd)
     try:
-        with open(fd, "wb", buffering=0) as file:
+        with open(fd, "wb") as file:
             file.write(data)
+            file.flush()
             if sync:
                 os.fsync(fd)
         os.rename(new, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)

@@ -142,17 +142,23 @@ def check_label(text: str, what: str) -> str:
 
 
 def create_ca(folder: Path, cluster: str, now_us: int) -> Authority:
-    """Creates a CA in ca.pem and ca.key. Never overwrites an existing one, on which all certificates depend. Raises
-    BadSetup.
+    """Creates a CA in ca.pem and ca.key. Never overwrites an existing one, on which all certificates depend; but completes
+    one of which a crash left only the key, and that has issued nothing. Raises BadSetup.
     """
     check_label(cluster, "cluster name")
-    if (folder / "ca.key").exists() or (folder / "ca.pem").exists():
+    is_begun = (folder / "ca.key").exists()
+    has_issued = (folder / issued.FILE).exists() or (folder / "controller.pem").exists()
+    if is_begun and has_issued and not (folder / "ca.pem").exists():
+        raise BadSetup(
+            f"{folder / 'ca.pem'}: is missing, and certificates were issued with it: restore it from a backup"
+        )
+    if (folder / "ca.pem").exists():
         raise BadSetup(f"{folder}: there is a CA already; every certificate of the cluster depends on it")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise BadSetup(f"{folder}: cannot be made: {error.strerror}") from error
-    key = make_key()
+    key = _load_key(read_secret(folder / "ca.key"), folder / "ca.key") if is_begun else make_key()
     subject = x509.Name(
         [
             x509.NameAttribute(NameOID.COMMON_NAME, f"Penstock CA {cluster}"[:64]),
@@ -166,7 +172,8 @@ def create_ca(folder: Path, cluster: str, now_us: int) -> Authority:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    write_secret(folder / "ca.key", key_to_pem(key))
+    if not is_begun:
+        write_secret(folder / "ca.key", key_to_pem(key))
     write_public(folder / "ca.pem", to_pem(certificate))
     return Authority(cluster, key, certificate, folder)
 
@@ -184,33 +191,49 @@ def load_ca(folder: Path) -> Authority:
 
 
 def issue_to_folder(
-    authority: Authority, folder: Path, role: str, name: str, now_us: int, hosts: tuple[str, ...] = ()
+    authority: Authority,
+    folder: Path,
+    role: str,
+    name: str,
+    now_us: int,
+    hosts: tuple[str, ...] = (),
+    key: ec.EllipticCurvePrivateKey | None = None,
 ) -> None:
-    """Creates a key and a certificate for a daemon: ROLE.key, ROLE.pem and ca.pem in its folder."""
+    """Creates a key and a certificate for a daemon: ROLE.key, ROLE.pem and ca.pem in its folder. `key`: that of ROLE.key,
+    which stays, so that key and certificate match at each moment.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise BadSetup(f"{folder}: cannot be made: {error.strerror}") from error
-    key = make_key()
-    certificate = authority.issue(role, name, key.public_key(), now_us, hosts)
-    write_secret(folder / f"{role}.key", key_to_pem(key))
+    held = key or make_key()
+    certificate = authority.issue(role, name, held.public_key(), now_us, hosts)
+    if key is None:
+        write_secret(folder / f"{role}.key", key_to_pem(held))
     write_public(folder / f"{role}.pem", to_pem(certificate))
     write_public(folder / "ca.pem", authority.pem)
 
 
 def ensure_controller(folder: Path, name: str, hosts: tuple[str, ...], now_us: int) -> Credentials:
-    """Returns the controller's credentials, which are recreated if missing, about to expire or without one of the host
-    names.
+    """Returns the controller's credentials. The certificate is made anew if it is missing, about to expire, without one of
+    the host names or for another key; the key stays, so that a crash in between leaves a pair that can be used.
     """
-    if (folder / "controller.pem").exists():
+    path = folder / "controller.key"
+    key = _load_key(read_secret(path), path) if path.exists() else None
+    if key is not None and _is_for(folder / "controller.pem", key):
         held = load_credentials(folder, "controller", None)
         runs_out = held.certificate.not_valid_after_utc - timedelta(days=RENEW_DAYS) <= to_datetime(now_us)
         if not runs_out and set(map(_host_name, (*hosts, CONTROLLER_HOST))) <= set(
             _alternative_names(held.certificate)
         ):
             return held
-    issue_to_folder(load_ca(folder), folder, "controller", name, now_us, hosts)
+    issue_to_folder(load_ca(folder), folder, "controller", name, now_us, hosts, key)
     return load_credentials(folder, "controller", now_us)
+
+
+def _is_for(path: Path, key: ec.EllipticCurvePrivateKey) -> bool:
+    """Whether the certificate is there, and for that key."""
+    return path.exists() and parse_certificate(read_public(path), str(path)).public_key() == key.public_key()
 
 
 def load_credentials(folder: Path, role: str, now_us: int | None) -> Credentials:

@@ -5,6 +5,7 @@ predecessor, so that denying a stolen one denies all its renewals. An entry is o
 delivered. Certificates issued by an older version are not in the list.
 """
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -49,7 +50,9 @@ def note(folder: Path, entry: Issued) -> None:
             if os.geteuid() == 0:  # certificates are issued manually as root, while the controller may be another user
                 owner = folder.stat()
                 os.fchown(fd, owner.st_uid, owner.st_gid)
-            os.write(fd, b"\n" + msgspec.json.encode(entry))  # ends a line that a crash has truncated
+            line = b"\n" + msgspec.json.encode(entry)  # ends a line that a crash has truncated
+            if os.write(fd, line) != len(line):  # the rest could end up behind another process's line
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(fd)
         finally:
             os.close(fd)
