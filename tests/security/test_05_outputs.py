@@ -164,7 +164,7 @@ def test_who_writes_a_note_is_the_user(tmp_path: Path, monkeypatch: pytest.Monke
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", write)
         patch.setattr(os, "fstat", fstat)
-        patch.setattr(os, "fork", lambda: children.append(pid := fork()) or pid)  # type: ignore[func-returns-value]  # append gives None, and so `or` the pid
+        patch.setattr(os, "fork", lambda: children.append(pid := fork()) or pid)
         said(step)
     os.waitpid(children[0], 0)
     text = (tmp_path / "err").read_text()

@@ -17,7 +17,7 @@ from penstock.clusterfile import ClusterFile, write_cluster
 from penstock.errors import BadSetup
 from penstock.security import ca, issued
 from penstock.security.ca import create_ca, ensure_controller, issue_to_folder, load_credentials
-from penstock.security.keyfiles import write_public
+from penstock.security.keyfiles import write_public, write_secret
 from tests.rpc.clusterkit import now_us
 
 HOSTS = ("localhost", "127.0.0.1")
@@ -57,8 +57,8 @@ def test_a_controller_that_crashes_while_it_renews_starts_again(
         return wrapped
 
     with monkeypatch.context() as patch:
-        patch.setattr(ca, "write_secret", write(ca.write_secret))
-        patch.setattr(ca, "write_public", write(ca.write_public))
+        patch.setattr(ca, "write_secret", write(write_secret))
+        patch.setattr(ca, "write_public", write(write_public))
         with pytest.raises(Crash):
             ensure_controller(folder, "ctl", HOSTS, later_us)
     after = ensure_controller(folder, "ctl", HOSTS, later_us)
@@ -69,7 +69,7 @@ def test_a_controller_that_crashes_while_it_renews_starts_again(
 def test_a_pair_that_an_earlier_release_has_left_is_mended(folder: Path) -> None:
     """The key is of the new certificate, which was not written."""
     old = ensure_controller(folder, "ctl", HOSTS, now_us())
-    ca.write_secret(folder / "controller.key", ca.key_to_pem(ca.make_key()))
+    write_secret(folder / "controller.key", ca.key_to_pem(ca.make_key()))
     with pytest.raises(BadSetup, match="is not the key of"):
         load_credentials(folder, "controller", None)
     mended = ensure_controller(folder, "ctl", HOSTS, now_us())
