@@ -24,7 +24,7 @@ def test_all_ranks_train_the_same_model(cluster: LiveCluster, script: str) -> No
     env = {"PATH": path, "GLOO_SOCKET_IFNAME": "lo", **jobtraces.FAULT_HANDLER}
     job = int(cluster.run("sbatch", "--parsable", script, cwd=folder, env=env).ok().out)
     with jobtraces.shown(job, folder):
-        (ended,) = cluster.wait_ends(job, limit_s=LIMIT_S)
+        (ended,) = cluster.wait_ends(job, limit_s=END_S)
         output = next(folder.glob(f"*-{job}.out")).read_text()
         assert ended.state == "COMPLETED", output
     lines = sorted(LINE.findall(output))
