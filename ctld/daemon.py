@@ -45,6 +45,7 @@ from ctld.runtime.errors import BadRequest, NotTaken
 from ctld.runtime.flightrec import FlightRecorder
 from ctld.runtime.lastwords import LastWords
 from ctld.runtime.logs import LogFile, log_transitions
+from ctld.runtime.lookups import Lookups
 from ctld.runtime.loop import Runtime
 from ctld.runtime.mail import MailRunner
 from ctld.runtime.reload import Preview, missing_qos, preview, problems_of, read
@@ -174,8 +175,9 @@ class Controller:
         self.registry = LinkRegistry(runtime, specs, version(), secret)
         self._fencer = Fencer(runtime)
         self._scripts = ScriptRunner(runtime, config.cluster_name)
-        self._mails = MailRunner(runtime)
-        self._triggers = TriggerRunner(runtime, config.cluster_name)
+        self._lookups = Lookups()
+        self._mails = MailRunner(runtime, self._lookups)
+        self._triggers = TriggerRunner(runtime, config.cluster_name, self._lookups)
         self.rollups = RollUps(runtime, str(address), store.leads, folder.path)
         self._copies = AuditCopies(self._traces, folder.path, lambda: core.state.config)
         runtime.observers += [partial(_keep_specs, specs), log_transitions, self._copies.committed]
@@ -216,6 +218,7 @@ class Controller:
         folder, certificates = self._daemon.folder, self.certificates
         self._server, self._calls, self.gate = make_server(self.services, self._authenticator, folder.call_socket)
         self._listen(config, certificates.now)
+        self._lookups.start()
         self.runtime.start()
         self.rollups.start()
         await self._server.start()
@@ -256,6 +259,7 @@ class Controller:
         self._mails.stop()
         self._triggers.stop()
         await asyncio.gather(self._server.stop(STOP_GRACE_S), self._calls.stop(STOP_GRACE_S))
+        self._lookups.stop()
         self.connections.stop()
         self._copies.stop()
         self._records.close()
@@ -317,6 +321,7 @@ class Controller:
             cluster,
             Roles.of(config, self.runtime.core.state.shares.people),
             self._clock,
+            self._lookups,
             denied,
             credentials.identity.name,
         )

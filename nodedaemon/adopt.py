@@ -19,6 +19,7 @@ from typing import Final
 from nodedaemon.base import proctree
 from nodedaemon.base.folders import ADOPT_SOCKET_NAME
 from penstock.daemonline import DaemonLine, DaemonOption
+from penstock.values.names import why_no_login
 
 ANSWER_BYTES_MAX: Final = 512
 ANSWER_S: Final = 10.0
@@ -47,9 +48,9 @@ def main(argv: list[str]) -> int:
     options = command_line().parser().parse_args(argv)
     user = os.environ.get("PAM_USER", "")
     try:
-        uid = pwd.getpwnam(user).pw_uid
+        uid = pwd.getpwnam("" if why_no_login(user) else user).pw_uid  # sshd passes on what its client has sent
     except KeyError:
-        return _refuse(f"no such user: {user or '(PAM_USER is not set)'}")
+        return _refuse(f"no such user: {user[:64] or '(PAM_USER is not set)'}")
     if uid == 0:
         return 0
     pid = os.getppid()

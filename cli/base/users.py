@@ -6,6 +6,8 @@ called 1000 and have another uid.
 
 from typing import TYPE_CHECKING, Final
 
+from penstock.values.names import why_no_login
+
 if TYPE_CHECKING:
     from pwd import struct_passwd
 
@@ -17,9 +19,23 @@ def named(name: str) -> "struct_passwd | None":
     """The pwd entry of a name, None if there is none."""
     import pwd  # needed by few command lines
 
+    if why_no_login(name):  # before it reaches NSS modules, which a long one ends
+        return None
     try:
         return pwd.getpwnam(name)
-    except (KeyError, ValueError):  # ValueError: bytes that a name cannot have
+    except KeyError:
+        return None
+
+
+def named_group(name: str) -> int | None:
+    """The gid of a group's name, None if there is none."""
+    import grp
+
+    if why_no_login(name):
+        return None
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
         return None
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cli.base.options import OptionValues, WholeText, flag_is_on, plain
 from cli.base.run import RemoteAnswer
-from cli.base.users import find_uid
+from cli.base.users import find_uid, named_group
 from penstock.values.duration import UNLIMITED, parse_duration_s, whole_minutes
 from penstock.values.errors import BadValue
 from penstock.values.memory import parse_mb
@@ -308,12 +308,10 @@ def group(text: str) -> int:
     """A group by name or number."""
     if is_digits(text):
         return parse_int(text, 0, ID_MAX, "group id")
-    import grp
-
-    try:
-        return grp.getgrnam(text).gr_gid
-    except (KeyError, ValueError) as error:
-        raise BadValue("no such group here") from error
+    gid = named_group(text)
+    if gid is None:
+        raise BadValue("no such group here")
+    return gid
 
 
 PROFILES = ("all", "none", "energy", "task", "lustre", "network")

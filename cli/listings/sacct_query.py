@@ -5,7 +5,6 @@ filtered here. The default time window is Slurm's: from midnight; with -j everyt
 at -S.
 """
 
-import grp
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +14,7 @@ from cli.base.format import DisplayClock
 from cli.base.listing import STATE_OF_WORD, find_user, numbers_in, words
 from cli.base.options import OptionValues
 from cli.base.run import CommandError
+from cli.base.users import named_group
 from cli.listings.sacct_fields import ACTIVE
 from penstock.v1.accounting_pb2 import JobRecord, ListRecordsRequest
 from penstock.values.dates import format_date, parse_date_us
@@ -191,7 +191,7 @@ def _between(name: str, low: int, high: int | None) -> Callable[[JobRecord], boo
 def _group_id(name: str) -> int:
     if name.isascii() and name.isdigit():
         return int(name[:10])
-    try:
-        return grp.getgrnam(name).gr_gid
-    except KeyError as error:
-        raise CommandError(f"Invalid group id: {name}") from error
+    gid = named_group(name)
+    if gid is None:
+        raise CommandError(f"Invalid group id: {name}")
+    return gid

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from cli.base.account_tree import ROOT, AccountTree, load_tree
 from cli.base.run import CommandError
+from cli.base.users import named_group
 from cli.listings.sreport_fields import (
     SIZE_WIDTH,
     ReportField,
@@ -141,12 +142,10 @@ def _shown(
 
 
 def _gids(asked: ReportQuestion) -> list[int]:
-    import grp
-
     found = []
     for text in asked.of("gids"):
-        try:
-            found.append(int(text) if re.fullmatch("[0-9]{1,10}", text) else grp.getgrnam(text).gr_gid)
-        except KeyError as error:
-            raise CommandError(f"Invalid group id: {text}") from error
+        gid = int(text) if re.fullmatch("[0-9]{1,10}", text) else named_group(text)
+        if gid is None:
+            raise CommandError(f"Invalid group id: {text}")
+        found.append(gid)
     return found

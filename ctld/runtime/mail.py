@@ -15,15 +15,15 @@ The environment is that of PrologSlurmctld with the additions of slurm.conf(5) f
 Slurm's spelling. Deliberately absent: which mails are sent (core/jobs/mail.py).
 """
 
-import asyncio
 import logging
 import os
 from typing import Final
 
 from ctld.core.records.effects import SendMail
 from ctld.core.records.job import JobRow
+from ctld.runtime.lookups import LookupFailed, Lookups
 from ctld.runtime.loop import Runtime
-from ctld.runtime.programs import NoIdentity, ProgramSlots, UserIdentity, identity_of
+from ctld.runtime.programs import ProgramSlots, UserIdentity
 from ctld.runtime.scripts import environment
 from ctld.runtime.siteprograms import Program, run
 from penstock.values.config import Config
@@ -48,11 +48,16 @@ _WORDS: Final = {
 }  # fmt: skip
 
 
+class NoIdentity(Exception):
+    """MailProg cannot be run as that user; the text says why."""
+
+
 class MailRunner:
     """Takes the SendMail effects of a runtime."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, lookups: Lookups) -> None:
         self._runtime = runtime
+        self._lookups = lookups
         self._turns = ProgramSlots(MAILS_AT_ONCE)
         self._missing = ""
         runtime.handlers[SendMail] = self._take
@@ -79,8 +84,8 @@ class MailRunner:
             return f"{shown(to)} is not an address: MailProg is not run for it"
         env = mail_environment(effect, config.cluster_name)
         try:
-            identity = await asyncio.to_thread(sender, config.penstock_mail_user)
-        except NoIdentity as error:
+            identity = await self._sender(config.penstock_mail_user)
+        except (NoIdentity, LookupFailed) as error:
             return self._not_started(f"{config.mail_prog}: {error}")
         words = [config.mail_prog, "-s", about, "--", to]
         text = f"{about}\n".encode()
@@ -90,21 +95,23 @@ class MailRunner:
         self._missing = ""
         return ending.failure
 
+    async def _sender(self, user_name: str) -> UserIdentity | None:
+        """Returns the user that sends mail; None = the controller's user, which is not root. Raises NoIdentity,
+        LookupFailed."""
+        if os.geteuid() != 0:
+            return None
+        identity = await self._lookups.identity(user_name, os.geteuid())
+        if identity is None:
+            raise NoIdentity(f"user {user_name} is not known on this machine")
+        if identity.uid == 0 or identity.gid == 0 or 0 in identity.groups:
+            raise NoIdentity(f"PenstockMailUser={user_name} is root, or in root's group: name a user without rights")
+        return identity
+
     def _not_started(self, failure: str) -> str:
         if not self._missing:
             log.warning("MailProg cannot be run, jobs' mails are not sent: %s", failure)
         self._missing = failure
         return failure
-
-
-def sender(user_name: str) -> UserIdentity | None:
-    """Returns the user that sends mail; None = the controller's user, which is not root. Raises NoIdentity. Blocks."""
-    if os.geteuid() != 0:
-        return None
-    identity = identity_of(user_name)
-    if identity.uid == 0 or identity.gid == 0 or 0 in identity.groups:
-        raise NoIdentity(f"PenstockMailUser={user_name} is root, or in root's group: name a user without rights")
-    return identity
 
 
 def address(job: JobRow, domain: str) -> str:

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import errno
 import os
-import pwd
 import resource
 import signal
 import sys
@@ -43,20 +42,6 @@ class UserIdentity(NamedTuple):
     groups: tuple[int, ...]
 
 
-class NoIdentity(Exception):
-    """The program cannot be run as that user; the text says why."""
-
-
-def identity_of(user_name: str) -> UserIdentity:
-    """Returns that user's identity, as this machine knows it. Raises NoIdentity. Blocks: the names may come from a slow
-    LDAP server."""
-    try:
-        entry = pwd.getpwnam(user_name)
-        return UserIdentity(entry.pw_uid, entry.pw_gid, tuple(os.getgrouplist(entry.pw_name, entry.pw_gid)))
-    except (KeyError, OSError) as error:
-        raise NoIdentity(f"user {user_name} is not known on this machine") from error
-
-
 async def start(
     words: list[str], env: dict[str, str], identity: UserIdentity | None = None, **streams: Any
 ) -> asyncio.subprocess.Process:
@@ -65,7 +50,7 @@ async def start(
         return await _start_as(words, env, identity, streams)
     process = await asyncio.create_subprocess_exec(*words, env=env, cwd="/", start_new_session=True, **streams)
     allow_oom_kill(process.pid)
-    _limit_files(process.pid)
+    limit_files(process.pid)
     return process
 
 
@@ -82,7 +67,7 @@ async def _start_as(
             )
         finally:
             os.close(write_fd)
-        _limit_files(process.pid)
+        limit_files(process.pid)
         said = await _begun(process, read_fd)
     finally:
         os.close(read_fd)
@@ -115,7 +100,8 @@ async def _begun(process: asyncio.subprocess.Process, read_fd: int) -> bytes:
         loop.remove_reader(read_fd)
 
 
-def _limit_files(pid: int) -> None:
+def limit_files(pid: int) -> None:
+    """Gives a started process the limit of open files that the controller was started with."""
     with contextlib.suppress(OSError):  # it has ended already
         resource.prlimit(pid, resource.RLIMIT_NOFILE, FILES)
 

@@ -10,7 +10,6 @@ Rules
 Deliberately absent: when a program is due, and the consequences of its end (core/lifecycle/triggers.py).
 """
 
-import asyncio
 import logging
 import os
 import shlex
@@ -18,6 +17,8 @@ from typing import Final
 
 from ctld.core.records.effects import RunTrigger
 from ctld.core.records.events import TriggerEnded
+from ctld.runtime.errors import BadRequest
+from ctld.runtime.lookups import Lookups
 from ctld.runtime.loop import Runtime
 from ctld.runtime.programs import PATH, ProgramSlots, UserIdentity
 from ctld.runtime.siteprograms import Program, run
@@ -31,8 +32,9 @@ PROGRAMS_MAX: Final = 16
 class TriggerRunner:
     """Takes the RunTrigger effects of a runtime."""
 
-    def __init__(self, runtime: Runtime, cluster_name: str, timeout_s: int = TIMEOUT_S) -> None:
+    def __init__(self, runtime: Runtime, cluster_name: str, lookups: Lookups, timeout_s: int = TIMEOUT_S) -> None:
         self._runtime = runtime
+        self._lookups = lookups
         self._cluster_name = cluster_name
         self._timeout_s = timeout_s
         self._turns = ProgramSlots(PROGRAMS_MAX)
@@ -60,9 +62,9 @@ class TriggerRunner:
         if not words:
             return "there is no program"
         try:
-            identity = await asyncio.to_thread(identity_of, effect)
-        except (KeyError, OSError) as error:
-            return f"{words[0]}: user {effect.user_name} ({effect.uid}) cannot be looked up: {error}"
+            identity = await self._identity(effect)
+        except BadRequest as error:
+            return f"{words[0]}: user {effect.user_name} ({effect.uid}) cannot be looked up: {error.text}"
         if identity is None and effect.uid != os.geteuid():
             return f"{words[0]}: not run: the controller is not root, and cannot become {effect.user_name}"
         env = {
@@ -74,10 +76,9 @@ class TriggerRunner:
         command = [*words, effect.argument]
         return (await run(Program(command, env, self._timeout_s, f"trigger {effect.trigger_id}", identity))).failure
 
-
-def identity_of(effect: RunTrigger) -> UserIdentity | None:
-    """Returns the identity of the child; None = the controller's user. Blocks: the groups may come from a slow LDAP
-    server."""
-    if os.geteuid() != 0:
-        return None
-    return UserIdentity(effect.uid, effect.gid, tuple(os.getgrouplist(effect.user_name, effect.gid)))
+    async def _identity(self, effect: RunTrigger) -> UserIdentity | None:
+        """Returns the identity of the child; None = the controller's user. Raises BadRequest."""
+        if os.geteuid() != 0:
+            return None
+        groups = await self._lookups.groups(effect.user_name, effect.gid, effect.uid)
+        return UserIdentity(effect.uid, effect.gid, groups or (effect.gid,))

@@ -13,6 +13,7 @@ from penstock.config.cgroupconf import shown_cgroup
 from penstock.config.keys import GLOBALS, SECRET
 from penstock.config.policykinds import show_job_defaults
 from penstock.values.config import Config
+from penstock.values.names import why_no_login
 
 #: Slurm's value for a user that does not exist on the machine: its 32-bit "no value".
 _NO_UID = 4294967294
@@ -55,9 +56,13 @@ def show_user(name: str) -> str:
 
 def find_uid(name: str) -> int | None:
     """Returns the uid of a user given by name or number; None if it does not exist on this machine."""
+    if _NUMBER.fullmatch(name) and len(name) <= 10:
+        return int(name)
+    if why_no_login(name):
+        return None
     try:
-        return int(name) if _NUMBER.fullmatch(name) and len(name) <= 10 else pwd.getpwnam(name).pw_uid
-    except (KeyError, ValueError):
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
         return None
 
 

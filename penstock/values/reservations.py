@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from penstock.values.duration import format_duration, parse_duration_s
 from penstock.values.errors import BadValue
+from penstock.values.names import ENTITY_BYTES_MAX
 from penstock.values.text import check_name, shown
 
 #: Names in one list: more than sites use for one reservation.
@@ -141,7 +142,7 @@ def parse_signed(text: str, what: str) -> tuple[Signed, ...]:
     sign = ""
     for item in split_list(text, what):
         sign = item[0] if item[0] in "+-" else sign
-        name = check_name(item.lstrip("+-"), what)
+        name = check_name(item.lstrip("+-"), what, ENTITY_BYTES_MAX)
         if not name:
             raise BadValue(f"Invalid {what} {shown(item)}: a name is missing")
         found.append(Signed(sign, name))

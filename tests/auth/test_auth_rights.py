@@ -15,9 +15,11 @@ from patience import ANSWER_S
 
 from ctld.core.records.events import Role
 from ctld.rpc.gate import rights
-from ctld.rpc.gate.auth import Authenticator, Roles, UserDirectory, look_up
+from ctld.rpc.gate.auth import Authenticator, Roles, UserDirectory
 from ctld.rpc.gate.rights import RIGHTS, check_complete
 from ctld.rpc.server import FILES
+from ctld.runtime.lookups import Lookups
+from ctld.runtime.remembered import Remembered
 from penstock.calls import TOKEN_KEY, find_rpc
 from penstock.grpclib import CHANNEL_OPTIONS
 from penstock.security import tls
@@ -317,9 +319,13 @@ def test_no_request_has_a_field_for_the_callers_identity():
     assert "penstock.v1.JobRequest" in seen
 
 
+#: Nobody's on any machine.
+UNKNOWN_UID = 771_009
+
+
 def authenticator(tmp_path, roles):
     ca = create_ca(tmp_path / "ca", "c", clock_us())
-    return Authenticator(TokenVerifier(ca.certificate, "c", 0), ca.certificate, "c", roles, clock_us)
+    return Authenticator(TokenVerifier(ca.certificate, "c", 0), ca.certificate, "c", roles, clock_us, Lookups())
 
 
 def test_an_actor_has_the_names_of_this_machine(tmp_path):
@@ -348,15 +354,21 @@ def test_roles():
                      "eve": Role.USER, "": Role.USER}  # fmt: skip
 
 
-def test_the_directory_remembers_for_a_minute(monkeypatch):
-    asked, now = [], [0]
+class Counted(Lookups):
+    """Notes whom it is asked for."""
 
-    def counting(uid, gid, until_us):
-        asked.append(uid)
-        return look_up(uid, gid, until_us)
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
 
-    monkeypatch.setattr("ctld.rpc.gate.auth.look_up", counting)
-    directory = UserDirectory(lambda: now[0])
+    async def account(self, uid):
+        self.asked.append(uid)
+        return await super().account(uid)
+
+
+def test_the_directory_remembers_for_a_minute():
+    lookups, now = Counted(), [0]
+    directory = UserDirectory(lambda: now[0], lookups)
 
     async def go():
         for at_us in (0, 59_000_000, 61_000_000):
@@ -364,14 +376,13 @@ def test_the_directory_remembers_for_a_minute(monkeypatch):
             await directory.find(USER_UID, 1)
 
     asyncio.run(go())
-    assert asked == [USER_UID, USER_UID]
+    assert lookups.asked == [USER_UID, USER_UID]
 
 
 def test_the_directory_is_bounded(monkeypatch):
-    monkeypatch.setattr("ctld.rpc.gate.auth.USERS_MAX", 3)
-    asked = []
-    monkeypatch.setattr("ctld.rpc.gate.auth.look_up", lambda uid, *rest: asked.append(uid) or look_up(uid, *rest))
-    directory = UserDirectory(lambda: 0)
+    monkeypatch.setattr(Remembered.__init__, "__defaults__", (3,))
+    lookups = Counted()
+    directory = UserDirectory(lambda: 0, lookups)
     uids = range(USER_UID, USER_UID + 10)
 
     async def go():
@@ -379,4 +390,14 @@ def test_the_directory_is_bounded(monkeypatch):
             await directory.find(uid, 1)
 
     asyncio.run(go())
-    assert asked == [*uids, uids[-4]]  # the last three are remembered, no more
+    assert lookups.asked == [*uids, uids[-4]]  # the last three are remembered, no more
+
+
+def test_the_group_of_an_unknown_user_is_that_of_the_call():
+    """A token's gid is not kept for the next token of that uid."""
+    directory = UserDirectory(lambda: 0, Lookups())
+
+    async def go():
+        return [(await directory.find(UNKNOWN_UID, gid)).group_names for gid in (4_000_001, 4_000_002)]
+
+    assert asyncio.run(go()) == [{4_000_001: "4000001"}, {4_000_002: "4000002"}]

@@ -19,6 +19,7 @@ from patience import ANSWER_S
 from ctld.rpc.gate.auth import Authenticator, Roles, calling_node, current_peer
 from ctld.rpc.gate.rights import Gate, refuse, require_node
 from ctld.rpc.server import FILES
+from ctld.runtime.lookups import Lookups
 from penstock.clusterfile import ClusterFile
 from penstock.security import tls
 from penstock.security.authd import AuthServer
@@ -77,7 +78,9 @@ class TinyController:
         """Listen on all sockets; to be called on the loop that shall serve."""
         verifier = TokenVerifier(self.authority.certificate, CLUSTER, clock_us())
         roles = Roles(operators=frozenset({str(OPERATOR_UID)}), administrator_uids=frozenset({ADMINISTRATOR_UID}))
-        self.authenticator = Authenticator(verifier, self.authority.certificate, CLUSTER, roles, clock_us, self.denied)
+        self.authenticator = Authenticator(
+            verifier, self.authority.certificate, CLUSTER, roles, clock_us, Lookups(), self.denied
+        )
         self.server = grpc.aio.server(interceptors=[Gate(self.authenticator, denied=self.denied_call)])
         for file in FILES:
             for service in file.services_by_name.values():

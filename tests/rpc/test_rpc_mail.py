@@ -16,6 +16,7 @@ from ctld.core.records.events import JobSubmission
 from ctld.core.records.job import job_row
 from ctld.core.records.request import JobRequest
 from ctld.runtime import mail
+from ctld.runtime.lookups import Lookups
 from ctld.runtime.mail import MailRunner, subject
 from penstock.values.config import Config
 from penstock.values.states import JobState
@@ -36,7 +37,7 @@ def send(program: Path, effects: list[SendMail], wait: Callable[[MailRunner], Aw
     async def story() -> None:
         config = Config(mail_prog=str(program), mail_domain="example.org")
         runtime: Any = SimpleNamespace(core=SimpleNamespace(state=SimpleNamespace(config=config)), handlers={})
-        runner = MailRunner(runtime)
+        runner = MailRunner(runtime, Lookups())
         for one in effects:
             runtime.handlers[SendMail](one)
         await wait(runner)

@@ -13,6 +13,7 @@ from ctld.core.records.job import SpecRow
 from ctld.rpc.gate.auth import UserDirectory
 from ctld.rpc.gate.runas import submitted_for
 from ctld.runtime.errors import BadRequest
+from ctld.runtime.lookups import Lookups
 from penstock.values.refusals import Code
 
 NOBODY = pwd.getpwnam("nobody")
@@ -24,7 +25,7 @@ ADMIN = Actor(NOBODY.pw_uid, NOBODY.pw_gid, "nobody", "nogroup", ("nogroup",), R
 
 def submitted(actor: Actor, **fields: Any) -> SubmitJob:
     event = SubmitJob(actor, "k", 1, JobSubmission(name="x", **fields), SpecRow(b"", b"", (), ()))
-    return asyncio.run(submitted_for(event, "daemon", UserDirectory(lambda: 0)))
+    return asyncio.run(submitted_for(event, "daemon", UserDirectory(lambda: 0, Lookups())))
 
 
 @pytest.mark.parametrize("actor", [ROOT, SLURM])

@@ -13,6 +13,7 @@ from patience import ANSWER_S
 
 from ctld.core.records.effects import RunTrigger
 from ctld.core.records.events import TriggerEnded
+from ctld.runtime.lookups import Lookups
 from ctld.runtime.triggers import TriggerRunner
 
 
@@ -32,7 +33,7 @@ class Inbox:
 def run(effect: RunTrigger, timeout_s: int = 30) -> list[Any]:
     async def once() -> list[Any]:
         inbox = Inbox()
-        TriggerRunner(inbox, "test", timeout_s)  # type: ignore[arg-type]  # a stand-in for the runtime
+        TriggerRunner(inbox, "test", Lookups(), timeout_s)  # type: ignore[arg-type]  # a stand-in for the runtime
         inbox.handlers[RunTrigger](effect)
         async with asyncio.timeout(ANSWER_S):
             await inbox.there.wait()

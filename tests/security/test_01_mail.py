@@ -18,6 +18,7 @@ from ctld.core.records.events import CronEntry, JobSubmission, SubmitJob, Update
 from ctld.core.records.job import job_row
 from ctld.core.records.request import JobRequest
 from ctld.runtime import programs
+from ctld.runtime.lookups import Lookups
 from ctld.runtime.mail import MailRunner, subject
 from ctld.runtime.programs import UserIdentity
 from penstock.values.config import Config
@@ -93,7 +94,7 @@ def send(program: Path, *effects: SendMail, **config: Any) -> None:
     async def story() -> None:
         made = Config(mail_prog=str(program), **config)
         runtime: Any = SimpleNamespace(core=SimpleNamespace(state=SimpleNamespace(config=made)), handlers={})
-        MailRunner(runtime)  # among the handlers from here on
+        MailRunner(runtime, Lookups())  # among the handlers from here on
         for one in effects:
             runtime.handlers[SendMail](one)
         async with asyncio.timeout(ANSWER_S):

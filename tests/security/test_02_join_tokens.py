@@ -21,6 +21,7 @@ from ctld.rpc.gate.auth import Reach, Roles, UserDirectory
 from ctld.rpc.gate.rights import RIGHTS, LeastRole
 from ctld.rpc.gate.runas import submitted_for
 from ctld.runtime.errors import BadRequest
+from ctld.runtime.lookups import Lookups
 from penstock.calls import TOKEN_KEY, find_rpc
 from penstock.security.ca import issue_to_folder, load_ca, load_credentials
 from penstock.security.join import JoinRefused, JoinTokens
@@ -247,7 +248,7 @@ def test_to_become_somebody_takes_the_role_and_not_the_number() -> None:
         root = Actor(0, 0, "root", "root", ("root",), role)
         wanted = JobSubmission(name="x", run_as_uid=NOBODY)
         event = SubmitJob(root, "k", 1, wanted, SpecRow(b"", b"", (), ()))
-        ask = submitted_for(event, "bin", UserDirectory(lambda: 0))
+        ask = submitted_for(event, "bin", UserDirectory(lambda: 0, Lookups()))
         if may:
             assert asyncio.run(ask).actor.uid == NOBODY
         else:

@@ -12,8 +12,8 @@ from patience import ANSWER_S, END_S, LONGEST_S
 
 from ctld.rpc.accounting import accounting
 from ctld.rpc.explain import explain
-from ctld.rpc.gate.fair import QUESTIONS_MAX, FairThreads
 from ctld.runtime.errors import BadRequest
+from ctld.runtime.fair import QUESTIONS_MAX, FairThreads
 from penstock.v1 import accounting_pb2, explain_pb2
 from penstock.values.refusals import Code
 from tests.rpc.clusterkit import Site, code_of

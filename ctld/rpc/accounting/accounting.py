@@ -14,7 +14,7 @@ from accounting.records import RecordsUnavailable
 from ctld.rpc.gate.auth import caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.paging import by_bytes
-from ctld.rpc.gate.refusals import refuse_as
+from ctld.rpc.gate.refusals import refuse_as, translated_pages
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.sight import JobSight, job_sight, script_sight
 from ctld.rpc.jobs.records import record_filter, record_message
@@ -35,6 +35,7 @@ class AccountingService:
     def __init__(self, services: Services) -> None:
         self._services = services
 
+    @translated_pages
     async def ListRecords(
         self, request: accounting_pb2.ListRecordsRequest, context: Context
     ) -> AsyncIterator[accounting_pb2.ListRecordsReply]:
@@ -58,8 +59,6 @@ class AccountingService:
             with threads.question(actor.uid):
                 while (page := await threads.turn(actor.uid, _next, lambda: pages)) is not None:
                     yield page
-        except BadRequest as error:
-            await refuse_as(context, error)
         except BadValue as error:  # detected while reading: more records than one answer may have
             await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
         except RecordsUnavailable as error:

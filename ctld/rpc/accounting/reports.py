@@ -19,7 +19,7 @@ from accounting.usage import UsageAsk, UsageRowValues, cluster, usage
 from ctld.core.state.fairshare import ShareTree
 from ctld.rpc.gate.auth import caller
 from ctld.rpc.gate.context import Context
-from ctld.rpc.gate.refusals import refuse_as
+from ctld.rpc.gate.refusals import refuse_as, translated_pages
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.sight import is_private, usage_filter
 from ctld.runtime.errors import BadRequest
@@ -68,6 +68,7 @@ class Reports:
         except BadRequest as error:
             await refuse_as(context, error)
 
+    @translated_pages
     async def ListEvents(
         self, request: governance_pb2.ListEventsRequest, context: Context
     ) -> AsyncIterator[governance_pb2.ListEventsReply]:
@@ -88,7 +89,7 @@ class Reports:
             request.all_clusters_events,
         )
         found = await self._read(context, lambda connection: events(connection, ask))
-        names = {uid: await services.names.name(uid) for uid in sorted({row.reason_uid for row in found})}
+        names = {uid: await services.names.shown(uid) for uid in sorted({row.reason_uid for row in found})}
         for at in range(0, len(found), PAGE_ROWS):
             page = [
                 governance_pb2.EventInfo(

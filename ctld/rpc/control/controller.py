@@ -285,7 +285,7 @@ class ControllerService(Certification):
             return controller_pb2.ListNodesReply()
         uids = dict.fromkeys(node.reason_uid for node in state.node_list if node.reason)
         uids |= dict.fromkeys(gpuinfo.drain_uids(state.node_list) if request.gpus else ())
-        users = {uid: await self._names.name(uid) for uid in uids}
+        users = {uid: await self._names.shown(uid) for uid in uids}
         nodes = [node for node in state.node_list if not wanted_names or node.name in wanted_names]
         partitions = clusterinfo.partitions_of_nodes(state)
         reserved = clusterinfo.reservations_of_nodes(state, self._runtime.clock_us())

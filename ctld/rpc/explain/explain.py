@@ -103,7 +103,7 @@ class ExplainService:
         state, actor = runtime.core.state, caller()
         sees_users = job_sight(state, actor) is ALL_JOBS and not is_private(state.config, actor, "users")
         by_user = {uid: row for uid, row in diagnostics.by_user.items() if sees_users or uid == actor.uid}
-        names = {uid: await services.names.name(uid) for uid in sorted(by_user) if uid != OTHERS}
+        names = {uid: await services.names.shown(uid) for uid in sorted(by_user) if uid != OTHERS}
         return pb.DiagnosticsReply(
             now_us=runtime.clock_us(), since_us=diagnostics.since_us, boot_at_us=services.boot_at_us,
             server_threads=THREADS, agents=len(links), agent_queue=sum(link.queued() for link in links),

@@ -11,17 +11,15 @@ a login host can assert an administrator or operator: these roles do not apply t
 fewer rights there than others. A job of root runs as root on every node, and an operator's job may have access to the
 controller's socket: a stolen key must not allow their submission. `Reach` lists the remaining rights.
 
-A token's uid is trusted; the names and groups that go with it are looked up on this machine, off the event loop, and
-cached for a minute. A token's gid counts only if that user is in the group here.
+A token's uid is trusted; the names and groups that go with it are looked up on this machine, in a process of their own
+(runtime/lookups.py), and cached for a minute. A token's gid counts only if that user is in the group here. Who cannot be
+looked up now is asked to come again: without the names the rights are not known.
 
 Tokens are for one use, so a call is authenticated once, by the gate in rights.py; handlers use `caller()` or
 `calling_node()`.
 """
 
-import asyncio
-import grp
 import os
-import pwd
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -35,14 +33,13 @@ from ctld.core.records.accounting_rows import UserRow
 from ctld.core.records.events import Actor, Role
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.localcall import LocalCall
+from ctld.runtime.lookups import LookupFailed, Lookups
+from ctld.runtime.remembered import Remembered
 from penstock.calls import TOKEN_KEY
 from penstock.security.ca import BadCertificate, CertifiedIdentity, check_certificate
 from penstock.security.tokens import TokenRefused, TokenVerifier
 from penstock.values.config import Config
 
-#: Cached users; beyond this the oldest are evicted.
-USERS_MAX: Final = 10_000
-USER_TTL_US: Final = 60_000_000
 #: Cached parsed client certificates: one for each node, with a margin.
 CERTIFICATES_MAX: Final = 10_000
 #: How a user was authenticated, by the role of the host that vouches for them.
@@ -77,7 +74,6 @@ class User(msgspec.Struct, frozen=True):
     name: str
     gid: int
     group_names: dict[int, str]  # by gid; the primary group and all others
-    until_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,45 +116,34 @@ class Roles:
 
 
 class UserDirectory:
-    """A cache of pwd and grp, which are queried in a thread, since they may use a slow LDAP server."""
+    """A cache of users and groups of this machine."""
 
-    def __init__(self, clock_us: Callable[[], int]) -> None:
-        self._clock_us = clock_us
-        self._users: dict[int, User] = {}
+    def __init__(self, clock_us: Callable[[], int], lookups: Lookups) -> None:
+        self.lookups = lookups
+        self._users: Remembered[int, User | None] = Remembered(clock_us)
+        self._groups: Remembered[int, str] = Remembered(clock_us)
 
     async def find(self, uid: int, gid: int) -> User:
-        """Returns the identity of this uid; an unknown one gets its numbers for names."""
-        now_us = self._clock_us()
-        user = self._users.get(uid)
-        if user is None or user.until_us < now_us:
-            user = await asyncio.to_thread(look_up, uid, gid, now_us + USER_TTL_US)
-            self._users.pop(uid, None)
-            while len(self._users) >= USERS_MAX:
-                del self._users[next(iter(self._users))]
-            self._users[uid] = user
-        return user
+        """Returns the identity of this uid; an unknown one gets its numbers for names, and the group of this call. Raises
+        LookupFailed."""
+        user = await self._users.get(uid, uid, lambda: self._user(uid))
+        return user or User(str(uid), gid, {gid: await self.group_name(gid, uid)})
+
+    async def group_name(self, gid: int, asker: int) -> str:
+        """Returns the group's name, or its number when it has none here. Raises LookupFailed."""
+        return await self._groups.get(asker, gid, lambda: self._group(gid, asker))
+
+    async def _user(self, uid: int) -> User | None:
+        account = await self.lookups.account(uid)
+        return User(account.name, account.gid, dict(account.groups)) if account is not None else None
+
+    async def _group(self, gid: int, asker: int) -> str:
+        return await self.lookups.group_name(gid, asker) or str(gid)
 
     def clear(self) -> None:
         """Empties the cache (after a reload)."""
         self._users.clear()
-
-
-def look_up(uid: int, gid: int, until_us: int) -> User:
-    """Queries pwd and grp. Blocks."""
-    try:
-        entry = pwd.getpwuid(uid)
-    except KeyError:
-        return User(str(uid), gid, {gid: group_name(gid)}, until_us)
-    gids = dict.fromkeys((entry.pw_gid, *os.getgrouplist(entry.pw_name, entry.pw_gid)))
-    return User(entry.pw_name, entry.pw_gid, {g: group_name(g) for g in gids}, until_us)
-
-
-def group_name(gid: int) -> str:
-    """Returns the group's name, or its number when it has none here."""
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
+        self._groups.clear()
 
 
 class Authenticator:
@@ -171,13 +156,14 @@ class Authenticator:
         cluster: str,
         roles: Roles,
         clock_us: Callable[[], int],
+        lookups: Lookups,
         denied: frozenset[int] = frozenset(),
         host: str = "",
     ) -> None:
         """`host`: the controller's name, the origin of its own users in the audit log."""
         self.roles = roles
         self._host = host
-        self.directory = UserDirectory(clock_us)
+        self.directory = UserDirectory(clock_us, lookups)
         self._verifier = verifier
         self._ca = ca
         self._cluster = cluster
@@ -191,6 +177,12 @@ class Authenticator:
 
     async def identify(self, context: Context) -> Peer:
         """Authenticates the caller of this call. Consumes the call's token: once per call."""
+        try:
+            return await self._identified(context)
+        except LookupFailed as error:
+            return Peer(why_nobody=error.text, passing=True)
+
+    async def _identified(self, context: Context) -> Peer:
         if isinstance(context, LocalCall):
             return Peer(await self.actor(context.uid, context.gid, VIA["controller"], self._host))
         pem = context.auth_context().get("x509_pem_cert")
@@ -218,7 +210,7 @@ class Authenticator:
 
     async def actor(self, uid: int, gid: int, via: str = "", origin: str = "") -> Actor:
         """Returns the user as the core's actor. `via`, `origin`: how they are authenticated, and from where, for the
-        audit log."""
+        audit log. Raises LookupFailed."""
         user = await self.directory.find(uid, gid)
         if gid not in user.group_names:
             gid = user.gid

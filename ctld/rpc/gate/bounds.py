@@ -11,7 +11,7 @@ is checked like a text.
 Deliberately absent: the meaning of values, and the size of lists that a text expands to (penstock.values.allowance).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
@@ -19,6 +19,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescript
 from penstock.values.dates import DATE_AT_US_MAX
 from penstock.values.duration import DURATION_MAX_S
 from penstock.values.jobid import HET_OFFSET_MAX
+from penstock.values.names import ENTITY_BYTES_MAX, why_no_entity, why_no_host, why_no_login
 from penstock.values.refusals import Code
 
 KiB, MiB = 1024, 1024 * 1024
@@ -86,6 +87,16 @@ class Text(NamedTuple):
     code: Code = Code.INVALID_VALUE
 
 
+class EntityName(NamedTuple):
+    """Bound of a name that something is searched for. `why_not`: its grammar, a description of the fault or "". `listed`:
+    of a text with several, separated by commas."""
+
+    why_not: Callable[[str], str] = why_no_entity
+    code: Code = Code.INVALID_VALUE
+    listed: bool = False
+    limit: int = ENTITY_BYTES_MAX
+
+
 class Data(NamedTuple):
     """Bound of bytes. `is_path`: they are shown to users."""
 
@@ -122,7 +133,7 @@ class Pairs(NamedTuple):
     limit: int = ENTRIES_MAX
 
 
-Bound = Number | Text | Data | Free | Choice | Inside | Each | Pairs
+Bound = Number | Text | EntityName | Data | Free | Choice | Inside | Each | Pairs
 
 AT: Final = Number(0, DATE_AT_US_MAX, Code.INVALID_TIME_VALUE)
 SECONDS: Final = Number(-1, DURATION_MAX_S, Code.INVALID_TIME_VALUE)  # -1 = no limit
@@ -136,7 +147,14 @@ ANY_I63: Final = Number(0, I63)  # sequences, epochs
 COUNTER: Final = Number(0, 1 << 53)
 LIST: Final = Text(LIST_MAX)
 NODES: Final = Text(LIST_MAX, code=Code.INVALID_NODE_NAME)
-PARTITION: Final = Text(NAME_MAX, code=Code.INVALID_PARTITION)
+ENTITY: Final = EntityName()  # an account, a QOS, a reservation, a wckey: what sacctmgr and scontrol name
+LOGIN: Final = EntityName(why_no_login, Code.INVALID_USER)
+HOST: Final = EntityName(why_no_host, Code.INVALID_NODE_NAME)
+PARTITION: Final = EntityName(code=Code.INVALID_PARTITION)
+ACCOUNT: Final = EntityName(code=Code.INVALID_ACCOUNT)
+QOS: Final = EntityName(code=Code.INVALID_QOS)
+#: Filters by what there are few of.
+WORD: Final = Text(256)
 IDS: Final = Text(LIST_MAX, code=Code.INVALID_JOB_ID)  # an array expression may be in it
 
 #: By the end of a field's name; the first that fits. Only numbers: a text's bound is its length.
@@ -161,8 +179,24 @@ RULES: Final[tuple[tuple[str, Number], ...]] = (
 )
 
 
+#: Fields that select by names, in every message that has them.
+_SELECTORS: Final[dict[str, Bound]] = {
+    "users": LOGIN,
+    "actors": LOGIN,
+    "accounts": ACCOUNT,
+    "parents": ACCOUNT,
+    "partitions": PARTITION,
+    "qos": QOS,
+    "wckeys": EntityName(code=Code.INVALID_WCKEY),
+    "reservations": ENTITY,
+    "names": Text(NAME_MAX),  # of jobs
+    "states": WORD,
+    "job_ids": IDS,
+}
+
+
 def _lists(message: str, names: str, limit: int = ENTRIES_MAX) -> dict[str, Bound]:
-    return {f"{message}.{name}": Each(LIST, limit) for name in names.split()}
+    return {f"{message}.{name}": Each(_SELECTORS[name], limit) for name in names.split()}
 
 
 def _numbers(message: str, names: str, bound: Number) -> dict[str, Bound]:
@@ -181,10 +215,12 @@ FIELDS: Final[dict[str, Bound]] = {
     # ---- a submission
     "SubmitJobRequest.components": Each(Inside(), HET_OFFSET_MAX),
     "JobRequest.name": Text(NAME_MAX),
-    "JobRequest.partitions": Each(Text(NAME_MAX, code=Code.INVALID_PARTITION)),
-    "JobRequest.account": Text(NAME_MAX, code=Code.INVALID_ACCOUNT),
-    "JobRequest.qos": Text(NAME_MAX, code=Code.INVALID_QOS),
-    "JobRequest.wckey": Text(NAME_MAX, code=Code.INVALID_WCKEY),
+    "JobRequest.partitions": Each(PARTITION),
+    "JobRequest.account": ACCOUNT,
+    "JobRequest.qos": EntityName(code=Code.INVALID_QOS, listed=True, limit=TEXT_MAX),
+    "JobRequest.wckey": EntityName(code=Code.INVALID_WCKEY),
+    "JobRequest.reservation": EntityName(code=Code.RESERVATION_INVALID, listed=True, limit=TEXT_MAX),
+    **dict.fromkeys(("JobRequest.submit_host", "StepSpec.submit_host"), ENTITY),
     "JobRequest.features": Text(code=Code.INVALID_FEATURE),
     "JobRequest.licenses": Text(code=Code.INVALID_LICENSES),
     "JobRequest.dependency": Text(LIST_MAX, code=Code.INVALID_DEPENDENCY),
@@ -253,8 +289,13 @@ FIELDS: Final[dict[str, Bound]] = {
     **dict.fromkeys(("UpdatePartitionRequest.name", "CreatePartitionRequest.name"), PARTITION),
     "DeletePartitionRequest.name": PARTITION,
     "ChangeAccountsRequest.where": _CHANGES,
-    **_lists("ChangeAccountsRequest", "names accounts parents partitions users", 10_000),
-    "ChangeQosRequest.names": Each(LIST, 10_000),
+    **_lists("ChangeAccountsRequest", "accounts parents partitions users", 10_000),
+    **dict.fromkeys(("ChangeAccountsRequest.names", "ChangeQosRequest.names"), Each(ENTITY, 10_000)),
+    "ListQosRequest.names": Each(ENTITY),
+    "UpdateJobsRequest.user": LOGIN,
+    "UpdateJobsRequest.job_name": Text(NAME_MAX),
+    **dict.fromkeys((f"{act}ReservationRequest.name" for act in ("Create", "Update", "Delete")), ENTITY),
+    "IssueTokenRequest.for_user": LOGIN,
     "ChangeManyRequest.changes": Each(Inside(), 50_000),
     "SetControllerRequest.fair_share_dampening_factor": ANY_U32,
     "PurgeRequest.after": Pairs(Text(64), Text(64)),
@@ -262,6 +303,14 @@ FIELDS: Final[dict[str, Bound]] = {
     # ---- reports
     "ListRecordsRequest.ids": Each(IDS, IDS_MAX),
     **_lists("ListRecordsRequest", "users accounts partitions names qos wckeys", 10_000),
+    **_lists("ListRecordsRequest", "states"),
+    **_lists("ListStepsRequest", "users"),
+    **_lists("ListCountersRequest", "accounts users qos"),
+    **_lists("ListBudgetsRequest", "accounts"),
+    **_lists("ListEventsRequest", "states users"),
+    **_lists("ListTransactionsRequest", "actors accounts users"),
+    **_lists("ListAuditRequest", "users"),
+    **_lists("FitsRequest", "partitions"),
     "ListRecordsRequest.nodes": Each(LIST, 256),
     "ListRecordsRequest.group_ids": Each(ANY_U32),
     "ListRecordsRequest.assoc_ids": Each(ANY_U32),
@@ -274,6 +323,7 @@ FIELDS: Final[dict[str, Bound]] = {
     "ListAuditRequest.from_id": ANY_I63,
     "ListAuditRequest.records_max": ANY_U32,
     # ---- crontabs, triggers
+    **dict.fromkeys((f"{act}Request.user" for act in ("GetCrontab", "UpdateCrontab", "ClearTriggers")), LOGIN),
     "UpdateCrontabRequest.text": Text(256 * KiB, TAB_AND_NEWLINE),  # the file as written by its owner
     "UpdateCrontabRequest.entries": Each(Inside(), 500),
     "CrontabEntry.cron": Text(NAME_MAX, "\t"),  # cron's fields may be separated by tabs
@@ -285,6 +335,7 @@ FIELDS: Final[dict[str, Bound]] = {
     "AwaitStepRequest.step_id": ANY_I32,
     "AwaitStepRequest.attempt": ANY_U32,
     # ---- joining
+    **dict.fromkeys(("CreateNodeTokenRequest.node_name", "JoinNodeRequest.node_name", "Register.node_name"), HOST),
     "JoinNodeRequest.csr_pem": Data(64 * KiB),
     "RenewCertificateRequest.certificate_pem": Data(64 * KiB),
     "RenewCertificateRequest.csr_pem": Data(64 * KiB),

@@ -32,6 +32,7 @@ from ctld.rpc.gate.bounds import (
     Choice,
     Data,
     Each,
+    EntityName,
     Free,
     Inside,
     Number,
@@ -118,13 +119,19 @@ class _Walk:
                     continue
             elif type(bound) is Free:
                 continue
+            elif type(bound) is EntityName:
+                if not (bound.why_not(value) or bound.listed):
+                    continue
             elif type(bound) is Data:
                 if len(value) <= bound.limit and (not bound.is_path or value.decode("utf-8", "replace").isprintable()):
                     continue
-            elif type(bound) is Each and len(value) == 1 and type(bound.one) is Text:  # a job's partition
-                only = value[0]
-                if len(only) <= bound.one.limit and only.isprintable():
-                    continue
+            elif (
+                type(bound) is Each
+                and type(bound.one) is EntityName
+                and len(value) == 1
+                and not bound.one.why_not(value[0])
+            ):
+                continue  # a job's partition
             self._closer(bound, message, field, value, where, depth)
 
     def _closer(
@@ -186,6 +193,11 @@ class _Walk:
             if why and not self.mends:
                 raise _refused(path, why, bound.code)
             return clean_line(value)[: bound.limit] if why else value
+        if isinstance(bound, EntityName):
+            why = _why_no_name(bound, value)
+            if why and not self.mends:
+                raise _refused(path, why, bound.code)
+            return clean_line(value)[: bound.limit] if why else value
         if isinstance(bound, Number):
             if bound.low <= value <= bound.high:
                 return value
@@ -203,6 +215,14 @@ class _Walk:
             if bound.is_path and (why := unsafe(value.decode("utf-8", "replace"))):
                 raise _refused(path, why)
         return value
+
+
+def _why_no_name(bound: EntityName, value: str) -> str:
+    if not bound.listed:
+        return bound.why_not(value)
+    if len(value) > bound.limit:
+        return f"{len(value)} characters, the limit is {bound.limit}"
+    return next((why for one in value.split(",") if (why := bound.why_not(one))), "")
 
 
 def _bound_now(field: FieldDescriptor) -> Bound:

@@ -9,8 +9,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from accounting.database import read_engine
 from ctld.rpc.gate.auth import caller
-from ctld.rpc.gate.fair import FairThreads
 from ctld.runtime.errors import BadRequest
+from ctld.runtime.fair import FairThreads
 from penstock.values.errors import BadValue
 from penstock.values.refusals import TEXT, Code
 

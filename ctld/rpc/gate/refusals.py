@@ -1,7 +1,7 @@
 """Maps refusals to gRPC statuses: one table. The number and the text are passed unchanged; the status is for tools that
 know only gRPC. UNAVAILABLE is used only for errors after which a client should retry automatically."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, NoReturn, TypeAlias, TypeVar
 
 import grpc
@@ -19,6 +19,7 @@ S = TypeVar("S")
 Q = TypeVar("Q")
 A = TypeVar("A")
 _Method: TypeAlias = Callable[[S, Q, Context], Awaitable[A]]
+_Pages: TypeAlias = Callable[[S, Q, Context], AsyncIterator[A]]
 
 STATUS: Final[dict[int, grpc.StatusCode]] = {
     Code.ACCESS_DENIED: _S.PERMISSION_DENIED,
@@ -68,5 +69,18 @@ def translated(handler: _Method[S, Q, A]) -> _Method[S, Q, A]:
             await refuse_as(context, BadRequest(Code.STORAGE_AWAY, TEXT[Code.STORAGE_AWAY]))
         except PenstockError as error:
             await refuse_as(context, BadRequest(Code(error.code), error.text))
+
+    return method
+
+
+def translated_pages(handler: _Pages[S, Q, A]) -> _Pages[S, Q, A]:
+    """Wraps a method that answers in pages, in the same way."""
+
+    async def method(self: S, request: Q, context: Context) -> AsyncIterator[A]:
+        try:
+            async for page in handler(self, request, context):
+                yield page
+        except (BadRequest, NotTaken) as error:
+            await refuse_as(context, error)
 
     return method

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from ctld.core.records.events import Actor, Role, SubmitJob
-from ctld.rpc.gate.auth import UserDirectory, group_name
+from ctld.rpc.gate.auth import UserDirectory
 from ctld.rpc.gate.users import UID_MAX
 from ctld.runtime.errors import BadRequest
 from penstock.values.refusals import TEXT, Code
@@ -41,7 +41,7 @@ async def _other(actor: Actor, uid: int | None, gid: int | None, directory: User
     if user.name == str(uid):
         raise BadRequest(Code.INVALID_USER, f"{TEXT[Code.INVALID_USER]}: uid {uid} is not known to the controller")
     gid = user.gid if gid is None else gid
-    name = user.group_names.get(gid) or group_name(gid)
+    name = user.group_names.get(gid) or await directory.group_name(gid, actor.uid)
     if name == str(gid):
         raise BadRequest(Code.INVALID_GROUP, f"{TEXT[Code.INVALID_GROUP]}: gid {gid} is not known to the controller")
     role = actor.role if uid == actor.uid else Role.USER

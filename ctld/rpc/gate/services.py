@@ -21,12 +21,12 @@ from ctld.core.records.job import HistoryRow
 from ctld.rpc.gate.auth import UserDirectory, caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.denials import Denials
-from ctld.rpc.gate.fair import FairThreads
 from ctld.rpc.gate.reading import Reading
 from ctld.rpc.gate.refusals import refuse_as
 from ctld.rpc.gate.sight import ALL_JOBS, job_sight
 from ctld.rpc.gate.users import UserNames
 from ctld.runtime.amending import Amender
+from ctld.runtime.fair import FairThreads
 from ctld.runtime.loop import Runtime
 from ctld.runtime.ports import StoreLike
 from ctld.runtime.rolling import RollUps
@@ -66,11 +66,11 @@ class Services:
     amender: Amender
     traces: Traces
     rollups: RollUps
-    credentials: Callable[[], Credentials]  # the controller's own, at present
-    names: UserNames = field(default_factory=UserNames)
+    names: UserNames = field(init=False)
     reading: Reading = field(init=False)
 
     def __post_init__(self) -> None:
+        self.names = UserNames(self.runtime.clock_us, self.directory.lookups)
         self.reading = Reading(self.records.address)
         self.planner_queries = FairThreads("questions to the planner", PLANNER_THREADS)
         self.record_threads = FairThreads("queries of accounting", RECORD_THREADS)

@@ -1,0 +1,235 @@
+"""Looks up users and groups: the only way to the system's databases for what the controller is asked.
+
+    caller -> FairThreads -> a helper process (lookuphelper.py) -> pwd, grp -> NSS modules
+
+Rules
+    - A name is checked before it leaves this process (penstock/values/names.py).
+    - A helper answers one question at a time, so the one at which it dies is known. It is asked once more, of another
+      helper; then the question has failed, and the next one is asked as if nothing had been.
+    - An answer takes at most ANSWER_S; then its helper is killed. A slow LDAP server delays who asked, and nobody else.
+    - What authenticates has helpers and threads of its own: names that callers send cannot occupy them.
+    - Users take turns (fair.py), and have at most QUESTIONS_MAX questions that wait.
+
+One helper of each kind is started with the controller, the others when they are needed. Deliberately absent: caches
+(rpc/gate/users.py, auth.py).
+"""
+
+import socket
+import subprocess
+import sys
+import time
+from queue import LifoQueue
+from typing import Final, TypeVar
+
+import msgspec
+
+from ctld.runtime import lookuphelper
+from ctld.runtime.errors import BadRequest
+from ctld.runtime.fair import FairThreads
+from ctld.runtime.programs import UserIdentity, limit_files
+from penstock.values.names import why_no_login
+from penstock.values.refusals import TEXT, Code
+
+T = TypeVar("T")
+#: Helpers of each kind.
+AUTHENTICATION_HELPERS: Final = 4
+NAME_HELPERS: Final = 2
+#: Names of one user that wait to be looked up; a command has one at a time.
+QUESTIONS_MAX: Final = 256
+#: Time limit of one answer: beyond what a slow LDAP server takes, below what a caller waits.
+ANSWER_S: Final = 10.0
+#: A group of 100,000 members has 1 MiB.
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+#: How often a question is asked.
+TRIES: Final = 2
+
+
+class LookupFailed(BadRequest):
+    """The system's databases did not answer: whether there is such a user is not known."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(Code.BUSY, f"{TEXT[Code.BUSY]}: the system's user database has not answered: {why}")
+
+
+class Account(msgspec.Struct, frozen=True, array_like=True):
+    """A user as the system knows them."""
+
+    name: str
+    gid: int
+    groups: tuple[tuple[int, str], ...]  # (gid, name), the primary one and all others
+
+
+class _Helper:
+    """A helper process. Blocks; one thread uses it at a time."""
+
+    def __init__(self, program: str, answer_s: float) -> None:
+        self._program = program
+        self._answer_s = answer_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._wire: socket.socket | None = None
+        self._is_closed = False
+
+    def start(self) -> socket.socket:
+        """Starts the process, unless it runs. Raises OSError."""
+        if self._is_closed:
+            raise ConnectionError("the controller stops")
+        if self._wire is not None and self._process is not None and self._process.poll() is None:
+            return self._wire
+        self.stop()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._wire = ours
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", self._program, str(theirs.fileno())], cwd="/", pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        limit_files(self._process.pid)
+        return ours
+
+    def stop(self) -> None:
+        """Ends the process."""
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def close(self) -> None:
+        """Ends the process, and starts no other. From any thread: a question in progress fails."""
+        self._is_closed = True
+        process = self._process
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def ask(self, question: bytes) -> bytes:
+        """Returns the answer. Raises LookupFailed."""
+        why = ""
+        for _ in range(TRIES):
+            try:
+                return self._answer(self.start(), question)
+            except TimeoutError:
+                self.stop()
+                raise LookupFailed(f"no answer within {self._answer_s:g} s") from None
+            except OSError as error:
+                self.stop()
+                why = error.strerror or str(error)
+        raise LookupFailed(why)
+
+    def _answer(self, wire: socket.socket, question: bytes) -> bytes:
+        end_s = time.monotonic() + self._answer_s
+        wire.settimeout(self._answer_s)
+        wire.sendall(lookuphelper.LENGTH.pack(len(question)) + question)
+        (size,) = lookuphelper.LENGTH.unpack(_receive(wire, lookuphelper.LENGTH.size, end_s))
+        if size > ANSWER_BYTES_MAX:
+            raise ConnectionError(f"an answer of {size} bytes")
+        return _receive(wire, size, end_s)
+
+
+def _receive(wire: socket.socket, size: int, end_s: float) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        left_s = end_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        wire.settimeout(left_s)
+        piece = wire.recv(size - len(data))
+        if not piece:
+            raise ConnectionError("the process that asks it has ended")
+        data += piece
+    return bytes(data)
+
+
+class _Helpers:
+    """Helpers of one kind, and the threads that wait for them."""
+
+    def __init__(self, what: str, number: int, program: str, answer_s: float) -> None:
+        self._threads = FairThreads(what, number, QUESTIONS_MAX)
+        self._free: LifoQueue[_Helper] = LifoQueue()  # the last one used comes first: the others need not be started
+        self._all = tuple(_Helper(program, answer_s) for _ in range(number))
+        for helper in self._all:
+            self._free.put(helper)
+
+    def start(self) -> None:
+        """Starts the first one. Raises OSError."""
+        self._all[-1].start()
+
+    def stop(self) -> None:
+        """Ends all of them. A question in progress fails."""
+        for helper in self._all:
+            helper.close()
+
+    async def ask(self, asker: int, question: bytes) -> bytes:
+        """Returns the answer, when it is the user's turn. Raises BadRequest."""
+        return await self._threads.ask(asker, self._ask, lambda: question)
+
+    def _ask(self, question: bytes) -> bytes:
+        helper = self._free.get_nowait()  # there are as many as threads
+        try:
+            return helper.ask(question)
+        finally:
+            self._free.put(helper)
+
+
+class Lookups:
+    """The look-ups of one controller. Belongs to one event loop. All methods raise LookupFailed, and BadRequest for a user
+    with too many questions. `asker`: the uid whose turn it takes."""
+
+    def __init__(self, program: str = lookuphelper.__file__, answer_s: float = ANSWER_S) -> None:
+        """`program`: of the helpers."""
+        self._authentication = _Helpers("users to authenticate", AUTHENTICATION_HELPERS, program, answer_s)
+        self._names = _Helpers("names to look up", NAME_HELPERS, program, answer_s)
+
+    def start(self) -> None:
+        """Starts a helper of each kind, while there is certainly room for one. Raises OSError."""
+        self._authentication.start()
+        self._names.start()
+
+    def stop(self) -> None:
+        """Ends the helpers."""
+        self._authentication.stop()
+        self._names.stop()
+
+    # ---- of those who call -----------------------------------------------------------------------------------------
+
+    async def account(self, uid: int) -> Account | None:
+        """Returns the user of a uid that the kernel or a token has reported; None for an unknown one."""
+        return await _asked(self._authentication, uid, Account, "account", uid)
+
+    async def group_name(self, gid: int, asker: int) -> str | None:
+        """Returns a group's name; None for an unknown one."""
+        return await _asked(self._authentication, asker, str, "group_name", gid)
+
+    # ---- of what they call -----------------------------------------------------------------------------------------
+
+    async def uid_of(self, name: str, asker: int) -> int | None:
+        """Returns the uid of a user; None for an unknown one."""
+        return None if why_no_login(name) else await _asked(self._names, asker, int, "uid_of", name)
+
+    async def name_of(self, uid: int, asker: int) -> str | None:
+        """Returns the name of a uid; None for an unknown one."""
+        return await _asked(self._names, asker, str, "name_of", uid)
+
+    async def members(self, group: str, asker: int) -> tuple[int, ...] | None:
+        """Returns the uids of a group's listed members; None for an unknown one."""
+        return None if why_no_login(group) else await _asked(self._names, asker, tuple[int, ...], "members", group)
+
+    # ---- of programs -----------------------------------------------------------------------------------------------
+
+    async def identity(self, name: str, asker: int) -> UserIdentity | None:
+        """Returns the identity of a user; None for an unknown one."""
+        return None if why_no_login(name) else await _asked(self._names, asker, UserIdentity, "identity", name)
+
+    async def groups(self, name: str, gid: int, asker: int) -> tuple[int, ...] | None:
+        """Returns the gids of a user whose primary group is `gid`."""
+        return None if why_no_login(name) else await _asked(self._names, asker, tuple[int, ...], "groups", name, gid)
+
+
+async def _asked(helpers: _Helpers, asker: int, kind: type[T], *question: str | int) -> T | None:
+    answer = await helpers.ask(asker, msgspec.json.encode(question))
+    try:
+        return msgspec.json.decode(answer, type=kind | None)
+    except msgspec.DecodeError as error:
+        raise LookupFailed(str(error)) from None
