@@ -1,14 +1,15 @@
 """A connection of the call socket (callserver.py): the calls of one client, and the limits of what it may ask for.
 
 The kernel reports the user of a connection when it is made (SO_PEERCRED); nothing that a client sends is believed. Every
-call passes the gate (gate/rights.py) as one over gRPC does: rights, rates, calls in progress, sizes, bounds of fields.
+call passes the gate (gate/entry.py) as one over gRPC does: rights, rates, calls in progress, sizes, bounds of fields.
 One task for each call, no thread. The replies of one turn of the loop leave together, with one write for each connection.
 
-Limits of one connection, beside those of connections (gate/connections.py) and of users (gate/underway.py)
+Limits of one connection, beside those of connections (gate/connections.py) and of users (gate/underway.py, unread.py,
+turnshare.py)
     CALLS_MAX           calls in progress; more are not read until one ends
     CALLS_PER_TURN      calls that are begun in one turn of the loop
     LARGE_BYTES         longer requests: of one user AT_ONCE (gate/receiving.py) are received concurrently
-    UNREAD_BYTES        replies that wait for a slow reader; beyond it, its requests are not read
+    UNREAD_BYTES        replies that wait for a slow reader; beyond it, its requests are not read or begun
     RECEIVE_S           time limit from the first byte of a request to its last, and for a reader that does not read
     IDLE_S              a connection without a call is closed after this time; clients open another
 """
@@ -16,7 +17,6 @@ Limits of one connection, beside those of connections (gate/connections.py) and 
 import asyncio
 import logging
 import socket
-from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, cast
 
@@ -24,7 +24,8 @@ import grpc
 import grpc.aio
 
 from ctld.rpc.gate.localcall import LocalCall
-from ctld.rpc.gate.receiving import AT_ONCE
+from ctld.rpc.gate.receiving import LargeRequests
+from ctld.rpc.gate.unread import UnreadReplies
 from penstock.frames import (
     HELLO,
     LENGTH_BYTES,
@@ -35,6 +36,7 @@ from penstock.frames import (
     reply_frame,
 )
 from penstock.security.credentials import peer_credentials
+from penstock.values.refusals import TEXT, Code
 
 log = logging.getLogger("penstock.ctld")
 
@@ -51,49 +53,11 @@ PATH_BYTES_MAX: Final = 255
 _FRAME_BYTES_MAX: Final = REQUEST_HEAD_BYTES + PATH_BYTES_MAX + REQUEST_BYTES_MAX
 
 
-class LargeRequests:
-    """Turns to receive large requests: AT_ONCE of one user's at a time (as gate/receiving.py gives them over gRPC)."""
-
-    def __init__(self) -> None:
-        self._receiving: Counter[int] = Counter()  # by uid
-        self._waiting: dict[int, deque[CallerConnection]] = {}  # by uid
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether none is being received or waits."""
-        return not (self._receiving or self._waiting)
-
-    def number_of(self, uid: int) -> tuple[int, int]:
-        """How many of a user's are being received, and wait."""
-        return self._receiving[uid], len(self._waiting.get(uid, ()))
-
-    def begin(self, connection: "CallerConnection") -> bool:
-        """Whether the connection may receive a large request now; if not, it waits for its turn."""
-        if self._receiving[connection.uid] >= AT_ONCE:
-            self._waiting.setdefault(connection.uid, deque()).append(connection)
-            return False
-        self._receiving[connection.uid] += 1
-        return True
-
-    def end(self, uid: int) -> None:
-        """Ends the reception of a large request, and gives its turn to the next."""
-        line = self._waiting.get(uid)
-        while line:
-            connection = line.popleft()
-            if not line:
-                del self._waiting[uid]
-            if connection.is_connected:
-                connection.take_turn()
-                return
-        self._receiving[uid] -= 1
-        if not self._receiving[uid]:
-            del self._receiving[uid]
-
-
 class Shared:
     """What the connections of one server share. Belongs to one event loop."""
 
-    def __init__(self, methods: Mapping[str, Method], sweep_s: float, receive_s: float) -> None:
+    def __init__(self, methods: Mapping[str, Method], unread: UnreadReplies, sweep_s: float, receive_s: float) -> None:
+        self.unread = unread
         self.methods = {name.encode(): method for name, method in methods.items()}
         self.connections: set[CallerConnection] = set()
         self.large = LargeRequests()
@@ -146,6 +110,9 @@ class CallerConnection(asyncio.BufferedProtocol):
         self._waits = False  # for its turn to receive one
         self._is_due = False  # a further turn is scheduled
         self._unread = False  # the client does not read its replies
+        self._is_read = asyncio.Event()  # set while it does
+        self._is_read.set()
+        self._counted = 0  # bytes of replies that the user's unread ones include
         self._paused = False
         self._outbox: list[bytes] = []
         self._sweeps = 0  # since the last progress
@@ -187,6 +154,7 @@ class CallerConnection(asyncio.BufferedProtocol):
             call.task.cancel()
         self._buffer.clear()
         self._outbox.clear()
+        self._count_unread()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Returns the buffer of all connections: what is read is copied at once."""
@@ -205,12 +173,15 @@ class CallerConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Reads no more requests of a client that does not read its replies."""
         self._unread = True
+        self._is_read.clear()
         self._adjust()
 
     def resume_writing(self) -> None:
         """Reads requests again."""
         self._unread = False
+        self._is_read.set()
         self._sweeps = 0
+        self._count_unread()
         self._resume_reading()
 
     def close(self) -> None:
@@ -254,6 +225,7 @@ class CallerConnection(asyncio.BufferedProtocol):
         """Checks the time limits."""
         if self._transport is None:
             return
+        self._count_unread()
         for number, call in tuple(self.calls.items()):
             if call.deadline and call.deadline <= now:
                 call.ended_as = "DEADLINE_EXCEEDED"
@@ -356,11 +328,16 @@ class CallerConnection(asyncio.BufferedProtocol):
         call.is_begun = True
         seen = LocalCall(self.uid, self._gid)
         try:
+            if self._unread:
+                await self._is_read.wait()
             frame = reply_frame(number, await method(message, seen))
         except grpc.aio.AbortError:
             frame = refusal_frame(number, seen.status.name, seen.text, seen.code)
         except asyncio.CancelledError:
             frame = refusal_frame(number, call.ended_as, "the call has ended before its answer")
+        except Exception:
+            log.exception("calls: a call of uid %d has failed outside of the gate", self.uid)
+            frame = refusal_frame(number, "INTERNAL", TEXT[Code.INTERNAL], str(int(Code.INTERNAL)))
         self._end(number, frame)
 
     def _end(self, number: int, frame: bytes) -> None:
@@ -387,6 +364,8 @@ class CallerConnection(asyncio.BufferedProtocol):
         if not self._outbox:
             self._shared.written(self)
         self._outbox.append(frame)
+        self._counted += len(frame)
+        self._shared.unread.add(self.uid, len(frame))
 
     def flush(self) -> None:
         """Writes the replies that are ready."""
@@ -394,3 +373,12 @@ class CallerConnection(asyncio.BufferedProtocol):
         if outbox and self._transport is not None:
             self._transport.write(outbox[0] if len(outbox) == 1 else b"".join(outbox))
         outbox.clear()
+        self._count_unread()
+
+    def _count_unread(self) -> None:
+        """Takes what has been read from the user's unread replies: after a write, when the reader has caught up, and with
+        each check of the limits."""
+        read = self._counted - self.unread_bytes - sum(map(len, self._outbox))
+        if read:
+            self._counted -= read
+            self._shared.unread.drop(self.uid, read)

@@ -12,6 +12,7 @@ from typing import Final
 
 from ctld.rpc.callconnection import CallerConnection, Method, Shared
 from ctld.rpc.gate.receiving import RECEIVE_S
+from ctld.rpc.gate.unread import UnreadReplies
 from penstock.security.authd import listen
 
 BACKLOG: Final = 256
@@ -23,10 +24,16 @@ class CallServer:
     """The listener and its connections. Belongs to one event loop."""
 
     def __init__(
-        self, path: Path, methods: Mapping[str, Method], sweep_s: float = SWEEP_S, receive_s: float = RECEIVE_S
+        self,
+        path: Path,
+        methods: Mapping[str, Method],
+        unread: UnreadReplies,
+        sweep_s: float = SWEEP_S,
+        receive_s: float = RECEIVE_S,
     ) -> None:
+        """`unread`: counts the replies until they are read."""
         self.path = path
-        self.shared = Shared(methods, sweep_s, receive_s)
+        self.shared = Shared(methods, unread, sweep_s, receive_s)
         self._sweep_s = sweep_s
         self._loop = asyncio.get_running_loop()
         self._server: asyncio.Server | None = None

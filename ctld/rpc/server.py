@@ -5,7 +5,7 @@
     SlurmctldPort      commands from elsewhere: TLS, a token for each call
     PenstockNodePort   node daemons: mutual TLS
 
-All serve the same services; the gate (gate/rights.py) decides by certificate or token, not by listener. Methods
+All serve the same services; the gate (gate/entry.py) decides by certificate or token, not by listener. Methods
 are registered from the services' descriptors, so that one without an implementation stops the start. A page of a
 listing is encoded already and passes through as bytes.
 """
@@ -31,8 +31,9 @@ from ctld.rpc.control.controller import ControllerService
 from ctld.rpc.explain.explain import ExplainService
 from ctld.rpc.gate import bounds
 from ctld.rpc.gate.auth import Authenticator
+from ctld.rpc.gate.entry import Gate, direct
 from ctld.rpc.gate.ratelimit import RateLimiter
-from ctld.rpc.gate.rights import Gate, check_complete, direct
+from ctld.rpc.gate.rights import check_complete
 from ctld.rpc.gate.services import Services
 from ctld.rpc.jobs.periodic import PeriodicService
 from ctld.rpc.jobs.steps import StepsService
@@ -137,7 +138,7 @@ def make_server(
             if not (method.client_streaming or method.server_streaming):
                 path = f"/{descriptor.full_name}/{method.name}"
                 unary[path] = direct(getattr(made[name], method.name), path, gate, _serialize)
-    return server, CallServer(call_socket, unary), gate
+    return server, CallServer(call_socket, unary, gate.unread), gate
 
 
 def _handlers(

@@ -17,7 +17,8 @@ from google.protobuf.message_factory import GetMessageClass
 from patience import ANSWER_S
 
 from ctld.rpc.gate.auth import Authenticator, Roles, calling_node, current_peer
-from ctld.rpc.gate.rights import Gate, refuse, require_node
+from ctld.rpc.gate.entry import Gate
+from ctld.rpc.gate.rights import refuse, require_node
 from ctld.rpc.server import FILES
 from ctld.runtime.lookups import Lookups
 from penstock.clusterfile import ClusterFile

@@ -59,7 +59,11 @@ def job(**fields: Any) -> controller_pb2.SubmitJobRequest:
         (job(work_dir=b"/tmp/a\nb"), Code.INVALID_VALUE, "job.work_dir: control character 0x0a at position 6"),
         (job(std_out=b"x" * 5000), Code.PATHNAME_TOO_LONG, "job.std_out: 5000 bytes, the limit is 4096"),
         (job(partitions=["a", "b\t"]), Code.INVALID_PARTITION, "job.partitions[1]: control character 0x09"),
-        (job(account="x" * 2000), Code.INVALID_ACCOUNT, "job.account: 2000 characters, the limit of a name is 256 bytes"),
+        (
+            job(account="x" * 2000),
+            Code.INVALID_ACCOUNT,
+            "job.account: 2000 characters, the limit of a name is 256 bytes",
+        ),
         (job(begin_at_us=1 << 62), Code.INVALID_TIME_VALUE, "job.begin_at_us: 4611686018427387904 (allowed: 0 to"),
         (job(begin_at_us=-5), Code.INVALID_TIME_VALUE, "job.begin_at_us: -5"),
         (job(deadline_at_us=1 << 62), Code.INVALID_TIME_VALUE, "job.deadline_at_us"),

@@ -19,6 +19,7 @@ from ctld.rpc import callconnection
 from ctld.rpc.callconnection import CALLS_PER_TURN, LARGE_BYTES, Method
 from ctld.rpc.callserver import CallServer
 from ctld.rpc.gate.receiving import AT_ONCE
+from ctld.rpc.gate.unread import UnreadReplies
 from penstock.acallsocket import CallChannel
 from penstock.aclient import AsyncClient
 from penstock.calls import CallFailed
@@ -100,7 +101,7 @@ async def serving(folder, **options):
         return bytes(LONG_BYTES)
 
     methods: dict[str, Method] = {"/t/Echo": echo, "/t/Wait": waits, "/t/Long": long}
-    server = Watched(folder / "c", methods, **options)
+    server = Watched(folder / "c", methods, UnreadReplies(), **options)
     await server.start()
     server.waits = waits
     try:
@@ -494,7 +495,7 @@ def test_a_worker_keeps_its_connection(tmp_path, monkeypatch):
     async def story():
         tmp_path.chmod(0o711)
         for _ in range(2):
-            server = CallServer(tmp_path / "c", {"/penstock.v1.Controller/Ping": ping})
+            server = CallServer(tmp_path / "c", {"/penstock.v1.Controller/Ping": ping}, UnreadReplies())
             await server.start()
             await asyncio.to_thread(call)
             (first,) = server.shared.connections

@@ -15,7 +15,7 @@ A token's uid is trusted; the names and groups that go with it are looked up on 
 (runtime/lookups.py), and cached for a minute. A token's gid counts only if that user is in the group here. Who cannot be
 looked up now is asked to come again: without the names the rights are not known.
 
-Tokens are for one use, so a call is authenticated once, by the gate in rights.py; handlers use `caller()` or
+Tokens are for one use, so a call is authenticated once, by the gate in entry.py; handlers use `caller()` or
 `calling_node()`.
 """
 

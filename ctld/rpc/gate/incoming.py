@@ -1,4 +1,4 @@
-"""Decodes incoming messages: one reader for each method, which the gate (rights.py) calls once it knows the caller.
+"""Decodes incoming messages: one reader for each method, which the gate (entry.py) calls once it knows the caller.
 
     bytes -> not longer than the method allows -> not more elements than it allows -> message -> every field within its
 bound

@@ -11,10 +11,10 @@ then it stays in the caller's socket.
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 #: A caller: a uid, or the key of an unauthenticated one.
 CallerKey = int | str
@@ -79,3 +79,55 @@ class Receiving:
             self._here[key] -= 1
             if not self._here[key]:
                 del self._here[key], self._turns[key]
+
+
+class Receiver(Protocol):
+    """A connection of the call socket."""
+
+    uid: int
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the client is still there."""
+
+    def take_turn(self) -> None:
+        """Continues to receive a large request."""
+
+
+class LargeRequests:
+    """Turns to receive large requests over the call socket: AT_ONCE of one user's at a time."""
+
+    def __init__(self) -> None:
+        self._receiving: Counter[int] = Counter()  # by uid
+        self._waiting: dict[int, deque[Receiver]] = {}  # by uid
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether none is being received or waits."""
+        return not (self._receiving or self._waiting)
+
+    def number_of(self, uid: int) -> tuple[int, int]:
+        """How many of a user's are being received, and wait."""
+        return self._receiving[uid], len(self._waiting.get(uid, ()))
+
+    def begin(self, connection: Receiver) -> bool:
+        """Whether the connection may receive a large request now; if not, it waits for its turn."""
+        if self._receiving[connection.uid] >= AT_ONCE:
+            self._waiting.setdefault(connection.uid, deque()).append(connection)
+            return False
+        self._receiving[connection.uid] += 1
+        return True
+
+    def end(self, uid: int) -> None:
+        """Ends the reception of a large request, and gives its turn to the next."""
+        line = self._waiting.get(uid)
+        while line:
+            connection = line.popleft()
+            if not line:
+                del self._waiting[uid]
+            if connection.is_connected:
+                connection.take_turn()
+                return
+        self._receiving[uid] -= 1
+        if not self._receiving[uid]:
+            del self._receiving[uid]
