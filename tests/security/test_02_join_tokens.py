@@ -7,13 +7,18 @@ import asyncio
 import pwd
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import grpc.aio
 import pytest
-from patience import ANSWER_S
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+from patience import LIMIT_S
 
 from ctld.core.records.events import Actor, JobSubmission, Role, SubmitJob
 from ctld.core.records.job import SpecRow
@@ -23,7 +28,9 @@ from ctld.rpc.gate.runas import submitted_for
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.lookups import Lookups
 from penstock.calls import TOKEN_KEY, find_rpc
-from penstock.security.ca import issue_to_folder, load_ca, load_credentials
+from penstock.errors import PenstockError
+from penstock.security import join, keyfiles
+from penstock.security.ca import issue_to_folder, load_ca, load_credentials, make_key
 from penstock.security.join import JoinRefused, JoinTokens
 from penstock.security.tls import client_channel
 from penstock.security.tokens import TokenIssuer
@@ -43,6 +50,47 @@ def noded(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 async def asked(site: Site, method: str, request: Any) -> Any:
     async with site.client() as client:
         return await client.call(method, request)
+
+
+# ---- the disk that tokens and certificates are written to
+
+
+def a_request() -> bytes:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "n1")])
+    made = x509.CertificateSigningRequestBuilder().subject_name(name).sign(make_key(), hashes.SHA256())
+    return made.public_bytes(Encoding.PEM)
+
+
+def test_a_disk_that_stalls_holds_up_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a token that is redeemed at the same time by two is redeemed by one."""
+    site = Site(tmp_path)
+    begun, may_end = threading.Event(), threading.Event()
+    write = keyfiles.write_secret
+
+    def stalled(path: Path, data: bytes) -> None:
+        begun.set()
+        assert may_end.wait(LIMIT_S)
+        write(path, data)
+
+    async def story() -> None:
+        async with site.controller(), site.client() as client:
+            monkeypatch.setattr(join, "write_secret", stalled)
+            asked_for = asyncio.create_task(client.call("CreateNodeToken", c.CreateNodeTokenRequest(node_name="n1")))
+            await asyncio.to_thread(begun.wait, LIMIT_S)
+            assert (await client.call("Ping", c.PingRequest())).cluster_name and not asked_for.done()
+            may_end.set()
+            token = (await asked_for).token
+            begun.clear()
+            may_end.clear()
+            wanted = c.JoinNodeRequest(token=token, node_name="n1", csr_pem=a_request())
+            joins = [asyncio.create_task(client.call("JoinNode", wanted)) for _ in range(2)]
+            await asyncio.to_thread(begun.wait, LIMIT_S)
+            assert (await client.call("Ping", c.PingRequest())).cluster_name and not any(one.done() for one in joins)
+            may_end.set()
+            ends = await asyncio.gather(*joins, return_exceptions=True)
+            assert sorted(isinstance(end, PenstockError) for end in ends) == [False, True]
+
+    asyncio.run(asyncio.wait_for(story(), 2 * LIMIT_S))
 
 
 # ---- tokens on command lines

@@ -2,10 +2,16 @@
 
 JoinNode and RenewCertificate are open to unauthenticated callers, who have no certificate yet, or only an expired one:
 the proof is in the request (penstock/security/join.py, renew.py). Each certificate leaves a record in the audit log.
+
+Tokens and certificates are on the disk before anybody has them. That takes as long as the disk does, so one thread, which
+does nothing else, issues them one after the other: a token is redeemed once, and a stalled disk holds up nobody else.
 """
 
 import asyncio
 import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from cryptography import x509
 
@@ -21,9 +27,15 @@ from penstock.security.renew import end_us, renew
 from penstock.v1 import controller_pb2
 from penstock.values.refusals import TEXT, Code
 
+T = TypeVar("T")
+
 
 class Certification(Administration):
     """The methods about certificates, part of ControllerService."""
+
+    async def _issued(self, work: Callable[[], T]) -> T:
+        """Runs work on tokens and certificates in their thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._services.issuer, work)
 
     @translated
     async def CreateNodeToken(
@@ -32,25 +44,16 @@ class Certification(Administration):
         """Creates a one-use token with which a node of the configuration, or a login host, may join."""
         role = "login" if request.login_host else "node"
         self._require_known(role, request.node_name)
-        check_joins(request.node_name, self._controllers())
-        token, expires_at_us = self._services.join_tokens.create(
-            request.node_name, secrets.token_bytes(SECRET_BYTES), self._services.runtime.clock_us(), role
-        )
+        now_us, secret = self._services.runtime.clock_us(), secrets.token_bytes(SECRET_BYTES)
+        create = partial(self._services.join_tokens.create, request.node_name, secret, now_us, role)
+        token, expires_at_us = await self._issued(create)
         await self._services.record("create join token", (f"{role} {request.node_name}",))
         return controller_pb2.CreateNodeTokenReply(token=token, expires_at_us=expires_at_us)
 
     @translated
     async def JoinNode(self, request: controller_pb2.JoinNodeRequest, context: Context) -> controller_pb2.JoinNodeReply:
         """Exchanges a join token for a certificate."""
-        certificate, ca = admit(
-            self._services.authority(),
-            self._services.join_tokens,
-            request.token,
-            request.node_name,
-            request.csr_pem,
-            self._services.runtime.clock_us(),
-            self._controllers(),
-        )
+        certificate, ca = await self._issued(lambda: self._admit(request))
         await self._note(context, "join", request.node_name, "join token")
         return controller_pb2.JoinNodeReply(certificate_pem=certificate, ca_pem=ca)
 
@@ -59,12 +62,19 @@ class Certification(Administration):
         self, request: controller_pb2.RenewCertificateRequest, context: Context
     ) -> controller_pb2.RenewCertificateReply:
         """Exchanges a certificate for one with a new term."""
-        identity, certificate = await asyncio.to_thread(self._renew, request)
+        identity, certificate = await self._issued(lambda: self._renew(request))
         link = self._services.registry.by_node.get(identity.name)
         if identity.role == "node" and link is not None:
             link.certificate_end_us = end_us(certificate)
         await self._note(context, "renew certificate", identity.name, "certificate")
         return controller_pb2.RenewCertificateReply(certificate_pem=to_pem(certificate))
+
+    def _admit(self, request: controller_pb2.JoinNodeRequest) -> tuple[bytes, bytes]:
+        services = self._services
+        now_us = services.runtime.clock_us()
+        return admit(
+            services.authority(), services.join_tokens, request.token, request.node_name, request.csr_pem, now_us
+        )
 
     def _renew(self, request: controller_pb2.RenewCertificateRequest) -> tuple[CertifiedIdentity, x509.Certificate]:
         authority = self._services.authority()

@@ -28,7 +28,7 @@ from ctld.rpc.gate.localcall import LocalCall
 from ctld.rpc.gate.ratelimit import RateLimiter
 from ctld.rpc.gate.receiving import PROOFS_MAX, CallerKey, Receiving
 from ctld.rpc.gate.rights import judge, refuse
-from ctld.rpc.gate.turnshare import Mark, TurnShare
+from ctld.rpc.gate.turnshare import TurnMark, TurnShare
 from ctld.rpc.gate.underway import Underway
 from ctld.rpc.gate.unread import UnreadReplies
 from penstock.values.refusals import TEXT, Code
@@ -131,7 +131,7 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         self.underway.begin(uid, size)
         return size
 
-    async def turn(self, uid: int, context: Context) -> Mark:
+    async def turn(self, uid: int, context: Context) -> TurnMark:
         """Waits for the user's share of the loop's turn; ends the call of one who does not read replies."""
         if uid >= 0 and self.share.must_wait(uid):
             await self.share.wait(uid)
@@ -144,7 +144,7 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         if uid >= 0:
             self.underway.end(uid, size)
 
-    def answered(self, uid: int, mark: Mark, size: int) -> None:
+    def answered(self, uid: int, mark: TurnMark, size: int) -> None:
         """Counts a call's work in the present turn."""
         if uid >= 0:
             self.share.charge(uid, mark, size)

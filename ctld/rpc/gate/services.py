@@ -32,6 +32,7 @@ from ctld.runtime.ports import StoreLike
 from ctld.runtime.rolling import RollUps
 from penstock.security.ca import Authority, Credentials
 from penstock.security.join import JoinTokens
+from penstock.threads import started_pool
 from penstock.v1 import controller_pb2
 from penstock.values.states import ALLOCATED_STATES, JobState
 
@@ -76,6 +77,7 @@ class Services:
         self.record_threads = FairThreads("queries of accounting", RECORD_THREADS)
         self.trace_threads = FairThreads("queries of the audit log", TRACE_THREADS)
         self.story_threads = FairThreads("questions for a job's story", STORY_THREADS)
+        self.issuer = started_pool(1, "certificates")
         self.denials = Denials(self.runtime.post)
         self.audit_head = self.runtime.core.state.audit.head  # of the committed records
         self.runtime.observers.append(self._committed)

@@ -21,7 +21,7 @@ ALL_NS: Final = 25_000_000
 NS_PER_BYTE: Final = 10
 
 
-class Mark(NamedTuple):
+class TurnMark(NamedTuple):
     """The time at which a call's work began."""
 
     turn: int
@@ -61,11 +61,11 @@ class TurnShare:
                 return
             woken = True
 
-    def mark(self) -> Mark:
+    def mark(self) -> TurnMark:
         """Returns the time at which work begins."""
-        return Mark(self._turn, self._clock_ns())
+        return TurnMark(self._turn, self._clock_ns())
 
-    def charge(self, uid: int, mark: Mark, reply_bytes: int) -> None:
+    def charge(self, uid: int, mark: TurnMark, reply_bytes: int) -> None:
         """Counts the work of a call. Of one that has waited for something, only the reply counts."""
         took = self._clock_ns() - mark.at_ns if mark.turn == self._turn else 0
         used = took + reply_bytes * NS_PER_BYTE
