@@ -9,6 +9,8 @@ Rules
     - No shell; exactly the given environment; a session of its own (programs.py).
     - At the deadline the whole process group is killed; so it is when the caller is cancelled.
     - The last OUTPUT_BYTES_MAX of its output are kept.
+    - It has ended when its own process has. What it leaves running, and its output, is the site's business: such processes
+      keep the pipe open, so the output is read from a pipe of ours that is closed then (asyncio would wait for theirs).
 """
 
 import asyncio
@@ -23,9 +25,8 @@ from ctld.runtime.programs import UserIdentity, start
 log = logging.getLogger("penstock.ctld")
 
 OUTPUT_BYTES_MAX: Final = 4096
-#: Time limit for the end of the output after the whole group was killed, as a process that left the group can keep it
-#: open.
-OUTPUT_END_S: Final = 1.0
+#: The capacity of a pipe: what a program has written last is read at once.
+PIPE_BYTES: Final = 64 * 1024
 
 
 class Program(NamedTuple):
@@ -52,36 +53,41 @@ class Ending(NamedTuple):
 async def run(program: Program) -> Ending:
     """Runs the program to its end."""
     path = program.words[0]
-    try:
-        process = await start(
-            program.words, program.env, program.identity,
-            stdin=asyncio.subprocess.PIPE if program.text else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE if program.keeps_output else asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.STDOUT if program.keeps_output else asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
-    except OSError as error:
-        return Ending(f"{path}: {error.strerror}", is_started=False)
-    output = asyncio.create_task(_tail(process.stdout))
-    try:
+    with contextlib.ExitStack() as files:
+        tail = files.enter_context(_Tail()) if program.keeps_output else None
+        try:
+            process = await start(
+                program.words, program.env, program.identity,
+                stdin=_input(program.text, files),
+                stdout=tail.write_fd if tail is not None else asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.STDOUT if tail is not None else asyncio.subprocess.DEVNULL,
+            )  # fmt: skip
+        except OSError as error:
+            return Ending(f"{path}: {error.strerror}", is_started=False)
         failure = await _ends(process, program)
         if program.ends_group:
             _kill(process)
-        if program.ends_group or failure:
-            await asyncio.wait((output,), timeout=OUTPUT_END_S)
-    finally:
-        output.cancel()  # remaining processes may keep the pipe open
-    said = output.result().decode("utf-8", "replace").rstrip() if output.done() and not output.cancelled() else ""
+        said = tail.text() if tail is not None else ""
     if said and program.who and not failure:
         log.info("%s printed: %s", program.who, said)
     return Ending(failure or _failure(path, process.returncode or 0), said)
+
+
+def _input(text: bytes, files: contextlib.ExitStack) -> int:
+    """Opens a program's standard input. It need not read it."""
+    if not text:
+        return asyncio.subprocess.DEVNULL
+    fd = os.memfd_create("input", os.MFD_CLOEXEC)
+    files.callback(os.close, fd)
+    os.write(fd, text)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 async def _ends(process: asyncio.subprocess.Process, program: Program) -> str:
     """Waits for its end; "" = it has ended in time."""
     try:
         async with asyncio.timeout(program.timeout_s or None):
-            if process.stdin is not None:
-                await _write(process.stdin, program.text)
             await process.wait()
     except TimeoutError:
         _kill(process)
@@ -91,14 +97,6 @@ async def _ends(process: asyncio.subprocess.Process, program: Program) -> str:
         _kill(process)
         raise
     return ""
-
-
-async def _write(stream: asyncio.StreamWriter, text: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it need not read its input
-        stream.write(text)
-        await stream.drain()
-        stream.close()
-        await stream.wait_closed()
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
@@ -112,9 +110,30 @@ def _failure(path: str, code: int) -> str:
     return f"{path}: exit status {code}" if code else ""
 
 
-async def _tail(stream: asyncio.StreamReader | None) -> bytearray:
-    kept = bytearray()
-    while stream is not None and (piece := await stream.read(65536)):
-        kept += piece
-        del kept[:-OUTPUT_BYTES_MAX]
-    return kept
+class _Tail:
+    """The end of a program's output, read while it runs, until the block ends."""
+
+    def __init__(self) -> None:
+        self._fd, self.write_fd = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._fd, False)
+        self._kept = bytearray()
+        self._loop = asyncio.get_running_loop()
+
+    def __enter__(self) -> "_Tail":
+        self._loop.add_reader(self._fd, self._read)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+        os.close(self.write_fd)
+
+    def text(self) -> str:
+        """Returns what it has printed, now that it has ended."""
+        self._read()
+        return self._kept.decode("utf-8", "replace").rstrip()
+
+    def _read(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._kept += os.read(self._fd, PIPE_BYTES)
+            del self._kept[:-OUTPUT_BYTES_MAX]

@@ -1,12 +1,16 @@
 """The runner of programs in the controller: how each end is reported."""
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 
 import pytest
-from patience import ANSWER_S
+from openway import open_way
+from patience import LIMIT_S
 
 from ctld.agents.fence import fence
+from ctld.runtime.programs import UserIdentity
 from ctld.runtime.siteprograms import OUTPUT_BYTES_MAX, Ending, Program, run
 
 ENV = {"PATH": "/usr/bin:/bin"}
@@ -55,6 +59,30 @@ def test_the_last_of_its_output_is_kept_when_all_of_it_is_ended(tmp_path: Path) 
     ending = ended(Program([path], ENV, 30, ends_group=True))
     assert ending.failure == f"{path}: exit status 1" and ending.output.endswith("xend")
     assert len(ending.output) == OUTPUT_BYTES_MAX - 1
+
+
+@pytest.mark.parametrize("identity", [None, UserIdentity(65_534, 65_534, ())], ids=["ours", "nobody's"])
+def test_what_a_program_leaves_running_is_not_waited_for(tmp_path: Path, identity: UserIdentity | None) -> None:
+    """It has inherited the output; nothing of it stays open here."""
+    if identity is not None and os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    open_way(tmp_path)
+    tmp_path.chmod(0o777)
+    path = script(tmp_path, f"sleep 100000 &\necho $! > {tmp_path}/pid; echo done")
+
+    async def once() -> tuple[Ending, int, int]:
+        before = len(os.listdir("/proc/self/fd"))
+        async with asyncio.timeout(LIMIT_S):
+            ending = await run(Program([path], ENV, 0, identity=identity))
+        return ending, before, len(os.listdir("/proc/self/fd"))
+
+    try:
+        ending, before, after = asyncio.run(once())
+        assert ending == Ending("", "done")
+        assert after <= before
+        os.kill(int((tmp_path / "pid").read_text()), 0)  # its own business
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
 
 def test_a_node_is_off_only_after_status_0(tmp_path: Path) -> None:
