@@ -12,11 +12,13 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from patience import ANSWER_S, LONGEST_S
+from netns import Machines
+from patience import LIMIT_S
 
 from ctld.rpc import server
 from ctld.rpc.gate import connections
@@ -31,20 +33,22 @@ from penstock.security.peers import LocalUsers, tcp_key, unix_uid, user_key
 from penstock.security.tokens import TokenIssuer, TokenVerifier
 from penstock.transport import dial, fetch_token
 from penstock.v1 import controller_pb2
-from tests.rpc.clusterkit import Process, Site, submit
+from tests.rpc.clusterkit import Process, Site, jobs_of, submit
 
 NOBODY = 65_534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-#: Becomes nobody, connects so often and says so, then holds on until its input ends.
+#: Connects to a path or a port so often, as nobody if it is to, and says so; then holds on until its input ends.
 IDLER = """
 import os, resource, socket, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-os.setgroups([]); os.setgid(65534); os.setuid(65534)
+if len(sys.argv) < 4:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+host, _, port = sys.argv[1].partition(":")
 held = []
 for _ in range(int(sys.argv[2])):
-    one = socket.socket(socket.AF_UNIX)
+    one = socket.socket(socket.AF_INET if port else socket.AF_UNIX)
     held.append(one)
-    one.connect(sys.argv[1])
+    one.connect((host, int(port)) if port else host)
 print("connected", flush=True)
 sys.stdin.read()
 """
@@ -86,9 +90,9 @@ def open_folder():
 
 
 @contextlib.contextmanager
-def attacker(program: str, *words: str):
-    """The program, once it has said that it is at it; ended at the end."""
-    command = [sys.executable, "-I", "-S", "-c", program, *words]
+def attacker(program: str, *words: str, prefix: Sequence[str] = ()):
+    """The program, once it has said that it is at it; ended at the end. `prefix`: of the command line."""
+    command = [*prefix, sys.executable, "-I", "-S", "-c", program, *words]
     child = subprocess.Popen(command, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         assert child.stdout.readline() == b"connected\n"
@@ -388,18 +392,67 @@ def test_a_connection_that_says_nothing_is_closed(tmp_path, monkeypatch):
 
 @pytest.mark.root
 @as_root
-def test_idle_connections_of_one_user_keep_nobody_out(open_folder, monkeypatch):
+@pytest.mark.parametrize("door", ["ctld.sock", "calls.sock", "SlurmctldPort"])
+def test_idle_connections_of_one_user_keep_nobody_out(open_folder, monkeypatch, door):
     monkeypatch.setattr(connections, "PEER_MAX", 20)
 
     async def story():
         site = Site(open_folder)
         async with site.controller() as controller, site.client() as client:
-            with attacker(IDLER, str(site.state / "ctld.sock"), "300"):
-                async with asyncio.timeout(ANSWER_S):
+            address = f"127.0.0.1:{site.ports[0]}" if door == "SlurmctldPort" else str(site.state / door)
+            with contextlib.ExitStack() as attacked:
+                await asyncio.to_thread(attacked.enter_context, attacker(IDLER, address, "300"))
+                async with asyncio.timeout(LIMIT_S):
                     while controller.connections.turned_away < 280:
                         await asyncio.sleep(0.01)
                 assert controller.connections.turned_away == 280
-                await submit(client)
+                job_id = await submit(client)  # over calls.sock
+                assert [job.job_id for job in await jobs_of(client)] == [job_id]  # auth.sock and ctld.sock
+
+    run(story)
+
+
+@pytest.mark.root
+def test_other_machines_are_counted_by_their_addresses():
+    """Each has its share, and the silent one of them no more."""
+    with socket.create_server(("", 0), backlog=256) as listener, Machines(2) as machines:
+        port = listener.getsockname()[1]
+        watch = Connections([], port, 0, ConnectionLimits(peer=4, node_peer=9, commands=100, nodes=100))
+        accepted = []
+        try:
+            with contextlib.ExitStack() as attackers:
+                for machine, number in zip((machines[0], machines[1]), (9, 2), strict=True):
+                    words = f"{machine.here}:{port}", str(number), "root"
+                    attackers.enter_context(attacker(IDLER, *words, prefix=machine.prefix))
+                    accepted.append([listener.accept()[0] for _ in range(number)])
+                keys = [{tcp_key(one, LocalUsers()) for one in some} for some in accepted]
+                assert len(keys[0]) == len(keys[1]) == 1 and keys[0] != keys[1]
+                watch.check()
+                assert watch.turned_away == 5
+                assert [sum(map(is_open, some)) for some in accepted] == [4, 2]
+        finally:
+            watch.stop()
+            for one in (*accepted[0], *accepted[-1]):
+                one.close()
+
+
+@pytest.mark.root
+@as_root
+def test_connect_loops_at_the_auth_socket_let_every_listing_of_another_through(open_folder):
+    """A listing takes a token for each call."""
+
+    async def story():
+        site = Site(open_folder)
+        controller = Process(site)
+        try:
+            await controller.up()
+            with attacker(FLOODER, str(site.state / "auth.sock")):
+                async with site.client() as client:
+                    for _ in range(43):
+                        assert await jobs_of(client) == []
+            assert controller.stop() == 0
+        finally:
+            controller.kill()
 
     run(story)
 
@@ -419,9 +472,10 @@ def test_24000_idle_connections_of_one_user_keep_nobody_out(open_folder):
             path = str(site.state / "ctld.sock")
             with attacker(IDLER, path, str(each)), attacker(IDLER, path, str(each)):
                 async with site.client() as client:
-                    for _ in range(30):
+                    for number in range(1, 31):
                         await submit(client)
-                with Client(site.cluster(), ANSWER_S) as plain:
+                        assert len(await jobs_of(client)) == number
+                with Client(site.cluster(), LIMIT_S) as plain:
                     for _ in range(30):
                         plain.call("Ping", controller_pb2.PingRequest())
                 async with asyncio.timeout(ANSWER_S):  # the calls may be over before the excess is closed
