@@ -1,5 +1,6 @@
 """Requests in: every field arrives, nothing too large does, and two specs never share a hash."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from hypothesis import strategies as st
 
 from ctld.core.records.events import JobSubmission
 from ctld.core.records.request import JobRequest as JobRecord
+from ctld.rpc.gate.incoming import OutOfBounds, Reader
 from ctld.rpc.jobs import submission
 from ctld.rpc.jobs.jobinfo import request_message
 from ctld.runtime.errors import BadRequest
 from penstock.v1.common_pb2 import GresCount, JobRequest, JobSpec
+from penstock.v1.controller_pb2 import SubmitJobRequest, UpdateJobsRequest
 from penstock.values.config import Config
 from penstock.values.refusals import Code
 from penstock.values.requestkey import new_request_key
@@ -65,6 +68,10 @@ def test_every_field_that_a_job_asks_for_is_shown():
     assert {field.name for field, _ in least.ListFields()} == zeros
 
 
+def read(method, request):
+    return asyncio.run(Reader(f"/penstock.v1.{method}").read(request.SerializeToString()))
+
+
 def test_what_is_not_said_stays_unsaid():
     assert submission.decode_submission(JobRequest()) == JobSubmission()
 
@@ -72,15 +79,15 @@ def test_what_is_not_said_stays_unsaid():
 @pytest.mark.parametrize(
     ("job", "code", "words"),
     [
-        ({"array": "1," * 40_000}, Code.INVALID_ARRAY, "array has 80000 characters"),
-        ({"nodes_required": "n" * 70_000}, Code.INVALID_VALUE, "nodes_required has 70000 characters"),
-        ({"partitions": ["p"] * 2000}, Code.INVALID_VALUE, "partitions: 2000 entries"),
-        ({"rlimits": {str(i): 1 for i in range(2000)}}, Code.INVALID_VALUE, "rlimits: 2000 entries"),
+        ({"array": "1," * 40_000}, Code.INVALID_ARRAY, "job.array: 80000 characters"),
+        ({"nodes_required": "n" * 70_000}, Code.INVALID_NODE_NAME, "job.nodes_required: 70000 characters"),
+        ({"partitions": ["p"] * 2000}, Code.INVALID_VALUE, "job.partitions: 2000 entries"),
+        ({"rlimits": {str(i): 1 for i in range(2000)}}, Code.INVALID_VALUE, "job.rlimits: 2000 entries"),
     ],
 )
 def test_what_is_too_long_is_refused(job, code, words):
-    with pytest.raises(BadRequest) as refused:
-        submission.decode_submission(JobRequest(**job))
+    with pytest.raises(OutOfBounds) as refused:
+        read("Controller/SubmitJob", SubmitJobRequest(job=JobRequest(**job)))
     assert refused.value.code is code and words in refused.value.text
 
 
@@ -145,7 +152,6 @@ def test_what_is_no_key_is_refused(text):
 
 
 def test_a_change_has_a_limit():
-    with pytest.raises(BadRequest):
-        submission.changes_of({"comment": "x" * 70_000})
-    with pytest.raises(BadRequest):
-        submission.changes_of({str(i): "" for i in range(2000)})
+    for changes in ({"comment": "x" * 70_000}, {str(i): "" for i in range(2000)}):
+        with pytest.raises(OutOfBounds, match="the limit is"):
+            read("Controller/UpdateJobs", UpdateJobsRequest(changes=changes))

@@ -5,7 +5,6 @@ from typing import Final
 from ctld.core.accounts.requests import CHANGES_MAX
 from ctld.core.records.effects import Changed
 from ctld.core.records.events import AccountAction, Actor, ChangeAccounts, ChangeMany, ChangeQos, QosAction
-from ctld.rpc.jobs import submission
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import controller_pb2, governance_pb2, shares_pb2
 from penstock.values.refusals import TEXT, Code
@@ -21,9 +20,9 @@ def accounts_event(actor: Actor, request: shares_pb2.ChangeAccountsRequest, repl
     except ValueError:
         raise BadRequest(Code.NOT_SUPPORTED, f"{TEXT[Code.NOT_SUPPORTED]}: action {request.action}") from None
     return ChangeAccounts(
-        actor, action, request.entity, tuple(request.names), submission.changes_of(request.changes),
+        actor, action, request.entity, tuple(request.names), dict(request.changes),
         tuple(request.accounts), tuple(request.parents), request.check_only, reply_to, tuple(request.partitions),
-        tuple(request.users), submission.changes_of(request.where),
+        tuple(request.users), dict(request.where),
     )  # fmt: skip
 
 
@@ -33,7 +32,7 @@ def qos_event(actor: Actor, request: controller_pb2.ChangeQosRequest, reply_to: 
         action = QosAction(request.action)
     except ValueError:
         raise BadRequest(Code.NOT_SUPPORTED, f"{TEXT[Code.NOT_SUPPORTED]}: action {request.action}") from None
-    changes = submission.changes_of(request.changes)
+    changes = dict(request.changes)
     return ChangeQos(actor, action, tuple(request.names), changes, reply_to, request.check_only)
 
 

@@ -15,9 +15,9 @@ import msgspec
 from ctld.core.records.events import Actor, Role, UpdateNodes, UpdatePartition
 from ctld.rpc.gate.auth import caller, current_peer
 from ctld.rpc.gate.context import Context
+from ctld.rpc.gate.hostlists import expand_nodes
 from ctld.rpc.gate.refusals import translated
 from ctld.rpc.gate.services import Services
-from ctld.rpc.jobs import submission
 from ctld.runtime.errors import BadRequest
 from penstock.config.cgroupconf import SHOWN_CGROUP
 from penstock.config.write import render
@@ -25,8 +25,6 @@ from penstock.security.jwt import KEY_BYTES_MAX, LIFESPAN_DEFAULT_S, LIFESPAN_MA
 from penstock.v1 import controller_pb2
 from penstock.values.config import Config
 from penstock.values.dates import format_date
-from penstock.values.errors import BadValue
-from penstock.values.hostlist import expand
 from penstock.values.refusals import TEXT, Code
 
 #: Slurm's log levels (slurm.conf(5), SlurmctldDebug), from the least to the most, and the equivalent here.
@@ -100,7 +98,7 @@ class Administration:
     @translated
     async def UpdateNodes(self, request: controller_pb2.UpdateNodesRequest, context: Context) -> controller_pb2.Empty:
         """scontrol update nodename=: configuration changes first, as they may be refused as a whole."""
-        changes = submission.changes_of(request.changes)
+        changes = dict(request.changes)
         names = expand_nodes(request.names)
         actor = _root_of_node(names, changes) if current_peer().root_of else caller()
         config: dict[str, str] = {key: changes.pop(key) for key in NODE_CONFIG_KEYS if key in changes}
@@ -133,7 +131,7 @@ class Administration:
         self, request: controller_pb2.UpdatePartitionRequest, context: Context
     ) -> controller_pb2.Empty:
         """scontrol update partitionname=."""
-        changes = submission.changes_of(request.changes)
+        changes = dict(request.changes)
         to = changes.pop("state", "")
         if changes:
             act = self._services.act("update partition", (request.name,), asked=changes)
@@ -148,7 +146,7 @@ class Administration:
         self, request: controller_pb2.CreatePartitionRequest, context: Context
     ) -> controller_pb2.Empty:
         """scontrol create partitionname=."""
-        changes = submission.changes_of(request.changes)
+        changes = dict(request.changes)
         act = self._services.act("create partition", (request.name,), asked=changes)
         await self._services.amender.create_partition(request.name, changes, act)
         return controller_pb2.Empty()
@@ -165,7 +163,7 @@ class Administration:
     @translated
     async def CreateNodes(self, request: controller_pb2.CreateNodesRequest, context: Context) -> controller_pb2.Empty:
         """scontrol create nodename=."""
-        names, changes = expand_nodes(request.names), submission.changes_of(request.changes)
+        names, changes = expand_nodes(request.names), dict(request.changes)
         act = self._services.act("create node", names, asked=changes)
         await self._services.amender.create_nodes(names, changes, act)
         return controller_pb2.Empty()
@@ -258,14 +256,6 @@ class Administration:
         if name != actor.user_name:
             await self._services.record("issue token", (f"user {name}",), asked={"lifespan_s": lifespan_s})
         return controller_pb2.IssueTokenReply(token=token)
-
-
-def expand_nodes(text: str) -> tuple[str, ...]:
-    """Expands a hostlist of a request, each name once. Raises BadRequest."""
-    try:
-        return tuple(dict.fromkeys(expand(text)))
-    except BadValue as error:
-        raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {error}") from None
 
 
 def jwt_key_path(config: Config) -> str:

@@ -182,7 +182,7 @@ class ControllerService(Certification):
         self, request: controller_pb2.UpdateJobsRequest, context: Context
     ) -> controller_pb2.JobResultsReply:
         """scontrol update jobid=."""
-        changes = submission.changes_of(request.changes)
+        changes = dict(request.changes)
         dates = {}
         for name in DATES:
             if changes.get(name):  # without a value the date is reset
@@ -221,7 +221,7 @@ class ControllerService(Certification):
         return controller_pb2.Empty()
 
     async def _wanted_reservation(self, request: ReservationRequest) -> ReservationWords:
-        changes = submission.changes_of(request.changes)
+        changes = dict(request.changes)
         users, groups = reservations.users_and_groups(changes)
         uids: dict[str, int] = {}
         for user in users:

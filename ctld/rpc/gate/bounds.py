@@ -329,6 +329,7 @@ FIELDS: Final[dict[str, Bound]] = {
     "CrontabEntry.cron": Text(NAME_MAX, "\t"),  # cron's fields may be separated by tabs
     **_numbers("LineRange", "first last", ANY_U32),
     "SetTriggerRequest.kinds": ANY_U32,
+    "SetTriggerRequest.what": Text(64),  # one of Slurm's names of events
     "SetTriggerRequest.offset_s": Number(-DURATION_MAX_S, DURATION_MAX_S, Code.INVALID_TIME_VALUE),
     "SetTriggerRequest.nodes": LIST,
     "AttachStepRequest.step_id": ANY_I32,

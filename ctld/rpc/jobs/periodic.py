@@ -12,22 +12,18 @@ from ctld.core.records.events import Actor, ClearTriggers, CronEntry, Role, SetT
 from ctld.core.records.periodic import Trigger
 from ctld.rpc.gate.auth import Authenticator, caller
 from ctld.rpc.gate.context import Context
+from ctld.rpc.gate.hostlists import expand_nodes
 from ctld.rpc.gate.refusals import translated
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.sight import is_private
 from ctld.rpc.jobs import submission
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import periodic_pb2
-from penstock.values.errors import BadValue
-from penstock.values.hostlist import compress, expand
+from penstock.values.hostlist import compress
 from penstock.values.refusals import TEXT, Code
 
-#: Maximum entries of one request; the core's own limit is lower.
-ENTRIES_MAX: Final = 10_000
 #: No group: the owner's own one is used.
 NO_GID: Final = 0xFFFFFFFF
-#: Maximum length of Slurm's names of trigger events.
-WORD_MAX: Final = 64
 
 
 class PeriodicService:
@@ -84,8 +80,6 @@ class PeriodicService:
     ) -> periodic_pb2.UpdateCrontabReply:
         """Replaces or removes a crontab."""
         owner = await self._owner(request.user)
-        if len(request.entries) > ENTRIES_MAX:
-            raise BadRequest(Code.INVALID_VALUE, f"{len(request.entries)} entries, the limit is {ENTRIES_MAX}")
         config = self._runtime.core.state.config
         entries = tuple(
             CronEntry(
@@ -113,12 +107,9 @@ class PeriodicService:
         self, request: periodic_pb2.SetTriggerRequest, context: Context
     ) -> periodic_pb2.SetTriggerReply:
         """strigger --set."""
-        if len(request.what) > WORD_MAX or (request.what and not request.what.replace("_", "").isalpha()):
+        if request.what and not request.what.replace("_", "").isalpha():
             raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: what a trigger waits for")
-        try:
-            nodes = tuple(dict.fromkeys(expand(request.nodes))) if request.nodes else ()
-        except BadValue as error:
-            raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {error}") from None
+        nodes = expand_nodes(request.nodes) if request.nodes else ()
         event = SetTrigger(
             caller(), request.kinds, request.program, what=request.what, nodes=nodes, job_id=request.job_id,
             offset_s=request.offset_s, permanent=request.permanent, reply_to=self._runtime.new_reply_to(),

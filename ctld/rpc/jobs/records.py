@@ -14,13 +14,9 @@ from ctld.core.records.step import StepRequest
 from ctld.rpc.gate.sight import ALL_JOBS, JobSight
 from ctld.rpc.jobs.jobinfo import file_names, request_message
 from penstock.v1 import accounting_pb2, common_pb2
-from penstock.values.errors import BadValue
 from penstock.values.fields import Fields
 from penstock.values.hostlist import expand_all
 from penstock.values.numbers import within_int64
-
-#: Maximum values of one field of a query.
-VALUES_MAX: Final = 100_000
 
 _LISTS: Final = (
     "ids", "accounts", "partitions", "names", "states", "qos", "wckeys", "group_ids", "assoc_ids",
@@ -72,11 +68,7 @@ def record_filter(
     Raises BadValue.
     """
     fields: Fields = {name: getattr(request, name) for name in _PLAIN}
-    for name in _LISTS:
-        values = getattr(request, name)
-        if len(values) > VALUES_MAX:
-            raise BadValue(f"{len(values)} {name}, the limit is {VALUES_MAX}")
-        fields[name] = tuple(values)
+    fields |= {name: tuple(getattr(request, name)) for name in _LISTS}
     if default_account and default_account in request.accounts:
         fields["accounts"] = (*request.accounts, "")
     nodes = expand_all(request.nodes)

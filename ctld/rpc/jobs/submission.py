@@ -1,13 +1,14 @@
 """Decodes submissions and updates to the core's events, with the limits that protect the controller itself.
 
-Sizes and bytes are checked here, before anything is hashed or stored; validity is checked by the core. The client
-checks the same limits first, to save a round trip; these are the authoritative ones.
+The size of the whole and its bytes are checked here, before anything is hashed or stored; that of each field by the gate
+(gate/bounds.py), validity by the core. The client checks the same limits first, to save a round trip; these are the
+authoritative ones.
 """
 
 import hashlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 # Any: a field's value has the type of its descriptor, which the type checker does not see
 from typing import Any, Final
@@ -21,18 +22,12 @@ from penstock.v1.common_pb2 import GresCount, JobRequest, JobSpec
 from penstock.values.config import Config
 from penstock.values.errors import BadValue
 from penstock.values.fields import Fields
-from penstock.values.jobid import HET_OFFSET_MAX
 from penstock.values.refusals import TEXT, Code
 from penstock.values.rlimits import check_rlimits
 
-#: Maximum size of any text of a request: enough for a hostlist, a dependency or the ranges of an array by the
-#: thousands; parsing is linear in it.
-TEXT_BYTES_MAX: Final = 64 * 1024
 #: Maximum size of a job's request without its script, arguments and environment. It is in memory for as long as the job
 #: is, and part of every launch.
 REQUEST_BYTES_MAX: Final = 256 * 1024
-#: Entries of a repeated field: partitions, kinds of GRES, resource limits.
-ENTRIES_MAX: Final = 1024
 #: The kernel's limit of one argument or variable, with its closing NUL (MAX_ARG_STRLEN).
 WORD_BYTES_MAX: Final = 128 * 1024
 #: Jobs' arguments together: a quarter of the kernel's default for argv and environment.
@@ -40,8 +35,6 @@ ARGV_BYTES_MAX: Final = 512 * 1024
 #: How many submissions' contents are kept, and their largest size.
 KEPT_MAX: Final = 64
 KEPT_BYTES_MAX: Final = 16 * 1024
-#: Characters of an update's value.
-VALUE_MAX: Final = 64 * 1024
 
 _KEY: Final = re.compile(r"[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}")
 
@@ -73,15 +66,10 @@ def decode_submission(message: JobRequest) -> JobSubmission:
     for descriptor, value in message.ListFields():
         name, read = _FIELDS[descriptor.name]
         if read is not None:
-            if len(value) > ENTRIES_MAX:
-                raise BadRequest(Code.INVALID_VALUE, f"{name}: {len(value)} entries, the limit is {ENTRIES_MAX}")
             try:
                 value = read(value)
             except BadValue as error:
                 raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}") from None
-        elif type(value) is str and len(value) > TEXT_BYTES_MAX:
-            code = Code.INVALID_ARRAY if name == "array" else Code.INVALID_VALUE
-            raise BadRequest(code, f"{TEXT[code]}: {name} has {len(value)} characters, the limit is {TEXT_BYTES_MAX}")
         fields[name] = value
     return _submission_of(**fields)
 
@@ -97,8 +85,6 @@ def check_size(what: str, message: Message, limit: int) -> None:
 
 def components(messages: Sequence[JobRequest]) -> tuple[JobSubmission, ...]:
     """Decodes the components of a heterogeneous job after the first. Raises BadRequest."""
-    if len(messages) > HET_OFFSET_MAX:
-        raise BadRequest(Code.INVALID_VALUE, f"{len(messages) + 1} components, the limit is {HET_OFFSET_MAX + 1}")
     return tuple(decode_submission(message) for message in messages)
 
 
@@ -172,17 +158,6 @@ def submit_key(text: str) -> tuple[str, int]:
     if not _KEY.fullmatch(key):
         raise BadRequest(Code.INVALID_VALUE, "request_key must be a UUID of version 7 in hex")
     return key, int(key[:12], 16) * 1000
-
-
-def changes_of(changes: Mapping[str, str]) -> dict[str, str]:
-    """Returns the keys and values of an update. Raises BadRequest."""
-    if len(changes) > ENTRIES_MAX:
-        raise BadRequest(Code.INVALID_VALUE, f"{len(changes)} changes, the limit is {ENTRIES_MAX}")
-    found = dict(changes)
-    for name, value in found.items():
-        if len(value) > VALUE_MAX:
-            raise BadRequest(Code.INVALID_VALUE, f"{name[:64]} has {len(value)} characters, the limit is {VALUE_MAX}")
-    return found
 
 
 def _too_large(code: Code, size: int, limit: int) -> BadRequest:
