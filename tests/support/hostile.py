@@ -14,8 +14,10 @@ from ctld.rpc.gate import bounds
 from ctld.rpc.server import FILES
 from penstock.v1 import common_pb2, controller_pb2, periodic_pb2
 
-#: Methods that shut down or wait by design; the stream of nodes has its own tests.
-LEFT_OUT = frozenset({"Shutdown", "AwaitJob", "AwaitAllocation", "AwaitStep", "Connect"})
+#: The method that ends the controller; the stream of nodes has its own tests.
+LEFT_OUT = frozenset({"Shutdown", "Connect"})
+#: Methods that wait by design: their callers do not wait long.
+WAITING = frozenset({"AwaitJob", "AwaitAllocation", "AwaitStep"})
 DEPTH_MAX = 3
 HOSTS = "n[0-65534]"
 TASKS = "1_[0-3999998:2,1-3999999:3,0-3999999:5]"
@@ -34,6 +36,11 @@ class Case(NamedTuple):
     what: str
     data: bytes
     is_stream: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it may wait for something that does not happen."""
+        return self.method.rpartition("/")[2] in WAITING
 
     def __str__(self) -> str:
         return f"{self.method.rpartition('/')[2]} {self.path}={self.what} ({len(self.data)} bytes)"
