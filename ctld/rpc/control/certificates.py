@@ -3,7 +3,7 @@
 JoinNode and RenewCertificate are open to unauthenticated callers, who have no certificate yet, or only an expired one:
 the proof is in the request (penstock/security/join.py, renew.py). Each certificate leaves a record in the audit log.
 
-Tokens and certificates are on the disk before anybody has them. That takes as long as the disk does, so one thread, which
+Tokens and certificates are on the disk before their holder has them. That takes as long as the disk does, so one thread, which
 does nothing else, issues them one after the other: a token is redeemed once, and a stalled disk holds up nobody else.
 """
 
