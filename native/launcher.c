@@ -562,15 +562,15 @@ static void await_end(int wire, pid_t child, int handle, const sigset_t *before,
             return;
         if (report.kind == EXITED)
             _exit(report.value);
-        if (report.kind == SIGNALLED) {
+        if (report.kind == SIGNALLED && report.value != SIGKILL) {
             struct rlimit none = {0, 0};
             setrlimit(RLIMIT_CORE, &none); /* if anything left a core, it was the child */
             take_default(report.value);
             _exit(128 + report.value);
         }
-        break;
+        break; /* nobody sends SIGKILL to a command by its child: that was the kernel or the administrator, and is not our end */
     }
-    dprintf(2, "%s: error: the command server was killed: it is not known whether the command was carried out\n", name);
+    dprintf(2, "%s: error: the process that ran it was killed: it is not known whether the command was carried out\n", name);
     _exit(1);
 }
 

@@ -10,7 +10,10 @@ MAGIC: Final = 0x50535403
 READY = 0
 STALE = 1
 BUSY = 2
+#: The kinds of report.
+EXITED: Final = 1
 SIGNALLED: Final = 2
+DECLINED: Final = 3
 GREETING: Final = struct.Struct("=IIi")
 REPORT: Final = struct.Struct("=IIi")
 SEND_FLAGS: Final = int(socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)

@@ -32,13 +32,12 @@ from typing import Final, NoReturn
 
 import cli.base.run
 from cli.base.output import Cleaned
-from cli.commandserver.protocol import COMMANDS, IDLE, LASTING, LASTS, MAGIC, READY, REPORT, greet
+from cli.commandserver.protocol import COMMANDS, DECLINED, EXITED, IDLE, LASTING, LASTS, MAGIC, READY, REPORT, greet
 from penstock.callsocket import CallConnection
 from penstock.client import Client
 from penstock.h2call import Connection
 from penstock.keep import CALLS_NUMBER, NUMBER, Keeper, call_socket_key, controller_key
 
-EXITED, DECLINED = 1, 3
 FILES_MAX: Final = 32
 #: The last ones are the launcher's lifetime pipe and the working directory, which have no number.
 FILES_OWN: Final = 2

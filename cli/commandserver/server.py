@@ -25,7 +25,18 @@ import sys
 import time
 from typing import Final, NamedTuple, NoReturn
 
-from cli.commandserver.protocol import BUSY, COMMANDS, LASTS, MAGIC, REPORT, SIGNALLED, STALE, greet
+from cli.commandserver.protocol import (
+    BUSY,
+    COMMANDS,
+    DECLINED,
+    LASTS,
+    MAGIC,
+    REPORT,
+    SEND_FLAGS,
+    SIGNALLED,
+    STALE,
+    greet,
+)
 from penstock.security.credentials import peer_credentials
 
 #: An idle server ends after this; PENSTOCK_COMMAND_SERVER_IDLE_S overrides it, in seconds.
@@ -251,15 +262,26 @@ def _mark(path: str) -> FileMark | None:
 
 
 def _report(connection: socket.socket | None, status: int) -> None:
-    """Reports the signal that ended a worker; one that exited has reported itself."""
+    """Reports the signal that ended a worker; one that exited has reported itself. A worker that left some of the request
+    unread had not begun: then the launcher runs the command itself.
+    """
     if connection is None:
         return
     with connection:
         if os.WIFSIGNALED(status):
             try:
-                connection.send(REPORT.pack(MAGIC, SIGNALLED, os.WTERMSIG(status)), socket.MSG_DONTWAIT)
+                report = (DECLINED, 0) if _has_unread(connection) else (SIGNALLED, os.WTERMSIG(status))
+                connection.send(REPORT.pack(MAGIC, *report), SEND_FLAGS)
             except OSError:
                 return
+
+
+def _has_unread(connection: socket.socket) -> bool:
+    waiting = select.poll()
+    waiting.register(connection, select.POLLIN)
+    if not any(events & select.POLLIN for _, events in waiting.poll(0)):
+        return False
+    return bool(connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
 
 
 def is_ours(folder: str) -> bool:

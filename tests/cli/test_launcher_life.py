@@ -15,8 +15,8 @@ import pytest
 from launched import ROOT, Launched, build, state_of, wait_for
 from patience import ANSWER_S, END_S
 
-from cli.commandserver.protocol import GREETING, MAGIC, READY, REPORT
-from cli.commandserver.served import DECLINED, EXITED, FILES_MAX, REQUEST
+from cli.commandserver.protocol import DECLINED, EXITED, GREETING, MAGIC, READY, REPORT
+from cli.commandserver.served import FILES_MAX, REQUEST
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.common_pb2 import ExitStatus
 from tests.cli.fake_controller import WireController
@@ -127,6 +127,26 @@ def test_a_caller_that_went_before_the_command_began(launched, waiting, tmp_path
     os.kill(caller.worker, signal.SIGCONT)
     wait_for(lambda: state_of(caller.worker) == "", "the worker is gone")
     assert waiting.wire.requests == []
+
+
+def test_a_worker_that_was_killed_before_it_read_the_request(launched, waiting, tmp_path):
+    """It has not begun, and the launcher is told so: it runs the command itself."""
+    caller = Caller(launched)
+    os.kill(caller.worker, signal.SIGSTOP)
+    caller.call(launched, "sbatch", str(tmp_path / "w.sh"))
+    os.kill(caller.worker, signal.SIGKILL)
+    assert caller.report() == (DECLINED, 0)
+    caller.end()
+    assert waiting.wire.requests == []
+
+
+def test_a_worker_that_was_killed_in_the_midst(launched, waiting, tmp_path):
+    caller = Caller(launched)
+    caller.call(launched, "sbatch", str(tmp_path / "w.sh"))
+    assert waiting.awaited.wait(LIMIT_S)
+    os.kill(caller.worker, signal.SIGKILL)
+    assert caller.report() == (2, signal.SIGKILL)
+    caller.end()
 
 
 def test_after_the_command_nothing_is_watched(launched):
