@@ -18,7 +18,7 @@ import time
 from typing import NoReturn
 
 from cli.base.environment import EnvironmentPairs, current_umask, outside_job
-from cli.base.exitstatus import with_exit_error
+from cli.base.exitstatus import error_status, with_exit_error
 from cli.base.options import MAYBE, REFUSED, Command, Option, OptionValues
 from cli.base.requestkey import REQUEST_KEY
 from cli.base.run import CommandError, complain, run
@@ -205,8 +205,8 @@ def _run(allocation: Allocation, granted: AllocationReply, values: OptionValues,
         raise
     watcher.start()
     code, number = shell.wait()
-    _release(allocation, watcher, code, number)
-    return shell_status(code, number)
+    is_released = _release(allocation, watcher, code, number)
+    return shell_status(code, number) or (0 if is_released else error_status())
 
 
 def _variables(granted: AllocationReply) -> EnvironmentPairs:
@@ -220,11 +220,12 @@ def kill_signal(values: OptionValues) -> int:
     return values.number("kill_command") or (signal.SIGHUP if is_interactive() else signal.SIGTERM)
 
 
-def _release(allocation: Allocation, watcher: "AllocationWatcher", code: int, number: int) -> None:
+def _release(allocation: Allocation, watcher: "AllocationWatcher", code: int, number: int) -> bool:
+    """Gives the allocation back. False: the controller has not acknowledged that."""
     if not watcher.release():
-        return
+        return True
     allocation.say(f"Relinquishing job allocation {allocation.job_id}")
-    allocation.end(code, number)
+    return allocation.end(code, number)
 
 
 class AllocationWatcher:

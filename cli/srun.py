@@ -111,8 +111,8 @@ def _body(argv: list[str]) -> int:
             if own is not None:
                 own.await_step(created)
         finally:
-            if own is not None:
-                own.end(status)
+            if own is not None and not own.end(status):
+                status = status or error_status()
     return status
 
 

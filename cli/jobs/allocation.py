@@ -15,22 +15,22 @@ import sys
 import time
 
 from cli.base.exitstatus import error_status, immediate_status
+from cli.base.insist import insist
 from cli.base.options import OptionValues
 from cli.base.requestkey import new_key, not_known
 from cli.base.run import CommandError, complain
+from cli.jobs.giveback import give_back
 from penstock.client import Client
-from penstock.errors import NotKnown, PenstockError, Unreachable
+from penstock.errors import NotKnown, PenstockError
 from penstock.v1.common_pb2 import ExitStatus, JobRequest, JobSpec
 from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter, SubmitJobRequest
-from penstock.v1.steps_pb2 import AllocationReply, AwaitAllocationRequest, EndAllocationRequest
+from penstock.v1.steps_pb2 import AllocationReply, AwaitAllocationRequest
 from penstock.values.refusals import Code
 from penstock.values.states import ENDED
 
 NOT_GRANTED = ("PENDING", "REQUEUED", "")
 #: The longest time of one waiting call; it is repeated.
 WAIT_S = 30
-#: The longest outage of the controller after which the command still releases the allocation.
-END_LIMIT_S = 60.0
 FAILED = "Job submit/allocate failed"
 #: The message when --immediate finds no free resources.
 NOT_AT_ONCE = "Immediate execution impossible, insufficient priority"
@@ -154,22 +154,13 @@ class Allocation:
         """Cancels a job that was not granted."""
         request = CancelJobsRequest(filter=JobFilter(ids=[str(self.job_id)]))
         try:
-            self.client.call("CancelJobs", request)
+            insist(self.client, "CancelJobs", request, self.say)
         except PenstockError as error:
             complain(self.name, f"job {self.job_id} could not be cancelled: {error.text}")
 
     def end(self, code: int, signal: int = 0) -> bool:
-        """Releases the allocation. False when it had ended already."""
-        request = EndAllocationRequest(job_id=self.job_id, exit=ExitStatus(code=code, signal=signal))
-        try:
-            self.client.call("EndAllocation", request, END_LIMIT_S)
-        except Unreachable as error:
-            complain(self.name, f"Unable to clean up job allocation {self.job_id}: {error.text}")
-        except PenstockError as error:
-            if error.code not in (Code.ALREADY_DONE, Code.INVALID_JOB_ID):
-                complain(self.name, f"Unable to clean up job allocation {self.job_id}: {error.text}")
-            return False
-        return True
+        """Releases the allocation. False: that is not acknowledged, and was reported."""
+        return give_back(self.client, self.name, self.job_id, ExitStatus(code=code, signal=signal), self.say)
 
 
 def ring(values: OptionValues, waited_s: float, after_s: float) -> None:

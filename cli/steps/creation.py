@@ -4,16 +4,16 @@ step. Waiting calls have a time limit and are repeated.
 """
 
 import contextlib
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
+from collections.abc import Callable, Sequence
 
 from cli.base.exitstatus import error_status, immediate_status
+from cli.base.insist import Interrupted, insist, interruptible
 from cli.base.requestkey import new_key, not_known
 from cli.base.run import CommandError, complain
+from cli.jobs.giveback import give_back
 from penstock.client import Client
-from penstock.errors import NotKnown, PenstockError, Unreachable
+from penstock.errors import NotKnown, PenstockError
 from penstock.v1.common_pb2 import ExitStatus, JobRequest, JobSpec
 from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter, SubmitJobReply, SubmitJobRequest
 from penstock.v1.steps_pb2 import (
@@ -22,7 +22,6 @@ from penstock.v1.steps_pb2 import (
     AwaitStepRequest,
     CreateStepReply,
     CreateStepRequest,
-    EndAllocationRequest,
     StepSpec,
 )
 from penstock.values.refusals import TEXT, Code
@@ -32,34 +31,11 @@ NAME = "srun"
 WAIT_S = 25
 #: Beyond the wait: the longest outage of the controller that is tolerated.
 AWAY_S = 600.0
-END_LIMIT_S = 60.0
 #: The controller learns of a step's end a fraction of a second after srun; this is the limit.
 STEP_END_WAIT_S = 10
 #: The previous step may be about to end: waits up to this long print no message.
 FIRST_WAIT_S = 1
 PAUSE_S = 2.0
-
-
-class Interrupted(Exception):
-    """A signal arrived while srun waited for the answer to its request."""
-
-
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Makes terminating signals raise Interrupted, once, in the waiting call."""
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        for other in numbers:
-            signal.signal(other, signal.SIG_IGN)
-        raise Interrupted(number)
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, on_signal) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class OwnJob:
@@ -131,7 +107,7 @@ class OwnJob:
         self._client.close()
         try:
             self.job_id = self.job_id or self._client.call("SubmitJob", self._request).job_id
-            self._client.call("CancelJobs", CancelJobsRequest(filter=JobFilter(ids=[str(self.job_id)])))
+            insist(self._client, "CancelJobs", CancelJobsRequest(filter=JobFilter(ids=[str(self.job_id)])), self._say)
         except PenstockError as error:
             if self.job_id:
                 complain(NAME, f"job {self.job_id} could not be cancelled: {error.text}")
@@ -147,16 +123,10 @@ class OwnJob:
             with contextlib.suppress(PenstockError):
                 self._client.call("AwaitStep", request, 2 * STEP_END_WAIT_S)
 
-    def end(self, status: int) -> None:
-        """Releases the allocation with the step's exit."""
+    def end(self, status: int) -> bool:
+        """Releases the allocation with the step's exit. False: that is not acknowledged, and was reported."""
         exit_ = ExitStatus(signal=status - 128) if 128 < status <= 192 else ExitStatus(code=status)
-        try:
-            self._client.call("EndAllocation", EndAllocationRequest(job_id=self.job_id, exit=exit_), END_LIMIT_S)
-        except Unreachable:
-            return  # the job ends with its last step
-        except PenstockError as error:
-            if error.code not in (Code.ALREADY_DONE, Code.INVALID_JOB_ID):
-                complain(NAME, f"Unable to give back job allocation {self.job_id}: {error.text}")
+        return give_back(self._client, NAME, self.job_id, exit_, self._say)
 
 
 class StepMaker:
@@ -206,7 +176,7 @@ class StepMaker:
         """Cancels a step that this srun cannot serve."""
         wanted = JobFilter(ids=[f"{created.job_id}.{created.step_id}"])
         try:
-            self._client.call("CancelJobs", CancelJobsRequest(filter=wanted))
+            insist(self._client, "CancelJobs", CancelJobsRequest(filter=wanted), self._say)
         except PenstockError as error:
             complain(NAME, f"step {wanted.ids[0]} could not be cancelled: {error.text}")
 

@@ -65,13 +65,16 @@ def run_body(capsys: Any, name: str, body: Callable[[list[str]], int], *argv: st
 
 
 class WireController:
-    """A gRPC server and a token issuer on Unix sockets, with the discovery file that leads to them."""
+    """A gRPC server and a token issuer on Unix sockets, with the discovery file that leads to them. An answer that raises
+    PenstockError is refused.
+    """
 
     def __init__(self, folder: Path, answers: dict[str, Callable[[Any], Any]]) -> None:
         import grpc
 
-        from penstock.calls import TOKEN_KEY
+        from penstock.calls import CODE_KEY, TOKEN_KEY
         from penstock.clusterfile import ClusterFile, write_cluster
+        from penstock.errors import PenstockError
         from penstock.v1 import controller_pb2, steps_pb2
 
         self.requests: list[tuple[str, Any]] = []
@@ -86,7 +89,11 @@ class WireController:
             def handle(request: Any, context: Any, name: str = name, answer: Any = answer) -> Any:
                 self.requests.append((name, request))
                 self.tokens.append(dict(context.invocation_metadata())[TOKEN_KEY])
-                return answer(request)
+                try:
+                    return answer(request)
+                except PenstockError as refusal:
+                    context.set_trailing_metadata(((CODE_KEY, str(refusal.code)),))
+                    context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, refusal.text)
 
             handlers[owner][name] = grpc.unary_unary_rpc_method_handler(
                 handle, kind.FromString, lambda reply: reply.SerializeToString()

@@ -15,9 +15,11 @@ from launched import Launched, build
 from patience import ANSWER_S, END_S
 
 from cli.salloc import COMMAND
+from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1 import steps_pb2 as steps
 from penstock.v1.common_pb2 import SALLOC, ExitStatus
+from penstock.values.refusals import Code
 from tests.cli.fake_controller import ROOT, WireController
 
 VARIABLES = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_NNODES": "2", "SLURM_PROCID": "0"}
@@ -33,6 +35,7 @@ class Desk:
         self.asked = threading.Event()
         self.over = threading.Event()
         self.end_state = "COMPLETED"
+        self.refusals = 0  # of EndAllocation, for the want of a database
         self.config: list[Any] = []
         self.launched: Launched | None = None
         self.wire = WireController(
@@ -41,7 +44,7 @@ class Desk:
                 "SubmitJob": lambda request: pb.SubmitJobReply(job_id=7),
                 "AwaitAllocation": self.look,
                 "AwaitJob": self.end,
-                "EndAllocation": lambda request: self.over.set() or steps.EndAllocationReply(),
+                "EndAllocation": self.give_back,
                 "CancelJobs": lambda request: pb.JobResultsReply(results=[pb.JobResult(id="7")]),
                 "ShowConfig": lambda request: pb.ShowConfigReply(
                     lines=[pb.ConfigLine(key=key, value=value) for key, value in self.config]
@@ -56,6 +59,13 @@ class Desk:
             self.over.wait(request.wait_s)
         nodes = "" if state == "PENDING" else "n[1-2]"
         return steps.AllocationReply(job_id=7, state=state, reason=reason, node_list=nodes, environment=VARIABLES)
+
+    def give_back(self, request):
+        if self.refusals:
+            self.refusals -= 1
+            raise PenstockError(Code.STORAGE_AWAY, "no database")
+        self.over.set()
+        return steps.EndAllocationReply()
 
     def end(self, request):
         self.over.wait(ANSWER_S)
@@ -166,6 +176,34 @@ def test_a_command_that_cannot_run(desk):
         'salloc: error: Unable to exec command "/nonexistent/x": No such file or directory\n'
     )
     assert desk.sent("EndAllocation")[0].exit.code == 1
+
+
+def test_without_a_database_giving_back_is_repeated(desk):
+    desk.refusals = 2
+    status, out, err = run(desk, "true")
+    assert (status, out) == (0, "")
+    assert err == GRANTED + GIVEN_BACK + (
+        "salloc: Unable to give back job allocation 7: no database; trying again for up to 10 minutes\n"
+    )
+    assert len(desk.sent("EndAllocation")) == 3
+
+
+@pytest.mark.parametrize(("command", "status"), [("true", 1), ("exit 3", 3)])
+def test_who_gives_up_to_give_back_says_so(desk, command, status):
+    desk.refusals = 1000
+    process = popen(desk, "sh", "-c", command)
+    err = ""
+    while "trying again" not in err:
+        line = process.stderr.readline()
+        assert line, err
+        err += line
+    process.send_signal(signal.SIGINT)
+    err = process.communicate(timeout=LIMIT_S)[1]
+    assert err == (
+        "salloc: error: Unable to give back job allocation 7: no database\n"
+        "salloc: it may still be running; `scancel 7` ends it\n"
+    )
+    assert process.returncode == status
 
 
 def test_a_signal_is_told_as_shells_do(desk):

@@ -17,10 +17,12 @@ from launched import Launched, build
 from patience import ANSWER_S
 from standnode import KEY, StandNode
 
+from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as c
 from penstock.v1 import steps_pb2 as s
 from penstock.v1.common_pb2 import ExitStatus
 from penstock.values.packing import pack_values
+from penstock.values.refusals import Code
 from penstock.values.stepframes import FrameKind, frame
 from tests.cli.fake_controller import ROOT, WireController
 
@@ -34,6 +36,7 @@ class Scene:
         self.nodes = [StandNode(f"n{i + 1}", index=i) for i in range(nodes)]
         self.tasks = tasks
         self.busy = 0
+        self.refusals = 0  # of EndAllocation, for the want of a database
         self.over = threading.Event()
         self.ended: s.AwaitStepReply | None = None
         self.waits: list[str] = []
@@ -53,7 +56,7 @@ class Scene:
                 "CancelJobs": self.cancel,
                 "SubmitJob": lambda request: c.SubmitJobReply(job_id=77),
                 "AwaitAllocation": self.await_allocation,
-                "EndAllocation": lambda request: s.EndAllocationReply(),
+                "EndAllocation": self.give_back,
             },
         )
         self.on_cancel: Callable[[], None] = lambda: None
@@ -72,6 +75,12 @@ class Scene:
             place = node.endpoint()
             reply.streams.add(node=place.node, host=place.host, port=place.port, tls=place.tls)
         return reply
+
+    def give_back(self, request: s.EndAllocationRequest) -> s.EndAllocationReply:
+        if self.refusals:
+            self.refusals -= 1
+            raise PenstockError(Code.STORAGE_AWAY, "no database")
+        return s.EndAllocationReply()
 
     def attach(self, request: s.AttachStepRequest) -> s.AttachStepReply:
         made = self.create(s.CreateStepRequest(job_id=request.job_id))
@@ -307,6 +316,33 @@ def test_on_its_own_it_makes_a_job_and_ends_it(make: Callable[..., Scene]) -> No
     assert (ended.job_id, ended.exit) == (77, ExitStatus(code=3))
     # The controller hears of the step's end before that of the job.
     assert [name for name, _ in scene.controller.requests[-2:]] == ["AwaitStep", "EndAllocation"]
+
+
+def test_without_a_database_giving_back_is_repeated(make: Callable[..., Scene]) -> None:
+    scene = make()
+    scene.refusals = 2
+    scene.end(s.AwaitStepReply(state="COMPLETED"))
+    scene.nodes[0].play(exited(0), END)
+    status, out, err = scene.run("true", env={})
+    assert (status, out) == (0, "")
+    assert err == "srun: Unable to give back job allocation 77: no database; trying again for up to 10 minutes\n"
+    assert len(scene.of("EndAllocation")) == 3
+
+
+def test_who_gives_up_to_give_back_says_so(make: Callable[..., Scene]) -> None:
+    scene = make()
+    scene.refusals = 1000
+    scene.end(s.AwaitStepReply(state="COMPLETED"))
+    scene.nodes[0].play(exited(0), END)
+    process = scene.start("true", env={})
+    assert b"trying again" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=LIMIT_S)
+    assert err.decode() == (
+        "srun: error: Unable to give back job allocation 77: no database\n"
+        "srun: it may still be running; `scancel 77` ends it\n"
+    )
+    assert process.returncode == 1
 
 
 def test_a_job_that_is_taken_away_while_it_waits(make: Callable[..., Scene]) -> None:
