@@ -203,8 +203,12 @@ class Controller:
             self.rollups,
             certificates.now,
         )
-        await self._serve(config)
-        write_cluster(folder.path / "cluster.json", self._cluster_file(config, address))
+        try:
+            await self._serve(config)
+            write_cluster(folder.path / "cluster.json", self._cluster_file(config, address))
+        except (BadSetup, OSError):
+            await self._server.stop(0)  # gRPC shows a traceback of a server that is left to itself
+            raise
         for warning in filter(None, [*missing_qos(config, core.state.qos), running_build().warning()]):
             log.warning("%s", warning)
         log.info(

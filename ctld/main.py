@@ -20,11 +20,18 @@ from ctld.store.errors import LeaseHeld, StorageWaits, StoreDamaged, StoreError,
 from ctld.store.loss import Accept
 from penstock.config import ConfigError, load
 from penstock.errors import BadSetup
+from penstock.storagefaults import advice_of
 from penstock.values.jobid import JOB_ID_MAX
 
 #: Maximum epoch: an epoch counts starts, so no real one is higher.
 EPOCH_MAX = 2**48
-STATUSES = {StoreDamaged: exits.DAMAGED, StoreOlder: exits.OLDER}
+STATUSES: dict[type[Exception], int] = {
+    StoreDamaged: exits.DAMAGED,
+    StoreOlder: exits.OLDER,
+    LeaseHeld: exits.TEMPFAIL,
+    StorageWaits: exits.TEMPFAIL,
+    BlockingIOError: exits.TEMPFAIL,  # no thread can be started
+}
 
 
 def main(argv: list[str]) -> int:
@@ -50,20 +57,23 @@ def main(argv: list[str]) -> int:
             return runner.run(
                 serve(ControllerDaemon(os.path.abspath(options.config), loaded.config, folder, logs, accept))
             )
-    except ConfigError as error:
+    except (ConfigError, BadSetup, OSError, StoreError) as error:
+        return _refused(error)
+
+
+def _refused(error: ConfigError | BadSetup | OSError | StoreError) -> int:
+    """Says why it cannot run, and what to do when the cause passes; returns the exit status."""
+    if isinstance(error, OSError):
+        _say(f"error: {os.fsdecode(error.filename or 'the controller')}: {error.strerror or error}")
+    else:
         _say(f"error: {error}")
-    except BadSetup as error:
-        _say(f"error: {error.text}")
-    except OSError as error:
-        _say(f"error: {error.filename or ''}: {error.strerror}")
-        return exits.TEMPFAIL if isinstance(error, BlockingIOError) else exits.CONFIG  # no thread can be started
-    except (LeaseHeld, StorageWaits) as error:
-        _say(f"error: {error}")
-        return exits.TEMPFAIL
-    except StoreError as error:
-        _say(f"error: {error}")
-        return next((status for kind, status in STATUSES.items() if isinstance(error, kind)), exits.CONFIG)
-    return exits.CONFIG
+    advice = advice_of(error)
+    if advice:
+        _say(advice)
+    for kind, status in STATUSES.items():
+        if isinstance(error, kind):
+            return status
+    return exits.TEMPFAIL if advice else exits.CONFIG
 
 
 def _say(text: str) -> None:

@@ -1,7 +1,7 @@
 """`penstock db migrate|check|backup|export|move`: chooses the database and runs the command on it.
 
 Exit status: 0; 1 when `check` has found a problem, or `migrate --look` another schema than this program's; 75 when a
-controller leads (migrate, move) or the server does not answer; 78 when the configuration or the database cannot be
+controller leads (migrate, move), the server does not answer or storage takes no writes; 78 when the configuration or the database cannot be
 used; 130 when interrupted by the user. The subcommands are in the modules of the same names.
 """
 
@@ -32,6 +32,7 @@ from penstock.cluster import own_conf_path
 from penstock.commandline import CommandGroup, CommandLine, invoke
 from penstock.config import ConfigError, load
 from penstock.errors import BadSetup
+from penstock.storagefaults import advice_of
 from penstock.values.dates import parse_date_us
 from penstock.values.errors import BadValue
 
@@ -56,20 +57,29 @@ def _status(act: Callable[[], int | None]) -> int:
     except ConfigError as error:
         _say(str(error))
     except BadSetup as error:
-        _say(error.text)
+        return _refused(error.text, error)
     except (DatabaseBusy, StorageWaits) as error:
         _say(str(error))
         return EX_TEMPFAIL
     except (StoreError, DatabaseUrlError, BadValue) as error:
-        _say(str(error))
+        return _refused(str(error), error)
     except BrokenPipeError:
         raise  # the reader has closed the pipe
     except OSError as error:
-        _say(f"{error.filename or ''}: {error.strerror}")
+        return _refused(f"{os.fsdecode(error.filename or '')}: {error.strerror}", error)
     except KeyboardInterrupt:
         _say("interrupted; nothing was written")
         return EX_INTERRUPTED
     return EX_CONFIG
+
+
+def _refused(text: str, error: Exception) -> int:
+    """Says why it ends, and what to do about storage; returns the exit status."""
+    _say(text)
+    advice = advice_of(error)
+    if advice:
+        _say(advice)
+    return EX_TEMPFAIL if advice else EX_CONFIG
 
 
 def _config(function: _Function) -> _Function:

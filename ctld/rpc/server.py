@@ -40,6 +40,7 @@ from ctld.rpc.jobs.steps import StepsService
 from ctld.rpc.nodelink import NodeLinkService
 from penstock.calls import MESSAGE_BYTES_MAX as CLIENT_BYTES_MAX
 from penstock.errors import BadSetup
+from penstock.security.authd import listen as listen_unix
 from penstock.security.ca import Credentials
 from penstock.security.tls import command_port, node_port
 from penstock.v1 import (
@@ -164,7 +165,11 @@ def listen(server: grpc.aio.Server, config: Config, socket_path: Path, now: Call
     # gRPC replaces an existing socket; the lock of the state folder excludes another controller.
     with contextlib.suppress(FileNotFoundError):
         os.unlink(socket_path)
-    _add(f"unix:{socket_path}", lambda address: server.add_insecure_port(address))
+    try:
+        _add(f"unix:{socket_path}", lambda address: server.add_insecure_port(address))
+    except BadSetup:
+        listen_unix(socket_path, 1).close()  # raises with the system's error, which gRPC does not tell
+        raise
     os.chmod(socket_path, 0o666)  # noqa: S103 (for everybody; a token says who it is)
     host = bind_host(config)
     _add(f"{host}:{config.slurmctld_port}", lambda a: server.add_secure_port(a, command_port(now)))

@@ -12,7 +12,7 @@ DAMAGED: Final = 65
 OLDER: Final = 66
 #: An internal error; the next start continues from the database (EX_SOFTWARE).
 SOFTWARE: Final = 70
-#: Another controller leads, or the database's server does not answer: temporary (EX_TEMPFAIL).
+#: Another controller leads, the database's server does not answer, or storage takes no writes: temporary (EX_TEMPFAIL).
 TEMPFAIL: Final = 75
 #: The configuration, a key or the state folder cannot be used (EX_CONFIG).
 CONFIG: Final = 78

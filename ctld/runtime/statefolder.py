@@ -5,6 +5,7 @@ it. A lock on `ctld.pid` excludes a second controller on this machine (the lease
 machines, but allows this machine's to take over its own, as is necessary after a crash).
 """
 
+import contextlib
 import fcntl
 import os
 import secrets
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from penstock.errors import BadSetup
+from penstock.storagefaults import naming
 
 #: Size of the secret for the keys of steps' streams.
 SECRET_BYTES = 32
@@ -66,7 +68,8 @@ class StateFolder:
             secret = secrets.token_bytes(SECRET_BYTES)
             fresh = path.with_suffix(".new")
             fresh.unlink(missing_ok=True)
-            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            with naming(path), open(os.open(fresh, flags, 0o600), "wb") as file:
                 file.write(secret)
                 file.flush()
                 os.fsync(file.fileno())
@@ -98,12 +101,17 @@ class StateFolder:
             raise BadSetup(f"{self.path}: another controller (pid {pid}) uses it") from None
         except OSError as error:
             raise BadSetup(f"{self.path}: cannot be used: {error.strerror}") from error
-        os.truncate(self._lock, 0)
-        os.write(self._lock, b"%d\n" % os.getpid())
+        try:
+            os.truncate(self._lock, 0)
+            os.write(self._lock, b"%d\n" % os.getpid())
+        except OSError as error:
+            os.close(self._lock)
+            raise BadSetup(f"{pid_file}: cannot be written: {error.strerror}") from error
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.truncate(self._lock, 0)
+        with contextlib.suppress(OSError):  # storage takes no writes: that is not why it ends
+            os.truncate(self._lock, 0)
         os.close(self._lock)

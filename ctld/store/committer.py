@@ -31,7 +31,7 @@ from ctld.core.records.effects import Batch
 from ctld.core.records.job import HistoryRow, JobRow, SpecRow
 from ctld.core.recover import LoadedState
 from ctld.store import encodings, loader, rows
-from ctld.store.dialect import dialect_of, kind_of, one_moment, reader_engine, write_engine
+from ctld.store.dialect import dialect_of, kind_of, one_moment, reader_engine, why_not_opened, write_engine
 from ctld.store.dialect_type import Dialect, Many
 from ctld.store.errors import Deposed, LeaseHeld, StorageAway, StorageWaits, StoreError
 from ctld.store.loss import NOTHING, Accept, numbers
@@ -94,7 +94,9 @@ class Store:
         except DBAPIError as error:
             engine.dispose()
             kind, said = kind_of(dialect_of(engine), error)
-            raise kind(f"database {shown(address)}: {said}") from error
+            cause = why_not_opened(str(address), error)
+            text = f"{said}: {cause.strerror}" if cause is not None else said
+            raise kind(f"database {shown(address)}: {text}") from cause or error
         except StoreError as error:
             engine.dispose()
             raise type(error)(f"database {shown(address)}: {error}") from error

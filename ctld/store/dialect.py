@@ -157,6 +157,19 @@ def _create_private(path: str) -> None:
         raise StoreError(f"database {path}: {error.strerror}") from error
 
 
+def why_not_opened(address: str, error: DBAPIError) -> OSError | None:
+    """The system's error behind SQLite's "unable to open database file", which hides it: a file beside it cannot be made."""
+    if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CANTOPEN:
+        return None
+    probe = f"{database_url(address).database}.probe"
+    try:
+        os.close(os.open(probe, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        os.unlink(probe)
+    except OSError as found:
+        return found
+    return None
+
+
 def _refuse_foreign_log(path: str) -> None:
     """Refuses the log of another database, which SQLite would apply to a backup that was put in this one's place.
 

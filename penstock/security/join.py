@@ -50,8 +50,8 @@ from penstock.security.ca import (
     to_der,
     to_pem,
 )
-from penstock.security.keyfiles import read_secret, write_public, write_secret
-from penstock.security.names import CONTROLLER_OPTIONS, why_reserved
+from penstock.security.keyfiles import PUBLIC, SECRET, read_secret, write_files, write_secret
+from penstock.security.names import CONTROLLER_OPTIONS
 from penstock.values.refusals import TEXT, Code
 
 if TYPE_CHECKING:
@@ -259,9 +259,11 @@ def join(
     if certificate.public_key() != key.public_key():
         raise BadSetup(f"{address}: gave a certificate for another key")
     _make_folder(folder)
-    write_secret(folder / f"{token.role}.key", key_to_pem(key))
-    write_public(folder / f"{token.role}.pem", certificate_pem)
-    write_public(folder / "ca.pem", to_pem(ca))
+    write_files(
+        (folder / f"{token.role}.key", key_to_pem(key), SECRET),
+        (folder / f"{token.role}.pem", certificate_pem, PUBLIC),
+        (folder / "ca.pem", to_pem(ca), PUBLIC),
+    )
     return load_credentials(folder, token.role, now_us)
 
 

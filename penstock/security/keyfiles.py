@@ -8,11 +8,15 @@ renamed.
 import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from penstock.errors import BadSetup
 
+#: Modes of files: for their owner alone, and for all users.
+SECRET: Final = 0o600
+PUBLIC: Final = 0o644
 #: Keys and certificates take a few kilobytes, the table of join tokens at most some megabytes.
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 
@@ -53,34 +57,54 @@ def _check(status: os.stat_result, path: Path, what: str) -> None:
 
 def write_secret(path: Path, data: bytes) -> None:
     """Replaces the file atomically, with mode 0600 from its first byte."""
-    _write(path, data, 0o600)
+    write_files((path, data, SECRET))
 
 
 def write_public(path: Path, data: bytes) -> None:
     """Replaces the file atomically, readable by all users regardless of the umask."""
-    _write(path, data, 0o644)
+    write_files((path, data, PUBLIC))
 
 
-def _write(path: Path, data: bytes, mode: int) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+def write_files(*files: tuple[Path, bytes, int]) -> None:
+    """Replaces files of one folder, given with their modes: all of them or, when one cannot be written, none. A process
+    that dies between two renames leaves the first ones replaced. Raises BadSetup.
+    """
+    drafts: list[Path] = []
     try:
-        draft.unlink(missing_ok=True)
-        _replace(path, draft, data, mode)
+        for path, data, mode in files:
+            with _named(path):
+                drafts.append(path.with_name(f".{path.name}.{os.getpid()}"))
+                _write(drafts[-1], data, mode)
+        for (path, _, _), draft in zip(files, drafts, strict=True):
+            with _named(path):
+                os.replace(draft, path)
+    except BadSetup:
+        for draft in drafts:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+        raise
+    with _named(files[0][0].parent):
+        folder = os.open(files[0][0].parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
         raise BadSetup(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def _replace(path: Path, draft: Path, data: bytes, mode: int) -> None:
+def _write(draft: Path, data: bytes, mode: int) -> None:
+    draft.unlink(missing_ok=True)
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
         os.fchmod(file.fileno(), mode)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(draft, path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -16,11 +16,13 @@ from penstock.security.ca import (
     create_ca,
     ensure_controller,
     issue_to_folder,
+    key_to_pem,
     load_ca,
     load_credentials,
     load_denied,
+    make_key,
 )
-from penstock.security.keyfiles import read_secret, write_public, write_secret
+from penstock.security.keyfiles import PUBLIC, SECRET, read_secret, write_files, write_public, write_secret
 
 NOW = time.time_ns() // 1000
 DAY = 86_400_000_000
@@ -95,6 +97,24 @@ def test_key_and_certificate_must_belong_together(ca, tmp_path):
     (tmp_path / "a/node.key").replace(tmp_path / "b/node.key")
     with pytest.raises(BadSetup, match="is not the key of"):
         load_credentials(tmp_path / "b", "node", NOW)
+
+
+def test_30_a_controllers_renewal_that_was_broken_off_is_made_again(ca, tmp_path):
+    """The process died between the new key and its certificate."""
+    first = ensure_controller(tmp_path / "ca", "h", ("10.0.0.1",), NOW)
+    write_secret(tmp_path / "ca" / "controller.key", key_to_pem(make_key()))
+    again = ensure_controller(tmp_path / "ca", "h", ("10.0.0.1",), NOW)
+    assert again.identity == first.identity and again.certificate != first.certificate
+
+
+def test_30_files_that_belong_together_are_written_all_or_none(tmp_path):
+    """A full disk is found while the second one is written."""
+    key, unwritable = tmp_path / "a.key", tmp_path / ("x" * 254)
+    write_secret(key, b"old")
+    with pytest.raises(BadSetup, match="cannot be written"):
+        write_files((key, b"new", SECRET), (unwritable, b"new", PUBLIC))
+    assert read_secret(key) == b"old"
+    assert os.listdir(tmp_path) == ["a.key"]
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o601])

@@ -1,0 +1,158 @@
+"""A controller that starts on storage that takes no writes: 75 and the file's name, and when there is room it starts.
+
+The storage is a small tmpfs in a mount namespace of the test's own.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from livecluster import free_ports
+from patience import LIMIT_S
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
+RUN = [sys.executable, "-P", "-c", "import sys; from ctld.main import main; sys.exit(main(sys.argv[1:]))"]
+#: Words: folder, mount options, what happens before, what makes room; then the controller's command line. The second
+#: start is the controller that stays.
+SCRIPT = """
+mount -t tmpfs -o "mode=755,$2" tmpfs "$1" && cd "$1" || exit 99
+before=$3; after=$4; shift 4
+eval "$before"
+"$@"; echo "status $?" >&2
+eval "$after"
+exec "$@"
+"""
+ROOM = "make room in its file system (`df` and `df -i` show what is used up); then another start will do"
+#: Leaves so many kilobytes.
+FILL = "{{ head -c 20M /dev/zero >fill 2>/dev/null; truncate -s -{}K fill; }}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _namespaces() -> None:
+    if subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True).returncode:
+        pytest.skip("this machine lets its users make no mount namespace")
+
+
+def conf(folder: Path, *more: str) -> Path:
+    """A configuration whose state is below the storage."""
+    ports = free_ports(2)
+    path = folder / "slurm.conf"
+    lines = [
+        "ClusterName=t",
+        "SlurmctldHost=localhost(127.0.0.1)",
+        f"SlurmctldPort={ports[0]}",
+        f"PenstockNodePort={ports[1]}",
+        f"StateSaveLocation={folder}/storage/state",
+        "NodeName=n1 CPUs=1",
+        "PartitionName=p Nodes=ALL Default=YES",
+        *more,
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def two_starts(folder: Path, options: str, before: str, after: str, *more: str) -> list[str]:
+    """What the first start says, with its status; the second one listens."""
+    storage = folder / "storage"
+    storage.mkdir()
+    words = [*NAMESPACE, "sh", "-c", SCRIPT, "sh", str(storage), options, before, after, *RUN]
+    process = subprocess.Popen(
+        [*words, "-f", str(conf(folder, *more))], cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True
+    )
+    said: list[str] = []
+    guard = threading.Timer(LIMIT_S, process.kill)
+    guard.start()
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            said.append(line.rstrip("\n"))
+            if "; listening on " in line:
+                process.kill()
+    finally:
+        guard.cancel()
+        process.kill()
+        process.wait()
+    assert any("; listening on " in line for line in said), said
+    end = next(number for number, line in enumerate(said) if line.startswith("status "))
+    return said[: end + 1]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+@pytest.mark.parametrize(
+    ("free_kb", "name"),
+    [
+        (0, "state/ctld.pid: cannot be written: No space left on device"),
+        (4, "state/ca/ca.key: cannot be written: No space left on device"),
+        (8, "state/ca/ca.pem: cannot be written: No space left on device"),
+        (20, "state/ca/controller.pem: cannot be written: No space left on device"),
+        (28, "state/witness: No space left on device"),
+        (32, "state/penstock.db: database or disk is full"),
+    ],
+)
+def test_30_a_full_disk_is_named_and_passes(tmp_path: Path, free_kb: int, name: str) -> None:
+    *said, hint, status = two_starts(tmp_path, "size=16m", FILL.format(free_kb), "rm fill")
+    assert status == "status 75", said
+    assert said[-1].startswith("penstock ctld: error: ") and said[-1].endswith(f"{tmp_path}/storage/{name}"), said
+    assert hint == f"penstock ctld: {ROOM}"
+
+
+@pytest.mark.parametrize(
+    ("inodes", "name"),
+    [
+        (4, "state/ca/ca.key: cannot be written: No space left on device"),
+        (12, "state/penstock.db: unable to open database file: No space left on device"),
+        (14, "state/ctld.sock: cannot listen: No space left on device"),
+        (17, "state/calls.sock: cannot listen: No space left on device"),
+    ],
+)
+def test_30_no_more_files_are_named_and_pass(tmp_path: Path, inodes: int, name: str) -> None:
+    options = f"size=16m,nr_inodes={inodes}"
+    *said, hint, status = two_starts(tmp_path, options, ":", "mount -o remount,nr_inodes=1000 $PWD")
+    assert status == "status 75", said
+    assert said[-1].startswith("penstock ctld: error: ") and said[-1].endswith(f"{tmp_path}/storage/{name}"), said
+    assert hint == f"penstock ctld: {ROOM}" and not any("Traceback" in line for line in said)
+
+
+def test_30_a_read_only_file_system_is_named_and_passes(tmp_path: Path) -> None:
+    said = two_starts(tmp_path, "size=16m", "mount -o remount,ro $PWD", "mount -o remount,rw $PWD")
+    assert said == [
+        f"penstock ctld: error: {tmp_path}/storage/state: cannot be used: Read-only file system",
+        "penstock ctld: its file system is mounted read-only: see the kernel's log (`dmesg`), mount it writable; "
+        "then another start will do",
+        "status 75",
+    ]
+
+
+def test_30_the_log_and_the_witness_are_files_too(tmp_path: Path) -> None:
+    for number, (key, name) in enumerate({"SlurmctldLogFile": "log/ctld", "PenstockWitnessFile": "witness"}.items()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        place = folder / "storage" / "other"
+        # a file system of its own, read-only at first
+        before = "mkdir other; mount -t tmpfs -o ro,size=1m tmpfs other"
+        line = f"{key}={place}/{name}"
+        said = run_once(folder, before, line)
+        assert said[-1] == "status 75" and any(f"{place}/" in text and "Read-only file system" in text for text in said)
+
+
+def run_once(folder: Path, before: str, *more: str) -> list[str]:
+    """What one start says, with its status."""
+    storage = folder / "storage"
+    storage.mkdir()
+    words = [*NAMESPACE, "sh", "-c", SCRIPT, "sh", str(storage), "size=16m", before, "exit 0", *RUN]
+    done = subprocess.run(
+        [*words, "-f", str(conf(folder, *more))],
+        cwd=ROOT,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    return done.stderr.splitlines()
