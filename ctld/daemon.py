@@ -67,6 +67,7 @@ from penstock.interpreter import running_build
 from penstock.security.authd import AuthServer
 from penstock.security.ca import Credentials, create_ca, ensure_controller, load_ca, load_denied
 from penstock.security.join import JoinTokens
+from penstock.security.keyfiles import write_public
 from penstock.security.tokens import TokenIssuer, TokenVerifier
 from penstock.threads import prepare_loop, started_pool
 from penstock.values.config import Config
@@ -205,6 +206,7 @@ class Controller:
         )
         try:
             await self._serve(config)
+            write_public(folder.public_ca, credentials.ca_pem)
             write_cluster(folder.path / "cluster.json", self._cluster_file(config, address))
         except (BadSetup, OSError):
             await self._server.stop(0)  # gRPC shows a traceback of a server that is left to itself
@@ -355,7 +357,7 @@ class Controller:
             call_socket=str(folder.call_socket),
             auth_socket=str(folder.auth_socket),
             address=address,
-            ca=str(folder.certificates / "ca.pem"),
+            ca=str(folder.public_ca),
         )
 
     # ---- actions -------------------------------------------------------------------------------------------------

@@ -178,4 +178,5 @@ def _folder_here() -> Path:
         raise BadSetup(f"{error.text}: say where the CA is with --dir") from error
     if not ca:
         raise BadSetup("the cluster file names no ca: say where the CA is with --dir")
-    return Path(ca).parent
+    beside = Path(ca).parent  # the controller's copy for users lies beside the folder
+    return beside / "ca" if (beside / "ca").is_dir() else beside

@@ -44,6 +44,11 @@ class StateFolder:
         return self.path / "ca"
 
     @property
+    def public_ca(self) -> Path:
+        """A copy of the CA's certificate for this machine's users, to whom `certificates` is closed."""
+        return self.path / "ca.pem"
+
+    @property
     def socket(self) -> Path:
         """The socket for commands of this machine."""
         return self.path / "ctld.sock"
