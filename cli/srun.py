@@ -173,14 +173,14 @@ def _serve(maker: StepMaker, client: Client, created: "CreateStepReply", values:
 
             session.use_terminal(Terminal(STDIN))
         feed(session, spec, streams_of(values).input, created)
-    except CommandError:
+        if values.all.flag("verbose"):
+            from cli.steps.verbose import report_launch
+
+            report_launch(created, 0, values.all.text("cpu_bind"))
+        return session.run()
+    except BaseException:  # whatever it was: nobody else would end the step
         maker.cancel(created)
         raise
-    if values.all.flag("verbose"):
-        from cli.steps.verbose import report_launch
-
-        report_launch(created, 0, values.all.text("cpu_bind"))
-    return session.run()
 
 
 def _session(client: Client, created: "CreateStepReply", values: StepValues) -> "Session":

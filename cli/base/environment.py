@@ -14,6 +14,7 @@ import resource
 from collections.abc import Mapping
 
 from cli.base.run import CommandError
+from penstock.values.numbers import is_digits
 from penstock.values.rlimits import RLIMITS
 from penstock.values.text import shown
 
@@ -22,6 +23,8 @@ ENVIRONMENT_BYTES_MAX = 1024 * 1024
 EXPORT_NOTHING = ("NONE", "NIL")
 #: The most digits of a file descriptor; anything longer is a file name.
 DESCRIPTOR_DIGITS_MAX = 7
+#: The most digits of a number in a variable: above all that Slurm sets.
+NUMBER_DIGITS_MAX = 10
 SECRETS = (b"SLURM_JWT",)
 
 #: Set in every job: by whole name, or by prefix.
@@ -88,6 +91,12 @@ def export_text(export: str) -> str:
         return export
     names = (item.partition("=")[0] for item in export.split(","))
     return ",".join(name for name in names if name and name.isprintable())
+
+
+def number_of(env: Mapping[str, str], name: str, default: int = 0) -> int:
+    """The number in a variable; the default when there is none: a user's script may have set anything."""
+    text = env.get(name, "")
+    return int(text) if is_digits(text) and len(text) <= NUMBER_DIGITS_MAX else default
 
 
 def soft_limits(propagate: str) -> dict[str, int]:

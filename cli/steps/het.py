@@ -15,6 +15,7 @@ An MPI library starts within one component: to all of them it would be several w
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from cli.base.environment import number_of
 from cli.base.options import Command, OptionValues
 from cli.base.run import CommandError
 from cli.jobs.components import split_words
@@ -84,7 +85,7 @@ def pieces_of(command: Command, argv: Sequence[str], env: Mapping[str, str]) -> 
             of_group = inside(env, group)
             values, rest = read_values(command, words, of_group)
             values.all.update({key: text for key, text in before.items() if key not in values.own})
-            found[group] = HetPiece(values, rest, words, group, int(of_group.get("SLURM_JOB_ID") or 0))
+            found[group] = HetPiece(values, rest, words, group, number_of(of_group, "SLURM_JOB_ID"))
         before |= {key: text for key, text in said.own.items() if key in FOR_LATER_PARTS}
     pieces = [found[group] for group in sorted(found)]
     last: list[str] = next((piece.command for piece in reversed(pieces) if piece.command), [])
@@ -98,7 +99,7 @@ def pieces_of(command: Command, argv: Sequence[str], env: Mapping[str, str]) -> 
 def _inside(env: Mapping[str, str], group: int) -> Mapping[str, str]:
     if "SLURM_JOB_ID" not in env:
         return env
-    size = int(env.get("SLURM_HET_SIZE") or 1)
+    size = number_of(env, "SLURM_HET_SIZE", 1)
     if group >= size:
         raise CommandError(
             f"Attempt to run a job step with het group value of {group}, but the job allocation has maximum value of "
@@ -109,7 +110,7 @@ def _inside(env: Mapping[str, str], group: int) -> Mapping[str, str]:
 
 def _parts_of_plain_job(env: Mapping[str, str], group: int) -> Mapping[str, str]:
     """Of a job that is not heterogeneous: without the variables that number nodes and tasks of the whole job."""
-    if "SLURM_JOB_ID" not in env or int(env.get("SLURM_HET_SIZE") or 1) > 1:
+    if "SLURM_JOB_ID" not in env or number_of(env, "SLURM_HET_SIZE", 1) > 1:
         return _inside(env, group)
     dropped = (*OF_THE_LEADER, "SLURM_JOB_NUM_NODES")
     return {name: text for name, text in env.items() if name not in dropped}

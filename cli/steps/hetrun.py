@@ -3,10 +3,10 @@
 import os
 from typing import TYPE_CHECKING
 
-from cli.base.environment import step_environment
+from cli.base.environment import number_of, step_environment
 from cli.base.exitstatus import error_status
 from cli.base.options import Command
-from cli.base.run import CommandError, complain
+from cli.base.run import complain
 from cli.jobs.jobrequest import question
 from cli.steps.creation import OwnJob, StepMaker, say, unconfirmed
 from cli.steps.het import HetPiece, environment_from_outside, named_job, number_tasks, pieces_of
@@ -87,7 +87,7 @@ def _create(
             environment = step_environment(export, os.environb, inside="SLURM_JOB_ID" in os.environ)
             maker = StepMaker(client, piece.job_id, report)
             created.append(maker.create(spec, [os.fsencode(word) for word in piece.command], environment))
-    except CommandError:
+    except BaseException:  # whatever it was: nobody else would end them
         for reply in created:
             StepMaker(client, reply.job_id, report).cancel(reply)
         raise
@@ -98,7 +98,7 @@ def _beside(spec: StepSpec, created: list[CreateStepReply], env: "Mapping[str, s
     """Part of a step in a job that is not heterogeneous: on other nodes than the parts before it, or shares theirs if
     the job has no others."""
     taken = [node for reply in created for node in reply.plan.nodes]
-    if len(taken) + spec.nodes_min <= int(env.get("SLURM_JOB_NUM_NODES") or 1):
+    if len(taken) + spec.nodes_min <= number_of(env, "SLURM_JOB_NUM_NODES", 1):
         spec.nodes_excluded = ",".join(filter(None, (spec.nodes_excluded, *taken)))
     else:
         spec.overlap = True
@@ -111,16 +111,16 @@ def _serve(client: Client, created: list[CreateStepReply], pieces: list[HetPiece
         rules = rules_of(all_values[0], created[0])
         session = Session(client.cluster, created[0], console, rules, others=created[1:])
         feed_parts(session, list(zip(created, all_values, specs, strict=True)))
-    except CommandError:
+        if all_values[0].all.flag("verbose"):
+            from cli.steps.verbose import report_launch
+
+            for reply, spec in zip(created, specs, strict=True):
+                report_launch(reply, spec.rank_offset, spec.cpu_bind)
+        return session.run()
+    except BaseException:  # whatever it was: nobody else would end them
         for reply in created:
             StepMaker(client, reply.job_id, _silent).cancel(reply)
         raise
-    if all_values[0].all.flag("verbose"):
-        from cli.steps.verbose import report_launch
-
-        for reply, spec in zip(created, specs, strict=True):
-            report_launch(reply, spec.rank_offset, spec.cpu_bind)
-    return session.run()
 
 
 def _warn(text: str) -> None:

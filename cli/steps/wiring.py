@@ -1,10 +1,11 @@
 """Connects the streams of a step to srun's own: output, input, and the conditions that end the step."""
 
-import getpass
 import os
 from collections.abc import Sequence
 
+from cli.base.environment import number_of
 from cli.base.run import CommandError
+from cli.base.users import login_of
 from cli.steps.console import STDERR as ERR
 from cli.steps.console import STDOUT as OUT
 from cli.steps.console import Console, Mode, PartsConsole, Sink, open_file
@@ -13,7 +14,6 @@ from cli.steps.request import STDIN_TO_ALL, STDIN_TO_NONE, StepValues, streams_o
 from cli.steps.session import Session
 from penstock.v1.steps_pb2 import CreateStepReply, StepSpec
 from penstock.values.filenames import FileNames, expand_pattern
-from penstock.values.numbers import is_digits
 
 STDIN = 0
 STDOUT = 1
@@ -87,15 +87,15 @@ def _sink(
 
 def _expanded(path: str, created: CreateStepReply) -> bytes:
     """A file's name with the symbols expanded that srun can expand."""
-    array, task = os.environ.get("SLURM_ARRAY_JOB_ID", ""), os.environ.get("SLURM_ARRAY_TASK_ID", "")
+    task = number_of(os.environ, "SLURM_ARRAY_TASK_ID", -1)
     names = FileNames(
         job_id=created.job_id,
-        array_job_id=int(array) if is_digits(array) else 0,
-        array_task_id=int(task) if is_digits(task) else None,
+        array_job_id=number_of(os.environ, "SLURM_ARRAY_JOB_ID"),
+        array_task_id=task if task >= 0 else None,
         job_name=os.environ.get("SLURM_JOB_NAME", ""),
-        user_name=getpass.getuser() if "%" in path else "",
+        user_name=login_of(str(os.getuid())) if "%" in path else "",
         step=created.step_id,
-        restart_count=int(os.environ.get("SLURM_RESTART_COUNT", 0)),
+        restart_count=number_of(os.environ, "SLURM_RESTART_COUNT"),
     )
     return expand_pattern(os.fsencode(path), names)
 

@@ -9,7 +9,6 @@ with its start time. A lock on the folder allows one `up` or `down` at a time.
 
 import contextlib
 import fcntl
-import getpass
 import os
 import shlex
 import shutil
@@ -23,6 +22,7 @@ from typing import Any
 
 from cli.base.daemons import DetachedProcess, is_running, pause, start, stop, tail
 from cli.base.run import CommandError
+from cli.base.users import login_of
 from cli.subcommands.localconf import (
     CLUSTER_NAME,
     ENTRIES,
@@ -94,7 +94,9 @@ class LocalCluster:
             (home / folder).mkdir(mode=0o700, exist_ok=True)
         (home / CTLD).chmod(0o711)
         conf = home / "slurm.conf"
-        conf.write_text(conf_text(home, getpass.getuser(), (command_port, node_port), nodes, name), encoding="utf-8")
+        conf.write_text(
+            conf_text(home, login_of(str(os.geteuid())), (command_port, node_port), nodes, name), encoding="utf-8"
+        )
         ca = home / CTLD / "ca"
         if not (ca / "ca.key").exists():
             authority = create_ca(ca, name, now_us())

@@ -3,10 +3,11 @@
 import os
 import signal
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, NoReturn, cast
 
 import pytest
 
+from cli import srun
 from cli.base.helptext import help_text
 from cli.base.options import parse
 from cli.base.run import CommandError, RemoteAnswer
@@ -16,10 +17,11 @@ from cli.steps.creation import StepMaker
 from cli.steps.ending import EndingRules, StepEnding
 from cli.steps.multiprog import parse_config, tasks_of
 from cli.steps.outcome import StepOutcome, ranks_text, words_of
-from cli.steps.request import own_job, read_values, settle_counts, step_spec
+from cli.steps.request import StepValues, own_job, read_values, settle_counts, step_spec
 from cli.steps.stepopts import COMMAND
 from cli.steps.verbose import report_launch
 from cli.steps.watcher import Watchers
+from penstock.client import Client
 from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError
 from penstock.eventloop import Loop
@@ -494,3 +496,23 @@ def test_a_job_without_its_nodes_has_no_steps(code: Code, first: str) -> None:
         StepMaker(Desk(), 9, print).create(StepSpec(), [], [])  # type: ignore[arg-type]  # a stand-in for the client
     check = "srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 9"
     assert error.value.text == f"srun: error: {first}\n{check}"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), KeyboardInterrupt(), CommandError("x")])
+def test_30_whatever_happens_to_srun_its_step_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    class Maker:
+        cancelled: ClassVar[list[object]] = []
+
+        def cancel(self, created: object) -> None:
+            self.cancelled.append(created)
+
+    def fails(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr("cli.srun._session", fails)
+    made = CreateStepReply(job_id=1)
+    with pytest.raises(type(error)):
+        srun._serve(cast(StepMaker, Maker()), cast(Client, None), made, cast(StepValues, None), StepSpec())
+    assert Maker.cancelled == [made]

@@ -318,6 +318,20 @@ def test_on_its_own_it_makes_a_job_and_ends_it(make: Callable[..., Scene]) -> No
     assert [name for name, _ in scene.controller.requests[-2:]] == ["AwaitStep", "EndAllocation"]
 
 
+@pytest.mark.parametrize("value", ["", "x", "-1", "9" * 5000])
+def test_30_what_a_user_has_set_does_not_break_a_files_name(
+    make: Callable[..., Scene], tmp_path: Path, value: str
+) -> None:
+    scene = make()
+    scene.end(s.AwaitStepReply(state="COMPLETED"))
+    scene.nodes[0].play(exited(0), END)
+    names = ("SLURM_RESTART_COUNT", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID")
+    env = {"SLURM_JOB_ID": "12", **dict.fromkeys(names, value)}
+    status, out, err = scene.run("-o", f"{tmp_path}/out.%j.%r", "true", env=env)
+    assert (status, out, err) == (0, "", "")
+    assert (tmp_path / "out.12.0").exists()
+
+
 def test_without_a_database_giving_back_is_repeated(make: Callable[..., Scene]) -> None:
     scene = make()
     scene.refusals = 2
