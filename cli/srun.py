@@ -178,7 +178,7 @@ def _serve(maker: StepMaker, client: Client, created: "CreateStepReply", values:
 
             report_launch(created, 0, values.all.text("cpu_bind"))
         return session.run()
-    except BaseException:  # whatever it was: nobody else would end the step
+    except BaseException:  # whatever it was: without srun the step would run on
         maker.cancel(created)
         raise
 

@@ -6,9 +6,9 @@ needs an administrator. The error's own text names the file; `advice_of` says wh
 """
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 _ROOM: Final = "make room in its file system"
@@ -53,11 +53,11 @@ def advice_of(error: BaseException) -> str:
 
 
 @contextmanager
-def naming(path: Path | str) -> Iterator[None]:
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
     """Has errors of the block name the file: those of a write do not."""
     try:
         yield
     except OSError as error:
         if error.filename is None:
-            error.filename = str(path)
+            error.filename = os.fspath(path)
         raise

@@ -13,7 +13,7 @@ characters, not bytes. Deliberately absent: colours, terminal widths, wrapping. 
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 # Any: a column has a field of any table
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -324,3 +324,17 @@ def text_of(path: bytes) -> str:
 def seconds_us(at_us: int) -> int:
     """Whole seconds of a time in microseconds."""
     return at_us // 1_000_000
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
+    """Lines of a table of Penstock's own commands: columns as wide as their content, two spaces between them, nothing at a
+    line's end. The first row has the heads; `right`: the numbers of the columns that are aligned right.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            text.rjust(width) if number in right else text.ljust(width)
+            for number, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,7 +1,7 @@
 """A request that must not be dropped: what gives resources back is repeated until the controller has acknowledged it.
 
 A controller whose database does not answer, or has no room, refuses changes; one that restarts is not there. A caller
-that went then would leave an allocation that nobody ends. So the request is repeated, for `INSIST_S` at most: longer
+that went then would leave an allocation that runs on. So the request is repeated, for `INSIST_S` at most: longer
 than any restart, shorter than an outage over night. A signal (Ctrl-C) ends the waiting earlier. In both cases the
 caller gets the error, and has to report it with a status that is not 0.
 """
@@ -17,9 +17,9 @@ from penstock.errors import PenstockError, Unreachable
 from penstock.values.refusals import Code
 
 if TYPE_CHECKING:
-    from google.protobuf.message import Message
-
     from penstock.client import Client
+    from penstock.v1.controller_pb2 import CancelJobsRequest
+    from penstock.v1.steps_pb2 import EndAllocationRequest
 
 INSIST_S: Final = 600.0
 #: One attempt, in which the client itself repeats what found no controller.
@@ -52,9 +52,11 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def insist(client: "Client", method: str, request: "Message", say: Callable[[str], None]) -> None:
+def insist(
+    client: "Client", method: str, request: "CancelJobsRequest | EndAllocationRequest", say: Callable[[str], None]
+) -> None:
     """Makes the call until it is acknowledged or refused for good. Raises the PenstockError that remained. `say` is
-    told once that it is repeated.
+    called once when it is repeated.
     """
     began = time.monotonic()
     try:

@@ -87,7 +87,7 @@ def _create(
             environment = step_environment(export, os.environb, inside="SLURM_JOB_ID" in os.environ)
             maker = StepMaker(client, piece.job_id, report)
             created.append(maker.create(spec, [os.fsencode(word) for word in piece.command], environment))
-    except BaseException:  # whatever it was: nobody else would end them
+    except BaseException:  # whatever it was: without srun they would run on
         for reply in created:
             StepMaker(client, reply.job_id, report).cancel(reply)
         raise
@@ -117,7 +117,7 @@ def _serve(client: Client, created: list[CreateStepReply], pieces: list[HetPiece
             for reply, spec in zip(created, specs, strict=True):
                 report_launch(reply, spec.rank_offset, spec.cpu_bind)
         return session.run()
-    except BaseException:  # whatever it was: nobody else would end them
+    except BaseException:  # whatever it was: without srun they would run on
         for reply in created:
             StepMaker(client, reply.job_id, _silent).cancel(reply)
         raise

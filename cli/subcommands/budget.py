@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.base.format import DisplayClock
+from cli.base.format import DisplayClock, aligned
 from cli.base.listing import emit, now_us, words
 from cli.base.run import CommandError, warn
 from cli.subcommands.documents import documents, write
@@ -57,15 +57,7 @@ def report(budgets: "Sequence[BudgetInfo]", clock: DisplayClock, named: Sequence
     """The report as text. named: the requested accounts; () = all."""
     if not budgets:
         return [f"{', '.join(named)}: no budget" if named else "no account has a budget"]
-    rows = [HEADERS, *(_cells(budget, clock) for budget in budgets)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADERS))]
-    return [
-        "  ".join(
-            cell.rjust(width) if column in NUMBERS else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    return aligned([HEADERS, *(_cells(budget, clock) for budget in budgets)], NUMBERS)
 
 
 def _cells(budget: "BudgetInfo", clock: DisplayClock) -> tuple[str, ...]:

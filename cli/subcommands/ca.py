@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from cli.base.format import aligned
 from cli.base.run import CommandError
 from cli.subcommands.documents import documents, errors_as, put, write
 from penstock.commandline import CommandGroup, CommandLine, invoke
@@ -128,10 +129,8 @@ def listing(folder: Path | None, is_all: bool, language: str) -> int:
     if language:
         keys = ("role", "name", "ends", "state", "serial")
         return write({"certificates": [dict(zip(keys, row, strict=True)) for row in found]}, language)
-    rows = [("ROLE", "NAME", "ENDS", "STATE", "SERIAL"), *found]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        put("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    for line in aligned([("ROLE", "NAME", "ENDS", "STATE", "SERIAL"), *found]):
+        put(line)
     return os.EX_OK
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from cli.base.format import DisplayClock
+from cli.base.format import DisplayClock, aligned
 from cli.base.listing import emit, now_us, words
 from cli.base.run import CommandError
 from cli.listings.nodegres import divided, gres, health, index_of, xids
@@ -147,8 +147,7 @@ def table(columns: Sequence[tuple[str, Any]], found: list[GpuRow], view: GpuView
     """A table with columns as wide as their content; trailing empty columns are not padded."""
     whole = view if view.uuid_width else view._replace(uuid_width=max(len(row.gpu.uuid) for row in found))
     cells = [[head for head, _ in columns]] + [[value(row, whole) for _, value in columns] for row in found]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-    return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    return aligned(cells)
 
 
 def uuid_width(found: list[GpuRow]) -> int:

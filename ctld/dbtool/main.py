@@ -1,8 +1,8 @@
 """`penstock db migrate|check|backup|export|move`: chooses the database and runs the command on it.
 
 Exit status: 0; 1 when `check` has found a problem, or `migrate --look` another schema than this program's; 75 when a
-controller leads (migrate, move), the server does not answer or storage takes no writes; 78 when the configuration or the database cannot be
-used; 130 when interrupted by the user. The subcommands are in the modules of the same names.
+controller leads (migrate, move), the server does not answer or storage takes no writes; 78 when the configuration or
+the database cannot be used; 130 when interrupted by the user. The subcommands are in the modules of the same names.
 """
 
 import json
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     return invoke(command, "penstock db", argv)
 
 
-def _status(act: Callable[[], int | None]) -> int:
+def status_of(act: Callable[[], int | None]) -> int:
     """Runs a subcommand and reports its errors."""
     os.umask(0o077)  # the output contains all users' scripts and environments
     try:
@@ -100,7 +100,7 @@ def _json(function: _Function) -> _Function:
     cls=CommandGroup,
     help="The controller's database.",
     wrong_use=2,
-    edge=_status,
+    edge=status_of,
     examples=(
         ("penstock db check", "look for damage"),
         ("penstock db backup /backup/penstock.db", "a copy, while the controller works"),

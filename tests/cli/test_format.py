@@ -15,6 +15,7 @@ from cli.base.format import (
     FormatField,
     TableColumn,
     TableStyle,
+    aligned,
     amount,
     body_line,
     clipped_tasks,
@@ -265,3 +266,9 @@ def test_words_and_ranges():
     for text in ("", "-", "a", "1-2-3", "１", "5 "):
         with pytest.raises(CommandError):
             numbers_in(text, "range")
+
+
+def test_a_table_is_as_wide_as_its_content() -> None:
+    rows = [("NAME", "USED", "NOTE"), ("a", "10", ""), ("long-name", "7", "x")]
+    assert aligned(rows, (1,)) == ["NAME       USED  NOTE", "a            10", "long-name     7  x"]
+    assert aligned(rows[:1]) == ["NAME  USED  NOTE"]

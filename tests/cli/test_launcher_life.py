@@ -130,7 +130,7 @@ def test_a_caller_that_went_before_the_command_began(launched, waiting, tmp_path
 
 
 def test_a_worker_that_was_killed_before_it_read_the_request(launched, waiting, tmp_path):
-    """It has not begun, and the launcher is told so: it runs the command itself."""
+    """It has not begun, and the launcher learns that: it runs the command itself."""
     caller = Caller(launched)
     os.kill(caller.worker, signal.SIGSTOP)
     caller.call(launched, "sbatch", str(tmp_path / "w.sh"))

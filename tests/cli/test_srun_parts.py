@@ -3,11 +3,10 @@
 import os
 import signal
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 
-from cli import srun
 from cli.base.helptext import help_text
 from cli.base.options import parse
 from cli.base.run import CommandError, RemoteAnswer
@@ -17,15 +16,14 @@ from cli.steps.creation import StepMaker
 from cli.steps.ending import EndingRules, StepEnding
 from cli.steps.multiprog import parse_config, tasks_of
 from cli.steps.outcome import StepOutcome, ranks_text, words_of
-from cli.steps.request import StepValues, own_job, read_values, settle_counts, step_spec
+from cli.steps.request import own_job, read_values, settle_counts, step_spec
 from cli.steps.stepopts import COMMAND
 from cli.steps.verbose import report_launch
 from cli.steps.watcher import Watchers
-from penstock.client import Client
 from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError
 from penstock.eventloop import Loop
-from penstock.v1.controller_pb2 import SubmitJobReply
+from penstock.v1.controller_pb2 import JobResultsReply, SubmitJobReply
 from penstock.v1.steps_pb2 import CreateStepReply, RankSet, StepPlan, StepSpec
 from penstock.values.refusals import TEXT, Code
 from tests.cli.fake_controller import FakeClient, run_body
@@ -498,21 +496,21 @@ def test_a_job_without_its_nodes_has_no_steps(code: Code, first: str) -> None:
     assert error.value.text == f"srun: error: {first}\n{check}"
 
 
+@pytest.mark.parametrize("words", [["true"], ["-n1", "true", ":", "-n1", "true"]])
 @pytest.mark.parametrize("error", [RuntimeError("x"), KeyboardInterrupt(), CommandError("x")])
 def test_30_whatever_happens_to_srun_its_step_is_cancelled(
-    monkeypatch: pytest.MonkeyPatch, error: BaseException
+    monkeypatch: pytest.MonkeyPatch, words: list[str], error: BaseException
 ) -> None:
-    class Maker:
-        cancelled: ClassVar[list[object]] = []
-
-        def cancel(self, created: object) -> None:
-            self.cancelled.append(created)
-
-    def fails(*_: object) -> NoReturn:
+    def fails(*_: object, **__: object) -> NoReturn:
         raise error
 
-    monkeypatch.setattr("cli.srun._session", fails)
-    made = CreateStepReply(job_id=1)
+    for module in ("cli.steps.session", "cli.steps.hetrun"):
+        monkeypatch.setattr(f"{module}.Session", fails)
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    client = FakeClient(CreateStep=CreateStepReply(job_id=12, step_id=3), CancelJobs=JobResultsReply())
+    client.cluster = ClusterFile("tux")
+    client.install(monkeypatch)
     with pytest.raises(type(error)):
-        srun._serve(cast(StepMaker, Maker()), cast(Client, None), made, cast(StepValues, None), StepSpec())
-    assert Maker.cancelled == [made]
+        body(words)
+    cancelled = [list(request.filter.ids) for method, request in client.calls if method == "CancelJobs"]
+    assert cancelled == [["12.3"]] * (1 + words.count(":"))

@@ -33,6 +33,9 @@ class Told:
     def repeats(self) -> bool:
         return any("; trying again for up to" in line for line in self.lines)
 
+    def shown(self) -> list[str]:
+        return self.lines
+
     def close(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
@@ -53,7 +56,7 @@ def test_allocations_are_given_back_when_the_database_is_there_again() -> None:
             for told in both:
                 told.close()
             for told in both:
-                cluster.wait(told.repeats, "it is refused", show=lambda lines=told.lines: lines)
+                cluster.wait(told.repeats, "it is refused", show=told.shown)
             server.start()
             assert [told.end() for told in both] == [0, 0], [told.lines for told in both]
             assert [job.state for job in cluster.wait_ends(*jobs)] == ["COMPLETED"] * 2

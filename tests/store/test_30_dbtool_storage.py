@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from ctld.dbtool.main import _status
+from ctld.dbtool.main import status_of
 from ctld.store.errors import StoreError
 from penstock.storagefaults import advice_of, naming
 
@@ -29,7 +29,7 @@ def test_30_storage_that_takes_no_writes_is_75(
         with naming("/backup/x.db"):
             raise OSError(number, os.strerror(number))
 
-    assert _status(fails) == status
+    assert status_of(fails) == status
     first, *rest = capsys.readouterr().err.splitlines()
     assert first.endswith(f"/backup/x.db: {os.strerror(number)}")
     assert bool(rest) == bool(word) and word in "".join(rest)

@@ -35,7 +35,7 @@ def test_the_same_numbers() -> None:
     for name, value in ((name, getattr(served, name)) for name in ours):
         text = re.search(rf"#define {name} ([^/\n]+)", SOURCE).group(1).strip()
         assert eval(text.replace("u", "")) == value, name
-    assert (served.EXITED, wire.SIGNALLED, served.DECLINED) == (1, 2, 3)
+    assert (wire.EXITED, wire.SIGNALLED, wire.DECLINED) == (1, 2, 3)
     assert "EXITED = 1, SIGNALLED = 2, DECLINED = 3" in SOURCE
     # The structures have no padding: C and Python count the same bytes.
     assert served.REQUEST.size == struct.calcsize(f"@IIIIIIiiQ{served.FILES_MAX}i")
