@@ -102,10 +102,15 @@ def write_cluster(path: str | os.PathLike[str], cluster: ClusterFile) -> None:
     folder, name = os.path.split(path)
     draft = os.path.join(folder, f".{name}.{os.getpid()}")
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-    with naming(path), os.fdopen(file, "w", encoding="utf-8") as stream:
-        os.fchmod(stream.fileno(), 0o644)
-        json.dump(content, stream, indent=2)
-        stream.write("\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(draft, path)
+    try:
+        with naming(os.fspath(path)), os.fdopen(file, "w", encoding="utf-8") as stream:
+            os.fchmod(stream.fileno(), 0o644)
+            json.dump(content, stream, indent=2)
+            stream.write("\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(draft, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise

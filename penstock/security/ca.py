@@ -29,7 +29,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from penstock.errors import BadSetup
 from penstock.security import issued
 from penstock.security.keyfiles import PUBLIC, SECRET, read_public, read_secret, write_files
-from penstock.security.names import CONTROLLER_HOST
+from penstock.security.names import CONTROLLER_HOST, why_reserved
 
 ROLES: Final = ("controller", "node", "login")
 CA_DAYS: Final = 3650
@@ -45,10 +45,6 @@ _NAME = re.compile(rf"[A-Za-z0-9_.-]{{1,{NAME_LENGTH_MAX}}}")
 
 class BadCertificate(Exception):
     """A presented certificate is not acceptable; the message states the reason."""
-
-
-class KeyMismatch(BadSetup):
-    """A private key is not that of the certificate beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +204,11 @@ def issue_to_folder(
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise BadSetup(f"{folder}: cannot be made: {error.strerror}") from error
-    key = make_key()
-    certificate = authority.issue(role, name, key.public_key(), now_us, hosts)
+    held = key or make_key()
+    certificate = authority.issue(role, name, held.public_key(), now_us, hosts)
+    made = () if key is not None else ((folder / f"{role}.key", key_to_pem(held), SECRET),)
     write_files(
-        (folder / f"{role}.key", key_to_pem(key), SECRET),
-        (folder / f"{role}.pem", to_pem(certificate), PUBLIC),
-        (folder / "ca.pem", authority.pem, PUBLIC),
+        *made, (folder / f"{role}.pem", to_pem(certificate), PUBLIC), (folder / "ca.pem", authority.pem, PUBLIC)
     )
 
 
@@ -221,7 +216,10 @@ def ensure_controller(folder: Path, name: str, hosts: tuple[str, ...], now_us: i
     """Returns the controller's credentials. The certificate is made anew if it is missing, about to expire, without one of
     the host names or for another key; the key stays, so that a crash in between leaves a pair that can be used.
     """
-    if (folder / "controller.pem").exists() and (held := _held_controller(folder)) is not None:
+    path = folder / "controller.key"
+    key = _load_key(read_secret(path), path) if path.exists() else None
+    if key is not None and _is_for(folder / "controller.pem", key):
+        held = load_credentials(folder, "controller", None)
         runs_out = held.certificate.not_valid_after_utc - timedelta(days=RENEW_DAYS) <= to_datetime(now_us)
         if not runs_out and set(map(_host_name, (*hosts, CONTROLLER_HOST))) <= set(
             _alternative_names(held.certificate)
@@ -231,12 +229,9 @@ def ensure_controller(folder: Path, name: str, hosts: tuple[str, ...], now_us: i
     return load_credentials(folder, "controller", now_us)
 
 
-def _held_controller(folder: Path) -> Credentials | None:
-    """The controller's credentials; None = a renewal was broken off between its key and its certificate."""
-    try:
-        return load_credentials(folder, "controller", None)
-    except KeyMismatch:
-        return None
+def _is_for(path: Path, key: ec.EllipticCurvePrivateKey) -> bool:
+    """Whether the certificate is there, and for that key."""
+    return path.exists() and parse_certificate(read_public(path), str(path)).public_key() == key.public_key()
 
 
 def load_credentials(folder: Path, role: str, now_us: int | None) -> Credentials:
@@ -248,7 +243,7 @@ def load_credentials(folder: Path, role: str, now_us: int | None) -> Credentials
     certificate = parse_certificate(certificate_pem, str(folder / f"{role}.pem"))
     ca = parse_certificate(ca_pem, str(folder / "ca.pem"))
     if certificate.public_key() != key.public_key():
-        raise KeyMismatch(f"{folder}: {role}.key is not the key of {role}.pem")
+        raise BadSetup(f"{folder}: {role}.key is not the key of {role}.pem")
     try:
         identity = check_certificate(certificate, ca, now_us)
     except BadCertificate as error:

@@ -51,7 +51,7 @@ from penstock.security.ca import (
     to_pem,
 )
 from penstock.security.keyfiles import PUBLIC, SECRET, read_secret, write_files, write_secret
-from penstock.security.names import CONTROLLER_OPTIONS
+from penstock.security.names import CONTROLLER_OPTIONS, why_reserved
 from penstock.values.refusals import TEXT, Code
 
 if TYPE_CHECKING:

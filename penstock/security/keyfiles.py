@@ -96,8 +96,6 @@ def _named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
         raise BadSetup(f"{path}: cannot be written: {error.strerror}") from error
 
 

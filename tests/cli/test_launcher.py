@@ -377,7 +377,7 @@ def test_a_child_that_is_killed(served, waiting):
     process = waiting()
     child = worker_of(process)
     os.kill(child, signal.SIGKILL)
-    errors = process.communicate(timeout=LIMIT_S)[1]
+    errors = process.communicate(timeout=ANSWER_S)[1]
     assert (
         errors
         == b"sbatch: error: the process that ran it was killed: it is not known whether the command was carried out\n"

@@ -143,7 +143,7 @@ def test_a_worker_that_was_killed_before_it_read_the_request(launched, waiting, 
 def test_a_worker_that_was_killed_in_the_midst(launched, waiting, tmp_path):
     caller = Caller(launched)
     caller.call(launched, "sbatch", str(tmp_path / "w.sh"))
-    assert waiting.awaited.wait(LIMIT_S)
+    assert waiting.awaited.wait(ANSWER_S)
     os.kill(caller.worker, signal.SIGKILL)
     assert caller.report() == (2, signal.SIGKILL)
     caller.end()

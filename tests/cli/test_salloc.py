@@ -198,7 +198,7 @@ def test_who_gives_up_to_give_back_says_so(desk, command, status):
         assert line, err
         err += line
     process.send_signal(signal.SIGINT)
-    err = process.communicate(timeout=LIMIT_S)[1]
+    err = process.communicate(timeout=ANSWER_S)[1]
     assert err == (
         "salloc: error: Unable to give back job allocation 7: no database\n"
         "salloc: it may still be running; `scancel 7` ends it\n"

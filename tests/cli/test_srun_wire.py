@@ -351,7 +351,7 @@ def test_who_gives_up_to_give_back_says_so(make: Callable[..., Scene]) -> None:
     process = scene.start("true", env={})
     assert b"trying again" in process.stderr.readline()
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=LIMIT_S)
+    _, err = process.communicate(timeout=ANSWER_S)
     assert err.decode() == (
         "srun: error: Unable to give back job allocation 77: no database\n"
         "srun: it may still be running; `scancel 77` ends it\n"

@@ -6,7 +6,7 @@
 import subprocess
 
 from livecluster import CTLD, LAUNCHERS, LiveCluster, command, is_installed
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 SHELLS, CALLS = 8, 100
 #: Prints each status that is not 0, and at the end how many calls there were.
@@ -24,6 +24,6 @@ def test_29_no_call_ends_by_a_signal_while_the_controller_is_killed():
         while any(shell.poll() is None for shell in shells):
             cluster.kill(CTLD)
             cluster.start_controller()
-        words = [word for shell in shells for word in shell.communicate(timeout=LIMIT_S)[0].splitlines()]
+        words = [word for shell in shells for word in shell.communicate(timeout=ANSWER_S)[0].splitlines()]
     assert words.count(f"calls {CALLS}") == SHELLS
     assert {word for word in words if not word.startswith("calls")} <= {"1"}

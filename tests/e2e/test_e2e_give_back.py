@@ -4,7 +4,7 @@ import subprocess
 import threading
 
 from livecluster import ClusterConf, LiveCluster, command
-from patience import LIMIT_S
+from patience import ANSWER_S
 from postgres import Server
 
 
@@ -41,8 +41,8 @@ class Told:
         self.process.stdin.close()
 
     def end(self) -> int:
-        status = self.process.wait(LIMIT_S)
-        self._reader.join(LIMIT_S)
+        status = self.process.wait(ANSWER_S)
+        self._reader.join(ANSWER_S)
         return status
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from livecluster import Done, free_ports
 from netns import Machine, Machines
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 
 pytestmark = pytest.mark.root
 
@@ -70,7 +70,7 @@ class Host:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=LIMIT_S,
+            timeout=ANSWER_S,
             cwd="/",
         )
         assert done.returncode == 0, f"$ {documented}\n{done.stdout}{done.stderr}"
@@ -92,13 +92,13 @@ class Host:
         """A command of a plain user of this machine."""
         line = [*self._prefix, sys.executable, "-P", RUN_AS, str(USER), name, *words]
         done = subprocess.run(
-            line, env=self.env(), stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, cwd="/"
+            line, env=self.env(), stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER_S, cwd="/"
         )
         return Done([name, *words], done.returncode, done.stdout, done.stderr)
 
     def until(self, wanted: str, name: str, *words: str) -> None:
         """The user's command prints this, soon."""
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + END_S
         while (done := self.user(name, *words)).out != wanted:
             assert time.monotonic() < deadline, f"{done}\n{self.logs()}"
             time.sleep(POLL_S)
@@ -110,7 +110,7 @@ class Host:
         for daemon in reversed(self._daemons):
             daemon.terminate()
         for daemon in self._daemons:
-            daemon.wait(LIMIT_S)
+            daemon.wait(ANSWER_S)
 
 
 @pytest.fixture

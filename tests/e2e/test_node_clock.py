@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from ctld.core.nodes.clocks import CLOCK_WRONG
 from penstock.v1 import accounting_pb2, controller_pb2
@@ -48,12 +48,12 @@ def noded(site: Site, flag: Path) -> Iterator[None]:
         yield
     finally:
         daemon.terminate()
-        daemon.wait(LIMIT_S)
+        daemon.wait(ANSWER_S)
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     """Asks again until it does."""
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(ANSWER_S):
         while not await holds():
             await asyncio.sleep(0.05)
 

@@ -10,7 +10,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -93,7 +93,7 @@ def run(scenario: str) -> object:
     """The scenario's answer, which it prints as JSON."""
     done = subprocess.run(
         [sys.executable, "-c", HARNESS.replace("SCENARIO", textwrap.indent(scenario, "    "))], cwd=ROOT, capture_output=True, text=True,
-        timeout=LIMIT_S, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=ANSWER_S, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

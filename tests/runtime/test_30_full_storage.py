@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from livecluster import free_ports
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
@@ -64,7 +64,7 @@ def two_starts(folder: Path, options: str, before: str, after: str, *more: str) 
         [*words, "-f", str(conf(folder, *more))], cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True
     )
     said: list[str] = []
-    guard = threading.Timer(LIMIT_S, process.kill)
+    guard = threading.Timer(ANSWER_S, process.kill)
     guard.start()
     try:
         assert process.stderr is not None
@@ -153,6 +153,6 @@ def run_once(folder: Path, before: str, *more: str) -> list[str]:
         env=environment(),
         stderr=subprocess.PIPE,
         text=True,
-        timeout=LIMIT_S,
+        timeout=ANSWER_S,
     )
     return done.stderr.splitlines()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from openway import open_way
-from patience import LIMIT_S
+from patience import ANSWER_S
 
 from ctld.agents.fence import fence
 from ctld.runtime.programs import UserIdentity
@@ -72,7 +72,7 @@ def test_what_a_program_leaves_running_is_not_waited_for(tmp_path: Path, identit
 
     async def once() -> tuple[Ending, int, int]:
         before = len(os.listdir("/proc/self/fd"))
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_S):
             ending = await run(Program([path], ENV, 0, identity=identity))
         return ending, before, len(os.listdir("/proc/self/fd"))
 

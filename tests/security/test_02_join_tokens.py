@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
-from patience import LIMIT_S
+from patience import ANSWER_S, LONGEST_S
 
 from ctld.core.records.events import Actor, JobSubmission, Role, SubmitJob
 from ctld.core.records.job import SpecRow
@@ -69,14 +69,14 @@ def test_a_disk_that_stalls_holds_up_nobody_else(tmp_path: Path, monkeypatch: py
 
     def stalled(path: Path, data: bytes) -> None:
         begun.set()
-        assert may_end.wait(LIMIT_S)
+        assert may_end.wait(ANSWER_S)
         write(path, data)
 
     async def story() -> None:
         async with site.controller(), site.client() as client:
             monkeypatch.setattr(join, "write_secret", stalled)
             asked_for = asyncio.create_task(client.call("CreateNodeToken", c.CreateNodeTokenRequest(node_name="n1")))
-            await asyncio.to_thread(begun.wait, LIMIT_S)
+            await asyncio.to_thread(begun.wait, ANSWER_S)
             assert (await client.call("Ping", c.PingRequest())).cluster_name and not asked_for.done()
             may_end.set()
             token = (await asked_for).token
@@ -84,13 +84,13 @@ def test_a_disk_that_stalls_holds_up_nobody_else(tmp_path: Path, monkeypatch: py
             may_end.clear()
             wanted = c.JoinNodeRequest(token=token, node_name="n1", csr_pem=a_request())
             joins = [asyncio.create_task(client.call("JoinNode", wanted)) for _ in range(2)]
-            await asyncio.to_thread(begun.wait, LIMIT_S)
+            await asyncio.to_thread(begun.wait, ANSWER_S)
             assert (await client.call("Ping", c.PingRequest())).cluster_name and not any(one.done() for one in joins)
             may_end.set()
             ends = await asyncio.gather(*joins, return_exceptions=True)
             assert sorted(isinstance(end, PenstockError) for end in ends) == [False, True]
 
-    asyncio.run(asyncio.wait_for(story(), 2 * LIMIT_S))
+    asyncio.run(asyncio.wait_for(story(), LONGEST_S))
 
 
 # ---- tokens on command lines

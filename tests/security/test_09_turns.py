@@ -18,7 +18,7 @@ import grpc.aio
 import hostile
 import pytest
 from hostile import Case, cases
-from patience import ANSWER_S
+from patience import END_S
 
 from penstock.calls import TOKEN_KEY
 from penstock.security.ca import load_credentials
@@ -52,7 +52,7 @@ class Attacker:
         """The status of the answer."""
         metadata = ((TOKEN_KEY, self._issuer.issue(self._uid, self._uid, now_us())),) if self._uid is not None else ()
         make = self._channel.unary_stream if case.is_stream else self._channel.unary_unary
-        limit_s = PATIENCE_S if case.waits else LIMIT_S
+        limit_s = PATIENCE_S if case.waits else END_S
         call = make(case.method, None, None)(case.data, metadata=metadata, timeout=limit_s)
         try:
             if case.is_stream:

@@ -19,7 +19,7 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor as F
 from google.protobuf.message_factory import GetMessageClass
 from openway import open_way
-from patience import LIMIT_S
+from patience import ANSWER_S, END_S
 
 from cli.base import users
 from ctld.rpc.gate import bounds
@@ -163,7 +163,7 @@ def test_commands_of_root_ask_for_no_long_name_either(monkeypatch: pytest.Monkey
 
 
 @contextmanager
-def lookups(folder: Path, answer_s: float = LIMIT_S) -> Iterator[Lookups]:
+def lookups(folder: Path, answer_s: float = ANSWER_S) -> Iterator[Lookups]:
     open_way(folder)
     program = folder / "helper.py"
     program.write_text(BAD_MODULES.format(root=str(ROOT), told=str(folder / "told")))
@@ -176,7 +176,7 @@ def lookups(folder: Path, answer_s: float = LIMIT_S) -> Iterator[Lookups]:
 
 
 def run(story: Coroutine[object, object, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, LIMIT_S))
+    asyncio.run(asyncio.wait_for(story, END_S))
 
 
 def test_a_module_that_aborts_ends_its_helper_and_nothing_else(tmp_path: Path) -> None:
@@ -260,4 +260,4 @@ def test_a_helper_ends_with_the_controller() -> None:
         assert len(helpers) == 2
         controller.kill()
     for one in helpers:
-        one.wait(LIMIT_S)
+        one.wait(ANSWER_S)

@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from patience import LIMIT_S
+from patience import ANSWER_S, LONGEST_S
 
 from ctld.core.records.events import Actor, Role
 from ctld.rpc import callconnection
@@ -29,11 +29,11 @@ SHOW = "/penstock.v1.Controller/ShowConfig"
 
 
 def run(story: Any) -> None:
-    asyncio.run(asyncio.wait_for(story, 2 * LIMIT_S))
+    asyncio.run(asyncio.wait_for(story, LONGEST_S))
 
 
 async def until(what: Callable[[], object]) -> None:
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(ANSWER_S):
         while not what():
             await asyncio.sleep(0.01)
 

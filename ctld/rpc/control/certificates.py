@@ -44,6 +44,7 @@ class Certification(Administration):
         """Creates a one-use token with which a node of the configuration, or a login host, may join."""
         role = "login" if request.login_host else "node"
         self._require_known(role, request.node_name)
+        check_joins(request.node_name, self._controllers())
         now_us, secret = self._services.runtime.clock_us(), secrets.token_bytes(SECRET_BYTES)
         create = partial(self._services.join_tokens.create, request.node_name, secret, now_us, role)
         token, expires_at_us = await self._issued(create)
@@ -73,8 +74,9 @@ class Certification(Administration):
         services = self._services
         now_us = services.runtime.clock_us()
         return admit(
-            services.authority(), services.join_tokens, request.token, request.node_name, request.csr_pem, now_us
-        )
+            services.authority(), services.join_tokens, request.token, request.node_name, request.csr_pem, now_us,
+            self._controllers(),
+        )  # fmt: skip
 
     def _renew(self, request: controller_pb2.RenewCertificateRequest) -> tuple[CertifiedIdentity, x509.Certificate]:
         authority = self._services.authority()

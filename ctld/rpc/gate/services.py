@@ -67,6 +67,7 @@ class Services:
     amender: Amender
     traces: Traces
     rollups: RollUps
+    credentials: Callable[[], Credentials]  # the controller's own, at present
     names: UserNames = field(init=False)
     reading: Reading = field(init=False)
 
