@@ -53,7 +53,8 @@ class NodeTime:
         ahead_us = node_us - tick_us
         if self._ahead_us is not None:
             ahead_us = max(ahead_us, self._ahead_us - int((tick_us - self._at_us) * DRIFT))
-        self._ahead_us, self._at_us = ahead_us, tick_us
+        self._ahead_us = ahead_us
+        self._at_us = tick_us
         if wall_us > 0:
             self._wall_us = wall_us - node_us + ahead_us
 

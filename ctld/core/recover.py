@@ -137,11 +137,7 @@ def recover(state: ClusterState, config: Config, loaded: LoadedState, now_us: in
     state.periodic.crontabs = {crontab.uid: crontab for crontab in loaded.crontabs}
     state.periodic.triggers = {trigger.trigger_id: trigger for trigger in loaded.triggers}
     begun = [job for job in state.jobs.values() if job.state is not JobState.PENDING]
-    for job in begun:
-        if job.state in ALLOCATED_STATES:
-            for part in job.alloc:
-                _book_part(state, named, job, part.node)
-            state.enter_reservation(job)
+    _book(state, named, begun)
     config = kept.with_sizes(state, config, named)
     _depend(state)
     associations.restore(state, loaded.shares)
@@ -268,6 +264,15 @@ def _load_nodes(state: ClusterState, config: Config, loaded: LoadedState) -> Non
             state.nodes[gpu.node].gpus[gpu.uuid] = gpu
         else:
             state.outputs.dirty_gpus[gpu.node, gpu.uuid] = None  # its node was removed from the file meanwhile
+
+
+def _book(state: ClusterState, config: Config, begun: list[Job]) -> None:
+    """Books what unfinished jobs hold on their nodes."""
+    for job in begun:
+        if job.state in ALLOCATED_STATES:
+            for part in job.alloc:
+                _book_part(state, config, job, part.node)
+            state.enter_reservation(job)
 
 
 def _book_part(state: ClusterState, config: Config, job: Job, name: str) -> None:

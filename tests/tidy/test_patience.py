@@ -47,6 +47,7 @@ ALLOWED = {
     "tests/node/test_gpu_probe.py": "a word that must not come",
     "tests/node/test_streams.py": "a socket that nothing may come from",
     "tests/security/test_08_become.py": "none of the programs may begin",
+    "tests/security/test_12_unread_replies.py": "the turn of a uid, and no time",
     "tests/support/differential/grants/slurm.py": "a real Slurm, by hand",
 }
 

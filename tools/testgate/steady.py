@@ -1,4 +1,4 @@
-"""Runs tests many times on a busy machine and prints how often each failed: `make steady TESTS="tests/e2e/test_x.py"`.
+"""Runs tests many times on a busy machine and prints how often each failed: `make steady TESTS="FILE..."`.
 
     python -m tools.testgate.steady [--times N] [--at-once N] [--busy N] [TEST...]
 
@@ -22,7 +22,9 @@ from penstock.threads import started_pool
 from tools.testgate.runs import read
 from tools.testgate.verdict import PytestRun, broken
 
-TIMES, AT_ONCE, BUSY = 30, 4, 2
+TIMES = 30
+AT_ONCE = 4
+BUSY = 2
 BASE = "origin/main"
 OUT = Path("build/steady")
 

@@ -72,8 +72,10 @@ def with_sizes(state: ClusterState, config: Config, named: Config) -> Config:
 def cpus_needed(config: Config, node: Node, jobs: Iterable[Job]) -> int:
     """Returns how many CPUs the node must have under that configuration: for each of its jobs, and for all that have
     theirs now, which may share them. A suspended job that waits for its CPUs is none of these."""
-    units, partitions = units_per_cpu(config), {partition.name: partition for partition in config.partitions}
-    most, sure, at_once = node.cpus_used.bit_length(), 0, 0
+    units = units_per_cpu(config)
+    partitions = {partition.name: partition for partition in config.partitions}
+    most = node.cpus_used.bit_length()
+    sure = at_once = 0
     for job in jobs:
         cpus = sum(part.cpus for part in job.alloc if part.node == node.name)
         most = max(most, cpus)
