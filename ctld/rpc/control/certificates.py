@@ -44,7 +44,7 @@ class Certification(Administration):
         """Creates a one-use token with which a node of the configuration, or a login host, may join."""
         role = "login" if request.login_host else "node"
         self._require_known(role, request.node_name)
-        check_joins(request.node_name, self._controllers())
+        check_joins(request.node_name, self._controllers(role, request.node_name))
         now_us, secret = self._services.runtime.clock_us(), secrets.token_bytes(SECRET_BYTES)
         create = partial(self._services.join_tokens.create, request.node_name, secret, now_us, role)
         token, expires_at_us = await self._issued(create)
@@ -75,7 +75,7 @@ class Certification(Administration):
         now_us = services.runtime.clock_us()
         return admit(
             services.authority(), services.join_tokens, request.token, request.node_name, request.csr_pem, now_us,
-            self._controllers(),
+            self._controllers("node", request.node_name),
         )  # fmt: skip
 
     def _renew(self, request: controller_pb2.RenewCertificateRequest) -> tuple[CertifiedIdentity, x509.Certificate]:
@@ -89,9 +89,13 @@ class Certification(Administration):
         if role == "node" and name not in self._services.runtime.core.state.nodes:
             raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {name[:64]!r}")
 
-    def _controllers(self) -> tuple[str, ...]:
-        """Returns the controller's names and addresses, by its configuration and its certificate."""
-        config = self._services.runtime.core.state.config
+    def _controllers(self, role: str, name: str) -> tuple[str, ...]:
+        """Returns the controller's names and addresses, by its configuration and its certificate, which no other host may
+        have. A node that the configuration calls so is the controller's machine."""
+        state = self._services.runtime.core.state
+        if role == "node" and name in state.nodes:
+            return ()
+        config = state.config
         return (config.controller_host, config.controller_addr, *host_names(self._services.credentials().certificate))
 
     async def _note(self, context: Context, act: str, host: str, proof: str) -> None:
