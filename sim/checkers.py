@@ -80,6 +80,7 @@ class Checkers:
         self.sizes: dict[str, tuple[int, int, dict[str, int]]] = {}
         self.partitions: dict[str, frozenset[str]] = {}
         self.kill_wait_s = 0
+        self.clock_set = False  # the controller's
         self.clock_jumped = False  # clocks disagree: no oracle compares their times
         self._good_since: dict[str, int] = {}  # node -> since when its connection is undisturbed
         self._streams: dict[str, object] = {}
@@ -375,6 +376,7 @@ class Checkers:
             jobs = {(r.job_id, r.attempt): r for r in connection.execute(select(*columns))}
             scripts = select(STEP).where(STEP.c.step_id == BATCH_STEP)
             steps = {(r.job_id, r.attempt): r for r in connection.execute(scripts)}
+            self.steps.clock_set = self.clock_set
             self.steps.final(connection, self.launched)
         self._check_rows(jobs)
         self._check_answers()
@@ -431,7 +433,7 @@ class Checkers:
             if end is None and job.state == JobState.COMPLETED:
                 raise Broken("books", f"{name} is COMPLETED, and was lost with its node", key[0])
             return
-        if not process.has_started_at(step.start_at_us) or step.user_cpu_us != end.user_cpu_us:
+        if not process.has_started_at(step.start_at_us, self.clock_set) or step.user_cpu_us != end.user_cpu_us:
             text = f"{name} used {end.user_cpu_us} us of cpu from {end.start_at_us}, its row says {step.user_cpu_us}"
             raise Broken("books", f"{text} from {step.start_at_us}", key[0])
         if (step.exit_code, step.exit_signal) != (end.exit_code, end.exit_signal):

@@ -145,6 +145,7 @@ class Faults:
         self._jump(-self._random.choice((2, 300, 3_600)) * US)
 
     def _jump(self, jump_us: int) -> None:
+        self._checkers.clock_set = True
         self._checkers.clock_jumped = True
         self._ctld.jump(jump_us)
 

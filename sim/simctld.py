@@ -17,6 +17,8 @@ from random import Random
 # Any: an effect or message of the type of its handler
 from typing import Any, TypeVar
 
+import msgspec
+
 from ctld.core.controller import Core
 from ctld.core.queue.planning import run_plan
 from ctld.core.records.effects import (
@@ -414,7 +416,17 @@ class SimController:
             stream.send(CTLD, ("beat_answered", content[0]))
         else:
             report: StepStarted | StepExited = content[0](stream.link_id)
-            self.post(report)
+            self.post(self._by_our_clock(report))
+
+    def _by_our_clock(self, report: StepStarted | StepExited) -> StepStarted | StepExited:
+        """The report with its times by the controller's clock, as its link translates them."""
+        now_us = self.clock()
+        times = {
+            name: max(1, now_us - max(0, self._timeline.now_us - at_us))
+            for name in ("at_us", "start_at_us", "end_at_us")
+            if (at_us := getattr(report, name, 0))
+        }
+        return msgspec.structs.replace(report, **times) if times else report
 
     def broken(self, stream: SimStream) -> None:
         """Handles the end of a stream."""

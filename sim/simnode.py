@@ -356,16 +356,23 @@ class SimNode:
         if self._stream is not None and link == self._stream.number and self._admitted:
             self._stream.send(NODE, message)
 
+    def _even_us(self, at_us: int) -> int:
+        """A time of this machine by the time that passes for all, as the controller's link finds out (ctld/agents/nodetime.py);
+        0 stays 0."""
+        return at_us and at_us - self._skew_us
+
     def _report(self, effect: core.SendReport) -> Callable[[int], StepStarted | StepExited | NodeNotice | GpuReported]:
         report = effect.report
         node = self.name
         spool_id = self.disk.spool_id
         sequence = effect.sequence
         if isinstance(report, core.Started):
-            key, at_us = report.key, report.at_us
+            key = report.key
+            at_us = self._even_us(report.at_us)
             return lambda link: StepStarted(node, key.job_id, key.attempt, key.step_id, at_us, spool_id, sequence, link)
         if isinstance(report, core.Noticed):
-            at_us, said = report.at_us, report.notice
+            at_us = self._even_us(report.at_us)
+            said = report.notice
             key = said.key or StepKey(0, 0, 0)
             return lambda link: NodeNotice(
                 node, spool_id, sequence, link, at_us, said.reason, said.drain, said.fail, said.clear,
@@ -377,8 +384,9 @@ class SimNode:
         assert isinstance(report, core.Exited)
         end = report.end
         return lambda link: StepExited(
-            node, end.key.job_id, end.key.attempt, end.key.step_id, spool_id, sequence, link, end.start_at_us,
-            end.end_at_us, end.exit_code, end.exit_signal, end.failure, end.out_of_memory, end.user_cpu_us,
+            node, end.key.job_id, end.key.attempt, end.key.step_id, spool_id, sequence, link,
+            self._even_us(end.start_at_us), self._even_us(end.end_at_us), end.exit_code,
+            end.exit_signal, end.failure, end.out_of_memory, end.user_cpu_us,
             untried=end.untried, rebooted=end.rebooted, lease_lapsed=end.failure == LAPSED,
         )  # fmt: skip
 

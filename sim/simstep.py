@@ -50,10 +50,10 @@ class SimProcess:
         self.is_lost = False  # its end is unknown
         self.reported: core.StepEnded | None = None
 
-    def has_started_at(self, stored_us: int) -> bool:
-        """Whether a stored start is the reported one, or an earlier one: the controller takes a start in its future as an
-        earlier one, and either clock may be wrong."""
-        return self.reported is not None and stored_us <= self.reported.start_at_us
+    def has_started_at(self, stored_us: int, clock_was_set: bool) -> bool:
+        """Whether a stored start is the true one, however wrong the node's clock is. `clock_was_set`: the controller's, which
+        then says another time."""
+        return self.reported is not None and (clock_was_set or stored_us == self.start_us)
 
 
 class Disk:

@@ -310,7 +310,7 @@ def test_the_same_plan_under_two_hash_seeds(module: str) -> None:
         subprocess.run(
             [sys.executable, "-c", code],
             cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{ROOT}:{ROOT}/tests/support"},
             capture_output=True,
             text=True,
             timeout=ANSWER_S,

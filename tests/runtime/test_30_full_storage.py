@@ -13,6 +13,8 @@ import pytest
 from livecluster import free_ports
 from patience import ANSWER_S
 
+#: In a namespace of a plain user's own no file system can be mounted anew with other options.
+pytestmark = pytest.mark.root
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
 RUN = [sys.executable, "-P", "-c", "import sys; from ctld.main import main; sys.exit(main(sys.argv[1:]))"]
@@ -34,7 +36,7 @@ FILL = "{{ head -c 20M /dev/zero >fill 2>/dev/null; truncate -s -{}K fill; }}"
 @pytest.fixture(scope="module", autouse=True)
 def _namespaces() -> None:
     if subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True).returncode:
-        pytest.skip("this machine lets its users make no mount namespace")
+        pytest.skip("machine lacks mount namespaces for its users")
 
 
 def conf(folder: Path, *more: str) -> Path:

@@ -45,20 +45,17 @@ def test_a_controller_that_crashes_while_it_renews_starts_again(
     """After none of its files, and after the first; its key stays."""
     before = ensure_controller(folder, "ctl", HOSTS, now_us())
     later_us = now_us() + 85 * DAY_US
-    written: list[str] = []
+    replaced: list[str] = []
+    plain = os.replace
 
-    def write(plain):
-        def wrapped(path: Path, data: bytes) -> None:
-            if len(written) == files:
-                raise Crash
-            written.append(path.name)
-            plain(path, data)
-
-        return wrapped
+    def replace(draft: Path, path: Path) -> None:
+        if len(replaced) == files:
+            raise Crash
+        replaced.append(path.name)
+        plain(draft, path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ca, "write_secret", write(write_secret))
-        patch.setattr(ca, "write_public", write(write_public))
+        patch.setattr(os, "replace", replace)
         with pytest.raises(Crash):
             ensure_controller(folder, "ctl", HOSTS, later_us)
     after = ensure_controller(folder, "ctl", HOSTS, later_us)
