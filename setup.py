@@ -208,6 +208,7 @@ setup(
         "click>=8.1",
         "cryptography>=44.0",
         "nvidia-ml-py>=12.575",
+        "pyjwt>=2.10",
         "pyyaml>=6.0",
     ],
     extras_require={

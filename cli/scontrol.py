@@ -62,6 +62,7 @@ FOOTER = """\
      suspend <job_list>       stop the processes of running jobs
      takeover [<number>]      let a backup controller take over
      token [lifespan=] [username=]  print a token, with AuthAltTypes=auth/jwt
+     token revoke [username= | all] end the tokens that exist
      top <job_list>           put jobs before the user's other jobs
      uhold <job_list>         the same as holdu
      update <SPECIFICATIONS>  change JobId=, JobName=, NodeName=, PartitionName=, ReservationName= or StepId=

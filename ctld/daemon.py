@@ -35,6 +35,7 @@ from ctld.metrics import Metrics
 from ctld.rpc.gate.auth import Authenticator, Roles
 from ctld.rpc.gate.connections import ConnectionLimits, Connections, raise_limit
 from ctld.rpc.gate.services import Services
+from ctld.rpc.gate.usertokens import UserTokens
 from ctld.rpc.server import listen, make_server
 from ctld.runtime import exits
 from ctld.runtime.amending import Amender
@@ -199,6 +200,7 @@ class Controller:
             self._records,
             secret,
             self._authenticator.directory,
+            self._authenticator.user_tokens,
             self._amender,
             self._traces,
             self.rollups,
@@ -211,8 +213,7 @@ class Controller:
         except (BadSetup, OSError):
             await self._server.stop(0)  # gRPC shows a traceback of a server that is left to itself
             raise
-        for warning in filter(None, [*missing_qos(config, core.state.qos), running_build().warning()]):
-            log.warning("%s", warning)
+        _warn(*missing_qos(config, core.state.qos), running_build().warning())
         log.info(
             "cluster %s: epoch %d, %d jobs, %d nodes; listening on %s and %s:%d",
             config.cluster_name, epoch, len(core.state.jobs), len(config.nodes), address,
@@ -321,6 +322,8 @@ class Controller:
         cluster = credentials.identity.cluster
         verifier = TokenVerifier(credentials.ca, cluster, self._boot_at_us, denied)
         verifier.has_job = partial(has_job, self.runtime.core.state)
+        user_tokens = UserTokens(self.runtime.core.state.revoked.by_user, self._clock)
+        _warn(user_tokens.load(config, cluster))
         return Authenticator(
             verifier,
             credentials.ca,
@@ -330,6 +333,7 @@ class Controller:
             self._lookups,
             denied,
             credentials.identity.name,
+            user_tokens,
         )
 
     def _state(self, config: Config, loaded: LoadedState, now_us: int) -> tuple[Snapshot, Core]:
@@ -421,10 +425,13 @@ class Controller:
         self._authenticator.roles = Roles.of(loaded.config, runtime.core.state.shares.people)
         self._authenticator.directory.clear()
         self._authenticator.deny(load_denied(self._daemon.folder.certificates / "denied.json"))
+        warning = await asyncio.to_thread(
+            self._authenticator.user_tokens.load, loaded.config, loaded.config.cluster_name
+        )
         self.registry.send_settings()
         self._daemon.logs.set(loaded.config.slurmctld_debug, loaded.config.log_time_format)
         log.info("the configuration was read again")
-        return loaded.warnings
+        return (*loaded.warnings, warning) if warning else loaded.warnings
 
     def _fail(self, what: str, error: BaseException | None) -> None:
         """Exits at once: nothing uncommitted was acknowledged."""
@@ -432,6 +439,12 @@ class Controller:
         log.critical("%s: %s", what, error or "", exc_info=None if damaged else error)
         self._daemon.logs.flush()
         os._exit(exits.DAMAGED if damaged else exits.SOFTWARE)
+
+
+def _warn(*texts: str) -> None:
+    """Logs what an administrator should know; "" is nothing."""
+    for text in filter(None, texts):
+        log.warning("%s", text)
 
 
 def _set_heap_limits() -> None:

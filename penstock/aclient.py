@@ -5,12 +5,13 @@ Calls of one AsyncClient may run side by side over its one connection. Over gRPC
 """
 
 import asyncio
+import os
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 # Any: gRPC does not type channels, calls and their results
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
@@ -31,6 +32,7 @@ from penstock.calls import (
     find_rpc,
     find_stream,
     ignore_notice,
+    own_proof,
     raise_for_socket,
 )
 from penstock.client import ReplyMessage
@@ -43,9 +45,12 @@ from penstock.security.tls import client_channel
 from penstock.transport import dial, read_ca, uses_socket
 from penstock.values.refusals import Code
 
+if TYPE_CHECKING:
+    from penstock.calls import Proof
+
 T = TypeVar("T")
-#: One attempt over gRPC, with a token and the time left; one over the call socket, with its deadline.
-_Attempt: TypeAlias = Callable[[bytes, float | None], Awaitable[T]]
+#: One attempt over gRPC, with the proof of the user and the time left; one over the call socket, with its deadline.
+_Attempt: TypeAlias = Callable[["Proof", float | None], Awaitable[T]]
 Direct: TypeAlias = Callable[[CallChannel, float], Awaitable[T]]
 #: Pause before the auth socket is tried again when its backlog is full.
 LINE_PAUSE_S: Final = 0.01
@@ -59,6 +64,7 @@ class AsyncClient:
         self.cluster = cluster
         self.timeout_s = timeout_s
         self.on_notice: Callable[[str], None] = ignore_notice  # called while the limit of requests makes us wait
+        self._proof = own_proof(os.environ)
         self._contact = Contact(bool(cluster.local), retry)
         self._channel: Any = None
         self._calls: CallChannel | None = None
@@ -92,9 +98,9 @@ class AsyncClient:
         async def direct(calls: CallChannel, deadline: float) -> ReplyMessage:
             return rpc.deserialize(await calls.call(rpc.path, rpc.serialize(request), deadline))
 
-        async def attempt(token: bytes, left_s: float | None) -> ReplyMessage:
+        async def attempt(proof: "Proof", left_s: float | None) -> ReplyMessage:
             stub = self._connect().unary_unary(rpc.path, rpc.serialize, rpc.deserialize)
-            return await stub(request, timeout=left_s, metadata=((TOKEN_KEY, token),))
+            return await stub(request, timeout=left_s, metadata=proof)
 
         return await self._persist(attempt, self._attempts(method, timeout_s), None if rpc.is_stream else direct)
 
@@ -105,10 +111,10 @@ class AsyncClient:
         rpc = find_stream(method, request)
 
         async def attempt(
-            token: bytes, left_s: float | None
+            proof: "Proof", left_s: float | None
         ) -> tuple[ReplyMessage, "grpc.aio.UnaryStreamCall[Message, ReplyMessage]"]:
             stub = self._connect().unary_stream(rpc.path, rpc.serialize, rpc.deserialize)
-            pages = stub(request, timeout=left_s, metadata=((TOKEN_KEY, token),))
+            pages = stub(request, timeout=left_s, metadata=proof)
             return await pages.read(), pages
 
         page, pages = await self._persist(attempt, self._attempts(method, timeout_s))
@@ -146,7 +152,7 @@ class AsyncClient:
     async def _connect_calls(self, attempts: Attempts) -> CallChannel | None:
         """Returns the connection to the call socket; None: this cluster offers none here."""
         path = self.cluster.call_socket
-        if not path:
+        if not path or self._proof is not None:
             return None
         if self._calls is not None and self._calls.is_open:
             return self._calls
@@ -159,11 +165,11 @@ class AsyncClient:
 
     async def _attempt(self, attempt: _Attempt[T], attempts: Attempts) -> T:
         left_s = attempts.connect_s(time.monotonic())
-        token = await fetch_token(self.cluster.auth_socket, left_s)
+        proof = self._proof or ((TOKEN_KEY, await fetch_token(self.cluster.auth_socket, left_s)),)
         if not self._contact.is_patient and self._channel is None:
             (await asyncio.to_thread(dial, self.cluster, left_s)).close()  # gRPC would wait for a dead server
         try:
-            return await attempt(token, time_left(attempts.deadline))
+            return await attempt(proof, time_left(attempts.deadline))
         except grpc.RpcError as error:
             raise call_failed(error) from error
 

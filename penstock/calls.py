@@ -31,9 +31,13 @@ from penstock.lost import Fate
 from penstock.values.refusals import TEXT, Code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from typing import TypeAlias
 
     from google.protobuf.message import Message
+
+    #: Metadata of a call that proves its user.
+    Proof: TypeAlias = tuple[tuple[str, str | bytes], ...]
 
 TIMEOUT_S: Final = 10.0
 PAUSE_FIRST_S: Final = 0.05
@@ -50,6 +54,10 @@ TOKEN_BYTES_MAX: Final = 4096
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 TOKEN_KEY: Final = "penstock-token-bin"  # noqa: S105 (a metadata key)
 CODE_KEY: Final = "penstock-code"
+#: A JSON web token of the user (SLURM_JWT), in place of the token of this machine; Slurm's names in its REST interface.
+USER_TOKEN_KEY: Final = "x-slurm-user-token"  # noqa: S105 (a metadata key)
+USER_NAME_KEY: Final = "x-slurm-user-name"
+USER_TOKEN_VARIABLE: Final = "SLURM_JWT"  # noqa: S105 (a variable)
 DISTRUST_TEXT: Final = "The controller's certificate is not one of this cluster's"
 NO_AUTH_SOCKET: Final = "the cluster file names no auth_socket: this machine gives no tokens"
 
@@ -228,6 +236,17 @@ class Attempts:
 
 def ignore_notice(text: str) -> None:
     """The default `on_notice`: drops notices that a client waits for the controller's limit of requests."""
+
+
+def own_proof(environment: "Mapping[str, str]") -> "Proof | None":
+    """Returns the metadata that proves the user by SLURM_JWT; None: the kernel of this machine does. Raises
+    PenstockError."""
+    token = environment.get(USER_TOKEN_VARIABLE, "")
+    if not token:
+        return None
+    if not token.isascii() or not token.isprintable():
+        raise PenstockError(Code.ACCESS_DENIED, f"{USER_TOKEN_VARIABLE} is no token: it has characters that none has")
+    return ((USER_TOKEN_KEY, token),)
 
 
 # ---- methods

@@ -5,13 +5,15 @@
 
 On the controller's machine calls go over its call socket, where the kernel reports the caller (`penstock.callsocket`).
 Calls from elsewhere, and streams, use gRPC: every attempt carries a fresh one-use token from this machine's auth socket,
-which identifies the caller by the kernel's peer credentials. `penstock.calls` decides what is retried and which errors
-are raised; this is its blocking form, and `penstock.aclient.AsyncClient` the one for asyncio programs. The reply's type
-is found through the request's descriptor, so no generated service module is imported; and the library grpc is not
-either: `penstock.h2call` takes its place, and is imported when it is needed, because a command's start-up time is a
+which identifies the caller by the kernel's peer credentials. With SLURM_JWT in the environment all calls use gRPC and
+carry that token instead: the caller is the token's user, from any machine. `penstock.calls` decides what is retried and
+which errors are raised; this is its blocking form, and `penstock.aclient.AsyncClient` the one for asyncio programs. The
+reply's type is found through the request's descriptor, so no generated service module is imported; and the library grpc
+is not either: `penstock.h2call` takes its place, and is imported when it is needed, because a command's start-up time is a
 feature.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -33,6 +35,7 @@ from penstock.calls import (
     find_rpc,
     find_stream,
     ignore_notice,
+    own_proof,
 )
 from penstock.callsocket import CallConnection, dial_calls
 from penstock.cluster import find_cluster
@@ -64,6 +67,7 @@ class Client:
         self.cluster = cluster
         self.timeout_s = timeout_s
         self.on_notice: Callable[[str], None] = ignore_notice  # called while the limit of requests makes us wait
+        self._proof = own_proof(os.environ)
         self._contact = Contact(bool(cluster.local), retry)
         self._connection: Connection | None = None
         self._calls: CallConnection | None = None
@@ -150,7 +154,9 @@ class Client:
             time.sleep(pause.pause_s)
 
     def _connect_calls(self, timeout_s: float) -> CallConnection | None:
-        """Returns the connection to the call socket; None: this cluster offers none here."""
+        """Returns the connection to the call socket; None: this cluster offers none here, or a token proves the user."""
+        if self._proof is not None:
+            return None
         if self._calls is not None and not self._calls.usable():
             self._drop()
         if self._calls is None and self.calls_keeper is not None:
@@ -162,9 +168,9 @@ class Client:
         return self._calls
 
     def _begin(self, rpc: Rpc, body: bytes, connect_s: float, deadline: float) -> Iterator[bytes]:
-        token = fetch_token(self.cluster.auth_socket, connect_s)
+        proof = self._proof or ((TOKEN_KEY, fetch_token(self.cluster.auth_socket, connect_s)),)
         connection = self._connect(deadline)
-        return connection.call(rpc.path, body, ((TOKEN_KEY, token),), deadline, MESSAGE_BYTES_MAX)
+        return connection.call(rpc.path, body, proof, deadline, MESSAGE_BYTES_MAX)
 
     def _connect(self, deadline: float) -> "Connection":
         from penstock.h2call import Connection

@@ -145,7 +145,7 @@ class Connection:
         return not self._leaving
 
     def call(
-        self, path: str, request: bytes, metadata: Iterable[tuple[str, bytes]], deadline: float, bytes_max: int
+        self, path: str, request: bytes, metadata: Iterable[tuple[str, str | bytes]], deadline: float, bytes_max: int
     ) -> Iterator[bytes]:
         """Makes one call and yields its answers, as they arrive. Times by time.monotonic(); inf = no deadline. Raises
         CallFailed.
@@ -158,14 +158,14 @@ class Connection:
             raise
 
     def _call(
-        self, path: str, request: bytes, metadata: Iterable[tuple[str, bytes]], deadline: float, bytes_max: int
+        self, path: str, request: bytes, metadata: Iterable[tuple[str, str | bytes]], deadline: float, bytes_max: int
     ) -> Iterator[bytes]:
         self._over = False
         self._said = {}
         self._messages.clear()
         headers: list[tuple[str, str] | NeverIndexedHeaderTuple] = [(":path", path), *self._common]
         # A call's own headers are not added to HTTP/2's table of headers, which lives as long as the connection.
-        own = [*_timeout(deadline), *((key, _base64(value)) for key, value in metadata)]
+        own = [*_timeout(deadline), *((key, _header(value)) for key, value in metadata)]
         headers += [NeverIndexedHeaderTuple(key, value) for key, value in own]
         is_over = False
         try:
@@ -306,8 +306,10 @@ def percent_decoded(text: str) -> str:
     return unquote(text, "utf-8", "replace")
 
 
-def _base64(value: bytes) -> str:
-    """gRPC's form of binary headers: base64 without padding."""
+def _header(value: str | bytes) -> str:
+    """gRPC's form of metadata: text as it is, bytes in base64 without padding."""
+    if isinstance(value, str):
+        return value
     return binascii.b2a_base64(value, newline=False).rstrip(b"=").decode()
 
 

@@ -43,6 +43,7 @@ CHANGES: Final = {
     "Reconfigure": REPEATED,
     "RenewCertificate": REPEATED,  # a lost certificate is for the same key and name
     "ResetDiagnostics": REPEATED,
+    "RevokeTokens": REPEATED,
     "SetController": REPEATED,
     "UpdateCrontab": REPEATED,
     "UpdateNodes": REPEATED,

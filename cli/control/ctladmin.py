@@ -5,7 +5,7 @@ Syntax is Slurm's (scontrol(1)); what has no meaning here is refused with Slurm'
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cli.base.document import Json, document, is_wanted, write_document
 from cli.base.options import VERSION_TEXT
@@ -185,7 +185,9 @@ def fsdampeningfactor(call: KeywordCall) -> int:
 
 
 def token(call: KeywordCall) -> int:
-    """`token [lifespan=SECONDS] [username=USER]`."""
+    """`token [lifespan=SECONDS] [username=USER]`, `token revoke [username=USER | all]`."""
+    if call.words and call.words[0].lower() == "revoke":
+        return _revoke_tokens(call.words[1:])
     request = pb.IssueTokenRequest()
     for word in call.words:
         key, equals, value = word.partition("=")
@@ -205,6 +207,20 @@ def token(call: KeywordCall) -> int:
             raise CommandError(
                 f"{NAME}: error: slurm_fetch_token: {error.text}\nError fetching token", plain=True
             ) from error
+    return 0
+
+
+def _revoke_tokens(words: Sequence[str]) -> int:
+    request = pb.RevokeTokensRequest()
+    for word in words:
+        key, equals, value = word.partition("=")
+        if equals and key.lower() == "username" and value:
+            request.for_user = value
+        elif word.lower() == "all":
+            request.everybody = True
+        else:
+            raise CommandError(f"Invalid option: `{word}`", plain=True)
+    ask("RevokeTokens", request, "slurm_revoke_tokens")
     return 0
 
 

@@ -83,6 +83,8 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
         batch.budgets = state.limits.budgets.take_rows()
     if state.periodic.dirty:
         _add_periodic(state, batch)
+    if state.revoked.dirty:
+        batch.token_revocations = state.revoked.rows()
     if state.audit.rows:
         batch.audit = state.audit.rows
         batch.txns = state.audit.txns

@@ -62,6 +62,7 @@ from ctld.core.records.events import (
     NotifyJob,
     PlanReady,
     RecordAct,
+    RevokeTokens,
     ScriptEnded,
     SetTrigger,
     StepExited,
@@ -76,7 +77,7 @@ from ctld.core.records.events import (
     UpdatePartition,
     UpdateReservation,
 )
-from ctld.core.requests import configuration, control, crontabs, het_submit, reservations, update, waiting
+from ctld.core.requests import configuration, control, crontabs, het_submit, reservations, tokens, update, waiting
 from ctld.core.state.state import ClusterState
 from ctld.core.state.timers import Timer
 from ctld.core.steps import creation
@@ -133,6 +134,7 @@ _HANDLERS: dict[type, EventHandler[Any]] = dict(
         _on(SetTrigger, triggers.set_trigger),
         _on(ClearTriggers, triggers.clear_triggers),
         _on(TriggerEnded, triggers.trigger_ended),
+        _on(RevokeTokens, tokens.revoke_tokens),
         _on(Tick, lambda state, now_us, event: None),
         _on(RecordAct, audit_diff.record_act),
     )

@@ -39,6 +39,7 @@ from ctld.core.records.node import NodeEvent, NodeRow, PartitionRow
 from ctld.core.records.periodic import Crontab, Trigger, next_start_us
 from ctld.core.records.qos import Qos
 from ctld.core.records.reservation import Reservation, ReservationSpan
+from ctld.core.records.revocation import TokenRevocation
 from ctld.core.records.step import SpreadStep, StepRow, step_from
 from ctld.core.records.waiting_row import is_compact, waiting_job_from
 from ctld.core.requests.submit import remember_key, set_deadline
@@ -111,6 +112,7 @@ class LoadedState(NamedTuple):
     first_unknown_id: int = 0  # the next job id in the database, which may have been behind; 0 = next_job_id
     spec_sizes: Sequence[tuple[bytes, int]] = ()  # (hash, bytes) of the stored texts of these jobs and steps
     loss_at_us: int = 0  # when a loss was last accepted, or could not be excluded; 0 = never
+    token_revocations: tuple[TokenRevocation, ...] = ()
     loss_accepted: bool = False  # an administrator has confirmed that the database is older than what was acknowledged
 
 
@@ -119,6 +121,7 @@ def recover(state: ClusterState, config: Config, loaded: LoadedState, now_us: in
     state.epoch = state.gap.sealed_epoch = loaded.epoch
     state.amended.load(loaded.amendments)
     state.audit.head = loaded.audit
+    state.revoked.load(loaded.token_revocations)
     state.now_us = now_us
     state.next_job_id = loaded.next_job_id
     state.next_request_id = loaded.next_request_id

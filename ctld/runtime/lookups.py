@@ -198,6 +198,10 @@ class Lookups:
         """Returns the user of a uid that the kernel or a token has reported; None for an unknown one."""
         return await _asked(self._authentication, uid, Account, "account", uid)
 
+    async def caller_uid(self, name: str, asker: int) -> int | None:
+        """Returns the uid of a user that a token names; None for an unknown one."""
+        return None if why_no_login(name) else await _asked(self._authentication, asker, int, "uid_of", name)
+
     async def group_name(self, gid: int, asker: int) -> str | None:
         """Returns a group's name; None for an unknown one."""
         return await _asked(self._authentication, asker, str, "group_name", gid)

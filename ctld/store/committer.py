@@ -349,6 +349,7 @@ class Store:
             (sql.insert_job_spans, batch.job_spans),
             (sql.replace_reservation_spans, batch.reservation_spans),
             (sql.replace_counters, batch.counters),
+            (sql.replace_token_revocations, batch.token_revocations),
         ]
 
     # ---- reading -------------------------------------------------------------------------------------------------

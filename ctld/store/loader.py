@@ -54,6 +54,7 @@ from ctld.store.schema import (
     RESERVATION_SPAN,
     RESOURCE,
     STEP,
+    TOKEN_REVOCATION,
     TRES,
     TXN,
     WCKEY,
@@ -135,6 +136,10 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
         reservation_spans=_reservation_spans(connection),
         reservation_id=_number(connection, "reservation"),
         loss_at_us=_number(connection, LOSS),
+        token_revocations=tuple(
+            rows.token_revocation_from(tuple(r))
+            for r in connection.execute(select(TOKEN_REVOCATION).order_by(TOKEN_REVOCATION.c.user_name))
+        ),
     )
 
 

@@ -18,6 +18,7 @@ from ctld.core.records.periodic import Crontab, Trigger
 from ctld.core.records.qos import Qos
 from ctld.core.records.request import JobRequest
 from ctld.core.records.reservation import Reservation, ReservationSpan
+from ctld.core.records.revocation import TokenRevocation
 from ctld.core.records.step import StepRow
 from ctld.core.records.waiting_row import WaitingRow
 from ctld.store.encodings import (
@@ -384,6 +385,17 @@ def reservation_span_from(values: tuple[int, int, int, str, int, str, str, str, 
         resv_id, start_at_us, end_at_us, name, flags, nodes, tres, who, node_tres,
     )  # fmt: skip
     return tuple.__new__(ReservationSpan, fields)
+
+
+def token_revocation_from(values: tuple[str, int]) -> TokenRevocation:
+    """A row of token_revocation, from its columns."""
+    (
+        user_name, at_us,
+    ) = values  # fmt: skip
+    fields = (
+        user_name, at_us,
+    )  # fmt: skip
+    return tuple.__new__(TokenRevocation, fields)
 
 
 def assoc_values(row: AssocRow) -> Params:

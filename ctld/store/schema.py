@@ -74,6 +74,15 @@ PARTITION_STATE = Table(
     # end of what is made
 )
 
+TOKEN_REVOCATION = Table(
+    "token_revocation",
+    METADATA,
+    # made by tools/records: columns of token_revocation
+    Column("user_name", Text, primary_key=True),  # "" = everybody
+    Column("at_us", BigInteger, nullable=False),
+    # end of what is made
+)
+
 #: Changes of the configuration by hand. `record` is JSON of penstock.values.amendment.Amendment.
 AMENDMENT = Table(
     "amendment",
@@ -239,6 +248,7 @@ __all__ = [
     "RESOURCE",
     "SCHEMA_NAME",
     "STEP",
+    "TOKEN_REVOCATION",
     "TRES",
     "TXN",
     "WCKEY",

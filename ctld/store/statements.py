@@ -45,6 +45,7 @@ from ctld.store.schema import (
     RESERVATION_SPAN,
     RESOURCE,
     STEP,
+    TOKEN_REVOCATION,
     TRES,
     TXN,
     WCKEY,
@@ -94,6 +95,7 @@ class Statements:
     insert_job_spans: Many
     replace_reservation_spans: Many
     replace_counters: Many
+    replace_token_revocations: Many
 
 
 class _Compiler:
@@ -209,6 +211,7 @@ def _compile(kind: type[DefaultDialect], dialect: Dialect) -> Statements:
         insert_job_spans=insert(JOB_SPAN, ignore=True),
         replace_reservation_spans=insert(RESERVATION_SPAN, replace=True),
         replace_counters=insert(COUNTER, replace=True),
+        replace_token_revocations=insert(TOKEN_REVOCATION, replace=True),
     )
 
 

@@ -158,10 +158,7 @@ _SCRON = _table("enable disable explicit_scancel", {})
 
 _AUTH_TYPES = _table("auth/jwt", {"auth/munge auth/slurm": _KERNEL})
 
-_AUTH_PARAMETERS = _table(
-    "jwt_key disable_token_creation",
-    {"jwks userclaimfield": "tokens are issued for other services; Penstock's own commands do not use them"},
-)
+_AUTH_PARAMETERS = _table("jwt_key jwks userclaimfield max_token_lifespan disable_token_creation", {})
 
 _SELECT = _table(
     "CR_CPU CR_CPU_MEMORY CR_CORE CR_CORE_MEMORY CR_SOCKET CR_SOCKET_MEMORY CR_MEMORY CR_LLN "

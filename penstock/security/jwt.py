@@ -1,43 +1,62 @@
 """Creates JSON web tokens (RFC 7519) for Slurm's auth/jwt: `sun` is the user, `iat` and `exp` are seconds since 1970.
 
 The contents of the key file select the algorithm: an RSA private key in PEM for RS256, anything else for HS256.
-Penstock's own requests use the tokens of tokens.py instead.
+penstock/security/jwtkeys.py verifies them. Users who have a Unix socket of the cluster need none: tokens.py.
 """
 
-import base64
-import json
+import os
 from typing import Final
 
-from cryptography.hazmat.primitives import hashes, hmac, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+import jwt
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 KEY_BYTES_MAX: Final = 64 * 1024
-#: Below the 32 bytes that RFC 7518 requires for HS256 and Slurm's instructions generate.
-KEY_BYTES_MIN: Final = 16
+#: RFC 7518, 3.2: a secret is as long as HS256's hash.
+KEY_BYTES_MIN: Final = 32
 LIFESPAN_DEFAULT_S: Final = 1800
 LIFESPAN_MAX_S: Final = 10 * 366 * 86400
+_OTHERS: Final = 0o007
 
 
 class BadKey(ValueError):
-    """The file contains no key that can sign."""
+    """The file contains no key that can be used."""
 
 
-def make_jwt(key: bytes, user_name: str, now_s: int, lifespan_s: int) -> str:
-    """Returns a signed token. Raises BadKey."""
-    private = _private_key(key)
-    algorithm = "HS256" if private is None else "RS256"
-    claims = {"exp": now_s + lifespan_s, "iat": now_s, "sun": user_name}
-    parts = ({"alg": algorithm, "typ": "JWT"}, claims)
-    text = b".".join(_encoded(json.dumps(part, separators=(",", ":")).encode()) for part in parts)
-    if private is not None:
-        signature = private.sign(text, padding.PKCS1v15(), hashes.SHA256())
-    else:
-        if not KEY_BYTES_MIN <= len(key) <= KEY_BYTES_MAX:
-            raise BadKey(f"it has {len(key)} bytes; {KEY_BYTES_MIN} to {KEY_BYTES_MAX} make a key")
-        signer = hmac.HMAC(key, hashes.SHA256())
-        signer.update(text)
-        signature = signer.finalize()
-    return b".".join((text, _encoded(signature))).decode()
+class SigningKey:
+    """The key of `jwt_key`."""
+
+    def __init__(self, data: bytes) -> None:
+        """`data`: the file's contents. Raises BadKey."""
+        self._private = _private_key(data)
+        self._secret = data
+        if self._private is None and not KEY_BYTES_MIN <= len(data) <= KEY_BYTES_MAX:
+            raise BadKey(f"it has {len(data)} bytes; {KEY_BYTES_MIN} to {KEY_BYTES_MAX} make a key")
+
+    @property
+    def algorithm(self) -> str:
+        """HS256 or RS256."""
+        return "HS256" if self._private is None else "RS256"
+
+    @property
+    def verification_key(self) -> bytes | rsa.RSAPublicKey:
+        """The key that verifies what this one signs."""
+        return self._secret if self._private is None else self._private.public_key()
+
+    def make(self, user_name: str, issued_at_s: float, lifespan_s: int) -> str:
+        """Returns a signed token."""
+        claims = {"exp": int(issued_at_s) + lifespan_s, "iat": issued_at_s, "sun": user_name}
+        return jwt.encode(claims, self._secret if self._private is None else self._private, self.algorithm)
+
+
+def read_signing_key(path: str) -> SigningKey:
+    """Reads a key file. Other users must have no access to it: who reads it can be every user. Raises OSError, BadKey."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_mode & _OTHERS:
+            raise BadKey(
+                f"other users have access to it: make a new one if it may have been read, else `chmod 600 {path}`"
+            )
+        return SigningKey(file.read(KEY_BYTES_MAX + 1))
 
 
 def _private_key(key: bytes) -> rsa.RSAPrivateKey | None:
@@ -50,7 +69,3 @@ def _private_key(key: bytes) -> rsa.RSAPrivateKey | None:
     if not isinstance(found, rsa.RSAPrivateKey):
         raise BadKey("it holds a private key that is not RSA")
     return found
-
-
-def _encoded(data: bytes) -> bytes:
-    return base64.urlsafe_b64encode(data).rstrip(b"=")

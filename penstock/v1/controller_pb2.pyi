@@ -799,6 +799,14 @@ class IssueTokenReply(_message.Message):
     token: str
     def __init__(self, token: _Optional[str] = ...) -> None: ...
 
+class RevokeTokensRequest(_message.Message):
+    __slots__ = ("for_user", "everybody")
+    FOR_USER_FIELD_NUMBER: _ClassVar[int]
+    EVERYBODY_FIELD_NUMBER: _ClassVar[int]
+    for_user: str
+    everybody: bool
+    def __init__(self, for_user: _Optional[str] = ..., everybody: bool = ...) -> None: ...
+
 class RenderConfigRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

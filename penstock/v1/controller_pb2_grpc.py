@@ -199,6 +199,11 @@ class ControllerStub(object):
                 request_serializer=penstock_dot_v1_dot_controller__pb2.IssueTokenRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_controller__pb2.IssueTokenReply.FromString,
                 _registered_method=True)
+        self.RevokeTokens = channel.unary_unary(
+                '/penstock.v1.Controller/RevokeTokens',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.RevokeTokensRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+                _registered_method=True)
         self.RenderConfig = channel.unary_unary(
                 '/penstock.v1.Controller/RenderConfig',
                 request_serializer=penstock_dot_v1_dot_controller__pb2.RenderConfigRequest.SerializeToString,
@@ -416,6 +421,13 @@ class ControllerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RevokeTokens(self, request, context):
+        """all that were issued until now, of a user or of everybody
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RenderConfig(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -589,6 +601,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.IssueToken,
                     request_deserializer=penstock_dot_v1_dot_controller__pb2.IssueTokenRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_controller__pb2.IssueTokenReply.SerializeToString,
+            ),
+            'RevokeTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeTokens,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.RevokeTokensRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.Empty.SerializeToString,
             ),
             'RenderConfig': grpc.unary_unary_rpc_method_handler(
                     servicer.RenderConfig,
@@ -1487,6 +1504,33 @@ class Controller(object):
             '/penstock.v1.Controller/IssueToken',
             penstock_dot_v1_dot_controller__pb2.IssueTokenRequest.SerializeToString,
             penstock_dot_v1_dot_controller__pb2.IssueTokenReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/RevokeTokens',
+            penstock_dot_v1_dot_controller__pb2.RevokeTokensRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.Empty.FromString,
             options,
             channel_credentials,
             insecure,

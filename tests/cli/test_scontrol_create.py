@@ -79,6 +79,14 @@ def test_a_token_is_printed_as_a_variable(monkeypatch, capsys):
     assert fields(client.request) == {"lifespan_s": "60", "for_user": "ann"}
 
 
+def test_tokens_are_revoked(monkeypatch, capsys):
+    for words, sent in (([], {}), (["username=ann"], {"for_user": "ann"}), (["ALL"], {"everybody": True})):
+        client = FakeClient(RevokeTokens=pb.Empty()).install(monkeypatch)
+        assert run(capsys, "token", "revoke", *words) == (0, "", "")
+        assert fields(client.request) == sent
+    assert run(capsys, "token", "revoke", "user=ann") == (1, "", "Invalid option: `user=ann`\n")
+
+
 def test_the_configuration_is_written(monkeypatch, capsys, tmp_path):
     conf = pb.ShowConfigReply(lines=[pb.ConfigLine(key="SLURM_CONF", value=str(tmp_path / "slurm.conf"))])
     FakeClient(RenderConfig=pb.RenderConfigReply(text="ClusterName=c\n"), ShowConfig=conf).install(monkeypatch)

@@ -31,6 +31,7 @@ from ctld.core.records.events import (
     JobSubmission,
     NotifyJob,
     ReservationWords,
+    RevokeTokens,
     Role,
     SetTrigger,
     SubmitJob,
@@ -184,6 +185,9 @@ OBJECTS = {
         lambda w: SetTrigger(w, int(TriggerKind.FINI), "/bin/true", job_id=1, reply_to=1), "nnyyy",
     ),
     "clear somebody else's trigger": (lambda w: ClearTriggers(w, 7, reply_to=1), "nnnyy"),
+    "revoke their own tokens": (lambda w: RevokeTokens(w, w.user_name, 1), "yyyyy"),
+    "revoke somebody else's tokens": (lambda w: RevokeTokens(w, SAME.user_name, 1), "nnnyy"),
+    "revoke everybody's tokens": (lambda w: RevokeTokens(w, "", 1), "nnnyy"),
     "nice below 0 at submission": (lambda w: submission(w, nice=-1), "nnyyy"),
     "a priority at submission": (lambda w: submission(w, priority=9), "nnyyy"),
 }  # fmt: skip

@@ -13,6 +13,7 @@ from ctld.core.records.effects import Batch, Done, Reply
 from ctld.core.records.job import HistoryRow
 from ctld.core.records.node import NodeRow, PartitionRow
 from ctld.core.records.request import JobRequest
+from ctld.core.records.revocation import TokenRevocation
 from ctld.store.committer import LEASE_US, Store
 from ctld.store.errors import Deposed, LeaseHeld, StorageFull, StoreError
 from penstock.values.states import JobState, NodeFlag
@@ -415,3 +416,12 @@ def test_full_file_system(tmp_path: Path) -> None:
         again.close()
     finally:
         subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_revocations_of_tokens_are_kept(place: str) -> None:
+    """As the only change of a batch, and replaced by the next one of the same user."""
+    store = leading(place)
+    store.commit(submitted(1, [], token_revocations=[TokenRevocation("ann", 5), TokenRevocation("", 6)]))
+    store.commit(submitted(2, [], token_revocations=[TokenRevocation("ann", 9)]))
+    assert store.load(NOW_US, 0, 0).token_revocations == (TokenRevocation("", 6), TokenRevocation("ann", 9))
+    store.close()

@@ -87,4 +87,12 @@ RESERVATION_SPAN: Final = Record(
     ),
 )  # fmt: skip
 
-RECORDS: Final = (NODE, GPU, PARTITION, RESERVATION, NODE_EVENT, RESERVATION_SPAN)
+TOKEN_REVOCATION: Final = Record(
+    "token_revocation", "TokenRevocation", ("user_name",),
+    fields=(
+        Field("user_name", TEXT, '"" = everybody'),
+        Field("at_us", BIG),
+    ),
+)  # fmt: skip
+
+RECORDS: Final = (NODE, GPU, PARTITION, RESERVATION, NODE_EVENT, RESERVATION_SPAN, TOKEN_REVOCATION)

@@ -17,6 +17,7 @@ from ctld.core.records.periodic import Crontab, Trigger
 from ctld.core.records.qos import Qos
 from ctld.core.records.request import JobRequest, NodeAlloc
 from ctld.core.records.reservation import Reservation, ReservationSpan
+from ctld.core.records.revocation import TokenRevocation
 from ctld.core.records.step import StepRow
 from penstock.values.amendment import Amendment
 from penstock.values.refusals import TEXT, Code
@@ -387,6 +388,7 @@ class Batch(msgspec.Struct):
     job_spans: list[JobSpan] = []
     reservation_spans: list[ReservationSpan] = []
     counters: list[tuple[str, int]] = []  # the last number of a kind; never the only change
+    token_revocations: list[TokenRevocation] = []
     epoch: int = 0  # the leadership's epoch from here on; 0 = unchanged
 
     def is_durable(self) -> bool:
@@ -416,6 +418,7 @@ class Batch(msgspec.Struct):
             or self.triggers_gone
             or self.amendments
             or self.amendments_gone
+            or self.token_revocations
             or self.audit
             or self.wckeys
             or self.resources

@@ -42,6 +42,14 @@ class RecordAct(Event, frozen=True):
     transaction: tuple[str, str] | None = None  # for a change of accounting: sacctmgr's action, and its object
 
 
+class RevokeTokens(Event, frozen=True):
+    """scontrol token revoke: JSON web tokens that were issued until now are no longer valid."""
+
+    actor: Actor
+    user_name: str  # "" = everybody
+    reply_to: int = 0
+
+
 class LoadConfig(Event, frozen=True):
     """A validated configuration is to be loaded: at start or by `scontrol reconfigure`."""
 

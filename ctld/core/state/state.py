@@ -48,6 +48,7 @@ from ctld.core.state.priority_columns import Priorities
 from ctld.core.state.registry import AccountingRegistry
 from ctld.core.state.reserved import Reserved
 from ctld.core.state.resizes import Resize
+from ctld.core.state.revoked import RevokedTokens
 from ctld.core.state.scheduling import Scheduling
 from ctld.core.state.step_tables import StepTables
 from ctld.core.state.submissions import Submissions
@@ -114,6 +115,7 @@ class ClusterState:
         self.periodic = Periodic()  # crontabs and triggers
         self.amended = Amended()
         self.audit = Trail()
+        self.revoked = RevokedTokens()
         self.outputs = Outputs()
 
     def applying(self) -> None:
@@ -179,7 +181,7 @@ class ClusterState:
         """Whether any row must be written."""
         return bool(
             self.outputs.is_dirty() or self.periodic.dirty or self.amended.dirty or self.audit.rows
-            or self.registry.is_dirty() or self.limits.budgets.dirty or self.limits.budgets.closed
+            or self.revoked.dirty or self.registry.is_dirty() or self.limits.budgets.dirty or self.limits.budgets.closed
         )  # fmt: skip
 
     def rules_changed(self) -> None:
@@ -219,6 +221,7 @@ class ClusterState:
         self.periodic.dirty = {}
         self.amended.dirty = {}
         self.audit.start_new_batch()
+        self.revoked.start_new_batch()
         self.registry.start_new_batch()
 
     # ---- jobs ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The Controller service's administrative methods: configuration by hand, log, tokens.
+"""The Controller service's administrative methods: configuration by hand, log.
 
 Settings of SetController are valid until the controller reads its configuration again; ShowConfig shows them meanwhile.
 """
@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -21,9 +20,7 @@ from ctld.rpc.gate.services import Services
 from ctld.runtime.errors import BadRequest
 from penstock.config.cgroupconf import SHOWN_CGROUP
 from penstock.config.write import render
-from penstock.security.jwt import KEY_BYTES_MAX, LIFESPAN_DEFAULT_S, LIFESPAN_MAX_S, BadKey, make_jwt
 from penstock.v1 import controller_pb2
-from penstock.values.config import Config
 from penstock.values.dates import format_date
 from penstock.values.refusals import TEXT, Code
 
@@ -44,7 +41,6 @@ CGROUP_SECTION: Final = "Cgroup Support Configuration"
 #: Keys of a node that are part of the configuration, in all their spellings.
 NODE_CONFIG_KEYS: Final = ("feature", "features", "availablefeatures", "nodeaddr", "nodehostname", "weight")
 FLAGS_MAX: Final = 64
-DEFAULT_KEY: Final = "jwt_hs256.key"
 #: States that root on a node may set for that node: a compromised node gains nothing by taking itself out of service.
 OWN_NODE_STATES: Final = ("drain", "fail")
 OWN_NODE_KEYS: Final = frozenset(("state", "reason"))
@@ -230,47 +226,6 @@ class Administration:
         except ValueError as error:
             raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}") from None
         return controller_pb2.RenderConfigReply(text=text)
-
-    @translated
-    async def IssueToken(
-        self, request: controller_pb2.IssueTokenRequest, context: Context
-    ) -> controller_pb2.IssueTokenReply:
-        """scontrol token."""
-        actor = caller()
-        name = request.for_user or actor.user_name
-        if name != actor.user_name:
-            if actor.role < Role.ADMINISTRATOR:
-                raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
-            if await self._services.names.uid(name) is None:
-                raise BadRequest(Code.INVALID_USER, f"{TEXT[Code.INVALID_USER]}: {name[:64]}")
-        lifespan_s = request.lifespan_s or LIFESPAN_DEFAULT_S
-        if not 0 < lifespan_s <= LIFESPAN_MAX_S:
-            raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: lifespan {lifespan_s}")
-        path = jwt_key_path(self._services.runtime.core.state.config)
-        try:
-            key = await asyncio.to_thread(_read_key, path)
-            token = make_jwt(key, name, self._services.runtime.clock_us() // 1_000_000, lifespan_s)
-        except (OSError, BadKey) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            raise BadRequest(Code.NO_TOKEN, f"{TEXT[Code.NO_TOKEN]}: {path}: {why}") from None
-        if name != actor.user_name:
-            await self._services.record("issue token", (f"user {name}",), asked={"lifespan_s": lifespan_s})
-        return controller_pb2.IssueTokenReply(token=token)
-
-
-def jwt_key_path(config: Config) -> str:
-    """Returns the path of the key for tokens: AuthAltParameters=jwt_key=FILE, else jwt_hs256.key beside the state.
-    Raises BadRequest when tokens are not enabled."""
-    if not config.has_word("auth_alt_types", "auth/jwt"):
-        raise BadRequest(Code.NO_TOKEN, f"{TEXT[Code.NO_TOKEN]}: AuthAltTypes=auth/jwt is not set")
-    if config.has_word("auth_alt_parameters", "disable_token_creation") and caller().role < Role.ADMINISTRATOR:
-        raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
-    return config.word_value("auth_alt_parameters", "jwt_key") or str(Path(config.state_save_location) / DEFAULT_KEY)
-
-
-def _read_key(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(KEY_BYTES_MAX + 1)
 
 
 def _root_of_node(names: Sequence[str], changes: Mapping[str, str]) -> Actor:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from cryptography import x509
 
 from ctld.core.records.events import RecordAct
-from ctld.rpc.control.administration import Administration
+from ctld.rpc.control.usertokens import TokenMethods
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.denials import address_of
 from ctld.rpc.gate.refusals import translated
@@ -30,7 +30,7 @@ from penstock.values.refusals import TEXT, Code
 T = TypeVar("T")
 
 
-class Certification(Administration):
+class Certification(TokenMethods):
     """The methods about certificates, part of ControllerService."""
 
     async def _issued(self, work: Callable[[], T]) -> T:

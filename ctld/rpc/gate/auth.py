@@ -5,6 +5,9 @@ A connection whose client certificate has the role node is that node and nothing
 so a stolen node key cannot be turned into a user. Any other connection is the user that its token names, or
 unauthenticated.
 
+A JSON web token (usertokens.py) proves its user wherever it comes from, with all rights of that user. A call that carries
+both kinds of token is the user of the JSON web token.
+
 A token that a node signed is valid only for a user with a job on that node (TokenVerifier.has_job). Root on a node needs
 no job to drain that node, as a HealthCheckProgram does (`Peer.root_of`). Beyond that neither a node nor
 a login host can assert an administrator or operator: these roles do not apply there, and users with such a role have
@@ -33,10 +36,12 @@ from ctld.core.records.accounting_rows import UserRow
 from ctld.core.records.events import Actor, Role
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.localcall import LocalCall
+from ctld.rpc.gate.usertokens import Presented, UserTokens, presented
 from ctld.runtime.lookups import LookupFailed, Lookups
 from ctld.runtime.remembered import Remembered
 from penstock.calls import TOKEN_KEY
 from penstock.security.ca import BadCertificate, CertifiedIdentity, check_certificate
+from penstock.security.jwtkeys import JwtRefused
 from penstock.security.tokens import TokenRefused, TokenVerifier
 from penstock.values.config import Config
 
@@ -44,6 +49,12 @@ from penstock.values.config import Config
 CERTIFICATES_MAX: Final = 10_000
 #: How a user was authenticated, by the role of the host that vouches for them.
 VIA: Final = {"controller": "socket", "login": "token of a login host", "node": "token of a node"}
+VIA_USER_TOKEN: Final = "JSON web token"  # noqa: S105 (a word of the audit log)
+_UNKNOWN_USER: Final = "the controller's machine does not know the token's user"
+#: In place of a uid: the user of a token, while it is looked up.
+_UNKNOWN_UID: Final = -1
+#: A group that no caller has: the user's primary one counts.
+NO_GID: Final = 0xFFFFFFFF
 
 
 class Reach(IntEnum):
@@ -122,6 +133,11 @@ class UserDirectory:
         self.lookups = lookups
         self._users: Remembered[int, User | None] = Remembered(clock_us)
         self._groups: Remembered[int, str] = Remembered(clock_us)
+        self._uids: Remembered[str, int | None] = Remembered(clock_us)
+
+    async def uid_of(self, name: str) -> int | None:
+        """Returns the uid of a user that a token names; None for an unknown one. Raises LookupFailed."""
+        return await self._uids.get(_UNKNOWN_UID, name, lambda: self.lookups.caller_uid(name, _UNKNOWN_UID))
 
     async def find(self, uid: int, gid: int) -> User:
         """Returns the identity of this uid; an unknown one gets its numbers for names, and the group of this call. Raises
@@ -144,6 +160,7 @@ class UserDirectory:
         """Empties the cache (after a reload)."""
         self._users.clear()
         self._groups.clear()
+        self._uids.clear()
 
 
 class Authenticator:
@@ -159,9 +176,12 @@ class Authenticator:
         lookups: Lookups,
         denied: frozenset[int] = frozenset(),
         host: str = "",
+        user_tokens: UserTokens | None = None,
     ) -> None:
-        """`host`: the controller's name, the origin of its own users in the audit log."""
+        """`host`: the controller's name, the origin of its own users in the audit log. `user_tokens`: None = there are
+        none."""
         self.roles = roles
+        self.user_tokens = user_tokens or UserTokens({}, clock_us)
         self._host = host
         self.directory = UserDirectory(clock_us, lookups)
         self._verifier = verifier
@@ -193,7 +213,14 @@ class Authenticator:
                 return Peer(why_nobody=str(error))
             if identity.role == "node":
                 return Peer(node=identity.name, ends_at_us=ends_at_us)
-        token = next((v for k, v in context.invocation_metadata() or () if k == TOKEN_KEY), None)
+        metadata = tuple(context.invocation_metadata() or ())
+        try:
+            proof = presented(metadata)
+            if proof is not None:
+                return await self._proven(proof, context.peer())
+        except JwtRefused as error:
+            return Peer(why_nobody=error.explanation)
+        token = next((v for k, v in metadata if k == TOKEN_KEY), None)
         if token is None:
             return Peer(why_nobody="the call carries no token")
         try:
@@ -207,6 +234,26 @@ class Authenticator:
         root_of = said.host if said.role == "node" and said.uid == 0 else ""
         known = actor if reach is Reach.ALL else msgspec.structs.replace(actor, role=Role.USER)
         return Peer(known, reach=reach, root_of=root_of)
+
+    async def _proven(self, proof: Presented, address: str) -> Peer:
+        """Returns the user of a JSON web token. Raises JwtRefused, LookupFailed."""
+        proven = self.user_tokens.verify(proof)
+        uid = await self._uid(proven.user_name)
+        wanted = proven.wanted
+        if wanted != proven.user_name:
+            if uid not in self.roles.administrator_uids and proven.user_name != self.roles.slurm_user:
+                raise JwtRefused("user", "the token is another user's")
+            uid = await self._uid(wanted)
+        actor = await self.actor(uid, NO_GID, VIA_USER_TOKEN, address)
+        if actor.gid == NO_GID:
+            raise JwtRefused("user", _UNKNOWN_USER)
+        return Peer(actor)
+
+    async def _uid(self, name: str) -> int:
+        uid = await self.directory.uid_of(name)
+        if uid is None:
+            raise JwtRefused("user", _UNKNOWN_USER)
+        return uid
 
     async def actor(self, uid: int, gid: int, via: str = "", origin: str = "") -> Actor:
         """Returns the user as the core's actor. `via`, `origin`: how they are authenticated, and from where, for the

@@ -296,6 +296,7 @@ FIELDS: Final[dict[str, Bound]] = {
     "UpdateJobsRequest.job_name": Text(NAME_MAX),
     **dict.fromkeys((f"{act}ReservationRequest.name" for act in ("Create", "Update", "Delete")), ENTITY),
     "IssueTokenRequest.for_user": LOGIN,
+    "RevokeTokensRequest.for_user": LOGIN,
     "ChangeManyRequest.changes": Each(Inside(), 50_000),
     "SetControllerRequest.fair_share_dampening_factor": ANY_U32,
     "PurgeRequest.after": Pairs(Text(64), Text(64)),

@@ -79,6 +79,7 @@ RIGHTS: Final[dict[str, LeastRole]] = {
     _CONTROLLER + "DeleteNodes": LeastRole.ADMINISTRATOR,
     _CONTROLLER + "SetController": LeastRole.ADMINISTRATOR,
     _CONTROLLER + "IssueToken": LeastRole.USER,  # for others: administrators, checked by the handler
+    _CONTROLLER + "RevokeTokens": LeastRole.USER,  # of others: administrators, checked by the core
     _CONTROLLER + "RenderConfig": LeastRole.LOOK,
     "/penstock.v1.Accounting/ListRecords": LeastRole.LOOK,
     "/penstock.v1.Shares/ListAssociations": LeastRole.LOOK,

@@ -25,6 +25,7 @@ from ctld.rpc.gate.reading import Reading
 from ctld.rpc.gate.refusals import refuse_as
 from ctld.rpc.gate.sight import ALL_JOBS, job_sight
 from ctld.rpc.gate.users import UserNames
+from ctld.rpc.gate.usertokens import UserTokens
 from ctld.runtime.amending import Amender
 from ctld.runtime.fair import FairThreads
 from ctld.runtime.loop import Runtime
@@ -64,6 +65,7 @@ class Services:
     records: Records
     stream_secret: bytes  # of the keys with which clients attach to steps
     directory: UserDirectory
+    user_tokens: UserTokens
     amender: Amender
     traces: Traces
     rollups: RollUps

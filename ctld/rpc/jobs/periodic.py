@@ -4,13 +4,11 @@ Data are read from the core between two steps, as reservations are. A crontab ma
 administrators, since its lines are as private as a script.
 """
 
-from typing import Final
-
 from ctld.core.lifecycle import triggers
 from ctld.core.records.effects import CrontabUpdated, TriggersChanged
 from ctld.core.records.events import Actor, ClearTriggers, CronEntry, Role, SetTrigger, UpdateCrontab
 from ctld.core.records.periodic import Trigger
-from ctld.rpc.gate.auth import Authenticator, caller
+from ctld.rpc.gate.auth import NO_GID, Authenticator, caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.hostlists import expand_nodes
 from ctld.rpc.gate.refusals import translated
@@ -21,9 +19,6 @@ from ctld.runtime.errors import BadRequest
 from penstock.v1 import periodic_pb2
 from penstock.values.hostlist import compress
 from penstock.values.refusals import TEXT, Code
-
-#: No group: the owner's own one is used.
-NO_GID: Final = 0xFFFFFFFF
 
 
 class PeriodicService:

@@ -1,0 +1,72 @@
+"""The Controller service's methods of JSON web tokens: `scontrol token`. The gate accepts them (gate/usertokens.py)."""
+
+from typing import Final
+
+from ctld.core.records.events import RevokeTokens, Role
+from ctld.rpc.control.administration import Administration
+from ctld.rpc.gate.auth import VIA_USER_TOKEN, caller
+from ctld.rpc.gate.context import Context
+from ctld.rpc.gate.refusals import translated
+from ctld.runtime.errors import BadRequest
+from penstock.security.jwt import LIFESPAN_DEFAULT_S, LIFESPAN_MAX_S
+from penstock.v1 import controller_pb2
+from penstock.values.config import Config
+from penstock.values.refusals import TEXT, Code
+
+_NOT_BY_TOKEN: Final = "a token makes no other one, since it would never end"  # noqa: S105 (a sentence)
+
+
+class TokenMethods(Administration):
+    """Methods of the service."""
+
+    @translated
+    async def IssueToken(
+        self, request: controller_pb2.IssueTokenRequest, context: Context
+    ) -> controller_pb2.IssueTokenReply:
+        """scontrol token."""
+        actor = caller()
+        name = request.for_user or actor.user_name
+        if name != actor.user_name:
+            if actor.role < Role.ADMINISTRATOR:
+                raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
+            if await self._services.names.uid(name) is None:
+                raise BadRequest(Code.INVALID_USER, f"{TEXT[Code.INVALID_USER]}: {name[:64]}")
+        if actor.via == VIA_USER_TOKEN:
+            raise BadRequest(Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {_NOT_BY_TOKEN}")
+        config = self._services.runtime.core.state.config
+        lifespan_s = _lifespan_s(config, request.lifespan_s, actor.role)
+        tokens = self._services.user_tokens
+        if tokens.keys.signing is None:
+            raise BadRequest(Code.NO_TOKEN, f"{TEXT[Code.NO_TOKEN]}: {_why_none(config, tokens.problem)}")
+        token = tokens.keys.signing.make(name, tokens.issue_at_s(name), lifespan_s)
+        if name != actor.user_name:
+            await self._services.record("issue token", (f"user {name}",), asked={"lifespan_s": lifespan_s})
+        return controller_pb2.IssueTokenReply(token=token)
+
+    @translated
+    async def RevokeTokens(self, request: controller_pb2.RevokeTokensRequest, context: Context) -> controller_pb2.Empty:
+        """scontrol token revoke."""
+        actor = caller()
+        if request.everybody and request.for_user:
+            raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: a user, or everybody")
+        name = "" if request.everybody else request.for_user or actor.user_name
+        await self._services.ask(RevokeTokens(actor, name, self._services.runtime.new_reply_to()), context)
+        return controller_pb2.Empty()
+
+
+def _lifespan_s(config: Config, asked_s: int, role: Role) -> int:
+    """Returns the life of a new token. Raises BadRequest."""
+    if config.has_word("auth_alt_parameters", "disable_token_creation") and role < Role.ADMINISTRATOR:
+        raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
+    most = config.word_value("auth_alt_parameters", "max_token_lifespan")
+    most_s = int(most) if most.isascii() and most.isdigit() and role < Role.ADMINISTRATOR else LIFESPAN_MAX_S
+    lifespan_s = asked_s or min(LIFESPAN_DEFAULT_S, most_s)
+    if not 0 < lifespan_s <= min(most_s, LIFESPAN_MAX_S):
+        raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: lifespan {lifespan_s}")
+    return lifespan_s
+
+
+def _why_none(config: Config, problem: str) -> str:
+    if not config.has_word("auth_alt_types", "auth/jwt"):
+        return "AuthAltTypes=auth/jwt is not set"
+    return problem or "AuthAltParameters=jwt_key=FILE is not set"

@@ -1,0 +1,154 @@
+"""JSON web tokens of callers (auth/jwt): which user a call's token proves.
+
+A token comes in the metadata of a call, under Slurm's names or as a bearer token (RFC 6750). The gate accepts it over TLS
+and over the controller's Unix socket, from every host. It proves the user, with all rights of that user: unlike the
+signature of a node or a login host it was made with the site's own key. A token of root or SlurmUser may name any other
+user, as in Slurm; the caller then is that user, and has that user's rights only (auth.py).
+
+Keys are read at the start and when the configuration is read again. Deliberately absent: a cache of verified tokens,
+since a revocation counts at once and HMAC takes some microseconds.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from penstock.calls import USER_NAME_KEY, USER_TOKEN_KEY
+from penstock.errors import BadSetup
+from penstock.security.jwt import BadKey, SigningKey, read_signing_key
+from penstock.security.jwtkeys import JwtKeys, JwtRefused
+from penstock.security.keyfiles import write_secret
+from penstock.values.config import Config
+
+T = TypeVar("T")
+_AUTHORIZATION: Final = "authorization"
+_BEARER: Final = "bearer "
+#: The key beside the state, made if auth/jwt is on and no key is named.
+_DEFAULT_KEY: Final = "jwt_hs256.key"
+_KEY_BYTES: Final = 32
+_SET_BYTES_MAX: Final = 1024 * 1024
+#: The user of a revocation that holds for all.
+EVERYBODY: Final = ""
+
+
+class KeysMissing(Exception):
+    """A key that the configuration names cannot be used; the text names the file."""
+
+
+class Keys(NamedTuple):
+    """The keys of a configuration. Without auth/jwt there are none."""
+
+    verifying: JwtKeys | None = None
+    signing: SigningKey | None = None
+    signing_path: str = ""
+
+
+class Presented(NamedTuple):
+    """The proof in a call's metadata."""
+
+    token: str
+    user_name: str  # the user that the caller wants to be; "" = the token's
+
+
+class Proven(NamedTuple):
+    """The users of a valid token."""
+
+    user_name: str  # of the token
+    wanted: str  # the user that the caller wants to be: only root's token may name another one
+
+
+class UserTokens:
+    """Verifies the tokens of callers. `revoked`: by user name, when their tokens were last revoked (the core's live
+    table); EVERYBODY for all."""
+
+    def __init__(self, revoked: Mapping[str, int], clock_us: Callable[[], int]) -> None:
+        self.keys = Keys()
+        self.problem = ""  # why there are none
+        self._revoked = revoked
+        self._clock_us = clock_us
+
+    def load(self, config: Config, cluster: str) -> str:
+        """Reads the keys of a configuration, and keeps those that it had if that fails. Blocks. Returns a warning, or ""."""
+        try:
+            self.keys = read_keys(config, cluster)
+            self.problem = ""
+        except KeysMissing as error:
+            self.problem = str(error)
+        return self.problem and f"AuthAltTypes=auth/jwt: {self.problem}"
+
+    def verify(self, presented: Presented) -> Proven:
+        """Returns the users of a token. Raises JwtRefused."""
+        if self.keys.verifying is None:
+            raise JwtRefused("off", "this cluster accepts no JSON web tokens")
+        claims = self.keys.verifying.verify(presented.token, self._clock_us() / 1_000_000)
+        if round(claims.issued_at_s * 1_000_000) <= self.revoked_at_us(claims.user_name):
+            raise JwtRefused("revoked", "the token has been revoked")
+        return Proven(claims.user_name, presented.user_name or claims.user_name)
+
+    def revoked_at_us(self, user_name: str) -> int:
+        """Returns when tokens of this user were last revoked; -1 = never. Tokens issued until then are not valid, and
+        neither are those without a time of issue."""
+        return max(self._revoked.get(user_name, -1), self._revoked.get(EVERYBODY, -1))
+
+    def issue_at_s(self, user_name: str) -> float:
+        """Returns the time of issue of a new token: the present second, or if tokens were revoked in it, the time now."""
+        now_us = self._clock_us()
+        revoked_at_us = self.revoked_at_us(user_name)
+        second = now_us // 1_000_000
+        return second if second * 1_000_000 > revoked_at_us else max(now_us, revoked_at_us + 1) / 1_000_000
+
+
+def presented(metadata: Sequence[tuple[str, str | bytes]]) -> Presented | None:
+    """Returns the JSON web token of a call; None when there is none. Raises JwtRefused for more than one."""
+    tokens = []
+    names = []
+    for key, value in metadata:
+        if key == USER_TOKEN_KEY and isinstance(value, str):
+            tokens.append(value)
+        elif key == _AUTHORIZATION and isinstance(value, str) and value[: len(_BEARER)].lower() == _BEARER:
+            tokens.append(value[len(_BEARER) :].strip())
+        elif key == USER_NAME_KEY and isinstance(value, str):
+            names.append(value)
+    if not tokens:
+        return None
+    if len(set(tokens)) > 1 or len(set(names)) > 1:
+        raise JwtRefused("malformed", "the call carries several tokens or names")
+    return Presented(tokens[0], names[0] if names else "")
+
+
+def read_keys(config: Config, cluster: str) -> Keys:
+    """Reads the keys that a configuration names, and makes the default one. Blocks. Raises KeysMissing."""
+    if not config.has_word("auth_alt_types", "auth/jwt"):
+        return Keys()
+    value = config.word_value
+    path = value("auth_alt_parameters", "jwt_key")
+    set_path = value("auth_alt_parameters", "jwks")
+    if not path and not set_path:
+        path = _default_key(config)
+    signing = _named(path, read_signing_key) if path else None
+    claim = value("auth_alt_parameters", "userclaimfield")
+    if not set_path:
+        return Keys(JwtKeys(cluster, signing, None, claim), signing, path)
+    verifying = _named(set_path, lambda name: JwtKeys(cluster, signing, _read_set(name), claim))
+    return Keys(verifying, signing, path)
+
+
+def _named(path: str, read: Callable[[str], T]) -> T:
+    try:
+        return read(path)
+    except (OSError, BadKey, BadSetup) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise KeysMissing(f"{path}: {why}") from None
+
+
+def _default_key(config: Config) -> str:
+    path = Path(config.state_save_location) / _DEFAULT_KEY
+    if not path.exists():
+        _named(str(path), lambda name: write_secret(Path(name), os.urandom(_KEY_BYTES)))
+    return str(path)
+
+
+def _read_set(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(_SET_BYTES_MAX)

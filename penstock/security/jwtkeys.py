@@ -1,0 +1,182 @@
+"""Verifies JSON web tokens (RFC 7519) of users: the keys that a site accepts, and the claims that a token must have.
+
+The signature is verified by PyJWT. A key has exactly one algorithm, by its own kind and never by the token's header, so a
+public key cannot be used as an HMAC secret and `none` is no algorithm:
+
+    jwt_key=FILE   the key that `scontrol token` signs with: HS256, or RS256 for an RSA private key
+    jwks=FILE      public keys of an identity provider (RFC 7517), chosen by the header's `kid`: RS256 and ES256
+
+UserClaims (RFC 7519, 4.1): `exp` is required; `nbf`, `iat` and `aud` count if they are there, with CLOCK_SKEW_S. The user is
+`sun` or `username`, as in Slurm's tokens, or the claim that `userclaimfield` names. A token is valid for as many calls
+as its holder makes; ctld/core/requests/tokens.py revokes tokens by the time of their issue.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import jwt
+import msgspec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from penstock.security.jwt import BadKey, SigningKey
+
+#: A token and its name fit into the metadata of one call (gRPC's limit is 8 KiB for all of it).
+JWT_BYTES_MAX: Final = 6 * 1024
+#: Keys of one set; providers publish two to four.
+KEYS_MAX: Final = 64
+RSA_BITS_MIN: Final = 2048
+#: Tolerated difference between the clocks of the issuer and of the controller.
+CLOCK_SKEW_S: Final = 30
+USER_CLAIMS: Final = ("sun", "username")
+#: Errors of the readers of a token that nobody has verified yet: RecursionError for deep nesting, ValueError and its
+#: subclasses for bad JSON, base64, UTF-8, and numbers of too many digits.
+_UNREADABLE: Final = (jwt.PyJWTError, msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
+
+#: A key for verification: of cryptography, or the bytes of an HMAC secret.
+VerificationKey = bytes | rsa.RSAPublicKey | ec.EllipticCurvePublicKey
+
+
+class JwtRefused(Exception):
+    """A token is not accepted. `reason` is one word for tables and tests, `explanation` a sentence without secrets."""
+
+    def __init__(self, reason: str, explanation: str) -> None:
+        super().__init__(explanation)
+        self.reason = reason
+        self.explanation = explanation
+
+
+class UserClaims(msgspec.Struct, frozen=True):
+    """What a valid token states."""
+
+    user_name: str
+    issued_at_s: float  # 0 = it does not say
+    ends_at_s: float
+
+
+class _Header(msgspec.Struct, frozen=True):
+    alg: str
+    kid: str = ""
+    crit: object = None  # extensions that a reader must understand (RFC 7515, 4.1.11); there is none
+
+
+class _Registered(msgspec.Struct, frozen=True):
+    """The registered claims, by their names in RFC 7519."""
+
+    exp: float
+    nbf: float = 0.0
+    iat: float = 0.0
+    aud: str | list[str] | None = None
+
+
+class _KeySet(msgspec.Struct, frozen=True):
+    keys: list[dict[str, object]]
+
+
+class _Key(msgspec.Struct, frozen=True):
+    algorithm: str
+    key: VerificationKey
+
+
+class JwtKeys:
+    """The keys of one cluster, and the rules for its tokens."""
+
+    def __init__(
+        self,
+        audience: str,
+        own: SigningKey | None = None,
+        key_set: bytes | None = None,
+        user_claim: str = "",
+    ) -> None:
+        """`audience`: the cluster's name. `own`: the key of jwt_key. `key_set`: the text of the jwks file. Raises
+        BadKey."""
+        self._audience = audience
+        self._user_claims = (user_claim,) if user_claim else USER_CLAIMS
+        self._own = _Key(own.algorithm, own.verification_key) if own is not None else None
+        self._by_id = _read_set(key_set) if key_set is not None else {}
+
+    def verify(self, token: str, now_s: float) -> UserClaims:
+        """Returns the claims of a valid token. Raises JwtRefused."""
+        if len(token) > JWT_BYTES_MAX:
+            raise JwtRefused("malformed", f"the token has more than {JWT_BYTES_MAX} characters")
+        try:
+            header = msgspec.convert(jwt.get_unverified_header(token), _Header)
+        except _UNREADABLE as error:
+            raise JwtRefused("malformed", "the token cannot be read") from error
+        if header.crit is not None:
+            raise JwtRefused("malformed", "the token has extensions that are not known")
+        payload = self._payload(token, self._key(header))
+        try:
+            registered = msgspec.json.decode(payload, type=_Registered)
+            named = msgspec.json.decode(payload, type=dict[str, object])
+        except _UNREADABLE as error:
+            raise JwtRefused("claims", f"the token's claims are not valid: {error}") from error
+        self._check(registered, now_s)
+        return UserClaims(self._user(named), registered.iat, registered.exp)
+
+    def _key(self, header: _Header) -> _Key:
+        """Chooses the key by the header, and refuses every algorithm but that key's own."""
+        key = self._by_id.get(header.kid) if header.kid else None
+        if key is None:
+            key = self._own
+        if key is None and not header.kid and len(self._by_id) == 1:
+            key = next(iter(self._by_id.values()))
+        if key is None:
+            raise JwtRefused("key", "the token is signed by a key that is not known here")
+        if header.alg != key.algorithm:
+            raise JwtRefused("algorithm", f"the token's algorithm is not that of its key, {key.algorithm}")
+        return key
+
+    def _payload(self, token: str, key: _Key) -> bytes:
+        try:
+            payload: bytes = jwt.api_jws.decode_complete(token, key.key, algorithms=[key.algorithm])["payload"]
+        except jwt.InvalidSignatureError as error:
+            raise JwtRefused("signature", "the token's signature is wrong") from error
+        except _UNREADABLE as error:
+            raise JwtRefused("malformed", "the token cannot be read") from error
+        return payload
+
+    def _check(self, claims: _Registered, now_s: float) -> None:
+        if claims.exp <= now_s:
+            raise JwtRefused("expired", f"the token has expired {now_s - claims.exp:.0f} s ago")
+        for name, begin_s in (("nbf", claims.nbf), ("iat", claims.iat)):
+            if begin_s > now_s + CLOCK_SKEW_S:
+                raise JwtRefused("early", f"the token is not valid yet: its {name} is {begin_s - now_s:.0f} s ahead")
+        audiences = [claims.aud] if isinstance(claims.aud, str) else claims.aud
+        if audiences is not None and self._audience not in audiences:
+            raise JwtRefused("audience", f"the token is not for cluster {self._audience!r}")
+
+    def _user(self, claims: Mapping[str, object]) -> str:
+        found = [claims[name] for name in self._user_claims if name in claims]
+        if not found or not isinstance(found[0], str) or not found[0]:
+            raise JwtRefused("user", f"the token names no user in its claim {' or '.join(self._user_claims)}")
+        if any(other != found[0] for other in found):
+            raise JwtRefused("user", "the token names two users")
+        return found[0]
+
+
+def _read_set(text: bytes) -> dict[str, _Key]:
+    """Reads a JSON Web Key Set. Keys for other purposes and of other kinds are left out; without any it is refused."""
+    try:
+        entries = msgspec.json.decode(text, type=_KeySet).keys
+        if len(entries) > KEYS_MAX:
+            raise BadKey(f"it has {len(entries)} keys; the limit is {KEYS_MAX}")
+        found = jwt.PyJWKSet(entries).keys
+    except BadKey:
+        raise
+    except _UNREADABLE as error:
+        raise BadKey(f"it is no JSON Web Key Set with keys that can be used: {error}") from error
+    keys: dict[str, _Key] = {}
+    for one in found:
+        key = one.key
+        if isinstance(key, rsa.RSAPublicKey) and key.key_size >= RSA_BITS_MIN:
+            accepted = _Key("RS256", key)
+        elif isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1):
+            accepted = _Key("ES256", key)
+        else:  # an HMAC secret, a private key, a short one, another curve
+            continue
+        if one.public_key_use not in (None, "sig") or one.algorithm_name != accepted.algorithm:
+            continue
+        keys[one.key_id or ""] = accepted
+    if not keys:
+        raise BadKey("it has no public key for RS256 (2048 bits or more) or ES256")
+    return keys
