@@ -46,13 +46,16 @@ class StepEnding:
         rules: EndingRules,
         say: Callable[[str], None],
         signal_tasks: Callable[[int], None],
+        when_handled: Callable[[Callable[[], None]], None],
     ) -> None:
+        """`when_handled`: calls an action when the nodes have handled the signals that were sent to them."""
         self.has_begun = False
         self._loop = loop
         self._watcher = watcher
         self._rules = rules
         self._say = say
         self._signal_tasks = signal_tasks
+        self._when_handled = when_handled
         self._abort_reported = False
         self._last_interrupt = self._last_sent = float("-inf")
 
@@ -115,7 +118,10 @@ class StepEnding:
             self._signal_tasks(signal.SIGINT)
             self._last_sent = now
             if not self._rules.disable_status:
-                self.cancel()
+                self._begin()
+                self.report_abort()
+                # The controller's SIGTERM takes another way to the nodes, and must not be the first to arrive.
+                self._when_handled(self._watcher.cancel)
         else:
             self._last_interrupt = now
             self._say("interrupt (one more within 1 sec to abort)")

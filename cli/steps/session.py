@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cli.steps.console import Console, Sink
+from cli.steps.delivery import Delivery
 from cli.steps.ending import EndingRules, StepEnding
 from cli.steps.outcome import StepOutcome, ranks_text
 from cli.steps.signals import SignalCatcher
@@ -87,7 +88,8 @@ class Session:
         self._report_timer: LoopTimer | None = None
         self._finals: dict[int, AwaitStepReply] = {}  # by part: its end
         self._drained = (-1, 0.0)
-        self.ending = StepEnding(self.loop, self._watcher, rules, self.say, self._signal)
+        self.ending = StepEnding(self.loop, self._watcher, rules, self.say, self._signal, self._when_handled)
+        self._delivery: Delivery | None = None
         self._first_exit: float | None = None
         self._distrusted = False
 
@@ -323,6 +325,7 @@ class Session:
 
     def _settle_end(self, stream: StepStream) -> None:
         self._settled[stream] = None
+        self._handled(stream)
         for pump in self._pumps:
             pump.gone(stream)
 
@@ -382,6 +385,14 @@ class Session:
     def _signal(self, number_: int) -> None:
         self._to_all(frame(FrameKind.SIGNAL, b"%d" % number_))
 
+    def _when_handled(self, action: Callable[[], None]) -> None:
+        """Calls `action` when the nodes have handled what was sent to them."""
+        self._delivery = Delivery(self.loop, self.streams, action)
+
+    def _handled(self, stream: StepStream, task: int = NO_TASK, payload: bytes = b"") -> None:
+        if self._delivery is not None:
+            self._delivery.handled(stream)
+
     def terminate(self) -> None:
         """Ends the step: its tasks get SIGTERM now, and SIGKILL after KillWait."""
         connected = all(stream.state in (State.OPEN, State.ENDED) for stream in self.streams)
@@ -423,4 +434,5 @@ _ON: dict[FrameKind, Callable[[Session, StepStream, int, bytes], None]] = {
     FrameKind.GATHER: Session._gather,
     FrameKind.FAILED: Session._failed,
     FrameKind.END: Session._end,
+    FrameKind.ANSWER: Session._handled,
 }

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -13,11 +14,13 @@ from cli.base.run import CommandError, RemoteAnswer
 from cli.srun import body, run_around
 from cli.steps.console import Console, Mode, PartsConsole, Sink, parse_mode
 from cli.steps.creation import StepMaker
+from cli.steps.delivery import Delivery
 from cli.steps.ending import EndingRules, StepEnding
 from cli.steps.multiprog import parse_config, tasks_of
 from cli.steps.outcome import StepOutcome, ranks_text, words_of
 from cli.steps.request import own_job, read_values, settle_counts, step_spec
 from cli.steps.stepopts import COMMAND
+from cli.steps.streamclient import State, StepStream
 from cli.steps.verbose import report_launch
 from cli.steps.watcher import Watchers
 from penstock.clusterfile import ClusterFile
@@ -333,13 +336,57 @@ def test_repeated_ctrl_c_kills_tasks_that_ignore_it(rules: EndingRules) -> None:
     said: list[str] = []
     sent: list[int] = []
     watcher = FakeWatcher()
-    ending = StepEnding(Loop(), cast(Watchers, watcher), rules, said.append, sent.append)
+    later: list[Callable[[], None]] = []
+    ending = StepEnding(Loop(), cast(Watchers, watcher), rules, said.append, sent.append, later.append)
     for _ in range(2 if rules.disable_status else 3):
         ending.interrupted("StepId=1.0", lambda: None)
     assert [n for n in sent if n != signal.SIGCONT] == [signal.SIGINT, signal.SIGKILL]
-    assert watcher.cancelled == 1
+    assert (watcher.cancelled, len(later)) == ((1, 0) if rules.disable_status else (0, 1))
     first = "sending Ctrl-C to StepId=1.0" if rules.disable_status else "interrupt (one more within 1 sec to abort)"
     assert (said[0], said[-2 if rules.disable_status else -1]) == (first, "forcing job termination")
+
+
+def test_the_controller_ends_a_step_after_its_tasks_had_the_interrupt() -> None:
+    """Its SIGTERM takes another way to the nodes; the tasks have SIGINT first."""
+    watcher = FakeWatcher()
+    order: list[object] = []
+    streams = [FakeStream(order, "a"), FakeStream(order, "b"), FakeStream(order, "gone", State.CLOSED)]
+    loop = Loop()
+    made: list[Delivery] = []
+
+    def when_handled(action: Callable[[], None]) -> None:
+        made.append(Delivery(loop, cast(list[StepStream], streams), action))
+
+    ending = StepEnding(loop, cast(Watchers, watcher), EndingRules(), lambda text: None, order.append, when_handled)
+    for _ in range(2):
+        ending.interrupted("StepId=1.0", lambda: None)
+    assert order == [signal.SIGINT, "a", "b"] and ending.has_begun
+    for stream, cancelled in ((streams[0], 0), (streams[0], 0), (streams[2], 0), (streams[1], 1), (streams[1], 1)):
+        made[0].handled(cast(StepStream, stream))
+        assert watcher.cancelled == cancelled
+    loop.close()
+
+
+def test_an_interrupt_that_no_node_answers_is_not_waited_for() -> None:
+    acted: list[str] = []
+    loop = Loop()
+    Delivery(loop, cast(list[StepStream], [FakeStream([], "gone", State.CLOSED)]), lambda: acted.append("at once"))
+    assert acted == ["at once"]
+    Delivery(loop, cast(list[StepStream], [FakeStream([], "silent")]), lambda: acted.append("in the end"))
+    while len(acted) < 2:
+        loop.turn()
+    assert acted == ["at once", "in the end"]
+    loop.close()
+
+
+class FakeStream:
+    def __init__(self, order: list[object], name: str, state: State = State.OPEN) -> None:
+        self.state = state
+        self._order = order
+        self._name = name
+
+    def send(self, data: bytes, *, keep: bool) -> None:
+        self._order.append(self._name)
 
 
 class FakeWatcher:
