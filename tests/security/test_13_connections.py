@@ -363,6 +363,47 @@ def test_whose_tcp_connection_it_is():
         assert unix_uid(left) == os.geteuid()
 
 
+def test_a_closed_connection_lends_its_port_no_owner():
+    """The kernel shows uid 0 for closed connections, and root is not limited: a user whose port has one is still that user."""
+    with socket.create_server(("127.0.0.1", 0)) as other, socket.create_server(("127.0.0.1", 0)) as listener:
+        port = 0
+        for server in (other, listener):
+            with socket.socket() as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                one.bind(("127.0.0.1", port))
+                one.connect(server.getsockname())
+                accepted, _ = server.accept()
+                ends = one.getsockname(), server.getsockname()
+                with accepted:
+                    assert LocalUsers().of(*ends) == os.geteuid()
+                    assert tcp_key(accepted, LocalUsers()) == user_key(os.geteuid())
+                    one.close()  # the side that closes first keeps the port, in TIME_WAIT
+                    assert tcp_key(accepted, LocalUsers()) == "127.0.0.1"
+                assert LocalUsers().of(*ends) is None
+                port = ends[0][1]
+
+
+def test_a_connection_that_came_after_the_table_was_read_is_its_owners_later(monkeypatch):
+    """Otherwise it would be counted for the address, which has a share of its own, for as long as it lasts."""
+    find = LocalUsers.of
+    monkeypatch.setattr(LocalUsers, "of", lambda users, own, other: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as held:
+        watch = Connections(
+            [], listener.getsockname()[1], 0, ConnectionLimits(peer=4, node_peer=9, commands=100, nodes=100)
+        )
+        try:
+            for number in range(6):
+                held.enter_context(socket.create_connection(listener.getsockname()))
+                held.enter_context(listener.accept()[0])
+                if number == 2:
+                    watch.check()
+                    monkeypatch.setattr(LocalUsers, "of", find)
+            watch.check()
+            assert watch.turned_away == 2
+        finally:
+            watch.stop()
+
+
 def test_limits_leave_descriptors_for_nodes_and_for_the_controller():
     for files in (256, 1024, 20_000, 524_288):
         limits = ConnectionLimits.of(files)

@@ -34,7 +34,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from penstock.security.peers import LocalUsers, tcp_key, unix_uid, user_key
+from penstock.security.peers import LocalUsers, TcpPeer, tcp_peer, unix_uid, user_key
 from penstock.threads import start_thread
 
 log = logging.getLogger("penstock.ctld")
@@ -48,10 +48,14 @@ CHECK_S: Final = 0.1
 REST_S: Final = 2.0
 #: An increase by so many files since the last check causes another one at once.
 GROWTH: Final = 64
+#: A local connection may come between the reading of the kernel's table and the listing of files, so its owner is looked
+#: for again by the next checks. One that has gone has none.
+DOUBTS_MAX: Final = 3
 #: Descriptors that a check itself needs when none is left.
 SPARES: Final = 4
 #: Maximum to which the limit of open files is raised: beyond it the kernel's tables cost too much.
 FILES_MAX: Final = 524_288
+_NOBODY: Final = TcpPeer("")
 _FOLDER: Final = "/proc/self/fd"
 _NO_ROOM: Final = (errno.EMFILE, errno.ENFILE)
 
@@ -64,6 +68,7 @@ class Known(NamedTuple):
     door: str = ""
     peer: str = ""
     came: int = 0  # number of the check that found it
+    doubts: int = 0  # checks that have not found its owner
 
 
 class ConnectionLimits(NamedTuple):
@@ -181,12 +186,14 @@ class Connections:
                 continue
             known = before.get(number)
             if known is None or known.inode != status.st_ino:
-                known = self._seen(number, status.st_ino, users)
+                known = self._seen(number, Known(status.st_ino, came=self._looks), users)
+            elif 0 < known.doubts < DOUBTS_MAX:
+                known = self._seen(number, known, users)
             now[number] = known
         self._known = now
 
-    def _seen(self, number: int, inode: int, users: LocalUsers) -> Known:
-        """Identifies a socket that is new since the last check."""
+    def _seen(self, number: int, known: Known, users: LocalUsers) -> Known:
+        """Identifies a socket that is new since the last check, or whose owner was not found."""
         try:
             duplicate = os.dup(number)
         except OSError as error:
@@ -195,21 +202,23 @@ class Connections:
             return Known(0)
         with socket.socket(fileno=duplicate) as connection:  # whatever has this number later, this is one file
             try:
-                return Known(inode, *self._door_and_peer(connection, users), self._looks)
+                door, peer = self._door_and_peer(connection, users)
+                doubts = known.doubts + 1 if peer.is_owner_missing else 0
+                return known._replace(door=door, peer=peer.key, doubts=doubts)
             except OSError:  # not connected any more, or of an unknown kind
                 return Known(0)
 
-    def _door_and_peer(self, connection: socket.socket, users: LocalUsers) -> tuple[str, str]:
+    def _door_and_peer(self, connection: socket.socket, users: LocalUsers) -> tuple[str, TcpPeer]:
         if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            return "", ""
+            return "", _NOBODY
         if connection.family == socket.AF_UNIX:
             if connection.getsockname() not in self._socket_paths:
-                return "", ""
-            return "commands", user_key(unix_uid(connection))
+                return "", _NOBODY
+            return "commands", TcpPeer(user_key(unix_uid(connection)))
         if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.type != socket.SOCK_STREAM:
-            return "", ""
+            return "", _NOBODY
         door = self._ports.get(connection.getsockname()[1], "")
-        return door, tcp_key(connection, users) if door else ""
+        return door, tcp_peer(connection, users) if door else _NOBODY
 
     def _too_many(self) -> list[tuple[int, Known]]:
         """Returns the connections to shut down."""
