@@ -27,6 +27,7 @@ from nodedaemon.spool.spool import Spool, SpoolError
 from penstock.crash import crash_point  # noqa: F401 (reads and checks PENSTOCK_CRASH_AT before anything runs)
 from penstock.logfile import BackgroundHandler
 from penstock.logtext import CleanFormatter
+from penstock.storagefaults import advice_of
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
 
@@ -88,11 +89,12 @@ def _run(args: argparse.Namespace) -> int:
         write_port(spool.dir_fd, listener.getsockname()[1])
         settings = daemon.Settings(node, target, pretended, listener, with_tls)
     except (SpoolError, BadValue, BadNodeSetup, PortError) as error:
-        return _bad(str(error))
+        return _bad(str(error), error)
     except BlockingIOError:
         raise
     except OSError as error:  # it is full, or a link is where a file should be
-        _bad(f"cannot use the spool folder {args.spool}: {error.strerror}")
+        path = os.path.join(args.spool, os.fsdecode(error.filename)) if error.filename else args.spool
+        _bad(f"cannot use {path}: {error.strerror}", error)
         return EX_TEMPFAIL
     return _serve(args, settings, spool, local)
 
@@ -186,7 +188,7 @@ def _login(args: argparse.Namespace) -> int:
     try:
         localauth.serve_logins(Path(args.spool), Path(args.cert_dir), args.controller)
     except PenstockError as error:
-        return _bad(str(error))
+        return _bad(str(error), error)
     return 0
 
 
@@ -239,7 +241,7 @@ def _join(args: argparse.Namespace) -> int:
             address=args.controller,
         )
     except PenstockError as error:
-        return _bad(str(error))
+        return _bad(str(error), error)
     print(f"{args.node_name} has joined; its certificate is in {args.cert_dir}")  # noqa: T201 (the command's answer)
     return 0
 
@@ -289,9 +291,12 @@ def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
 
 
-def _bad(text: str) -> int:
-    print(f"penstock noded: error: {text}", file=sys.stderr)  # noqa: T201 (the command's answer)
-    return EX_CONFIG
+def _bad(text: str, error: BaseException | None = None) -> int:
+    """Says why the daemon cannot run; returns the exit status. `error`: the cause, which may pass."""
+    advice = advice_of(error) if error is not None else ""
+    for line in (text, advice) if advice else (text,):
+        print(f"penstock noded: error: {line}", file=sys.stderr)  # noqa: T201 (the command's answer)
+    return EX_TEMPFAIL if advice else EX_CONFIG
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from nodedaemon.base.orders import encode_connection
 from nodedaemon.core.steps import StepKey
 from nodedaemon.stepd import control
 from penstock.security.peers import LocalUsers, tcp_key
+from penstock.storagefaults import naming
 from penstock.values.stepframes import ANSWER_BYTES_MAX, ANSWER_NO, GREETING, GREETING_BYTES_MAX
 
 log = logging.getLogger("penstock.noded")
@@ -252,5 +253,5 @@ def read_port(dir_fd: int) -> int:
 def write_port(dir_fd: int, port: int) -> None:
     """Stores it for the next daemon."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(PORT_FILE, flags, 0o600, dir_fd=dir_fd), "w", encoding="ascii") as file:
+    with naming(PORT_FILE), open(os.open(PORT_FILE, flags, 0o600, dir_fd=dir_fd), "w", encoding="ascii") as file:
         file.write(f"{port}\n")

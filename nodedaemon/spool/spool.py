@@ -31,6 +31,7 @@ from nodedaemon.spool.journal import Journal
 from nodedaemon.spool.space import Space
 from nodedaemon.spool.steprecord import NEVER, Claim, measured_of, metrics_of, read_record, task_ends, write_claim
 from penstock.crash import crash_point
+from penstock.storagefaults import naming
 
 #: Emptied step folders kept for the next steps, under names that are no keys.
 SPARE_PREFIX = "spare-"
@@ -85,15 +86,16 @@ class Spool:
         seen = BootSeen(boot_id, self.clock.base_us)
         if not boots or boots[-1] != seen:
             new.append(seen)
-            self.journal.append(new)
-            self.journal.sync()
+            with naming("journal"):
+                self.journal.append(new)
+                self.journal.sync()
             self.records += new
 
     def _lock(self, path: str) -> int:
         fd = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=self.dir_fd)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except (BlockingIOError, PermissionError) as error:
             raise SpoolError(
                 f"another node daemon runs with the spool folder {path}; each needs its own --spool"
             ) from error
