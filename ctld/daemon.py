@@ -118,11 +118,10 @@ async def serve(daemon: ControllerDaemon) -> int:
     """Runs the controller from the state folder to a clean stop."""
     _set_heap_limits()
     prepare_loop(asyncio.get_running_loop())
-    controller = Controller(daemon)
+    controller = Controller(daemon, handles_signals=True)
     gc.collect()  # garbage of reading files and modules; loaded rows have no cycles
     gc.disable()  # it would scan all loaded objects repeatedly without result
     await controller.start()
-    controller.install_signal_handlers()
     gc.freeze()
     _give_back_memory()
     gc.set_threshold(*GC_THRESHOLDS)
@@ -141,8 +140,9 @@ class Controller:
     of the nodes' links, `gate` of requests, `connections`, `certificates`, `rollups`.
     """
 
-    def __init__(self, daemon: ControllerDaemon) -> None:
+    def __init__(self, daemon: ControllerDaemon, handles_signals: bool = False) -> None:
         self._daemon = daemon
+        self._handles_signals = handles_signals
         self._clock = MonotonicWallClock()
         self._boot_at_us = self._clock()
         self._stop_asked = asyncio.Event()
@@ -222,6 +222,8 @@ class Controller:
 
     async def _serve(self, config: Config) -> None:
         """Starts the loop and what answers."""
+        if self._handles_signals:
+            self._install_signal_handlers()
         folder, certificates = self._daemon.folder, self.certificates
         self._server, self._calls, self.gate = make_server(self.services, self._authenticator, folder.call_socket)
         self._listen(config, certificates.now)
@@ -366,8 +368,9 @@ class Controller:
 
     # ---- actions -------------------------------------------------------------------------------------------------
 
-    def install_signal_handlers(self) -> None:
-        """Installs handlers for SIGTERM, SIGINT and SIGHUP."""
+    def _install_signal_handlers(self) -> None:
+        """Installs handlers for SIGTERM, SIGINT and SIGHUP: before anything answers, since a controller that answers ends
+        with a clean stop."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._shutdown, signal.Signals(number).name)

@@ -49,6 +49,30 @@ def test_large_blocks_are_mapped_one_by_one_also_after_larger_ones() -> None:
     assert found[1] >= 1 << 20
 
 
+#: Runs the controller, and sends it a signal at the moment at which it says that it listens.
+AT_ONCE = """
+import os, signal, sys
+import ctld.daemon
+from ctld.main import main
+info = ctld.daemon.log.info
+def log_and_signal(text, *values):
+    info(text, *values)
+    if "listening on" in text:
+        os.kill(os.getpid(), signal.SIGTERM)
+ctld.daemon.log.info = log_and_signal
+sys.exit(main(["-f", sys.argv[1]]))
+"""
+
+
+def test_a_signal_at_the_first_moment_is_a_clean_stop(tmp_path):
+    site = Site(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", AT_ONCE, str(site.conf)], capture_output=True, text=True, timeout=ANSWER_S
+    )
+    assert done.returncode == 0, done.stderr
+    assert "stopping: SIGTERM" in done.stderr and not (site.state / "ctld.sock").exists()
+
+
 async def ends_with(site: Site, status: int, *words: str) -> None:
     site.state.mkdir(exist_ok=True)
     process = Process(site)
