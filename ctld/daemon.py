@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from accounting.database import is_server
 from accounting.records import Records
 from accounting.traces import Traces
 from ctld.agents.fence import Fencer
@@ -70,6 +71,7 @@ from penstock.security.ca import Credentials, create_ca, ensure_controller, load
 from penstock.security.join import JoinTokens
 from penstock.security.keyfiles import write_public
 from penstock.security.tokens import TokenIssuer, TokenVerifier
+from penstock.startwatch import StartWatch
 from penstock.threads import prepare_loop, started_pool
 from penstock.values.config import Config
 from penstock.values.refusals import TEXT, Code
@@ -112,6 +114,9 @@ class ControllerDaemon:
     folder: StateFolder
     logs: LogFile
     accept: Accept = NOTHING
+    watch: StartWatch = field(
+        default_factory=lambda: StartWatch(log.warning)
+    )  # one that is not entered watches nothing
 
 
 async def serve(daemon: ControllerDaemon) -> int:
@@ -122,6 +127,7 @@ async def serve(daemon: ControllerDaemon) -> int:
     gc.collect()  # garbage of reading files and modules; loaded rows have no cycles
     gc.disable()  # it would scan all loaded objects repeatedly without result
     await controller.start()
+    daemon.watch.over()
     gc.freeze()
     _give_back_memory()
     gc.set_threshold(*GC_THRESHOLDS)
@@ -282,7 +288,12 @@ class Controller:
         folder, clock = self._daemon.folder, self._clock
         address = database_address(config.penstock_database_url, self._daemon.config_path, folder.database)
         accept = self._daemon.accept
-        self._store = Store.open(address, folder.lease_name, self._witness(config))
+        witness = self._witness(config)
+        if is_server(address):
+            self._daemon.watch.over()  # it has deadlines of its own
+        else:
+            self._daemon.watch.at(address)
+        self._store = Store.open(address, folder.lease_name, witness)
         epoch = self._store.acquire_lease(clock(), accept)
         if accept.is_accepted:
             log.warning(
@@ -293,6 +304,7 @@ class Controller:
 
     def _witness(self, config: Config) -> Witness:
         path = Path(config.penstock_witness_file or self._daemon.folder.witness)
+        self._daemon.watch.at(path)
         is_new = not path.exists() and not self._daemon.folder.database.exists()
         try:
             witness = Witness(path)
@@ -308,6 +320,7 @@ class Controller:
     def _make_certificates(self, config: Config) -> Certificates:
         """Creates the controller's credentials and keeps them valid; a new cluster gets a CA of its own."""
         folder = self._daemon.folder.certificates
+        self._daemon.watch.at(folder)
         now_us = self._clock()
         if not (folder / "ca.pem").exists():
             create_ca(folder, config.cluster_name, now_us)

@@ -20,6 +20,7 @@ from ctld.store.errors import LeaseHeld, StorageWaits, StoreDamaged, StoreError,
 from ctld.store.loss import Accept
 from penstock.config import ConfigError, load
 from penstock.errors import BadSetup
+from penstock.startwatch import StartWatch
 from penstock.storagefaults import advice_of
 from penstock.values.jobid import JOB_ID_MAX
 
@@ -44,21 +45,27 @@ def main(argv: list[str]) -> int:
     if not (0 <= accept.epoch_above < EPOCH_MAX and 0 <= accept.job_id_above < JOB_ID_MAX):
         parser.error(f"--epoch-above must be below {EPOCH_MAX}, --job-id-above below {JOB_ID_MAX}")
     try:
-        loaded = load(options.config)
-        for warning in loaded.warnings:
-            _say(f"warning: {warning}")
-        config = loaded.config
-        logs = LogFile(config.slurmctld_log_file, config.slurmctld_debug, config.log_time_format)
-        os.umask(0o077)  # notices for others are marked as such
-        with (
-            StateFolder(loaded.config.state_save_location) as folder,
-            asyncio.Runner(loop_factory=WatchedLoop) as runner,
-        ):
-            return runner.run(
-                serve(ControllerDaemon(os.path.abspath(options.config), loaded.config, folder, logs, accept))
-            )
+        with StartWatch(_say) as watch:
+            return _run(os.path.abspath(options.config), accept, watch)
     except (ConfigError, BadSetup, OSError, StoreError) as error:
         return _refused(error)
+
+
+def _run(path: str, accept: Accept, watch: StartWatch) -> int:
+    """Runs the controller; returns the exit status. Raises what `main` reports."""
+    watch.at(path)
+    loaded = load(path)
+    for warning in loaded.warnings:
+        _say(f"warning: {warning}")
+    config = loaded.config
+    watch.at(config.state_save_location)
+    logs = LogFile(config.slurmctld_log_file, config.slurmctld_debug, config.log_time_format)
+    os.umask(0o077)  # notices for others are marked as such
+    with (
+        StateFolder(loaded.config.state_save_location) as folder,
+        asyncio.Runner(loop_factory=WatchedLoop) as runner,
+    ):
+        return runner.run(serve(ControllerDaemon(path, loaded.config, folder, logs, accept, watch)))
 
 
 def _refused(error: ConfigError | BadSetup | OSError | StoreError) -> int:

@@ -27,6 +27,7 @@ from nodedaemon.spool.spool import Spool, SpoolError
 from penstock.crash import crash_point  # noqa: F401 (reads and checks PENSTOCK_CRASH_AT before anything runs)
 from penstock.logfile import BackgroundHandler
 from penstock.logtext import CleanFormatter
+from penstock.startwatch import StartWatch
 from penstock.storagefaults import advice_of
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
@@ -52,23 +53,27 @@ def main(argv: list[str]) -> int:
     """Runs the daemon; returns the exit status."""
     args = command_line().parser().parse_args(argv)
     try:
-        return _run(args)
+        with StartWatch(_say) as watch:
+            return _run(args, watch)
     except BlockingIOError as error:  # no process or thread can be started
         _bad(f"{error.filename or 'a process'}: {error.strerror}")
         return EX_TEMPFAIL
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace, watch: StartWatch) -> int:
     handler = BackgroundHandler(sys.stderr, owns=False)
     handler.setFormatter(CleanFormatter("%(asctime)s noded %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.INFO)
     if args.cert_dir is not None:
         args.cert_dir = os.path.abspath(args.cert_dir)  # read again when the certificate has been renewed
+        watch.at(args.cert_dir)
     if not complete(args):
         return EX_CONFIG
     if args.join is not None or args.join_file is not None:
+        watch.over()
         return _join(args)
     if args.login:
+        watch.over()
         return _login(args)
     if args.cert_dir is None and not args.insecure and not args.controller.startswith("unix:"):
         return _bad("--cert-dir is needed to reach a controller by HOST:PORT (or --insecure, for trying things out)")
@@ -82,6 +87,7 @@ def _run(args: argparse.Namespace) -> int:
         port = parse_int(args.stream_port, 0, 65535, "--stream-port")
         node, target, pretended = _settings(args)
         boot_id = os.environ.get("PENSTOCK_BOOT_ID") or _boot_id()  # the variable is for tests of a reboot
+        watch.at(args.spool)
         spool = Spool(args.spool, boot_id, secrets.token_hex(8))
         local = _local_auth(args)
         with_tls = args.cert_dir is not None
@@ -96,6 +102,7 @@ def _run(args: argparse.Namespace) -> int:
         path = os.path.join(args.spool, os.fsdecode(error.filename)) if error.filename else args.spool
         _bad(f"cannot use {path}: {error.strerror}", error)
         return EX_TEMPFAIL
+    watch.over()
     return _serve(args, settings, spool, local)
 
 
@@ -291,11 +298,15 @@ def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
 
 
+def _say(text: str) -> None:
+    print(f"penstock noded: {text}", file=sys.stderr)  # noqa: T201 (the command's answer)
+
+
 def _bad(text: str, error: BaseException | None = None) -> int:
     """Says why the daemon cannot run; returns the exit status. `error`: the cause, which may pass."""
     advice = advice_of(error) if error is not None else ""
     for line in (text, advice) if advice else (text,):
-        print(f"penstock noded: error: {line}", file=sys.stderr)  # noqa: T201 (the command's answer)
+        _say(f"error: {line}")
     return EX_TEMPFAIL if advice else EX_CONFIG
 
 

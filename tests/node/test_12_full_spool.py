@@ -9,9 +9,11 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import cast
 
 import pytest
 from patience import ANSWER_S
+from stalldisk import StalledDisk
 
 #: In a namespace of a plain user's own no file system can be mounted anew with other options.
 pytestmark = pytest.mark.root
@@ -104,3 +106,26 @@ def test_a_folder_of_keys_that_cannot_be_read_is_no_fault_of_storage(tmp_path):
     ]
     done = subprocess.run([*RUN, *words], cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S)
     assert done.returncode == 78 and str(tmp_path / "none") in done.stderr
+
+
+#: The daemon with other limits.
+WATCHED = """
+import functools, sys
+import nodedaemon.main
+nodedaemon.main.StartWatch = functools.partial(nodedaemon.main.StartWatch, first_s=0.4, limit_s=1.2)
+sys.exit(nodedaemon.main.main(sys.argv[1:]))
+"""
+
+
+def test_a_spool_that_does_not_answer(tmp_path):
+    disk = StalledDisk(tmp_path / "gate")
+    # Byte code would be written before anything watches.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **disk.env()}
+    words = ["--node-name", "n1", "--insecure", "--controller", f"unix:{tmp_path}/none", "--spool", f"{tmp_path}/spool"]
+    with disk.still():
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", WATCHED, *words], cwd=ROOT, env=cast(dict[str, str], environment),
+            capture_output=True, text=True, timeout=ANSWER_S,
+        )  # fmt: skip
+    assert done.returncode == 75, done.stderr
+    assert f"the start has waited for {tmp_path}/spool" in done.stderr and "its storage has not answered" in done.stderr

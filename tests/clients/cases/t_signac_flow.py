@@ -72,7 +72,9 @@ def main():
     def submit(operation, count):
         said = run("submit", "-o", operation)
         waiting = queued()
-        done = sum(os.path.exists(job.fn(operation + ".txt")) for job in project)  # whoever has left the queue has its file
+        done = sum(
+            os.path.exists(job.fn(operation + ".txt")) for job in project
+        )  # whoever has left the queue has its file
         assert len(waiting) <= count <= len(waiting) + done, (said, waiting, done)
 
     def wait_for(name):
