@@ -31,6 +31,7 @@ from ctld.core.records.effects import (
     SignalStep,
     StartPlan,
     TerminateStep,
+    Warn,
 )
 from ctld.core.records.events import (
     ClockJumped,
@@ -143,6 +144,7 @@ class SimController:
             StartPlan: self._start_plan,
             AdmitNode: self._admit,
             AckReports: self._acknowledge,
+            Warn: self._checkers.warned,
             **dict.fromkeys((LaunchStep, SignalStep, TerminateStep, ForgetStep), self._send),
         }
 

@@ -56,6 +56,11 @@ class SimProcess:
         return self.reported is not None and (clock_was_set or stored_us == self.start_us)
 
 
+def is_cpu_time_of(stored_us: int, used_us: int, clock_was_set: bool) -> bool:
+    """Whether a stored CPU time is the true one. `clock_was_set`: the controller's, by which it may be longer than the step."""
+    return stored_us == used_us or (clock_was_set and stored_us < used_us)
+
+
 class Disk:
     """The data that survive daemon and machine."""
 

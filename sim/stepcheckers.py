@@ -18,7 +18,7 @@ from ctld.store.schema import STEP
 from nodedaemon.core.steps import StepKey
 from penstock.values.states import END_STATES, JobState
 from sim.broken import Broken
-from sim.simstep import SimProcess
+from sim.simstep import SimProcess, is_cpu_time_of
 
 _Key = tuple[int, int, int]  # job, attempt, step
 
@@ -188,7 +188,7 @@ class StepCheckers:
             if process.request is not None:  # an extern step's exit code is the stage that failed
                 self._check_part(key, part, process)
         for key, cpu_us in used.items():
-            if key not in lost and found[key].user_cpu_us != cpu_us:
+            if key not in lost and not is_cpu_time_of(found[key].user_cpu_us, cpu_us, self.clock_set):
                 raise Broken(
                     "books", f"step {key} used {cpu_us} us of cpu, its row says {found[key].user_cpu_us}", key[0]
                 )

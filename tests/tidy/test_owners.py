@@ -316,6 +316,7 @@ RECORD_OWNERS = {
     "Node.comment": "nodes/admin",
     "Node.config": "nodes/layout",
     "Node.connected": "nodes/layout nodes/life",
+    "Node.cpu_time_doubted": "nodes/layout steps/life",
     "Node.cpus": "nodes/layout",
     "Node.cpus_alloc": "nodes/layout",
     "Node.cpus_used": "nodes/layout",

@@ -7,14 +7,14 @@ ended, changes nothing but is acknowledged, so that the node can delete it.
 from ctld.core.jobs import outcome, ports
 from ctld.core.jobs.expected_end import limit_at_us
 from ctld.core.lifecycle import allocations, gpu_jobs, job_life, restored
-from ctld.core.records.effects import ForgetStep, StepSeen
+from ctld.core.records.effects import ForgetStep, StepSeen, Warn
 from ctld.core.records.events import LaunchRefused, StepExited, StepStarted
 from ctld.core.records.job import Job
 from ctld.core.records.step import SpreadStep, Step, is_live_on, part_on, step_row
 from ctld.core.state.state import ClusterState
 from ctld.core.state.timers import Timer
 from ctld.core.steps import parts as parts
-from ctld.core.steps.reported import earliest_start, end_of, start_of
+from ctld.core.steps.reported import cpu_of, earliest_start, end_of, start_of
 from ctld.core.steps.usage import add_usage
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
 from penstock.values.signals import parse_end_warning
@@ -75,7 +75,7 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
     """Handles the end of a step, or its failed start. The end decides the job's when it was its last step."""
     state.outputs.acknowledge(event.node, event.link_id, event.spool_id, event.sequence)
     found = find(state, event.job_id, event.attempt, event.step_id)
-    event = end_of(event, _earliest(state, event, found), now_us)
+    event = _within_bounds(state, event, _earliest(state, event, found), now_us)
     if found is None or not is_live_on(found[1], event.node):
         restored.take_end(state, event)
         state.emit(ForgetStep(event.node, event.job_id, event.attempt, event.step_id))
@@ -122,6 +122,21 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
         outcome.count_failure(job)
         job_life.complete(state, job, S.REQUEUED, "REQUEUED")
     job_life.step_done(state, job, step, now_us)
+
+
+def _within_bounds(state: ClusterState, event: StepExited, earliest_us: int, now_us: int) -> StepExited:
+    """Returns the report as far as it can be true; the first CPU time of a node that cannot is logged."""
+    event = end_of(event, earliest_us, now_us)
+    node = state.nodes.get(event.node)
+    if node is None:
+        return event
+    bounded = cpu_of(event, node)
+    if bounded is not event and not node.cpu_time_doubted:
+        node.cpu_time_doubted = True
+        reported_s = (event.user_cpu_us + event.system_cpu_us) // 1_000_000
+        text = f"node {node.name} reports {reported_s} s of CPU time for {event.job_id}.{event.step_id}, more than it has: cut"
+        state.emit(Warn(text))
+    return bounded
 
 
 def _earliest(state: ClusterState, event: StepExited, found: tuple[Job, Step] | None) -> int:
