@@ -3,12 +3,9 @@
 `penstock.client` and `penstock.aclient` do the I/O; this module decides what they send, when they retry and what they
 raise.
 
-Retries. An answer of UNAVAILABLE (the controller restarts, or died in the middle) is retried with growing pauses until
-the deadline, even for methods that change something, unless they are not idempotent (penstock/lost.py, which also
-defines the outcome of a request whose answer was lost). If no call of this program has reached the controller yet and
-it refuses connections, the call fails quickly unless `retry` is set. A stream is retried only before its first page. A
-refusal is never retried, with one exception: a controller that limits requests sends a pause, which does not count
-towards the deadline.
+Retries. An answer of UNAVAILABLE (the controller restarts, or died in the middle) or CANCELLED (gRPC ended the call by
+itself, as it does to some while another user's thousands arrive) is retried with growing pauses until the deadline, even
+for methods that change something, unless they are not idempotent (penstock/lost.py, which also X
 
     attempts = Attempts(method, contact, deadline)
     while True:
@@ -70,6 +67,9 @@ _CODE_OF_STATUS: Final = {
     "RESOURCE_EXHAUSTED": Code.BUSY,
 }
 
+#: Statuses of a controller that could not take the call, or lost it. Neither client returns from its own cancellation.
+_TRANSIENT: Final = frozenset({"UNAVAILABLE", "CANCELLED"})
+
 #: gRPC reports a certificate that it does not trust as UNAVAILABLE, with these texts of its libraries. Waiting does not
 #: help then. Only the quick and clear answer depends on them: with an unknown text the call ends at the deadline
 #: instead.
@@ -115,7 +115,7 @@ def failure_of(failed: CallFailed) -> TryAgain | PenstockError:
     status = failed.status
     details = failed.details
     number = failed.code
-    if status == "UNAVAILABLE":
+    if status in _TRANSIENT:
         if any(words in details for words in _DISTRUST_WORDS):
             return PenstockError(Code.ACCESS_DENIED, DISTRUST_TEXT, details)
         return TryAgain(Unreachable(CONNECT_FAILURE_TEXT, details), seen=True)

@@ -39,6 +39,18 @@ def test_pauses_grow_to_a_second_and_end_at_the_deadline():
     assert type(caught.value) is Unreachable and caught.value.detail == "words"
 
 
+def test_09_a_call_that_was_cancelled_on_the_way_is_tried_again():
+    """By gRPC itself, when others send it very many calls; the user has cancelled nothing."""
+    attempts = Attempts("ListJobs", Contact(False, False), 10.0)
+    assert attempts.failed(call_failed("CANCELLED"), 0.0).pause_s == PAUSE_FIRST_S
+    with pytest.raises(Unreachable):
+        attempts.failed(call_failed("CANCELLED"), 9.99)
+    keyed = Attempts("SubmitJob", Contact(False, True), 10.0)
+    assert keyed.failed(call_failed("CANCELLED"), 0.0).reconnect
+    with pytest.raises(NotKnown):
+        Attempts("UpdateJobs", Contact(False, True), 10.0).failed(call_failed("CANCELLED"), 0.0)
+
+
 @pytest.mark.parametrize("is_local", [False, True])
 def test_a_controller_that_nobody_has_seen_is_not_waited_for(is_local):
     contact = Contact(is_local, False)
