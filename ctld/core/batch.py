@@ -41,6 +41,9 @@ def build(state: ClusterState, sequence: int) -> Batch | None:
     _add_rare_rows(state, batch)
     if state.epoch != state.gap.sealed_epoch:
         batch.epoch = state.gap.sealed_epoch = state.epoch
+    if state.gap.sealed_wait != bool(state.gap.wait_until_us):
+        batch.counters = [*batch.counters, *state.gap.kept()._asdict().items()]
+        state.gap.sealed_wait = bool(state.gap.wait_until_us)
     if not (batch.is_durable() or batch.effects or batch.purged):
         return None
     state.start_new_batch()

@@ -33,6 +33,7 @@ from ctld.core.queue import associations, prediction, priority
 from ctld.core.queue.qos import DEFAULT_QOS, NORMAL, number_qos
 from ctld.core.records.audit import AuditHead
 from ctld.core.records.budget_book import BudgetRow
+from ctld.core.records.gap import CLOSED, OpenGap
 from ctld.core.records.gpu import Gpu
 from ctld.core.records.job import NO_STEPS, Job, JobRow, job_from
 from ctld.core.records.node import NodeEvent, NodeRow, PartitionRow
@@ -114,11 +115,13 @@ class LoadedState(NamedTuple):
     loss_at_us: int = 0  # when a loss was last accepted, or could not be excluded; 0 = never
     token_revocations: tuple[TokenRevocation, ...] = ()
     loss_accepted: bool = False  # an administrator has confirmed that the database is older than what was acknowledged
+    gap: OpenGap = CLOSED  # in which an earlier process has ended
 
 
 def recover(state: ClusterState, config: Config, loaded: LoadedState, now_us: int, consume: bool = False) -> None:
     """Fills an empty state. `config`: the file's, which may have been changed. `consume`: may empty `loaded.jobs`."""
     state.epoch = state.gap.sealed_epoch = loaded.epoch
+    state.gap.sealed_wait = bool(loaded.gap.gap_epoch)
     state.amended.load(loaded.amendments)
     state.audit.head = loaded.audit
     state.revoked.load(loaded.token_revocations)
@@ -158,7 +161,7 @@ def recover(state: ClusterState, config: Config, loaded: LoadedState, now_us: in
     for known in loaded.submit_keys:
         remember_key(state, *known)
     first_unknown_id = loaded.first_unknown_id or loaded.next_job_id
-    restored.recover(state, first_unknown_id, loaded.loss_at_us, loaded.loss_accepted, now_us)
+    restored.recover(state, first_unknown_id, loaded.loss_at_us, loaded.loss_accepted, now_us, loaded.gap)
     _set_timers(state, now_us)
     _set_step_tables(state, begun, now_us)
     for waiting in list(state.dependencies.waiting_for):

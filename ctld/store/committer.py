@@ -28,6 +28,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from accounting.database import DatabaseUrlError, shown
 from ctld.core.records.effects import Batch
+from ctld.core.records.gap import OpenGap
 from ctld.core.records.job import HistoryRow, JobRow, SpecRow
 from ctld.core.recover import LoadedState
 from ctld.store import encodings, loader, rows
@@ -149,6 +150,8 @@ class Store:
                 seen = self.witness.found or after
                 self.witness.begin(seen._replace(epoch_reached=epoch, next_job_id=after.next_job_id))
             connection.execute(update(META).values(values))
+            if accept.is_accepted:
+                loader.keep_gap(connection, OpenGap(epoch, meta.next_job_id))
             if accept.is_accepted or (self.witness is not None and self.witness.found is None and meta.epoch):
                 connection.execute(delete(COUNTER).where(COUNTER.c.name == loader.LOSS))
                 connection.execute(insert(COUNTER).values(name=loader.LOSS, value=now_us))

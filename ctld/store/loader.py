@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 # Any: columns of any type, and rows in the driver's types
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, and_, case, cast, func, not_, or_, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, and_, case, cast, delete, func, insert, not_, or_, select
 
 from accounting.dbrow import Query
 from accounting.query import IS_ACTIVE, IS_OF_ARRAY, ended_since
 from ctld.core.records.audit import AuditHead
 from ctld.core.records.budget_book import BudgetRow
+from ctld.core.records.gap import OpenGap
 from ctld.core.records.job import HistoryRow, JobRow, SpecRow
 from ctld.core.records.node import NodeEvent
 from ctld.core.records.reservation import ReservationSpan
@@ -140,7 +141,18 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
             rows.token_revocation_from(tuple(r))
             for r in connection.execute(select(TOKEN_REVOCATION).order_by(TOKEN_REVOCATION.c.user_name))
         ),
+        gap=OpenGap(*(_number(connection, name) for name in OpenGap._fields)),
     )
+
+
+def keep_gap(connection: Connection, gap: OpenGap) -> None:
+    """Stores that nodes are waited for, so that a process that ends before they are here leaves that to the next one. An
+    earlier gap stays: it is the larger one."""
+    if _number(connection, OpenGap._fields[0]):
+        return
+    for name, value in gap._asdict().items():
+        connection.execute(delete(COUNTER).where(COUNTER.c.name == name))
+        connection.execute(insert(COUNTER).values(name=name, value=value))
 
 
 def _number(connection: Connection, name: str) -> int:

@@ -195,7 +195,7 @@ EVENT_TRIGGER = Table(
 )
 
 #: Counters of numbers that are never reused: the last one assigned, by its kind. And when the database may last have
-#: lost something (loader.LOSS).
+#: lost something (loader.LOSS), and from where on, while nodes are waited for (ctld.core.records.gap.OpenGap).
 COUNTER = Table(
     "counter",
     METADATA,

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+# Any: fields of a record, by their names
+from typing import Any
+
 import pytest
 
 from ctld.core.controller import Core
@@ -18,6 +21,7 @@ from ctld.core.records.events import (
     StepExited,
     SubmitJob,
 )
+from ctld.core.records.gap import CLOSED, OpenGap
 from ctld.core.records.job import JobRow, SpecRow
 from ctld.core.recover import LoadedState
 from penstock.values.jobid import BATCH_STEP
@@ -31,11 +35,12 @@ ACTOR = Actor(0, 0, "root", "root", (), Role.ADMINISTRATOR)
 class Site:
     """A core over a database that had come to job 100, in the term of epoch 5."""
 
-    def __init__(self, accepted: bool = False, nodes: int = 2, jobs: Sequence[JobRow] = ()) -> None:
+    def __init__(self, accepted: bool = False, nodes: int = 2, jobs: Sequence[JobRow] = (), **loads: Any) -> None:
+        """`loads`: fields of what is loaded."""
         self.now_us = START_US
         loaded = LoadedState(
             5, 100, 50, list(jobs), [], [], [], [], [], first_unknown_id=100, loss_accepted=accepted
-        )  # fmt: skip
+        )._replace(**loads)
         self.core = Core(make_config(nodes), loaded, self.now_us)
         self.state = self.core.state
         self.links = 0
@@ -226,3 +231,57 @@ def test_16_a_proof_of_a_node_ends_no_job(state: str, requeue: bool) -> None:
     job = site.state.jobs[50]
     assert (job.state, job.attempt) == (JobState.PENDING, 1)
     assert (job.hold is Hold.ADMIN) is not requeue and not holds.is_administrators(job)
+
+
+#: As the database keeps it when the process of epoch 3 has ended while nodes were missing, at job 100.
+LEFT_OPEN = OpenGap(gap_epoch=3, gap_first_unknown_id=100)
+
+
+def kept(site: Site) -> list[OpenGap]:
+    """What the batches have written about nodes that are waited for."""
+    found = (dict(batch.counters) for batch in site.batches)
+    return [OpenGap(**numbers) for numbers in found if "gap_epoch" in numbers]
+
+
+def test_16_the_next_process_waits_for_nodes_too() -> None:
+    """A crash does not make the nodes report that are still away."""
+    site = Site(gap=LEFT_OPEN)
+    assert site.state.gap.wait_until_us
+    effects = site.register("n1")
+    job_id = site.submit()
+    assert "ended before all nodes had reported" in of(effects, Warn)[0].text
+    assert site.state.jobs[job_id].state is JobState.PENDING and not kept(site)
+    effects = site.register("n2")
+    assert [e.job_id for e in of(effects, LaunchStep)] == [job_id]
+    assert kept(site) == [CLOSED] and not site.state.gap.claims
+
+
+def test_16_a_proof_is_kept_until_all_nodes_are_here() -> None:
+    site = Site()
+    site.register("n1", epoch=5)
+    assert kept(site) == [OpenGap(5, 100)]
+    site.register("n2")
+    assert kept(site) == [OpenGap(5, 100), CLOSED]
+    assert all(batch.is_durable() for batch in site.batches if batch.counters)
+
+
+def test_16_the_next_process_judges_what_a_node_has_begun_unseen() -> None:
+    """The epoch that proves it is that of the process before."""
+    site = Site(jobs=[pending()], gap=LEFT_OPEN)
+    effects = site.register("n2", held(50, epoch=3), epoch=4)
+    assert [(e.job_id, e.attempt) for e in of(effects, TerminateStep)] == [(50, 0)]
+    assert site.state.jobs[50].attempt == 1 and not site.state.gap.claims
+
+
+def test_16_the_next_process_ends_steps_of_lost_ids_and_no_others() -> None:
+    """Job 100 was assigned again by the process before, and runs on n1; n2 holds the one that was lost."""
+    first = Site()
+    first.register("n1")
+    assert first.submit(nodes_required="n1") == 100
+    rows = [row for batch in first.batches for row in batch.jobs if row.state is JobState.RUNNING]
+    steps = [row for batch in first.batches for row in batch.steps]
+    site = Site(jobs=rows, steps=steps, gap=LEFT_OPEN, next_job_id=101, first_unknown_id=101)
+    assert not of(site.register("n1", held(100)), TerminateStep)
+    assert not of(site.register("n2", held(100)), LaunchStep)
+    assert list(site.state.gap.unknown_steps) == ["n2"]
+    assert site.state.jobs[100].state is not JobState.PENDING and site.state.jobs[100].attempt == 0

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from postgres import change
 
+from ctld.core.records.gap import CLOSED, OpenGap
 from ctld.dbtool.backup import backup
 from ctld.dbtool.move import move
 from ctld.store.committer import LEASE_US, Store
@@ -71,6 +72,25 @@ def test_21_an_older_copy_is_refused_with_both_numbers(tmp_path: Path, witness: 
     store.close()
     store = leading(place, witness, now_us=NOW_US + 4 * LEASE_US)  # once is enough
     assert store.epoch == 3 and len(all_jobs(store)) == 3
+    store.close()
+
+
+def test_21_an_accepted_loss_is_kept_until_all_nodes_are_here(any_store: str, witness: Path) -> None:
+    """The process that has accepted it may end before they are."""
+    leading(any_store, witness).close()
+    store = leading(any_store, witness, ACCEPTED)
+    fill(store, 1, 3)
+    store.close()
+    for accept in (NOTHING, ACCEPTED):
+        store = leading(any_store, witness, accept)
+        assert store.load(NOW_US, 0, 0).gap == OpenGap(2, 1)
+        if accept is not NOTHING:
+            batch = submitted(store.sequence + 1, [])
+            batch.counters = list(CLOSED._asdict().items())
+            store.commit(batch)
+        store.close()
+    store = leading(any_store, witness)
+    assert store.load(NOW_US, 0, 0).gap == CLOSED
     store.close()
 
 

@@ -24,6 +24,9 @@ Rules
       (NODE_FAIL, or requeued).
     - When an administrator has accepted a loss, or a node has proved one, nothing starts before all nodes have reported
       what they hold, or SlurmdTimeout has passed since the start.
+    - The database keeps that nodes are waited for, and the epoch and the job id from which on it was incomplete. A process
+      that starts before all have reported waits again, judges the pending jobs that each node has begun, and distinguishes
+      steps of lost ids from those of jobs that the process before had launched.
     - A node's numbers are accepted within bounds. A compromised one could otherwise exhaust them, of which there are
       2^31 for jobs: beyond the bounds it is drained, and an administrator gives the numbers (`penstock ctld
       --accept-loss --epoch-above N --job-id-above N`), or finds the fault of that node.
@@ -36,6 +39,7 @@ from ctld.core.lifecycle import job_life
 from ctld.core.lifecycle.ready import refresh
 from ctld.core.records.effects import Warn
 from ctld.core.records.events import HeldStep, NodeRegistered, StepExited
+from ctld.core.records.gap import CLOSED, OpenGap
 from ctld.core.records.job import HistoryRow, Job
 from ctld.core.records.node import Node
 from ctld.core.state.state import ClusterState
@@ -60,14 +64,23 @@ SEEN_MORE = "database is too old: this node has seen more (was a backup restored
 _Key = tuple[int, int, int]
 
 
-def recover(state: ClusterState, first_unknown_id: int, loss_at_us: int, accepted: bool, now_us: int) -> None:
+def recover(
+    state: ClusterState, first_unknown_id: int, loss_at_us: int, accepted: bool, now_us: int, before: OpenGap = CLOSED
+) -> None:
     """Determines after a start from which id on the database may be incomplete, until when, and whether to wait for the
-    nodes."""
-    state.gap.started_epoch = state.epoch
-    state.gap.started_at_us = now_us
-    state.gap.first_unknown_id = first_unknown_id
-    state.gap.loss_at_us = loss_at_us
-    if accepted:
+    nodes. `before`: the gap in which an earlier process has ended."""
+    gap = state.gap
+    gap.started_epoch = state.epoch
+    gap.started_at_us = now_us
+    gap.loaded_id = gap.first_unknown_id = first_unknown_id
+    gap.loss_at_us = loss_at_us
+    if 0 < before.gap_epoch < state.epoch:  # the loss that this process accepts is no earlier one
+        gap.is_inherited = True
+        gap.started_epoch = before.gap_epoch
+        gap.first_unknown_id = min(before.gap_first_unknown_id, first_unknown_id)
+        text = "the controller ended before all nodes had reported after a loss: nothing starts before they have"
+        state.emit(Warn(text))
+    if accepted or before.gap_epoch:
         _wait(state)
 
 
@@ -110,9 +123,11 @@ def learn(state: ClusterState, node: Node, event: NodeRegistered) -> str:
     job_id = max(max((held.job_id for held in event.held), default=0), event.job_id_seen)
     if event.epoch_seen > state.epoch or (is_first and event.epoch_seen == state.epoch):
         _raise_epoch(state, node, event.epoch_seen)
-    if job_id >= min(gap.first_unknown_id + JOB_IDS_MAX, JOB_ID_MAX) and job_id >= state.next_job_id:
+    if job_id >= min(gap.loaded_id + JOB_IDS_MAX, JOB_ID_MAX) and job_id >= state.next_job_id:
         return f"says it has seen job {job_id}, the next one here is {state.next_job_id}: not believed"
-    if is_first and (event.epoch_seen >= gap.started_epoch or job_id >= gap.first_unknown_id):
+    if is_first and gap.is_inherited:
+        gap.unjudged[node.name] = None  # also one that had registered with the process before: its steps are known
+    elif is_first and (event.epoch_seen >= gap.started_epoch or job_id >= gap.loaded_id):
         _note_claim(state, node)
     if job_id >= state.next_job_id:
         _raise_job_ids(state, node, job_id)
@@ -142,7 +157,8 @@ def _note_claim(state: ClusterState, node: Node) -> None:
     if not state.gap.claims and not state.gap.wait_until_us:
         _wait(state)
         state.emit(Warn("nothing starts before all nodes have reported their steps: see Restore in docs/database.md"))
-    state.gap.claims[node.name] = True
+    state.gap.claims[node.name] = None
+    state.gap.unjudged[node.name] = None
 
 
 def unknown_steps(state: ClusterState, now_us: int, node: Node, held: Iterable[HeldStep]) -> dict[_Key, None]:
@@ -154,7 +170,7 @@ def unknown_steps(state: ClusterState, now_us: int, node: Node, held: Iterable[H
         found = {key: None for h in held if (key := _key(h)) in known}
     else:
         gap.registered[node.name] = None
-        found = {_key(h): None for h in held if h.job_id >= gap.first_unknown_id}
+        found = {_key(h): None for h in held if _is_unknown(state, node, h)}
         for h in held:
             if _key(h) in found and h.step_id == BATCH_STEP:
                 text = f"{node.name} holds it ({h.state}, started at {h.start_at_us} us); unknown to the database"
@@ -168,9 +184,21 @@ def unknown_steps(state: ClusterState, now_us: int, node: Node, held: Iterable[H
     return found
 
 
+def _is_unknown(state: ClusterState, node: Node, held: HeldStep) -> bool:
+    """Whether the id of a step was assigned before the loss, by a record that the database does not have."""
+    gap = state.gap
+    if held.job_id < gap.first_unknown_id or held.job_id >= gap.loaded_id:
+        return held.job_id >= gap.loaded_id
+    if held.state == "TOMBSTONE":
+        return False  # nothing runs
+    job = state.jobs.get(held.job_id)  # the process before may have assigned the id once more, and launched that job
+    is_ours = job is not None and job.state is not JobState.PENDING and job.attempt == held.attempt
+    return not (is_ours and job is not None and any(part.node == node.name for part in job.alloc))
+
+
 def judge_pending(state: ClusterState, now_us: int, node: Node, held: Iterable[HeldStep]) -> None:
     """Handles jobs that are pending in the database and were begun on the node."""
-    is_claimed = state.gap.claims.get(node.name, False)
+    is_claimed = node.name in state.gap.unjudged
     runs: dict[int, list[HeldStep]] = {}
     for one in held:
         job = state.jobs.get(one.job_id)
@@ -180,8 +208,7 @@ def judge_pending(state: ClusterState, now_us: int, node: Node, held: Iterable[H
             runs.setdefault(one.job_id, []).append(one)
     for job_id, steps in runs.items():
         _ran_unseen(state, now_us, node, state.jobs[job_id], steps)
-    if is_claimed:
-        state.gap.claims[node.name] = False
+    state.gap.unjudged.pop(node.name, None)
 
 
 def _may_have_run(state: ClusterState, job: Job) -> bool:

@@ -387,7 +387,7 @@ class Batch(msgspec.Struct):
     node_events: list[NodeEvent] = []
     job_spans: list[JobSpan] = []
     reservation_spans: list[ReservationSpan] = []
-    counters: list[tuple[str, int]] = []  # the last number of a kind; never the only change
+    counters: list[tuple[str, int]] = []  # the last number of a kind
     token_revocations: list[TokenRevocation] = []
     epoch: int = 0  # the leadership's epoch from here on; 0 = unchanged
 
@@ -428,6 +428,7 @@ class Batch(msgspec.Struct):
             or self.node_events
             or self.job_spans
             or self.reservation_spans
+            or self.counters
         )
 
 
