@@ -9,18 +9,23 @@ import pytest
 from ctld.core.records.effects import Batch
 from ctld.core.records.job import JobRow
 from ctld.core.records.request import JobRequest
+from ctld.rpc.control import controller
 from ctld.rpc.control import parts as parts_module
-from ctld.rpc.control.parts import PART_IDS, looks_for, parts
+from ctld.rpc.control.parts import PART_IDS, looks_for, looks_for_top, partition, parts
+from ctld.rpc.gate.services import Services
 from ctld.rpc.jobs import listing
 from ctld.rpc.jobs.listing import has_some, named_rows
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.snapshot import Snapshot
+from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2, steps_pb2
+from penstock.values.refusals import TEXT, Code
 from penstock.values.states import Hold, JobState, Reason
 from penstock.values.taskset import TaskSet
 from tests.rpc.clusterkit import AutoNode, Site, submit, wait_for
 
 TASKS = 300
+HOLD, RELEASE, TOP = (getattr(controller_pb2.ControlJobsRequest, name) for name in ("HOLD", "RELEASE", "TOP"))
 FIRST = 1_000
 
 
@@ -96,6 +101,100 @@ def test_parts_of_a_request() -> None:
     assert looks_for(snapshot, "1") > parts_module.PART_LOOKS, "an array again and again: each an event of its own"
     assert [len(part) for part in parts(["1"] * 3, lambda text: looks_for(snapshot, text))] == [1, 1, 1]
     assert [looks_for(snapshot, text) for text in ("7", "x", "9" * 5_000, "1+0")] == [0, 0, 0, 0]
+
+
+def test_an_array_of_many_records_is_partitioned() -> None:
+    """Each task is in one set; those without records of their own come first."""
+    snapshot = make_snapshot()
+    sets = partition(snapshot, "1", 100)
+    assert [len(some) for some in sets[1:]] == [100] * (TASKS // 100)
+    assert sets[0] == TaskSet.parse(f"{TASKS}-{10 * TASKS}")
+    assert sorted(task for some in sets for task in some) == list(range(10 * TASKS + 1))
+    chosen = partition(snapshot, f"1_[7-{TASKS + 5}]", 100)
+    assert sorted(task for some in chosen for task in some) == list(range(7, TASKS + 6)) and len(chosen) == 4
+    odd = TaskSet.of([3 * n * n + 3_010 for n in range(20)])
+    snapshot.apply(batch(row(6_000, tasks=odd.format())))
+    assert partition(snapshot, "1", 100)[0] == odd, "sets of many ranges are not joined"
+    for few in ("7", "1_3", "1_[1,2]", "1+0", "1_[x]", "x", "1_[1-2"):
+        assert partition(snapshot, few, 100) == [], few
+    assert partition(snapshot, "1_[1-x]", 100) == [], "the core says why"
+    assert looks_for_top(snapshot, "1") == 2 * len(snapshot.jobs) * (TASKS + 3)
+
+
+CHANGES: dict[str, Any] = {
+    "CancelJobs": lambda text: controller_pb2.CancelJobsRequest(filter=controller_pb2.JobFilter(ids=[text])),
+    "ControlJobs": lambda text: controller_pb2.ControlJobsRequest(ids=[text], action=HOLD),
+    "top": lambda text: controller_pb2.ControlJobsRequest(ids=[text], action=TOP),
+    "UpdateJobs": lambda text: controller_pb2.UpdateJobsRequest(ids=[text], changes={"timelimit": "+5"}),
+    "by name": lambda text: controller_pb2.UpdateJobsRequest(job_name="j", changes={"timelimit": "+5"}),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_09_a_request_about_one_array_is_several_events(
+    what: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No event changes more records than a part has, each task is changed once, and the answer is one for each id."""
+    monkeypatch.setattr(controller, "PART_LOOKS", 4 * 24)
+    monkeypatch.setattr(controller, "PART_RECORDS", 4)
+    monkeypatch.setattr(parts_module, "PART_LOOKS", 4 * parts_module.CHANGE_LOOKS)
+
+    async def story() -> None:
+        site = Site(tmp_path)
+        async with site.controller() as running, site.client() as client:
+            array = await submit(client, array="0-29", time_limit_s=600, name="j")
+            for task in range(20):  # held one by one: records of their own
+                for action in (HOLD, RELEASE):
+                    one = controller_pb2.ControlJobsRequest(ids=[f"{array}_{task}"], action=action)
+                    await client.call("ControlJobs", one)
+            jobs = running.runtime.core.state.jobs
+            assert len(jobs) == 21
+            changed: list[int] = []
+            plain_ask = Services.ask
+
+            async def counted(services: Services, event: Any, *more: Any) -> Any:
+                before = {job_id: (job.state, job.hold, job.request) for job_id, job in jobs.items()}
+                answer = await plain_ask(services, event, *more)
+                changed.append(sum((job.state, job.hold, job.request) != before[i] for i, job in jobs.items()))
+                return answer
+
+            monkeypatch.setattr(Services, "ask", counted)
+            method = {"top": "ControlJobs", "by name": "UpdateJobs"}.get(what, what)
+            reply = await client.call(method, CHANGES[what](str(array)))
+            monkeypatch.undo()
+            if what == "by name":
+                assert len(reply.results) == 21 and not any(one.code for one in reply.results)
+            else:
+                assert [(one.id, one.code) for one in reply.results] == [(str(array), 0)]
+            if what == "top":
+                assert len(changed) == 11  # each raises the nice values of others, and is compared with all
+                return
+            assert max(changed) <= 4 and sum(changed) == 21
+            if method == "UpdateJobs":
+                assert {job.request.time_limit_s for job in jobs.values()} == {900}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("rows", [0, 3 * parts_module.PART_RECORDS])
+def test_09_a_name_of_jobs_of_others_is_an_unknown_one(
+    rows: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where they are so many that the request is several events."""
+
+    async def of_others(*_: object) -> list[JobRow]:
+        return [row(900 + number) for number in range(rows)]
+
+    monkeypatch.setattr(controller, "select_rows", of_others)
+
+    async def story() -> None:
+        site = Site(tmp_path)
+        async with site.controller(), site.client() as client:
+            with pytest.raises(PenstockError) as caught:
+                await client.call("UpdateJobs", CHANGES["by name"](""))
+            assert (caught.value.code, caught.value.text) == (Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID])
+
+    asyncio.run(story())
 
 
 def test_steps_by_ids_are_listed_once(tmp_path: Any) -> None:

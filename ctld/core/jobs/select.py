@@ -5,6 +5,7 @@ differ. A user's filter scans all jobs; events never do.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
@@ -79,9 +80,12 @@ def _in_reservations(job: Job | JobRow, names: frozenset[str]) -> bool:
     return any(name in names for name in (request.reservation_run or request.reservation).split(","))
 
 
-def targets_of(state: ClusterState, text: str) -> list[JobTarget]:
-    """Returns the records that one id selects; empty = no such job. Raises BadValue for text that is no id."""
+def targets_of(state: ClusterState, text: str, tasks: TaskSet | None = None) -> list[JobTarget]:
+    """Returns the records that one id selects; empty = no such job. `tasks`: instead of those in the text. Raises BadValue
+    for text that is no id."""
     selector = parse_selector(text, state.handling.allowance)
+    if tasks is not None:
+        selector = replace(selector, tasks=tasks)
     if selector.het_offset is not None:
         found = het.component(state, selector.job_id, selector.het_offset)
         if found is None:

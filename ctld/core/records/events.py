@@ -25,6 +25,7 @@ from ctld.core.records.job_submission import JobSubmission as JobSubmission
 from ctld.core.records.step import StepRequest
 from penstock.values.amendment import Amendment
 from penstock.values.config import Config
+from penstock.values.taskset import TaskSet
 
 
 class RecordAct(Event, frozen=True):
@@ -175,6 +176,7 @@ class CancelJobs(Event, frozen=True):
     reply_to: int = 0
     cron: bool = False  # includes jobs of crontabs
     chosen: tuple[int, ...] = ()  # a filter with very many matches is processed in parts: those of this part
+    tasks: TaskSet | None = None  # of the array that the only id names, whose records are as many: those of this part
 
 
 class ControlAction(IntEnum):
@@ -198,6 +200,7 @@ class ControlJobs(Event, frozen=True):
     ids: tuple[str, ...]
     action: ControlAction
     reply_to: int = 0
+    tasks: TaskSet | None = None  # as in CancelJobs
 
 
 class UpdateJobs(Event, frozen=True):
@@ -213,6 +216,8 @@ class UpdateJobs(Event, frozen=True):
     dates: dict[str, int] = msgspec.field(default_factory=dict)
     reply_to: int = 0
     which: JobFilter | None = None
+    chosen: tuple[int, ...] = ()  # as in CancelJobs
+    tasks: TaskSet | None = None
 
 
 class CronEntry(msgspec.Struct, frozen=True, gc=False):

@@ -4,7 +4,7 @@ A request names several jobs; each has its own result, and a failed one does not
 looked up first; an action raises its refusals before it changes the job.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ctld.core.accounts.audit_diff import OthersJobChanges, affects_other_user
 from ctld.core.jobs import arrays, holds, outcome
@@ -28,6 +28,7 @@ from penstock.values.jobid import BATCH_STEP, EXTERN_STEP, format_step
 from penstock.values.jobkind import JobKind
 from penstock.values.refusals import Code
 from penstock.values.states import ALLOCATED_STATES, END_STATES, Hold, JobState, Reason, Suspend
+from penstock.values.taskset import TaskSet
 from penstock.values.text import check_name
 
 #: Maximum number of ids in one request: what fits a command line.
@@ -50,16 +51,22 @@ def each_target(
     act: Callable[[JobTarget], None],
     others: OthersJobChanges,
     takes_steps: bool = False,
+    tasks: TaskSet | None = None,
+    found: Mapping[str, JobTarget] | None = None,
 ) -> list[JobResult]:
     """Applies an action to every record that the ids select, splitting off parts of arrays; one result for each id.
-    Without `takes_steps`, ids of steps are refused.
+    Without `takes_steps`, ids of steps are refused. `tasks`: only these of the array. `found`: the record of each id, where
+    a filter has found it: an array's first id selects one record then, and not all.
 
     Actions on other users' jobs are recorded in `others`, which the caller writes at the end.
     """
     results = []
     for text in ids:
         try:
-            targets = targets_of(state, text) if takes_steps or "." not in text else []
+            if found is not None:
+                targets = [found[text]]
+            else:
+                targets = targets_of(state, text, tasks) if takes_steps or "." not in text else []
             if not targets:
                 raise Refused(Code.INVALID_JOB_ID)
             if not all(may_touch(state, actor, target.job) for target in targets):
@@ -111,7 +118,7 @@ def cancel_jobs(state: ClusterState, now_us: int, event: CancelJobs) -> None:
             cancel(state, now_us, actor, target, event.cron)
 
     if which.ids:
-        results = each_target(state, actor, which.ids, act, others, takes_steps=True)
+        results = each_target(state, actor, which.ids, act, others, takes_steps=True, tasks=event.tasks)
     else:
         unseen = not sees_jobs_of_others(state.config, actor)
         results = []
@@ -256,7 +263,7 @@ def control_jobs(state: ClusterState, now_us: int, event: ControlJobs) -> None:
         apply(state, now_us, event.actor, part(state, target))
 
     ids, others = event.ids[::-1] if event.action is ControlAction.TOP else event.ids, OthersJobChanges()
-    results = each_target(state, event.actor, ids, act, others)
+    results = each_target(state, event.actor, ids, act, others, tasks=event.tasks)
     others.write(state, now_us, event.actor, f"{event.action.name.lower().replace('_', ' ')} job", {})
     state.reply(event.reply_to, Results(tuple(results)))
 

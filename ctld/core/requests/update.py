@@ -76,12 +76,12 @@ def update_jobs(state: ClusterState, now_us: int, event: UpdateJobs) -> None:
     others = OthersJobChanges()
     if event.which is None:
         of_steps = update_steps.KEY in values
-        results = each_target(state, event.actor, event.ids, act, others, takes_steps=of_steps)
+        results = each_target(state, event.actor, event.ids, act, others, takes_steps=of_steps, tasks=event.tasks)
     else:
-        ids = [str(job.job_id) for job in _of_name(state, event, event.which)]
-        if not ids:
+        found = {str(target.job.job_id): target for target in _of_name(state, event, event.which)}
+        if not found and not event.chosen:  # those of a part may have ended
             raise Refused(Code.INVALID_JOB_ID)
-        results = each_target(state, event.actor, ids, act, others)
+        results = each_target(state, event.actor, found, act, others, found=found)
     others.write(state, now_us, event.actor, "update job", event.changes)
     if resizes.jobs:  # answered when the nodes are released
         resizes.reply_to = event.reply_to
@@ -105,9 +105,9 @@ def _resize_of(
     return kept, cast(UpdateValues, others)
 
 
-def _of_name(state: ClusterState, event: UpdateJobs, which: JobFilter) -> list[Job]:
+def _of_name(state: ClusterState, event: UpdateJobs, which: JobFilter) -> list[JobTarget]:
     """Returns the jobs of a name that the caller may change."""
-    return [target.job for target in all_matching(state, which) if is_own(event.actor, target.job)]
+    return [target for target in all_matching(state, which, event.chosen) if is_own(event.actor, target.job)]
 
 
 def _read(state: ClusterState, event: UpdateJobs) -> UpdateValues:

@@ -4,7 +4,7 @@ answer. No decisions: the gate (gate/rights.py) checks rights to methods, the co
 Reading methods do not use the core: jobs come from the committed snapshot, histories from the database.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -30,7 +30,7 @@ from ctld.core.requests.update_keys import DATES
 from ctld.rpc.accounting.changes import qos_event
 from ctld.rpc.cluster import clusterinfo, gpuinfo, reservations
 from ctld.rpc.control.certificates import Certification
-from ctld.rpc.control.parts import PART_IDS, looks_for, parts
+from ctld.rpc.control.parts import PART_IDS, PART_LOOKS, PART_RECORDS, looks_for, looks_for_top, partition, parts
 from ctld.rpc.gate.auth import caller, current_peer
 from ctld.rpc.gate.bounds import CHANGED_IDS_MAX
 from ctld.rpc.gate.context import Context
@@ -43,6 +43,7 @@ from ctld.rpc.jobs import submission
 from ctld.rpc.jobs.joblists import JobLists
 from ctld.rpc.jobs.listing import select_rows
 from ctld.runtime.errors import BadRequest
+from ctld.runtime.snapshot import Snapshot
 from penstock.crash import crash_point
 from penstock.v1 import common_pb2, controller_pb2
 from penstock.values.dates import parse_date_us
@@ -51,6 +52,7 @@ from penstock.values.hostlist import compress, expand_all
 from penstock.values.limits import texts
 from penstock.values.refusals import TEXT, Code
 from penstock.values.states import ACTIVE_STATES
+from penstock.values.taskset import TaskSet
 
 ReservationRequest = controller_pb2.CreateReservationRequest | controller_pb2.UpdateReservationRequest
 
@@ -128,7 +130,8 @@ class ControllerService(Certification):
             if len(which.ids) > CHANGED_IDS_MAX:
                 raise BadRequest(Code.INVALID_VALUE, f"{len(which.ids)} job ids, the limit is {CHANGED_IDS_MAX}")
             several: Iterable[CancelJobs] = (
-                replace(event, which=replace(which, ids=ids)) for ids in parts(which.ids, self._looks_for)
+                replace(event, which=replace(which, ids=ids), tasks=tasks)
+                for ids, tasks in self._ids_in_parts(which.ids)
             )
         else:
             rows = await select_rows(self._runtime.snapshot, which, False)
@@ -136,8 +139,15 @@ class ControllerService(Certification):
             several = (replace(event, chosen=some) for some in parts(chosen)) if len(chosen) > PART_IDS else (event,)
         return await self._in_parts(several, context, "CancelJobs")
 
-    def _looks_for(self, text: str) -> int:
-        return looks_for(self._runtime.snapshot, text)
+    def _ids_in_parts(
+        self, ids: Sequence[str], looks_of: Callable[[Snapshot, str], int] = looks_for, records: int = 0
+    ) -> Iterator[tuple[tuple[str, ...], TaskSet | None]]:
+        """Yields the ids of each event, and which tasks of the one array that they name; None = all. `records`: at most so
+        many of an array; 0 = PART_RECORDS."""
+        snapshot = self._runtime.snapshot
+        for some in parts(ids, lambda text: looks_of(snapshot, text)):
+            sets = partition(snapshot, some[0], records or PART_RECORDS) if len(some) == 1 else []
+            yield from ((some, tasks) for tasks in sets or (None,))
 
     async def _in_parts(
         self,
@@ -151,11 +161,19 @@ class ControllerService(Certification):
         denied: list[str] = []
         for event in events:
             body = await self._services.ask(replace(event, reply_to=self._runtime.new_reply_to()), context)
-            results = body.results if isinstance(body, Results) else ()
-            reply.results.extend(controller_pb2.JobResult(id=r.id, code=r.code, text=r.text) for r in results)
+            results = [
+                controller_pb2.JobResult(id=r.id, code=r.code, text=r.text)
+                for r in (body.results if isinstance(body, Results) else ())
+            ]
             denied += (result.id for result in results if result.code == Code.ACCESS_DENIED)
+            if event.tasks is not None and results and reply.results and reply.results[-1].id == results[0].id:
+                # more of the same array: it is refused if all of its records are
+                if reply.results[-1].code and not results[0].code:
+                    reply.results[-1].CopyFrom(results[0])
+                continue
+            reply.results.extend(results)
         if denied:
-            text = f"{TEXT[Code.ACCESS_DENIED]}: job {','.join(denied)}"
+            text = f"{TEXT[Code.ACCESS_DENIED]}: job {','.join(dict.fromkeys(denied))}"
             self._services.denials.note(current_peer(), method, text, context.peer())
         return reply
 
@@ -170,11 +188,11 @@ class ControllerService(Certification):
             raise BadRequest(Code.NOT_SUPPORTED, f"action {request.action} is not known") from None
         actor = caller()
         if action is ControlAction.TOP:  # the last one first, also within each part; each is compared with all jobs
-            snapshot = self._runtime.snapshot
-            reverse = parts(request.ids[::-1], lambda _: 2 * len(snapshot.jobs))
-            several = (ControlJobs(actor, ids[::-1], action) for ids in reverse)
+            records = max(1, PART_LOOKS // (2 * len(self._runtime.snapshot.jobs) or 1))
+            reverse = self._ids_in_parts(request.ids[::-1], looks_for_top, records)
+            several = (ControlJobs(actor, ids[::-1], action, tasks=tasks) for ids, tasks in reverse)
         else:
-            several = (ControlJobs(actor, ids, action) for ids in parts(request.ids, self._looks_for))
+            several = (ControlJobs(actor, ids, action, tasks=tasks) for ids, tasks in self._ids_in_parts(request.ids))
         return await self._in_parts(several, context, "ControlJobs")
 
     @translated
@@ -196,9 +214,17 @@ class ControllerService(Certification):
             states = [state.name for state in sorted(ACTIVE_STATES)]
             message = controller_pb2.JobFilter(names=[request.job_name], users=users, states=states)
             which = await job_filter(message, self._names)
-        actor = await self._acting(request)
-        several = (UpdateJobs(actor, ids, changes, dates, which=which) for ids in parts(request.ids, self._looks_for))
-        return await self._in_parts(several, context, "UpdateJobs")
+        event = UpdateJobs(await self._acting(request), (), changes, dates, which=which)
+        several = (replace(event, ids=ids, tasks=tasks) for ids, tasks in self._ids_in_parts(request.ids))
+        if which is not None:
+            rows = [row.job_id for row in await select_rows(self._runtime.snapshot, which, False)]
+            if len(rows) > PART_RECORDS:
+                some = (tuple(rows[at : at + PART_RECORDS]) for at in range(0, len(rows), PART_RECORDS))
+                several = (replace(event, chosen=chosen) for chosen in some)
+        reply = await self._in_parts(several, context, "UpdateJobs")
+        if which is not None and not reply.results:  # in no part is a job of the caller's
+            raise BadRequest(Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID])
+        return reply
 
     @translated
     async def CreateReservation(
