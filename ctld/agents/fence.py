@@ -16,7 +16,7 @@ from typing import Final
 from ctld.core.records.effects import FenceNode
 from ctld.core.records.events import NodeFenced
 from ctld.runtime.loop import Runtime
-from ctld.runtime.programs import ProgramSlots
+from ctld.runtime.programslots import ProgramSlots
 from ctld.runtime.siteprograms import Program, run
 
 log = logging.getLogger("penstock.ctld")

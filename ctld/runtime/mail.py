@@ -8,7 +8,9 @@ Rules
       older than the check at its submission, and an owner's name comes from a directory.
     - Never as root: a controller that is root runs it as PenstockMailUser, uid, gid and groups. One that is not, as itself.
     - In a session of its own, for at most MAIL_SECONDS_MAX.
-    - MAILS_AT_ONCE run, MAILS_WAITING_MAX wait; further ones are dropped with a line in the log. The loop never waits.
+    - MAILS_AT_ONCE run, MAILS_OF_USER_AT_ONCE for one user's jobs, and users take turns. MAILS_OF_USER_MAX of a user's jobs
+      wait, of all MAILS_WAITING_MAX; further ones are dropped, with one line in the log until all of the user's are sent.
+      The loop never waits.
     - A failure is logged; a missing program is logged once.
 
 The environment is that of PrologSlurmctld with the additions of slurm.conf(5) for MailProg; SLURM_JOB_QEUEUED_TIME is
@@ -23,7 +25,8 @@ from ctld.core.records.effects import SendMail
 from ctld.core.records.job import JobRow
 from ctld.runtime.lookups import LookupFailed, Lookups
 from ctld.runtime.loop import Runtime
-from ctld.runtime.programs import ProgramSlots, UserIdentity
+from ctld.runtime.programs import UserIdentity
+from ctld.runtime.programslots import ProgramSlots
 from ctld.runtime.scripts import environment
 from ctld.runtime.siteprograms import Program, run
 from penstock.values.config import Config
@@ -35,7 +38,9 @@ from penstock.values.text import clean_line, shown
 log = logging.getLogger("penstock.ctld")
 
 MAILS_AT_ONCE: Final = 4
-MAILS_WAITING_MAX: Final = 1_000
+MAILS_OF_USER_AT_ONCE: Final = 2
+MAILS_OF_USER_MAX: Final = 1_000
+MAILS_WAITING_MAX: Final = 10_000
 MAIL_SECONDS_MAX: Final = 60
 #: Maximum characters of a subject: a job's name may have a thousand.
 SUBJECT_MAX: Final = 998
@@ -58,7 +63,8 @@ class MailRunner:
     def __init__(self, runtime: Runtime, lookups: Lookups) -> None:
         self._runtime = runtime
         self._lookups = lookups
-        self._turns = ProgramSlots(MAILS_AT_ONCE)
+        self._turns = ProgramSlots(MAILS_AT_ONCE, MAILS_OF_USER_AT_ONCE)
+        self._dropped: set[int] = set()  # users of whom mails were dropped, which the log says
         self._missing = ""
         runtime.handlers[SendMail] = self._take
 
@@ -67,10 +73,16 @@ class MailRunner:
         self._turns.stop()
 
     def _take(self, effect: SendMail) -> None:
-        if len(self._turns) >= MAILS_WAITING_MAX:
-            log.warning("job %d: mail %s is dropped, %d wait", effect.job.job_id, effect.kind, MAILS_WAITING_MAX)
-            return
-        self._turns.start(self._run, effect)
+        job = effect.job
+        waiting = self._turns.count_of(job.user_id)
+        if not waiting:
+            self._dropped.discard(job.user_id)
+        if waiting < MAILS_OF_USER_MAX and len(self._turns) < MAILS_WAITING_MAX:
+            self._turns.start(self._run, effect, job.user_id)
+        elif job.user_id not in self._dropped:
+            self._dropped.add(job.user_id)
+            text = "job %d: mail %s is dropped, as are further ones of %s: %d of this user wait, %d of all"
+            log.warning(text, job.job_id, effect.kind, job.user_name, waiting, len(self._turns))
 
     async def _run(self, effect: SendMail) -> None:
         config: Config = self._runtime.core.state.config

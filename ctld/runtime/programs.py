@@ -1,4 +1,4 @@
-"""Starts the controller's programs, beside the loop and a limited number at a time.
+"""Starts the controller's programs, beside the loop.
 
 Every program of the controller is started by `start`. It runs in a session of its own, with exactly the given
 environment, and may be killed when memory is short: the controller's exemption (OOMScoreAdjust of its unit) is not
@@ -7,7 +7,7 @@ user completely before it executes the program. The site's own programs, which r
 exemption directly after their start. Nor is the controller's raised limit of open files inherited: programs that use
 select(2), or close every possible descriptor, work badly with it.
 
-siteprograms.py runs them to their end.
+siteprograms.py runs them to their end, programslots.py limits how many run at a time.
 """
 
 import asyncio
@@ -17,15 +17,13 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable
 
 # Any: passed on to asyncio, which checks the types
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from ctld.runtime import become
 from penstock.oom import allow_oom_kill
 
-E = TypeVar("E")
 #: PATH of these programs.
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Time limit between the start of a process and the execution of the program.
@@ -104,30 +102,3 @@ def limit_files(pid: int) -> None:
     """Gives a started process the limit of open files that the controller was started with."""
     with contextlib.suppress(OSError):  # it has ended already
         resource.prlimit(pid, resource.RLIMIT_NOFILE, FILES)
-
-
-class ProgramSlots:
-    """Limits work beside the loop: `at_once` of it runs, the rest waits in the order of arrival."""
-
-    def __init__(self, at_once: int) -> None:
-        self._free = asyncio.Semaphore(at_once)
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def __len__(self) -> int:
-        """Returns the number of running and waiting ones."""
-        return len(self._tasks)
-
-    def start(self, work: Callable[[E], Awaitable[None]], effect: E) -> None:
-        """Runs `work(effect)` as soon as a slot is free."""
-        task = asyncio.create_task(self._in_turn(work, effect))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _in_turn(self, work: Callable[[E], Awaitable[None]], effect: E) -> None:
-        async with self._free:
-            await work(effect)
-
-    def stop(self) -> None:
-        """Cancels all work, without waiting for it."""
-        for task in list(self._tasks):
-            task.cancel()

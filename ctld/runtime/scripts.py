@@ -19,7 +19,8 @@ from ctld.core.records.effects import RunScript
 from ctld.core.records.events import ScriptEnded
 from ctld.core.records.job import JobRow
 from ctld.runtime.loop import Runtime
-from ctld.runtime.programs import PATH, ProgramSlots
+from ctld.runtime.programs import PATH
+from ctld.runtime.programslots import ProgramSlots
 from ctld.runtime.siteprograms import Program, run
 from penstock.values.hostlist import compress
 
@@ -35,7 +36,7 @@ class ScriptRunner:
         self._runtime = runtime
         self._cluster_name = cluster_name
         self._turns = ProgramSlots(SCRIPTS_MAX)
-        runtime.handlers[RunScript] = lambda effect: self._turns.start(self._run, effect)
+        runtime.handlers[RunScript] = lambda effect: self._turns.start(self._run, effect, effect.job.user_id)
 
     def stop(self) -> None:
         """Cancels all programs, without waiting for them: running ones are repeated after a restart."""

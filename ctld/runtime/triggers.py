@@ -5,7 +5,8 @@ Rules
       is not root runs only its own user's programs. Root never opens the program: the child does, after it has become the user.
     - In a session of its own, with a deadline (TIMEOUT_S, as Slurm's); then the whole process group is killed.
     - The environment is a list of names; the argument is a hostlist or a job id that the controller made.
-    - PROGRAMS_MAX run at a time, the others wait. Each end is an event for the core, whatever the result: TriggerEnded.
+    - PROGRAMS_MAX run at a time, PROGRAMS_OF_USER_MAX of one user; the others wait, and users take turns.
+    - Each end is an event for the core, whatever the result: TriggerEnded.
 
 Deliberately absent: when a program is due, and the consequences of its end (core/lifecycle/triggers.py).
 """
@@ -20,13 +21,15 @@ from ctld.core.records.events import TriggerEnded
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.lookups import Lookups
 from ctld.runtime.loop import Runtime
-from ctld.runtime.programs import PATH, ProgramSlots, UserIdentity
+from ctld.runtime.programs import PATH, UserIdentity
+from ctld.runtime.programslots import ProgramSlots
 from ctld.runtime.siteprograms import Program, run
 
 log = logging.getLogger("penstock.ctld")
 
 TIMEOUT_S: Final = 300
 PROGRAMS_MAX: Final = 16
+PROGRAMS_OF_USER_MAX: Final = 8
 
 
 class TriggerRunner:
@@ -37,8 +40,8 @@ class TriggerRunner:
         self._lookups = lookups
         self._cluster_name = cluster_name
         self._timeout_s = timeout_s
-        self._turns = ProgramSlots(PROGRAMS_MAX)
-        runtime.handlers[RunTrigger] = lambda effect: self._turns.start(self._run, effect)
+        self._turns = ProgramSlots(PROGRAMS_MAX, PROGRAMS_OF_USER_MAX)
+        runtime.handlers[RunTrigger] = lambda effect: self._turns.start(self._run, effect, effect.uid)
 
     def stop(self) -> None:
         """Cancels all programs, without waiting for them: running ones are repeated after a restart."""
