@@ -70,7 +70,8 @@ def _body(argv: list[str]) -> int:
 
         of_job = {"job_name": os.environ["SLURM_JOB_NAME"]} if "SLURM_JOB_NAME" in os.environ else {}
         print_defined(COMMAND, values.all.over(of_job))
-    if "exact" in values.own and "whole" in values.own:
+    is_exact = values.own.get(SHARED) == "exclusive" and values.all.number("jobid")  # of a step, it is --exact
+    if "whole" in values.own and ("exact" in values.own or is_exact):
         raise CommandError("--exact and --whole are mutually exclusive.")
     if values.own.get(SHARED) == "exclusive" and "overlap" in values.own:
         raise CommandError("--exclusive and --overlap are mutually exclusive")

@@ -118,10 +118,10 @@ def settle_counts(values: StepValues, warn: Callable[[str], None]) -> None:
         least = most = ntasks
         found["nodes"] = (least, most)
     each = found.number("ntasks_per_node")
-    if each and least == most and ntasks > each * most:
+    if each and ntasks > each * most:
         warn(
             f"can't honor --ntasks-per-node set to {each} which doesn't match the requested tasks {ntasks} with the "
-            f"number of requested nodes {most}. Ignoring --ntasks-per-node."
+            f"number of requested nodes {least}. Ignoring --ntasks-per-node."
         )
         del found["ntasks_per_node"]
 

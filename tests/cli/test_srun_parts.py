@@ -166,6 +166,18 @@ def test_fewer_tasks_than_nodes_are_fewer_nodes() -> None:
     assert said == ["can't run 1 processes on 2 nodes, setting nnodes to 1"]
 
 
+@pytest.mark.parametrize(("words", "is_left_out"), [("-n8 -N1-2", True), ("-n2 -N1-2", False), ("-n2 -N1-4", False)])
+def test_28_tasks_per_node_on_a_range_of_nodes(words: str, is_left_out: bool) -> None:
+    """They contradict where even the most nodes have no room for all tasks."""
+    said: list[str] = []
+    values, _ = read_values(COMMAND, [*words.split(), "--ntasks-per-node=1", "x"], INSIDE)
+    settle_counts(values, said.append)
+    assert ("ntasks_per_node" not in values.all) == is_left_out == bool(said)
+    assert all(
+        "which doesn't match the requested tasks 8 with the number of requested nodes 1" in text for text in said
+    )
+
+
 def test_tasks_per_node_that_contradict_are_left_out() -> None:
     said: list[str] = []
     env = INSIDE | {"SLURM_NTASKS_PER_NODE": "2"}
@@ -492,6 +504,16 @@ def test_options_that_do_not_go_together(capsys: Any, monkeypatch: Any, words: l
     for name in ("SLURM_JOB_ID", "SLURM_JOBID"):
         monkeypatch.delenv(name, raising=False)
     assert run_body(capsys, "srun", body, *words) == (1, "", f"srun: {text}\n")
+
+
+def test_28_a_step_is_not_exclusive_and_on_whole_nodes(capsys: Any, monkeypatch: Any) -> None:
+    """--exclusive of a step is --exact; of an allocation it is the whole node."""
+    client = FakeClient()
+    client.install(monkeypatch)
+    for job_id in ("12", ""):
+        monkeypatch.setenv("SLURM_JOB_ID", job_id)
+        _, _, err = run_body(capsys, "srun", body, "--exclusive", "--whole", "x")
+        assert ("--exact and --whole are mutually exclusive" in err) == bool(job_id)
 
 
 def test_what_would_be_is_asked_and_nothing_runs(capsys: Any, monkeypatch: Any) -> None:

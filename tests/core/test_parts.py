@@ -103,6 +103,10 @@ def test_memory_for_more_cpus_than_the_node_has_memory_for_is_refused() -> None:
         ({"gres_per_job": gpus(3), "cpus_per_gpu": 2}, [(1, 4, 400, 2), (1, 2, 200, 1)]),
         ({**TWO_NODES, "ntasks": 2, "gres_per_job": gpus(3), "cpus_per_gpu": 1}, [(1, 2, 200, 2), (1, 1, 100, 1)]),
         ({"gres_per_job": gpus(3), "mem_per_gpu_mb": 100}, [(1, 1, 200, 2), (1, 1, 100, 1)]),
+        ({"overcommit": True, "ntasks": 4, "gres_per_task": gpus(1)}, [(2, 1, 100, 2), (2, 1, 100, 2)]),
+        ({"overcommit": True, "ntasks": 3, "gres_per_task": gpus(1)}, [(2, 1, 100, 2), (1, 1, 100, 1)]),
+        ({"overcommit": True, "ntasks_per_node": 2, "ntasks": 4, "gres_per_task": gpus(1)}, [(2, 1, 100, 2), (2, 1, 100, 2)]),
+        ({"overcommit": True, "gres_per_job": gpus(4), "gres_per_task": gpus(1)}, [(2, 1, 100, 2), (2, 1, 100, 2)]),
     ],
 )  # fmt: skip
 def test_24_gpus_that_do_not_divide(fields: dict[str, Any], expected: list[tuple[int, int, int, int]]) -> None:

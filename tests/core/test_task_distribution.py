@@ -21,6 +21,7 @@ def test_whole_nodes_have_tasks_in_turns() -> None:
 
 def test_tasks_beyond_the_cpus_are_dealt_too() -> None:
     assert tasks(ntasks=5, overcommit=True) == [5]
+    assert tasks(ntasks=5, overcommit=True, spread_job=True) == [3, 2]
     assert tasks(ntasks=12, nodes_min=2, nodes_max=2, overcommit=True) == [6, 6]
     assert tasks(ntasks=6, ntasks_per_node=4, overcommit=True) == [4, 4]
 

@@ -21,7 +21,7 @@ GpuCounts = tuple[tuple[str, str, int], ...]
 def tasks_together(request: JobRequest, nodes: int) -> int:
     """Returns the most tasks on one of so many nodes, for tasks with GPUs of their own; 0 = any number."""
     if any(name == GPU for name, _, _ in request.gres_per_task):
-        return -(-request.ntasks // nodes)
+        return -(-(request.ntasks_over or request.ntasks) // nodes)
     if request.ntasks_per_gpu and not request.ntasks_per_node:
         return -(-request.ntasks // request.ntasks_per_gpu // nodes) * request.ntasks_per_gpu
     return 0
@@ -44,6 +44,8 @@ def packed(request: JobRequest, nodes: int, room: int) -> Packed | None:
     by_task = sum(count for n, t, count in request.gres_per_task if (n, t) == (name, type_))
     if request.cpus_per_gpu and not by_task:
         return None  # the CPUs of a task are those of equal parts
+    if request.ntasks_over and by_task:
+        return None  # tasks in equal parts, as those of its steps
     if by_task:
         tasks = min(room // by_task, request.ntasks - (nodes - 1))
         return Packed(tasks * by_task, tasks) if tasks * by_task > equal else None
@@ -93,7 +95,7 @@ def total_of(request: JobRequest) -> GpuCounts:
     nodes = request.nodes_min
     first = tasks_together(request, nodes)
     if first:  # filled one after the other, as the planner does
-        left, tasks = request.ntasks, []
+        left, tasks = request.ntasks_over or request.ntasks, []
         for following in range(nodes - 1, -1, -1):
             tasks.append(min(first, left - following))
             left -= tasks[-1]

@@ -19,7 +19,7 @@ def distribute_tasks(request: JobRequest, placement: _Placement) -> _Placement:
     total = request.ntasks_over or (request.ntasks if request.ntasks_asked and len(placement) > 1 else 0)
     if not total or (request.ntasks_per_node and not request.ntasks_over):
         return placement
-    if (request.gres_per_task or request.ntasks_per_gpu) and not request.exclusive:
+    if (request.gres_per_task or request.ntasks_per_gpu) and not (request.exclusive or request.ntasks_over):
         return placement
     if request.ntasks_per_node:
         tasks = [request.ntasks_per_node] * len(placement)

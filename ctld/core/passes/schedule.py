@@ -338,8 +338,11 @@ def verify(
     request = _request_in(state, job, partition)
     units = units_taken(state, request, partition)
     part_wanted = share_wanted(request.gres_per_node) if request.gres_per_node else None
+    if request.ntasks_over:  # their GPUs follow the tasks, of which the planner knows one a node
+        placement = distribute_tasks(request, placement)
     placement, asked = gpu_counts.by_node(state, request, placement, each)
-    placement = distribute_tasks(request, placement)
+    if not request.ntasks_over:
+        placement = distribute_tasks(request, placement)
     up = columns.up.item
     free_cpus = columns.free_cpus.item
     free_mem_mb = columns.free_mem_mb.item
