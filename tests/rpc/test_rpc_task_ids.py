@@ -115,7 +115,7 @@ def test_an_array_of_many_records_is_partitioned() -> None:
     odd = TaskSet.of([3 * n * n + 3_010 for n in range(20)])
     snapshot.apply(batch(row(6_000, tasks=odd.format())))
     assert partition(snapshot, "1", 100)[0] == odd, "sets of many ranges are not joined"
-    for few in ("7", "1_3", "1_[1,2]", "1+0", "1_[x]", "x", "1_[1-2"):
+    for few in ("7", "1.5", "1_[0-99].0", "1_3", "1_[1,2]", "1+0", "1_[x]", "x", "1_[1-2"):
         assert partition(snapshot, few, 100) == [], few
     assert partition(snapshot, "1_[1-x]", 100) == [], "the core says why"
     assert looks_for_top(snapshot, "1") == 2 * len(snapshot.jobs) * (TASKS + 3)

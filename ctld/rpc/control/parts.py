@@ -79,8 +79,8 @@ def parts(ids: Sequence[T], looks_of: Callable[[T], int] = no_looks) -> Iterator
 def partition(snapshot: Snapshot, text: str, records: int = PART_RECORDS) -> list[TaskSet]:
     """Returns the tasks that an id selects, in sets of at most so many records, those without records of their own first.
     None for an id that selects few."""
-    if array_records(snapshot, text)[1] <= records:
-        return []
+    if array_records(snapshot, text)[1] <= records or "." in text:
+        return []  # a step is looked up in each record, and most have none of its number
     try:
         selector = parse_selector(text, Allowance())
     except BadValue:
