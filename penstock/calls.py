@@ -5,7 +5,10 @@ raise.
 
 Retries. An answer of UNAVAILABLE (the controller restarts, or died in the middle) or CANCELLED (gRPC ended the call by
 itself, as it does to some while another user's thousands arrive) is retried with growing pauses until the deadline, even
-for methods that change something, unless they are not idempotent (penstock/lost.py, which also X
+for methods that change something, unless they are not idempotent (penstock/lost.py, which also defines the outcome of a
+request whose answer was lost). If no call of this program has reached the controller yet and it refuses connections, the
+call fails quickly unless `retry` is set. A stream is retried only before its first page. A refusal is never retried, with
+one exception: a controller that limits requests sends a pause, which does not count towards the deadline.
 
     attempts = Attempts(method, contact, deadline)
     while True:
