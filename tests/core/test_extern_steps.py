@@ -419,3 +419,48 @@ def test_an_allocation_goes_on_without_a_node_when_it_said_so() -> None:
     site.held["n2"].clear()
     assert "release 1 on n1" not in site.register("n2")
     assert site.state(1) == "RUNNING None"
+
+
+@pytest.mark.parametrize("kind", [JobKind.SALLOC, JobKind.BATCH])
+@pytest.mark.parametrize("n1_is_up", [True, False])
+def test_a_job_begins_without_a_node_that_went_down_in_its_prolog(kind: JobKind, n1_is_up: bool) -> None:
+    """With --no-kill; it was CONFIGURING for ever (fault world 483)."""
+    site = Site(nodes=2, prolog=("/p",), slurmd_timeout_s=300)
+    site.batch(nodes_min=2, no_kill=True, kind=int(kind))
+    if n1_is_up:
+        site.up(1, "n1")
+    site.disconnect("n2")
+    lines = site.advance(300)
+    assert site.node("n2").startswith("DOWN")
+    if not n1_is_up:
+        assert site.state(1) == "CONFIGURING None" and not [line for line in lines if "launch" in line]
+        lines = site.up(1, "n1")
+    assert site.state(1) == "RUNNING None"
+    assert [line for line in lines if "launch" in line] == (
+        [] if kind else ["launch 1.0 on n1 [n1:1cpu/1task n2:1cpu/1task]"]
+    )
+
+
+def test_an_allocation_begins_when_its_only_node_went_down_in_the_prolog() -> None:
+    """Its owner decides, as with a node that goes down later; nodes that return run nothing of it."""
+    site = Site(prolog=("/p",), slurmd_timeout_s=300)
+    allocation(site, no_kill=True)
+    site.disconnect("n1")
+    site.advance(300)
+    assert site.state(1) == "RUNNING None"
+    site.reboot("n1")
+    site.held["n1"].clear()
+    assert site.register("n1") == []
+    site.do(EndAllocation(site.actor("ann"), 1, 0, 0, site.reply_to()))
+    assert site.state(1) == "COMPLETED None"
+
+
+def test_a_script_whose_own_node_went_down_in_the_prolog_is_launched_once_on_another_run() -> None:
+    site = Site(nodes=2, prolog=("/p",), slurmd_timeout_s=300)
+    site.batch(nodes_min=2, no_kill=True)
+    site.up(1, "n2")
+    site.disconnect("n1")
+    site.reboot("n1")
+    site.held["n1"].clear()
+    assert not [line for line in site.register("n1") if line.startswith("launch")]
+    assert site.state(1).startswith(("COMPLETING", "PENDING"))

@@ -4,7 +4,7 @@ Reports are facts about (job, attempt, step), delivered at least once: a duplica
 ended, changes nothing but is acknowledged, so that the node can delete it.
 """
 
-from ctld.core.jobs import outcome, ports
+from ctld.core.jobs import outcome, ports, prolog_state
 from ctld.core.jobs.expected_end import limit_at_us
 from ctld.core.lifecycle import allocations, gpu_jobs, job_life, restored
 from ctld.core.records.effects import ForgetStep, StepSeen, Warn
@@ -216,6 +216,15 @@ def lost(state: ClusterState, job: Job, step: Step, now_us: int, why: str, node:
     if step.request is not None and step.live and not step.note and not step.request.no_kill:
         job_life.emit_terminate(state, job, step, "NODE FAILURE")
     part_done(state, job, step, now_us)
+    is_needed = node == job.batch_node and not job.request.kind
+    if step.step_id == EXTERN_STEP and job.state is S.CONFIGURING and goes_on and not is_needed:
+        _begin_without(state, job)
+
+
+def _begin_without(state: ClusterState, job: Job) -> None:
+    """Begins a job with --no-kill that has lost a node during its prologs, if that was the last one which it awaited."""
+    if not prolog_state.awaits_prolog(state, job):
+        job_life.launch(state, job)
 
 
 # ---- steps on several nodes -------------------------------------------------------------------------------------------
