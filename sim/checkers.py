@@ -75,7 +75,7 @@ class Checkers:
         self.began: dict[int, None] = {}  # jobs that have been started
         self.limit_max_s: dict[int, int] = {}
         self.limit_changed: dict[int, None] = {}
-        self.again: dict[int, None] = {}  # jobs that were requeued after their end, and their arrays
+        self.again: dict[int, int] = {}  # how often jobs were requeued after their end, and their arrays
         self.unthrottled: dict[int, None] = {}  # arrays whose limit was changed
         self.sizes: dict[str, tuple[int, int, dict[str, int]]] = {}
         self.partitions: dict[str, frozenset[str]] = {}
@@ -157,13 +157,13 @@ class Checkers:
             if before is not None and before.state in END_STATES and before.state is not row.state:
                 if row.state is JobState.REQUEUED:  # scontrol requeue of a job that has ended
                     for job_id in (row.job_id, row.array_job_id):
-                        self.again[job_id] = None
+                        self.again[job_id] = self.again.get(job_id, 0) + 1
                         self.stopped.pop(job_id, None)
                     self.rows[row.job_id, row.attempt] = row
                     continue
                 raise Broken("ended", f"job {row.job_id} goes from {before.state.name} to {row.state.name}", row.job_id)
             if row.state is JobState.REQUEUED and not row.start_at_us:  # cancelled before its start, then requeued
-                self.again[row.job_id] = None
+                self.again[row.job_id] = self.again.get(row.job_id, 0) + 1
             self.rows[row.job_id, row.attempt] = row
             if row.attempt >= getattr(self.last.get(row.job_id), "attempt", 0):
                 self.last[row.job_id] = row
@@ -213,9 +213,13 @@ class Checkers:
         if effect.step is not None:
             self.steps.released(effect)
 
-    def answered_stop(self, job_id: int, why: str) -> None:
-        """Records a successful cancel or hold of a whole job: no launch of it may leave from now on."""
-        self.stopped.setdefault(job_id, (why, frozenset(self.sent)))
+    def answered_stop(self, job_id: int, why: str, requeues: int) -> None:
+        """Records a successful cancel or hold of a whole job: no launch of it may leave from now on. `requeues`: how often
+        it had been requeued after its end when that was asked. If it was again before the answer arrived, that is a new
+        run, and the answer may be about the one before.
+        """
+        if self.again.get(job_id, 0) == requeues:
+            self.stopped.setdefault(job_id, (why, frozenset(self.sent)))
 
     def about_to_release(self, job_id: int) -> None:
         """Records that the job is about to be released."""

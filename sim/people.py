@@ -244,11 +244,12 @@ class People:
         part = row.array_job_id == job_id and self._random.random() < 0.5
         text = f"{job_id}_[{self._random.randint(0, 5)}-{self._random.randint(5, 9)}]" if part else str(job_id)
         signal_no = self._random.choice((0, 0, 0, 10))
+        requeues = self._checkers.again.get(job_id, 0)
 
         def on_answer(body: object) -> None:
             if not part and not signal_no and _was_done(body):
                 self._timeline.say(job_id, f"told: {job_id} is cancelled")
-                self._checkers.answered_stop(job_id, "cancelled")
+                self._checkers.answered_stop(job_id, "cancelled", requeues)
 
         self._timeline.say(job_id, f"scancel {text} signal {signal_no}")
         self.ask(lambda reply_to: CancelJobs(ROOT, JobFilter(ids=(text,)), signal_no, reply_to=reply_to), on_answer)
@@ -266,10 +267,11 @@ class People:
         row = self._checkers.last.get(job_id)
         if row is None:
             return
+        requeues = self._checkers.again.get(job_id, 0)
 
         def on_answer(body: object) -> None:
             if _was_done(body) and job_id not in self._loose and not row.array_job_id:
-                self._checkers.answered_stop(job_id, "held")
+                self._checkers.answered_stop(job_id, "held", requeues)
 
         self._control(action, job_id, on_answer)
 

@@ -13,8 +13,9 @@ import pytest
 from ctld.core.queue.planning import PlanQuestion, run_plan
 from ctld.core.records.events import PlanReady
 from sim import simctld, worlds_cli
-from sim.checkers import Broken
+from sim.checkers import Broken, Checkers
 from sim.swarm import DEEDS, FAULTS, GPU_FAULTS, STEP_DEEDS, draw
+from sim.timeline import Timeline
 from sim.world import STEPS, SimWorld
 
 ROOT = Path(__file__).parents[2]
@@ -81,6 +82,17 @@ def test_every_deed_and_every_fault_is_drawn_and_really_happens() -> None:
         if seed >= CHUNK and not missing:
             break
     assert not missing, "no world has ever said this"
+
+
+@pytest.mark.parametrize("why", ["cancelled", "held"])
+def test_an_answer_that_arrives_after_a_requeue_is_about_the_run_before(why: str) -> None:
+    """The oracle took it for one about the new run (seed 610)."""
+    checkers = Checkers(Timeline(0))
+    checkers.again[1] = 1
+    checkers.answered_stop(1, why, 0)
+    assert not checkers.stopped
+    checkers.answered_stop(1, why, 1)
+    assert checkers.stopped == {1: (why, frozenset())}
 
 
 def test_full_passes_come_back_late_and_stale(monkeypatch: pytest.MonkeyPatch) -> None:
