@@ -35,7 +35,7 @@ def ended(world: World, lasted_us: int, **usage: Any) -> list[str]:
             said.append(effect.text)
         emit(effect)
 
-    world.core.state.emit = watched  # type: ignore[method-assign]
+    world.core.state.emit = watched  # type: ignore[method-assign]  # what it emits is watched
     world.sequence += 1
     world.running["n1"].clear()
     head = ("n1", job.job_id, 0, BATCH, "spool-n1", world.sequence, world.links["n1"])

@@ -180,7 +180,7 @@ def test_a_daemonised_child_does_not_outlive_the_job(cluster: LiveCluster) -> No
 def test_environment_of_a_batch_job(cluster: LiveCluster) -> None:
     before_s = int(time.time())
     line = ["-J", "envy", "-p", "short", "-n", "2", "-c", "3", "--mem=100", "-w", "n2", "-t", "3", "--comment=hi"]
-    job_id = cluster.sbatch(*line, "--gres=gpu:2", "-o", "env-%j", "--wrap", "env -0", MINE="kept", SLURM_JWT="secret")
+    job_id = cluster.sbatch(*line, "--gres=gpu:2", "-o", "env-%j", "--wrap", "env -0", MINE="kept")
     env = words_of(output(cluster, job_id, cluster.work / f"env-{job_id}"))
     job = cluster.job(job_id)
     expected = {
@@ -216,7 +216,7 @@ def test_environment_of_a_batch_job(cluster: LiveCluster) -> None:
     }
     assert {name: env.get(name) for name in expected} == expected
     assert int(env["SLURM_JOB_START_TIME"]) >= before_s and env["TMPDIR"]
-    absent = ("SLURM_JWT", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT", "SLURM_MEM_PER_CPU")
+    absent = ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT", "SLURM_MEM_PER_CPU")
     assert [name for name in absent if name in env] == []
 
 

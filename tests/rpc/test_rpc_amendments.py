@@ -299,6 +299,7 @@ def claims_of(token):
 def test_tokens_for_auth_jwt(tmp_path):
     key = tmp_path / "jwt.key"
     key.write_bytes(bytes(range(32)))
+    key.chmod(0o600)
     site = Site(tmp_path, extra=f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={key}\n")
 
     async def story():
