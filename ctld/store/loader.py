@@ -11,7 +11,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 # Any: columns of any type, and rows in the driver's types
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, and_, case, cast, delete, func, insert, not_, or_, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Table,
+    and_,
+    case,
+    cast,
+    delete,
+    func,
+    insert,
+    not_,
+    or_,
+    select,
+)
 
 from accounting.dbrow import Query
 from accounting.query import IS_ACTIVE, IS_OF_ARRAY, ended_since
@@ -107,31 +121,17 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
             rows.partition_state_from(tuple(r))
             for r in connection.execute(select(PARTITION_STATE).order_by(PARTITION_STATE.c.name))
         ],
-        amendments=[
-            encodings.amendment_from(record)
-            for (record,) in connection.execute(
-                select(AMENDMENT.c.record).order_by(AMENDMENT.c.place, AMENDMENT.c.name)
-            )
-        ],
+        amendments=_records(connection, encodings.amendment_from, AMENDMENT, "place", "name"),
         arrays=[counts for some in _chunks(arrays) for counts in _array_counts(connection, some)],
-        gpus=[
-            encodings.gpu_from(record)
-            for (record,) in connection.execute(select(GPU.c.record).order_by(GPU.c.node, GPU.c.slot, GPU.c.uuid))
-        ],
+        gpus=_records(connection, encodings.gpu_from, GPU, "node", "slot", "uuid"),
         qos=[rows.qos_from(tuple(r)) for r in connection.execute(select(QOS).order_by(QOS.c.name))],
         crontabs=[rows.crontab_from(tuple(r)) for r in connection.execute(select(CRONTAB).order_by(CRONTAB.c.uid))],
-        triggers=[
-            encodings.trigger_from(record)
-            for (record,) in connection.execute(select(EVENT_TRIGGER.c.record).order_by(EVENT_TRIGGER.c.trigger_id))
-        ],
+        triggers=_records(connection, encodings.trigger_from, EVENT_TRIGGER, "trigger_id"),
         submit_keys=_submit_keys(connection, jobs, submitted_since_us),
         audit=_audit_head(connection),
         shares=_shares(connection),
         qos_usage=[(name, tres) for name, tres in connection.execute(select(QOS_USAGE).order_by(QOS_USAGE.c.name))],
-        reservations=tuple(
-            encodings.reservation_from(record)
-            for (record,) in connection.execute(select(RESERVATION.c.record).order_by(RESERVATION.c.resv_id))
-        ),
+        reservations=tuple(_records(connection, encodings.reservation_from, RESERVATION, "resv_id")),
         budgets=_budgets(connection),
         node_events=_open_events(connection),
         reservation_spans=_reservation_spans(connection),
@@ -143,6 +143,12 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
         ),
         gap=OpenGap(*(_number(connection, name) for name in OpenGap._fields)),
     )
+
+
+def _records(connection: Connection, decode: Callable[[bytes], T], table: Table, *order: str) -> list[T]:
+    """Returns the column `record` of the table, decoded, in the order of those columns."""
+    query = select(table.c.record).order_by(*(table.c[name] for name in order))
+    return [decode(record) for (record,) in connection.execute(query)]
 
 
 def keep_gap(connection: Connection, gap: OpenGap) -> None:

@@ -424,7 +424,7 @@ def test_an_allocation_goes_on_without_a_node_when_it_said_so() -> None:
 @pytest.mark.parametrize("kind", [JobKind.SALLOC, JobKind.BATCH])
 @pytest.mark.parametrize("n1_is_up", [True, False])
 def test_a_job_begins_without_a_node_that_went_down_in_its_prolog(kind: JobKind, n1_is_up: bool) -> None:
-    """With --no-kill; it was CONFIGURING for ever (fault world 483)."""
+    """With --no-kill; it stayed CONFIGURING (fault world 483)."""
     site = Site(nodes=2, prolog=("/p",), slurmd_timeout_s=300)
     site.batch(nodes_min=2, no_kill=True, kind=int(kind))
     if n1_is_up:
