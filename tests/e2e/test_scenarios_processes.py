@@ -56,5 +56,5 @@ def test_a_daemon_that_cannot_start_its_threads_says_so(tmp_path: Path, words: t
         command = table.entering([sys.executable, "-P", "-m", "cli.penstock", *words])
         path = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=path)
-    assert done.stderr == f"penstock {words[0]}: error: thread log: Resource temporarily unavailable\n"
+    assert done.stderr == f"penstock {words[0]}: error: thread start: Resource temporarily unavailable\n"
     assert done.returncode == 75  # temporary: systemd starts it again

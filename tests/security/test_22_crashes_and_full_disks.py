@@ -149,7 +149,8 @@ def test_a_node_with_a_full_spool_says_so(
     words = ["--node-name", "n1", "--controller", f"unix:{tmp_path}/x", "--spool", str(tmp_path / "spool")]
     assert noded_main.main([*words, "--cpus", "1", "--stream-port", "0"]) == noded_main.EX_TEMPFAIL
     assert capsys.readouterr().err == (
-        f"penstock noded: error: cannot use the spool folder {tmp_path}/spool: No space left on device\n"
+        f"penstock noded: error: cannot use {tmp_path}/spool: No space left on device\n"
+        "penstock noded: error: make room in its file system (`df` and `df -i` show what is used up); then another start will do\n"
     )
 
 
