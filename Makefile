@@ -74,7 +74,7 @@ check: build
 	@$(PY) -m tools.records --check
 	@$(PY) -m tools.manual --check
 	@$(PY) -m tools.statistics --check
-	@$(PY) -m pytest -q --no-header $(HOUSE_RULES)
+	@$(PY) -m tools.testgate --out build/gate-rules --workers 0 -- -q --no-header $(HOUSE_RULES)
 
 # Runs the tests, and a few that failed once more, alone: tools/testgate decides.
 GATE = $(PY) -m tools.testgate --workers $(WORKERS) -- $(addprefix --ignore=,$(HOUSE_RULES))
