@@ -6,7 +6,7 @@ Rules
     - A name is checked before it leaves this process (penstock/values/names.py).
     - A helper answers one question at a time, so the one at which it dies is known. It is asked once more, of another
       helper; then the question has failed, and the next one is asked as if nothing had been.
-    - An answer takes at most ANSWER_S; then its helper is killed. A slow LDAP server delays who asked, and nobody else.
+    - An answer takes at most ANSWER_S; then its helper is killed. A slow LDAP server delays the user who asked, and no other.
     - What authenticates has helpers and threads of its own: names that callers send cannot occupy them.
     - Users take turns (fair.py), and have at most QUESTIONS_MAX questions that wait.
 

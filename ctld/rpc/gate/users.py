@@ -7,9 +7,9 @@ from typing import Final
 
 from ctld.core.records.events import JobFilter
 from ctld.rpc.gate.auth import caller
+from ctld.runtime.answercache import AnswerCache
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.lookups import LookupFailed, Lookups
-from ctld.runtime.remembered import Remembered
 from penstock.v1 import controller_pb2
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand_all
@@ -27,8 +27,8 @@ class UserNames:
 
     def __init__(self, clock_us: Callable[[], int], lookups: Lookups) -> None:
         self._lookups = lookups
-        self._uids: Remembered[str, int | None] = Remembered(clock_us)
-        self._names: Remembered[int, str] = Remembered(clock_us)
+        self._uids: AnswerCache[str, int | None] = AnswerCache(clock_us)
+        self._names: AnswerCache[int, str] = AnswerCache(clock_us)
 
     async def uid(self, text: str) -> int | None:
         """Returns the uid of a name or number; None for a name that this host does not know."""
