@@ -29,23 +29,23 @@ class AnswerCache(Generic[K, V]):
         self._kept: dict[K, _CachedAnswer[V]] = {}
         self._asked: dict[tuple[int, K], asyncio.Task[V]] = {}
 
-    async def get(self, asker: int, about: K, ask: Callable[[], Awaitable[V]]) -> V:
-        """Returns the answer. `asker`: the uid whose turn a question takes; no caller waits for another user's turn."""
+    async def get(self, for_uid: int, about: K, ask: Callable[[], Awaitable[V]]) -> V:
+        """Returns the answer. `for_uid`: the uid whose turn a question takes; no caller waits for another user's turn."""
         kept = self._kept.get(about)
         if kept is not None and kept.until_us >= self._clock_us():
             return kept.answer
-        task = self._asked.get((asker, about))
+        task = self._asked.get((for_uid, about))
         if task is None:
-            task = self._asked[asker, about] = asyncio.ensure_future(_awaited(ask))
-            task.add_done_callback(partial(self._end, asker, about))
+            task = self._asked[for_uid, about] = asyncio.ensure_future(_awaited(ask))
+            task.add_done_callback(partial(self._end, for_uid, about))
         return await asyncio.shield(task)  # another caller may wait for it, too
 
     def clear(self) -> None:
         """Drops all answers."""
         self._kept.clear()
 
-    def _end(self, asker: int, about: K, task: asyncio.Task[V]) -> None:
-        del self._asked[asker, about]
+    def _end(self, for_uid: int, about: K, task: asyncio.Task[V]) -> None:
+        del self._asked[for_uid, about]
         if task.cancelled() or task.exception() is not None:
             return
         self._kept.pop(about, None)

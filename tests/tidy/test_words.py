@@ -295,6 +295,7 @@ BANNED = {
 BANNED_PARTS = {
     "amid": "in_progress",
     "anew": "again: recount, reset",
+    "asker": "query, or whose turn it is: for_uid",
     "desk": "table, or what it is",
     "dealt": "distributed",
     "deed": "action",

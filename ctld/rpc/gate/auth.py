@@ -145,16 +145,16 @@ class UserDirectory:
         user = await self._users.get(uid, uid, lambda: self._user(uid))
         return user or User(str(uid), gid, {gid: await self.group_name(gid, uid)})
 
-    async def group_name(self, gid: int, asker: int) -> str:
+    async def group_name(self, gid: int, for_uid: int) -> str:
         """Returns the group's name, or its number when it has none here. Raises LookupFailed."""
-        return await self._groups.get(asker, gid, lambda: self._group(gid, asker))
+        return await self._groups.get(for_uid, gid, lambda: self._group(gid, for_uid))
 
     async def _user(self, uid: int) -> User | None:
         account = await self.lookups.account(uid)
         return User(account.name, account.gid, dict(account.groups)) if account is not None else None
 
-    async def _group(self, gid: int, asker: int) -> str:
-        return await self.lookups.group_name(gid, asker) or str(gid)
+    async def _group(self, gid: int, for_uid: int) -> str:
+        return await self.lookups.group_name(gid, for_uid) or str(gid)
 
     def clear(self) -> None:
         """Empties the cache (after a reload)."""

@@ -34,13 +34,13 @@ class UserNames:
         """Returns the uid of a name or number; None for a name that this host does not know."""
         if text.isascii() and text.isdigit() and len(text) <= 10:
             return min(int(text), UID_MAX)
-        asker = caller().uid
-        return await self._uids.get(asker, text, lambda: self._lookups.uid_of(text, asker))
+        for_uid = caller().uid
+        return await self._uids.get(for_uid, text, lambda: self._lookups.uid_of(text, for_uid))
 
     async def name(self, uid: int) -> str:
         """Returns the name of a uid, its number when it has none."""
-        asker = caller().uid
-        return await self._names.get(asker, uid, lambda: self._name(uid, asker))
+        for_uid = caller().uid
+        return await self._names.get(for_uid, uid, lambda: self._name(uid, for_uid))
 
     async def shown(self, uid: int) -> str:
         """Returns the name of a uid for a listing; its number also when it cannot be looked up now."""
@@ -49,8 +49,8 @@ class UserNames:
         except LookupFailed:
             return str(uid)
 
-    async def _name(self, uid: int, asker: int) -> str:
-        return await self._lookups.name_of(uid, asker) or str(uid)
+    async def _name(self, uid: int, for_uid: int) -> str:
+        return await self._lookups.name_of(uid, for_uid) or str(uid)
 
     async def members(self, group: str) -> tuple[int, ...] | None:
         """Returns the uids of a group's listed members; None for a group that this host does not know.
