@@ -12,7 +12,7 @@ The contract for the controller: for a job that requests a part of a GPU (GRES s
 - `tables` (fragment_tables.prepare): the expected arrivals, as classes with weights. The controller makes them from the
   pending and the recent jobs, one class for each (CPUs, GPUs, share, models) with the number of such jobs as weight
   (`count_classes`). It repeats that when they have changed much, not for each job: it takes some milliseconds, and with a
-  hundred different shares 0.3 s. `nobody()` returns the tables of an unknown distribution; then FGD and steer know no
+  hundred different shares 0.3 s. `empty_tables()` returns the tables of an unknown distribution; then FGD and steer know no
   fragmentation, so use best fit.
 - `policy`: BEST_FIT, or FGD with SelectTypeParameters=PENSTOCK_FGD, or STEER with PENSTOCK_STEER (POLICY_WORDS).
 
@@ -74,7 +74,7 @@ def count_classes(jobs: Mapping[tuple[int, int, int, int], int]) -> Classes:
     )
 
 
-def nobody(supply_gpus: NDArray[np.int64]) -> Tables:
+def empty_tables(supply_gpus: NDArray[np.int64]) -> Tables:
     """Returns the tables of an empty distribution."""
     return prepare(count_classes({}), supply_gpus)
 
@@ -85,4 +85,4 @@ def choose(nodes: FragmentNodes, shape: Shapes, tables: Tables, policy: int) -> 
     return None if found.node[0] < 0 else (int(found.node[0]), int(found.gpus[0]))
 
 
-__all__ = ["COMPILED", "POLICY_WORDS", "choose", "count_classes", "milli_of", "nobody", "place", "policy_of"]
+__all__ = ["COMPILED", "POLICY_WORDS", "choose", "count_classes", "empty_tables", "milli_of", "place", "policy_of"]

@@ -1,4 +1,4 @@
-"""The node run, written to be obviously right: lists, sums and sorts, and everything is computed anew each time.
+"""The node run as its oracle, written for reading: lists, sums and sorts, with everything recomputed each time.
 
 The rules are in noderun_contract.py, whose numbers are named here.
 """

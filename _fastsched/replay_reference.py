@@ -1,4 +1,4 @@
-"""The replay, written to be obviously right: lists, sums and sorts, and everything recomputed each time.
+"""The replay as its oracle, written for reading: lists, sums and sorts, with everything recomputed each time.
 
 Rules
 1. Jobs are numbered in the order of their submission; that order breaks all ties.

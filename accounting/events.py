@@ -12,7 +12,7 @@ from accounting.tables import NODE_EVENT
 EVENTS_MAX = 100_000
 
 
-class EventAsk(NamedTuple):
+class EventQuery(NamedTuple):
     """A query of events that were at some time of [start, end]; 0 = no bound. Of several values of one field one must
     hold.
     """
@@ -26,7 +26,7 @@ class EventAsk(NamedTuple):
     ended_too: bool = False  # else only those that have not ended
 
 
-def events(connection: Connection, ask: EventAsk) -> Sequence[DbRow]:
+def events(connection: Connection, ask: EventQuery) -> Sequence[DbRow]:
     """Yields rows of `node_event`, by node and start."""
     columns = NODE_EVENT.c
     query = select(NODE_EVENT)

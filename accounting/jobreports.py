@@ -18,7 +18,7 @@ from accounting.query import IS_ACTIVE, Ids, Question, ended_since
 from accounting.rollup import Attempt, amounts_of, pieces
 from accounting.schema import JOB, JOB_REQUEST, STEP
 from accounting.tables import JOB_SPAN, RESERVATION_SPAN, STEPS_PURGED_MARK
-from accounting.usage import OWNERS, UsageAsk, UsageRowValues, check_groups, spellings, whole_s
+from accounting.usage import OWNERS, UsageQuery, UsageRowValues, check_groups, spellings, whole_s
 from penstock.values.hostlist import expand
 from penstock.values.jobid import parse_all
 from penstock.values.localtime import US
@@ -29,10 +29,10 @@ _GPU_UTIL = "7"
 _PERCENT = 100
 
 
-class JobAsk(NamedTuple):
+class JobReportQuery(NamedTuple):
     """A query, in addition to the window, groups and filters of `base`."""
 
-    base: UsageAsk
+    base: UsageQuery
     bounds: tuple[int, ...] = ()
     sizes_in_nodes: bool = False
     nodes: frozenset[str] = frozenset()
@@ -65,7 +65,7 @@ def _keys(group_by: Sequence[str], owner: _Owner) -> tuple[str, ...]:
     return tuple(getattr(owner, OWNERS[word]) for word in group_by)
 
 
-def _filters(ask: JobAsk) -> list[ColumnElement[bool]]:
+def _filters(ask: JobReportQuery) -> list[ColumnElement[bool]]:
     base = ask.base
     unnamed = ("",) if ask.default_account in base.accounts else ()
     wanted = (
@@ -75,19 +75,19 @@ def _filters(ask: JobAsk) -> list[ColumnElement[bool]]:
     return [column.in_(values) for column, values in wanted if values]
 
 
-def _owner(ask: JobAsk, fields: Sequence[object]) -> _Owner:
+def _owner(ask: JobReportQuery, fields: Sequence[object]) -> _Owner:
     """Returns the owner columns, with the charged account, and the wckey without the mark of a default one."""
     owner = _Owner._make(fields)
     return owner._replace(account=owner.account.lower() or ask.default_account, wckey=owner.wckey.lstrip("*"))
 
 
-def _asking(ask: JobAsk) -> tuple[Question, tuple[Column[object], ...]]:
+def _asking(ask: JobReportQuery) -> tuple[Question, tuple[Column[object], ...]]:
     """Returns the conditions that SQL cannot express, and the columns that they need; none without conditions."""
     asking = Question((), parse_all(ask.job_ids), ask.nodes)
     return asking, _WHICH if asking.selectors or asking.nodes else ()
 
 
-def _sources(base: UsageAsk) -> tuple[ColumnElement[bool], ...]:
+def _sources(base: UsageQuery) -> tuple[ColumnElement[bool], ...]:
     """Returns conditions that have an index each: jobs that ended in the window or later, and active ones."""
     return ended_since(base.start_at_us + 1), and_(IS_ACTIVE, JOB.c.end_at_us == literal_column("0"))
 
@@ -95,7 +95,7 @@ def _sources(base: UsageAsk) -> tuple[ColumnElement[bool], ...]:
 # ---- sizes -----------------------------------------------------------------------------------------------------------
 
 
-def sizes(connection: Connection, ask: JobAsk, sees: Sees) -> list[UsageRowValues]:
+def sizes(connection: Connection, ask: JobReportQuery, sees: Sees) -> list[UsageRowValues]:
     """Yields keys, then the number of the bucket: TRES seconds in the window, and jobs. Raises BadValue."""
     base = ask.base
     check_groups(base.group_by, tuple(OWNERS))
@@ -134,7 +134,7 @@ def sizes(connection: Connection, ask: JobAsk, sees: Sees) -> list[UsageRowValue
 # ---- waits -----------------------------------------------------------------------------------------------------------
 
 
-def waits(connection: Connection, ask: JobAsk, sees: Sees) -> list[UsageRowValues]:
+def waits(connection: Connection, ask: JobReportQuery, sees: Sees) -> list[UsageRowValues]:
     """Waiting times of jobs that started in the window, from their eligibility: jobs, sum, median, 95th percentile,
     longest. Seconds.
     """
@@ -170,7 +170,7 @@ def _spread(values: Sequence[int]) -> tuple[int, ...]:
 # ---- efficiency ------------------------------------------------------------------------------------------------------
 
 
-def efficiency(connection: Connection, ask: JobAsk, sees: Sees) -> list[UsageRowValues]:
+def efficiency(connection: Connection, ask: JobReportQuery, sees: Sees) -> list[UsageRowValues]:
     """Efficiency of jobs that ended in the window: jobs, and what was used and allocated of cpus (s), memory (MB s) and
     GPUs (s).
 
@@ -242,7 +242,7 @@ def _use_of(rows: Sequence[DbRow], attempt: Attempt) -> tuple[int, ...]:
 # ---- reservations ----------------------------------------------------------------------------------------------------
 
 
-def reservations(connection: Connection, ask: JobAsk, sees: Sees) -> list[UsageRowValues]:
+def reservations(connection: Connection, ask: JobReportQuery, sees: Sees) -> list[UsageRowValues]:
     """Name, id, start, end, nodes, flags, users and accounts; by TRES the allocated and idle seconds of
     the reservation's whole time until now: as in Slurm the window selects reservations, but does not truncate them."""
     base, table = ask.base, RESERVATION_SPAN.c
@@ -276,8 +276,10 @@ def _used_in(connection: Connection, name: str, window: tuple[int, int]) -> dict
     intervals = PastIntervals(connection, JOB_SPAN.c.end_at_us > since_us, JOB_SPAN.c.start_at_us < until_us)
     joined = JOB.join(JOB_REQUEST, JOB.c.request_id == JOB_REQUEST.c.request_id)
     needle = b'"' + name.encode() + b'"'
-    intervals.complete(connection, since_us, or_(*_sources(UsageAsk(since_us, until_us))), JOB.c.start_at_us < until_us)
-    for source in _sources(UsageAsk(since_us, until_us)):
+    intervals.complete(
+        connection, since_us, or_(*_sources(UsageQuery(since_us, until_us))), JOB.c.start_at_us < until_us
+    )
+    for source in _sources(UsageQuery(since_us, until_us)):
         query = select(*TIMES, JOB_REQUEST.c.request).select_from(joined)
         query = query.where(source, JOB.c.start_at_us > 0, JOB.c.start_at_us < until_us)
         for row in connection.execute(query.execution_options(yield_per=5_000)):
@@ -291,7 +293,7 @@ def _used_in(connection: Connection, name: str, window: tuple[int, int]) -> dict
     return sums
 
 
-REPORTS: dict[str, Callable[[Connection, JobAsk, Sees], list[UsageRowValues]]] = {
+REPORTS: dict[str, Callable[[Connection, JobReportQuery, Sees], list[UsageRowValues]]] = {
     "JOB_SIZES": sizes,
     "WAITS": waits,
     "EFFICIENCY": efficiency,

@@ -38,7 +38,7 @@ _IDS_MAX = 5_000
 _HALF = 1 << 31
 
 
-class UsageAsk(NamedTuple):
+class UsageQuery(NamedTuple):
     """A query of usage. Of several values of one field one must hold; () = any. Times are microseconds."""
 
     start_at_us: int
@@ -95,7 +95,7 @@ def tres_numbers(connection: Connection, names: Sequence[str]) -> dict[int, str]
 
 
 def usage(
-    connection: Connection, calendar: Calendar, ask: UsageAsk, sees: Callable[[UsageOwner], bool]
+    connection: Connection, calendar: Calendar, ask: UsageQuery, sees: Callable[[UsageOwner], bool]
 ) -> list[UsageRowValues]:
     """TRES seconds by the groups of `ask`; only of owners that `sees` accepts. Raises BadValue."""
     check_groups(ask.group_by, (*OWNERS, *TIMES))
@@ -118,7 +118,7 @@ def usage(
     ]
 
 
-def _owners(connection: Connection, ask: UsageAsk) -> Iterator[UsageOwner]:
+def _owners(connection: Connection, ask: UsageQuery) -> Iterator[UsageOwner]:
     query = select(*(USAGE_KEY.c[name] for name in UsageOwner._fields))
     for column, values in (
         (USAGE_KEY.c.account, ask.accounts),
@@ -145,7 +145,7 @@ def spellings(wckeys: Sequence[str]) -> tuple[str, ...]:
 def _rows(
     connection: Connection,
     calendar: Calendar,
-    ask: UsageAsk,
+    ask: UsageQuery,
     by_time: str,
     owners: Mapping[int, UsageOwner],
     names: Mapping[int, str],
@@ -213,7 +213,7 @@ def windows(
 # ---- the cluster -----------------------------------------------------------------------------------------------------
 
 
-def cluster(connection: Connection, calendar: Calendar, ask: UsageAsk) -> list[UsageRowValues]:
+def cluster(connection: Connection, calendar: Calendar, ask: UsageQuery) -> list[UsageRowValues]:
     """By TRES, and by month, day or hour if that is asked for: allocated, down, planned down, idle, planned, reported,
     over (in seconds), and how many there were at the end. Raises BadValue."""
     check_groups(ask.group_by, TIMES)
@@ -240,7 +240,7 @@ def cluster(connection: Connection, calendar: Calendar, ask: UsageAsk) -> list[U
 
 
 def _cluster_parts(
-    calendar: Calendar, ask: UsageAsk, by_time: str, marks: Marks
+    calendar: Calendar, ask: UsageQuery, by_time: str, marks: Marks
 ) -> Iterator[tuple[Table, ColumnElement[bool]]]:
     """Returns the rows of each table to read. Days and months only as far as all their hours are in them
     (clusterdays.py)."""

@@ -1,4 +1,4 @@
-"""`make bench-guard`: is a change slower than its parent? Both are measured in one sitting, in turns.
+"""`make bench-guard`: is a change slower than its parent? Both are measured in one session, in turns.
 
     python -m bench.guard [--base REVISION] [--rounds 5] [PART ...]
 

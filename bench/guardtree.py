@@ -31,7 +31,7 @@ def git(*words: str) -> str:
 
 
 def parent_of_change() -> str:
-    """What a change is compared with when nobody says: HEAD for changes that are not committed, else HEAD's parent."""
+    """The default of what a change is compared with: HEAD for changes that are not committed, else HEAD's parent."""
     return "HEAD" if git("status", "--porcelain", "--untracked-files=no") else "HEAD^"
 
 

@@ -27,7 +27,7 @@ from accounting.records import Records
 from accounting.rolling import PAGE_ATTEMPTS, Roller, read_marks
 from accounting.rollup import HOUR_US, Calendar
 from accounting.schema import ACCOUNT, ACCOUNT_USER, ASSOC, JOB, JOB_REQUEST, STEP
-from accounting.usage import UsageAsk, cluster, usage
+from accounting.usage import UsageQuery, cluster, usage
 from ctld.store.committer import Store
 from ctld.store.dialect import write_engine
 from ctld.store.schema import META
@@ -187,7 +187,7 @@ def ask(place: str, now_us: int) -> None:
     with engine.connect() as connection:
         marks = read_marks(connection)
         month_us = Calendar(()).month_of(max(marks.cursor_us, marks.ended_us) - 32 * DAY_US)
-        window = UsageAsk(*month_us, ("account", "user"), ("cpu", "gres/gpu"))
+        window = UsageQuery(*month_us, ("account", "user"), ("cpu", "gres/gpu"))
         calendar = Calendar(())
         best("sreport of a month by account and user", lambda: len(usage(connection, calendar, window, _all)))
         days = window._replace(start_at_us=month_us[0] + DAY_US + HOUR_US, end_at_us=month_us[1] + 7 * HOUR_US)

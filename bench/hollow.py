@@ -103,7 +103,7 @@ class Hollow:
         self._started_at_us = clock.now_us()
         self._timers: dict[StepKey, asyncio.TimerHandle] = {}
         self._machine = NodeMachine()
-        self._machine.replay([core.SpoolBorn(f"hollow-{config.name}"), core.BootSeen("hollow")])
+        self._machine.replay([core.SpoolCreated(f"hollow-{config.name}"), core.BootSeen("hollow")])
         facts = wire.NodeFacts(config.name, config.name, "")
         self.link = Link(
             target, facts, self._registration, self._heartbeat, self.post, lambda registered: None, NoContact()

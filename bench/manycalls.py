@@ -5,7 +5,7 @@
 
 Some shells start commands in loops, as workflow engines do, on a cluster of their own, and count the exit statuses.
 It measures nothing; it looks for what goes wrong once in some thousand calls, best on a machine that is busy with other
-things too. All calls but the submissions ask nobody (`squeue --version`), so that the launcher, the command server and
+things too. All calls but the submissions need no controller (`squeue --version`), so that the launcher, the command server and
 its workers are what is tried. Status 0 when all calls had status 0; every other status is counted in the output.
 """
 
@@ -33,7 +33,7 @@ LOOP = "i=0; while [ $i -lt {calls} ]; do {command} >/dev/null; s=$?; [ $s = 0 ]
 def main() -> int:
     """0 = every call ended with status 0."""
     parser = argparse.ArgumentParser(prog="python -m bench.manycalls", description="Counts how served commands end.")
-    parser.add_argument("--calls", type=int, default=20_000, help="calls that ask nobody (%(default)s)")
+    parser.add_argument("--calls", type=int, default=20_000, help="calls that need no controller (%(default)s)")
     parser.add_argument("--submissions", type=int, default=1_000, help="calls of sbatch (%(default)s)")
     parser.add_argument("--shells", type=int, default=SHELLS, help="shells at a time (%(default)s)")
     parser.add_argument(

@@ -207,7 +207,7 @@ def slurm_shell_loops(effort: Effort) -> Figures:
 
 
 def by_turns(effort: Effort) -> Figures:
-    """The array of `true` on Penstock, Slurm and HyperQueue, by turns."""
+    """The array of `true` on Penstock, Slurm and HyperQueue, in turns."""
     found = peers.measure(effort.tasks, effort.turns, CPUS)
     figures: Figures = {f"turns_{name}_per_s": rate for name, rate in found.medians.items()}
     figures |= {f"turns_{name}_runs": rates for name, rates in found.runs.items()}

@@ -1,4 +1,4 @@
-"""An array of `true` on Penstock and on its peers, by turns in one run: Slurm (bench/slurmpeer.py) and HyperQueue.
+"""An array of `true` on Penstock and on its peers, in turns in one run: Slurm (bench/slurmpeer.py) and HyperQueue.
 
     python -m bench peers
 

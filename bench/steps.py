@@ -2,7 +2,7 @@
 
 `srun true` in a loop runs in a batch script on the cluster itself, as users do, and the peer does the very same in the
 same run. The first byte is what a user at an idle cluster waits for; the time of the command's own start is measured
-beside it (`sbatch --version` loads the same interpreter and asks nobody) and left out. A running job's weight is the
+beside it (`sbatch --version` loads the same interpreter and sends no request) and left out. A running job's weight is the
 private memory of its stepd, since everything else is shared with the launcher it was forked from.
 """
 

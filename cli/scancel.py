@@ -202,10 +202,10 @@ def _report(result: JobResult, signal: int, values: OptionValues, filtered: bool
     verbose = values.flag("verbose")
     if result.code == 0:
         if verbose:
-            complain(COMMAND.name, f"{COMMAND.name}: {_deed(result, signal)}", plain=True)
+            complain(COMMAND.name, f"{COMMAND.name}: {_described_action(result, signal)}", plain=True)
         return 0
     if verbose and not filtered:
-        complain(COMMAND.name, f"{COMMAND.name}: {_deed(result, signal)}", plain=True)
+        complain(COMMAND.name, f"{COMMAND.name}: {_described_action(result, signal)}", plain=True)
     harmless = result.code == Code.ALREADY_DONE and (filtered or not signal or values.flag("quiet"))
     harmless = harmless or (filtered and result.code == Code.INVALID_JOB_ID)
     if verbose or not harmless:
@@ -214,7 +214,7 @@ def _report(result: JobResult, signal: int, values: OptionValues, filtered: bool
     return 0 if harmless else 1
 
 
-def _deed(result: JobResult, signal: int) -> str:
+def _described_action(result: JobResult, signal: int) -> str:
     """What -v says of a job or step."""
     what = "step" if "." in result.id else "job"
     return f"Signal {signal} to {what} {result.id}" if signal else f"Terminating {what} {result.id}"

@@ -14,7 +14,7 @@ from cli.base.options import YES, Command, Option, OptionValues, parse
 from cli.base.output import verbatim
 from cli.base.run import CommandError, complain, run, warn
 from cli.base.users import find_entry
-from cli.jobs.crontab import CRONTAB_BYTES_MAX, Mistake, Owner, decode, mark, read
+from cli.jobs.crontab import CRONTAB_BYTES_MAX, CrontabError, Owner, decode, mark, read
 from penstock.client import Client, ReplyMessage
 from penstock.errors import PenstockError
 from penstock.v1.periodic_pb2 import GetCrontabRequest, UpdateCrontabReply, UpdateCrontabRequest
@@ -63,7 +63,7 @@ def body(argv: list[str]) -> int:
     values, files = line.values, line.positional
     asked = [name for name in ("edit", "list", "remove") if values.flag(name)]
     if len(asked) > 1 or len(files) > 1 or (asked and files):
-        raise CommandError(f"one of -e, -l, -r or a file, please\nUsage: {COMMAND.name} {COMMAND.synopsis}")
+        raise CommandError(f"expected one of -e, -l, -r or a file\nUsage: {COMMAND.name} {COMMAND.synopsis}")
     owner = _owner(values.text("user"))
     if not asked and not files:
         asked = ["edit"] if sys.stdin.isatty() else []
@@ -177,7 +177,7 @@ class _Crontab:
         return 0, []
 
 
-def _shown(mistakes: list[Mistake], more: str) -> list[tuple[int, int]]:
+def _shown(mistakes: list[CrontabError], more: str) -> list[tuple[int, int]]:
     for mistake in mistakes:
         complain(COMMAND.name, mistake.shown())
     sys.stdout.write(f"There are errors in your crontab.\n{more}")

@@ -178,7 +178,7 @@ def body(argv: list[str]) -> int:
 
         emit(letter_lines(sorted(LETTERS)))
         return 0
-    filter_, nobody = _filter(options)
+    filter_, matches_none = _filter(options)
     request = ListPrioritiesRequest(filter=filter_, normalized=_wants_parts(options))
     heading = bool(words(options.text("clusters")))
     with open_one("sprio", options.text("clusters")) as client:
@@ -191,13 +191,13 @@ def body(argv: list[str]) -> int:
             complain("sprio", NOT_MULTIFACTOR, plain=True)
             return 1
         view = PriorityView(weights, client.cluster.cluster_name)
-    jobs = [] if nobody else found
+    jobs = [] if matches_none else found
     if is_wanted(options):
         from cli.base.document import document, message_object, write_document
 
         write_document(document("jobs", [message_object(job) for job in jobs], view.cluster), options)
         return 0
-    if not jobs and not options.flag("weights") and (nobody or filter_.users or filter_.ids):
+    if not jobs and not options.flag("weights") and (matches_none or filter_.users or filter_.ids):
         emit([NOTHING_FOUND])
         return 0
     _print(jobs, options, view, heading)

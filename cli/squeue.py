@@ -133,7 +133,7 @@ class QueueQuery(NamedTuple):
     keep: list[Keep]
     expand: bool
     by_partition: bool
-    nobody: bool  # an unknown user was named: there is nothing to show
+    matches_none: bool  # an unknown user was named: there is nothing to show
 
 
 def main() -> None:
@@ -190,9 +190,9 @@ def build_query(options: OptionValues) -> QueueQuery:
     text = options.text("job") or options.text("steps")
     selectors = _selectors(text, steps=bool(options.text("steps")) and not options.text("job"))
     states = _states(options)
-    users, nobody = _users(options)
-    nobody = nobody or options.flag("nothing") or states == frozenset()
-    nobody = nobody or any(options.get(key) == "" for key in _LISTS)  # `-u ""`: nothing is in an empty list
+    users, matches_none = _users(options)
+    matches_none = matches_none or options.flag("nothing") or states == frozenset()
+    matches_none = matches_none or any(options.get(key) == "" for key in _LISTS)  # `-u ""`: nothing is in an empty list
     single = len(selectors) == 1
     request = ListJobsRequest(
         filter=JobFilter(
@@ -212,7 +212,7 @@ def build_query(options: OptionValues) -> QueueQuery:
         hide_hidden=not (options.flag("all") or options.text("partition") or selectors),
     )
     keep = list(_extra_filters(options))
-    return QueueQuery(request, selectors, states, keep, options.flag("array"), options.flag("priority"), nobody)
+    return QueueQuery(request, selectors, states, keep, options.flag("array"), options.flag("priority"), matches_none)
 
 
 def _wants_plan(options: OptionValues) -> bool:
@@ -311,7 +311,7 @@ def _report(client: Client, query: QueueQuery, options: OptionValues, given: Opt
 
         users = list(query.request.filter.users)
         return squeue_steps.report(
-            client, None if query.nobody else query.selectors, users, options, given, heads, clock
+            client, None if query.matches_none else query.selectors, users, options, given, heads, clock
         )
     if is_wanted(options):
         return _document(client, query, options, clock)
@@ -378,7 +378,7 @@ def load(client: Client, query: QueueQuery, clock: DisplayClock, names: list[str
 
 def _pages(client: Client, query: QueueQuery, request: ListJobsRequest) -> Iterator[ListJobsReply]:
     """The pages of the answer; none when no given id exists."""
-    if query.nobody:
+    if query.matches_none:
         return
     try:
         yield from client.stream("ListJobs", request)
@@ -391,7 +391,7 @@ def _is_unknown(query: QueueQuery, found: int) -> bool:
     """Whether the single requested job does not exist."""
     filters = query.request.filter
     only_id = len(query.selectors) == 1 and not (filters.users or filters.partitions or filters.names or filters.nodes)
-    return only_id and not found and not query.nobody
+    return only_id and not found and not query.matches_none
 
 
 def _has_other_tasks(client: Client, query: QueueQuery) -> bool:

@@ -70,13 +70,18 @@ def _body(argv: list[str]) -> int:
 
         of_job = {"job_name": os.environ["SLURM_JOB_NAME"]} if "SLURM_JOB_NAME" in os.environ else {}
         print_defined(COMMAND, values.all.over(of_job))
-    is_exact = values.own.get(SHARED) == "exclusive" and values.all.number("jobid")  # of a step, it is --exact
+    _check_combinations(values)
+    return _run_step(values, command, argv)
+
+
+def _check_combinations(values: StepValues) -> None:
+    """Refuses options that exclude each other or that need a job."""
+    job_id = values.all.number("jobid")
+    is_exact = values.own.get(SHARED) == "exclusive" and job_id  # of a step, it is --exact
     if "whole" in values.own and ("exact" in values.own or is_exact):
         raise CommandError("--exact and --whole are mutually exclusive.")
     if values.own.get(SHARED) == "exclusive" and "overlap" in values.own:
         raise CommandError("--exclusive and --overlap are mutually exclusive")
-    report = _discard if values.all.flag("quiet") else say
-    job_id = values.all.number("jobid")
     if not job_id and "nodelist" not in values.all and values.all.text("distribution").lower().startswith("arbitrary"):
         raise CommandError(NO_NODELIST)
     if any(key in values.own for key in ("nodes", "relative", "exclude")):
@@ -85,6 +90,12 @@ def _body(argv: list[str]) -> int:
         check_nodes(values, os.environ)
     if "relative" in values.own and not job_id:
         raise CommandError("srun: fatal: --relative option invalid for job allocation request", plain=True)
+
+
+def _run_step(values: StepValues, command: list[str], argv: list[str]) -> int:
+    """Runs the step, in a job of its own if none is named. Returns srun's exit status."""
+    report = _discard if values.all.flag("quiet") else say
+    job_id = values.all.number("jobid")
     own = None
     with open_client(values, job_id, lambda: question(own_job(values, command, argv))) as client:
         spec = step_spec(values, command, argv, owns_job=not job_id)

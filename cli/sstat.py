@@ -183,7 +183,7 @@ def find_steps(client: Client, named: list[str], all_steps: bool) -> tuple[list[
 
 def rows_of(client: Client, step: StepInfo, wants_pids: bool) -> Iterator[StepRowShown]:
     """A step's line, or with Pids a line for each of its nodes."""
-    from cli.steps.asker import ask
+    from cli.steps.stepquery import ask
 
     try:
         attached = attach(client, step.job_id, step.step_id)

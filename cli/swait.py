@@ -67,7 +67,7 @@ def body(argv: list[str]) -> int:
     line = parse(COMMAND, argv)
     values = line.values
     if len(line.positional) > 1:
-        raise CommandError("one job, or one step of it, please")
+        raise CommandError("expected one job, or one step of it")
     if values.flag("quiet") and values.flag("verbose"):
         raise CommandError("--quiet and --verbose exclude each other")
     selector = _target(line.positional[0] if line.positional else os.environ.get("SLURM_JOB_ID", ""))

@@ -44,8 +44,8 @@ from ctld.runtime.auditfile import AuditCopies
 from ctld.runtime.certificates import Certificates
 from ctld.runtime.clock import MonotonicWallClock
 from ctld.runtime.errors import BadRequest, NotTaken
+from ctld.runtime.fatalcauses import FatalCauses
 from ctld.runtime.flightrec import FlightRecorder
-from ctld.runtime.lastwords import LastWords
 from ctld.runtime.logs import LogFile, log_transitions
 from ctld.runtime.lookups import Lookups
 from ctld.runtime.loop import Runtime
@@ -160,8 +160,8 @@ class Controller:
         config = self._daemon.config
         folder = self._daemon.folder
         clock = self._clock
-        self.certificates = certificates = self._make_certificates(config)
-        credentials = certificates.held
+        self.certificates = self._make_certificates(config)
+        credentials = self.certificates.held
         secret = folder.stream_secret()
         address, loaded = self._lead(config)
         store = self._store
@@ -174,7 +174,7 @@ class Controller:
         del loaded
         self.runtime = runtime = Runtime(
             core, store, snapshot, clock, self._fail, recorder, Metrics(), StorageFull,
-            StorageAway, clock.take_jump, LastWords(folder.path / "lastwords.json", now_us),
+            StorageAway, clock.take_jump, FatalCauses(folder.path / "lastwords.json", now_us),
         )  # fmt: skip
         self._amender = Amender(runtime, self._config_folder)
         self._records = Records(address)
@@ -190,14 +190,32 @@ class Controller:
         self._copies = AuditCopies(self._traces, folder.path, lambda: core.state.config)
         runtime.observers += [partial(_keep_specs, specs), log_transitions, self._copies.committed]
         self._authenticator = self._make_authenticator(credentials, config)
-        address = f"{config.controller_addr}:{config.slurmctld_port}"
-        self.services = Services(
-            runtime,
-            store,
+        endpoint = f"{config.controller_addr}:{config.slurmctld_port}"
+        tokens = JoinTokens(folder.certificates / "join.json", config.cluster_name, credentials.ca, endpoint)
+        self.services = self._make_services(specs, tokens, secret)
+        try:
+            await self._serve(config)
+            write_public(folder.public_ca, credentials.ca_pem)
+            write_cluster(folder.path / "cluster.json", self._cluster_file(config, endpoint))
+        except (BadSetup, OSError):
+            await self._server.stop(0)  # gRPC shows a traceback of a server that is left to itself
+            raise
+        _warn(*missing_qos(config, core.state.qos), running_build().warning())
+        log.info(
+            "cluster %s: epoch %d, %d jobs, %d nodes; listening on %s and %s:%d",
+            config.cluster_name, epoch, len(core.state.jobs), len(config.nodes), endpoint,
+            config.controller_addr, config.penstock_node_port,
+        )  # fmt: skip
+
+    def _make_services(self, specs: SpecCache, tokens: JoinTokens, secret: bytes) -> Services:
+        """Returns the parts that the services share."""
+        return Services(
+            self.runtime,
+            self._store,
             specs,
             self.registry,
-            JoinTokens(folder.certificates / "join.json", config.cluster_name, credentials.ca, address),
-            partial(load_ca, folder.certificates),
+            tokens,
+            partial(load_ca, self._daemon.folder.certificates),
             self._reconfigure,
             self._preview,
             self._shutdown,
@@ -210,21 +228,8 @@ class Controller:
             self._amender,
             self._traces,
             self.rollups,
-            certificates.now,
+            self.certificates.now,
         )
-        try:
-            await self._serve(config)
-            write_public(folder.public_ca, credentials.ca_pem)
-            write_cluster(folder.path / "cluster.json", self._cluster_file(config, address))
-        except (BadSetup, OSError):
-            await self._server.stop(0)  # gRPC shows a traceback of a server that is left to itself
-            raise
-        _warn(*missing_qos(config, core.state.qos), running_build().warning())
-        log.info(
-            "cluster %s: epoch %d, %d jobs, %d nodes; listening on %s and %s:%d",
-            config.cluster_name, epoch, len(core.state.jobs), len(config.nodes), address,
-            config.controller_addr, config.penstock_node_port,
-        )  # fmt: skip
 
     async def _serve(self, config: Config) -> None:
         """Starts the loop and what answers."""

@@ -109,8 +109,8 @@ class Diagnostics:
             self.jobs[event] += 1
         elif event == "end":
             state = detail.partition(" ")[0]
-            fate = {"COMPLETED": "completed", "CANCELLED": "canceled"}.get(state, "failed")
-            self.jobs[fate] += 1
+            outcome = {"COMPLETED": "completed", "CANCELLED": "canceled"}.get(state, "failed")
+            self.jobs[outcome] += 1
 
     def count_backfill(self, took_us: int, rows: int, starts: int, table: int, at_us: int) -> None:
         """Counts a full pass that has returned."""

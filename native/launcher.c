@@ -12,7 +12,7 @@
  *   the server's child begins only when it has all of it, and after that nothing is tried a second time;
  * - what a process inherits and cannot give to another is made equal instead: the server was started by a launcher with
  *   the same uid, groups, namespaces, root, control group, limits, capabilities, niceness, ... (`describe_context`).
- *   The name of the server's socket is a hash of all that. Whoever differs in one of them has another server;
+ *   The name of the server's socket is a hash of all that. A caller that differs in one of them has another server;
  * - the first call does not wait for a server: it starts one and runs plain.
  * A job has a server of its own: it is one of the job's processes, counts as the job's memory, and ends with the step.
  * The first call in a job only leaves the lock's file, and the second one starts the server, so that a job with one
@@ -202,7 +202,7 @@ static void describe_context(struct text *to)
     gid_t groups[GROUPS_MAX];
     struct stat status;
     add(to, "%u %d %d %s\n", PROTOCOL, (int)getuid(), (int)getgid(), python);
-    if (stat(beside, &status) != 0) /* which installation; pip writes it anew each time */
+    if (stat(beside, &status) != 0) /* which installation; pip rewrites it each time */
         run_plain();
     add(to, "%ju %ju %jd\n", (uintmax_t)status.st_dev, (uintmax_t)status.st_ino, (intmax_t)status.st_mtime);
     int count = getgroups(GROUPS_MAX, groups);
@@ -568,7 +568,7 @@ static void await_end(int wire, pid_t child, int handle, const sigset_t *before,
             take_default(report.value);
             _exit(128 + report.value);
         }
-        break; /* nobody sends SIGKILL to a command by its child: that was the kernel or the administrator, and is not our end */
+        break; /* SIGKILL of the child was not meant for the command: it was the kernel or the administrator, and is not our end */
     }
     dprintf(2, "%s: error: the process that ran it was killed: it is not known whether the command was carried out\n", name);
     _exit(1);

@@ -212,7 +212,7 @@ async def _dialled(path: str) -> socket.socket:
 
 
 async def _call_channel(path: str, timeout_s: float) -> CallChannel | None:
-    """Connects to the call socket. None: nobody listens there, so gRPC is to be tried. Raises TryAgain."""
+    """Connects to the call socket. None: no process listens there, so gRPC is to be tried. Raises TryAgain."""
     try:
         async with asyncio.timeout(max(timeout_s, 0.001)):
             wire = await _dialled(path)

@@ -27,7 +27,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from penstock.errors import CONNECT_FAILURE_TEXT, RECEIVE_FAILURE, RECEIVE_FAILURE_TEXT, PenstockError, Unreachable
-from penstock.lost import Fate
+from penstock.lost import CallOutcome
 from penstock.values.refusals import TEXT, Code
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ CODE_KEY: Final = "penstock-code"
 USER_TOKEN_KEY: Final = "x-slurm-user-token"  # noqa: S105 (a metadata key)
 USER_NAME_KEY: Final = "x-slurm-user-name"
 USER_TOKEN_VARIABLE: Final = "SLURM_JWT"  # noqa: S105 (a variable)
-DISTRUST_TEXT: Final = "The controller's certificate is not one of this cluster's"
+UNTRUSTED_TEXT: Final = "The controller's certificate is not one of this cluster's"
 NO_AUTH_SOCKET: Final = "the cluster file names no auth_socket: this machine gives no tokens"
 
 #: Statuses without a refusal's number: from gRPC itself, or from a server that is not our controller.
@@ -76,7 +76,7 @@ _TRANSIENT: Final = frozenset({"UNAVAILABLE", "CANCELLED"})
 #: gRPC reports a certificate that it does not trust as UNAVAILABLE, with these texts of its libraries. Waiting does not
 #: help then. Only the quick and clear answer depends on them: with an unknown text the call ends at the deadline
 #: instead.
-_DISTRUST_WORDS: Final = ("CERTIFICATE_VERIFY_FAILED", "certificate signature failure", "Hostname Verification")
+_UNTRUSTED_WORDS: Final = ("CERTIFICATE_VERIFY_FAILED", "certificate signature failure", "Hostname Verification")
 
 
 # ---- failures of an attempt
@@ -119,8 +119,8 @@ def failure_of(failed: CallFailed) -> TryAgain | PenstockError:
     details = failed.details
     number = failed.code
     if status in _TRANSIENT:
-        if any(words in details for words in _DISTRUST_WORDS):
-            return PenstockError(Code.ACCESS_DENIED, DISTRUST_TEXT, details)
+        if any(words in details for words in _UNTRUSTED_WORDS):
+            return PenstockError(Code.ACCESS_DENIED, UNTRUSTED_TEXT, details)
         return TryAgain(Unreachable(CONNECT_FAILURE_TEXT, details), seen=True)
     if status == "DEADLINE_EXCEEDED":
         return Unreachable(RECEIVE_FAILURE_TEXT, details, RECEIVE_FAILURE)
@@ -140,7 +140,7 @@ def final_error(failed: CallFailed) -> PenstockError:
 
 
 def raise_for_socket(error: OSError, where: str) -> NoReturn:
-    """Raises the error of a failed socket: TryAgain when nobody listens or no answer comes in time, PenstockError for a
+    """Raises the error of a failed socket: TryAgain when no process listens or no answer comes in time, PenstockError for a
     forbidden path.
     """
     detail = f"{where}: {error.strerror or error}"
@@ -190,12 +190,12 @@ class Pause(NamedTuple):
 class Attempts:
     """The attempts of one request. Times are those of time.monotonic(); a `deadline` of inf is none."""
 
-    __slots__ = ("_contact", "_fate", "_limited", "_limited_s", "_pause_s", "deadline")
+    __slots__ = ("_contact", "_outcome", "_limited", "_limited_s", "_pause_s", "deadline")
 
     def __init__(self, method: str, contact: Contact, deadline: float) -> None:
         self.deadline = deadline
         self._contact = contact
-        self._fate = Fate(method)
+        self._outcome = CallOutcome(method)
         self._pause_s = PAUSE_FIRST_S
         self._limited = 0
         self._limited_s = 0.0
@@ -213,25 +213,25 @@ class Attempts:
         failure: TryAgain | PenstockError
         if isinstance(error, CallFailed):
             if error.is_sent:
-                self._fate.sent(error.status, error.code)
+                self._outcome.sent(error.status, error.code)
             failure = failure_of(error)
         else:
             failure = error
         if isinstance(failure, PenstockError):
-            raise self._fate.final_error(failure) from (error if failure is not error else error.__cause__)
+            raise self._outcome.final_error(failure) from (error if failure is not error else error.__cause__)
         if failure.pause_s:
             if self._limited_s + failure.pause_s > LIMITED_MAX_S:
-                raise self._fate.final_error(failure.error) from error
+                raise self._outcome.final_error(failure.error) from error
             self._limited += 1
             self._limited_s += failure.pause_s
             self.deadline += failure.pause_s
             return Pause(failure.pause_s, LIMITED_TEXT.format(self._limited, failure.pause_s), reconnect=False)
         contact = self._contact
         contact.is_patient = contact.is_patient or failure.seen
-        if not contact.is_patient or self._fate.is_over() or now + self._pause_s >= self.deadline:
+        if not contact.is_patient or self._outcome.is_over() or now + self._pause_s >= self.deadline:
             if contact.is_local and not contact.is_patient:
                 failure.error.detail += LOCAL_HINT
-            raise self._fate.final_error(failure.error) from error
+            raise self._outcome.final_error(failure.error) from error
         pause_s = self._pause_s
         self._pause_s = min(self._pause_s * PAUSE_GROWTH, PAUSE_MAX_S)
         return Pause(pause_s)

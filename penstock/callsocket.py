@@ -29,7 +29,7 @@ READ_BYTES: Final = 64 * 1024
 
 
 def dial_calls(cluster: ClusterFile, timeout_s: float) -> socket.socket | None:
-    """Connects to the call socket. None: nobody listens there, so gRPC is to be tried. Raises TryAgain."""
+    """Connects to the call socket. None: no process listens there, so gRPC is to be tried. Raises TryAgain."""
     if not cluster.call_socket:
         return None
     wire = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)

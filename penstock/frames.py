@@ -31,7 +31,7 @@ REPLY_HEAD_BYTES: Final = REPLY.size - LENGTH_BYTES
 #: The largest message that a request may have: gRPC's limit of the controller.
 REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
 #: A client uses a connection again within this time: half of that after which the server closes an idle one, so that a
-#: request does not meet the close, which would leave its fate unknown.
+#: request does not meet the close, which would leave its outcome unknown.
 REUSE_S: Final = 60.0
 TIMEOUT_MS_MAX: Final = 2**32 - 1
 NUMBER_MAX: Final = 2**32 - 1

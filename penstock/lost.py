@@ -73,7 +73,7 @@ MAY_BE_REPEATED: Final = "it was sent and not answered: whether it was executed 
 SENT_BEFORE: Final = "it was sent before and not answered: that attempt may have been executed"
 
 
-class Fate:
+class CallOutcome:
     """The outcome of one request over all its attempts."""
 
     __slots__ = ("_rule", "is_lost")

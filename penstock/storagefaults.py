@@ -1,6 +1,6 @@
 """Whether an error came from storage that takes no writes now: full, over quota, read-only, failing.
 
-Such an error passes when somebody has made room or has mounted the file system again. So a daemon ends with 75
+Such an error passes when space has been freed or the file system has been mounted again. So a daemon ends with 75
 (EX_TEMPFAIL), and its supervisor starts it again, where other files that cannot be used mean 78 (EX_CONFIG), which
 needs an administrator. The error's own text names the file; `advice_of` says what to do.
 """

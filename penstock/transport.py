@@ -10,7 +10,7 @@ import struct
 import time
 from typing import Final
 
-from penstock.calls import DISTRUST_TEXT, NO_AUTH_SOCKET, TOKEN_BYTES_MAX, check_token, raise_for_socket
+from penstock.calls import NO_AUTH_SOCKET, TOKEN_BYTES_MAX, UNTRUSTED_TEXT, check_token, raise_for_socket
 from penstock.clusterfile import ClusterFile, split_address
 from penstock.errors import PenstockError
 from penstock.security.names import is_controller, uri_name
@@ -53,7 +53,7 @@ def connect_unix(connection: socket.socket, path: str, timeout_s: float) -> None
 
 
 def dial(cluster: ClusterFile, timeout_s: float) -> socket.socket:
-    """Connects to the controller's address. Raises TryAgain when nobody listens there."""
+    """Connects to the controller's address. Raises TryAgain when no process listens there."""
     where = cluster.socket if uses_socket(cluster) else cluster.address
     try:
         if not uses_socket(cluster):
@@ -89,14 +89,14 @@ def secure(wire: socket.socket, cluster: ClusterFile, timeout_s: float) -> socke
         secured = context.wrap_socket(wire, server_hostname=split_address(cluster.address)[0])
     except ssl.SSLCertVerificationError as error:
         wire.close()
-        raise PenstockError(Code.ACCESS_DENIED, DISTRUST_TEXT, str(error)) from error
+        raise PenstockError(Code.ACCESS_DENIED, UNTRUSTED_TEXT, str(error)) from error
     except OSError as error:
         wire.close()
         raise_for_socket(error, cluster.address)
     if not is_controller(uri := uri_name(secured.getpeercert())):
         secured.close()
         raise PenstockError(
-            Code.ACCESS_DENIED, DISTRUST_TEXT, f"it is the certificate of {uri or 'nobody in particular'}"
+            Code.ACCESS_DENIED, UNTRUSTED_TEXT, f"it is the certificate of {uri or 'nobody in particular'}"
         )
     return secured
 

@@ -315,7 +315,7 @@ class Checkers:
         job, demand = process.job, self.by_script.get(process.script)
         nodes = [part.node for part in job.alloc]
         if demand is None:
-            raise Broken("placement", f"job {job.job_id} runs a script that nobody submitted", job.job_id)
+            raise Broken("placement", f"job {job.job_id} runs a script that was not submitted", job.job_id)
         if self.ids.get(demand.key, 0) not in (0, job.array_job_id or job.job_id):
             raise Broken("placement", f"job {job.job_id} runs the script of {demand.name}", job.job_id)
         bad = [n for n in nodes if n in demand.nodes_excluded or n not in self.partitions[job.partition]]
@@ -333,7 +333,7 @@ class Checkers:
                 theirs = other.job.array_job_id or other.job.job_id
                 same = (other.job.user_id, other.job.request.name) == (job.user_id, job.request.name)
                 if same and theirs < own and other.location not in self.ghosts:
-                    raise Broken("dependency", f"job {own} starts beside its namesake {theirs}", job.job_id)
+                    raise Broken("dependency", f"job {own} starts while job {theirs} of the same name runs", job.job_id)
         elif kind:
             rows = [row for row in self.last.values() if target in (row.job_id, row.array_job_id)]
             states = [row.state for row in rows]
@@ -362,8 +362,8 @@ class Checkers:
         is_extern = process.part is not None and process.request is None  # it ends last, at any time
         if limit_s == UNLIMITED or self.clock_jumped or is_extern:
             return
-        nature = process.nature
-        allowed_us = self.kill_wait_s * US + max(nature.on_kill_us, 0) + SLACK_US
+        behaviour = process.behaviour
+        allowed_us = self.kill_wait_s * US + max(behaviour.on_kill_us, 0) + SLACK_US
         due_us = max(process.start_us + limit_s * US, since_us)
         end_us = process.end_us or self._timeline.now_us
         if end_us - due_us > allowed_us:

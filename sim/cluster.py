@@ -290,7 +290,7 @@ class Play:
             if cluster.refused:
                 self.refused(cluster.refused)
             while cluster.launched or cluster.stopped:
-                self.obey(now_s)
+                self.execute_commands(now_s)
         cluster._step(Tick())
 
     def refused(self, texts: dict[int, str]) -> None:
@@ -324,7 +324,7 @@ class Play:
         self.cluster.submit(self.at, number, actor, self.wanted[number])
         self.at += 1
 
-    def obey(self, now_s: int) -> None:
+    def execute_commands(self, now_s: int) -> None:
         """Executes the commands to nodes and schedules their results."""
         cluster = self.cluster
         launched, stopped = cluster.launched, cluster.stopped

@@ -39,7 +39,7 @@ def replay(workload: Workload, options: Options) -> Outcome:
             MODES[options.mode],
         )
     except ValueError as error:
-        raise BadValue(f"policy {options.policy}: {error} (--filter sc15 drops or mends such jobs)") from None
+        raise BadValue(f"policy {options.policy}: {error} (--filter sc15 drops or repairs such jobs)") from None
     cpu_s = time.process_time() - began
     about = "compiled" if _fastsched.REPLAY_COMPILED else "plain Python"
     return Outcome(start_s, start_s + workload.run_s, cpu_s, about)

@@ -85,10 +85,10 @@ class Faults:
         node = self._node()
         node.change_gpus("a GPU is lost", node.gpus.lose)
 
-    def gpu_spoilt(self) -> None:
+    def gpu_degraded(self) -> None:
         """A node reports one of its GPUs as degraded."""
         node = self._node()
-        node.change_gpus("a GPU is spoilt", lambda: node.gpus.spoil(node.now_us()))
+        node.change_gpus("a GPU is degraded", lambda: node.gpus.degrade(node.now_us()))
 
     def gpu_well(self) -> None:
         """A GPU is healthy again."""
@@ -111,7 +111,7 @@ class Faults:
         self._checkers.disturbed(node.name)
         self._timeline.say(0, f"nothing from the {side} gets through on the stream of {node.name}")
         for stream in self._network.of(node.name):
-            stream.blacken(side)
+            stream.drop_messages(side)
 
     def part_shortly(self) -> None:
         """A stall shorter than the detection time."""

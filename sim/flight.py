@@ -166,10 +166,10 @@ class Replay:
     def _compare(self, sequence: int, wanted: Digest, batch: Batch | None) -> None:
         got = digest_of(batch) if batch is not None else None
         if got != wanted or batch is None or batch.sequence != sequence:
-            fates = [f"{row.job_id}.{row.attempt} {row.state.name}" for row in batch.jobs] if batch else []
+            outcomes = [f"{row.job_id}.{row.attempt} {row.state.name}" for row in batch.jobs] if batch else []
             raise Stopped(
                 f"batch {sequence} differs: recorded {_shown(wanted)}; now {_shown(got)}"
-                + (f"\nits jobs now: {', '.join(fates)}" if fates else "")
+                + (f"\nits jobs now: {', '.join(outcomes)}" if outcomes else "")
             )
         self._say(f"{'':14}  = batch {sequence}: {_shown(got)}")
 
@@ -202,7 +202,7 @@ def _shown(digest: Digest | None) -> str:
     if digest is None:
         return "nothing"
     jobs, steps, nodes, effects, checksum = digest
-    return f"{jobs} jobs, {steps} steps, {nodes} nodes, {effects} effects, fates {checksum:08x}"
+    return f"{jobs} jobs, {steps} steps, {nodes} nodes, {effects} effects, outcomes {checksum:08x}"
 
 
 @click.command(

@@ -90,7 +90,7 @@ class SimStream:
         for side in (NODE, CTLD):
             self._last_us[side] = max(self._last_us[side], until_us)
 
-    def blacken(self, sender: str) -> None:
+    def drop_messages(self, sender: str) -> None:
         """Messages of this side are lost from now on, until the other gives up."""
         self.black[sender] = True
         self._network.timeline.after(self._network.between(*SILENCE_US), self.close, OTHER[sender])
@@ -148,8 +148,8 @@ class Network:
             if duration_us < SILENCE_US[0]:
                 stream.stall(duration_us)
             else:
-                stream.blacken(NODE)
-                stream.blacken(CTLD)
+                stream.drop_messages(NODE)
+                stream.drop_messages(CTLD)
 
     def heal(self) -> None:
         """Ends all disturbances: no partition, no delays, no repeats."""

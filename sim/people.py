@@ -33,7 +33,7 @@ from penstock.values.jobkind import JobKind
 from penstock.values.states import Hold, JobState, NodeFlag, Reason
 from sim.checkers import Checkers, ExpectedDemand
 from sim.simctld import SimController
-from sim.simstep import EXTERN_PROGRAM, Nature
+from sim.simstep import EXTERN_PROGRAM, ScriptBehaviour
 from sim.swarm import SwarmOptions
 from sim.timeline import US, Timeline
 
@@ -202,24 +202,24 @@ class People:
         )
         self._submit(wanted, actor=actor, then=then)
 
-    def nature_of(self, script: bytes, job: JobRow, node: str) -> Nature:
+    def behaviour_of(self, script: bytes, job: JobRow, node: str) -> ScriptBehaviour:
         """The behaviour of this attempt's script: a function of seed, script, task and attempt."""
         task = job.array_task_id if job.array_task_id is not None else ""
         if script == EXTERN_PROGRAM:
             random = Random(f"{self._options.seed} {node} {job.job_id} {job.attempt}")  # noqa: S311 (chance for tests)
-            return Nature(run_us=EXTERN_RUN_US, on_term_us=random.choice((500, 2 * US)), cpu_share=0.0)
+            return ScriptBehaviour(run_us=EXTERN_RUN_US, on_term_us=random.choice((500, 2 * US)), cpu_share=0.0)
         where = "" if script.startswith(b"script") else node
         random = Random(f"{self._options.seed} {script!r} {task} {job.attempt}{where}")  # noqa: S311 (chance for tests)
-        fate = random.random()
-        return Nature(
+        outcome = random.random()
+        return ScriptBehaviour(
             run_us=random.randint(1_000, self._options.run_max_s * US),
-            exit_code=1 if fate < 0.15 else 0,
-            exit_signal=11 if 0.15 < fate < 0.2 else 0,
-            out_of_memory=0.2 < fate < 0.23,
+            exit_code=1 if outcome < 0.15 else 0,
+            exit_signal=11 if 0.15 < outcome < 0.2 else 0,
+            out_of_memory=0.2 < outcome < 0.23,
             on_term_us=random.choice((500, 500, 2 * US, -1)),
             on_kill_us=random.choice((500, 500, 500, 40 * US)),
             cpu_share=random.choice((0.1, 1.0, 2.0)),
-            failure="cannot open the output file" if 0.23 < fate < 0.26 else "",
+            failure="cannot open the output file" if 0.23 < outcome < 0.26 else "",
         )
 
     # ---- what is done to jobs ------------------------------------------------------------------------------------
@@ -400,7 +400,7 @@ class People:
 
     def cancel_for_good(self, job_id: int) -> None:
         """scancel of an allocation whose client has gone."""
-        self._timeline.say(job_id, f"scancel {job_id}: nobody owns it")
+        self._timeline.say(job_id, f"scancel {job_id}: it has no owner")
         which = JobFilter(ids=(str(job_id),))
         self.ask(lambda reply_to: CancelJobs(ROOT, which, reply_to=reply_to), lambda body: None)
 

@@ -66,7 +66,7 @@ class SimGpus:
         self._lost[self._random.choice(self._order)] = None
         return self.report()
 
-    def spoil(self, now_us: int) -> bytes:
+    def degrade(self, now_us: int) -> bytes:
         """A GPU degrades; sometimes only for jobs with several GPUs."""
         uuid, state = self._random.choice(self._order), self._random.choice(BROKEN)
         opinion = GpuOpinion(uuid, state, f"{state.name} as drawn", now_us, self._random.random() < 0.3)

@@ -25,7 +25,7 @@ from penstock.values.jobid import BATCH_STEP
 from sim.checkers import Broken, Checkers
 from sim.network import CTLD, NODE, Network, Side, SimListener, SimStream
 from sim.simgpus import SimGpus, decode
-from sim.simstep import EXTERN_PROGRAM, Disk, Nature, SimProcess
+from sim.simstep import EXTERN_PROGRAM, Disk, ScriptBehaviour, SimProcess
 from sim.timeline import US, Timeline
 
 CRASH_POINTS = ("journal:before", "journal:written", "journal:synced", "effect")
@@ -58,11 +58,11 @@ class NodeCrash(Exception):
 
 
 class SimNode:
-    """One machine. `nature_of` returns the behaviour of a job's script."""
+    """One machine. `behaviour_of` returns the behaviour of a job's script."""
 
     def __init__(
         self, config: NodeConfig, timeline: Timeline, network: Network, checkers: Checkers, random: Random, ctld: SimListener,
-        nature_of: Callable[[bytes, JobRow, str], Nature], skew_us: int,
+        behaviour_of: Callable[[bytes, JobRow, str], ScriptBehaviour], skew_us: int,
     ) -> None:  # fmt: skip
         self.config = config
         self.name = config.name
@@ -80,7 +80,7 @@ class SimNode:
         self._checkers = checkers
         self._random = random
         self._ctld = ctld
-        self._nature_of = nature_of
+        self._behaviour_of = behaviour_of
         self._skew_us = skew_us
         self._stream: SimStream | None = None
         self._admitted = False
@@ -183,7 +183,7 @@ class SimNode:
         disk = self.disk
         boots = [record.boot_id for record in disk.records if isinstance(record, core.BootSeen)]
         if not boots:
-            disk.records = [core.SpoolBorn(disk.spool_id)]
+            disk.records = [core.SpoolCreated(disk.spool_id)]
         if not boots or boots[-1] != self.boot_id:
             disk.records.append(core.BootSeen(self.boot_id))
         disk.synced = len(disk.records)
@@ -261,8 +261,8 @@ class SimNode:
             return
         process.lapsed = True
         self._timeline.say(process.key.job_id, f"job {process.key.job_id} stops itself on {self.name}: no contact")
-        self._hit(process, SIGTERM, process.nature.on_term_us)
-        self._timeline.after(grace_us, self._hit, process, SIGKILL, process.nature.on_kill_us)
+        self._hit(process, SIGTERM, process.behaviour.on_term_us)
+        self._timeline.after(grace_us, self._hit, process, SIGKILL, process.behaviour.on_kill_us)
 
     def _guarded(self, act: Callable[..., None], *args: object) -> None:
         try:
@@ -405,9 +405,9 @@ class SimNode:
         if daemon != self.daemons and self._random.random() < 0.5:
             return  # the launch was still in the dead daemon's buffer
         job = launch.job
-        nature = self._nature_of(script, job, self.name)
-        if nature.failure:
-            self._end_on_disk(core.StepEnded(key, 0, self.now_us(), failure=nature.failure))
+        behaviour = self._behaviour_of(script, job, self.name)
+        if behaviour.failure:
+            self._end_on_disk(core.StepEnded(key, 0, self.now_us(), failure=behaviour.failure))
             return
         missing = [uuid for uuid in _gpus_of(launch, self.name) if uuid and not self.gpus.has(uuid)]
         if missing:
@@ -420,7 +420,7 @@ class SimNode:
             raise Broken("placement", f"job {key.job_id} asked for more memory than {small[0]} has", key.job_id)
         self.disk.claims[key] = True
         process = self.processes[key] = SimProcess(
-            key, self.name, job, nature, script, self._timeline.now_us, launch.step
+            key, self.name, job, behaviour, script, self._timeline.now_us, launch.step
         )
         process.lease = lease
         process.gpus = _gpus_of(launch, self.name)
@@ -438,8 +438,8 @@ class SimNode:
         process = self.processes.get(effect.key)
         if process is None:
             return
-        nature = process.nature
-        delay_us = nature.on_kill_us if SIGKILL in effect.signals else nature.on_term_us
+        behaviour = process.behaviour
+        delay_us = behaviour.on_kill_us if SIGKILL in effect.signals else behaviour.on_term_us
         if set(effect.signals) & {SIGKILL, SIGTERM}:
             self._hit(process, effect.signals[-1], delay_us)
 
@@ -456,13 +456,13 @@ class SimNode:
         if process.end_us or process.end_planned_us != end_us:
             return
         self._end(process, signal)
-        nature = process.nature
+        behaviour = process.behaviour
         if signal == SIGTERM and process.script == EXTERN_PROGRAM:  # that is the request to end
             signal = 0
-        code, signal = (0, signal) if signal else (nature.exit_code, nature.exit_signal)
+        code, signal = (0, signal) if signal else (behaviour.exit_code, behaviour.exit_signal)
         start_us = process.start_us + self._skew_us
         process.reported = core.StepEnded(
-            process.key, start_us, max(self.now_us(), start_us), code, signal, out_of_memory=nature.out_of_memory,
+            process.key, start_us, max(self.now_us(), start_us), code, signal, out_of_memory=behaviour.out_of_memory,
             user_cpu_us=process.cpu_us, failure=LAPSED if process.lapsed else "",
         )  # fmt: skip
         self._end_on_disk(process.reported)
@@ -478,9 +478,9 @@ class SimNode:
     def _end(self, process: SimProcess, signal: int) -> None:
         process.end_us = self._timeline.now_us
         process.signal = signal
-        process.cpu_us = int((process.end_us - process.start_us) * process.nature.cpu_share)
+        process.cpu_us = int((process.end_us - process.start_us) * process.behaviour.cpu_share)
         del self.processes[process.key]
-        how = f"signal {signal}" if signal else f"exit {process.nature.exit_code}"
+        how = f"signal {signal}" if signal else f"exit {process.behaviour.exit_code}"
         self._timeline.say(process.key.job_id, f"{_name(process.key)} is over on {self.name}: {how}")
         self._checkers.ended(process)
 

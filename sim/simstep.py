@@ -11,7 +11,7 @@ from nodedaemon.core.steps import StepKey
 EXTERN_PROGRAM = b"holder"
 
 
-class Nature(msgspec.Struct, frozen=True):
+class ScriptBehaviour(msgspec.Struct, frozen=True):
     """The behaviour of a job's script, drawn at submission."""
 
     run_us: int
@@ -28,12 +28,19 @@ class SimProcess:
     """The processes of one step on one node, as one. Times are true times."""
 
     def __init__(
-        self, key: StepKey, node: str, job: JobRow, nature: Nature, script: bytes, start_us: int, step: StepRow | None
+        self,
+        key: StepKey,
+        node: str,
+        job: JobRow,
+        behaviour: ScriptBehaviour,
+        script: bytes,
+        start_us: int,
+        step: StepRow | None,
     ) -> None:
         self.key = key
         self.node = node
         self.job = job
-        self.nature = nature
+        self.behaviour = behaviour
         self.script = script
         self.location = (node, key)
         parts = step.parts or () if step is not None else ()
@@ -41,7 +48,7 @@ class SimProcess:
         self.request = step.request if step is not None else None
         self.start_us = start_us
         self.end_us = 0  # 0 = it runs
-        self.end_planned_us = start_us + nature.run_us
+        self.end_planned_us = start_us + behaviour.run_us
         self.signal = 0  # the signal that ended it
         self.cpu_us = 0
         self.lease = (0, 0)

@@ -116,7 +116,7 @@ class StepCheckers:
         if row is None or process.part is None or process.node not in [part.node for part in job.alloc]:
             raise Broken("placement", f"{name} is no part of a step, or not on a node of its job", key[0])
         if row.request is not None and self.requested.get(row.step_key) != (key[0], process.script):
-            raise Broken("placement", f"{name} runs {process.script!r}, which nobody asked for", key[0])
+            raise Broken("placement", f"{name} runs {process.script!r}, which was not requested", key[0])
         self._check_shares(process)
 
     def _check_shares(self, process: SimProcess) -> None:

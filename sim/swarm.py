@@ -26,7 +26,7 @@ FAULTS = {
     "commit_fails": 1, "commit_answer_lost": 1,
 }  # fmt: skip
 #: Faults of worlds in which GPUs are known by name.
-GPU_FAULTS = {"gpu_lost": 3, "gpu_spoilt": 6, "gpu_well": 6}
+GPU_FAULTS = {"gpu_lost": 3, "gpu_degraded": 6, "gpu_well": 6}
 
 
 class SwarmOptions(msgspec.Struct, frozen=True):

@@ -77,7 +77,7 @@ def read_rows(
             one = row_of(number, row)
         except (BadValue, KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             why = f"no {field} {error}" if isinstance(error, KeyError) else str(error)
-            raise TraceError(path, 0, f"{location}: {why}; mend or remove it") from None
+            raise TraceError(path, 0, f"{location}: {why}; fix or remove it") from None
         if isinstance(one, LogRow):
             found.append(one)
         else:
@@ -112,7 +112,7 @@ def _column(path: str, rows: list[LogRow], name: str) -> NDArray[np.int64]:
     values = [getattr(row, name) for row in rows]
     if max(values) > NUMBER_MAX or min(values) < -NUMBER_MAX:
         worst = max(rows, key=lambda row: abs(getattr(row, name)))
-        raise TraceError(path, 0, f"job {worst.name}: {name} is too large; mend or remove the job")
+        raise TraceError(path, 0, f"job {worst.name}: {name} is too large; fix or remove the job")
     return np.array(values, dtype=np.int64)
 
 

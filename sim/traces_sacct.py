@@ -53,7 +53,7 @@ def parse_sacct(path: str, lines: list[str]) -> Workload:
         try:
             found = _row(dict(zip(header, words, strict=True)))
         except BadValue as error:
-            raise TraceError(path, number, f"{error}; mend or remove the line") from None
+            raise TraceError(path, number, f"{error}; fix or remove the line") from None
         if isinstance(found, LogRow):
             rows.append(found)
         elif found:

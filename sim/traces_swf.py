@@ -60,20 +60,20 @@ def _numbers(path: str, lines: list[str], rows: list[str]) -> NDArray[np.int64]:
     try:
         table = np.loadtxt(rows, dtype=np.float64, ndmin=2, comments=None)
     except ValueError:
-        raise _guilty(path, lines) from None
+        raise _first_invalid_line(path, lines) from None
     if table.shape[1] != FIELDS or not np.isfinite(table).all() or np.abs(table).max() > 2**53:
-        raise _guilty(path, lines)
+        raise _first_invalid_line(path, lines)
     return table.astype(np.int64)
 
 
-def _guilty(path: str, lines: list[str]) -> TraceError:
+def _first_invalid_line(path: str, lines: list[str]) -> TraceError:
     """The first invalid line."""
     for number, line in enumerate(lines, start=1):
         if line[:1] == ";" or not line.strip():
             continue
         words = line.split()
         if len(words) != FIELDS:
-            return TraceError(path, number, f"{len(words)} fields, and SWF has {FIELDS}: mend or remove the line")
+            return TraceError(path, number, f"{len(words)} fields, and SWF has {FIELDS}: fix or remove the line")
         for field, word in enumerate(words, start=1):
             try:
                 fine = abs(float(word)) <= 2**53

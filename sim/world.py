@@ -62,7 +62,7 @@ class SimWorld:
             random = self._source(entry.name)
             skew_us = random.randint(-self.options.skew_max_us, self.options.skew_max_us)
             self.nodes[entry.name] = SimNode(
-                entry, self.timeline, network, self.checkers, random, self.ctld, self.people.nature_of, skew_us
+                entry, self.timeline, network, self.checkers, random, self.ctld, self.people.behaviour_of, skew_us
             )
             if self.options.gpus_named:
                 gpus = SimGpus(entry, self._source(f"{entry.name} gpus"), gpu_types(self.options))

@@ -12,7 +12,7 @@ from cli.accounts.values import ASSOC_LABELS, checked, describe_settings
 from cli.accounts.words import ParsedLine
 from cli.base.confirm import COMMIT, confirmed
 from cli.base.options import OptionValues
-from cli.base.refusal import parted
+from cli.base.refusal import split_message
 from cli.base.run import CommandError
 from cli.base.users import named
 from penstock.client import Client
@@ -79,7 +79,7 @@ class ChangeContext:
     def _refused(self, error: PenstockError, before: str, request: ChangeAccountsRequest) -> Exception:
         if not error.code:
             return error
-        words, detail = parted(error)
+        words, detail = split_message(error)
         lines = [f"{before}{words}"]
         if error.code == Code.JOBS_ON_ASSOCIATION:
             lines += self._active_jobs(request)

@@ -1,7 +1,7 @@
-"""A request that must not be dropped: what gives resources back is repeated until the controller has acknowledged it.
+"""Repeats a request that must not be dropped, one that releases resources, until the controller has acknowledged it.
 
-A controller whose database does not answer, or has no room, refuses changes; one that restarts is not there. A caller
-that went then would leave an allocation that runs on. So the request is repeated, for `INSIST_S` at most: longer
+A controller whose database does not answer or is full refuses changes; while it restarts it cannot be reached. A caller
+that exited then would leave a running allocation behind. So the request is repeated, for `INSIST_S` at most: longer
 than any restart, shorter than an outage over night. A signal (Ctrl-C) ends the waiting earlier. In both cases the
 caller gets the error, and has to report it with a status that is not 0.
 """
@@ -58,32 +58,32 @@ def insist(
     """Makes the call until it is acknowledged or refused for good. Raises the PenstockError that remained. `say` is
     called once when it is repeated.
     """
-    began = time.monotonic()
-    try:
-        client.call(method, request, ATTEMPT_S)
+    ends_s = time.monotonic() + INSIST_S
+    error = _attempt(client, method, request)
+    if error is None:
         return
-    except PenstockError as error:
-        if not _passes(error):
-            raise
-        last = error
-    pause_s = PAUSE_FIRST_S
     try:
         with interruptible():
-            say(f"{last.text}; trying again for up to {INSIST_S / 60:.0f} minutes")
-            while time.monotonic() - began < INSIST_S:
+            say(f"{error.text}; trying again for up to {INSIST_S / 60:.0f} minutes")
+            pause_s = PAUSE_FIRST_S
+            while error is not None and time.monotonic() < ends_s:
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_MAX_S)
-                try:
-                    client.call(method, request, ATTEMPT_S)
-                    return
-                except PenstockError as error:
-                    if not _passes(error):
-                        raise
-                    last = error
+                error = _attempt(client, method, request)
     except Interrupted:
         client.close()  # an interrupted call leaves the connection in an unknown state
-    raise last
+    if error is not None:
+        raise error
 
 
-def _passes(error: PenstockError) -> bool:
-    return isinstance(error, Unreachable) or error.code in PASSING
+def _attempt(
+    client: "Client", method: str, request: "CancelJobsRequest | EndAllocationRequest"
+) -> PenstockError | None:
+    """Makes the call once. Returns an error that may pass, None = acknowledged. Raises any other error."""
+    try:
+        client.call(method, request, ATTEMPT_S)
+    except PenstockError as error:
+        if isinstance(error, Unreachable) or error.code in PASSING:
+            return error
+        raise
+    return None

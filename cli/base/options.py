@@ -200,11 +200,11 @@ def _store(option: Option, value: str | None, values: OptionValues, source: str)
         except WholeText as error:
             raise CommandError(f"{error}{source}") from error
         except BadValue as error:
-            words = option.invalid.format(name=option.name, value=plain(value))
+            words = option.invalid.format(name=option.name, value=message_text(value))
             raise CommandError(words, detail=f"{error}{source}") from error
 
 
-def plain(text: str) -> str:
+def message_text(text: str) -> str:
     """A value as a message quotes it: shortened, and without control sequences."""
     return shown(text)[1:-1] if len(text) <= SHOWN_CHARS_MAX else shown(text)
 

@@ -17,12 +17,12 @@ UNSATISFIED = " can not be satisfied"
 NO_GRES = "Step requested GRES but job doesn't have GRES"
 
 
-def parted(error: PenstockError) -> tuple[str, str]:
+def split_message(error: PenstockError) -> tuple[str, str]:
     """Splits Slurm's message from the explanation after it ("" = none)."""
-    return parted_text(error.code, error.text, error.detail)
+    return split_text(error.code, error.text, error.detail)
 
 
-def parted_text(code: int, text: str, detail: str = "") -> tuple[str, str]:
+def split_text(code: int, text: str, detail: str = "") -> tuple[str, str]:
     """Splits a code and a text the same way."""
     words = TEXT.get(code, "") if code in TEXT else ""  # type: ignore[call-overload]
     if not words or not text.startswith(f"{words}: "):
@@ -33,7 +33,7 @@ def parted_text(code: int, text: str, detail: str = "") -> tuple[str, str]:
 
 def lines_of(name: str, before: str, error: PenstockError) -> str:
     """All lines of the refusal, for a CommandError that is plain. `before` precedes Slurm's words."""
-    words, detail = parted(error)
+    words, detail = split_message(error)
     first, _, rest = detail.partition(": ")  # an update that was stored for later has not failed
     lines = []
     if error.code == Code.INVALID_PARTITION and detail:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cli.base.refusal import parted
+from cli.base.refusal import split_message
 from cli.base.run import CommandError
 from penstock.client import Client, ReplyMessage
 from penstock.errors import PenstockError
@@ -18,7 +18,7 @@ def request(client: Client, method: str, message: "Message", before: str) -> Rep
     except PenstockError as error:
         if not error.code:  # not the controller's
             raise
-        words, detail = parted(error)
+        words, detail = split_message(error)
         raise CommandError(f"{before}{words}", plain=True, detail=detail.replace("\n", " ")) from error
 
 

@@ -167,7 +167,7 @@ Processes = tuple[StepInfo, list[int], list[list[int]], str]
 
 def _processes(steps: list[StepInfo], node: str) -> list[Processes]:
     """For each step its processes on the node, its tasks there as [rank, pid], and the error if there is no answer."""
-    from cli.steps.asker import ask as ask_nodes
+    from cli.steps.stepquery import ask as ask_nodes
 
     found: list[Processes] = []
     with Client.open() as client:

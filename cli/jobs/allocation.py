@@ -19,7 +19,7 @@ from cli.base.insist import insist
 from cli.base.options import OptionValues
 from cli.base.requestkey import new_key, not_known
 from cli.base.run import CommandError, complain
-from cli.jobs.giveback import give_back
+from cli.jobs.release import release_allocation
 from penstock.client import Client
 from penstock.errors import NotKnown, PenstockError
 from penstock.v1.common_pb2 import ExitStatus, JobRequest, JobSpec
@@ -160,7 +160,7 @@ class Allocation:
 
     def end(self, code: int, signal: int = 0) -> bool:
         """Releases the allocation. False: that is not acknowledged, and was reported."""
-        return give_back(self.client, self.name, self.job_id, ExitStatus(code=code, signal=signal), self.say)
+        return release_allocation(self.client, self.name, self.job_id, ExitStatus(code=code, signal=signal), self.say)
 
 
 def ring(values: OptionValues, waited_s: float, after_s: float) -> None:

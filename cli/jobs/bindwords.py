@@ -7,7 +7,7 @@ again are sent as written. The value `help` prints the possible values.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cli.base.options import WholeText, plain
+from cli.base.options import WholeText, message_text
 from cli.base.run import RemoteAnswer
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
@@ -172,5 +172,5 @@ def cpu_freq(text: str) -> str:
     if not re.fullmatch(
         rf"(({_FREQ})(-({_FREQ})(:({_GOVERNOR}))?)?|{_GOVERNOR})(,quiet|,verbose)?", text, re.IGNORECASE
     ):
-        raise WholeText(f'unrecognized --cpu-freq argument "{plain(text)}"\nInvalid --cpu-freq argument')
+        raise WholeText(f'unrecognized --cpu-freq argument "{message_text(text)}"\nInvalid --cpu-freq argument')
     return text

@@ -54,7 +54,7 @@ _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)")
 _USE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
 
-class Mistake(NamedTuple):
+class CrontabError(NamedTuple):
     """An error in a line, numbered from 1, and its position in it, from 0; -1 = all of it."""
 
     line: int
@@ -78,10 +78,10 @@ class Owner(NamedTuple):
     shell: str
 
 
-def read(text: str, owner: Owner) -> tuple[list[CrontabEntry], list[Mistake]]:
+def read(text: str, owner: Owner) -> tuple[list[CrontabEntry], list[CrontabError]]:
     """Parses the entries of a crontab; returns also its errors."""
     entries: list[CrontabEntry] = []
-    mistakes: list[Mistake] = []
+    mistakes: list[CrontabError] = []
     reader = _Reader(owner)
     for number, line in _lines(text):
         try:
@@ -89,11 +89,11 @@ def read(text: str, owner: Owner) -> tuple[list[CrontabEntry], list[Mistake]]:
             if entry is not None:
                 entries.append(entry)
         except BadSpec as error:
-            mistakes.append(Mistake(number, error.column, str(error), line))
+            mistakes.append(CrontabError(number, error.column, str(error), line))
         except (BadValue, CommandError) as error:
-            mistakes.append(Mistake(number, -1, _first(str(error)), line))
+            mistakes.append(CrontabError(number, -1, _first(str(error)), line))
     if reader.options:
-        mistakes.append(Mistake(reader.first_line, -1, "no entry follows these options", ""))
+        mistakes.append(CrontabError(reader.first_line, -1, "no entry follows these options", ""))
     return entries, mistakes
 
 

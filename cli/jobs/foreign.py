@@ -12,7 +12,7 @@ is removed, and a word after a number of nodes (`nodes=2:bigmem`) is a feature, 
 import re
 from collections.abc import Callable, Iterator
 
-from cli.base.options import NO, YES, Command, Option, parse, plain
+from cli.base.options import NO, YES, Command, Option, message_text, parse
 from cli.base.run import CommandError
 from cli.jobs.script import Directive
 from penstock.values.errors import BadValue
@@ -49,7 +49,7 @@ def options_of(directive: Directive, mark: str) -> list[str]:
         raise CommandError(f"{error}\n{mark} line {directive.line}; {_HINT}") from error
     except CommandError as error:
         text = error.text.partition("\n")[0].removeprefix(f"{mark}: ")
-        shown = plain(" ".join(directive.words))
+        shown = message_text(" ".join(directive.words))
         raise CommandError(f"{text}\nUnrecognized {mark} line {directive.line}: {shown}; {_HINT}") from error
 
 

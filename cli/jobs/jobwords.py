@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cli.base.options import OptionValues, WholeText, flag_is_on, plain
+from cli.base.options import OptionValues, WholeText, flag_is_on, message_text
 from cli.base.run import RemoteAnswer
 from cli.base.users import find_uid, named_group
 from penstock.values.duration import UNLIMITED, parse_duration_s, whole_minutes
@@ -49,7 +49,7 @@ def number(what: str, low: int, high: int = COUNT_MAX) -> Callable[[str], int]:
             value = min(int(text[:DIGITS_MAX]), LONG_MAX) if is_digits(text) else 0
             if value > high:
                 raise WholeText(f"Numeric argument ({value}) to big for {what}.") from error
-            raise WholeText(f'Invalid numeric value "{plain(text)}" for {what}.') from error
+            raise WholeText(f'Invalid numeric value "{message_text(text)}" for {what}.') from error
 
     return convert
 
@@ -124,7 +124,7 @@ def extra_node_info(text: str) -> tuple[int, int, int]:
     """-B: least sockets a node, cores a socket, threads a core; `*` or nothing is any."""
     words = text.split(":")
     if len(words) > 3:
-        raise BadValue(f"{plain(text)} is not SOCKETS[:CORES[:THREADS]]")
+        raise BadValue(f"{message_text(text)} is not SOCKETS[:CORES[:THREADS]]")
     counts = [0 if word in ("*", "") else _least(word, read) for word, read in zip(words, _PARTS_OF_B, strict=False)]
     sockets, cores, threads = (*counts, 0, 0)[:3]
     return sockets, cores, threads
@@ -210,7 +210,7 @@ def _node_count(text: str) -> int:
     try:
         return parse_int(text[:-1] if factor > 1 else text, 1, COUNT_MAX // factor, "node count") * factor
     except BadValue as error:
-        raise WholeText(f'"{plain(text)}" is not a valid node count') from error
+        raise WholeText(f'"{message_text(text)}" is not a valid node count') from error
 
 
 def partitions(text: str) -> list[str]:
@@ -332,7 +332,7 @@ def acctg_freq(text: str) -> str:
     for word in text.split(","):
         name_, equals, seconds = word.rpartition("=")
         if (equals and name_.lower() not in SAMPLED) or not is_digits(seconds) or len(seconds) > 5:
-            raise WholeText(f"Invalid --acctg-freq specification: {plain(text)}")
+            raise WholeText(f"Invalid --acctg-freq specification: {message_text(text)}")
     return text
 
 
@@ -341,7 +341,7 @@ def node_file(path: str) -> str:
         with open(path, "rb") as file:
             data = file.read(NODE_FILE_BYTES_MAX + 1)
     except OSError as error:
-        text = f"slurm_allocate_resources error opening file {plain(path)}, {error.strerror}"
+        text = f"slurm_allocate_resources error opening file {message_text(path)}, {error.strerror}"
         raise WholeText(f"{text}\nInvalid --nodefile node file") from error
     if len(data) > NODE_FILE_BYTES_MAX:
         raise BadValue(f"{path}: larger than {NODE_FILE_BYTES_MAX} bytes")

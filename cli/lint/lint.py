@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from cli.base.options import Command, Option, OptionValues, plain
+from cli.base.options import Command, Option, OptionValues, message_text
 from cli.lint.lintlaunch import launch_findings
 from cli.lint.lintwords import Finding, LintScript, ScriptHead, meant_options
 
@@ -47,7 +47,7 @@ def misspelt_directive(script: LintScript) -> Iterator[Finding]:
         options = meant_options(line, script.command)
         if options is not None:
             written = line.text.strip().partition("-")[0].rstrip() or line.text.strip()
-            text = f"{plain(written)!r} is not #SBATCH, so this line is a comment and has no effect"
+            text = f"{message_text(written)!r} is not #SBATCH, so this line is a comment and has no effect"
             yield Finding(line.number, "misspelt-directive", text, f"#SBATCH {options}")
 
 
@@ -88,7 +88,7 @@ def stray_word(script: LintScript) -> Iterator[Finding]:
     """Words in a directive that are neither an option nor its value."""
     for directive in script.directives:
         if directive.stray and not directive.error:
-            word = plain(directive.stray[0])
+            word = message_text(directive.stray[0])
             text = f"{word!r} is not an option: sbatch refuses the line"
             fix = "begin a comment with a blank and #" if not word.startswith("-") else "one option a line"
             yield Finding(directive.number, "stray-word", text, fix)
@@ -100,7 +100,7 @@ def cut_value(script: LintScript) -> Iterator[Finding]:
         at = comment_at(directive.text)
         if at > 0 and not directive.text[at - 1].isspace():
             start = max(directive.text.rfind(" ", 0, at), directive.text.rfind("\t", 0, at)) + 1
-            kept, lost = plain(directive.text[start:at]), plain(directive.text[at:].strip())
+            kept, lost = message_text(directive.text[start:at]), message_text(directive.text[at:].strip())
             text = f"a # begins a comment, also inside a word: this says {kept}, and {lost!r} is not read"
             fix = f"write {kept}\\#... or put it into quotes; before a comment put a blank"
             yield Finding(directive.number, "cut-value", text, fix)
@@ -132,7 +132,7 @@ def shell_word(script: LintScript) -> Iterator[Finding]:
                 continue
             option = next((o for o in script.command.options if o.name == name[2:]), None)
             yield Finding(
-                directive.number, "shell-word", f"{plain(word)} is not expanded: no shell reads directives",
+                directive.number, "shell-word", f"{message_text(word)} is not expanded: no shell reads directives",
                 _instead(value, option),
             )  # fmt: skip
 
@@ -172,7 +172,7 @@ def lint(script: LintScript) -> list[Finding]:
     return sorted(found, key=lambda finding: (finding.line, finding.rule))
 
 
-class ReservedWord(NamedTuple):
+class LintReservation(NamedTuple):
     """A reservation as input of the rules, with its nodes."""
 
     name: str
@@ -182,8 +182,8 @@ class ReservedWord(NamedTuple):
 
 
 def crossing(
-    values: OptionValues, limit_s: int, nodes: frozenset[str], reserved: list[ReservedWord], now_us: int
-) -> Iterator[tuple[ReservedWord, int]]:
+    values: OptionValues, limit_s: int, nodes: frozenset[str], reserved: list[LintReservation], now_us: int
+) -> Iterator[tuple[LintReservation, int]]:
     """Reservations that keep the job from starting now, and the longest limit (s) that ends before them. `nodes`: those
     that the job may use. `limit_s`: its time limit, -1 = none. A reservation that leaves enough other nodes does not
     count.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cli.base.options import Command, OptionValues
 from cli.base.run import CommandError, warn
-from cli.lint.lint import RULES, ReservedWord, crossing, lint
+from cli.lint.lint import RULES, LintReservation, crossing, lint
 from cli.lint.lintwords import Finding, LintScript, read
 from penstock.client import Client
 from penstock.errors import PenstockError, Unreachable
@@ -94,7 +94,7 @@ def _lint(client: Client, script: LintScript, request: Callable[[OptionValues], 
 def _reservations(client: Client, script: LintScript, job: JobRequest) -> Iterator[Finding]:
     reply = client.call("ListReservations", ListReservationsRequest())
     reserved = [
-        ReservedWord(r.name, r.start_at_us, r.end_at_us, frozenset(expand(r.node_list))) for r in reply.reservations
+        LintReservation(r.name, r.start_at_us, r.end_at_us, frozenset(expand(r.node_list))) for r in reply.reservations
     ]
     if not reserved:
         return
@@ -121,7 +121,7 @@ def _limit_s(job: JobRequest, partitions: list[PartitionInfo]) -> int:
     return -1 if not limits or any(limit <= 0 for limit in limits) else max(limits)
 
 
-def _crossing_text(one: ReservedWord, limit_s: int, now_us: int) -> str:
+def _crossing_text(one: LintReservation, limit_s: int, now_us: int) -> str:
     limit = "no time limit" if limit_s < 0 else f"a time limit of {format_duration(limit_s)}"
     when = f"from {format_date(one.start_at_us)}" if one.start_at_us > now_us else "now"
     return (
@@ -130,7 +130,7 @@ def _crossing_text(one: ReservedWord, limit_s: int, now_us: int) -> str:
     )
 
 
-def _crossing_fix(one: ReservedWord, longest_s: int) -> str:
+def _crossing_fix(one: LintReservation, longest_s: int) -> str:
     if longest_s < 60:
         return f"wait, or ask for it: --reservation={one.name}"
     return f"--time={format_duration(longest_s // 60 * 60)} or less starts before it"

@@ -215,7 +215,7 @@ def add_live(client: Client, jobs: Iterable[JobRecord]) -> None:
 def _step_metrics(client: Client, job_id: int, step_id: int) -> list[StepMetric]:
     from cli.base.stepids import attach
     from cli.listings.stepusage import merged
-    from cli.steps.asker import ask
+    from cli.steps.stepquery import ask
 
     answers = ask(client.cluster, attach(client, job_id, step_id), "usage")
     for node, reason in answers.missing.items():

@@ -25,8 +25,8 @@ def gres_used(node: NodeInfo) -> str:
     """`gpu:a100:1(IDX:0)` for each kind that the node has, `gpu:a100:0(IDX:N/A)` for an unused one."""
     used = {(g.name, g.type): g for g in node.gres_used}
     kinds = dict.fromkeys([*((g.name, g.type) for g in node.gres), *used])
-    nobody = {kind: GresIndices(name=kind[0], type=kind[1]) for kind in kinds}
-    return ",".join(held_text(used.get(kind, nobody[kind])) for kind in kinds) or "gpu:0"
+    unused = {kind: GresIndices(name=kind[0], type=kind[1]) for kind in kinds}
+    return ",".join(held_text(used.get(kind, unused[kind])) for kind in kinds) or "gpu:0"
 
 
 def held_text(held: GresIndices, of_job: bool = False) -> str:

@@ -11,7 +11,7 @@ from cli.base.exitstatus import error_status, immediate_status
 from cli.base.insist import Interrupted, insist, interruptible
 from cli.base.requestkey import new_key, not_known
 from cli.base.run import CommandError, complain
-from cli.jobs.giveback import give_back
+from cli.jobs.release import release_allocation
 from penstock.client import Client
 from penstock.errors import NotKnown, PenstockError
 from penstock.v1.common_pb2 import ExitStatus, JobRequest, JobSpec
@@ -126,7 +126,7 @@ class OwnJob:
     def end(self, status: int) -> bool:
         """Releases the allocation with the step's exit. False: that is not acknowledged, and was reported."""
         exit_ = ExitStatus(signal=status - 128) if 128 < status <= 192 else ExitStatus(code=status)
-        return give_back(self._client, NAME, self.job_id, exit_, self._say)
+        return release_allocation(self._client, NAME, self.job_id, exit_, self._say)
 
 
 class StepMaker:

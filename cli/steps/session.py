@@ -240,7 +240,7 @@ class Session:
         if stream.failures > 2 or stream.welcomed:
             self._watcher.start()
 
-    def on_distrust(self, stream: StepStream, reason: str) -> None:
+    def on_untrusted_peer(self, stream: StepStream, reason: str) -> None:
         """Handles a peer that is not the node: nothing is sent there, and the step is ended."""
         self.say(f"error: {stream.place.node}: not believed to be this node: {reason}")
         self._distrusted = True

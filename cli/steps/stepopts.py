@@ -11,7 +11,7 @@ under the same name.
 
 from typing import TYPE_CHECKING
 
-from cli.base.options import ACCEPTED, MAYBE, NO, REFUSED, YES, Command, Option, WholeText, plain
+from cli.base.options import ACCEPTED, MAYBE, NO, REFUSED, YES, Command, Option, WholeText, message_text
 from cli.base.requestkey import REQUEST_KEY
 from cli.jobs.bindwords import cpu_bind, hint, mem_bind
 from cli.jobs.jobopts import HELP_GROUPS, IMMEDIATE, JOB_OPTIONS
@@ -47,7 +47,7 @@ def _het_group(text: str) -> tuple[int, ...]:
             first = parse_int(low, 0, 127, "component")
             groups += range(first, (parse_int(high, first, 127, "component") if dash else first) + 1)
     except BadValue as error:
-        raise WholeText(f"Invalid --het-group value: {plain(text)}") from error
+        raise WholeText(f"Invalid --het-group value: {message_text(text)}") from error
     return tuple(groups)
 
 

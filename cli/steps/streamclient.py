@@ -100,7 +100,7 @@ class Handler(Protocol):
     def on_broken(self, stream: "StepStream", reason: str) -> None:
         """Called when the connection is gone; it will be tried again unless `close` is called."""
 
-    def on_distrust(self, stream: "StepStream", reason: str) -> None:
+    def on_untrusted_peer(self, stream: "StepStream", reason: str) -> None:
         """Called when the peer is not the node; it is not tried again."""
 
 
@@ -235,7 +235,7 @@ class StepStream:
             self._loop.watch(sock.fileno(), self._handshake, WRITE)
         except (UntrustedPeer, ssl.SSLCertVerificationError) as error:
             self.close()
-            self._handler.on_distrust(self, getattr(error, "verify_message", "") or str(error))
+            self._handler.on_untrusted_peer(self, getattr(error, "verify_message", "") or str(error))
         except OSError as error:
             self._break(getattr(error, "reason", "") or error.strerror or str(error))
         else:

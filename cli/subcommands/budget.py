@@ -44,7 +44,7 @@ def command(accounts: str | None, language: str) -> int:
     emit(report(reply.budgets, DisplayClock.of_environment(now_us()), named))
     for one in reply.budgets:
         if one.problem:
-            warn("penstock budget", f"{one.account}: {one.amount} {one.unit} binds nobody: {one.problem}")
+            warn("penstock budget", f"{one.account}: {one.amount} {one.unit} has no effect: {one.problem}")
     return 0
 
 

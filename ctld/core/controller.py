@@ -19,7 +19,7 @@ from ctld.core.lifecycle import depends, unexpected_errors
 from ctld.core.limits import budgets
 from ctld.core.passes import wait_reasons
 from ctld.core.records.effects import Batch, Refusal, Refused
-from ctld.core.records.events import Distrust, Event
+from ctld.core.records.events import Event, Quarantine
 from ctld.core.recover import LoadedState, recover
 from ctld.core.state.state import ClusterState
 from ctld.core.state.timers import Timer, TimerKey
@@ -77,7 +77,7 @@ class Core:
         if now_us < self._now_us:
             now_us = self._now_us
         self._now_us = state.now_us = now_us
-        if state.timers.is_due(now_us) and type(event) is not Distrust:
+        if state.timers.is_due(now_us) and type(event) is not Quarantine:
             self._run_timers(now_us)
         self._event = event
         state.handling.begin()
@@ -129,7 +129,7 @@ class Core:
                 self._timer = None
                 return
             kind, key, check_value = self._timer = due
-            if self.state.handling.distrusted and (kind.name, key) in self.state.handling.distrusted:
+            if self.state.handling.quarantined and (kind.name, key) in self.state.handling.quarantined:
                 continue
             TIMERS[kind](self.state, now_us, key, check_value)
             if self.state.dependencies.due:  # before a later timer purges the job

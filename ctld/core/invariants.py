@@ -44,7 +44,7 @@ def check(state: ClusterState) -> None:
     _check_crontabs(state)
     active = sum(arrays.weight(job) for job in state.jobs.values() if job.state in ACTIVE_STATES)
     _need(
-        state.submissions.stored.references() == state.submissions.stored.count_anew(state.jobs.values()),
+        state.submissions.stored.references() == state.submissions.stored.recount(state.jobs.values()),
         "stored contents: who holds what",
     )
     _need(active == state.active_count, f"{state.active_count} active jobs counted, {active} there")

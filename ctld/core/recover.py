@@ -120,28 +120,13 @@ class LoadedState(NamedTuple):
 
 def recover(state: ClusterState, config: Config, loaded: LoadedState, now_us: int, consume: bool = False) -> None:
     """Fills an empty state. `config`: the file's, which may have been changed. `consume`: may empty `loaded.jobs`."""
-    state.epoch = state.gap.sealed_epoch = loaded.epoch
-    state.gap.sealed_wait = bool(loaded.gap.gap_epoch)
-    state.amended.load(loaded.amendments)
-    state.audit.head = loaded.audit
-    state.revoked.load(loaded.token_revocations)
     state.now_us = now_us
-    state.next_job_id = loaded.next_job_id
-    state.next_request_id = loaded.next_request_id
-    state.qos = {DEFAULT_QOS: NORMAL} | {record.name: record for record in loaded.qos if not record.deleted}
-    state.registry.qos_deleted = {record.name: record for record in loaded.qos if record.deleted}
-    number_qos(state)
+    _load_tables(state, loaded)
     _load_jobs(state, loaded, _drained(loaded.jobs) if consume else loaded.jobs)
     state.submissions.stored.restore(state.jobs.values(), dict(loaded.spec_sizes))
     _load_arrays(state, config, loaded)
     named = kept.with_names(state, config)
     _load_nodes(state, named, loaded)
-    state.open_intervals.node_events = {event.node: event for event in loaded.node_events}
-    state.open_intervals.reservation_spans = {span.name: span for span in loaded.reservation_spans}
-    state.reservations = {reservation.name: reservation for reservation in loaded.reservations}
-    state.registry.reservation_id = loaded.reservation_id
-    state.periodic.crontabs = {crontab.uid: crontab for crontab in loaded.crontabs}
-    state.periodic.triggers = {trigger.trigger_id: trigger for trigger in loaded.triggers}
     begun = [job for job in state.jobs.values() if job.state is not JobState.PENDING]
     _book(state, named, begun)
     config = kept.with_sizes(state, config, named)
@@ -168,6 +153,33 @@ def recover(state: ClusterState, config: Config, loaded: LoadedState, now_us: in
         if waiting in state.dependencies.waiting_for:  # an earlier one may have ended it
             depends.evaluate(state, state.jobs[waiting], now_us)
     queue_recovery.begin(state, now_us)
+    _resume_work(state, loaded, now_us)
+    if state.jobs:
+        state.scheduling.full_pass_not_before_us = now_us + SETTLE_US
+
+
+def _load_tables(state: ClusterState, loaded: LoadedState) -> None:
+    """Fills the tables that are stored as they are."""
+    state.epoch = state.gap.sealed_epoch = loaded.epoch
+    state.gap.sealed_wait = bool(loaded.gap.gap_epoch)
+    state.amended.load(loaded.amendments)
+    state.audit.head = loaded.audit
+    state.revoked.load(loaded.token_revocations)
+    state.next_job_id = loaded.next_job_id
+    state.next_request_id = loaded.next_request_id
+    state.qos = {DEFAULT_QOS: NORMAL} | {record.name: record for record in loaded.qos if not record.deleted}
+    state.registry.qos_deleted = {record.name: record for record in loaded.qos if record.deleted}
+    number_qos(state)
+    state.open_intervals.node_events = {event.node: event for event in loaded.node_events}
+    state.open_intervals.reservation_spans = {span.name: span for span in loaded.reservation_spans}
+    state.reservations = {reservation.name: reservation for reservation in loaded.reservations}
+    state.registry.reservation_id = loaded.reservation_id
+    state.periodic.crontabs = {crontab.uid: crontab for crontab in loaded.crontabs}
+    state.periodic.triggers = {trigger.trigger_id: trigger for trigger in loaded.triggers}
+
+
+def _resume_work(state: ClusterState, loaded: LoadedState, now_us: int) -> None:
+    """Continues what was in progress, and flags the jobs whose reason the planner determines."""
     reservation_life.recover_all(state, now_us)
     gang.recover(state, now_us)
     reboot.recover(state, now_us)
@@ -185,8 +197,6 @@ def recover(state: ClusterState, config: Config, loaded: LoadedState, now_us: in
         for job in state.jobs.values()
         if job.state is JobState.PENDING and job.reason in PLANNER_REASONS and job.reason is not Reason.PRIORITY
     }
-    if state.jobs:
-        state.scheduling.full_pass_not_before_us = now_us + SETTLE_US
 
 
 def _drained(rows: list[JobRow]) -> Iterator[JobRow]:

@@ -12,7 +12,7 @@ start is available until two files have been filled since.
 Format: a line of JSON for each record, [kind, now_us or sequence, content] (JSON, since masks of CPUs have more than 64
 bits):
     0 = event            [0, now_us, event]
-    1 = batch            [1, sequence, [jobs, steps, nodes, effects, checksum of the jobs' fates]]
+    1 = batch            [1, sequence, [jobs, steps, nodes, effects, checksum of the jobs' results]]
     2 = start            [2, now_us, {config, loaded, waiting, format}]
     3 = a seal without a batch (its scheduling pass ran nevertheless)    [3, 0, null]
     4 = waiting jobs     [4, number, [row, ...]]
@@ -102,8 +102,8 @@ def _entry(kind: int, number: int, content: object) -> bytes:
 
 def digest_of(batch: Batch) -> Digest:
     """Returns counts of a batch and a checksum of the jobs' end states."""
-    fates = _encode([(r.job_id, r.attempt, r.state, r.start_at_us, r.end_at_us) for r in batch.jobs])
-    return len(batch.jobs), len(batch.steps), len(batch.nodes), len(batch.effects), zlib.crc32(fates)
+    results = _encode([(r.job_id, r.attempt, r.state, r.start_at_us, r.end_at_us) for r in batch.jobs])
+    return len(batch.jobs), len(batch.steps), len(batch.nodes), len(batch.effects), zlib.crc32(results)
 
 
 class FlightRecorder:
@@ -245,7 +245,7 @@ class FlightRecorder:
 
     def _write_queued(self) -> None:
         try:
-            while self._queued:  # nobody else takes from it
+            while self._queued:  # no other thread takes from it
                 data = self._queued.popleft()
                 if not self._is_on or self._file is None:
                     continue

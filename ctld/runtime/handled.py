@@ -1,7 +1,7 @@
 """The events of a batch, so that one whose rows cannot be written is known when the commit fails.
 
 A commit that fails over a value (a number that no column holds, a text that cannot be encoded) would fail again at each
-start: nodes repeat their reports, clients their requests. The event is recorded in the last words (lastwords.py) as one
+start: nodes repeat their reports, clients their requests. The event is recorded in the last words (fatalcauses.py) as one
 in which the core failed. Of a batch of several events any may be the cause: then the next process writes each event in a
 batch of its own, until it knows which.
 
@@ -11,7 +11,7 @@ Deliberately absent: failures of the database itself, which are no event's fault
 from typing import Final
 
 from ctld.core.records.events import Event
-from ctld.runtime.lastwords import COMMIT_FAILED, NEVER_BARRED, LastWords
+from ctld.runtime.fatalcauses import COMMIT_FAILED, NEVER_BARRED, FatalCauses
 from ctld.store.errors import ValueRefused
 
 #: Errors over a value.
@@ -21,9 +21,9 @@ _OF_VALUES: Final = (ArithmeticError, LookupError, TypeError, ValueError, ValueR
 class HandledEvents:
     """The events since the last seal, and those of the batch that is being committed."""
 
-    def __init__(self, last_words: LastWords) -> None:
-        self._last_words = last_words
-        self._singly = last_words.is_cause_unknown()
+    def __init__(self, fatal_causes: FatalCauses) -> None:
+        self._fatal_causes = fatal_causes
+        self._singly = fatal_causes.is_cause_unknown()
         self._unsealed: list[Event] = []
         self._sealed: list[Event] = []
 
@@ -44,4 +44,4 @@ class HandledEvents:
         if not isinstance(error, _OF_VALUES):
             return
         suspects = [event for event in self._sealed if not isinstance(event, NEVER_BARRED)]
-        self._last_words.write(COMMIT_FAILED, error, suspects[0] if len(suspects) == 1 else None, None, now_us)
+        self._fatal_causes.write(COMMIT_FAILED, error, suspects[0] if len(suspects) == 1 else None, None, now_us)

@@ -28,7 +28,7 @@ from ctld.core.records.events import (
 from ctld.core.state.state import ClusterState
 from ctld.metrics import Metrics
 from ctld.runtime.errors import NotTaken
-from ctld.runtime.lastwords import LastWords
+from ctld.runtime.fatalcauses import FatalCauses
 from ctld.runtime.storage import Storage
 from penstock.values.refusals import Code
 
@@ -53,14 +53,14 @@ class Inbox:
         state: ClusterState,
         storage: Storage,
         metrics: Metrics,
-        last_words: LastWords,
+        fatal_causes: FatalCauses,
         wake: Callable[[], None],
     ) -> None:
         self.events: deque[Event] = deque()
         self._state = state
         self._storage = storage
         self._metrics = metrics
-        self._last_words = last_words
+        self._fatal_causes = fatal_causes
         self._wake = wake
         self._callers: dict[int, asyncio.Future[object]] = {}
         self._next_reply_to = 1
@@ -81,7 +81,7 @@ class Inbox:
 
     def post(self, event: Event) -> None:
         """Queues a fact. A caller that posts many waits for `room` first."""
-        if self._last_words.bars(event):
+        if self._fatal_causes.bars(event):
             log.error("%s is left out: an earlier process has ended over one like it", type(event).__name__)
             return
         self.events.append(event)
@@ -114,7 +114,7 @@ class Inbox:
             raise NotTaken(Code.BUSY, f"{INBOX_EVENTS_MAX} requests are waiting")
         if self._storage.is_full and type(event) not in READING:
             raise NotTaken(Code.STORAGE_WAITS if self._is_kept(event) else Code.STORAGE_FULL, "")
-        if self._last_words.bars(event):
+        if self._fatal_causes.bars(event):
             raise NotTaken(Code.INTERNAL, "the controller has ended over a request like this one")
 
     def _is_kept(self, event: Event) -> bool:

@@ -6,7 +6,7 @@ Rules
     - A name is checked before it leaves this process (penstock/values/names.py).
     - A helper answers one question at a time, so the one at which it dies is known. It is asked once more, of another
       helper; then the question has failed, and the next one is asked as if nothing had been.
-    - An answer takes at most ANSWER_S; then its helper is killed. A slow LDAP server delays who asked, and nobody else.
+    - An answer takes at most ANSWER_S; then its helper is killed. A slow LDAP server delays the user who asked, and no other.
     - What authenticates has helpers and threads of its own: names that callers send cannot occupy them.
     - Users take turns (fair.py), and have at most QUESTIONS_MAX questions that wait.
 
@@ -161,9 +161,9 @@ class _Helpers:
         for helper in self._all:
             helper.close()
 
-    async def ask(self, asker: int, question: bytes) -> bytes:
+    async def ask(self, for_uid: int, question: bytes) -> bytes:
         """Returns the answer, when it is the user's turn. Raises BadRequest."""
-        return await self._threads.ask(asker, self._ask, lambda: question)
+        return await self._threads.ask(for_uid, self._ask, lambda: question)
 
     def _ask(self, question: bytes) -> bytes:
         helper = self._free.get_nowait()  # there are as many as threads
@@ -175,7 +175,7 @@ class _Helpers:
 
 class Lookups:
     """The look-ups of one controller. Belongs to one event loop. All methods raise LookupFailed, and BadRequest for a user
-    with too many questions. `asker`: the uid whose turn it takes."""
+    with too many questions. `for_uid`: the uid whose turn it takes."""
 
     def __init__(self, program: str = lookuphelper.__file__, answer_s: float = ANSWER_S) -> None:
         """`program`: of the helpers."""
@@ -198,41 +198,41 @@ class Lookups:
         """Returns the user of a uid that the kernel or a token has reported; None for an unknown one."""
         return await _asked(self._authentication, uid, Account, "account", uid)
 
-    async def caller_uid(self, name: str, asker: int) -> int | None:
+    async def caller_uid(self, name: str, for_uid: int) -> int | None:
         """Returns the uid of a user that a token names; None for an unknown one."""
-        return None if why_no_login(name) else await _asked(self._authentication, asker, int, "uid_of", name)
+        return None if why_no_login(name) else await _asked(self._authentication, for_uid, int, "uid_of", name)
 
-    async def group_name(self, gid: int, asker: int) -> str | None:
+    async def group_name(self, gid: int, for_uid: int) -> str | None:
         """Returns a group's name; None for an unknown one."""
-        return await _asked(self._authentication, asker, str, "group_name", gid)
+        return await _asked(self._authentication, for_uid, str, "group_name", gid)
 
     # ---- of what they call -----------------------------------------------------------------------------------------
 
-    async def uid_of(self, name: str, asker: int) -> int | None:
+    async def uid_of(self, name: str, for_uid: int) -> int | None:
         """Returns the uid of a user; None for an unknown one."""
-        return None if why_no_login(name) else await _asked(self._names, asker, int, "uid_of", name)
+        return None if why_no_login(name) else await _asked(self._names, for_uid, int, "uid_of", name)
 
-    async def name_of(self, uid: int, asker: int) -> str | None:
+    async def name_of(self, uid: int, for_uid: int) -> str | None:
         """Returns the name of a uid; None for an unknown one."""
-        return await _asked(self._names, asker, str, "name_of", uid)
+        return await _asked(self._names, for_uid, str, "name_of", uid)
 
-    async def members(self, group: str, asker: int) -> tuple[int, ...] | None:
+    async def members(self, group: str, for_uid: int) -> tuple[int, ...] | None:
         """Returns the uids of a group's listed members; None for an unknown one."""
-        return None if why_no_login(group) else await _asked(self._names, asker, tuple[int, ...], "members", group)
+        return None if why_no_login(group) else await _asked(self._names, for_uid, tuple[int, ...], "members", group)
 
     # ---- of programs -----------------------------------------------------------------------------------------------
 
-    async def identity(self, name: str, asker: int) -> UserIdentity | None:
+    async def identity(self, name: str, for_uid: int) -> UserIdentity | None:
         """Returns the identity of a user; None for an unknown one."""
-        return None if why_no_login(name) else await _asked(self._names, asker, UserIdentity, "identity", name)
+        return None if why_no_login(name) else await _asked(self._names, for_uid, UserIdentity, "identity", name)
 
-    async def groups(self, name: str, gid: int, asker: int) -> tuple[int, ...] | None:
+    async def groups(self, name: str, gid: int, for_uid: int) -> tuple[int, ...] | None:
         """Returns the gids of a user whose primary group is `gid`."""
-        return None if why_no_login(name) else await _asked(self._names, asker, tuple[int, ...], "groups", name, gid)
+        return None if why_no_login(name) else await _asked(self._names, for_uid, tuple[int, ...], "groups", name, gid)
 
 
-async def _asked(helpers: _Helpers, asker: int, kind: type[T], *question: str | int) -> T | None:
-    answer = await helpers.ask(asker, msgspec.json.encode(question))
+async def _asked(helpers: _Helpers, for_uid: int, kind: type[T], *question: str | int) -> T | None:
+    answer = await helpers.ask(for_uid, msgspec.json.encode(question))
     try:
         return msgspec.json.decode(answer, type=kind | None)
     except msgspec.DecodeError as error:

@@ -6,7 +6,7 @@ Rules
       ends, the snapshot is advanced, the effects leave, and all changes since are sealed as the next batch. No timer.
     - An unexpected error ends the process (`fail`): an exception in the core after something was applied (before that,
       the request is refused: core/lifecycle/unexpected_errors.py), a lost leadership, a commit that fails in an unknown way.
-      The next process starts from the database; lastwords.py and handled.py prevent it from failing on the same event.
+      The next process starts from the database; fatalcauses.py and handled.py prevent it from failing on the same event.
     - A full disk is not such an error, nor a database server that does not answer: the same batch is tried again after
       a pause. storage.py handles requests meanwhile.
 
@@ -30,11 +30,11 @@ from ctld.core.records.events import ClockJumped, Event, SubmitJob
 from ctld.metrics import Diagnostics, Metrics
 from ctld.runtime.checks import Checks
 from ctld.runtime.deadline import DeadlineTimer
+from ctld.runtime.fatalcauses import COMMIT_FAILED, CORE_FAILED, FatalCauses
 from ctld.runtime.flightrec import FlightRecorder
 from ctld.runtime.fullpass import FullPasses
 from ctld.runtime.handled import HandledEvents
 from ctld.runtime.inbox import Inbox
-from ctld.runtime.lastwords import COMMIT_FAILED, CORE_FAILED, LastWords
 from ctld.runtime.lease import LeaseKeeper
 from ctld.runtime.measures import Measures
 from ctld.runtime.ports import StoreLike
@@ -68,7 +68,7 @@ class Runtime:
         storage_full: type[Exception] = MemoryError,
         storage_away: type[Exception] = ConnectionError,
         take_jump: Callable[[], int] = lambda: 0,
-        last_words: LastWords | None = None,
+        fatal_causes: FatalCauses | None = None,
     ) -> None:
         self.core = core
         self.epoch = core.state.epoch  # the highest epoch in the database: the one sent to nodes
@@ -83,8 +83,8 @@ class Runtime:
         self._take_jump = take_jump
         self._fail = fail
         self._recorder = recorder or FlightRecorder(None)
-        self._last_words = last_words or LastWords(None, 0)
-        self._handled = HandledEvents(self._last_words)
+        self._fatal_causes = fatal_causes or FatalCauses(None, 0)
+        self._handled = HandledEvents(self._fatal_causes)
         self._whole: list[asyncio.Future[None]] = []  # waiters for the end of a long event
         self._pump_due = False
         self._committing = False
@@ -94,7 +94,7 @@ class Runtime:
         self._loop = asyncio.get_running_loop()
         self.longest_turn = longest_turn(self._loop)
         self._committer: Executor = started_pool(1, "committer")
-        self.inbox = Inbox(core.state, self.storage, self.metrics, self._last_words, self._schedule_pump)
+        self.inbox = Inbox(core.state, self.storage, self.metrics, self._fatal_causes, self._schedule_pump)
         self.post = self.inbox.post
         self.ask = self.inbox.ask
         self.room = self.inbox.room
@@ -121,8 +121,8 @@ class Runtime:
 
     def start(self) -> None:
         """Seals the result of the recovery, and starts the timer."""
-        if (distrust := self._last_words.distrust()) is not None:
-            self.inbox.events.appendleft(distrust)
+        if (quarantine := self._fatal_causes.quarantine()) is not None:
+            self.inbox.events.appendleft(quarantine)
         self._schedule_pump()
         self.lease.start()
         self._checks.start()
@@ -353,7 +353,7 @@ class Runtime:
             self._let_in()
             self._recorder.flush()
             if what == CORE_FAILED:
-                self._last_words.write(what, error, *self.core.in_hand, self.clock_us())
+                self._fatal_causes.write(what, error, *self.core.in_hand, self.clock_us())
             elif what == COMMIT_FAILED:
                 self._handled.commit_failed(error, self.clock_us())
             self._fail(what, error)

@@ -92,7 +92,7 @@ class ProgramSlots:
                 self._lines[following] = line  # behind the others
 
     def _next(self) -> int | None:
-        """Returns the owner whose turn it is; None = nobody waits who may run one more."""
+        """Returns the owner whose turn it is; None = no waiting owner may run one more."""
         for owner, line in list(self._lines.items()):
             while line and line[0].done():
                 line.popleft()  # cancelled

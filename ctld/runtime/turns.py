@@ -43,11 +43,11 @@ def longest_turn(loop: asyncio.AbstractEventLoop) -> Callable[[bool], int]:
     """Returns the longest turn so far, microseconds, and resets it on request; 0 for a loop without measurement."""
     turns = getattr(loop, "turns", None)
 
-    def read(anew: bool = False) -> int:
+    def read(restart: bool = False) -> int:
         if turns is None:
             return 0
         longest: int = turns.longest_us
-        if anew:
+        if restart:
             turns.longest_us = 0
         return longest
 

@@ -297,29 +297,9 @@ class Store:
 
     def _work(self, batch: Batch) -> _Work:
         """Returns the statements of a batch with their parameters; empty ones are skipped later."""
-        new: list[rows.Params] = []
-        replaced: list[rows.Params] = []
-        changed: list[rows.Params] = []
-        owners: dict[int, JobRow] = {}
-        for row in batch.jobs:
-            if row.request_id >= self._next_request_id and (row.submit_key or row.request_id not in owners):
-                owners[row.request_id] = row
-            if row.job_id >= self._next_job_id:
-                new.append(rows.job_insert(row))
-            elif row.attempt or row.request_id >= self._next_request_id:
-                replaced.append(rows.job_insert(row))
-            else:
-                changed.append(rows.job_update(row))
-        # A request that was changed again before this batch was sealed has no job.
-        requests = [encodings.request_values(i, request, owners[i]) for i, request in batch.requests if i in owners]
-        specs = {spec.spec_hash: spec for spec in batch.specs}  # a loop around sbatch sends the same one repeatedly
         sql = self._sql
         return [
-            (sql.insert_requests, requests),
-            (sql.insert_specs, [rows.job_spec_values(spec) for spec in specs.values()]),
-            (sql.insert_jobs, new),
-            (sql.replace_jobs, replaced),
-            (sql.update_jobs, changed),
+            *self._job_work(batch),
             (sql.replace_steps, [rows.plain_step_values(step) for step in batch.steps if is_plain(step)]),
             (sql.replace_spread_steps, [rows.step_values(s) for s in batch.steps if not is_plain(s)]),
             (sql.replace_nodes, [rows.node_values(node) for node in batch.nodes]),
@@ -353,6 +333,33 @@ class Store:
             (sql.replace_reservation_spans, batch.reservation_spans),
             (sql.replace_counters, batch.counters),
             (sql.replace_token_revocations, batch.token_revocations),
+        ]
+
+    def _job_work(self, batch: Batch) -> _Work:
+        """Returns the statements of the jobs of a batch, and before them those of what their rows refer to."""
+        new: list[rows.Params] = []
+        replaced: list[rows.Params] = []
+        changed: list[rows.Params] = []
+        owners: dict[int, JobRow] = {}
+        for row in batch.jobs:
+            if row.request_id >= self._next_request_id and (row.submit_key or row.request_id not in owners):
+                owners[row.request_id] = row
+            if row.job_id >= self._next_job_id:
+                new.append(rows.job_insert(row))
+            elif row.attempt or row.request_id >= self._next_request_id:
+                replaced.append(rows.job_insert(row))
+            else:
+                changed.append(rows.job_update(row))
+        # A request that was changed again before this batch was sealed has no job.
+        requests = [encodings.request_values(i, request, owners[i]) for i, request in batch.requests if i in owners]
+        specs = {spec.spec_hash: spec for spec in batch.specs}  # a loop around sbatch sends the same one repeatedly
+        sql = self._sql
+        return [
+            (sql.insert_requests, requests),
+            (sql.insert_specs, [rows.job_spec_values(spec) for spec in specs.values()]),
+            (sql.insert_jobs, new),
+            (sql.replace_jobs, replaced),
+            (sql.update_jobs, changed),
         ]
 
     # ---- reading -------------------------------------------------------------------------------------------------

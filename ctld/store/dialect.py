@@ -86,7 +86,7 @@ SQLITE = Dialect(
     run=_one_by_one,
     check=lambda connection: None,
     parameters_max=32_766,
-    shrink="PRAGMA shrink_memory",  # the page cache is full of the queue's rows, which nobody reads again
+    shrink="PRAGMA shrink_memory",  # the page cache is full of the queue's rows, which are not read again
 )
 
 

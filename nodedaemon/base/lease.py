@@ -15,7 +15,7 @@ Rules
       leases only to nodes that have registered with it. So leases are suspended until the next contact.
     - A controller's machine that refuses connections on both of its ports has no controller, which has the same effect
       (daemon/link.py).
-    - CLOCK_BOOTTIME advances while a machine sleeps, and nobody can set it.
+    - CLOCK_BOOTTIME advances while a machine sleeps, and cannot be set.
 
 Limit: a stepd that is stopped or dead, or a process that SIGKILL does not end, does not honour its lease. Only a
 reboot or a power cut is proof then, as with any lease.

@@ -88,7 +88,7 @@ def _closest(values: str, seen: SeenGpus) -> list[Places]:
     return [tuple(place for place, is_near in enumerate(found) if is_near) for found in near]
 
 
-def _dealt(seen: SeenGpus, each: int, sharers: int) -> list[Places]:
+def _distributed(seen: SeenGpus, each: int, sharers: int) -> list[Places]:
     """Assigns `each` GPUs to every task; `sharers` tasks use a GPU before it counts as used up."""
     used = [0] * len(seen.gpus)
     found = []
@@ -103,14 +103,14 @@ def _dealt(seen: SeenGpus, each: int, sharers: int) -> list[Places]:
 
 
 def _single(values: str, seen: SeenGpus) -> list[Places]:
-    return _dealt(seen, 1, _count(values))
+    return _distributed(seen, 1, _count(values))
 
 
 def _per_task(values: str, seen: SeenGpus) -> list[Places]:
     each = _count(values)
     if each > len(seen.gpus):
         raise _Unfit(f"the step has {len(seen.gpus)} GPUs here")
-    return _dealt(seen, each, 1)
+    return _distributed(seen, each, 1)
 
 
 def _count(text: str) -> int:

@@ -1,6 +1,6 @@
 """Judges the health of this node's GPUs: signals in; health states and actions out. Pure.
 
-    step(now_us, event)     takes one event (gpuhealth_words.py)
+    step(now_us, event)     takes one event (gpuhealth_messages.py)
     seal() returns the outputs of the events since the last call
 
 The table gpupolicy.py says what a signal means, gpusignals.py whether it is present, gpurecord.py how conditions begin
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from nodedaemon.core import gpuleftovers, gpunode, gpurecord
-from nodedaemon.core.gpuhealth_words import (
+from nodedaemon.core.gpuhealth_messages import (
     Action,
     Cleared,
     GpuHealthRecord,
@@ -45,6 +45,7 @@ from nodedaemon.core.gpuhealth_words import (
     StepGpus,
     Worked,
 )
+from nodedaemon.core.gpumessages import Answering, Device, Hung, Sample, Xid, normal_bus_id
 from nodedaemon.core.gpupolicy import DAY_US, MINUTE_US, ROW, ROW_OF_CLASS, Ends, PolicyRow, Severity, XidClass
 from nodedaemon.core.gpusignals import (
     CLEAR,
@@ -60,7 +61,6 @@ from nodedaemon.core.gpusignals import (
     notes,
     rise,
 )
-from nodedaemon.core.gpuwords import Answering, Device, Hung, Sample, Xid, normal_bus_id
 from nodedaemon.core.steps import JobKey, StepKey
 
 #: Records of GPUs that no longer exist are removed after this long, or when there are this many.

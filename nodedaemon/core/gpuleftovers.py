@@ -13,8 +13,8 @@ Rules
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from nodedaemon.core.gpuhealth_words import GpuOwner, HealthOutput, KillProcess, PollRequest, StepGpus
-from nodedaemon.core.gpuwords import Sample
+from nodedaemon.core.gpuhealth_messages import GpuOwner, HealthOutput, KillProcess, PollRequest, StepGpus
+from nodedaemon.core.gpumessages import Sample
 from nodedaemon.core.steps import JobKey
 
 GRACE_US = 2_000_000

@@ -6,7 +6,7 @@ The drain is cleared by the text of its reason, so that must not change while th
 from collections.abc import Iterable
 from typing import Final
 
-from nodedaemon.core.gpuhealth_words import GpuHealthRecord, Rules
+from nodedaemon.core.gpuhealth_messages import GpuHealthRecord, Rules
 from nodedaemon.core.gpupolicy import ROWS, NodeToo
 
 #: Rows whose text describes the whole node.

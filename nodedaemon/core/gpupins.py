@@ -10,7 +10,7 @@ Values (Slurm's, but for the last two rules)
     - Numbers, in the order of the bus. They are the node's where the job could open every device, and 0 to n-1 where a
       device group hides the others: a program counts what it can open.
     - UUIDs with Flags=env_uuid, of MIG instances (they have no number that CUDA knows), and with MPS (its server counts
-      anew). CUDA does not take both kinds together, so one such GPU makes all of them UUIDs.
+      again). CUDA does not take both kinds together, so one such GPU makes all of them UUIDs.
     - SLURM_JOB_GPUS and SLURM_STEP_GPUS are the node's numbers, always.
     - Without a GPU: unset where a device group hides all of them; else empty, since unset would mean all.
     - Only NVIDIA's have UUIDs that a variable can contain: those of other makers have numbers.

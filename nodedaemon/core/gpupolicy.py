@@ -15,7 +15,7 @@ XIDs (errors that the driver reports) are rows too, by their class; which XID is
 from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
 
-from nodedaemon.core.gpuhealth_words import Action
+from nodedaemon.core.gpuhealth_messages import Action
 from penstock.values.gpustates import GpuState
 
 G = GpuState

@@ -11,7 +11,7 @@ Rules
 
 import msgspec
 
-from nodedaemon.core.gpuhealth_words import Condition, GpuHealthRecord, Opinion
+from nodedaemon.core.gpuhealth_messages import Condition, GpuHealthRecord, Opinion
 from nodedaemon.core.gpupolicy import DAY_US, ROW, Ends
 from nodedaemon.core.gpusignals import LEVELS
 from penstock.values.gpustates import CLOSED_STATES, GpuState

@@ -7,7 +7,7 @@ does not report it, so the condition stays as it is. Pure functions of a sample 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from nodedaemon.core.gpuwords import Sample
+from nodedaemon.core.gpumessages import Sample
 
 NVML_TIMEOUT = 10
 NVML_LOST = 15

@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from nodedaemon.core.gpuwords import Lifetime, Process, Sample
+from nodedaemon.core.gpumessages import Lifetime, Process, Sample
 from nodedaemon.core.steps import JobKey, StepKey
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP, INTERACTIVE_STEP
 

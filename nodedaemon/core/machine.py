@@ -61,7 +61,7 @@ from nodedaemon.core.messages import (
     ReportUnkillable,
     SendReport,
     Signal,
-    SpoolBorn,
+    SpoolCreated,
     SpooledStep,
     Started,
     StartStep,
@@ -186,7 +186,7 @@ class NodeMachine:
 
     def snapshot(self) -> Iterator[AnyRecord]:
         """Records equivalent to all written so far, for compaction."""
-        yield SpoolBorn(self.spool_id)
+        yield SpoolCreated(self.spool_id)
         yield BootSeen(self.boot_id, self.clock_base_us)
         yield EpochSeen(self.epoch)
         yield Acked(min(self.unacked, default=self.next_sequence) - 1)
@@ -223,7 +223,7 @@ class NodeMachine:
         assert len(self.forgotten) <= FORGOTTEN_MAX
 
     def _absorb(self, record: AnyRecord) -> None:
-        if isinstance(record, SpoolBorn):
+        if isinstance(record, SpoolCreated):
             self.spool_id = record.spool_id
         elif isinstance(record, BootSeen):
             self.boot_id = record.boot_id

@@ -227,7 +227,7 @@ class JournalRecord(msgspec.Struct, frozen=True, gc=False, tag=True):
     """Base of all records of the journal."""
 
 
-class SpoolBorn(JournalRecord, frozen=True):
+class SpoolCreated(JournalRecord, frozen=True, tag="SpoolBorn"):  # the name in journals
     """The first record of a spool."""
 
     spool_id: str
@@ -321,13 +321,13 @@ class Forgotten(JournalRecord, frozen=True):
 
 NodeReport = Started | Exited | Noticed | ForwardedReport
 AnyRecord = (
-    SpoolBorn | BootSeen | EpochSeen | SpooledStep | KillWanted | Suspended | Unkillable | Started | Exited | Noticed
+    SpoolCreated | BootSeen | EpochSeen | SpooledStep | KillWanted | Suspended | Unkillable | Started | Exited | Noticed
     | ForwardedReport | Acked | Forgotten
 )  # fmt: skip
 
 #: Records whose loss in a power failure would break a promise. The rest may follow with the next sync: the controller
 #: sends the cause of a lost KillWanted, Acked or Forgotten again, and a Started is synced before it is sent.
-DURABLE = (SpoolBorn, BootSeen, EpochSeen, SpooledStep, Exited, Noticed, ForwardedReport)
+DURABLE = (SpoolCreated, BootSeen, EpochSeen, SpooledStep, Exited, Noticed, ForwardedReport)
 
 
 class NodeBatch(msgspec.Struct):

@@ -24,7 +24,7 @@ from nodedaemon.base.orders import LaunchOrder
 from nodedaemon.cgroups.cgroup import Cgroups
 from nodedaemon.cgroups.find import remove_subtree
 from nodedaemon.core import messages as core
-from nodedaemon.core.gpuwords import Found
+from nodedaemon.core.gpumessages import Found
 from nodedaemon.core.machine import NodeMachine
 from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.daemon import gpu_returned, inventory, link

@@ -24,10 +24,10 @@ import msgspec
 
 from nodedaemon.base.orders import LaunchOrder
 from nodedaemon.core import gpuusage
-from nodedaemon.core.gpuhealth_words import GpuOwner
+from nodedaemon.core.gpuhealth_messages import GpuOwner
 from nodedaemon.core.gpuidle import detect_idle
+from nodedaemon.core.gpumessages import Found, Polled
 from nodedaemon.core.gpuusage import Activity, GpuMetric, StepUse, UsageLedger, UsageShare, metrics_of
-from nodedaemon.core.gpuwords import Found, Polled
 from nodedaemon.core.messages import NodeCoreEvent, StepEnded
 from nodedaemon.core.steps import JobKey, StepKey
 from nodedaemon.gpu import kept

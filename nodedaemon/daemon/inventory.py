@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import psutil
 
 from nodedaemon.base.topology_info import NodeTopology
-from nodedaemon.core.gpuhealth_words import Opinion
-from nodedaemon.core.gpuwords import Device, Found
+from nodedaemon.core.gpuhealth_messages import Opinion
+from nodedaemon.core.gpumessages import Device, Found
 from nodedaemon.gpu import messages, once
 from penstock.v1 import node_pb2
 from penstock.values import pretend

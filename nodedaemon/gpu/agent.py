@@ -25,10 +25,10 @@ import msgspec
 from nodedaemon.base import proctree
 from nodedaemon.base.topology_info import NodeTopology
 from nodedaemon.cgroups.cgroup import Cgroups
-from nodedaemon.core import gpuhealth_words as words
+from nodedaemon.core import gpuhealth_messages as words
 from nodedaemon.core import messages as core
 from nodedaemon.core.gpuhealth import HealthMachine
-from nodedaemon.core.gpuwords import Device, Found, Polled, WatchMessage
+from nodedaemon.core.gpumessages import Device, Found, Polled, WatchMessage
 from nodedaemon.core.steps import StepKey
 from nodedaemon.gpu import kept, messages, owners, xids
 from nodedaemon.gpu.hooks import Listener
@@ -109,7 +109,11 @@ class GpuAgent:
         self._ended: dict[tuple[int, int], int] = {}  # jobs that had GPUs, with their uids
         self._machine = HealthMachine(kept.load(context.spool.dir_fd, HEALTH, words.Memory), xids.table())
         self._works = Works(
-            context.spool.dir_fd, context.executor, self.device, lambda uuid: bool(self.holders(uuid)), self._work_done
+            context.spool.dir_fd,
+            context.executor,
+            self.device,
+            lambda uuid: bool(self.steps_using(uuid)),
+            self._work_done,
         )
         self.mig = Divider(context.spool.dir_fd, context.executor, self.devices)
         self._works.divide = self._divide
@@ -260,7 +264,7 @@ class GpuAgent:
         mine = [held for key, held in sorted(self._held.items()) if (key.job_id, key.attempt) == (job_id, attempt)]
         return tuple(dict.fromkeys(uuid for held in mine for uuid in held.uuids))
 
-    def holders(self, uuid: str) -> tuple[words.StepGpus, ...]:
+    def steps_using(self, uuid: str) -> tuple[words.StepGpus, ...]:
         """The steps that have a GPU (or an instance of it, or shares)."""
         parts = {uuid, *(d.uuid for d in self.devices() if d.parent == uuid)}
         return tuple(held for _, held in sorted(self._held.items()) if not parts.isdisjoint(held.uuids))

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
-from nodedaemon.core.gpuwords import Asking
+from nodedaemon.core.gpumessages import Asking
 from nodedaemon.gpu.frames import BadGpuFrame, ChildMessage, Frames, ProbeCommand, Setup, pack, read_message
 
 log = logging.getLogger("penstock.noded")

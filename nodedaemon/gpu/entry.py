@@ -1,6 +1,6 @@
 """Record of the device at one of NVML's indexes: filled by finding, links and signals, in a child."""
 
-from nodedaemon.core.gpuwords import Device
+from nodedaemon.core.gpumessages import Device
 
 
 class DeviceEntry:

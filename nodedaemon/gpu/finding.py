@@ -14,7 +14,7 @@ import os
 
 import msgspec
 
-from nodedaemon.core.gpuwords import Device, Found, normal_bus_id
+from nodedaemon.core.gpumessages import Device, Found, normal_bus_id
 from nodedaemon.gpu import links
 from nodedaemon.gpu.entry import DeviceEntry
 from nodedaemon.gpu.nvml import TIMEOUT, AnnouncementLine, GpuError, Nvml, NvmlAnswer, TooSlow

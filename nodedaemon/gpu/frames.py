@@ -11,7 +11,7 @@ import time
 
 import msgspec
 
-from nodedaemon.core.gpuwords import Asking, Device, Lifetimes, Polled, Xid
+from nodedaemon.core.gpumessages import Asking, Device, Lifetimes, Polled, Xid
 
 _HEAD = struct.Struct("<I")
 #: A poll of 16 GPUs with 4,000 processes is a fraction of this.

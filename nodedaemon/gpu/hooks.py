@@ -11,8 +11,8 @@ the daemon, like any other fault of it. Reports are sent with `agent.send_report
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from nodedaemon.core.gpuhealth_words import GpuOwner
-from nodedaemon.core.gpuwords import Found, Polled
+from nodedaemon.core.gpuhealth_messages import GpuOwner
+from nodedaemon.core.gpumessages import Found, Polled
 from nodedaemon.core.steps import StepKey
 from penstock.v1 import node_pb2
 

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 
-from nodedaemon.core.gpuwords import Device
+from nodedaemon.core.gpumessages import Device
 
 log = logging.getLogger("penstock.noded")
 

@@ -1,6 +1,6 @@
 """Small state files of the GPU agent in the spool: JSON, replaced as a whole by a rename.
 
-    SPOOL/gpu-health.json   the health machine's state (gpuhealth_words.Memory)
+    SPOOL/gpu-health.json   the health machine's state (gpuhealth_messages.Memory)
     SPOOL/gpu-steps.json    the GPUs of each step; without a sync: it has to outlive the daemon, not the machine
     SPOOL/gpu-works.json    maintenance of GPUs that was begun, and its results
 

@@ -15,7 +15,7 @@ import time
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
 
-from nodedaemon.core.gpuwords import Xid
+from nodedaemon.core.gpumessages import Xid
 
 log = logging.getLogger("penstock.noded")
 

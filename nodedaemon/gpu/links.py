@@ -4,7 +4,7 @@ NVLinks count 100 each; through NVSwitches every pair has the links of the poore
 board down to 1 across the machine. 0 = unknown, as for a GPU that does not answer.
 """
 
-from nodedaemon.core.gpuwords import normal_bus_id
+from nodedaemon.core.gpumessages import normal_bus_id
 from nodedaemon.gpu.entry import DeviceEntry
 from nodedaemon.gpu.nvml import AnnouncementLine, GpuError, Nvml, TooSlow
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from nodedaemon.base.topology_info import NodeTopology
-from nodedaemon.core.gpuhealth_words import JobAction, Opinion
-from nodedaemon.core.gpuwords import Device, Found
+from nodedaemon.core.gpuhealth_messages import JobAction, Opinion
+from nodedaemon.core.gpumessages import Device, Found
 from nodedaemon.core.steps import StepKey
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.fields import made_of

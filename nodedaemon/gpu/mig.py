@@ -25,9 +25,9 @@ from concurrent.futures import Executor
 
 import msgspec
 
-from nodedaemon.core.gpuwords import Device
+from nodedaemon.core.gpumessages import Device
 from nodedaemon.gpu import kept
-from nodedaemon.gpu.migwords import DivisionMessage, DivisionOrder, DivisionOutcome, Doing
+from nodedaemon.gpu.migprotocol import CallAnnounced, DivisionMessage, DivisionOrder, DivisionOutcome
 from nodedaemon.gpu.works import MARK
 from penstock.v1 import node_pb2
 from penstock.values.errors import BadValue
@@ -183,7 +183,7 @@ def _words(said: bytes) -> tuple[str, DivisionOutcome | None]:
             word = msgspec.json.decode(line, type=DivisionMessage)
         except msgspec.DecodeError:
             continue  # truncated, or written by a library
-        if isinstance(word, Doing):
+        if isinstance(word, CallAnnounced):
             doing = word.function
         else:
             outcome = word

@@ -1,7 +1,7 @@
 """The child that divides one GPU by MIG: destroys the present instances, creates the requested ones, and lists them.
 
     standard input    an Order, one line of JSON
-    standard output   Doing, before each call; at last an Outcome
+    standard output   CallAnnounced, before each call; at last an Outcome
     descriptor 3      a locked file: prevents concurrent divisions
 
 Rules
@@ -26,8 +26,8 @@ if not __package__:
 
 import msgspec
 
-from nodedaemon.core.gpuwords import Asking
-from nodedaemon.gpu.migwords import DivisionOrder, DivisionOutcome, Doing
+from nodedaemon.core.gpumessages import Asking
+from nodedaemon.gpu.migprotocol import CallAnnounced, DivisionOrder, DivisionOutcome
 from nodedaemon.gpu.nvml import DriverError, GpuError, Nvml
 from penstock.values.mig import GpuLayout, format_layout, in_order, is_profile
 
@@ -217,13 +217,13 @@ def main() -> int:
     import ctypes
 
     ctypes.CDLL(None, use_errno=True).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL: ends with the daemon
-    encode: Callable[[Doing | DivisionOutcome], bytes] = msgspec.json.Encoder().encode
+    encode: Callable[[CallAnnounced | DivisionOutcome], bytes] = msgspec.json.Encoder().encode
 
-    def say(word: Doing | DivisionOutcome) -> None:
+    def say(word: CallAnnounced | DivisionOutcome) -> None:
         os.write(1, encode(word) + b"\n")
 
     def announce(asking: Asking) -> None:
-        say(Doing(asking.function))
+        say(CallAnnounced(asking.function))
 
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=DivisionOrder)
     nvml = Nvml(announce, SLOW_S)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 # Any: answers of the library: pynvml has no types
 from typing import Any, TypeAlias
 
-from nodedaemon.core.gpuwords import Asking
+from nodedaemon.core.gpumessages import Asking
 
 INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3

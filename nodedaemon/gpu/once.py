@@ -13,7 +13,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from nodedaemon.core.gpuwords import Asking, Found, Polled
+from nodedaemon.core.gpumessages import Asking, Found, Polled
 from nodedaemon.gpu.child import PROGRAM, limits_of
 from nodedaemon.gpu.frames import BadGpuFrame, Frames, Setup, pack, read_message
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from nodedaemon.base import proctree
 from nodedaemon.base.kernelfiles import read_bytes, read_text
-from nodedaemon.core.gpuhealth_words import GpuOwner
+from nodedaemon.core.gpuhealth_messages import GpuOwner
 from nodedaemon.core.steps import JobKey, StepKey
 
 #: Inode number of the pid namespace that the machine booted in (PROC_PID_INIT_INO).

@@ -14,7 +14,7 @@ import time
 if not __package__:
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from nodedaemon.core.gpuwords import Found, Lifetime, Lifetimes, Polled, Sample
+from nodedaemon.core.gpumessages import Found, Lifetime, Lifetimes, Polled, Sample
 from nodedaemon.gpu.entry import DeviceEntry
 from nodedaemon.gpu.finding import Finder
 from nodedaemon.gpu.frames import Answered, AskLifetimes, ChildEnd, PollNow, ProbeCommand, Settle, Setup

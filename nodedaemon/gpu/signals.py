@@ -10,7 +10,7 @@
 Deliberately absent: the interpretation, and the per-link counters that came with NVLink 5.
 """
 
-from nodedaemon.core.gpuwords import Device, Process, Sample
+from nodedaemon.core.gpumessages import Device, Process, Sample
 from nodedaemon.gpu.entry import DeviceEntry
 from nodedaemon.gpu.finding import memory_of
 from nodedaemon.gpu.nvml import AnnouncementLine, GpuError, Nvml, NvmlAnswer, TooSlow

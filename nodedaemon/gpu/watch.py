@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from nodedaemon.core import gpuwords
+from nodedaemon.core import gpumessages
 from nodedaemon.gpu.child import Child, ChildLimits, limits_of
 from nodedaemon.gpu.frames import Answered, AskLifetimes, ChildMessage, DriverEvent, PollNow, Settle, Setup
 from nodedaemon.gpu.kmsg import KMSG, Kmsg, collapse
@@ -59,12 +59,12 @@ class GpuWatch:
 
     def __init__(
         self,
-        on_message: Callable[[gpuwords.WatchMessage], None],
+        on_message: Callable[[gpumessages.WatchMessage], None],
         limits: ChildLimits | None = None,
         setup: Setup | None = None,
     ) -> None:
-        self.found = gpuwords.Found()  # the newest inventory
-        self.last: gpuwords.Polled | None = None  # the newest poll
+        self.found = gpumessages.Found()  # the newest inventory
+        self.last: gpumessages.Polled | None = None  # the newest poll
         self._listener = on_message
         self._limits = limits or limits_of(os.environ)
         self._setup = setup or Setup()
@@ -72,21 +72,21 @@ class GpuWatch:
         self._dying: dict[Child, asyncio.TimerHandle] = {}  # killed, not ended
         self._given_up: set[Child] = set()  # those of them that hung
         self._left: set[Child] = set()  # those that should have ended
-        self._said: gpuwords.Found | None = None
+        self._said: gpumessages.Found | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._restart_delay_s: dict[str, float] = {}
         self._starting: set[asyncio.Task[None]] = set()
         self._hung: dict[str, int] = {}  # hung GPUs (a UUID, "#INDEX", WHOLE_DRIVER) -> NVML's index
         self._requests: dict[int, asyncio.Future[bool]] = {}
         self._request = 0
-        self._lifetimes: tuple[gpuwords.Lifetime, ...] = ()
+        self._lifetimes: tuple[gpumessages.Lifetime, ...] = ()
         self._poked_at = 0.0
         self._kmsg: Kmsg | None = None
         self._is_on = False
 
     # -- interface for the daemon
 
-    def start(self, poll_s: float, found: gpuwords.Found | None = None) -> None:
+    def start(self, poll_s: float, found: gpumessages.Found | None = None) -> None:
         """Starts the children. `found`: the inventory of the daemon's start, if there is one."""
         if self._is_on:
             return
@@ -115,7 +115,7 @@ class GpuWatch:
                     self._children[role].settle(poll_s)
                     self._children[role].send(Settle(poll_s, accounting, new.per_process))
 
-    def catch_up(self, after: int | None) -> list[gpuwords.Xid]:
+    def catch_up(self, after: int | None) -> list[gpumessages.Xid]:
         """Returns the XIDs that the kernel has logged after that record, while no daemon ran; called before `start`."""
         self._kmsg = Kmsg(os.environ.get(KMSG_VARIABLE, KMSG))
         return collapse(self._kmsg.catch_up(after), int(self._limits.twice_s * 1_000_000))
@@ -125,7 +125,7 @@ class GpuWatch:
         """The number of the last record of the kernel's log that was read; None: the log cannot be read."""
         return self._kmsg.last if self._kmsg is not None and self._kmsg.is_open else None
 
-    async def poll(self, limit_s: float = 5.0) -> gpuwords.Polled | None:
+    async def poll(self, limit_s: float = 5.0) -> gpumessages.Polled | None:
         """Polls now; `on_message` gets the result, too. None when NVML is unavailable or does not answer within the
         limit."""
         self._request += 1
@@ -133,7 +133,7 @@ class GpuWatch:
 
     async def lifetimes(
         self, pids: Mapping[str, tuple[int, ...]], limit_s: float = 5.0
-    ) -> tuple[gpuwords.Lifetime, ...]:
+    ) -> tuple[gpumessages.Lifetime, ...]:
         """NVML's accounting of these processes, by GPU, where it has any."""
         self._request += 1
         answered = await self._answer(AskLifetimes(self._request, dict(pids)), limit_s)
@@ -264,7 +264,7 @@ class GpuWatch:
     # -- hangs
 
     def _on_hung(self, child: Child) -> None:
-        role, asking = self._role(child), child.asking or gpuwords.Asking("")
+        role, asking = self._role(child), child.asking or gpumessages.Asking("")
         if role is None:
             return
         log.error("NVML hangs in %s of %s; the child is abandoned", asking.function, asking.gpu or "the driver")
@@ -281,12 +281,12 @@ class GpuWatch:
         else:
             self._restart_later(role)
 
-    def _has_hung(self, asking: gpuwords.Asking) -> None:
+    def _has_hung(self, asking: gpumessages.Asking) -> None:
         is_first = asking.gpu not in self._hung
         self._hung.pop(asking.gpu, None)  # another one is tried first
         self._hung[asking.gpu] = self._nvml_index(asking.gpu)
         if is_first:
-            self._deliver(gpuwords.Hung(_now_us(), asking.function, asking.gpu, self.left))
+            self._deliver(gpumessages.Hung(_now_us(), asking.function, asking.gpu, self.left))
 
     def _nvml_index(self, name: str) -> int:
         if name.startswith("#"):
@@ -307,7 +307,7 @@ class GpuWatch:
         for name in names:
             del self._hung[name]
             log.info("NVML answers again for %s", name or "the driver")
-            self._deliver(gpuwords.Answering(_now_us(), name))
+            self._deliver(gpumessages.Answering(_now_us(), name))
         if role == TRIAL:
             for other in (TRIAL, MAIN, EVENTS):
                 self._end(other)
@@ -322,20 +322,20 @@ class GpuWatch:
         role = self._role(child)
         if role is None:
             return
-        if isinstance(word, gpuwords.Polled):
+        if isinstance(word, gpumessages.Polled):
             self._polled(role, child, word)
-        elif isinstance(word, gpuwords.Xid):
+        elif isinstance(word, gpumessages.Xid):
             self._xids.from_nvml(word, self._kmsg is not None and self._kmsg.is_open)
         elif isinstance(word, DriverEvent):
             self._request_poll()
-        elif isinstance(word, gpuwords.Lifetimes):
+        elif isinstance(word, gpumessages.Lifetimes):
             self._lifetimes = word.records
         elif isinstance(word, Answered):
             future = self._requests.pop(word.request, None)
             if future is not None and not future.done():
                 future.set_result(True)
 
-    def _polled(self, role: str, child: Child, word: gpuwords.Polled) -> None:
+    def _polled(self, role: str, child: Child, word: gpumessages.Polled) -> None:
         if word.found is not None and word.found.code:
             if role == MAIN:
                 self._sleep(word.found)
@@ -349,12 +349,12 @@ class GpuWatch:
         if child.polls == TRIAL_POLLS:
             self._has_answered(role, child)
 
-    def _main_polled(self, word: gpuwords.Polled) -> None:
+    def _main_polled(self, word: gpumessages.Polled) -> None:
         found = word.found if word.found != self._said else None
         if found is not None:
             self._take_found(found)
             self._said = found
-        word = gpuwords.Polled(word.at_us, word.samples, found)
+        word = gpumessages.Polled(word.at_us, word.samples, found)
         self.last = word
         self._deliver(word)
         if not self.found.devices and not self.found.nameless:
@@ -362,7 +362,7 @@ class GpuWatch:
         elif EVENTS not in self._children and EVENTS not in self._timers:
             self._listen()
 
-    def _take_found(self, found: gpuwords.Found) -> None:
+    def _take_found(self, found: gpumessages.Found) -> None:
         """Applies a new inventory, which the child that waits for events needs, too."""
         gpus = {device.uuid: device.nvml_index for device in found.devices if not device.parent}
         if gpus != {device.uuid: device.nvml_index for device in self.found.devices if not device.parent}:
@@ -379,13 +379,13 @@ class GpuWatch:
         else:
             self._kmsg.listen(self._loop, self._xids.from_log, from_end=False)
 
-    def _sleep(self, found: gpuwords.Found) -> None:
+    def _sleep(self, found: gpumessages.Found) -> None:
         """Ends all children, since NVML does not work or there is nothing to watch; tries again later."""
         had = bool(self.found.devices)
         if found.code:
             log.log(logging.WARNING if had else logging.INFO, "NVML does not answer: %s", found.why)
             self._said = found
-            self._deliver(gpuwords.Polled(_now_us(), (), found))
+            self._deliver(gpumessages.Polled(_now_us(), (), found))
         for role in (EVENTS, TRIAL, MAIN):
             self._end(role)
             self._cancel(role)
@@ -404,11 +404,11 @@ class GpuWatch:
 
     # -- helpers
 
-    def _deliver(self, message: gpuwords.WatchMessage) -> None:
+    def _deliver(self, message: gpumessages.WatchMessage) -> None:
         if self._is_on:
             self._listener(message)
 
-    def _deliver_xid(self, xid: gpuwords.Xid) -> None:
+    def _deliver_xid(self, xid: gpumessages.Xid) -> None:
         self._deliver(xid)
         self._request_poll()
 

@@ -22,8 +22,8 @@ import msgspec
 
 from nodedaemon.base import proctree, scripts
 from nodedaemon.base.kernelfiles import read_bytes
-from nodedaemon.core.gpuhealth_words import GpuWorkKind
-from nodedaemon.core.gpuwords import Device
+from nodedaemon.core.gpuhealth_messages import GpuWorkKind
+from nodedaemon.core.gpumessages import Device
 from nodedaemon.gpu import kept
 from nodedaemon.gpu.hooks import Divide
 from penstock.v1 import node_pb2

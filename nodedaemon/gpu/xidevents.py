@@ -14,7 +14,7 @@ import time
 # Any: an event of the library: pynvml has no types
 from typing import Any, NoReturn
 
-from nodedaemon.core.gpuwords import Asking, Xid
+from nodedaemon.core.gpumessages import Asking, Xid
 from nodedaemon.gpu.frames import ChildEnd, DriverEvent, Setup
 from nodedaemon.gpu.nvml import NOT_SUPPORTED, TIMEOUT, GpuError, Nvml, TooSlow
 

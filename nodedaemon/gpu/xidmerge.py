@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from nodedaemon.core.gpuwords import Found, Xid, normal_bus_id
+from nodedaemon.core.gpumessages import Found, Xid, normal_bus_id
 from nodedaemon.gpu.child import ChildLimits
 
 #: Entries of the last second that are kept; more XIDs a second than that are not distinguished.

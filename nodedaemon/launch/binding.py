@@ -178,7 +178,7 @@ def _second(distribution: str) -> str:
 
 def _distribute(cpus: list[Cpu], tasks: int, per_task: int, how: str) -> list[list[Cpu]]:
     """Assigns that many cpus to each task. Each cpu is used once before any is used again."""
-    dealer = _Dealer(cpus)
+    dealer = _CpuDistributor(cpus)
     shares: list[list[Cpu]] = []
     for local in range(tasks):
         if how == "block":
@@ -191,7 +191,7 @@ def _distribute(cpus: list[Cpu], tasks: int, per_task: int, how: str) -> list[li
     return shares
 
 
-class _Dealer:
+class _CpuDistributor:
     """Hands out cpus by socket, each once before any is repeated."""
 
     def __init__(self, cpus: list[Cpu]) -> None:

@@ -21,7 +21,7 @@ import os
 
 from nodedaemon.base import orders
 from nodedaemon.cgroups.devices import OPEN_TO_ALL, entry, mig_controls
-from nodedaemon.core.gpuwords import Device
+from nodedaemon.core.gpumessages import Device
 from nodedaemon.launch import binding
 from nodedaemon.launch.pinning import GPU, devices_of
 from nodedaemon.launch.site import Site

@@ -15,8 +15,8 @@ import msgspec
 from nodedaemon.base import orders
 from nodedaemon.core import gpubind, gpupins
 from nodedaemon.core.environment import NodeShare
+from nodedaemon.core.gpumessages import Device
 from nodedaemon.core.gpupins import PinnedGpu, Pinning
-from nodedaemon.core.gpuwords import Device
 from nodedaemon.launch.site import Site
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.gres import GPU as GPU

@@ -12,8 +12,8 @@ from nodedaemon.base.topology_info import NodeTopology
 from nodedaemon.cgroups import find as cgroup_find
 from nodedaemon.cgroups.cgroup import NONE, Cgroups
 from nodedaemon.cgroups.devices import can_deny
+from nodedaemon.core.gpumessages import Device
 from nodedaemon.core.gpupins import Pinning
-from nodedaemon.core.gpuwords import Device
 from penstock.v1 import node_pb2
 from penstock.values.errors import BadValue
 from penstock.values.gpustates import BY_ENVIRONMENT

@@ -23,7 +23,7 @@ import stat
 
 from nodedaemon.base.folders import SCRIPT_NAME, folder_mode, open_folder
 from nodedaemon.base.nodeclock import NodeClock
-from nodedaemon.core.messages import AnyRecord, BootSeen, SpoolBorn, StepEnded
+from nodedaemon.core.messages import AnyRecord, BootSeen, SpoolCreated, StepEnded
 from nodedaemon.core.steps import StepKey
 from nodedaemon.spool import steprecord
 from nodedaemon.spool.contact import ControllerContact
@@ -82,7 +82,7 @@ class Spool:
         boots = [record for record in self.records if isinstance(record, BootSeen)]
         self.was_rebooted = bool(boots) and boots[-1].boot_id != boot_id
         self.clock = NodeClock(boots[-1].clock_base_us if boots and not self.was_rebooted else 0)
-        new: list[AnyRecord] = [SpoolBorn(new_spool_id)] if self.is_new else []
+        new: list[AnyRecord] = [SpoolCreated(new_spool_id)] if self.is_new else []
         seen = BootSeen(boot_id, self.clock.base_us)
         if not boots or boots[-1] != seen:
             new.append(seen)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         def reap(self) -> bool: ...
         def take_connection(self, connection: socket.socket) -> None: ...
         def handle_signal(self, signals: tuple[int, ...], scope: int, note: str) -> None: ...
-        def report_start(self, asker: bytes) -> None: ...
+        def report_start(self, sender: bytes) -> None: ...
 
 
 _ORDER_BYTES_MAX = 4096
@@ -78,7 +78,7 @@ class Own:
         """Receives noded's datagrams: signals for the step, a client's connection, or the question whether it has begun."""
         space = socket.CMSG_SPACE(CREDENTIALS.size) + socket.CMSG_SPACE(_FD.size)
         try:
-            data, ancillary, _, asker = self.control.recvmsg(_ORDER_BYTES_MAX, space, socket.MSG_CMSG_CLOEXEC)
+            data, ancillary, _, sender = self.control.recvmsg(_ORDER_BYTES_MAX, space, socket.MSG_CMSG_CLOEXEC)
         except BlockingIOError:
             return
         fds = _descriptors(ancillary)
@@ -101,7 +101,7 @@ class Own:
                 # After what this turn still has of clients, as a Ctrl-C that was sent before the step was cancelled.
                 self.loop.soon(lambda: step.handle_signal(signals, scope, note))
             else:
-                step.report_start(asker)
+                step.report_start(sender)
 
 
 def _refuse(connection: socket.socket, key: str) -> None:

@@ -99,7 +99,7 @@ class Supervisor:
         self._note_timer: LoopTimer | None = None
         self._epilogs: dict[int, LoopTimer] = {}
         self._start_at_us = 0
-        self._asker = b""  # the address of a later noded, which is to receive the report of the start
+        self._start_sender = b""  # the address of a later noded, which is to receive the report of the start
         self._failure = ""
         self._more: dict[str, PackedValue] = {}
         self._used = [0.0, 0.0, 0, 0, 0]  # user and system CPU seconds, largest RSS kB, blocks read and written
@@ -197,8 +197,8 @@ class Supervisor:
         self._start_at_us = self._context.clock.now_us()
         self._report(self._began_packet())
         crash_point("stepd.began")
-        if self._asker:
-            self.report_start(self._asker)
+        if self._start_sender:
+            self.report_start(self._start_sender)
         if self._has_streams:
             self.hub.send_started([task.pid for task in self.tasks.all])
         for plug in self.plugs:
@@ -207,12 +207,12 @@ class Supervisor:
     def _began_packet(self) -> bytes:
         return orders.began(self.order.key, self._start_at_us, self.tasks.all[0].pid, self._claimed)
 
-    def report_start(self, asker: bytes) -> None:
+    def report_start(self, sender: bytes) -> None:
         """Reports the start to a noded that was not running then: now, or when all programs run."""
-        self._asker = asker
+        self._start_sender = sender
         if self._start_at_us:
             with contextlib.suppress(OSError):  # that noded has ended, too
-                self._own.control.sendto(self._began_packet(), asker)
+                self._own.control.sendto(self._began_packet(), sender)
 
     def _start_failed(self, task: Task, text: str) -> None:
         if self._has_streams:

@@ -8,6 +8,7 @@ position, because node and partition lines depend on some of them.
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from penstock.config.cgroupconf import read_cgroup_conf
@@ -32,6 +33,7 @@ from penstock.values.config import Config
 from penstock.values.errors import BadValue
 from penstock.values.fields import Fields, made_of
 from penstock.values.hostlist import compress
+from penstock.values.topology import Topology
 
 #: The default path of the configuration.
 DEFAULT_PATH = "/etc/penstock/slurm.conf"
@@ -74,10 +76,8 @@ def load(path: str) -> Loaded:
     files += xid_files
 
     nodes = NodeReader(findings, values.value("gres_types", ()), values.value("slurmd_port", _DEFAULTS.slurmd_port))
-    for tokens in (tokens for kind, tokens in lines if kind == "nodename"):
-        nodes.node_line(tokens)
-    for tokens in (tokens for kind, tokens in lines if kind == "downnodes"):
-        nodes.down_line(tokens)
+    _read_lines(lines, "nodename", nodes.node_line)
+    _read_lines(lines, "downnodes", nodes.down_line)
     table = nodes.finish()
     files += read_gres_conf(os.path.dirname(path), table, nodes.gres_types, findings)
 
@@ -85,26 +85,17 @@ def load(path: str) -> Loaded:
         where, names = table.gres_where[divided[0]], compress(divided)
         findings.warn(where, f"PenstockGpuSettings=read-only: PenstockMigLayouts of {names} is not used")
 
-    plugin = values.value("topology_plugin", _DEFAULTS.topology_plugin)
-    newer = os.path.join(os.path.dirname(path), "topology.yaml")
-    if os.path.lexists(newer):
-        topology, more = read_topology_yaml(newer, tuple(table.nodes), findings), (newer,)
-        fields["topology_plugin"] = f"topology/{topology.kind}"
-    else:
-        topology, more = read_topology_conf(os.path.dirname(path), plugin, tuple(table.nodes), findings)
+    topology, plugin, more = _read_topology(os.path.dirname(path), values, tuple(table.nodes), findings)
+    fields |= plugin
     files += more
 
     cgroup, more = read_cgroup_conf(os.path.dirname(path), findings)
     files += more
 
     partitions = PartitionReader(findings, table, values.value("DisableRootJobs", False), values)
-    for tokens in (tokens for kind, tokens in lines if kind == "nodeset"):
-        partitions.node_set_line(tokens)
-    for tokens in (tokens for kind, tokens in lines if kind == "partitionname"):
-        partitions.partition_line(tokens)
-    frontends = LineReader(LINES["frontendname"], findings)
-    for tokens in (tokens for kind, tokens in lines if kind == "frontendname"):
-        frontends.read(tokens)
+    _read_lines(lines, "nodeset", partitions.node_set_line)
+    _read_lines(lines, "partitionname", partitions.partition_line)
+    _read_lines(lines, "frontendname", LineReader(LINES["frontendname"], findings).read)
     _check_presence(values, lines, "maxnodecount" in reader.texts, Where(path, 0), findings)
     findings.raise_if_any(files)
 
@@ -118,6 +109,27 @@ def load(path: str) -> Loaded:
     )
     config = replace(config, shown=shown_parameters(config, reader.texts, os.path.abspath(path)))
     return Loaded(config, findings.warning_lines(files), files, findings.ignored_ones(files))
+
+
+def _read_lines(lines: _Lines, kind: str, read: Callable[[tuple[Token, ...]], object]) -> None:
+    """Reads the lines of one kind, in their order."""
+    for tokens in (tokens for key, tokens in lines if key == kind):
+        read(tokens)
+
+
+def _read_topology(
+    folder: str, values: Values, nodes: tuple[str, ...], findings: Findings
+) -> tuple[Topology, Fields, tuple[str, ...]]:
+    """Reads topology.yaml if there is one, else topology.conf. Returns the topology, the plugin if the file determines
+    it, and the files read.
+    """
+    newer = os.path.join(folder, "topology.yaml")
+    if os.path.lexists(newer):
+        topology = read_topology_yaml(newer, nodes, findings)
+        return topology, {"topology_plugin": f"topology/{topology.kind}"}, (newer,)
+    plugin = values.value("topology_plugin", _DEFAULTS.topology_plugin)
+    topology, files = read_topology_conf(folder, plugin, nodes, findings)
+    return topology, {}, files
 
 
 def _split(statements: list[Statement]) -> tuple[list[Token], _Lines]:

@@ -213,7 +213,7 @@ def issue_to_folder(
 
 
 def ensure_controller(folder: Path, name: str, hosts: tuple[str, ...], now_us: int) -> Credentials:
-    """Returns the controller's credentials. The certificate is made anew if it is missing, about to expire, without one of
+    """Returns the controller's credentials. The certificate is reissued if it is missing, about to expire, without one of
     the host names or for another key; the key stays, so that a crash in between leaves a pair that can be used.
     """
     path = folder / "controller.key"

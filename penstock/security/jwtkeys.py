@@ -28,7 +28,7 @@ RSA_BITS_MIN: Final = 2048
 #: Tolerated difference between the clocks of the issuer and of the controller.
 CLOCK_SKEW_S: Final = 30
 USER_CLAIMS: Final = ("sun", "username")
-#: Errors of the readers of a token that nobody has verified yet: RecursionError for deep nesting, ValueError and its
+#: Errors of the readers of a token that is not verified yet: RecursionError for deep nesting, ValueError and its
 #: subclasses for bad JSON, base64, UTF-8, and numbers of too many digits.
 _UNREADABLE: Final = (jwt.PyJWTError, msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
 

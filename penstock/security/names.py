@@ -9,7 +9,7 @@ hosts and the controller differ only in their names. A client therefore always c
 
 gRPC compares the common name if a certificate has no host names, so those of nodes and login hosts have neither.
 
-The role decides, whatever the name. A name that somebody, or a client of another kind, could take for a controller's is
+The role decides, whatever the name. A name that a person, or a client of another kind, could take for a controller's is
 refused as well when a host joins (`why_reserved`).
 """
 

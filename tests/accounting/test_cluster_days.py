@@ -16,7 +16,7 @@ from accounting.rolling import DONE, Roller
 from accounting.rollup import HOUR_US, Calendar, Shares
 from accounting.tables import CLUSTER_DAY, CLUSTER_HOUR, CLUSTER_MONTH, NODE_EVENT, ROLLUP_MARK
 from accounting.upsert import put
-from accounting.usage import UsageAsk, UsageRowValues, cluster
+from accounting.usage import UsageQuery, UsageRowValues, cluster
 from ctld.store.committer import Store
 from ctld.store.dialect import write_engine
 from ctld.store.schema import JOB_HISTORY
@@ -82,7 +82,7 @@ def check(world: World) -> None:
     assert kept(world.engine, CLUSTER_MONTH) == summed(world.engine, month)
 
 
-def reported(world: World, ask: UsageAsk) -> list[UsageRowValues]:
+def reported(world: World, ask: UsageQuery) -> list[UsageRowValues]:
     with world.engine.connect() as connection:
         return cluster(connection, CALENDAR, ask)
 
@@ -108,7 +108,7 @@ def the_days_are_right(place: str, seed: int, page: int) -> None:
     assert roller.marks.folded_us == roller.marks.cursor_us == last_hour(world.now_us)
     check(world)
     for at, until in ((0, 60 * DAY_US), (17 * DAY_US, 21 * DAY_US), (3 * HOUR_US, 30 * DAY_US + HOUR_US)):
-        ask = UsageAsk(last_hour(START_US) + at, last_hour(START_US) + until, tres=("all",))
+        ask = UsageQuery(last_hour(START_US) + at, last_hour(START_US) + until, tres=("all",))
         found = reported(world, ask)
         by_hour = [row._replace(keys=()) for row in reported(world, ask._replace(group_by=("hour",)))]
         assert {row.tres for row in found} == {row.tres for row in by_hour}
@@ -129,7 +129,7 @@ def test_a_database_that_had_hours_only_is_filled_from_them(any_store: str) -> N
     for _ in range(30):
         world.advance(1, 2 * DAY_US)
     finish(world)
-    ask = UsageAsk(CALENDAR.month_of(START_US)[0], last_hour(world.now_us), tres=("all",))
+    ask = UsageQuery(CALENDAR.month_of(START_US)[0], last_hour(world.now_us), tres=("all",))
     before = reported(world, ask)
     with world.begin() as connection:
         connection.execute(delete(CLUSTER_DAY))
@@ -169,7 +169,7 @@ def test_months_outlive_their_hours(any_store: str, tmp_path_factory: pytest.Tem
     start_us, end_us = CALENDAR.month_of(purged.now_us)
     hours = kept(purged.engine, CLUSTER_MONTH)
     assert {key[0] for key in hours} == {start_us}
-    ask = UsageAsk(start_us, end_us, tres=("all",))
+    ask = UsageQuery(start_us, end_us, tres=("all",))
     ours, theirs = reported(purged, ask), reported(whole, ask)
     assert [(row.tres, row.values[0], row.values[7]) for row in ours] == [
         (row.tres, row.values[0], row.values[7]) for row in theirs
@@ -198,7 +198,7 @@ def test_what_ended_long_ago_is_taken_back_from_purged_hours(any_store: str) -> 
         connection.execute(delete(CLUSTER_HOUR))
         connection.execute(delete(CLUSTER_DAY))
     start_us, end_us = CALENDAR.month_of(START_US)
-    ask = UsageAsk(start_us, end_us)
+    ask = UsageQuery(start_us, end_us)
     (before,) = reported(world, ask)
     finish(world)
     (after,) = reported(world, ask)

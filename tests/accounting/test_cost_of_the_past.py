@@ -11,11 +11,11 @@ from sqlalchemy import Connection, Engine, event
 
 from accounting.database import read_engine
 from accounting.filter import RecordFilter
-from accounting.jobreports import JobAsk, efficiency, sizes, waits
+from accounting.jobreports import JobReportQuery, efficiency, sizes, waits
 from accounting.records import Records
 from accounting.rolling import Roller, by_end
 from accounting.rollup import HOUR_US, Calendar
-from accounting.usage import UsageAsk
+from accounting.usage import UsageQuery
 from bench.historydb import DAY_US, fill, settle
 from ctld.store.committer import Store
 from ctld.store.dialect import write_engine
@@ -59,7 +59,9 @@ def counted() -> Iterator[list[int]]:
 
 
 def ask_job(connection: Connection, report: Callable[..., Any]) -> None:
-    report(connection, JobAsk(UsageAsk(NOW_US, NOW_US + DAY_US, ("account",)), bounds=(2, 4)), lambda owner: True)
+    report(
+        connection, JobReportQuery(UsageQuery(NOW_US, NOW_US + DAY_US, ("account",)), bounds=(2, 4)), lambda owner: True
+    )
 
 
 QUESTIONS: dict[str, Callable[[Connection], Any]] = {

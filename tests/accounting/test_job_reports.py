@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, select
 
-from accounting.jobreports import JobAsk, efficiency, reservations, sizes, waits
+from accounting.jobreports import JobReportQuery, efficiency, reservations, sizes, waits
 from accounting.purge import Access, purge
 from accounting.rolling import Roller
 from accounting.rollup import HOUR_US, Calendar
 from accounting.tables import CLUSTER_HOUR, JOB_SPAN
-from accounting.usage import UsageAsk, cluster, usage
+from accounting.usage import UsageQuery, cluster, usage
 from ctld.core.records.job import JobRow, JobSpan
 from ctld.core.records.node import NodeEvent
 from ctld.core.records.request import JobRequest, NodeAlloc
-from ctld.core.records.reservation import Reservation, ReservationAsk, ReservationSpan
+from ctld.core.records.reservation import Reservation, ReservationDemand, ReservationSpan
 from ctld.store.dialect import write_engine
 from ctld.store.loader import load
 from ctld.store.schema import JOB_HISTORY
@@ -65,9 +65,9 @@ def reading(place: Any) -> Iterator[Connection]:
     engine.dispose()
 
 
-def ask(start: float = 0, end: float = 60, group_by: tuple[str, ...] = ("account",), **more: Any) -> JobAsk:
+def ask(start: float = 0, end: float = 60, group_by: tuple[str, ...] = ("account",), **more: Any) -> JobReportQuery:
     base = {name: more.pop(name) for name in ("tres", "accounts", "users") if name in more}
-    return JobAsk(UsageAsk(at(start), at(end), group_by, **base), default_account="root", **more)
+    return JobReportQuery(UsageQuery(at(start), at(end), group_by, **base), default_account="root", **more)
 
 
 def everybody(owner: Any) -> bool:
@@ -231,7 +231,7 @@ def rolled(place: Any, until: float) -> None:
 
 def of_cluster(place: Any, start: float, end: float, *group_by: str) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
     with reading(place) as connection:
-        found = cluster(connection, Calendar(()), UsageAsk(at(start), at(end), group_by))
+        found = cluster(connection, Calendar(()), UsageQuery(at(start), at(end), group_by))
     return [(row.keys, row.values) for row in found]
 
 
@@ -329,7 +329,7 @@ def test_a_row_without_length_is_not_the_present_one(tmp_path: Any) -> None:
         ReservationSpan(1, at(10), at(60), "work", 0, "n2", "cpu=4,node=1", "ann"),
     ]
     present = Reservation(
-        "work", 1, at(10), at(60), at(10), 0, -1, ResvFlag(0), 0, 0, ReservationAsk(), (), (), (), False, (), (), False, (),
+        "work", 1, at(10), at(60), at(10), 0, -1, ResvFlag(0), 0, 0, ReservationDemand(), (), (), (), False, (), (), False, (),
         "", at(0),
     )  # fmt: skip
     store.commit(make_batch(1, reservation_spans=rows, reservations=[present]))
@@ -362,11 +362,11 @@ def test_a_purge_of_suspensions_makes_no_job_run_longer(any_store: str) -> None:
         purge(access, "suspend", at(until), None)
         with reading(any_store) as connection:
             assert len(connection.execute(select(JOB_SPAN)).all()) == left
-            ask = JobAsk(UsageAsk(at(-60), at(120), ("account",), ("cpu", "gres/gpu")))
+            ask = JobReportQuery(UsageQuery(at(-60), at(120), ("account",), ("cpu", "gres/gpu")))
             assert {row.tres: row.values[0] for row in sizes_of(connection, ask)} == used
             ((_, _, (jobs, _, cpu_s, *_rest)),) = efficiency(connection, ask, lambda owner: True)
             assert (jobs, cpu_s) == (2, used["cpu"])
-            of_all = UsageAsk(at(0), at(60), tres=("cpu", "gres/gpu"))
+            of_all = UsageQuery(at(0), at(60), tres=("cpu", "gres/gpu"))
             assert {r.tres: r.values[0] for r in usage(connection, Calendar(()), of_all, lambda owner: True)} == used
     rolled(any_store, 240)  # nothing is counted again
     with reading(any_store) as connection:
@@ -375,7 +375,7 @@ def test_a_purge_of_suspensions_makes_no_job_run_longer(any_store: str) -> None:
     store.close()
 
 
-def sizes_of(connection: Connection, ask: JobAsk) -> list[Any]:
+def sizes_of(connection: Connection, ask: JobReportQuery) -> list[Any]:
     """Of all sizes together."""
     return sizes(connection, ask, lambda owner: True)
 
@@ -387,7 +387,7 @@ def test_the_efficiency_of_jobs_whose_steps_are_purged_is_not_none_but_unknown(a
     step = make_step(first, state=JobState.COMPLETED, end_at_us=first.end_at_us)._replace(user_cpu_us=7_000_000)
     store.commit(submitted(1, [first, second], steps=[step]))
     rolled(any_store, 120)
-    ask = JobAsk(UsageAsk(at(-73 * 60), at(120), ("account",)))
+    ask = JobReportQuery(UsageQuery(at(-73 * 60), at(120), ("account",)))
     engine = write_engine(any_store)
     with engine.connect() as connection:
         assert [row.values[:3] for row in efficiency(connection, ask, lambda owner: True)] == [(2, 7, 2 * 4 * 60 * MIN)]

@@ -16,7 +16,7 @@ from accounting.records import Records, RecordsUnavailable
 from accounting.schema import METADATA
 from ctld.core.records.job import JobRow, JobSpan
 from ctld.core.records.request import JobRequest, NodeAlloc
-from ctld.rpc.gate.sight import ALL_JOBS
+from ctld.rpc.gate.visibility import ALL_JOBS
 from ctld.rpc.jobs.records import record_filter, record_message
 from ctld.store.committer import Store
 from penstock.v1.accounting_pb2 import ListRecordsRequest

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, create_engine
 
-from accounting.jobreports import JobAsk, sizes
+from accounting.jobreports import JobReportQuery, sizes
 from accounting.records import Records
 from accounting.rolling import Roller
 from accounting.rollup import HOUR_US, Calendar
-from accounting.usage import UsageAsk, cluster, usage
+from accounting.usage import UsageQuery, cluster, usage
 from cli import sacct, sreport
 from ctld.core.records.job import JobRow
 from ctld.core.records.request import JobRequest, NodeAlloc
-from ctld.rpc.gate.sight import ALL_JOBS
+from ctld.rpc.gate.visibility import ALL_JOBS
 from ctld.rpc.jobs.records import record_filter, record_message
 from penstock.clusterfile import ClusterFile
 from penstock.v1.accounting_pb2 import ListRecordsReply
@@ -103,7 +103,7 @@ def controller(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCli
         return [ListRecordsReply(records=[record_message(one, ALL_JOBS, "c") for one in found])]
 
     def report(request: Any) -> list[Any]:
-        ask = UsageAsk(
+        ask = UsageQuery(
             request.start_at_us, request.end_at_us, tuple(request.group_by), tuple(request.tres), tuple(request.accounts),
             tuple(request.users), tuple(request.wckeys), tuple(request.qos), tuple(request.partitions),
         )  # fmt: skip
@@ -112,7 +112,7 @@ def controller(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCli
             if request.kind == ReportRequest.USAGE:
                 rows = usage(connection, calendar, ask, lambda owner: True)
             elif request.kind == ReportRequest.JOB_SIZES:
-                asked = JobAsk(
+                asked = JobReportQuery(
                     ask, tuple(request.bounds), nodes=frozenset(request.nodes), gids=tuple(request.gids),
                     each_size=request.each_size, job_ids=tuple(request.job_ids), default_account="root",
                 )  # fmt: skip

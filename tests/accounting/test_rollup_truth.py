@@ -16,7 +16,7 @@ from accounting.rolling import Roller
 from accounting.rollup import HOUR_US, Calendar
 from accounting.schema import METADATA, TRES
 from accounting.tables import CLUSTER_HOUR, USAGE_DAY, USAGE_HOUR, USAGE_KEY, USAGE_MONTH
-from accounting.usage import UsageAsk, usage
+from accounting.usage import UsageQuery, usage
 from ctld.store.committer import Store
 from ctld.store.dialect import write_engine
 from ctld.store.schema import META
@@ -170,7 +170,7 @@ def test_books_equal_the_truth_on_each_database(any_store: str, seed: int) -> No
     world.now_us += HOUR_US
     roller = roll(world, -1, 20)
     check(world, roller.marks.cursor_us)
-    window = UsageAsk(START_US - START_US % HOUR_US, roller.marks.cursor_us, ("account",), ("cpu", "mem"))
+    window = UsageQuery(START_US - START_US % HOUR_US, roller.marks.cursor_us, ("account",), ("cpu", "mem"))
     with world.engine.connect() as connection:
         rows = usage(connection, Calendar(((0, OFFSET_S),)), window, lambda owner: True)
     truth: dict[tuple[str, str], int] = {}

@@ -7,7 +7,7 @@ from accounting.rollup import HOUR_US, Calendar
 from accounting.schema import METADATA
 from accounting.tables import USAGE_HOUR, USAGE_KEY
 from accounting.upsert import MICROS, SECONDS_MAX, add, split
-from accounting.usage import UsageAsk, usage
+from accounting.usage import UsageQuery, usage
 
 ENERGY = 3
 OWNER = {
@@ -26,7 +26,7 @@ def test_sums_saturate_and_a_report_answers(any_database: str) -> None:
                 add(connection, USAGE_HOUR, [{**key, **split(amount_us)}])
         found = connection.execute(select(USAGE_HOUR.c.seconds)).scalars().all()
         assert found == [SECONDS_MAX] * 3
-        ask = UsageAsk(HOUR_US, 2 * HOUR_US, ("account",), ("energy",))
+        ask = UsageQuery(HOUR_US, 2 * HOUR_US, ("account",), ("energy",))
         [row] = usage(connection, Calendar(((0, 0),)), ask, lambda owner: True)
         assert row.keys == ("lab",) and row.values[0] >= 3 * SECONDS_MAX
         for amount_us in (-(10**30), -(10**30)):

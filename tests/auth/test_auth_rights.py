@@ -18,8 +18,8 @@ from ctld.rpc.gate import rights
 from ctld.rpc.gate.auth import Authenticator, Roles, UserDirectory
 from ctld.rpc.gate.rights import RIGHTS, check_complete
 from ctld.rpc.server import FILES
+from ctld.runtime.answercache import AnswerCache
 from ctld.runtime.lookups import Lookups
-from ctld.runtime.remembered import Remembered
 from penstock.calls import TOKEN_KEY, find_rpc
 from penstock.grpclib import CHANNEL_OPTIONS
 from penstock.security import tls
@@ -380,7 +380,7 @@ def test_the_directory_remembers_for_a_minute():
 
 
 def test_the_directory_is_bounded(monkeypatch):
-    monkeypatch.setattr(Remembered.__init__, "__defaults__", (3,))
+    monkeypatch.setattr(AnswerCache.__init__, "__defaults__", (3,))
     lookups = Counted()
     directory = UserDirectory(lambda: 0, lookups)
     uids = range(USER_UID, USER_UID + 10)

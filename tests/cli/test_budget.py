@@ -52,7 +52,7 @@ def test_a_budget_that_binds_nobody_says_so(monkeypatch: pytest.MonkeyPatch, cap
     )
     FakeClient(ListBudgets=reply).install(monkeypatch)
     status, out, err = run_body(capsys, "penstock budget", budget.main)
-    assert (status, err) == (0, "penstock budget: warning: lab: 5 EUR binds nobody: no prices\n") and "lab" in out
+    assert (status, err) == (0, "penstock budget: warning: lab: 5 EUR has no effect: no prices\n") and "lab" in out
 
 
 def test_accounts_without_a_budget_and_no_account(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

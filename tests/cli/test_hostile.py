@@ -1,6 +1,6 @@
 """Every option of sbatch, salloc and srun with values that nobody should give: an error in words, or a request.
 
-Whatever the value, there is no traceback, no "internal error", nothing that a terminal would obey, and the status is 1
+Whatever the value, there is no traceback, no "internal error", nothing that a terminal would execute_commands, and the status is 1
 (255 for a directive). A value that is taken leads to a request, which the stand-in controller refuses.
 """
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cli.base.options import OptionValues
-from cli.lint.lint import RULES, ReservedWord, crossing, lint
+from cli.lint.lint import RULES, LintReservation, crossing, lint
 from cli.lint.lintrun import RULE_NAMES
 from cli.lint.lintwords import read
 from cli.sbatch import COMMAND, body
@@ -176,7 +176,7 @@ HOUR_US = 3600 * 1_000_000
     ],
 )
 def test_reservations(values: dict[str, object], limit_s: int, longest_s: int | None) -> None:
-    service = ReservedWord("service", 12 * HOUR_US, 14 * HOUR_US, frozenset({"n1", "n2"}))
+    service = LintReservation("service", 12 * HOUR_US, 14 * HOUR_US, frozenset({"n1", "n2"}))
     got = list(crossing(OptionValues(values), limit_s, frozenset({"n1", "n2"}), [service], 10 * HOUR_US))
     assert got == ([] if longest_s is None else [(service, longest_s)])
     assert not list(

@@ -13,7 +13,7 @@ from cli.base.options import ACCEPTED, REFUSED, Command, Option
 from tools.manual import completion
 from tools.manual.__main__ import generated
 from tools.manual.compatibility import compatibility_page
-from tools.manual.roff import man_page, plain
+from tools.manual.roff import escaped, man_page
 from tools.manual.surface import WORDS, Page, command_names, pages
 
 PAGES = {page.name: page for page in pages()}
@@ -60,7 +60,7 @@ def test_a_manual_page() -> None:
 
 
 def test_roff_prints_what_looks_like_a_macro() -> None:
-    assert plain(".SH x") == r"\&.SH x"
+    assert escaped(".SH x") == r"\&.SH x"
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -70,7 +70,7 @@ def test_manual_pages_have_all_sections(name: str) -> None:
     for title in ("NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "EXAMPLES", "SEE ALSO"):
         assert f".SH {title}\n" in text
     for option in page.options:
-        assert plain(f"--{option.name}") in text
+        assert escaped(f"--{option.name}") in text
     if shutil.which("groff"):
         done = subprocess.run(
             ["groff", "-man", "-Tutf8", "-ww", "-z"], input=text.encode(), capture_output=True, check=True

@@ -183,7 +183,7 @@ def test_without_a_database_giving_back_is_repeated(desk):
     status, out, err = run(desk, "true")
     assert (status, out) == (0, "")
     assert err == GRANTED + GIVEN_BACK + (
-        "salloc: Unable to give back job allocation 7: no database; trying again for up to 10 minutes\n"
+        "salloc: Unable to clean up job allocation 7: no database; trying again for up to 10 minutes\n"
     )
     assert len(desk.sent("EndAllocation")) == 3
 
@@ -200,7 +200,7 @@ def test_who_gives_up_to_give_back_says_so(desk, command, status):
     process.send_signal(signal.SIGINT)
     err = process.communicate(timeout=ANSWER_S)[1]
     assert err == (
-        "salloc: error: Unable to give back job allocation 7: no database\n"
+        "salloc: error: Unable to clean up job allocation 7: no database\n"
         "salloc: it may still be running; `scancel 7` ends it\n"
     )
     assert process.returncode == status

@@ -8,7 +8,7 @@ import pytest
 from cli.listings import jobefficiency
 from cli.listings.efficiency import size_text
 from cli.seff import body
-from cli.steps import asker
+from cli.steps import stepquery
 from penstock.errors import BadSetup
 from penstock.v1.accounting_pb2 import ListRecordsReply, StepMetric
 from penstock.v1.common_pb2 import ExitStatus, Usage, UsageMetric
@@ -177,7 +177,7 @@ def test_a_waiting_job(monkeypatch, capsys):
 def test_a_running_job_is_asked_on_its_nodes(monkeypatch, capsys):
     answer = {"tasks": 1, "metrics": [[UsageMetric.CPU_MS, 7200_000, 7200_000, 0, 0, 0], [UsageMetric.RSS_KB, GB, GB, 0, GB, 0],
               [UsageMetric.GPU_UTIL, 75, 99, 0, 75, 0], [77, 1, 1, 0, 1, 0]]}  # fmt: skip
-    monkeypatch.setattr(asker, "ask", lambda *given: asker.Answers({"n1": answer}, {"n2": "no answer in time"}))
+    monkeypatch.setattr(stepquery, "ask", lambda *given: stepquery.Answers({"n1": answer}, {"n2": "no answer in time"}))
     steps = [step(-5, -3600, None, state="RUNNING"), step(-4, -3600, None, state="RUNNING")]
     status, out, err = run(
         monkeypatch, capsys, "12", records=[record(state="RUNNING", steps=steps, end_s=None, gpus=1)],

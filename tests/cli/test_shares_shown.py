@@ -5,7 +5,7 @@ from cli.listings.show import ShownReport, job_record
 from ctld.agents.stepmessages import allocation_of
 from ctld.core.records.events import JobSubmission
 from ctld.rpc.cluster.clusterinfo import node_info
-from ctld.rpc.gate.sight import ALL_JOBS
+from ctld.rpc.gate.visibility import ALL_JOBS
 from penstock.v1.controller_pb2 import JobInfo
 from tests.core.world import World, make_config
 

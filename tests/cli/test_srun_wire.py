@@ -339,7 +339,7 @@ def test_without_a_database_giving_back_is_repeated(make: Callable[..., Scene]) 
     scene.nodes[0].play(exited(0), END)
     status, out, err = scene.run("true", env={})
     assert (status, out) == (0, "")
-    assert err == "srun: Unable to give back job allocation 77: no database; trying again for up to 10 minutes\n"
+    assert err == "srun: Unable to clean up job allocation 77: no database; trying again for up to 10 minutes\n"
     assert len(scene.of("EndAllocation")) == 3
 
 
@@ -353,7 +353,7 @@ def test_who_gives_up_to_give_back_says_so(make: Callable[..., Scene]) -> None:
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=ANSWER_S)
     assert err.decode() == (
-        "srun: error: Unable to give back job allocation 77: no database\n"
+        "srun: error: Unable to clean up job allocation 77: no database\n"
         "srun: it may still be running; `scancel 77` ends it\n"
     )
     assert process.returncode == 1

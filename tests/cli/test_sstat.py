@@ -6,7 +6,7 @@ import pytest
 
 from cli.listings.stepusage import FIELDS, K, Sizes, merged
 from cli.sstat import COLUMNS, FORMAT, body, cpu_text
-from cli.steps import asker
+from cli.steps import stepquery
 from penstock.v1.steps_pb2 import AttachStepReply, ListStepsReply
 from tests.cli import reports
 from tests.cli.fake_controller import FakeClient, run_body
@@ -41,13 +41,13 @@ def client(monkeypatch):
     def ask(cluster, attached, word, limit_s=0.0):
         asked.append((attached.job_id, attached.step_id, word))
         if word == "pids":
-            return asker.Answers({"n1": {"pids": [12, 11]}, "n2": {"pids": [21]}}, {})
+            return stepquery.Answers({"n1": {"pids": [12, 11]}, "n2": {"pids": [21]}}, {})
         if attached.step_id == 0:
-            return asker.Answers({"n1": N1, "n2": N2}, {})
-        return asker.Answers({}, {"n1": "no answer in time"})
+            return stepquery.Answers({"n1": N1, "n2": N2}, {})
+        return stepquery.Answers({}, {"n1": "no answer in time"})
 
     asked: list[tuple[int, int, str]] = []
-    monkeypatch.setattr(asker, "ask", ask)
+    monkeypatch.setattr(stepquery, "ask", ask)
     made: Any = FakeClient(
         ListSteps=ListStepsReply(steps=reports.job_steps()),
         AttachStep=lambda request: AttachStepReply(job_id=request.job_id, step_id=request.step_id),

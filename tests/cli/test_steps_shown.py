@@ -5,7 +5,7 @@ import pytest
 from cli.base.jobids import layout_name
 from cli.listings.squeue_steps import NAMES
 from cli.scontrol import body
-from cli.steps import asker
+from cli.steps import stepquery
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.common_pb2 import GresCount
 from penstock.v1.steps_pb2 import AttachStepReply, ListStepsReply, NotifyJobReply, StepPlan, StreamAddress
@@ -126,10 +126,10 @@ def with_pids(monkeypatch):
         found = pids.get((attached.job_id, attached.step_id))
         nodes = [stream.node for stream in attached.streams]
         if found is None:
-            return asker.Answers({}, dict.fromkeys(nodes, "no answer in time"))
-        return asker.Answers(dict.fromkeys(nodes, found), {})
+            return stepquery.Answers({}, dict.fromkeys(nodes, "no answer in time"))
+        return stepquery.Answers(dict.fromkeys(nodes, found), {})
 
-    monkeypatch.setattr(asker, "ask", ask)
+    monkeypatch.setattr(stepquery, "ask", ask)
     client = fake(
         monkeypatch,
         AttachStep=lambda asked: AttachStepReply(
@@ -155,7 +155,7 @@ def test_listpids(monkeypatch, capsys):
     assert run(capsys, "listpids", "1.0", "n1") == (0, head + solver, "")
     batch = "90       1        batch    0       0       \n"
     assert run(capsys, "listpids", "1", "n1") == (0, head + batch + solver, "")
-    monkeypatch.setattr(asker, "ask", lambda *a, **k: asker.Answers({}, {"n1": "no answer in time"}))
+    monkeypatch.setattr(stepquery, "ask", lambda *a, **k: stepquery.Answers({}, {"n1": "no answer in time"}))
     assert run(capsys, "listpids", "1.0", "n1") == (
         1, head, "scontrol: error: 1.0: node n1 does not answer: no answer in time\n",
     )  # fmt: skip

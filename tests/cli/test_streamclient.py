@@ -36,7 +36,7 @@ class Notes:
     def on_broken(self, stream: StepStream, reason: str) -> None:
         self.broken.append(reason)
 
-    def on_distrust(self, stream: StepStream, reason: str) -> None:
+    def on_untrusted_peer(self, stream: StepStream, reason: str) -> None:
         self.distrust.append(reason)
 
 

@@ -15,14 +15,14 @@ class CronCommands:
     def crontab(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         """crontab user= as= 1=0_5_*_*_* 1.FIELD=VALUE 2=@hourly / crontab user= remove."""
         user = keys.pop("user", "ann")
-        asker = keys.pop("as", user)
+        for_uid = keys.pop("as", user)
         text, entries = None if plain == ["remove"] else "", []
         for number in sorted(name for name in keys if "." not in name):
             fields = {n.partition(".")[2]: value for n, value in keys.items() if n.startswith(f"{number}.")}
             spec, line = keys[number].replace("_", " "), 10 * int(number)
             entries.append(CronEntry(wanted(fields, f"cron{number}"), SPEC, spec, line - bool(fields), line))
             text = (text or "") + f"{spec} cron{number}\n"
-        actors = (self.world.actor(asker), self.world.actor(user))
+        actors = (self.world.actor(for_uid), self.world.actor(user))
         return self.world.do(UpdateCrontab(*actors, text, tuple(entries), self.world.reply_to()))
 
     def crontabs(self, plain: list[str], keys: dict[str, str]) -> list[str]:

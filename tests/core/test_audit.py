@@ -24,7 +24,7 @@ from ctld.core.records.events import (
     LoadConfig,
     QosAction,
     RecordAct,
-    ReservationWords,
+    ReservationSettings,
     Role,
     SubmitJob,
     UpdateJobs,
@@ -130,7 +130,7 @@ def test_qos_nodes_partitions_reservations() -> None:
     assert records(world)[-1]["after"]["flags"] == "DRAIN" and records(world)[-1]["after"]["reason"] == "fan"
     world.do(UpdatePartition(ROOT, "debug", {"state": "DOWN"}))
     assert last(world, "action", "before", "after") == ("modify partition", {"state": "UP"}, {"state": "DOWN"})
-    wish = ReservationWords(
+    wish = ReservationSettings(
         start_at_us=world.now_us + 60 * US, duration_s=600, all_nodes=True, users=(("", "ann", 1001),)
     )
     world.do(CreateReservation(ROOT, "maint", wish))

@@ -102,11 +102,11 @@ def test_that_test_can_fail(two_nodes: World) -> None:
     moved = []
 
     def noted(self: ExpectedUse, position: int, until_s: int) -> object:
-        moved.append(untaken(self, position, until_s))
+        moved.append(unclaimed(self, position, until_s))
         return moved[-1]
 
-    untaken = ExpectedUse.untaken
-    with mock.patch.object(ExpectedUse, "untaken", noted):
+    unclaimed = ExpectedUse.unclaimed
+    with mock.patch.object(ExpectedUse, "unclaimed", noted):
         two_nodes.submit(job(("shard", "", 2), 1200))
     assert [list(free) for free in moved] == [[False, True]]
 
@@ -116,10 +116,10 @@ def test_waiting_copies_of_unknown_nodes_keep_all_starts_where_they_are() -> Non
     forecast = mock.Mock()
     forecast.lower_expected_starts.return_value = 1000
     holds = ExpectedUse(forecast, 2)
-    assert holds.untaken(3, 1001) is None
-    assert list(holds.untaken(3, 1000)) == [True, True]
+    assert holds.unclaimed(3, 1001) is None
+    assert list(holds.unclaimed(3, 1000)) == [True, True]
     assert forecast.lower_expected_starts.call_count == 1
-    assert ExpectedUse(None, 2).untaken(0, 1) is None
+    assert ExpectedUse(None, 2).unclaimed(0, 1) is None
     assert set(forecast.lower_expected_starts.call_args.args[2]) == {FOREVER}  # no node is known to be taken
 
 

@@ -27,7 +27,7 @@ STEPS = st.lists(
         st.tuples(st.just("exit"), st.integers(0, 20)),
         st.tuples(st.just("finish"), st.integers(0, 4)),
         st.tuples(st.just("fail"), st.integers(0, 4)),
-        st.tuples(st.just("spoil"), st.sampled_from(["2g.35gb", "1g.18gb*3", "whole"])),
+        st.tuples(st.just("degrade"), st.sampled_from(["2g.35gb", "1g.18gb*3", "whole"])),
         st.tuples(st.just("advance"), st.sampled_from([1, 60, 300, 4000])),
         st.tuples(st.just("restart")),
         st.tuples(st.just("lose"), st.integers(1, 2)),
@@ -59,7 +59,7 @@ def do(world: MigWorld, step: tuple[object, ...]) -> None:
             if world.orders:
                 work_id = list(world.orders)[number % len(world.orders)]
                 world.finish(ok=how == "finish", work_id=work_id)
-        case ("spoil", str(layout)):
+        case ("degrade", str(layout)):
             if world.orders:
                 world.finish(ok=False, becomes=parse_layouts(layout)[0])
         case ("advance", int(seconds)):

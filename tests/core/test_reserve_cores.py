@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from ctld.core.records.events import CreateReservation, ReservationWords
+from ctld.core.records.events import CreateReservation, ReservationSettings
 from ctld.rpc.cluster.reservations import reservation_info
 from tests.core.world import START_US, World, make_config
 
@@ -18,7 +18,7 @@ def test_cores_are_counted_by_each_nodes_own_threads() -> None:
     for node, shape in zip(nodes, shapes, strict=True):
         world.register(node.name, **shape)
     for name, cores in (("r", (3,)), ("s", None)):
-        wanted = ReservationWords(
+        wanted = ReservationSettings(
             start_at_us=START_US + (1 if name == "r" else 1000) * 1_000_000, duration_s=600, cores=cores,
             nodes=(("", "n1"), ("", "n2")), users=(("", "ann", 1001),),
         )  # fmt: skip

@@ -5,7 +5,7 @@ reserved, but those of the reservation; and its own jobs stay inside its times.
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctld.core.records.events import CreateReservation, DeleteReservation, JobSubmission, ReservationWords
+from ctld.core.records.events import CreateReservation, DeleteReservation, JobSubmission, ReservationSettings
 from penstock.values.reservations import ResvFlag
 from tests.core.world import US, USERS, World, make_config
 
@@ -59,7 +59,7 @@ def test_nothing_runs_into_a_reservation_of_others(steps):
             world.submit(wanted, user)
         elif kind == "reserve":
             user, start, minutes, nodes, flags = rest
-            wish = ReservationWords(
+            wish = ReservationSettings(
                 start_at_us=world.now_us + start * 60 * US, duration_s=minutes * 60,
                 nodes=tuple(("", f"n{i}") for i in sorted(nodes)), users=(("", user, USERS[user]),),
                 flags_on=int(flags),

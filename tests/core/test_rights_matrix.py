@@ -30,7 +30,7 @@ from ctld.core.records.events import (
     JobFilter,
     JobSubmission,
     NotifyJob,
-    ReservationWords,
+    ReservationSettings,
     RevokeTokens,
     Role,
     SetTrigger,
@@ -170,13 +170,13 @@ def test_jobs(name: str) -> None:
 
 # ---- what is nobody's, and what belongs to users beside jobs ----------------------------------------------------------
 
-LATER = ReservationWords(start_at_us=2_000_000 * US, duration_s=60, all_nodes=True, users=(("", "ann", 1001),))
-MUCH_LATER = ReservationWords(start_at_us=3_000_000 * US, duration_s=60, all_nodes=True, users=(("", "ann", 1001),))
+LATER = ReservationSettings(start_at_us=2_000_000 * US, duration_s=60, all_nodes=True, users=(("", "ann", 1001),))
+MUCH_LATER = ReservationSettings(start_at_us=3_000_000 * US, duration_s=60, all_nodes=True, users=(("", "ann", 1001),))
 
 #: Who may: user, coordinator, operator, administrator, root.
 OBJECTS = {
     "create a reservation": (lambda w: CreateReservation(w, "r2", MUCH_LATER, 1), "nnyyy"),
-    "change a reservation": (lambda w: UpdateReservation(w, "maint", ReservationWords(comment="x"), 1), "nnyyy"),
+    "change a reservation": (lambda w: UpdateReservation(w, "maint", ReservationSettings(comment="x"), 1), "nnyyy"),
     "delete a reservation": (lambda w: DeleteReservation(w, "maint", 1), "nnyyy"),
     "drain a node": (lambda w: UpdateNodes(w, ("n1",), {"state": "DRAIN", "reason": "x"}, 1), "nnnyy"),
     "close a partition": (lambda w: UpdatePartition(w, "debug", {"state": "DOWN"}, 1), "nnnyy"),

@@ -59,7 +59,7 @@ from ctld.core.records.events import (
     JobFilter,
     JobSubmission,
     QosAction,
-    ReservationWords,
+    ReservationSettings,
     UpdateJobs,
     UpdateNodes,
     UpdatePartition,
@@ -415,7 +415,7 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
             for n in self.world.core.state.node_list
         ]  # fmt: skip
 
-    def _wish(self, keys: dict[str, str]) -> ReservationWords:
+    def _wish(self, keys: dict[str, str]) -> ReservationSettings:
         users = {name.lstrip("+-"): 0 for name in keys.get("users", "").split(",") if name}
         names = Names({name: USERS.get(name, 4242) for name in users}, {"ann": (USERS["ann"],)})
         return wanted_reservation(keys, names, self.world.now_us)

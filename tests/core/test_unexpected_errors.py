@@ -10,7 +10,7 @@ import pytest
 
 from ctld.core.controller import Core
 from ctld.core.records.effects import Reply, Results
-from ctld.core.records.events import CancelJobs, CreateStep, Distrust, JobFilter, JobSubmission, Tick
+from ctld.core.records.events import CancelJobs, CreateStep, JobFilter, JobSubmission, Quarantine, Tick
 from ctld.core.records.step import StepRequest
 from ctld.core.state.state import ClusterState
 from penstock.values.refusals import Code
@@ -128,9 +128,9 @@ def test_what_ended_a_process_is_held_and_left_out() -> None:
     world = World(make_config())
     world.submit(JobSubmission(hold=True))
     state = world.core.state
-    world.do(Distrust((1, 99), (("BEGIN_TIME", 1),)))
+    world.do(Quarantine((1, 99), (("BEGIN_TIME", 1),)))
     assert state.jobs[1].hold is Hold.ADMIN
-    assert state.handling.distrusted == {("BEGIN_TIME", 1)}
+    assert state.handling.quarantined == {("BEGIN_TIME", 1)}
     world.submit(JobSubmission())
-    world.do(Distrust((2,), ()))
+    world.do(Quarantine((2,), ()))
     assert state.jobs[2].reason is Reason.JOB_HELD_ADMIN

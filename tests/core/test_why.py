@@ -13,7 +13,7 @@ from ctld.core.records.events import (
     ControlJobs,
     CreateReservation,
     JobSubmission,
-    ReservationWords,
+    ReservationSettings,
     UpdateNodes,
     UpdatePartition,
 )
@@ -290,7 +290,7 @@ def test_an_administrators_hold_and_a_dependency_that_never_comes() -> None:
 
 
 def reserve(made: World, name: str, nodes: tuple[str, ...], user: str, from_s: int, length_s: int) -> None:
-    wanted = ReservationWords(
+    wanted = ReservationSettings(
         start_at_us=made.now_us + from_s * US, duration_s=length_s, nodes=tuple(("", name) for name in nodes),
         users=(("", user, USERS[user]),),
     )  # fmt: skip

@@ -70,7 +70,7 @@ def test_a_cable_is_pulled_and_a_job_runs_elsewhere(new_cluster: New) -> None:
             )  # fmt: skip
             assert job.node_list == "n3"
             cluster.wait(lambda: times_of(cluster, job_id, 1), "it has begun again")
-        machines[0].mend()
+        machines[0].reconnect()
         machines[1].unmute()
         cluster.wait_nodes()
         gate.touch()
@@ -101,7 +101,7 @@ def test_scenario_15_one_node_of_a_job_is_cut_off(new_cluster: New) -> None:
         assert [line.event for line in story].count("end") == 1
         gate.touch()
         assert cluster.wait_state(kept, "COMPLETED").attempt == 0
-        machines[1].mend()
+        machines[1].reconnect()
         cluster.wait_nodes()
         with Client.open(cluster=cluster.file) as client:
             assert client.call("Ping", c.PingRequest()).jobs_running == 0

@@ -13,7 +13,7 @@ from patience import ANSWER_S
 
 from _fastsched import fragment, fragment_pick
 from _fastsched.fragment_contract import BEST_FIT, FGD, STEER, FragmentNodes, Shapes
-from _fastsched.fragment_pick import choose, count_classes, milli_of, nobody, policy_of
+from _fastsched.fragment_pick import choose, count_classes, empty_tables, milli_of, policy_of
 from tests.fastsched.fragment_input import Node, Pod, nodes_of, shapes_of, tables_of
 
 ROOT = Path(__file__).parents[2]
@@ -73,9 +73,9 @@ def test_job_after_job_is_what_all_at_once_gives(policy: int) -> None:
 def test_the_device_of_a_node_that_was_chosen_already() -> None:
     node = nodes_of([Node(free=(0, 400, 250, 1000))])
     wish = shapes_of([Pod(share=250)])
-    assert choose(node, wish, nobody(np.array([4])), BEST_FIT) == (0, 0b100)
-    assert choose(node, shapes_of([Pod(share=251)]), nobody(np.array([4])), BEST_FIT) == (0, 0b10)
-    assert choose(node, shapes_of([Pod(gpus=2)]), nobody(np.array([4])), BEST_FIT) is None
+    assert choose(node, wish, empty_tables(np.array([4])), BEST_FIT) == (0, 0b100)
+    assert choose(node, shapes_of([Pod(share=251)]), empty_tables(np.array([4])), BEST_FIT) == (0, 0b10)
+    assert choose(node, shapes_of([Pod(gpus=2)]), empty_tables(np.array([4])), BEST_FIT) is None
 
 
 def test_classes_are_counted_in_a_fixed_order() -> None:

@@ -15,7 +15,7 @@ import pytest
 from patience import ANSWER_S
 from stalldisk import StalledDisk
 
-#: In a namespace of a plain user's own no file system can be mounted anew with other options.
+#: In a namespace of a plain user's own no file system can be remounted with other options.
 pytestmark = pytest.mark.root
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]

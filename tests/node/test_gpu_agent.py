@@ -10,10 +10,10 @@ import pytest
 from gpujudge import A, B, device
 
 from nodedaemon.cgroups.cgroup import NONE
-from nodedaemon.core import gpuhealth_words as w
+from nodedaemon.core import gpuhealth_messages as w
 from nodedaemon.core import messages as core
 from nodedaemon.core.gpuhealth import HealthMachine
-from nodedaemon.core.gpuwords import Found, Hung, Xid
+from nodedaemon.core.gpumessages import Found, Hung, Xid
 from nodedaemon.core.steps import StepKey
 from nodedaemon.gpu.agent import AgentContext, GpuAgent, may_have
 from nodedaemon.spool.spool import Spool
@@ -126,9 +126,9 @@ def test_who_had_a_gpu_outlives_the_daemon(tmp_path: Path) -> None:
         agent.began(other, 1001, (B,))
 
     async def second(agent: GpuAgent, events: list[core.NodeCoreEvent]) -> None:
-        assert [held.key for held in agent.holders(A)] == [KEY] and agent.holders(B) == ()
+        assert [held.key for held in agent.steps_using(A)] == [KEY] and agent.steps_using(B) == ()
         agent.ended(KEY)
-        assert agent.holders(A) == ()
+        assert agent.steps_using(A) == ()
 
     run(tmp_path, first)
     run(tmp_path, second)

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from nodedaemon.core.gpuhealth_words import Action
+from nodedaemon.core.gpuhealth_messages import Action
 from nodedaemon.core.gpupolicy import ROWS, NodeToo, PolicyRow, XidClass
 from nodedaemon.gpu.xids import table
 from penstock.values.gpustates import GpuState

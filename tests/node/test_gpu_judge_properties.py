@@ -8,10 +8,10 @@ from gpujudge import A, B, Judge
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedaemon.core import gpuhealth_words as w
+from nodedaemon.core import gpuhealth_messages as w
+from nodedaemon.core.gpumessages import Answering, Hung, Process
 from nodedaemon.core.gpupolicy import DAY_US, ROW, Ends
 from nodedaemon.core.gpurecord import CLEARS_MAX
-from nodedaemon.core.gpuwords import Answering, Hung, Process
 from penstock.values.gpustates import CLOSED_STATES
 
 Step = Callable[[Judge], Any]

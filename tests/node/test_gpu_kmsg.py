@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodedaemon.core.gpuwords import Xid
+from nodedaemon.core.gpumessages import Xid
 from nodedaemon.gpu.kmsg import KMSG, Kmsg, collapse, sequence
 
 S = 1_000_000

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nodedaemon.base import proctree
-from nodedaemon.core.gpuhealth_words import GpuOwner
+from nodedaemon.core.gpuhealth_messages import GpuOwner
 from nodedaemon.core.steps import StepKey
 from nodedaemon.gpu.owners import JobsOfGpus, knows_pids, owners
 

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from gpujudge import A, B, Judge, S, device
 
-from nodedaemon.core import gpuhealth_words as w
+from nodedaemon.core import gpuhealth_messages as w
+from nodedaemon.core.gpumessages import Answering, Hung, Xid
 from nodedaemon.core.gpupolicy import ROW, ROWS, XidClass
-from nodedaemon.core.gpuwords import Answering, Hung, Xid
 from nodedaemon.core.steps import StepKey
 from nodedaemon.gpu.xids import table
 from penstock.values.gpustates import XID_CLASSES, GpuState
@@ -734,7 +734,7 @@ def test_an_instance_is_never_better_than_its_gpu() -> None:
     assert [judge.opinion(uuid) for uuid in (A, "MIG-1", "MIG-2", B)] == [G.DRAINED] * 3 + [G.HEALTHY]
     assert judge.of(w.JobAction) == [w.JobAction(Act.END, (key,), f"XID 119 on {A}")]
     judge.take()
-    judge.listed(parent, device(B, 1))  # divided anew
+    judge.listed(parent, device(B, 1))  # divided again
     assert [d.uuid for d in judge.machine.devices()] == [A, B]
 
 

@@ -12,7 +12,7 @@ from fakenvml import FakeNvml
 from gpuchild import GpuChild
 from patience import ANSWER_S
 
-from nodedaemon.core.gpuwords import Asking, Lifetime, Process, normal_bus_id
+from nodedaemon.core.gpumessages import Asking, Lifetime, Process, normal_bus_id
 from nodedaemon.gpu.finding import type_of
 from nodedaemon.gpu.frames import Answered, AskLifetimes, PollNow, Settle, Setup
 

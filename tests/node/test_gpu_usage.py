@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodedaemon.core.gpuidle import detect_idle
+from nodedaemon.core.gpumessages import Lifetime, Process, Sample
 from nodedaemon.core.gpuusage import (
     ENERGY_ESTIMATED_J,
     ENERGY_J,
@@ -20,7 +21,6 @@ from nodedaemon.core.gpuusage import (
     UsageShare,
     metrics_of,
 )
-from nodedaemon.core.gpuwords import Lifetime, Process, Sample
 from nodedaemon.core.steps import StepKey
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
 

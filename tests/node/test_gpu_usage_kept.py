@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from nodedaemon.base.orders import LaunchOrder, TaskOrder
-from nodedaemon.core.gpuhealth_words import GpuOwner
+from nodedaemon.core.gpuhealth_messages import GpuOwner
+from nodedaemon.core.gpumessages import Device, Found, Lifetime, Polled, Process, Sample
 from nodedaemon.core.gpuusage import ENERGY_J, GPU_MEM_HELD_KB, GPU_MEM_KB, GPU_UTIL
-from nodedaemon.core.gpuwords import Device, Found, Lifetime, Polled, Process, Sample
 from nodedaemon.core.messages import StepEnded
 from nodedaemon.core.steps import StepKey
 from nodedaemon.daemon import gpu_usage as usage_module

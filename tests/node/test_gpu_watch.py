@@ -16,7 +16,7 @@ import pytest
 from fakenvml import FakeNvml
 from patience import ANSWER_S
 
-from nodedaemon.core.gpuwords import Answering, Found, Hung, Lifetime, Polled, Xid
+from nodedaemon.core.gpumessages import Answering, Found, Hung, Lifetime, Polled, Xid
 from nodedaemon.gpu import once, watch
 from nodedaemon.gpu.child import ChildLimits, limits_of
 

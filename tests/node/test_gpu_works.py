@@ -13,7 +13,7 @@ import pytest
 from gpujudge import A, B, device
 from patience import ANSWER_S
 
-from nodedaemon.core.gpuhealth_words import GpuWorkKind
+from nodedaemon.core.gpuhealth_messages import GpuWorkKind
 from nodedaemon.gpu.works import MARK, RESTARTED, WorkDone, Works
 from penstock.v1 import node_pb2
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fakenvml import FakeNvml
 
-from nodedaemon.core.gpuwords import Device
+from nodedaemon.core.gpumessages import Device
 from nodedaemon.gpu.mig import NAME, READ_ONLY, Divider, layout_of, restore
 from penstock.v1 import node_pb2
 from penstock.values.mig import GpuLayout, parse_layout

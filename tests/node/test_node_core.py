@@ -18,7 +18,7 @@ SECOND_US = 1_000_000
 
 def connected(epoch: int = 3) -> NodeMachine:
     machine = NodeMachine()
-    machine.replay([m.SpoolBorn("spool"), m.BootSeen("boot")])
+    machine.replay([m.SpoolCreated("spool"), m.BootSeen("boot")])
     machine.step(0, m.LinkUp(1, epoch, 60 * SECOND_US))
     machine.seal()
     return machine
@@ -371,7 +371,7 @@ class World:
     """A machine with its journal and the processes it has started; crashes lose what was not sealed."""
 
     def __init__(self) -> None:
-        self.journal: list[m.AnyRecord] = [m.SpoolBorn("s"), m.BootSeen("b")]
+        self.journal: list[m.AnyRecord] = [m.SpoolCreated("s"), m.BootSeen("b")]
         self.machine = NodeMachine()
         self.machine.replay(self.journal)
         self.now_us = 0

@@ -38,7 +38,7 @@ from penstock.values.stepframes import frame as step_frame
 KEY = StepKey(3, 1, -5)
 DAY_NS = 86_400 * 10**9
 RECORDS: list[m.AnyRecord] = [
-    m.SpoolBorn("s"),
+    m.SpoolCreated("s"),
     m.BootSeen("b"),
     m.EpochSeen(4),
     m.SpooledStep(KEY, 4, StepState.ACCEPTED),
@@ -224,7 +224,7 @@ def test_a_spool_remembers_its_name_and_notices_a_reboot(tmp_path):
     assert first.is_new and not first.was_rebooted
     first.close()
     second = Spool(str(tmp_path / "spool"), "boot1", "id2")
-    assert second.records[0] == m.SpoolBorn("id1")
+    assert second.records[0] == m.SpoolCreated("id1")
     assert not second.is_new and not second.was_rebooted
     second.close()
     third = Spool(str(tmp_path / "spool"), "boot2", "id3")
@@ -233,7 +233,7 @@ def test_a_spool_remembers_its_name_and_notices_a_reboot(tmp_path):
 
 
 def test_the_nodes_time_passes_evenly_over_restarts_of_the_daemon(tmp_path, monkeypatch):
-    """Whatever is done to the machine's clock, and in each boot anew; also from a journal without it (an earlier
+    """Whatever is done to the machine's clock, and again in each boot; also from a journal without it (an earlier
     release), and after a compaction."""
     path, true_ns = str(tmp_path / "spool"), time.time_ns
 
@@ -249,7 +249,7 @@ def test_the_nodes_time_passes_evenly_over_restarts_of_the_daemon(tmp_path, monk
     prepare_folder(path)
     folder = open_folder(path)
     old = Journal(folder)
-    old.append([m.SpoolBorn("id"), m.BootSeen("boot1")])
+    old.append([m.SpoolCreated("id"), m.BootSeen("boot1")])
     old.close()
     os.close(folder)
     first = opened("boot1", 7)

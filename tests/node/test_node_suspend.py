@@ -77,7 +77,7 @@ def test_what_is_not_here_cannot_be_suspended() -> None:
 
 def test_a_restarted_daemon_stops_it_again() -> None:
     machine = connected()
-    records: list[m.AnyRecord] = [m.SpoolBorn("spool"), m.BootSeen("boot")]
+    records: list[m.AnyRecord] = [m.SpoolCreated("spool"), m.BootSeen("boot")]
     for event in (
         m.Launch(1, 1, 3, KEY, "order"),
         m.StepBegan(KEY, 5, 99),

@@ -194,14 +194,14 @@ def test_a_real_step_is_asked_and_recorded(tmp_path, gather):
             client = await attach(controller, 3)
             for rank in range(3):
                 await asyncio.to_thread(client.until_output, b"ready", rank)
-            asker = await attach(controller, 3, StreamRole.ASKER)
-            said = await asyncio.to_thread(asker.ask, "usage")
+            for_uid = await attach(controller, 3, StreamRole.ASKER)
+            said = await asyncio.to_thread(for_uid.ask, "usage")
             assert said["tasks"] == 3
             live = {metric[0]: metric[1:] for metric in said["metrics"]}
             assert live[sampling.RSS_KB][2] == 2 and live[sampling.RSS_KB][1] > 60 * MB_KB
             assert live[sampling.RSS_KB][4] == 0
             assert live[sampling.CPU_MS][0] >= 600
-            asker.close()
+            for_uid.close()
             client.send(FrameKind.STDIN, b"\n", NO_TASK)
             await finished(client)
             usage = (await controller.exited(3)).usage

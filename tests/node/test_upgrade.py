@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from nodedaemon.base import orders
-from nodedaemon.core.gpuhealth_words import Memory
+from nodedaemon.core.gpuhealth_messages import Memory
 from nodedaemon.core.machine import NodeMachine
 from nodedaemon.core.steps import NO_LEASE, StepKey, StepState
 from nodedaemon.spool import steprecord

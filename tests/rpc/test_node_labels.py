@@ -4,7 +4,7 @@ import pytest
 
 from ctld.core.records.events import JobSubmission
 from ctld.rpc.cluster.clusterinfo import node_info
-from ctld.rpc.gate.sight import job_sight
+from ctld.rpc.gate.visibility import job_visibility
 from tests.core.world import World, make_config
 
 
@@ -16,5 +16,5 @@ def test_a_label_is_shown_to_those_who_see_its_jobs(user: str, private: tuple[st
     made.register("n1")
     made.submit(JobSubmission(name="j", work_dir=b"/", time_limit_s=60), user="ann")
     state = made.core.state
-    shown = node_info(state, state.node_list[0], (), None, "", job_sight(state, made.actor(user)))
+    shown = node_info(state, state.node_list[0], (), None, "", job_visibility(state, made.actor(user)))
     assert shown.mcs_label == label

@@ -31,7 +31,7 @@ from ctld.runtime import lease
 from ctld.runtime import loop as loop_module
 from ctld.runtime import storage as storage_module
 from ctld.runtime.errors import NotTaken
-from ctld.runtime.lastwords import LastWords
+from ctld.runtime.fatalcauses import FatalCauses
 from ctld.runtime.loop import Runtime
 from ctld.runtime.ports import StoreLike
 from ctld.runtime.snapshot import Snapshot
@@ -93,7 +93,7 @@ class World:
             lambda what, error: self.fails.append((what, error)),
             storage_full=StorageFull,
             storage_away=StorageAway,
-            last_words=LastWords(words, START_US),
+            fatal_causes=FatalCauses(words, START_US),
         )
         self.effects: list[object] = []
         self.keys = 0
@@ -369,7 +369,7 @@ def test_the_event_whose_batch_cannot_be_written_is_barred(tmp_path):
         for wanted in (good, bad):
             world.runtime.post(event(world, wanted))
         await failed(world)
-        after = LastWords(words, START_US)
+        after = FatalCauses(words, START_US)
         assert after.is_cause_unknown() and not after.bars(event(world, bad))
 
     async def second():
@@ -380,7 +380,7 @@ def test_the_event_whose_batch_cannot_be_written_is_barred(tmp_path):
             world.runtime.post(event(world, wanted))
         await failed(world)
         assert [jobs for _, jobs in world.store.committed if jobs] == [1, 1]
-        after = LastWords(words, START_US)
+        after = FatalCauses(words, START_US)
         assert after.bars(event(world, bad)) and not after.bars(event(world, good))
         assert not after.is_cause_unknown()
 

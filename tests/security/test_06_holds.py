@@ -16,8 +16,8 @@ from ctld.core.records.events import (
     ControlAction,
     ControlJobs,
     CronEntry,
-    Distrust,
     JobSubmission,
+    Quarantine,
     UpdateCrontab,
     UpdateJobs,
 )
@@ -129,7 +129,7 @@ def test_a_hold_after_a_crash_is_not_the_owners_to_release() -> None:
     job = world.core.state.jobs[1]
     hold_for(job, Reason.JOB_HOLD_MAX_REQUEUE.value)
     assert not is_administrators(job)
-    world.do(Distrust((1,), ()))
+    world.do(Quarantine((1,), ()))
     assert is_administrators(job) and not act(world, CA.RELEASE, "ann")
     assert act(world, CA.RELEASE, "root")
 

@@ -15,7 +15,7 @@ from ctld.core.records.effects import Refusal
 from ctld.core.records.events import CronEntry, JobFilter, JobSubmission, SubmitJob, UpdateCrontab, UpdateJobs
 from ctld.core.records.job import job_row
 from ctld.rpc.explain.whyinfo import why_reply
-from ctld.rpc.gate.sight import ALL_JOBS, JobSight
+from ctld.rpc.gate.visibility import ALL_JOBS, JobVisibility
 from penstock.v1 import explain_pb2 as pb
 from penstock.values.states import Reason
 from tests.core.test_rights_matrix import OTHER, SAME, WHO, answer, job_of, make, without
@@ -94,11 +94,11 @@ class Row:
 
 
 def test_texts_name_no_job_that_is_not_seen() -> None:
-    sight = JobSight(7)
+    visibility = JobVisibility(7)
     jobs: dict[int, Any] = {1: Row(1, 7), 2: Row(2, 8)}
     text = "for job 1 (REQUEUE), job 2 (REQUEUE), job 3"
-    assert sight.veil(text, jobs) == "for job 1 (REQUEUE), another job (REQUEUE), another job"
-    assert ALL_JOBS.veil(text, jobs) == text
+    assert visibility.redact(text, jobs) == "for job 1 (REQUEUE), another job (REQUEUE), another job"
+    assert ALL_JOBS.redact(text, jobs) == text
 
 
 def test_a_dependency_tells_no_state_of_a_job_that_is_not_seen() -> None:
@@ -114,8 +114,8 @@ def test_a_dependency_tells_no_state_of_a_job_that_is_not_seen() -> None:
     told = f"afterok:{hidden} (RUNNING)"
     assert told in text and f"after:{own}+5 (PENDING)" in text
     rows: dict[int, Any] = {job_id: job_row(job) for job_id, job in jobs.items()}
-    assert JobSight(WHO["user"].uid).veil(text, rows) == text.replace(told, "afterok another job")
-    assert ALL_JOBS.veil(text, rows) == text
+    assert JobVisibility(WHO["user"].uid).redact(text, rows) == text.replace(told, "afterok another job")
+    assert ALL_JOBS.redact(text, rows) == text
 
 
 @pytest.mark.parametrize("how", STATES)
@@ -152,7 +152,7 @@ def test_why_names_no_job_of_others() -> None:
         may_preempt=True, victims=(1, 2), hints=(),
     )  # fmt: skip
     snapshot: Any = SimpleNamespace(jobs={1: Row(1, 7), 2: Row(2, 8)})
-    mine = why_reply(pb.WhyJobReply(), why, snapshot, JobSight(7))
+    mine = why_reply(pb.WhyJobReply(), why, snapshot, JobVisibility(7))
     assert [(one.job_id, one.user_name) for one in mine.in_front] == [(1, "7")]
     assert (mine.in_front_more, list(mine.victims)) == (6, [1])
     assert mine.obstacles[0].text == "it was preempted for another job, which goes first"

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from ctld.core.records.events import Distrust, JobSubmission, SubmitJob, Tick
+from ctld.core.records.events import JobSubmission, Quarantine, SubmitJob, Tick
 from ctld.core.records.job import Job
 from ctld.core.state.timers import Timer
-from ctld.runtime.lastwords import LastWords, likeness, suspect
+from ctld.runtime.fatalcauses import FatalCauses, fingerprint, suspect
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2, explain_pb2
 from penstock.values.refusals import Code
@@ -88,15 +88,15 @@ def test_the_planner_that_fails_starts_nothing_and_ends_nothing(
 def test_last_words_bar_what_is_alike(tmp_path: Path) -> None:
     world, path = world_of_two(), tmp_path / "lastwords.json"
     event = now_event(world, name="bomb")
-    LastWords(path, 1).write("the core failed", IndexError("x"), event, None, 1_000)
+    FatalCauses(path, 1).write("the core failed", IndexError("x"), event, None, 1_000)
     assert path.stat().st_mode & 0o777 == 0o600
-    after = LastWords(path, 2_000)
+    after = FatalCauses(path, 2_000)
     again = SubmitJob(world.actor("ann"), "j" * 32, world.now_us + 5, JobSubmission(name="bomb"), SPEC, False, 99)
     assert after.bars(event) and after.bars(again)
     assert not after.bars(now_event(world, name="other"))
     assert not after.bars(SubmitJob(world.actor("bob"), "j" * 32, 0, JobSubmission(name="bomb"), SPEC, False, 99))
-    assert after.distrust() is None
-    assert not LastWords(path, 1_000 + 3_600_000_001).bars(event)  # after an hour
+    assert after.quarantine() is None
+    assert not FatalCauses(path, 1_000 + 3_600_000_001).bars(event)  # after an hour
 
 
 def world_of_two() -> World:
@@ -116,8 +116,8 @@ def test_last_words_know_the_job_and_the_timer(tmp_path: Path) -> None:
     try:
         scope["f"](job)
     except KeyError as error:
-        LastWords(path, 1).write("the core failed", error, None, (Timer.DEADLINE, 1, 0), 1_000)
-    assert LastWords(path, 2_000).distrust() == Distrust((1,), (("DEADLINE", 1),))
+        FatalCauses(path, 1).write("the core failed", error, None, (Timer.DEADLINE, 1, 0), 1_000)
+    assert FatalCauses(path, 2_000).quarantine() == Quarantine((1,), (("DEADLINE", 1),))
 
 
 def _fails_with(job: Job) -> None:
@@ -126,16 +126,16 @@ def _fails_with(job: Job) -> None:
 
 def test_what_says_nothing_of_its_own_is_never_barred(tmp_path: Path) -> None:
     path = tmp_path / "lastwords.json"
-    LastWords(path, 1).write("the core failed", KeyError(), Tick(), None, 1_000)
-    assert not LastWords(path, 2_000).bars(Tick())
-    assert likeness(Tick()) == likeness(Tick())
+    FatalCauses(path, 1).write("the core failed", KeyError(), Tick(), None, 1_000)
+    assert not FatalCauses(path, 2_000).bars(Tick())
+    assert fingerprint(Tick()) == fingerprint(Tick())
 
 
 def test_a_damaged_file_is_no_reason_not_to_start(tmp_path: Path) -> None:
     path = tmp_path / "lastwords.json"
     path.write_text("{")
-    assert LastWords(path, 1).distrust() is None
-    assert not LastWords(path, 1).bars(Tick())
+    assert FatalCauses(path, 1).quarantine() is None
+    assert not FatalCauses(path, 1).bars(Tick())
 
 
 def test_a_bomb_ends_one_process_and_not_the_next(tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ def test_a_pair_that_an_earlier_release_has_left_is_mended(folder: Path) -> None
     write_secret(folder / "controller.key", ca.key_to_pem(ca.make_key()))
     with pytest.raises(BadSetup, match="is not the key of"):
         load_credentials(folder, "controller", None)
-    mended = ensure_controller(folder, "ctl", HOSTS, now_us())
-    assert mended.certificate.serial_number != old.certificate.serial_number
+    repaired = ensure_controller(folder, "ctl", HOSTS, now_us())
+    assert repaired.certificate.serial_number != old.certificate.serial_number
 
 
 def test_a_new_ca_of_which_a_crash_left_the_key_is_completed(tmp_path: Path) -> None:

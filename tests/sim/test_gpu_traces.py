@@ -131,14 +131,14 @@ def test_ids_of_an_array_are_not_the_same(tmp_path: Path) -> None:
         ('{"jobs": [{"job_id": "x", "time": {}}]}', "log: no finished job in it"),
         (
             '{"jobs": [{"job_id": 1, "time": {"submission": "x"}}]}',
-            "log: job number 1: 'x' is not a whole number; mend or",
+            "log: job number 1: 'x' is not a whole number; fix or",
         ),
         ("[1]", "log: not the JSON of a cluster_job_log"),
-        (HELIOS.replace("8,64", "8,many"), "log: line 2: could not convert string to float: 'many'; mend or remove it"),
+        (HELIOS.replace("8,64", "8,many"), "log: line 2: could not convert string to float: 'many'; fix or remove it"),
         (HELIOS.replace("8,64,1", "8,64"), "log:2: 11 fields, and there are 12 columns"),
         (
             HELIOS.replace("vc,gpu_num,cpu_num", "vc,gpu_num,cpus"),
-            "log: line 2: no column 'cpu_num'; mend or remove it",
+            "log: line 2: no column 'cpu_num'; fix or remove it",
         ),
         (PODS.replace("12000", "-1"), "log: line 2: cpu_milli is '-1', not a number"),
     ],
@@ -160,7 +160,7 @@ def test_an_odd_number_of_bytes_is_no_utf_16(tmp_path: Path) -> None:
     [
         (
             "JobID|Submit|Elapsed|NCPUS\n1|99999999999999999999|1:00|1\n",
-            "log: job 1: submit_s is too large; mend or remove",
+            "log: job 1: submit_s is too large; fix or remove",
         ),
         ("JobID|Submit|Elapsed|AllocTRES\n1|1|1:00|cpu=" + "9" * 400 + "\n", "log:2: alloctres has 'cpu=999"),
         ("JobID|Submit|Elapsed|NCPUS\n|1|1:00|1\n", "log:2: a job without JobID"),

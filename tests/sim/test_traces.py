@@ -94,11 +94,11 @@ def test_sacct_rounds_and_types(tmp_path: Path, tres: str, mem_mb: int, gpu_mill
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (SWF + "1 2 3\n", "log:8: 3 fields, and SWF has 18: mend or remove the line"),
+        (SWF + "1 2 3\n", "log:8: 3 fields, and SWF has 18: fix or remove the line"),
         (SWF.replace("90.5", "many"), "log:4: field 6 is 'many', not a number: write -1 for what is not known"),
         (SWF.replace("90.5", "nan"), "log:4: field 6 is 'nan', not a number: write -1 for what is not known"),
         ("; only a header\n", "log: no jobs in it"),
-        ("1 2 3\n4 5 6\n", "log:1: 3 fields, and SWF has 18: mend or remove the line"),
+        ("1 2 3\n4 5 6\n", "log:1: 3 fields, and SWF has 18: fix or remove the line"),
         (
             "",
             "log:1: not a known format: write Standard Workload Format, or the output of `sacct -P` with its header line",
@@ -120,10 +120,10 @@ def test_sacct_rounds_and_types(tmp_path: Path, tres: str, mem_mb: int, gpu_mill
         ),
         (
             "JobID|Submit|Elapsed|NCPUS\n1|soon|1:00|1\n",
-            "log:2: Submit is 'soon', not a date as 2026-01-31T12:00:00; mend or",
+            "log:2: Submit is 'soon', not a date as 2026-01-31T12:00:00; fix or",
         ),
         ("JobID|Submit|Elapsed|AllocTRES\n1|0|1:00|cpu=x\n", "log:2: alloctres has 'cpu=x', not an amount as cpu=4"),
-        ("JobID|Submit|Elapsed|NCPUS\n1|0|1:00|x\n", "log:2: 'x' is not a whole number; mend or remove the line"),
+        ("JobID|Submit|Elapsed|NCPUS\n1|0|1:00|x\n", "log:2: 'x' is not a whole number; fix or remove the line"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, text: str, said: str) -> None:

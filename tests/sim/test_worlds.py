@@ -71,8 +71,8 @@ def test_every_deed_and_every_fault_is_drawn_and_really_happens() -> None:
         "is REQUEUED", "is NODE_FAIL", "is TIMEOUT", "is CANCELLED", "is OUT_OF_MEMORY", "JobLaunchFailure", "loses power",
         "its spool is lost", "the stepd of job", "no room", "injected: failed", "controller dies: commit:after",
         "controller dies: effect", "controller dies: sealed", "clock is set", "is refused", "is cut off", "signal 9",
-        "told: step", "no step: ", "scancel", "a client of job", "step -4 starts", "nobody owns it", "step 2 starts",
-        "a GPU is lost", "a GPU is spoilt", "a GPU is well", "all GPUs are repaired",
+        "told: step", "no step: ", "scancel", "a client of job", "step -4 starts", "it has no owner", "step 2 starts",
+        "a GPU is lost", "a GPU is degraded", "a GPU is well", "all GPUs are repaired",
     )  # fmt: skip
     for seed in range(1, DRAWN + 1):
         world = SimWorld(seed)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctld.core.records.events import CreateReservation, DeleteReservation, JobSubmission, ReservationWords
-from ctld.core.records.reservation import Reservation, ReservationAsk, ReservedPart
+from ctld.core.records.events import CreateReservation, DeleteReservation, JobSubmission, ReservationSettings
+from ctld.core.records.reservation import Reservation, ReservationDemand, ReservedPart
 from ctld.store import encodings, rows
 from ctld.store.committer import Store
 from penstock.values.reservations import ResvFlag
@@ -20,7 +20,7 @@ numbers = st.integers(0, 2**40)
 names = st.lists(text, max_size=3).map(tuple)
 gres = st.lists(st.tuples(text, text, numbers), max_size=2).map(tuple)
 asks = st.builds(
-    ReservationAsk, nodes=names, all_nodes=st.booleans(), node_count=numbers, cpus=numbers, gres=gres,
+    ReservationDemand, nodes=names, all_nodes=st.booleans(), node_count=numbers, cpus=numbers, gres=gres,
     cpus_by_node=st.lists(numbers, max_size=2).map(tuple), gres_per_node=gres, partition=text, features=text,
 )  # fmt: skip
 reservations = st.builds(
@@ -68,7 +68,7 @@ def test_a_restart_knows_them() -> None:
         world.register(node.name)
     users = (("", "ann", USERS["ann"]),)
     for name, nodes in (("z", "n1"), ("a", "n2")):
-        wish = ReservationWords(start_at_us=world.now_us, duration_s=3600, nodes=(("", nodes),), users=users)
+        wish = ReservationSettings(start_at_us=world.now_us, duration_s=3600, nodes=(("", nodes),), users=users)
         world.do(CreateReservation(world.actor("root"), name, wish, world.reply_to()))
     wanted = JobSubmission(name="j", work_dir=b"/", ntasks=1, time_limit_s=60, reservation="a")
     assert world.submit(wanted)[-1] == "launch 1.0 on n2 [n2:1cpu/1task]"
@@ -93,7 +93,7 @@ def test_a_number_is_never_given_again() -> None:
         world.register(node.name)
     numbers = []
     for name in ("a", "b", "c"):
-        wish = ReservationWords(
+        wish = ReservationSettings(
             start_at_us=world.now_us, duration_s=3600, nodes=(("", "n1"),), users=(("", "ann", USERS["ann"]),)
         )
         world.do(CreateReservation(world.actor("root"), name, wish, world.reply_to()))
@@ -111,7 +111,7 @@ def test_a_maintenance_says_what_it_keeps_of_each_node() -> None:
     for node in world.config.nodes:
         world.register(node.name)
     for name, flags, nodes in (("fix", ResvFlag.MAINT, ("n1", "n2")), ("work", ResvFlag.NONE, ("n3",))):
-        wish = ReservationWords(
+        wish = ReservationSettings(
             start_at_us=world.now_us, duration_s=3600, nodes=tuple(("", one) for one in nodes), flags_on=int(flags),
             users=(("", "ann", USERS["ann"]),),
         )  # fmt: skip

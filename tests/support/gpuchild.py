@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from patience import END_S
 
-from nodedaemon.core.gpuwords import Asking, Polled
+from nodedaemon.core.gpumessages import Asking, Polled
 from nodedaemon.gpu.child import PROGRAM
 from nodedaemon.gpu.frames import Answered, Frames, PollNow, Setup, pack, read_message
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from nodedaemon.core import gpuhealth_words as w
+from nodedaemon.core import gpuhealth_messages as w
 from nodedaemon.core.gpuhealth import HealthMachine
+from nodedaemon.core.gpumessages import Device, Polled, Process, Sample, Xid
 from nodedaemon.core.gpupolicy import MINUTE_US
-from nodedaemon.core.gpuwords import Device, Polled, Process, Sample, Xid
 from nodedaemon.core.steps import StepKey
 from nodedaemon.gpu.xids import table
 from penstock.values.gpustates import GpuState

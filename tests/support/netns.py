@@ -2,7 +2,7 @@
 
     with Machines(2) as machines:
         machines[0].prefix      # a command line begun with this runs there
-        machines[0].cut()       # disconnects it; mend() connects it again
+        machines[0].cut()       # disconnects it; reconnect() connects it again
         machines[0].mute()      # drops the packets that it sends
 
 Needs root. Namespaces and cables have names of their own (the test's pid) and are removed at the end, whatever happened.
@@ -55,7 +55,7 @@ class Machine:
         """Disconnects the machine."""
         ip("link", "set", self._near, "down")
 
-    def mend(self) -> None:
+    def reconnect(self) -> None:
         """Connects the machine again."""
         ip("link", "set", self._near, "up")
 

@@ -56,7 +56,7 @@ STATE_OWNERS = {
     "gpus.share_units": "nodes/layout",
     "gpus.sizes": "nodes/layout",
     "gpus.works": "gpus/inventory",
-    "handling.distrusted": "lifecycle/unexpected_errors",
+    "handling.quarantined": "lifecycle/unexpected_errors",
     "handling.expanded": "queue/defaults",
     "handling.unexpected": "lifecycle/unexpected_errors",
     "handling.unfinished": "accounts/audit_diff accounts/requests controller requests/crontabs requests/het_submit",

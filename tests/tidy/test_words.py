@@ -206,16 +206,32 @@ def test_names_end_in_our_units() -> None:
 
 #: Names of a private language that the code had, and what it says now.
 BANNED = {
+    "AccountSight": "AccountVisibility",
     "Asker": "ChangeContext",
+    "Distrust": "Quarantine",
+    "Doing": "CallAnnounced",
+    "EventAsk": "EventQuery",
+    "Fate": "CallOutcome",
     "IdleWord": "IdleChange",
+    "JobAsk": "JobReportQuery",
+    "JobSight": "JobVisibility",
+    "LastWords": "FatalCauses",
+    "MemoryAsked": "RequestedMemory",
+    "Mistake": "CrontabError",
+    "Nature": "ScriptBehaviour",
     "Odd": "Unserviceable",
     "Place": "what it is the place of",
+    "Remembered": "AnswerCache",
+    "ReservationAsk": "ReservationDemand",
+    "ReservationWords": "ReservationSettings",
     "SaidWords": "ParsedLine",
     "SignalDesk": "SignalCatcher",
+    "SpoolBorn": "SpoolCreated",
     "StepDesk": "JobStepTable",
     "Telling": "ReasonBacklog",
     "Thinker": "PlannerQueryExecutor",
     "Told": "RecordChange",
+    "UsageAsk": "UsageQuery",
     "WantedJob": "JobSubmission",
     "Wish": "what it is: a demand, changes, options",
     "_asked_yes": "_confirmed",
@@ -278,14 +294,27 @@ BANNED = {
 #: Words of any name (variables, arguments and attributes too) that the code does not use, and what to say.
 BANNED_PARTS = {
     "amid": "in_progress",
+    "anew": "again: recount, reset",
+    "asker": "query, or whose turn it is: for_uid",
     "desk": "table, or what it is",
+    "dealt": "distributed",
+    "deed": "action",
     "desks": "tables, or what they are",
     "dismissed": "dropped, or ended",
+    "distrust": "quarantine, or an untrusted peer",
+    "distrusted": "quarantined",
+    "fate": "outcome",
+    "guilty": "invalid, or the cause",
     "hears": "receives",
     "heed": "handle, or enforce",
+    "likeness": "fingerprint",
     "linger": "keep, or deliver",
     "lingering": "kept",
     "looking": "polling, or checking",
+    "obey": "execute",
+    "outlook": "what is predicted",
+    "sight": "visibility",
+    "veil": "redact",
     "wish": "request, demand or changes",
     "wishes": "requests or demands",
 }
@@ -317,6 +346,12 @@ RIDDLES = {
 }
 #: Phrases that comments and docstrings of these packages do not use, and what to say.
 PHRASES: dict[tuple[str, ...], dict[str, str]] = {
+    ("_fastsched", "accounting", "bench", "cli", "ctld", "nodedaemon", "penstock", "sim", "tools"): {
+        "anew": "again, recomputed, rebuilt",
+        "by turns|in one sitting": "in turns, in one session",
+        "obviously right": "for reading",
+        "somebody|anybody": "name the subject: a user, a caller",
+    },
     ("ctld",): {
         "any ?body|somebody|who(?:so)?ever|who asks": "a user, a caller, a job: name the subject",
         "(?:is|are) told": "reports, is sent, is notified",
@@ -325,7 +360,6 @@ PHRASES: dict[tuple[str, ...], dict[str, str]] = {
         "go on": "continue",
         "for ever": "forever",
         "looked at|looks? again": "examined, checked, polled",
-        "made anew": "rebuilt",
         "on its way out": "ending",
         "other way round": "reversed",
         "out of reach": "unreachable",
@@ -357,7 +391,8 @@ PHRASES: dict[tuple[str, ...], dict[str, str]] = {
 #: Phrases that documents, manual pages, messages and the tests' docstrings do not use, and what to say.
 SAID = {
     r"(?:is|are|was|were|been|be|gets?) told|told (?:below|above|on|with)|tells? of": "is reported, printed or sent",
-    r"(?:begun|made|submit|written|counted|judged) anew": "again, rebuilt, restarted",
+    "anew": "again, rebuilt, restarted",
+    r"mend(?:s|ed|ing)?": "fix, repair",
     r"for ever": "forever",
     r"who(?:so)?ever|whom(?:so)?ever": "name the subject: every user, a holder of the key",
     r"to be had|in one sitting|by turns": "available, in one session, in turns",
@@ -371,7 +406,6 @@ WRITTEN = {
     r"(?:given|gives?|giving) back": "releases",
     r"whatever (?:the|its|it)": "regardless of",
     r"stands? still": "stalls",
-    r"mended": "fixed, repaired",
 }
 #: The user is "the user", or "they".
 PRONOUNS = re.compile(r"\b([Hh]e|[Hh]is|[Hh]im|[Hh]imself)\b")

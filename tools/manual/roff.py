@@ -15,43 +15,43 @@ def man_page(page: Page, version: str) -> str:
     """The whole page."""
     title = f'.TH {page.name.upper()} 1 "" "Penstock {version}" "Penstock"'
     lines = ['.\\" Written by tools/manual from the option tables; do not edit.', title]
-    lines += [".SH NAME", f"{plain(page.name)} \\- {plain(page.summary)}"]
-    lines += [".SH SYNOPSIS", f"\\fB{plain(page.name)}\\fR {plain(page.command.synopsis)}"]
+    lines += [".SH NAME", f"{escaped(page.name)} \\- {escaped(page.summary)}"]
+    lines += [".SH SYNOPSIS", f"\\fB{escaped(page.name)}\\fR {escaped(page.command.synopsis)}"]
     lines += [".SH DESCRIPTION", *_paragraphs(page.about)]
-    lines += _section("COMMANDS", ((f"\\fB{plain(word)}\\fR", text) for word, text in page.keywords))
+    lines += _section("COMMANDS", ((f"\\fB{escaped(word)}\\fR", text) for word, text in page.keywords))
     lines += _section("OPTIONS", ((_form(o), _description(page, o)) for o in page.options if o.status != REFUSED))
-    lines += _section("ENVIRONMENT", ((f"\\fB{plain(o.env)}\\fR", f"As --{o.name}.") for o in page.options if o.env))
-    lines += _section("FIELDS", ((f"\\fB{plain(word)}\\fR", head) for word, head in page.fields))
+    lines += _section("ENVIRONMENT", ((f"\\fB{escaped(o.env)}\\fR", f"As --{o.name}.") for o in page.options if o.env))
+    lines += _section("FIELDS", ((f"\\fB{escaped(word)}\\fR", head) for word, head in page.fields))
     refused = [f"--{o.name}" for o in page.options if o.status == REFUSED]
     if refused:
-        lines += [".SH NOT SUPPORTED", plain("Known to Slurm and refused here: " + ", ".join(refused) + ".")]
-    lines += _section("EXIT STATUS", ((f"\\fB{plain(number)}\\fR", text) for number, text in page.status))
+        lines += [".SH NOT SUPPORTED", escaped("Known to Slurm and refused here: " + ", ".join(refused) + ".")]
+    lines += _section("EXIT STATUS", ((f"\\fB{escaped(number)}\\fR", text) for number, text in page.status))
     lines += [".SH EXAMPLES", *_examples(page)]
     others = ", ".join(name for name in ALSO.split(", ") if name != f"{page.name}(1)")
-    return "\n".join([*lines, ".SH SEE ALSO", plain(others)]) + "\n"
+    return "\n".join([*lines, ".SH SEE ALSO", escaped(others)]) + "\n"
 
 
-def plain(text: str) -> str:
+def escaped(text: str) -> str:
     """Text escaped so that roff prints it unchanged."""
     safe = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace('"', "\\(dq")
     return "\\&" + safe if safe.startswith((".", "\\(aq")) else safe
 
 
 def _paragraphs(paragraphs: Iterable[str]) -> list[str]:
-    return [line for text in paragraphs for line in (".PP", plain(text))]
+    return [line for text in paragraphs for line in (".PP", escaped(text))]
 
 
 def _section(title: str, entries: Iterable[tuple[str, str]]) -> list[str]:
-    lines = [line for head, text in entries for line in (".TP", head, plain(text) if text else "\\&")]
+    lines = [line for head, text in entries for line in (".TP", head, escaped(text) if text else "\\&")]
     return [f".SH {title}", *lines] if lines else []
 
 
 def _form(option: Option) -> str:
-    value = {NO: "", YES: f"=\\fI{plain(option.metavar)}\\fR", MAYBE: f"[=\\fI{plain(option.metavar)}\\fR]"}[
+    value = {NO: "", YES: f"=\\fI{escaped(option.metavar)}\\fR", MAYBE: f"[=\\fI{escaped(option.metavar)}\\fR]"}[
         option.value
     ]
     short = f"\\fB\\-{option.short}\\fR, " if option.short else ""
-    return f"{short}\\fB\\-\\-{plain(option.name)}\\fR{value}"
+    return f"{short}\\fB\\-\\-{escaped(option.name)}\\fR{value}"
 
 
 def _description(page: Page, option: Option) -> str:
@@ -62,5 +62,5 @@ def _description(page: Page, option: Option) -> str:
 def _examples(page: Page) -> list[str]:
     lines = []
     for command, what in page.examples:
-        lines += [".PP", plain(what[:1].upper() + what[1:] + ":"), ".PP", ".EX", plain("    " + command), ".EE"]
+        lines += [".PP", escaped(what[:1].upper() + what[1:] + ":"), ".PP", ".EX", escaped("    " + command), ".EE"]
     return lines

@@ -56,7 +56,7 @@ def note_unsteady(verdict: Verdict, path: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.testgate", description=__doc__)
     parser.add_argument(
-        "--out", type=Path, default=Path("build/gate"), help="folder of records; it is made anew (%(default)s)"
+        "--out", type=Path, default=Path("build/gate"), help="folder of records; it is recreated (%(default)s)"
     )
     parser.add_argument("--workers", default="4", help="processes of the first run (%(default)s)")
     parser.add_argument("--pause-s", type=float, default=PAUSE_S, help="seconds before the third run (%(default)s)")

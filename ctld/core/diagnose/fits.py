@@ -23,7 +23,7 @@ from ctld.core.diagnose.hints import LIMITS_S, MINUTE_S
 from ctld.core.jobs.expected_end import UNLIMITED_S
 from ctld.core.jobs.sharing import units_per_cpu
 from ctld.core.passes.schedule import FULL_STARTS_MAX
-from ctld.core.queue.needs import node_set
+from ctld.core.queue.node_demand import node_set
 from ctld.core.queue.planning import PlanQuestion, snapshot
 from ctld.core.queue.whatif import Probe, Settled, WhatIfResult, probe_now, settle
 from ctld.core.state.pending import Shape

@@ -5,7 +5,7 @@ depend on the number of planner queries. `explain` works on these copies alone, 
 `Inquiry`.
 
 The explanation is complete: every obstacle outside resources (lifecycle/obstacles.py), the resources that the job needs
-of the nodes and the jobs on them (queue/needs.py), reservations, licenses, and the jobs ahead that want the same nodes.
+of the nodes and the jobs on them (queue/node_demand.py), reservations, licenses, and the jobs ahead that want the same nodes.
 Improvements are found by planning the changed job at the job's own position in the queue (hints.py, queue/whatif.py).
 """
 
@@ -22,12 +22,12 @@ from ctld.core.gpus import kinds as gpu_kinds
 from ctld.core.lifecycle.obstacles import Obstacle, obstacles
 from ctld.core.passes.schedule import FULL_STARTS_MAX
 from ctld.core.queue import priority
-from ctld.core.queue.needs import (
+from ctld.core.queue.node_demand import (
     Bits,
     License,
-    LicenseNeed,
-    Needed,
+    LicenseDemand,
     NodeDemand,
+    NodeSupply,
     ReservedNodes,
     licenses,
     node_set,
@@ -73,7 +73,7 @@ class Inquiry(NamedTuple):
     own: Bits  # by position in the rows
     obstacles: tuple[Obstacle, ...]
     needs: tuple[NodeDemand, ...]
-    licenses: tuple[LicenseNeed, ...]
+    licenses: tuple[LicenseDemand, ...]
     variants: tuple[Variant, ...]
     asked: tuple[WhyRequest, ...]
     partitions: tuple[str, ...]
@@ -109,7 +109,7 @@ class Why(NamedTuple):
     obstacles: tuple[Obstacle, ...]
     planned: Planned | None
     if_released: bool  # `planned` is the start without the obstacles
-    needs: tuple[Needed, ...]
+    needs: tuple[NodeSupply, ...]
     licenses: tuple[License, ...]
     reservations: tuple[ReservedNodes, ...]
     in_front: tuple[InFront, ...]
@@ -154,7 +154,7 @@ def inquire(state: ClusterState, now_us: int, job: Job, actor: Actor) -> Inquiry
         own=own,
         obstacles=found,
         needs=tuple(needs),
-        licenses=tuple(map(LicenseNeed, state.layout.license_kinds, state.licenses_of(job.request))),
+        licenses=tuple(map(LicenseDemand, state.layout.license_kinds, state.licenses_of(job.request))),
         variants=changes,
         asked=tuple(asked),
         partitions=tuple(p.name for p in state.partition_list),

@@ -4,7 +4,7 @@ Masks, columns and allocations count devices by place (slot), as the configurati
 module assigns the places:
 
 - A GPU that had a place of its type keeps it, so that a job keeps its own when the order has changed.
-- Where no job holds GPUs, places are assigned anew in the order of the node, so that place and index agree.
+- Where no job holds GPUs, places are reassigned in the order of the node, so that place and index agree.
 - A new one takes the first free place of its type; one without a place is recorded and not allocated. The place of an
   allocated GPU is not free, even when the GPU is missing.
 - A MIG instance has a place of its profile. A GPU in MIG mode has none, so that it is never allocated whole and in

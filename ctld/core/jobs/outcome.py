@@ -30,7 +30,7 @@ def count_failure(job: Job) -> None:
     job.failed_attempts += 1
 
 
-def count_failures_anew(job: Job) -> None:
+def reset_failures(job: Job) -> None:
     """Does so from 0: the job was released from the hold that the count has caused."""
     job.failed_attempts = 0
 

@@ -179,9 +179,9 @@ def evaluate(state: ClusterState, job: Job, now_us: int) -> None:
     """Removes the terms that are met; decides whether the job may start, must wait or can never start."""
     before = job.dependency
     any_of, terms = state.dependencies.waiting_for[job.job_id]
-    fates = [(term, _met(state, job, term, now_us)) for term in terms]
-    left = tuple(term for term, fate in fates if fate is not Met.YES)
-    never = [term for term, fate in fates if fate is Met.NEVER]
+    results = [(term, _met(state, job, term, now_us)) for term in terms]
+    left = tuple(term for term, result in results if result is not Met.YES)
+    never = [term for term, result in results if result is Met.NEVER]
     if not left or (any_of and len(left) < len(terms)):
         forget(state, job)
         job.dependency = ""

@@ -207,10 +207,10 @@ def _recheck_all(state: ClusterState, jobs: list[Job], now_us: int) -> None:
 def calculate_priorities(state: ClusterState, now_us: int, key: object, what: int) -> None:
     """Handles the timer of the calculation of priorities."""
     if priority.calculate(state, now_us, what):
-        ranked_anew(state, now_us)
+        on_reranking(state, now_us)
 
 
-def ranked_anew(state: ClusterState, now_us: int) -> None:
+def on_reranking(state: ClusterState, now_us: int) -> None:
     """Handles new priorities: queues are reordered, and fair-share may have risen above a UsageThreshold."""
     ledger = state.limits.ledger
     if ledger is None:

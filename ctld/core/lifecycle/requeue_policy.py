@@ -5,7 +5,7 @@ it is released (slurm.conf(5)). Neither applies to a job with --no-requeue.
 
 MaxBatchRequeue: a job is held when so many of its attempts, and one more, were ended by their node or could not be
 launched. A preemption, a requeue by a user, RequeueExit and the next run of a crontab's job are not counted. The count
-begins anew when the job is released.
+restarts when the job is released.
 
 A requeued job waits for requeue_delay (SchedulerParameters), by default one second, so that a failing node or script
 does not cause a busy loop. Slurm waits for two minutes to be sure that the old run is over; here the node has confirmed

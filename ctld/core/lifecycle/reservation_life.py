@@ -82,7 +82,7 @@ def end_occurrence(state: ClusterState, now_us: int, reservation: Reservation) -
         state.put_reservation(following)
         set_overruns(state, following)
         arm(state, following, now_us)
-        reseat(state, now_us)
+        renew_rows(state, now_us)
         return
     running = state.reserved.jobs.get(name)
     orphan(state, now_us, reservation)
@@ -91,7 +91,7 @@ def end_occurrence(state: ClusterState, now_us: int, reservation: Reservation) -
     else:
         state.drop_reservation(name)
     state.reserved.view = None
-    reseat(state, now_us)
+    renew_rows(state, now_us)
 
 
 def set_overruns(state: ClusterState, reservation: Reservation) -> None:
@@ -135,7 +135,7 @@ def orphan(state: ClusterState, now_us: int, reservation: Reservation) -> None:
         refresh(state, job, now_us)
 
 
-def reseat(state: ClusterState, now_us: int) -> None:
+def renew_rows(state: ClusterState, now_us: int) -> None:
     """Renews the rows of jobs whose columns point into the view, or now could, after its rows have changed."""
     had_magnetic = state.reserved.had_magnetic
     state.reserved.had_magnetic = bool(view_of(state, now_us).magnetic)
@@ -219,7 +219,7 @@ def _choose_others(state: ClusterState, now_us: int, reservation: Reservation, l
 def _others(
     state: ClusterState, now_us: int, reservation: Reservation, lost: tuple[str, ...]
 ) -> tuple[ReservedPart, ...]:
-    """Returns its parts: whole nodes are replaced one by one, parts of nodes are chosen anew. Raises Refused."""
+    """Returns its parts: whole nodes are replaced one by one, parts of nodes are chosen again. Raises Refused."""
     spans = reserve_nodes.spans_of(state, reservation, now_us)
     ask = reservation.ask
     flags = reservation.flags

@@ -6,7 +6,7 @@ and the process ends; the database, which has none of the changes, remains corre
 
 A request about many jobs has two halves for each (`each_target`): the jobs that were completed are consistent. Facts (a
 node's report, a timer, a plan) cannot be refused: an error in them always ends the process, and the runtime prevents
-the same one from ending the next process, too (runtime/lastwords.py).
+the same one from ending the next process, too (runtime/fatalcauses.py).
 
 tests/core/test_unexpected_errors.py proves on every scenario that handlers call `applying` before they change anything.
 """
@@ -14,7 +14,7 @@ tests/core/test_unexpected_errors.py proves on every scenario that handlers call
 from ctld.core.jobs import holds
 from ctld.core.lifecycle.ready import refresh
 from ctld.core.records.effects import Refused
-from ctld.core.records.events import Distrust
+from ctld.core.records.events import Quarantine
 from ctld.core.state.state import ClusterState
 from penstock.values.refusals import Code
 from penstock.values.states import JobState
@@ -31,11 +31,11 @@ def refuse_unexpected(state: ClusterState, error: Exception) -> Refused:
     return Refused(Code.INTERNAL)
 
 
-def distrust(state: ClusterState, now_us: int, event: Distrust) -> None:
+def quarantine(state: ClusterState, now_us: int, event: Quarantine) -> None:
     """Holds the pending jobs, and defers the timers, that made earlier processes fail, until an administrator has
     checked them."""
     state.applying()
-    state.handling.distrusted = frozenset(event.timers)
+    state.handling.quarantined = frozenset(event.timers)
     for job_id in event.jobs:
         job = state.jobs.get(job_id)
         if job is not None and job.state is JobState.PENDING and not holds.is_administrators(job):

@@ -145,7 +145,7 @@ def advance(state: ClusterState, book: BudgetBook, now_us: int) -> None:
 
 
 def renew(state: ClusterState, now_us: int) -> None:
-    """Rebuilds the budgets after a change of accounts, with all jobs that hold something counted anew from now on."""
+    """Rebuilds the budgets after a change of accounts, with all jobs that hold something recounted from now on."""
     budgets = state.limits.budgets
     budgets.stale = False
     old = budgets.books

@@ -238,7 +238,7 @@ def qos_usage_row(state: ClusterState, name: str) -> QosUsageRow:
 
 
 def check(state: ClusterState) -> None:
-    """Counts everything anew and compares."""
+    """Recounts everything and compares."""
     ledger = state.limits.ledger
     if ledger is None:
         need(not state.limits.due, "jobs wait to be counted, and there is no ledger")

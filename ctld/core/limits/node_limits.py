@@ -169,7 +169,7 @@ def elsewhere(
     bits = state.layout.masks.bits[start.mask]
     for allowed in _may(state, job, start):
         bits &= allowed
-    free = holds.untaken(start.position, now_us // US + start.limit_s)
+    free = holds.unclaimed(start.position, now_us // US + start.limit_s)
     planned = {index: None for index, _, _, _ in start.placement}
     if free is not None:
         for index in (~free).nonzero()[0].tolist():

@@ -35,7 +35,7 @@ from penstock.values.tres import there_is
 
 
 class Measure(IntEnum):
-    """The quantity that a limit is compared with. Those up to LEAST concern the job alone."""
+    """The quantity that a limit is compared with. Those before JOBS depend on the job alone."""
 
     PER_JOB = 0  # TRES
     PER_NODE = 1  # TRES on one node

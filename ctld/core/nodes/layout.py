@@ -130,7 +130,7 @@ def take_config(state: ClusterState, config: Config, now_us: int) -> None:
 
 
 def renew_queue(state: ClusterState, now_us: int) -> None:
-    """Builds the queue's columns and node sets anew, without the sets that no job asks for any more."""
+    """Rebuilds the queue's columns and node sets, without the sets that no job asks for any more."""
     _empty_queue(state, now_us)
     queue_recovery.begin(state, now_us)
 

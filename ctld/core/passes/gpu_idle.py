@@ -119,7 +119,7 @@ def due(state: ClusterState, now_us: int, job_id: int, attempt: int) -> None:
     if job is None or job.attempt != attempt or not config.gpu_idle_warn_s or not config.gpu_idle_limit_s:
         return
     if job.state is JobState.SUSPENDED:
-        _start_anew(state, now_us, job)
+        _restart_period(state, now_us, job)
     if job.state is not JobState.RUNNING:
         return
     for part in job.alloc:
@@ -144,7 +144,7 @@ def _idle_of(node: Node, job: Job) -> list[Gpu]:
     )
 
 
-def _start_anew(state: ClusterState, now_us: int, job: Job) -> None:
+def _restart_period(state: ClusterState, now_us: int, job: Job) -> None:
     """Restarts the limit of a suspended job, to count from its resumption."""
     for part in job.alloc:
         node = state.nodes[part.node]

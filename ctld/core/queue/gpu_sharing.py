@@ -120,7 +120,7 @@ class ExpectedUse:
         self._seen = 0
         self.left = STEERED_MAX
 
-    def untaken(self, position: int, until_s: int) -> _Bools | None:
+    def unclaimed(self, position: int, until_s: int) -> _Bools | None:
         """Whether, by node, no row before `position` is expected there before that time; None = unknown."""
         if self._forecast is None:
             return None
@@ -204,7 +204,7 @@ def _candidates(
     """Whether the start may be there, by node. The planner's node always qualifies."""
     columns, (at, cpus, _, mem_mb) = state.node_columns, start.placement[0]
     now_s, until_s = now_us // US, min(now_us // US + start.limit_s, int(contract.FOREVER))
-    free = holds.untaken(start.position, until_s)
+    free = holds.unclaimed(start.position, until_s)
     if free is None:
         free = np.zeros(len(state.node_list), np.bool_)
     words = state.layout.masks.array()[start.mask].view(np.uint8)

@@ -7,7 +7,7 @@ Rules (slurm.conf(5), sbatch(1))
     - MaxMemPerCPU: a job that asks for more gets more CPUs instead. --mem-per-cpu is divided until it is within the
       limit, and the CPUs of a task are multiplied by the same number; --mem sets the least CPUs of a node (--mincpus).
       What was asked for is kept (`memory_asked`): a change of one of these numbers replaces that one, and the rule is
-      applied to them anew.
+      applied to them again.
 
 Of several partitions the first one determines all of this.
 """
@@ -20,24 +20,26 @@ from ctld.core.records.compact_request import with_changes
 from ctld.core.records.effects import Refused
 from ctld.core.records.events import JobSubmission
 from ctld.core.records.node import Partition
-from ctld.core.records.request import JobRequest, MemoryAsked
+from ctld.core.records.request import JobRequest, RequestedMemory
 from ctld.core.state.state import ClusterState
 from penstock.values.refusals import Code
 
 
 def with_cpus(
     state: ClusterState, partition: Partition, wanted: JobSubmission
-) -> tuple[JobSubmission, MemoryAsked | None]:
+) -> tuple[JobSubmission, RequestedMemory | None]:
     """Returns the submission with the CPUs that MaxMemPerCPU requires for its memory, and what it asked for if that is
     something else."""
-    asked = MemoryAsked(wanted.cpus_per_task, wanted.mem_per_cpu_mb, wanted.mincpus)
+    asked = RequestedMemory(wanted.cpus_per_task, wanted.mem_per_cpu_mb, wanted.mincpus)
     given = _within_limit(state, partition, asked, wanted.mem_per_node_mb)
     if given == asked:
         return wanted, None
     return msgspec.structs.replace(wanted, **given._asdict()), asked._replace(cpus_per_task=max(1, asked.cpus_per_task))
 
 
-def _within_limit(state: ClusterState, partition: Partition, asked: MemoryAsked, node_mb: int | None) -> MemoryAsked:
+def _within_limit(
+    state: ClusterState, partition: Partition, asked: RequestedMemory, node_mb: int | None
+) -> RequestedMemory:
     """Returns what a job that asks for these numbers gets under MaxMemPerCPU. `node_mb`: its memory of a node."""
     each_mb = partition.config.max_mem_per_cpu_mb or state.config.max_mem_per_cpu_mb
     if not each_mb:
@@ -60,7 +62,7 @@ def beyond_node_limit(state: ClusterState, partition: Partition, node_mb: int | 
 
 
 #: The fields whose change the limits concern.
-_CONCERNED = frozenset((*MemoryAsked._fields, "mem_per_node_mb"))
+_CONCERNED = frozenset((*RequestedMemory._fields, "mem_per_node_mb"))
 
 
 def after_update(state: ClusterState, request: JobRequest, before: JobRequest, changed: Collection[str]) -> JobRequest:
@@ -84,12 +86,12 @@ def after_update(state: ClusterState, request: JobRequest, before: JobRequest, c
     return request
 
 
-def _asked_now(request: JobRequest, before: JobRequest, changed: Collection[str]) -> MemoryAsked:
+def _asked_now(request: JobRequest, before: JobRequest, changed: Collection[str]) -> RequestedMemory:
     """Returns what the job asks for, where `request` has the new numbers."""
-    asked = before.memory_asked or MemoryAsked(before.cpus_per_task, before.mem_per_cpu_mb, before.mincpus)
+    asked = before.memory_asked or RequestedMemory(before.cpus_per_task, before.mem_per_cpu_mb, before.mincpus)
     if "mem_per_node_mb" in changed:
         asked = asked._replace(mem_per_cpu_mb=None)
-    return asked._replace(**{name: getattr(request, name) for name in MemoryAsked._fields if name in changed})
+    return asked._replace(**{name: getattr(request, name) for name in RequestedMemory._fields if name in changed})
 
 
 def of_job(state: ClusterState, partition: Partition, wanted: JobSubmission) -> tuple[int | None, int | None]:

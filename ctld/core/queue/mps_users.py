@@ -61,7 +61,7 @@ def elsewhere(
     if not 0 <= start.mask < len(state.layout.masks.bits):
         return None
     at, cpus, tasks, mem_mb = start.placement[0]
-    free = holds.untaken(start.position, now_us // US + start.limit_s)
+    free = holds.unclaimed(start.position, now_us // US + start.limit_s)
     columns = state.node_columns
     kind = state.layout.gres_kinds[share[:2]]
     tried = 0

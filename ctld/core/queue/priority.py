@@ -7,7 +7,7 @@ by is the partition's PriorityTier above the job's priority in that partition; t
 
 A priority is a function of the job and of the time of the last calculation: a new job and the next calculation use the
 same formula. A timer runs the calculation every PriorityCalcPeriod, in two steps so that no step is long: the tree of
-shares is ranked, then numpy adds up the factor columns and all ready rows are sorted anew. An event computes only the
+shares is ranked, then numpy adds up the factor columns and all ready rows are sorted again. An event computes only the
 priority of its own job.
 
 A priority is derived, so a calculation writes no row of any job, and the encoded answers of the snapshot remain valid.

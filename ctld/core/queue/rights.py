@@ -6,7 +6,7 @@ Slurm's (user_permissions):
 Jobs        A user may touch their own jobs, a coordinator those in their accounts, operators and administrators all. Only
             the latter two may raise a priority or release an administrator's hold. Only administrators may change nodes
             and partitions.
-Accounting  Operators and administrators may change everything, except that nobody grants a level above their own,
+Accounting  Operators and administrators may change everything, except that no user grants a level above their own,
             nor adds, changes or removes a user whose level is above their own: neither the record nor an association,
             a wckey or a coordinatorship. A coordinator of an account may change what is below it, at any depth, but neither
             the account itself nor anything that belongs to no account, and may set no limit above that of the account

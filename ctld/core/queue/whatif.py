@@ -24,7 +24,7 @@ import numpy as np
 
 import _fastsched
 from _fastsched import contract
-from ctld.core.queue.needs import Bits
+from ctld.core.queue.node_demand import Bits
 from ctld.core.queue.planning import Rows
 from ctld.core.state.pending import NO_DEADLINE, PendingColumns, Shape, Terms
 

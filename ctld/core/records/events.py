@@ -288,7 +288,7 @@ class UpdatePartition(Event, frozen=True):
     reply_to: int = 0
 
 
-class ReservationWords(msgspec.Struct, frozen=True, gc=False):
+class ReservationSettings(msgspec.Struct, frozen=True, gc=False):
     """The settings of a reservation; None = not given. Dates, uids and hostlists are resolved, cores are CPUs.
 
     Lists hold (sign, name): sign "" = set the list, "+" = add, "-" = remove or (where there is no list) deny.
@@ -326,7 +326,7 @@ class CreateReservation(Event, frozen=True):
 
     actor: Actor
     name: str
-    wanted: ReservationWords
+    wanted: ReservationSettings
     reply_to: int = 0
 
 
@@ -335,7 +335,7 @@ class UpdateReservation(Event, frozen=True):
 
     actor: Actor
     name: str
-    wanted: ReservationWords
+    wanted: ReservationSettings
     reply_to: int = 0
 
 
@@ -523,7 +523,7 @@ class StepExited(Event, frozen=True):
     metric_tasks: int = 0  # that they were taken of
 
 
-class Distrust(Event, frozen=True):
+class Quarantine(Event, frozen=True, tag="Distrust"):  # the name in flight records
     """Jobs and timers that made earlier processes fail: pending jobs are held, the timers are skipped. Comes first."""
 
     jobs: tuple[int, ...]

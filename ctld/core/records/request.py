@@ -9,7 +9,7 @@ from penstock.values.gres import Gres
 from penstock.values.jobkind import JobKind
 
 
-class MemoryAsked(NamedTuple):
+class RequestedMemory(NamedTuple):
     """What was asked for, where MaxMemPerCPU has changed it (queue/memory.py)."""
 
     cpus_per_task: int
@@ -29,7 +29,7 @@ class JobRequest(RequestFields, frozen=True, gc=False, omit_defaults=True):
     ntasks_over: int = 0  # --overcommit: requested tasks, while `ntasks` is one a node
     cpus_per_task: int = 1
     cpus_per_task_asked: bool = False
-    memory_asked: MemoryAsked | None = None  # None = MaxMemPerCPU has changed nothing
+    memory_asked: RequestedMemory | None = None  # None = MaxMemPerCPU has changed nothing
     nodes_required: tuple[str, ...] = ()
     nodes_excluded: tuple[str, ...] = ()
     requeue: bool = True

@@ -16,7 +16,7 @@ class ReservedPart(NamedTuple):
     gres: tuple[tuple[str, str, int], ...]
 
 
-class ReservationAsk(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class ReservationDemand(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The requested resources of a reservation; nodes are chosen by it again when one goes down.
 
     Stored as JSON in the database, so a field is only ever added, with a default.
@@ -47,7 +47,7 @@ class Reservation(NamedTuple):
     flags: ResvFlag
     purge_comp_s: int
     idle_since_us: int  # when its last job ended
-    ask: ReservationAsk
+    ask: ReservationDemand
     parts: tuple[ReservedPart, ...]
     users: tuple[str, ...]
     uids: tuple[int, ...]  # of `users`, or of the members of `groups`

@@ -317,7 +317,7 @@ def release(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
     """Releases a held job. A priority of 0, which holds too, is reset to its value at submission."""
     holds.release(job)
     if job.failed_attempts > state.config.max_batch_requeue:
-        outcome.count_failures_anew(job)
+        outcome.reset_failures(job)
     if job.request.priority == 0:
         state.replace_request(job, with_changes(job.request, priority=None))
         priority.renew(state, job)

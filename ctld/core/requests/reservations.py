@@ -16,19 +16,19 @@ from typing import Final, TypedDict
 import msgspec
 
 from ctld.core.gpus.kinds import can_be_asked
-from ctld.core.lifecycle.reservation_life import arm, orphan, reseat
+from ctld.core.lifecycle.reservation_life import arm, orphan, renew_rows
 from ctld.core.queue.defaults import find_qos
 from ctld.core.queue.rights import require_role
 from ctld.core.records.effects import Created, Done, Refused
 from ctld.core.records.events import (
     CreateReservation,
     DeleteReservation,
-    ReservationWords,
+    ReservationSettings,
     Role,
     UpdateReservation,
 )
 from ctld.core.records.job import Job
-from ctld.core.records.reservation import Reservation, ReservationAsk, ReservedPart
+from ctld.core.records.reservation import Reservation, ReservationDemand, ReservedPart
 from ctld.core.reservations import nodes as reserve_nodes
 from ctld.core.reservations import recurrence
 from ctld.core.reservations.access import allocated_jobs, is_active, names_asked, permits
@@ -61,7 +61,7 @@ def create_reservation(state: ClusterState, now_us: int, event: CreateReservatio
     state.applying()
     state.put_reservation(reservation)
     arm(state, reservation, now_us)
-    reseat(state, now_us)
+    renew_rows(state, now_us)
     state.reply(event.reply_to, Created(reservation.name))
 
 
@@ -73,7 +73,7 @@ def update_reservation(state: ClusterState, now_us: int, event: UpdateReservatio
     state.applying()
     state.put_reservation(reservation)
     arm(state, reservation, now_us)
-    reseat(state, now_us)
+    renew_rows(state, now_us)
     state.reply(event.reply_to, Done())
 
 
@@ -92,7 +92,7 @@ def delete_reservation(state: ClusterState, now_us: int, event: DeleteReservatio
     state.applying()
     orphan(state, now_us, reservation)
     state.drop_reservation(reservation.name)
-    reseat(state, now_us)
+    renew_rows(state, now_us)
     state.reply(event.reply_to, Done())
 
 
@@ -153,13 +153,13 @@ def _blank(state: ClusterState, now_us: int, event: CreateReservation) -> Reserv
             resv_id += not name or name in state.reservations
     return Reservation(
         name=name, resv_id=resv_id, start_at_us=0, end_at_us=0, anchor_at_us=0, previous_end_at_us=0, float_us=-1,
-        flags=ResvFlag.NONE, purge_comp_s=0, idle_since_us=0, ask=ReservationAsk(), parts=(), users=(), uids=(),
+        flags=ResvFlag.NONE, purge_comp_s=0, idle_since_us=0, ask=ReservationDemand(), parts=(), users=(), uids=(),
         users_denied=False, groups=(), accounts=(), accounts_denied=False, licenses=(), comment="", created_at_us=now_us,
     )  # fmt: skip
 
 
 def _checked(
-    state: ClusterState, now_us: int, base: Reservation, wanted: ReservationWords, old: Reservation | None
+    state: ClusterState, now_us: int, base: Reservation, wanted: ReservationSettings, old: Reservation | None
 ) -> Reservation:
     """Returns `base` with the requested settings. Raises Refused."""
     found = _with_flags(base, wanted)
@@ -185,7 +185,7 @@ def _text(text: str, what: str) -> str:
         raise Refused(Code.INVALID_VALUE, str(error)) from None
 
 
-def _with_flags(base: Reservation, wanted: ReservationWords) -> Reservation:
+def _with_flags(base: Reservation, wanted: ReservationSettings) -> Reservation:
     flags = (base.flags | ResvFlag(wanted.flags_on)) & ~ResvFlag(wanted.flags_off)
     recurring = ResvFlag(wanted.flags_on) & RECURRING
     if recurring and not base.flags & RECURRING & ~recurring:
@@ -240,7 +240,7 @@ def edited(
     return tuple(kept), denied and bool(kept)
 
 
-def _with_access(state: ClusterState, base: Reservation, wanted: ReservationWords) -> Reservation:
+def _with_access(state: ClusterState, base: Reservation, wanted: ReservationSettings) -> Reservation:
     found = base
     if wanted.users is not None:
         known = dict(zip(base.users, base.uids, strict=False)) | {name: uid for _, name, uid in wanted.users}
@@ -267,7 +267,7 @@ def _with_access(state: ClusterState, base: Reservation, wanted: ReservationWord
 
 
 def _licenses(
-    state: ClusterState, now_us: int, base: Reservation, wanted: ReservationWords
+    state: ClusterState, now_us: int, base: Reservation, wanted: ReservationSettings
 ) -> tuple[tuple[str, int], ...]:
     """Returns its licenses, which no two reservations may have at a time. Raises Refused."""
     licenses = base.licenses if wanted.licenses is None else wanted.licenses
@@ -290,7 +290,7 @@ def _licenses(
 
 
 def _with_times(
-    state: ClusterState, now_us: int, base: Reservation, wanted: ReservationWords, old: Reservation | None
+    state: ClusterState, now_us: int, base: Reservation, wanted: ReservationSettings, old: Reservation | None
 ) -> Reservation:
     """Returns start and end, in whole seconds, the planner's resolution. Raises Refused."""
     start_us = base.start_at_us if wanted.start_at_us is None else wanted.start_at_us // US * US
@@ -320,7 +320,7 @@ def _with_times(
     )
 
 
-def _end(start_us: int, base: Reservation, wanted: ReservationWords, old: Reservation | None) -> int:
+def _end(start_us: int, base: Reservation, wanted: ReservationSettings, old: Reservation | None) -> int:
     length_s = wanted.duration_s
     if length_s is not None and length_s < 0:
         length_s = YEAR_S
@@ -339,7 +339,7 @@ def _end(start_us: int, base: Reservation, wanted: ReservationWords, old: Reserv
 
 
 class _AskChanges(TypedDict, total=False):
-    """The fields of ReservationAsk that a request sets."""
+    """The fields of ReservationDemand that a request sets."""
 
     nodes: tuple[str, ...]
     all_nodes: bool
@@ -353,7 +353,7 @@ class _AskChanges(TypedDict, total=False):
     allowed_partitions: tuple[str, ...]
 
 
-def _requested(state: ClusterState, base: Reservation, wanted: ReservationWords) -> ReservationAsk:
+def _requested(state: ClusterState, base: Reservation, wanted: ReservationSettings) -> ReservationDemand:
     """Returns the requested resources. Raises Refused."""
     ask = base.ask
     changes: _AskChanges = {}
@@ -394,7 +394,7 @@ def _requested(state: ClusterState, base: Reservation, wanted: ReservationWords)
             raise Refused(Code.INVALID_GRES, ":".join(filter(None, kind[:2])))
         if kind[0] in SHARED_NAMES:
             raise Refused(Code.INVALID_GRES, f"{kind[0]}: a reservation keeps whole GPUs")
-    found: ReservationAsk = msgspec.structs.replace(ask, **changes)
+    found: ReservationDemand = msgspec.structs.replace(ask, **changes)
     if not found.partition and (found.node_count or found.cpus or found.gres or found.gres_per_node):
         default = next((p.name for p in state.partition_list if p.config.is_default), "")
         found = msgspec.structs.replace(found, partition=default)  # the nodes are chosen there
@@ -402,7 +402,7 @@ def _requested(state: ClusterState, base: Reservation, wanted: ReservationWords)
 
 
 def _allowed_partitions(
-    state: ClusterState, ask: ReservationAsk, items: tuple[tuple[str, str], ...]
+    state: ClusterState, ask: ReservationDemand, items: tuple[tuple[str, str], ...]
 ) -> tuple[str, ...]:
     names, denied = edited("partitions", ask.allowed_partitions, False, items)
     if denied:
@@ -455,7 +455,7 @@ def _check_kept(state: ClusterState, now_us: int, found: Reservation, spans: Spa
     """Raises Refused when its present nodes are not free at its new times."""
     for part in found.parts:
         if part.cpus == reserve_nodes.WHOLE:
-            one = ReservationAsk(nodes=(part.node,))
+            one = ReservationDemand(nodes=(part.node,))
         else:
-            one = ReservationAsk(nodes=(part.node,), cpus_by_node=(part.cpus,))
+            one = ReservationDemand(nodes=(part.node,), cpus_by_node=(part.cpus,))
         reserve_nodes.choose(state, now_us, one, found.flags, spans, found.name)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from ctld.core.records.effects import Refused
 from ctld.core.records.job import Job
 from ctld.core.records.node import Node, Partition
-from ctld.core.records.reservation import Reservation, ReservationAsk, ReservedPart
+from ctld.core.records.reservation import Reservation, ReservationDemand, ReservedPart
 from ctld.core.reservations import recurrence
 from ctld.core.reservations.access import running_in
 from ctld.core.state.state import CLOSED_FLAGS, ClusterState
@@ -58,7 +58,7 @@ def spans_of(state: ClusterState, reservation: Reservation, now_us: int, most: i
 
 
 def choose(
-    state: ClusterState, now_us: int, ask: ReservationAsk, flags: ResvFlag, spans: Spans, own: str
+    state: ClusterState, now_us: int, ask: ReservationDemand, flags: ResvFlag, spans: Spans, own: str
 ) -> tuple[ReservedPart, ...]:
     """Chooses the parts to reserve; () for a reservation without nodes. `own`: the reservation's name. Raises Refused."""
     rest = _Resources(state, now_us, flags, spans, own)
@@ -75,7 +75,7 @@ def choose(
 
 
 def replacements(
-    state: ClusterState, now_us: int, ask: ReservationAsk, flags: ResvFlag, spans: Spans, own: str
+    state: ClusterState, now_us: int, ask: ReservationDemand, flags: ResvFlag, spans: Spans, own: str
 ) -> list[str]:
     """Returns whole nodes that could replace others, the preferred first: up, idle and not reserved. Raises Refused."""
     rest = _Resources(state, now_us, flags, spans, own)
@@ -83,7 +83,9 @@ def replacements(
     return [node.name for node in nodes if rest.of(node).free]
 
 
-def _named(state: ClusterState, ask: ReservationAsk, flags: ResvFlag, rest: "_Resources") -> tuple[ReservedPart, ...]:
+def _named(
+    state: ClusterState, ask: ReservationDemand, flags: ResvFlag, rest: "_Resources"
+) -> tuple[ReservedPart, ...]:
     if ask.all_nodes:
         nodes = _partition_nodes(state, ask.partition) if ask.partition else state.node_list
     else:
@@ -119,7 +121,7 @@ def _part(rest: Rest, cpus: int, gres: tuple[tuple[str, str, int], ...]) -> Rese
     return ReservedPart(node.name, cpus, mem_mb, gres)
 
 
-def _pool(state: ClusterState, ask: ReservationAsk) -> list[Node]:
+def _pool(state: ClusterState, ask: ReservationDemand) -> list[Node]:
     """Returns the nodes that the request may use, the preferred first."""
     if ask.partition:
         nodes = _partition_nodes(state, ask.partition)
@@ -153,7 +155,7 @@ def _features_of(text: str) -> tuple[list[Expr], list[tuple[Expr, int]]]:
     return every, some
 
 
-def _of_features(ask: ReservationAsk, free: list[Node]) -> list[Node]:
+def _of_features(ask: ReservationDemand, free: list[Node]) -> list[Node]:
     """Returns the nodes to reserve, in the order of `free`: as many of each feature as are requested, then others; too
     few when there are not enough."""
     taken: dict[str, None] = {}
@@ -176,7 +178,7 @@ def _partition_nodes(state: ClusterState, name: str) -> list[Node]:
     return [node for node in state.node_list if bits >> node.index & 1]
 
 
-def _counted(ask: ReservationAsk, flags: ResvFlag, pool: list[Node], rest: "_Resources") -> tuple[ReservedPart, ...]:
+def _counted(ask: ReservationDemand, flags: ResvFlag, pool: list[Node], rest: "_Resources") -> tuple[ReservedPart, ...]:
     """Chooses so many nodes, CPUs or devices from the pool."""
     if ask.node_count > len(pool):
         text = f"{ask.node_count} nodes are asked for, {len(pool)} would do"
@@ -197,7 +199,7 @@ def _counted(ask: ReservationAsk, flags: ResvFlag, pool: list[Node], rest: "_Res
     return tuple(parts)
 
 
-def _check_size(ask: ReservationAsk, pool: list[Node]) -> None:
+def _check_size(ask: ReservationDemand, pool: list[Node]) -> None:
     """Raises Refused when the nodes would not suffice even if none were reserved or in use."""
     if ask.cpus > sum(node.cpus for node in pool):
         raise Refused(Code.REQUESTED_NODE_CONFIG_UNAVAILABLE, f"{ask.cpus} CPUs are asked for")
@@ -206,7 +208,7 @@ def _check_size(ask: ReservationAsk, pool: list[Node]) -> None:
             raise Refused(Code.REQUESTED_NODE_CONFIG_UNAVAILABLE, f"{count} {name} are asked for")
 
 
-def _cores(ask: ReservationAsk, candidates: list[Rest]) -> list[ReservedPart] | None:
+def _cores(ask: ReservationDemand, candidates: list[Rest]) -> list[ReservedPart] | None:
     """Chooses CPUs over `node_count` nodes evenly, else on the fewest nodes in their order."""
     parts: list[ReservedPart] = []
     left = ask.cpus
@@ -222,7 +224,7 @@ def _cores(ask: ReservationAsk, candidates: list[Rest]) -> list[ReservedPart] | 
     return parts if left <= 0 else None
 
 
-def _devices(ask: ReservationAsk, candidates: list[Rest]) -> list[ReservedPart] | None:
+def _devices(ask: ReservationDemand, candidates: list[Rest]) -> list[ReservedPart] | None:
     """Chooses devices with their share of CPUs and memory, so many on each node or so many in all."""
     wanted = {(name, type_): count for name, type_, count in ask.gres}
     each = {(name, type_): count for name, type_, count in ask.gres_per_node}
@@ -241,7 +243,7 @@ def _devices(ask: ReservationAsk, candidates: list[Rest]) -> list[ReservedPart] 
     return None if any(wanted.values()) or not parts else parts
 
 
-def _share(rest: Rest, take: dict[tuple[str, str], int], ask: ReservationAsk) -> ReservedPart | None:
+def _share(rest: Rest, take: dict[tuple[str, str], int], ask: ReservationDemand) -> ReservedPart | None:
     """Returns the node's part with those devices, or None when they or their share of the node are not available."""
     if not take:
         return None

@@ -8,7 +8,7 @@ from penstock.values.allowance import ALLOWED, Allowance
 class Handling:
     """State of the event in progress. Reset by the controller's `step` for every event."""
 
-    __slots__ = ("allowance", "distrusted", "expanded", "is_applied", "unexpected", "unfinished")
+    __slots__ = ("allowance", "quarantined", "expanded", "is_applied", "unexpected", "unfinished")
 
     def __init__(self) -> None:
         self.is_applied = False  # `ClusterState.applying` has been called
@@ -16,7 +16,7 @@ class Handling:
         self.expanded: dict[str, tuple[str, ...]] = {}  # lists of nodes in the request, by text
         self.unfinished: Iterator[None] | None = None  # its remaining slices (Core.begin)
         self.unexpected: list[Exception] = []  # errors so far that have refused one request each
-        self.distrusted: frozenset[tuple[str, int | str]] = frozenset()  # timers that are skipped (events.Distrust)
+        self.quarantined: frozenset[tuple[str, int | str]] = frozenset()  # timers that are skipped (events.Quarantine)
 
     def take_unexpected(self) -> list[Exception]:
         """Removes and returns these errors, to be reported once."""

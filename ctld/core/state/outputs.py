@@ -24,7 +24,7 @@ class Outputs:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.is_stored = True  # False: nobody writes the batches, which have effects alone (controller.Core)
+        self.is_stored = True  # False: batches are not written, which have effects alone (controller.Core)
         self.acks: dict[tuple[str, int, str], int] = {}  # (node, link, spool) -> the last report that is in the batch
         self.start_new_batch()
 

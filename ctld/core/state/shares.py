@@ -7,7 +7,7 @@ allocated whole, one that is allocated whole has no shares, and one GPU is share
 The planner's counts. The planner adds and subtracts one number a kind and node, but shares belong to devices. So the
 number is the most that the node could give one job: for shares the maximum that is free on one of its GPUs, for GPUs
 the unused ones. With that, "fits now" is exact. A running job's part releases the amount by which this number grows
-when the job ends, after all jobs that end before it (`outlook`): so future free amounts are exact too. Placements of
+when the job ends, after all jobs that end before it (`growth_by_ends`): so future free amounts are exact too. Placements of
 one pass are subtracted, which is too strict for shares (another GPU may have as many) and too lax between shares and
 whole GPUs. Therefore a third number, MILLI, counts the free thousandths of all GPUs of a node. Shares and GPUs both
 consume it, so that shares do not delay a job that waits for all GPUs of a node.
@@ -160,7 +160,7 @@ def room(layout: "Layout", whole: int, shared: SharesInUse, closed: int) -> dict
     return found
 
 
-def outlook(
+def growth_by_ends(
     node: Node, allocations: Iterable[tuple[int, int, NodeAlloc]]
 ) -> tuple[dict[_Kind, int], list[tuple[int, dict[_Kind, int]]]]:
     """Returns the most that one job could get now, and by job how much that grows when it ends. `allocations`: (end, job

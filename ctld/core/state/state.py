@@ -373,7 +373,7 @@ class ClusterState:
         for index in sorted(running.touched):
             node = self.node_list[index]
             parts = ((i, part) for i in node.jobs for part in self.jobs[i].alloc if part.node == node.name)
-            now, gains = shares.outlook(node, ((running.end_of(job_id), job_id, part) for job_id, part in parts))
+            now, gains = shares.growth_by_ends(node, ((running.end_of(job_id), job_id, part) for job_id, part in parts))
             for kind, count in now.items():
                 columns.free_gres[index, self.layout.gres_kinds[kind]] = count
             if self.gpus.mix is not None:

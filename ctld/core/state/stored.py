@@ -185,7 +185,7 @@ class Stored:
             del self._contents[uid, spec_hash]
             _less(self.bytes, uid, known[1])
 
-    def count_anew(self, jobs: Iterable["Job"]) -> dict[tuple[int, bytes], int]:
+    def recount(self, jobs: Iterable["Job"]) -> dict[tuple[int, bytes], int]:
         """Recounts the usage: for Core.check()."""
         found: Counter[tuple[int, bytes]] = Counter()
         for job in jobs:

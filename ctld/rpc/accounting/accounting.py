@@ -1,6 +1,6 @@
 """The Accounting service: sacct's queries, read in a thread through a connection of their own.
 
-gate/sight.py decides which records, scripts and environments a caller may see.
+gate/visibility.py decides which records, scripts and environments a caller may see.
 """
 
 import logging
@@ -16,7 +16,7 @@ from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.paging import by_bytes
 from ctld.rpc.gate.refusals import refuse_as, translated_pages
 from ctld.rpc.gate.services import Services
-from ctld.rpc.gate.sight import JobSight, job_sight, script_sight
+from ctld.rpc.gate.visibility import JobVisibility, job_visibility, script_visibility
 from ctld.rpc.jobs.records import record_filter, record_message
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import accounting_pb2
@@ -47,14 +47,14 @@ class AccountingService:
             return
         try:
             default = state.config.penstock_default_account.lower()
-            asked = record_filter(request, uids, job_sight(state, actor), default)
+            asked = record_filter(request, uids, job_visibility(state, actor), default)
             if "nosteps" in state.config.enforce:
                 asked = msgspec.structs.replace(asked, no_steps=True)  # the controller keeps them while it needs them
             found = records.list(asked)
         except BadValue as error:
             await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
         threads = self._services.record_threads
-        pages = _pages(found, script_sight(state, actor), state.config)
+        pages = _pages(found, script_visibility(state, actor), state.config)
         try:
             with threads.question(actor.uid):
                 while (page := await threads.turn(actor.uid, _next, lambda: pages)) is not None:
@@ -71,7 +71,7 @@ def _next(pages: Iterator[accounting_pb2.ListRecordsReply]) -> accounting_pb2.Li
 
 
 def _pages(
-    records: Iterator[FilterRecord], scripts: JobSight, config: Config
+    records: Iterator[FilterRecord], scripts: JobVisibility, config: Config
 ) -> Iterator[accounting_pb2.ListRecordsReply]:
     """Yields pages of messages, built in the thread that reads."""
     default = config.penstock_default_account.lower()

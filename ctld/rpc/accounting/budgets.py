@@ -11,7 +11,7 @@ from ctld.core.queue.rights import coordinates
 from ctld.core.records.budget_book import ONE
 from ctld.core.records.events import Actor
 from ctld.core.state.state import ClusterState
-from ctld.rpc.gate.sight import is_private
+from ctld.rpc.gate.visibility import is_private
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import governance_pb2
 from penstock.values.refusals import TEXT, Code

@@ -20,7 +20,7 @@ from ctld.rpc.gate.auth import caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.refusals import refuse_as
 from ctld.rpc.gate.services import Services
-from ctld.rpc.gate.sight import account_sight
+from ctld.rpc.gate.visibility import account_visibility
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import governance_pb2
 from penstock.values.limits import texts, tres_text
@@ -54,15 +54,15 @@ class CountersService:
         """
         state, actor = self._services.runtime.core.state, caller()
         found: list[governance_pb2.Counters] = []
-        sight = account_sight(state, actor)
+        visibility = account_visibility(state, actor)
         if not request.what or "assoc" in request.what:
             found += [
                 one
                 for one in of_associations(state)
-                if _is_asked(one, request) and sight.sees_usage(one.account, one.user)
+                if _is_asked(one, request) and visibility.sees_usage(one.account, one.user)
             ]
         if not request.what or "qos" in request.what:
-            hides = sight.hides_users or sight.hides_usage
+            hides = visibility.hides_users or visibility.hides_usage
             found += [
                 one
                 for one in of_qos(state)

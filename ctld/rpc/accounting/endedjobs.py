@@ -23,7 +23,7 @@ from ctld.rpc.gate.auth import caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.refusals import refuse_as, translated
 from ctld.rpc.gate.services import Services
-from ctld.rpc.gate.sight import job_sight
+from ctld.rpc.gate.visibility import job_visibility
 from ctld.rpc.jobs.records import record_filter
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import governance_pb2
@@ -93,7 +93,7 @@ class EndedJobs:
         self, request: governance_pb2.ModifyRecordsRequest, uids: tuple[int, ...], state: ClusterState, actor: Actor
     ) -> list[FilterRecord]:
         try:
-            asked = record_filter(request.which, uids, job_sight(state, actor))
+            asked = record_filter(request.which, uids, job_visibility(state, actor))
             records = self._services.records.list(msgspec.structs.replace(asked, no_steps=True))
             found = [
                 one

@@ -12,7 +12,7 @@ from ctld.rpc.gate.auth import caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.refusals import refuse_as, translated
 from ctld.rpc.gate.services import Services
-from ctld.rpc.gate.sight import account_sight
+from ctld.rpc.gate.visibility import account_visibility
 from penstock.v1 import governance_pb2
 from penstock.values.tres import there_is
 
@@ -42,12 +42,12 @@ class Entities:
         that the caller coordinates.
         """
         state = self._services.runtime.core.state
-        sight = account_sight(state, caller())
+        visibility = account_visibility(state, caller())
         people, found = state.shares.people, []
         for (name, user), row in sorted(state.shares.wckeys.items(), key=lambda item: (item[0][1], item[0][0])):
             if row.deleted and not request.with_deleted:
                 continue
-            if not sight.sees_user(user, (assoc.account for assoc in state.shares.by_user.get(user, ()))):
+            if not visibility.sees_user(user, (assoc.account for assoc in state.shares.by_user.get(user, ()))):
                 continue
             is_default = user in people and people[user].default_wckey == name
             found.append(

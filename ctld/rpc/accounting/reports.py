@@ -1,7 +1,7 @@
 """Events, reports from roll-ups, runaway jobs and purges, for the Governance service.
 
 All of them read in threads (gate/reading.py). Visibility: with PrivateData=usage a user sees their own usage, a
-coordinator that of their accounts, operators all (gate/sight.py); with PrivateData=events only operators see events.
+coordinator that of their accounts, operators all (gate/visibility.py); with PrivateData=events only operators see events.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -10,18 +10,18 @@ from typing import Final, TypeVar
 from sqlalchemy import Connection
 
 from accounting.dbrow import DbRow
-from accounting.events import EventAsk, events
-from accounting.jobreports import REPORTS, JobAsk
+from accounting.events import EventQuery, events
+from accounting.jobreports import REPORTS, JobReportQuery
 from accounting.rolling import read_marks
 from accounting.rollup import Calendar
 from accounting.runaway import RUNAWAY_MAX, active, fix
-from accounting.usage import UsageAsk, UsageRowValues, cluster, usage
+from accounting.usage import UsageQuery, UsageRowValues, cluster, usage
 from ctld.core.state.fairshare import ShareTree
 from ctld.rpc.gate.auth import caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.refusals import refuse_as, translated_pages
 from ctld.rpc.gate.services import Services
-from ctld.rpc.gate.sight import is_private, usage_filter
+from ctld.rpc.gate.visibility import is_private, usage_filter
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.purging import PurgeOrder
 from ctld.store.errors import StoreError
@@ -42,7 +42,7 @@ VALUES_MAX: Final = 10_000
 
 _KINDS = governance_pb2.ReportRequest.Kind
 #: Reports of the whole cluster, by their data: (connection, calendar, query).
-_OF_CLUSTER: dict[int, Callable[[Connection, Calendar, UsageAsk], list[UsageRowValues]]] = {_KINDS.CLUSTER: cluster}
+_OF_CLUSTER: dict[int, Callable[[Connection, Calendar, UsageQuery], list[UsageRowValues]]] = {_KINDS.CLUSTER: cluster}
 #: Fields of a query that a report does not support. Ignoring them would show too much.
 _OF_JOBS: Final = ("nodes", "names", "gids", "job_ids")
 _NOT_TAKEN: Final[dict[int, tuple[str, ...]]] = {
@@ -79,7 +79,7 @@ class Reports:
         uids, unknown = await services.names.uids(list(request.users))
         if unknown:
             return
-        ask = EventAsk(
+        ask = EventQuery(
             request.start_at_us,
             request.end_at_us,
             await _nodes_of(request, context),
@@ -111,8 +111,10 @@ class Reports:
     ) -> AsyncIterator[governance_pb2.ReportReply]:
         """Returns rows in pages; the first contains the time up to which usage is counted."""
         state, actor = self._services.runtime.core.state, caller()
-        if untaken := [name for name in _NOT_TAKEN.get(request.kind, ()) if getattr(request, name)]:
-            text = f"report {_KINDS.Name(request.kind)} cannot be restricted by {untaken[0]}: {_WHY_NOT[request.kind]}"
+        if unclaimed := [name for name in _NOT_TAKEN.get(request.kind, ()) if getattr(request, name)]:
+            text = (
+                f"report {_KINDS.Name(request.kind)} cannot be restricted by {unclaimed[0]}: {_WHY_NOT[request.kind]}"
+            )
             await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {text}"))
         ask = self._asked(request)
         calendar = Calendar(state.config.utc_offsets)
@@ -142,14 +144,14 @@ class Reports:
                 rolled_up_to_us=marks.cursor_us if at == 0 else 0,
             )
 
-    def _asked(self, request: governance_pb2.ReportRequest) -> UsageAsk:
+    def _asked(self, request: governance_pb2.ReportRequest) -> UsageQuery:
         """Returns the query, with the accounts below the named ones, and users by name."""
         accounts = dict.fromkeys(name.lower() for name in request.accounts)
         if request.with_subaccounts:
             tree = self._services.runtime.core.state.shares
             for name in list(accounts):
                 accounts.update(dict.fromkeys(_below(tree, name)))
-        return UsageAsk(
+        return UsageQuery(
             request.start_at_us, request.end_at_us, tuple(request.group_by), tuple(request.tres), tuple(accounts)[:VALUES_MAX],
             tuple(request.users), tuple(request.wckeys), tuple(request.qos), tuple(request.partitions),
         )  # fmt: skip
@@ -240,9 +242,9 @@ def _asked_to_purge(request: governance_pb2.PurgeRequest) -> dict[str, str]:
 
 
 def _job_ask(
-    request: governance_pb2.ReportRequest, base: UsageAsk, nodes: frozenset[str], default_account: str, now_us: int
-) -> JobAsk:
-    return JobAsk(
+    request: governance_pb2.ReportRequest, base: UsageQuery, nodes: frozenset[str], default_account: str, now_us: int
+) -> JobReportQuery:
+    return JobReportQuery(
         base,
         tuple(request.bounds),
         request.sizes_in_nodes,

@@ -28,8 +28,8 @@ from ctld.rpc.gate.auth import caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.refusals import refuse_as
 from ctld.rpc.gate.services import Services
-from ctld.rpc.gate.sight import account_sight, job_sight
 from ctld.rpc.gate.users import job_filter
+from ctld.rpc.gate.visibility import account_visibility, job_visibility
 from ctld.rpc.jobs.listing import select_rows
 from ctld.runtime.errors import BadRequest, NotTaken
 from penstock.v1 import shares_pb2
@@ -60,11 +60,11 @@ class SharesService:
         state = self._runtime.core.state
         config, tree = state.config, state.shares
         fair_tree = "NO_FAIR_TREE" not in config.priority_flags
-        sight = account_sight(state, caller())
+        visibility = account_visibility(state, caller())
         found = list(associations(state, fair_tree))
         if request.with_deleted:
             found += [_deleted(row) for _, row in sorted(tree.gone.items())]
-        messages = [message for message in found if sight.sees_usage(message.account, message.user)]
+        messages = [message for message in found if visibility.sees_usage(message.account, message.user)]
         first = shares_pb2.ListAssociationsReply(
             cluster=config.cluster_name,
             multifactor=config.is_multifactor(),
@@ -74,12 +74,12 @@ class SharesService:
             accounts=[
                 shares_pb2.AccountInfo(**row._asdict())
                 for row in _accounts(state, request)
-                if sight.sees_account(row.name)
+                if visibility.sees_account(row.name)
             ],
             users=[
                 _user(state, name)
                 for name in _people(state, request)
-                if sight.sees_user(name, accounts_of(state, name))
+                if visibility.sees_user(name, accounts_of(state, name))
             ],
             associations=messages[:PAGE_ASSOCS],
         )
@@ -95,7 +95,7 @@ class SharesService:
         runtime = self._runtime
         try:
             which = await job_filter(request.filter, self._names)
-            which = job_sight(runtime.core.state, caller()).narrow(which)
+            which = job_visibility(runtime.core.state, caller()).narrow(which)
             rows = await select_rows(runtime.snapshot, which, False)
         except BadRequest as error:
             await refuse_as(context, error)

@@ -17,7 +17,7 @@ from ctld.core.records.reservation import Reservation
 from ctld.core.reservations.access import is_active
 from ctld.core.state.state import ClusterState
 from ctld.rpc.cluster.gpuinfo import NODE_FIELDS, with_indices
-from ctld.rpc.gate.sight import JobSight
+from ctld.rpc.gate.visibility import JobVisibility
 from ctld.runtime.certificates import warning
 from penstock.config.kinds import PREEMPT_MODE, TRES_WEIGHTS
 from penstock.security.renew import WARN_DAYS, days_left
@@ -109,12 +109,12 @@ def reserved_flags(reservations: Iterable[Reservation]) -> list[str]:
     return ["MAINTENANCE"] * maintained + ["RESERVED"] * bool(active)
 
 
-def _mcs_label(state: ClusterState, node: Node, sight: JobSight) -> str:
+def _mcs_label(state: ClusterState, node: Node, visibility: JobVisibility) -> str:
     """Returns the label of the jobs that keep others from the node, if the user may see them: it can be a user's name."""
     if state.config.mcs_plugin == "mcs/none":
         return ""
     jobs = (state.jobs[job_id] for job_id in node.jobs)
-    return next((job.request.apart_label for job in jobs if job.request.apart_label and sight.sees(job)), "")
+    return next((job.request.apart_label for job in jobs if job.request.apart_label and visibility.sees(job)), "")
 
 
 def _warning(state: ClusterState, node: Node, link: NodeLink | None) -> tuple[str, int] | None:
@@ -137,7 +137,7 @@ def node_info(
     partitions: Iterable[str],
     link: NodeLink | None,
     reason_user: str,
-    sight: JobSight,
+    visibility: JobVisibility,
     reservations: Sequence[Reservation] = (),
     gpus: Sequence[controller_pb2.GpuInfo] = (),
 ) -> controller_pb2.NodeInfo:
@@ -146,7 +146,7 @@ def node_info(
     fields["cpus_alloc"] = min(node.cpus, node.cpus_alloc)  # cpus that several jobs share count once
     fields |= {name: getattr(node.config, name) for name in _NODE_CONFIG_FIELDS}
     fields["gpu_constraint"] = constraint(state.config, node)
-    fields["mcs_label"] = _mcs_label(state, node, sight)
+    fields["mcs_label"] = _mcs_label(state, node, visibility)
     if announced := _warning(state, node, link):  # shown as a reason without a user: the node works, and continues to
         fields["reason"], fields["reason_at_us"] = announced
         reason_user = state.config.slurm_user

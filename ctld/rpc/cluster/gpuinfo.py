@@ -16,7 +16,7 @@ from ctld.core.records.node import Node
 from ctld.core.records.request import NodeAlloc
 from ctld.core.state.shares import GPU, slots_of
 from ctld.core.state.state import ClusterState
-from ctld.rpc.gate.sight import ALL_JOBS, JobSight
+from ctld.rpc.gate.visibility import ALL_JOBS, JobVisibility
 from penstock.v1 import common_pb2, controller_pb2, node_pb2
 from penstock.values.gpustates import CLOSED_STATES
 
@@ -28,17 +28,17 @@ NODE_FIELDS: Final = ("gpu_driver", "cuda_version", "nvml_version", "gpu_constra
 
 
 def gpu_infos(
-    state: ClusterState, nodes: Iterable[Node], users: Mapping[int, str], sight: JobSight = ALL_JOBS
+    state: ClusterState, nodes: Iterable[Node], users: Mapping[int, str], visibility: JobVisibility = ALL_JOBS
 ) -> dict[str, list[controller_pb2.GpuInfo]]:
     """Returns the GPUs by node, in the node's own order, each before its MIG instances; missing ones come last.
 
-    `users`: names of `drain_uids`; `sight`: jobs that may be named. Nodes without GPUs are skipped.
+    `users`: names of `drain_uids`; `visibility`: jobs that may be named. Nodes without GPUs are skipped.
     """
     having = [node for node in nodes if node.gpus]
     parts = _parts_by_node(state, having)
     found: dict[str, list[controller_pb2.GpuInfo]] = {}
     for node in having:
-        mine = [(job, part) for job, part in parts.get(node.name, ()) if sight.sees(state.jobs[job])]
+        mine = [(job, part) for job, part in parts.get(node.name, ()) if visibility.sees(state.jobs[job])]
         jobs = _jobs_by_uuid(node, mine)
         found[node.name] = [_info(gpu, jobs.get(gpu.uuid, ()), users) for gpu in sorted(node.gpus.values(), key=_order)]
     return found

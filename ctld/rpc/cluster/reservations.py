@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from ctld.core.records.events import ReservationWords
+from ctld.core.records.events import ReservationSettings
 from ctld.core.records.reservation import Reservation
 from ctld.core.reservations.access import is_active
 from ctld.core.reservations.nodes import WHOLE
@@ -52,7 +52,7 @@ def users_and_groups(changes: Mapping[str, str]) -> tuple[list[str], list[str]]:
         raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}") from None
 
 
-def wanted_reservation(changes: Mapping[str, str], names: Names, now_us: int) -> ReservationWords:
+def wanted_reservation(changes: Mapping[str, str], names: Names, now_us: int) -> ReservationSettings:
     """Decodes the settings for the core. Raises BadRequest."""
     fields: Fields = {}
     for key, text in changes.items():
@@ -70,7 +70,7 @@ def wanted_reservation(changes: Mapping[str, str], names: Names, now_us: int) ->
             if name in fields:
                 raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {key}= is given twice")
             fields[name] = value
-    return made_of(ReservationWords, fields)
+    return made_of(ReservationSettings, fields)
 
 
 def _start(text: str, names: Names, now_us: int) -> Fields:

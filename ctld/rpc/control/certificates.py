@@ -4,7 +4,7 @@ JoinNode and RenewCertificate are open to unauthenticated callers, who have no c
 the proof is in the request (penstock/security/join.py, renew.py). Each certificate leaves a record in the audit log.
 
 Tokens and certificates are on the disk before their holder has them. That takes as long as the disk does, so one thread, which
-does nothing else, issues them one after the other: a token is redeemed once, and a stalled disk holds up nobody else.
+does nothing else, issues them one after the other: a token is redeemed once, and a stalled disk delays no other caller.
 """
 
 import asyncio

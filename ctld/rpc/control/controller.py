@@ -19,7 +19,7 @@ from ctld.core.records.events import (
     ControlJobs,
     CreateReservation,
     DeleteReservation,
-    ReservationWords,
+    ReservationSettings,
     Role,
     SubmitJob,
     UpdateJobs,
@@ -37,8 +37,8 @@ from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.refusals import refuse_as, translated
 from ctld.rpc.gate.runas import submitted_for
 from ctld.rpc.gate.services import Services
-from ctld.rpc.gate.sight import hidden_partitions, is_private, job_sight, script_sight, sees_reservation
 from ctld.rpc.gate.users import job_filter
+from ctld.rpc.gate.visibility import hidden_partitions, is_private, job_visibility, script_visibility, sees_reservation
 from ctld.rpc.jobs import submission
 from ctld.rpc.jobs.joblists import JobLists
 from ctld.rpc.jobs.listing import select_rows
@@ -246,7 +246,7 @@ class ControllerService(Certification):
         await self._services.ask(event, context)
         return controller_pb2.Empty()
 
-    async def _wanted_reservation(self, request: ReservationRequest) -> ReservationWords:
+    async def _wanted_reservation(self, request: ReservationRequest) -> ReservationSettings:
         changes = dict(request.changes)
         users, groups = reservations.users_and_groups(changes)
         uids: dict[str, int] = {}
@@ -315,8 +315,8 @@ class ControllerService(Certification):
         nodes = [node for node in state.node_list if not wanted_names or node.name in wanted_names]
         partitions = clusterinfo.partitions_of_nodes(state)
         reserved = clusterinfo.reservations_of_nodes(state, self._runtime.clock_us())
-        sight = job_sight(state, caller())
-        gpus = gpuinfo.gpu_infos(state, nodes, users, sight) if request.gpus else {}
+        visibility = job_visibility(state, caller())
+        gpus = gpuinfo.gpu_infos(state, nodes, users, visibility) if request.gpus else {}
         return controller_pb2.ListNodesReply(
             nodes=[
                 clusterinfo.node_info(
@@ -325,7 +325,7 @@ class ControllerService(Certification):
                     partitions.get(node.name, ()),
                     links.get(node.name),
                     users.get(node.reason_uid, "") if node.reason else "",
-                    sight,
+                    visibility,
                     reserved.get(node.name, ()),
                     gpus.get(node.name, ()),
                 )
@@ -390,13 +390,13 @@ class ControllerService(Certification):
     async def GetBatchScript(
         self, request: controller_pb2.GetBatchScriptRequest, context: Context
     ) -> controller_pb2.GetBatchScriptReply:
-        """Returns a job's script, for those who may see it (gate/sight.py)."""
+        """Returns a job's script, for those who may see it (gate/visibility.py)."""
         row = self._runtime.snapshot.jobs.get(request.job_id)
         state = self._runtime.core.state
         actor = caller()
-        if row is None or not job_sight(state, actor).sees(row):
+        if row is None or not job_visibility(state, actor).sees(row):
             raise BadRequest(Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID])
-        if not script_sight(state, actor).sees(row):
+        if not script_visibility(state, actor).sees(row):
             raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
         spec = await self._services.specs.get(row.spec_hash)
         if spec is None:
@@ -406,10 +406,10 @@ class ControllerService(Certification):
     @translated
     async def Story(self, request: controller_pb2.StoryRequest, context: Context) -> controller_pb2.StoryReply:
         """Returns a job's history. With PrivateData=jobs only of a visible job, as long as it is listed."""
-        sight = job_sight(self._runtime.core.state, caller())
-        if sight.uid >= 0:
+        visibility = job_visibility(self._runtime.core.state, caller())
+        if visibility.uid >= 0:
             row = self._runtime.snapshot.jobs.get(request.job_id)
-            if row is None or not sight.sees(row):
+            if row is None or not visibility.sees(row):
                 raise BadRequest(Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID])
         lines = await self._services.story(request.job_id)
         if not lines:
@@ -420,7 +420,7 @@ class ControllerService(Certification):
                     at_us=h.at_us,
                     attempt=h.attempt,
                     event=h.event,
-                    detail=sight.veil(h.detail, self._runtime.snapshot.jobs),
+                    detail=visibility.redact(h.detail, self._runtime.snapshot.jobs),
                 )
                 for h in lines
             ]

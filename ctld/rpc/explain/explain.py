@@ -1,6 +1,6 @@
 """The Explain service: penstock why, penstock fits, sdiag.
 
-Users may query every job that squeue shows them (gate/sight.py).
+Users may query every job that squeue shows them (gate/visibility.py).
 """
 
 from typing import Final, TypeVar
@@ -16,7 +16,7 @@ from ctld.rpc.gate.auth import caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.refusals import translated
 from ctld.rpc.gate.services import Services
-from ctld.rpc.gate.sight import ALL_JOBS, JobSight, is_private, job_sight
+from ctld.rpc.gate.visibility import ALL_JOBS, JobVisibility, is_private, job_visibility
 from ctld.rpc.jobs import stepinfo
 from ctld.rpc.jobs.listing import named_rows
 from ctld.runtime.errors import BadRequest
@@ -42,8 +42,8 @@ class ExplainService:
         """Explains why a job waits, and what would start it sooner."""
         actor = caller()
         rows = await named_rows(self._runtime.snapshot, [request.id])
-        sight = job_sight(self._runtime.core.state, actor)
-        rows = [row for row in rows if sight.sees(row)]
+        visibility = job_visibility(self._runtime.core.state, actor)
+        rows = [row for row in rows if visibility.sees(row)]
         if not rows:
             raise BadRequest(Code.INVALID_JOB_ID, f"{TEXT[Code.INVALID_JOB_ID]}: {request.id[:64]}")
         row = next((row for row in rows if row.state is JobState.PENDING), rows[0])
@@ -58,9 +58,9 @@ class ExplainService:
             job = state.jobs.get(row.job_id)
             for one in waiting_steps(state, job) if job is not None else ():
                 reply.steps.add(name=stepinfo.name_of(one.pending.event), since_us=one.since_us, waits_for=one.why)
-            await self._add_last_event(reply, row, sight)
+            await self._add_last_event(reply, row, visibility)
             return reply
-        return why_reply(reply, found, self._runtime.snapshot, sight)
+        return why_reply(reply, found, self._runtime.snapshot, visibility)
 
     def _inquiry(self, job_id: int, actor: Actor) -> Inquiry | None:
         """Returns the inquiry; None: the job is not pending."""
@@ -70,12 +70,12 @@ class ExplainService:
             return None
         return inquire(state, self._runtime.clock_us(), job, actor)
 
-    async def _add_last_event(self, reply: explain_pb2.WhyJobReply, row: JobRow, sight: JobSight) -> None:
+    async def _add_last_event(self, reply: explain_pb2.WhyJobReply, row: JobRow, visibility: JobVisibility) -> None:
         """Adds the last event of the job."""
         lines = await self._services.story(row.job_id)
         if lines:
             last = lines[-1]
-            last_event = sight.veil(f"{last.event} {last.detail}".strip(), self._runtime.snapshot.jobs)
+            last_event = visibility.redact(f"{last.event} {last.detail}".strip(), self._runtime.snapshot.jobs)
             reply.last_event = last_event
             reply.last_event_at_us = last.at_us
 
@@ -101,7 +101,7 @@ class ExplainService:
         diagnostics, (pending, running) = runtime.diagnostics, services.job_counts(caller())
         links = list(services.registry.by_node.values())
         state, actor = runtime.core.state, caller()
-        sees_users = job_sight(state, actor) is ALL_JOBS and not is_private(state.config, actor, "users")
+        sees_users = job_visibility(state, actor) is ALL_JOBS and not is_private(state.config, actor, "users")
         by_user = {uid: row for uid, row in diagnostics.by_user.items() if sees_users or uid == actor.uid}
         names = {uid: await services.names.shown(uid) for uid in sorted(by_user) if uid != OTHERS}
         return pb.DiagnosticsReply(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ctld.core.diagnose.fits import PartitionFits
 from ctld.core.diagnose.why import Why
 from ctld.core.records.job import JobRow
-from ctld.rpc.gate.sight import ALL_JOBS, JobSight
+from ctld.rpc.gate.visibility import ALL_JOBS, JobVisibility
 from ctld.runtime.snapshot import Snapshot
 from penstock.v1 import explain_pb2 as pb
 from penstock.values.hostlist import compress
@@ -22,15 +22,16 @@ def shown_id(row: JobRow) -> str:
     return f"{row.array_job_id}_[{row.array_tasks.format() if row.array_tasks is not None else ''}]"
 
 
-def _sees(sight: JobSight, snapshot: Snapshot, job_id: int) -> bool:
+def _sees(visibility: JobVisibility, snapshot: Snapshot, job_id: int) -> bool:
     row = snapshot.jobs.get(job_id)
-    return row is not None and sight.sees(row)
+    return row is not None and visibility.sees(row)
 
 
-def why_reply(reply: pb.WhyJobReply, why: Why, snapshot: Snapshot, sight: JobSight) -> pb.WhyJobReply:
+def why_reply(reply: pb.WhyJobReply, why: Why, snapshot: Snapshot, visibility: JobVisibility) -> pb.WhyJobReply:
     """Encodes the core's explanation. Jobs that are not visible are counted without their names."""
     reply.obstacles.extend(
-        pb.Obstacle(reason=o.reason.value, text=sight.veil(o.text, snapshot.jobs), at_us=o.at_us) for o in why.obstacles
+        pb.Obstacle(reason=o.reason.value, text=visibility.redact(o.text, snapshot.jobs), at_us=o.at_us)
+        for o in why.obstacles
     )
     if why.planned is not None:
         reply.planned.CopyFrom(
@@ -60,7 +61,7 @@ def why_reply(reply: pb.WhyJobReply, why: Why, snapshot: Snapshot, sight: JobSig
     unseen = 0
     for other in why.in_front:
         row = snapshot.jobs.get(other.job_id)
-        if sight is not ALL_JOBS and not _sees(sight, snapshot, other.job_id):
+        if visibility is not ALL_JOBS and not _sees(visibility, snapshot, other.job_id):
             unseen += 1
             continue
         reply.in_front.append(
@@ -72,7 +73,9 @@ def why_reply(reply: pb.WhyJobReply, why: Why, snapshot: Snapshot, sight: JobSig
         )  # fmt: skip
     reply.in_front_more = why.in_front_more + unseen
     reply.may_preempt = why.may_preempt
-    reply.victims.extend(job_id for job_id in why.victims if sight is ALL_JOBS or _sees(sight, snapshot, job_id))
+    reply.victims.extend(
+        job_id for job_id in why.victims if visibility is ALL_JOBS or _sees(visibility, snapshot, job_id)
+    )
     reply.hints.extend(
         pb.Hint(options=h.options, start_at_us=h.start_s * US, node_list=compress(h.nodes), starts_now=h.starts_now)
         for h in why.hints

@@ -37,8 +37,8 @@ from ctld.core.records.events import Actor, Role
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.localcall import LocalCall
 from ctld.rpc.gate.usertokens import Presented, UserTokens, presented
+from ctld.runtime.answercache import AnswerCache
 from ctld.runtime.lookups import LookupFailed, Lookups
-from ctld.runtime.remembered import Remembered
 from penstock.calls import TOKEN_KEY
 from penstock.security.ca import BadCertificate, CertifiedIdentity, check_certificate
 from penstock.security.jwtkeys import JwtRefused
@@ -131,9 +131,9 @@ class UserDirectory:
 
     def __init__(self, clock_us: Callable[[], int], lookups: Lookups) -> None:
         self.lookups = lookups
-        self._users: Remembered[int, User | None] = Remembered(clock_us)
-        self._groups: Remembered[int, str] = Remembered(clock_us)
-        self._uids: Remembered[str, int | None] = Remembered(clock_us)
+        self._users: AnswerCache[int, User | None] = AnswerCache(clock_us)
+        self._groups: AnswerCache[int, str] = AnswerCache(clock_us)
+        self._uids: AnswerCache[str, int | None] = AnswerCache(clock_us)
 
     async def uid_of(self, name: str) -> int | None:
         """Returns the uid of a user that a token names; None for an unknown one. Raises LookupFailed."""
@@ -145,16 +145,16 @@ class UserDirectory:
         user = await self._users.get(uid, uid, lambda: self._user(uid))
         return user or User(str(uid), gid, {gid: await self.group_name(gid, uid)})
 
-    async def group_name(self, gid: int, asker: int) -> str:
+    async def group_name(self, gid: int, for_uid: int) -> str:
         """Returns the group's name, or its number when it has none here. Raises LookupFailed."""
-        return await self._groups.get(asker, gid, lambda: self._group(gid, asker))
+        return await self._groups.get(for_uid, gid, lambda: self._group(gid, for_uid))
 
     async def _user(self, uid: int) -> User | None:
         account = await self.lookups.account(uid)
         return User(account.name, account.gid, dict(account.groups)) if account is not None else None
 
-    async def _group(self, gid: int, asker: int) -> str:
-        return await self.lookups.group_name(gid, asker) or str(gid)
+    async def _group(self, gid: int, for_uid: int) -> str:
+        return await self.lookups.group_name(gid, for_uid) or str(gid)
 
     def clear(self) -> None:
         """Empties the cache (after a reload)."""

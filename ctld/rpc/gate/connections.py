@@ -202,13 +202,13 @@ class Connections:
             return Known(0)
         with socket.socket(fileno=duplicate) as connection:  # whatever has this number later, this is one file
             try:
-                door, peer = self._door_and_peer(connection, users)
+                door, peer = self._listener_and_peer(connection, users)
                 doubts = known.doubts + 1 if peer.is_owner_missing else 0
                 return known._replace(door=door, peer=peer.key, doubts=doubts)
             except OSError:  # not connected any more, or of an unknown kind
                 return Known(0)
 
-    def _door_and_peer(self, connection: socket.socket, users: LocalUsers) -> tuple[str, TcpPeer]:
+    def _listener_and_peer(self, connection: socket.socket, users: LocalUsers) -> tuple[str, TcpPeer]:
         if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             return "", _NOBODY
         if connection.family == socket.AF_UNIX:

@@ -96,12 +96,12 @@ class Reader:
 class _Walk:
     """A traversal of one message."""
 
-    __slots__ = ("elements", "left", "mends", "size")
+    __slots__ = ("elements", "left", "repairs", "size")
 
-    def __init__(self, size: int, elements: int, mends: bool) -> None:
+    def __init__(self, size: int, elements: int, repairs: bool) -> None:
         self.size = size  # bytes of the message
         self.elements = self.left = elements
-        self.mends = mends
+        self.repairs = repairs
 
     def over(self, message: Message, where: str, depth: int) -> None:
         """Checks every field that is set. `where`: the path to it, for a refusal."""
@@ -190,22 +190,22 @@ class _Walk:
                 return value
             why = f"{len(value)} characters, the limit is {bound.limit}" if len(value) > bound.limit else ""
             why = why or unsafe(value, bound.allowed)
-            if why and not self.mends:
+            if why and not self.repairs:
                 raise _refused(path, why, bound.code)
             return clean_line(value)[: bound.limit] if why else value
         if isinstance(bound, EntityName):
             why = _why_no_name(bound, value)
-            if why and not self.mends:
+            if why and not self.repairs:
                 raise _refused(path, why, bound.code)
             return clean_line(value)[: bound.limit] if why else value
         if isinstance(bound, Number):
             if bound.low <= value <= bound.high:
                 return value
-            if self.mends:
+            if self.repairs:
                 return min(max(value, bound.low), bound.high)
             raise _refused(path, f"{value} (allowed: {bound.low} to {bound.high})", bound.code)
         if isinstance(bound, Choice):
-            if value in bound.values or self.mends:
+            if value in bound.values or self.repairs:
                 return value
             raise _refused(path, f"{value} is not known", Code.NOT_SUPPORTED)
         if isinstance(bound, Data):

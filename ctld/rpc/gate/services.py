@@ -23,9 +23,9 @@ from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.denials import Denials
 from ctld.rpc.gate.reading import Reading
 from ctld.rpc.gate.refusals import refuse_as
-from ctld.rpc.gate.sight import ALL_JOBS, job_sight
 from ctld.rpc.gate.users import UserNames
 from ctld.rpc.gate.usertokens import UserTokens
+from ctld.rpc.gate.visibility import ALL_JOBS, job_visibility
 from ctld.runtime.amending import Amender
 from ctld.runtime.fair import FairThreads
 from ctld.runtime.loop import Runtime
@@ -111,11 +111,11 @@ class Services:
 
     def job_counts(self, actor: Actor) -> tuple[int, int]:
         """Returns the numbers of pending and of running jobs that a user may see."""
-        sight, snapshot = job_sight(self.runtime.core.state, actor), self.runtime.snapshot
-        if sight is ALL_JOBS:
+        visibility, snapshot = job_visibility(self.runtime.core.state, actor), self.runtime.snapshot
+        if visibility is ALL_JOBS:
             counts = snapshot.counts
             return counts[JobState.PENDING], sum(counts[state] for state in ALLOCATED_STATES)
-        seen = [row for row in snapshot.jobs.values() if sight.sees(row)]
+        seen = [row for row in snapshot.jobs.values() if visibility.sees(row)]
         return (
             sum(row.state is JobState.PENDING for row in seen),
             sum(row.state in ALLOCATED_STATES for row in seen),

@@ -1,7 +1,7 @@
 """Shares a turn of the loop between users: a user's calls end their part of it after some time, or bytes of replies.
 
 Many calls that arrive together are all answered in one turn of the loop, if none of them has to wait for anything: 64
-listings of megabytes are a second in which nobody else is served. So a call that comes when its user has used their
+listings of megabytes are a second in which no other user is served. So a call that comes when its user has used their
 share, or all have used the turn, waits in its user's line: one of each line is served in a turn, and each turn begins
 with another user.
 

@@ -3,7 +3,7 @@
 A call that waits (for a job, an allocation, a step), and a listing that its reader consumes slowly, hold a task, a
 connection's stream and the request with everything derived from it. So one number bounds them for all methods, and one
 the bytes of their requests. Further calls are refused with a delay for the next attempt, as with the rate limit
-(ratelimit.py), which commands obey.
+(ratelimit.py), which commands execute_commands.
 
 No request of a user is larger than REQUEST_BYTES_MAX, well below gRPC's limit: the largest script, environment and
 arguments with all texts. Administrators are not limited, and nodes have streams (agents/link.py).

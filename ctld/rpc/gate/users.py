@@ -7,9 +7,9 @@ from typing import Final
 
 from ctld.core.records.events import JobFilter
 from ctld.rpc.gate.auth import caller
+from ctld.runtime.answercache import AnswerCache
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.lookups import LookupFailed, Lookups
-from ctld.runtime.remembered import Remembered
 from penstock.v1 import controller_pb2
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand_all
@@ -27,20 +27,20 @@ class UserNames:
 
     def __init__(self, clock_us: Callable[[], int], lookups: Lookups) -> None:
         self._lookups = lookups
-        self._uids: Remembered[str, int | None] = Remembered(clock_us)
-        self._names: Remembered[int, str] = Remembered(clock_us)
+        self._uids: AnswerCache[str, int | None] = AnswerCache(clock_us)
+        self._names: AnswerCache[int, str] = AnswerCache(clock_us)
 
     async def uid(self, text: str) -> int | None:
         """Returns the uid of a name or number; None for a name that this host does not know."""
         if text.isascii() and text.isdigit() and len(text) <= 10:
             return min(int(text), UID_MAX)
-        asker = caller().uid
-        return await self._uids.get(asker, text, lambda: self._lookups.uid_of(text, asker))
+        for_uid = caller().uid
+        return await self._uids.get(for_uid, text, lambda: self._lookups.uid_of(text, for_uid))
 
     async def name(self, uid: int) -> str:
         """Returns the name of a uid, its number when it has none."""
-        asker = caller().uid
-        return await self._names.get(asker, uid, lambda: self._name(uid, asker))
+        for_uid = caller().uid
+        return await self._names.get(for_uid, uid, lambda: self._name(uid, for_uid))
 
     async def shown(self, uid: int) -> str:
         """Returns the name of a uid for a listing; its number also when it cannot be looked up now."""
@@ -49,8 +49,8 @@ class UserNames:
         except LookupFailed:
             return str(uid)
 
-    async def _name(self, uid: int, asker: int) -> str:
-        return await self._lookups.name_of(uid, asker) or str(uid)
+    async def _name(self, uid: int, for_uid: int) -> str:
+        return await self._lookups.name_of(uid, for_uid) or str(uid)
 
     async def members(self, group: str) -> tuple[int, ...] | None:
         """Returns the uids of a group's listed members; None for a group that this host does not know.

@@ -6,7 +6,7 @@ Many clients send the same query, such as 200 dashboards that poll every two sec
 for each (query, commit): the same query before the next commit gets the same bytes, and one that arrives during the
 encoding waits for it. Answers are never older than the last commit, so users see the jobs that they have submitted.
 
-Visibility is part of the query: with PrivateData=jobs it is limited to what the user may see (gate/sight.py).
+Visibility is part of the query: with PrivateData=jobs it is limited to what the user may see (gate/visibility.py).
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from ctld.core.records.events import Actor
 from ctld.core.records.job import JobRow
 from ctld.rpc.gate.paging import by_bytes, halved, least, log_row
 from ctld.rpc.gate.services import Services
-from ctld.rpc.gate.sight import JobSight, hidden_partitions, job_sight
 from ctld.rpc.gate.users import job_filter
+from ctld.rpc.gate.visibility import JobVisibility, hidden_partitions, job_visibility
 from ctld.rpc.jobs import jobcolumns, jobinfo
 from ctld.rpc.jobs.listing import select_rows
 from ctld.runtime.errors import BadRequest
@@ -44,7 +44,7 @@ class JobListQuery(NamedTuple):
     """The key of an answer, beside the time."""
 
     request: bytes
-    sight: JobSight
+    visibility: JobVisibility
     hidden: frozenset[str]
 
 
@@ -64,7 +64,7 @@ class JobLists:
         hidden = hidden_partitions(state, actor) if request.hide_hidden else frozenset()
         question = JobListQuery(
             request.SerializeToString(deterministic=True),
-            job_sight(state, actor),
+            job_visibility(state, actor),
             hidden,
         )
         if request.columns:
@@ -121,7 +121,7 @@ class JobLists:
 
     async def _rows(self, request: controller_pb2.ListJobsRequest, question: JobListQuery) -> list[JobRow]:
         which = await job_filter(request.filter, self._services.names)
-        which = question.sight.narrow(which)
+        which = question.visibility.narrow(which)
         rows = await select_rows(self._runtime.snapshot, which, request.all_states)
         if question.hidden and not which.ids:
             rows = [row for row in rows if not _is_hidden(row, question.hidden)]

@@ -13,7 +13,7 @@ from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.hostlists import expand_nodes
 from ctld.rpc.gate.refusals import translated
 from ctld.rpc.gate.services import Services
-from ctld.rpc.gate.sight import is_private
+from ctld.rpc.gate.visibility import is_private
 from ctld.rpc.jobs import submission
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import periodic_pb2

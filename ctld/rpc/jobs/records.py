@@ -11,7 +11,7 @@ import msgspec
 from accounting.filter import FilterRecord, RecordFilter, StepRecord
 from ctld.core.records.request import JobRequest
 from ctld.core.records.step import StepRequest
-from ctld.rpc.gate.sight import ALL_JOBS, JobSight
+from ctld.rpc.gate.visibility import ALL_JOBS, JobVisibility
 from ctld.rpc.jobs.jobinfo import file_names, request_message
 from penstock.v1 import accounting_pb2, common_pb2
 from penstock.values.fields import Fields
@@ -59,7 +59,7 @@ class _Asked(TypedDict, total=False):
 def record_filter(
     request: accounting_pb2.ListRecordsRequest,
     uids: tuple[int, ...],
-    sight: JobSight = ALL_JOBS,
+    visibility: JobVisibility = ALL_JOBS,
     default_account: str = "",
 ) -> RecordFilter:
     """Returns the database's filter for the query, limited to what the user may see. Jobs without an account count for
@@ -72,13 +72,13 @@ def record_filter(
     if default_account and default_account in request.accounts:
         fields["accounts"] = (*request.accounts, "")
     nodes = expand_all(request.nodes)
-    seen = tuple(sorted(sight.accounts))
-    found = RecordFilter(uids=uids, nodes=tuple(nodes), seen_uid=sight.uid, seen_accounts=seen)
+    seen = tuple(sorted(visibility.accounts))
+    found = RecordFilter(uids=uids, nodes=tuple(nodes), seen_uid=visibility.uid, seen_accounts=seen)
     return msgspec.structs.replace(found, **fields)
 
 
 def record_message(
-    record: FilterRecord, scripts: JobSight, cluster: str, default_account: str = ""
+    record: FilterRecord, scripts: JobVisibility, cluster: str, default_account: str = ""
 ) -> accounting_pb2.JobRecord:
     """Encodes one attempt of a job. `scripts`: the jobs whose script and environment the caller may see."""
     fields: Fields = {name: getattr(record, name) for name in _RECORD_FIELDS}

@@ -30,7 +30,7 @@ from ctld.rpc.gate.auth import caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.refusals import refuse_as, translated
 from ctld.rpc.gate.services import Services
-from ctld.rpc.gate.sight import job_sight
+from ctld.rpc.gate.visibility import job_visibility
 from ctld.rpc.jobs import stepinfo, submission
 from ctld.rpc.jobs.listing import NamedRows
 from ctld.rpc.jobs.step_request import wanted_step
@@ -159,7 +159,7 @@ class StepsService:
 
     def _found(self, job_id: int, step_id: int, actor: Actor) -> tuple[JobRow, StepRow]:
         job = self._runtime.snapshot.jobs.get(job_id)
-        if job is None or not job_sight(self._runtime.core.state, actor).sees(job):
+        if job is None or not job_visibility(self._runtime.core.state, actor).sees(job):
             raise BadRequest(Code.INVALID_JOB_ID, f"{TEXT[Code.INVALID_JOB_ID]}: {job_id}")
         if actor.uid != job.user_id and actor.role < Role.OPERATOR:
             raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
@@ -185,12 +185,12 @@ class StepsService:
     async def ListSteps(self, request: steps_pb2.ListStepsRequest, context: Context) -> steps_pb2.ListStepsReply:
         """Returns committed steps."""
         uids, unknown = await self._services.names.uids(list(request.users))
-        sight = job_sight(self._runtime.core.state, caller())
+        visibility = job_visibility(self._runtime.core.state, caller())
         found: dict[tuple[int, int], tuple[JobRow, StepRow]] = {}
         whole: dict[int, None] = {}
         reply = steps_pb2.ListStepsReply()
         async for job, step_ids in self._chosen(request.ids):
-            if unknown or (uids and job.user_id not in uids) or not sight.sees(job):
+            if unknown or (uids and job.user_id not in uids) or not visibility.sees(job):
                 continue
             if None not in step_ids:
                 found.update(((job.job_id, row.step_id), (job, row)) for row in self._named_steps(job, step_ids))

@@ -8,5 +8,5 @@ down_revision = "0023"
 
 
 def upgrade() -> None:
-    """A column; the count begins anew, as earlier requeues were counted whatever had caused them."""
+    """A column; the count restarts, as earlier requeues were counted whatever had caused them."""
     op.add_column("job", sa.Column("failed_attempts", sa.Integer(), nullable=False, server_default="0"))

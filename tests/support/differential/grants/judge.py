@@ -11,7 +11,7 @@
     differs = "regex"   matched against the whole of what differs, as `names` below says it
     slurm = "regex"     searched in Slurm's answer, as text (default: any)
     ours = "regex"      the same of ours
-    since = "23.02"     a quirk of 22.05 that this release of Slurm has mended ("" = none has)
+    since = "23.02"     a quirk of 22.05 that this release of Slurm has fixed ("" = none has)
     reason = "why"
 
 What differs is called `said refused runs`, `words`, `nodes names`, `nodes cpus mem gpus`, `env NAME NAME`, `told`, `srun refused

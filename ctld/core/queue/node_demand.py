@@ -35,7 +35,7 @@ class Resource(NamedTuple):
     nodes_free: int
 
 
-class Needed(NamedTuple):
+class NodeSupply(NamedTuple):
     """Supply for one demand: counts of nodes; times in seconds, 0 = not known."""
 
     partition: str
@@ -50,7 +50,7 @@ class Needed(NamedTuple):
     enough_free_s: int
 
 
-class LicenseNeed(NamedTuple):
+class LicenseDemand(NamedTuple):
     name: str
     wanted: int
 
@@ -102,7 +102,7 @@ def _demand(nodes: contract.Nodes, shape: Shape) -> _Demand:
     return _Demand(np.maximum(cpus, whole) if shape.exclusive == 1 else cpus, mem_mb, shape.gres)
 
 
-def supply(given: contract.PlanInput, need: NodeDemand, names: tuple[str, ...]) -> Needed:
+def supply(given: contract.PlanInput, need: NodeDemand, names: tuple[str, ...]) -> NodeSupply:
     """Counts the nodes that qualify, are up, have each resource free and all of them, and when more have."""
     nodes, shape = given.nodes, need.shape
     demand = _demand(nodes, shape)
@@ -132,7 +132,7 @@ def supply(given: contract.PlanInput, need: NodeDemand, names: tuple[str, ...]) 
     )
     ends = _free_again(given, up & ~free, demand, kinds)
     missing = shape.nodes_min - int(free.sum())
-    return Needed(
+    return NodeSupply(
         need.partition, shape.nodes_min, int(node_set(given, [need.whole]).sum()), int(qualify.sum()), int(up.sum()),
         int(free.sum()), resources, ends[0][0] if ends else 0, names[ends[0][1]] if ends else "",
         ends[missing - 1][0] if 0 < missing <= len(ends) else 0,
@@ -172,7 +172,7 @@ def _free_again(given: contract.PlanInput, busy: Bits, demand: _Demand, kinds: S
 
 
 def licenses(
-    free: npt.NDArray[np.int32], running: contract.Running, needs: Sequence[LicenseNeed], now_s: int
+    free: npt.NDArray[np.int32], running: contract.Running, needs: Sequence[LicenseDemand], now_s: int
 ) -> tuple[License, ...]:
     """Returns the requested licenses that are not free."""
     found = []

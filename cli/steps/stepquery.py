@@ -96,7 +96,7 @@ class _Query:
         if stream.failures >= FAILURES_MAX:
             self._end(stream, reason)
 
-    def on_distrust(self, stream: StepStream, reason: str) -> None:
+    def on_untrusted_peer(self, stream: StepStream, reason: str) -> None:
         self._end(stream, reason)
 
     def give_up(self) -> None:

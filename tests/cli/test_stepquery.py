@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from standnode import KEY, StandNode
 
-from cli.steps.asker import ask
+from cli.steps.stepquery import ask
 from penstock.clusterfile import ClusterFile
 from penstock.v1.steps_pb2 import AttachStepReply, StepPlan, StreamAddress
 from penstock.values.packing import dump
@@ -27,7 +27,7 @@ def test_all_nodes_are_asked():
     with StandNode("n1") as one, StandNode("n2", index=1) as two:
         for node in (one, two):
             node.play(
-                frame(FrameKind.DATA, b"output that an asker does not want", 0, 1),
+                frame(FrameKind.DATA, b"output that is not queried", 0, 1),
                 frame(FrameKind.ANSWER, dump(answer)),
             )
         answers = ask(CLUSTER, attached(one, two), "pids")

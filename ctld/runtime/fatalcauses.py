@@ -1,4 +1,4 @@
-"""Records the cause of a fatal error for the next process: no request, job or timer may end two.
+"""Records the cause of a fatal error for the next process, so that no request, job or timer ends two of them.
 
 An error of the core after something was applied ends the process, and so does a commit that fails over a value
 (handled.py); the next one starts from the database. Clients repeat their requests, nodes their reports, and timers are
@@ -7,7 +7,7 @@ timer it was handling into a small file (synced) beside the database. The follow
 
     - refuse a similar request, and drop a similar report, for BARRED_US. The comparison ignores what differs between
       attempts: keys of requests, numbers of streams, addresses.
-    - hold the job concerned, if it is pending (event `Distrust`).
+    - hold the job concerned, if it is pending (event `Quarantine`).
     - skip the timer.
 
 The job is found in the error's traceback: the innermost frame of the core that has one in its variables. It may be the
@@ -27,7 +27,7 @@ from typing import Final
 import msgspec
 
 from ctld.core.records.event_base import Actor
-from ctld.core.records.events import Distrust, Event, PlanReady, StopWaiting, Tick
+from ctld.core.records.events import Event, PlanReady, Quarantine, StopWaiting, Tick
 from ctld.core.records.job import Job
 from ctld.core.state.timers import Timer, TimerKey
 
@@ -39,7 +39,7 @@ COMMIT_FAILED: Final = "the commit failed"
 
 BARRED_US: Final = 3_600_000_000
 #: Events without content of their own, which are always handled.
-NEVER_BARRED: Final = (Distrust, PlanReady, StopWaiting, Tick)
+NEVER_BARRED: Final = (Quarantine, PlanReady, StopWaiting, Tick)
 #: Maximum number of recorded ends.
 ENDS_MAX: Final = 16
 #: Fields that differ between two attempts at the same.
@@ -56,18 +56,18 @@ class ProcessEnd(msgspec.Struct, frozen=True):
     what: str
     error: str
     event: str = ""  # its name; "" = none was being handled
-    likeness: str = ""
+    fingerprint: str = msgspec.field(default="", name="likeness")
     job_id: int = 0
     timer: tuple[str, int | str] | None = None
 
 
-class LastWords:
-    """The file, and its effects on this process."""
+class FatalCauses:
+    """The file of causes, and its effects on this process."""
 
     def __init__(self, path: Path | None, now_us: int) -> None:
         self._path = path
         self._ends = [end for end in _read(path) if 0 <= now_us - end.at_us < BARRED_US]
-        self._barred = {end.likeness for end in self._ends if end.likeness}
+        self._barred = {end.fingerprint for end in self._ends if end.fingerprint}
         for end in self._ends:
             log.error(
                 "an earlier process ended in %s: %s (%s, job %d)",
@@ -77,19 +77,19 @@ class LastWords:
                 end.job_id,
             )
 
-    def distrust(self) -> Distrust | None:
+    def quarantine(self) -> Quarantine | None:
         """Returns the event that the core gets before any other."""
         jobs = tuple(dict.fromkeys(end.job_id for end in self._ends if end.job_id))
         timers = tuple(dict.fromkeys(end.timer for end in self._ends if end.timer is not None))
-        return Distrust(jobs, timers) if jobs or timers else None
+        return Quarantine(jobs, timers) if jobs or timers else None
 
     def is_cause_unknown(self) -> bool:
         """Whether a commit has failed over one of several events, and it is not known which."""
-        return any(end.what == COMMIT_FAILED and not end.likeness for end in self._ends)
+        return any(end.what == COMMIT_FAILED and not end.fingerprint for end in self._ends)
 
     def bars(self, event: Event) -> bool:
         """Whether an earlier process has ended on a similar event."""
-        return bool(self._barred) and likeness(event) in self._barred
+        return bool(self._barred) and fingerprint(event) in self._barred
 
     def write(
         self,
@@ -108,13 +108,13 @@ class LastWords:
             what,
             f"{type(error).__name__}: {error}"[:200],
             type(event).__name__ if event is not None else "",
-            likeness(event) if event is not None and counts else "",
+            fingerprint(event) if event is not None and counts else "",
             suspect(error.__traceback__ if error is not None else None),
             (timer[0].name, timer[1]) if timer is not None else None,
         )
         known = self._ends
-        if what == COMMIT_FAILED and end.likeness:  # the cause of those before it
-            known = [one for one in known if one.what != COMMIT_FAILED or one.likeness]
+        if what == COMMIT_FAILED and end.fingerprint:  # the cause of those before it
+            known = [one for one in known if one.what != COMMIT_FAILED or one.fingerprint]
         data = msgspec.json.encode([*known, end][-ENDS_MAX:])
         fresh = self._path.with_suffix(".new")
         try:
@@ -137,7 +137,7 @@ def _read(path: Path | None) -> list[ProcessEnd]:
         return []
 
 
-def likeness(event: Event) -> str:
+def fingerprint(event: Event) -> str:
     """Returns a hash of an event's content, without what differs between attempts."""
     return hashlib.sha256(repr(_said(event)).encode("utf-8", "backslashreplace")).hexdigest()
 

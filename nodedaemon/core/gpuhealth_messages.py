@@ -1,6 +1,6 @@
 """Events and outputs of the judge of GPUs, and the state that it keeps between restarts (Record).
 
-Plain data. `Xid`, `Hung` and `Answering` come from the watcher as they are (gpuwords.py), `Polled` within `Seen`.
+Plain data. `Xid`, `Hung` and `Answering` come from the watcher as they are (gpumessages.py), `Polled` within `Seen`.
 Times are in microseconds since 1970.
 """
 
@@ -8,7 +8,7 @@ from enum import IntEnum
 
 import msgspec
 
-from nodedaemon.core.gpuwords import Answering, Device, Hung, Polled, Xid
+from nodedaemon.core.gpumessages import Answering, Device, Hung, Polled, Xid
 from nodedaemon.core.steps import StepKey
 from penstock.values.gpustates import GpuState
 

@@ -47,7 +47,7 @@ _JOB_NAMED: Final = re.compile(r"\bjob (\d+)\b")
 _TERM: Final = re.compile(r"\b(after[a-z]*):(\d+)\S* \([^)]*\)")
 
 
-class JobSight(NamedTuple):
+class JobVisibility(NamedTuple):
     """The jobs that a user may see: those of `uid` and of `accounts`."""
 
     uid: int = -1  # -1 = all
@@ -61,7 +61,7 @@ class JobSight(NamedTuple):
         """Whether a job of this user and account is one of them."""
         return self.uid < 0 or uid == self.uid or account.lower() in self.accounts
 
-    def veil(self, text: str, jobs: Mapping[int, JobRow]) -> str:
+    def redact(self, text: str, jobs: Mapping[int, JobRow]) -> str:
         """Replaces invisible jobs in a text of the core by "another job". `jobs`: the existing ones."""
         if self.uid < 0:
             return text
@@ -87,22 +87,24 @@ class JobSight(NamedTuple):
         return msgspec.structs.replace(which, uids=(self.uid,))
 
 
-ALL_JOBS = JobSight()
+ALL_JOBS = JobVisibility()
 
 
-def job_sight(state: ClusterState, actor: Actor) -> JobSight:
+def job_visibility(state: ClusterState, actor: Actor) -> JobVisibility:
     """Returns the jobs that this user may see."""
     if sees_jobs_of_others(state.config, actor):
         return ALL_JOBS
-    return JobSight(actor.uid, _coordinated(state, actor))
+    return JobVisibility(actor.uid, _coordinated(state, actor))
 
 
-def script_sight(state: ClusterState, actor: Actor) -> JobSight:
+def script_visibility(state: ClusterState, actor: Actor) -> JobVisibility:
     """Returns the jobs whose scripts, environments and crontabs this user may see. Operators see only their own, as
     users do."""
     if actor.role >= Role.ADMINISTRATOR:
         return ALL_JOBS
-    return JobSight(actor.uid, _coordinated(state, actor) if state.config.coordinators_read_scripts else frozenset())
+    return JobVisibility(
+        actor.uid, _coordinated(state, actor) if state.config.coordinators_read_scripts else frozenset()
+    )
 
 
 def _coordinated(state: ClusterState, actor: Actor) -> frozenset[str]:
@@ -136,7 +138,7 @@ def sees_reservation(config: Config, actor: Actor, reservation: Reservation) -> 
 # ---- accounting --------------------------------------------------------------------------------------------------
 
 
-class AccountSight(NamedTuple):
+class AccountVisibility(NamedTuple):
     """The accounting entities that a user may see."""
 
     user: str
@@ -165,14 +167,14 @@ class AccountSight(NamedTuple):
         return not self.hides_usage or not user or user == self.user or account in self.coordinated
 
 
-def account_sight(state: ClusterState, actor: Actor) -> AccountSight:
+def account_visibility(state: ClusterState, actor: Actor) -> AccountVisibility:
     """Returns the accounting entities that this user may see."""
     config = state.config
     name = actor.user_name
     tree = state.shares
     hides = tuple(is_private(config, actor, word) for word in ("users", "usage", "accounts"))
     if not any(hides):
-        return AccountSight(name, False, False, False, frozenset(), frozenset())
+        return AccountVisibility(name, False, False, False, frozenset(), frozenset())
     mine = coordinated(state, name)
     known: dict[str, None] = dict.fromkeys(sorted(mine))
     known |= dict.fromkeys(assoc.account for assoc in tree.by_user.get(name, ()))
@@ -181,7 +183,7 @@ def account_sight(state: ClusterState, actor: Actor) -> AccountSight:
         while at is not None:
             known[at.account] = None
             at = at.parent
-    return AccountSight(name, hides[0], hides[1], hides[2], mine, frozenset(known))
+    return AccountVisibility(name, hides[0], hides[1], hides[2], mine, frozenset(known))
 
 
 class UsageOwned(Protocol):
@@ -202,9 +204,11 @@ def usage_filter(state: ClusterState, actor: Actor, *words: str) -> Callable[[Us
     With PrivateData=usage or users (or one of `words`) users see their own and that of the accounts that they
     coordinate; with accounts, that of the accounts that they see.
     """
-    sight = account_sight(state, actor)
-    hides = sight.hides_usage or sight.hides_users or any(is_private(state.config, actor, word) for word in words)
+    visibility = account_visibility(state, actor)
+    hides = (
+        visibility.hides_usage or visibility.hides_users or any(is_private(state.config, actor, word) for word in words)
+    )
     if not hides:
-        return lambda owner: sight.sees_account(owner.account)
-    ours = sight.coordinated or coordinated(state, actor.user_name)  # the first is empty where only `words` hide
+        return lambda owner: visibility.sees_account(owner.account)
+    ours = visibility.coordinated or coordinated(state, actor.user_name)  # the first is empty where only `words` hide
     return lambda owner: owner.user_id == actor.uid or owner.account in ours

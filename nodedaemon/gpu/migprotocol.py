@@ -11,7 +11,7 @@ class DivisionOrder(msgspec.Struct):
     fallback: tuple[str, ...] | None = None
 
 
-class Doing(msgspec.Struct, tag=True):
+class CallAnnounced(msgspec.Struct, tag=True):
     """The announcement of a call of NVML."""
 
     function: str
@@ -25,4 +25,4 @@ class DivisionOutcome(msgspec.Struct, tag=True):
     layout: tuple[str, ...] | None = None
 
 
-DivisionMessage = Doing | DivisionOutcome
+DivisionMessage = CallAnnounced | DivisionOutcome

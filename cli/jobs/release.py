@@ -1,4 +1,4 @@
-"""Gives an allocation back: what salloc and srun do last."""
+"""Releases an allocation: the last request of salloc and srun."""
 
 from collections.abc import Callable
 
@@ -10,15 +10,15 @@ from penstock.v1.common_pb2 import ExitStatus
 from penstock.v1.steps_pb2 import EndAllocationRequest
 from penstock.values.refusals import Code
 
-#: Refusals that mean that there is nothing to give back any more.
+#: Refusals that mean that the allocation is released already.
 OVER = (Code.ALREADY_DONE, Code.INVALID_JOB_ID)
 
 
-def give_back(client: Client, name: str, job_id: int, exit_: ExitStatus, say: Callable[[str], None]) -> bool:
+def release_allocation(client: Client, name: str, job_id: int, exit_: ExitStatus, say: Callable[[str], None]) -> bool:
     """Ends the allocation with this exit. False: the controller has not acknowledged that, which is reported; the
     command's status must not be 0 then.
     """
-    what = f"Unable to give back job allocation {job_id}"
+    what = f"Unable to clean up job allocation {job_id}"
     try:
         insist(
             client, "EndAllocation", EndAllocationRequest(job_id=job_id, exit=exit_), lambda why: say(f"{what}: {why}")
