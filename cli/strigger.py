@@ -47,7 +47,7 @@ def _positive(text: str) -> int:
     return parse_int(text, 1, NUMBER_MAX, "number")
 
 
-def _seconds(text: str) -> int:
+def _offset_s(text: str) -> int:
     return parse_int(text, -NUMBER_MAX, NUMBER_MAX, "number of seconds")
 
 
@@ -91,7 +91,7 @@ COMMAND = Command(
                const="*"),
         Option("noheader", "N", help="do not print the message header"),
         Option("offset", "o", YES, help="trigger's offset time from event, negative to precede", metavar="#",
-               convert=_seconds, invalid="Invalid offset {value}"),
+               convert=_offset_s, invalid="Invalid offset {value}"),
         Option("program", "p", YES, help="pathname of program to execute when triggered", metavar="path"),
         Option("quiet", "Q", help="quiet mode (suppress informational messages)"),
         Option("reconfig", "r", help="trigger event on configuration changes"),
