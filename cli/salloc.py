@@ -145,7 +145,7 @@ def _allocate(allocation: Allocation, jobs: list[JobRequest], values: OptionValu
             complain(COMMAND.name, f"{COMMAND.name}: Job aborted due to signal", plain=True)
             return None
         signals.ignore()
-    for one in (granted, *granted.components):
+    for one in (granted, *granted.components) if allocation.configured else ():
         allocation.say(f"Nodes {one.node_list} are ready for job")
     ring(values, allocation.waited_s, BELL_AFTER_S)
     return granted

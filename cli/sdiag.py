@@ -18,6 +18,7 @@ COMMAND = Command(
         Option("sort-by-time2", "T", help="sort the calls by their average time"),
         *DOCUMENT_OPTIONS,
         Option("cluster", "M", YES, "SLURM_CLUSTERS", "cluster to issue commands to", "name"),
+        Option("clusters", "", YES, dest="cluster"),
     ),
 )
 

@@ -56,6 +56,7 @@ COMMAND = Command(
     "[OPTIONS]",
     (
         Option("account", "A", YES, "SQUEUE_ACCOUNT", "comma separated list of accounts to view", "account(s)"),
+        Option("accounts", "", YES, dest="account"),
         Option("all", "a", env="SQUEUE_ALL", help="display jobs in hidden partitions"),
         Option("array", "r", env="SQUEUE_ARRAY", help="display one job array element per line"),
         Option(
@@ -80,6 +81,7 @@ COMMAND = Command(
         Option("format", "o", YES, "SQUEUE_FORMAT", "format specification", "format"),
         Option("Format", "O", YES, "SQUEUE_FORMAT2", "format specification by field names", "format", dest="Format"),
         Option("partition", "p", YES, "SQUEUE_PARTITION", "comma separated list of partitions to view", "partition(s)"),
+        Option("partitions", "", YES, dest="partition"),
         Option("priority", "P", env="SQUEUE_PRIORITY", help="a line for each partition that a pending job may run in"),
         Option("qos", "q", YES, "SQUEUE_QOS", "comma separated list of QOSs to view", "qos(s)"),
         Option("reservation", "R", YES, help="reservation to view", metavar="name"),

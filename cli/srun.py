@@ -112,7 +112,7 @@ def _run_step(values: StepValues, command: list[str], argv: list[str]) -> int:
         if values.all.flag("verbose"):
             from cli.steps.verbose import report_job
 
-            report_job(client, job_id, is_own=own is not None)
+            report_job(client, job_id)
         status = error_status()
         try:
             maker = StepMaker(client, job_id, report)

@@ -22,9 +22,12 @@ from penstock.v1.periodic_pb2 import (
     SetTriggerRequest,
     TriggerInfo,
 )
+from penstock.values.errors import BadValue
+from penstock.values.numbers import parse_int
 from penstock.values.refusals import Code
 
 OFFSET_MAX_S: Final = 32_000
+NUMBER_MAX: Final = 999_999_999
 #: Bits of ctld.core.records.periodic.TriggerKind.
 KINDS: Final = {
     "down": 1, "up": 2, "drained": 4, "fail": 8, "idle": 16, "time": 32, "fini": 64, "reconfig": 128,
@@ -38,6 +41,28 @@ _NEVER: Final = (
     "primary_database_resumed_operation/H", "burst_buffer",
 )  # fmt: skip
 _NEVER_NOTE: Final = "stored and shown, and never run: there is one controller with one database and no burst buffer"
+
+
+def _positive(text: str) -> int:
+    return parse_int(text, 1, NUMBER_MAX, "number")
+
+
+def _offset_s(text: str) -> int:
+    return parse_int(text, -NUMBER_MAX, NUMBER_MAX, "number of seconds")
+
+
+def _flags(text: str) -> str:
+    if text.lower() != "perm":
+        raise BadValue("the only flag is perm")
+    return text
+
+
+def _user(text: str) -> str:
+    entry = find_entry(text)
+    if entry is None:
+        raise BadValue("no user of that name or number")
+    return str(entry.pw_name)
+
 
 COMMAND = Command(
     "strigger",
@@ -56,20 +81,24 @@ COMMAND = Command(
         Option("draining", help="trigger event when node becomes DRAINING"),
         Option("fail", "F", help="trigger event when node is expected to FAIL"),
         Option("fini", "f", help="trigger event when job finishes"),
-        Option("flags", "", YES, help="trigger event flag (perm = permanent)", metavar="perm"),
-        Option("id", "i", YES, help="a trigger's ID number", metavar="#"),
+        Option("flags", "", YES, help="trigger event flag (perm = permanent)", metavar="perm", convert=_flags,
+               invalid="Invalid flags {value}"),
+        Option("id", "i", YES, help="a trigger's ID number", metavar="#", convert=_positive, invalid="Invalid id {value}"),
         Option("idle", "I", help="trigger event when node remains IDLE for the offset"),
-        Option("jobid", "j", YES, help="trigger related to specific jobid", metavar="#"),
+        Option("jobid", "j", YES, help="trigger related to specific jobid", metavar="#", convert=_positive,
+               invalid="Invalid jobid {value}"),
         Option("node", "n", MAYBE, help="trigger related to specific node, all nodes by default", metavar="host",
                const="*"),
         Option("noheader", "N", help="do not print the message header"),
-        Option("offset", "o", YES, help="trigger's offset time from event, negative to precede", metavar="#"),
+        Option("offset", "o", YES, help="trigger's offset time from event, negative to precede", metavar="#",
+               convert=_offset_s, invalid="Invalid offset {value}"),
         Option("program", "p", YES, help="pathname of program to execute when triggered", metavar="path"),
         Option("quiet", "Q", help="quiet mode (suppress informational messages)"),
         Option("reconfig", "r", help="trigger event on configuration changes"),
         Option("time", "t", help="trigger event on job's time limit"),
         Option("up", "u", help="trigger event when node returned to service from DOWN state"),
-        Option("user", "", YES, help="a user name or ID to filter triggers by", metavar="user"),
+        Option("user", "", YES, help="a user name or ID to filter triggers by", metavar="user", convert=_user,
+               invalid="Invalid user {value}"),
         Option("verbose", "v", help="print detailed event logging", counted=True),
         Option("clusters", "M", YES, "SLURM_CLUSTERS", "cluster to issue commands to", "name"),
         *accepted("front_end", value="no", note="there are no front end nodes"),
@@ -103,30 +132,9 @@ def body(argv: list[str]) -> int:
     values = parse(COMMAND, argv, os.environ).values
     if sum(values.flag(name) for name in ("set", "get", "clear")) != 1:
         raise CommandError(MODE)
-    for name, what in (("jobid", "jobid"), ("id", "id"), ("offset", "offset")):
-        if name in values:
-            values[name] = _number(values.text(name), what)
-    if values.text("flags", "perm").lower() != "perm":
-        raise CommandError(f"Invalid flags {values.text('flags')}")
-    if "user" in values:
-        values["user"] = _user(values.text("user"))
     if values.flag("set"):
         return _set(values)
     return _clear(values) if values.flag("clear") else _get(values)
-
-
-def _number(text: str, what: str) -> int:
-    digits = text.removeprefix("-") if what == "offset" else text
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 10) or (what != "offset" and not int(text)):
-        raise CommandError(f"Invalid {what} {text[:64]}")
-    return int(text)
-
-
-def _user(text: str) -> str:
-    entry = find_entry(text)
-    if entry is None:
-        raise CommandError(f"Invalid user {text[:64]}")
-    return str(entry.pw_name)
 
 
 def _set(values: OptionValues) -> int:
@@ -204,7 +212,7 @@ def _get(values: OptionValues) -> int:
     with open_one(COMMAND.name, values.text("clusters")) as client:
         found = [one for one in client.call("ListTriggers", ListTriggersRequest()).triggers if _passes(one, values)]
     if values.flag("verbose"):
-        complain(COMMAND.name, f"Read {len(found)} trigger records", plain=True)
+        complain(COMMAND.name, f"{COMMAND.name}: Read {len(found)} trigger records", plain=True)
     if not values.flag("noheader"):
         print(HEADER)  # noqa: T201
     for one in found:

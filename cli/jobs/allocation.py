@@ -56,6 +56,7 @@ class Allocation:
         self.quiet = quiet
         self.job_id = 0
         self.waited_s = 0.0
+        self.configured = False  # it was granted before its nodes were ready
         self._request: SubmitJobRequest | None = None
 
     def say(self, text: str) -> None:
@@ -119,7 +120,8 @@ class Allocation:
         if waited:
             self.say(f"job {self.job_id} has been allocated resources")
         self.say(f"Granted job allocation {self.job_id}")
-        if reply.state != "RUNNING":
+        self.configured = reply.state != "RUNNING"
+        if self.configured:
             self.say("Waiting for resource configuration")
 
     def poll(self, wait_s: int) -> AllocationReply:

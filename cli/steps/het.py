@@ -125,12 +125,33 @@ def _check(pieces: list[HetPiece]) -> None:
             raise CommandError("--mpi: MPI over several components is not supported yet by Penstock")
 
 
+def settle_nodes(specs: Sequence[StepSpec], nodes: Sequence[Sequence[int]], *, is_own: bool) -> None:
+    """Counts the nodes of each part that names no number of them. `nodes`: for each part, the CPUs that its job has on
+    each of its nodes. `is_own`: srun has created the components, and a part uses all nodes of its own.
+    """
+    taken = 0  # nodes of the job that earlier parts use
+    for spec, cpus in zip(specs, nodes, strict=True):
+        if not spec.nodes_min:
+            spec.nodes_min = len(cpus) if is_own else _fewest(spec, cpus[taken:]) or _fewest(spec, cpus) or 1
+        taken += spec.nodes_min
+
+
+def _fewest(spec: StepSpec, cpus: Sequence[int]) -> int:
+    """The fewest of these nodes, in their order, that have the CPUs of the part's tasks; 0 = all have too few."""
+    missing = spec.ntasks or 1
+    for number, has in enumerate(cpus, 1):
+        room = missing if spec.overcommit else has // (spec.cpus_per_task or 1)
+        missing -= min(room, spec.ntasks_per_node or room)
+        if missing <= 0:
+            return number
+    return 0
+
+
 def number_tasks(specs: Sequence[StepSpec]) -> None:
-    """Numbers the tasks of each part among all."""
+    """Numbers the tasks of each part among all. The parts have their numbers of nodes."""
     if len(specs) < 2:
         return
     for spec in specs:
-        spec.nodes_min = spec.nodes_min or 1
         spec.ntasks = spec.ntasks or spec.nodes_min * max(1, spec.ntasks_per_node)
         spec.mpi = "none"
     tasks = nodes = 0

@@ -9,7 +9,7 @@ from cli.base.options import Command
 from cli.base.run import complain
 from cli.jobs.jobrequest import question
 from cli.steps.creation import OwnJob, StepMaker, say, unconfirmed
-from cli.steps.het import HetPiece, environment_from_outside, named_job, number_tasks, pieces_of
+from cli.steps.het import HetPiece, environment_from_outside, named_job, number_tasks, pieces_of, settle_nodes
 from cli.steps.request import open_client, own_address, own_job, settle_counts, step_spec
 from cli.steps.session import Session
 from cli.steps.wiring import feed_parts, parts_console, rules_of
@@ -41,9 +41,11 @@ def run_pieces(command: Command, argv: list[str]) -> int:
             from cli.steps.verbose import report_job
 
             for job_id in dict.fromkeys(piece.job_id for piece in pieces):
-                report_job(client, job_id, is_own=own is not None)
+                report_job(client, job_id)
         status = error_status()
         try:
+            if len(specs) > 1 and not all(spec.nodes_min for spec in specs):
+                settle_nodes(specs, _nodes(client, pieces), is_own=own is not None)
             number_tasks(specs)
             created = _create(client, pieces, specs, report)
             status = _serve(client, created, pieces, specs)
@@ -66,6 +68,18 @@ def _environment(command: Command, argv: list[str]) -> "Mapping[str, str]":
         except PenstockError as error:
             raise unconfirmed(job_id, error) from error
     return environment_from_outside(os.environ, job_id, dict(reply.environment))
+
+
+def _nodes(client: Client, pieces: list[HetPiece]) -> list[list[int]]:
+    """For each part, the CPUs that its job has on each of its nodes."""
+    found: dict[int, list[int]] = {}
+    for job_id in dict.fromkeys(piece.job_id for piece in pieces):
+        try:
+            reply = client.call("AwaitAllocation", AwaitAllocationRequest(job_id=job_id))
+        except PenstockError as error:
+            raise unconfirmed(job_id, error) from error
+        found[job_id] = [node.cpus for node in reply.nodes]
+    return [found[piece.job_id] for piece in pieces]
 
 
 def _create(

@@ -73,6 +73,12 @@ def _kill_on_bad_exit(text: str) -> bool:
     return _zero_one(text) == 1
 
 
+def _accel_bind(text: str) -> str:
+    if not text or set(text) - set("gmnv"):
+        raise BadValue(f"{plain(text)}: write letters of gmnv")
+    return text
+
+
 def _yes_no(text: str) -> str:
     if text not in ("yes", "no"):
         raise BadValue("it is neither yes nor no")
@@ -131,6 +137,8 @@ ALLOCATION = (
 )  # fmt: skip
 
 STEP = (
+    Option("accel-bind", "", YES, "", "bind tasks to the devices near them: g (GPUs), n (network cards), v (verbose)",
+           "options", convert=_accel_bind, status=ACCEPTED, note="devices near the CPUs of a job are preferred anyway"),
     Option("async", "", NO, "", "return as soon as the step is created", status=REFUSED,
            note="srun carries the input and output of its step; put it into the background with &"),
     Option("bcast", "", MAYBE, "SLURM_BCAST", "copy executable file to compute nodes", "dest", const=""),
@@ -139,6 +147,8 @@ STEP = (
     Option("compress", "", MAYBE, "SLURM_COMPRESS", "compress the file that --bcast copies", "library", const="",
            status=ACCEPTED, note="the copy is sent to each node once, uncompressed"),
     Option("cpu-bind", "", YES, "SLURM_CPU_BIND", "bind tasks to CPUs; help lists how", "type", convert=cpu_bind,
+           invalid='unrecognized --cpu-bind argument "{value}"', field="cpu_bind"),
+    Option("cpu_bind", "", YES, "", convert=cpu_bind, dest="cpu_bind",
            invalid='unrecognized --cpu-bind argument "{value}"', field="cpu_bind"),
     Option("disable-status", "X", NO, "SLURM_DISABLE_STATUS", "disable Ctrl-C status feature"),
     Option("epilog", "", YES, "SLURM_EPILOG", "program to run here after the step, with the step's command", "program"),
@@ -159,6 +169,8 @@ STEP = (
            convert=mem_bind, invalid='unrecognized --mem-bind argument "{value}"', field="mem_bind"),
     Option("mpi", "", YES, "SLURM_MPI_TYPE", "type of MPI being used: none, pmi2, pmix, list", "type", convert=_mpi,
            invalid="Invalid MPI type '{value}', --mpi=list for acceptable types", field="mpi"),
+    Option("msg-timeout", "", YES, "", "seconds to wait for the nodes to launch the step", "seconds",
+           convert=number("--msg-timeout", 0), status=ACCEPTED, note="a launch is repeated until the node answers"),
     Option("multi-prog", "", NO, "", "the program name is the configuration of several programs"),
     Option("no-allocate", "Z", NO, "", "run tasks on nodes without an allocation", status=REFUSED,
            note="a node runs only what the controller sends"),

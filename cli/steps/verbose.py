@@ -14,14 +14,12 @@ if TYPE_CHECKING:
 NAME = "srun"
 
 
-def report_job(client: "Client", job_id: int, *, is_own: bool) -> None:
-    """The job's nodes, and how many CPUs of each it has. `is_own`: srun has created it."""
+def report_job(client: "Client", job_id: int) -> None:
+    """The job's nodes, and how many CPUs of each it has."""
     try:
         reply: AllocationReply = client.call("AwaitAllocation", AwaitAllocationRequest(job_id=job_id))
     except PenstockError:
         return  # the step's request reports why
-    if is_own:
-        _say(f"Nodes {reply.node_list} are ready for job")
     runs = [(cpus, len(list(run))) for cpus, run in groupby(node.cpus for node in reply.nodes)]
     counts = ",".join(f"{cpus}(x{length})" for cpus, length in runs)
     _say(f"jobid {job_id}: nodes({len(reply.nodes)}):`{reply.node_list}', cpu counts: {counts}")

@@ -33,29 +33,28 @@ def rules_of(values: StepValues, created: CreateStepReply) -> EndingRules:
 
 def console_of(created: CreateStepReply, values: StepValues) -> Console:
     """The destination of all tasks' output."""
-    return _console(created, values, created.plan.ntasks, 0, {})
+    return _console(created, values, 0, {})
 
 
 def parts_console(parts: Sequence[tuple[CreateStepReply, StepValues]]) -> Console:
-    """The destinations of a step over several components. Components that name the same file share it."""
-    ntasks = sum(created.plan.ntasks for created, _ in parts)
+    """The destinations of a step over several components. Components that name the same file share it. The labels of
+    each are as wide as its own number of tasks requires.
+    """
     sinks: dict[str | int, Sink] = {}
     consoles: list[tuple[int, Console]] = []
     first = 0
     for created, values in parts:
-        consoles.append((first, _console(created, values, ntasks, first, sinks)))
+        consoles.append((first, _console(created, values, first, sinks)))
         first += created.plan.ntasks
     return PartsConsole(consoles)
 
 
-def _console(
-    created: CreateStepReply, values: StepValues, ntasks: int, first: int, sinks: dict[str | int, Sink]
-) -> Console:
-    """`ntasks`: of the whole step; `first`: the rank of this part's first task; `sinks`: those in use, by their file."""
+def _console(created: CreateStepReply, values: StepValues, first: int, sinks: dict[str | int, Sink]) -> Console:
+    """`first`: the rank of this part's first task; `sinks`: those in use, by their file."""
     streams = streams_of(values)
     out = _sink(streams.out, STDOUT, created, values, sinks)
     err = _sink(streams.err, STDERR, created, values, sinks)
-    width = len(str(max(ntasks - 1, 0))) if values.all.flag("label") else 0
+    width = len(str(max(created.plan.ntasks - 1, 0))) if values.all.flag("label") else 0
     own = err if err is not None and streams.err.kind != "file" else _of_ours(STDERR, sinks)
     console = Console(out, err, label_width=width, own_err=own)
     for mode, channel in ((streams.out, OUT), (streams.err, ERR)):

@@ -6,7 +6,7 @@ import pytest
 
 from cli.base.run import CommandError
 from cli.sbatch import body as sbatch
-from cli.steps.het import environment_from_outside, environment_of, named_job, number_tasks, pieces_of
+from cli.steps.het import environment_from_outside, environment_of, named_job, number_tasks, pieces_of, settle_nodes
 from cli.steps.stepopts import COMMAND as SRUN
 from penstock.v1.controller_pb2 import SubmitJobReply
 from penstock.v1.steps_pb2 import StepSpec
@@ -133,8 +133,27 @@ def test_parts_in_a_job_that_is_not_heterogeneous():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("specs", "cpus", "is_own", "nodes"),
+    [
+        ([{"ntasks": 1}, {"ntasks": 16}], [[8, 8, 8]] * 2, False, [1, 2]),
+        ([{"ntasks": 1}, {"ntasks": 15}], [[8, 8]] * 2, False, [1, 2]),  # the nodes are shared
+        ([{"ntasks": 1}, {"ntasks": 99}], [[8, 8]] * 2, False, [1, 1]),  # the controller refuses it
+        ([{}, {"ntasks": 4, "cpus_per_task": 3}], [[8, 8, 8]] * 2, False, [1, 2]),
+        ([{}, {"ntasks": 3, "ntasks_per_node": 1}], [[8] * 4] * 2, False, [1, 3]),
+        ([{}, {"ntasks": 20, "overcommit": True}], [[8] * 4] * 2, False, [1, 1]),
+        ([{"nodes_min": 2}, {"ntasks": 9}], [[8] * 4] * 2, False, [2, 2]),
+        ([{}, {"ntasks": 3}], [[1, 1], [2, 1]], True, [2, 2]),
+    ],
+)
+def test_parts_without_a_number_of_nodes(specs, cpus, is_own, nodes):
+    parts = [StepSpec(**spec) for spec in specs]
+    settle_nodes(parts, cpus, is_own=is_own)
+    assert [part.nodes_min for part in parts] == nodes
+
+
 def test_ranks_count_on():
-    specs = [StepSpec(ntasks=2), StepSpec(nodes_min=2, ntasks_per_node=3), StepSpec(nodes_min=4)]
+    specs = [StepSpec(ntasks=2, nodes_min=1), StepSpec(nodes_min=2, ntasks_per_node=3), StepSpec(nodes_min=4)]
     number_tasks(specs)
     assert [(s.rank_offset, s.ntasks, s.node_offset, s.het_ntasks, s.het_nodes) for s in specs] == [
         (0, 2, 0, 12, 7), (2, 6, 1, 12, 7), (8, 4, 3, 12, 7),

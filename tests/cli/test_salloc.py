@@ -23,7 +23,7 @@ from penstock.values.refusals import Code
 from tests.cli.fake_controller import ROOT, WireController
 
 VARIABLES = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_NNODES": "2", "SLURM_PROCID": "0"}
-GRANTED = "salloc: Granted job allocation 7\nsalloc: Nodes n[1-2] are ready for job\n"
+GRANTED = "salloc: Granted job allocation 7\n"
 GIVEN_BACK = "salloc: Relinquishing job allocation 7\n"
 
 

@@ -26,8 +26,9 @@ from cli.steps.watcher import Watchers
 from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError
 from penstock.eventloop import Loop
+from penstock.v1.common_pb2 import NodeAllocation
 from penstock.v1.controller_pb2 import JobResultsReply, SubmitJobReply
-from penstock.v1.steps_pb2 import CreateStepReply, RankSet, StepPlan, StepSpec
+from penstock.v1.steps_pb2 import AllocationReply, CreateStepReply, RankSet, StepPlan, StepSpec
 from penstock.values.refusals import TEXT, Code
 from tests.cli.fake_controller import FakeClient, run_body
 
@@ -576,7 +577,11 @@ def test_30_whatever_happens_to_srun_its_step_is_cancelled(
     for module in ("cli.steps.session", "cli.steps.hetrun"):
         monkeypatch.setattr(f"{module}.Session", fails)
     monkeypatch.setenv("SLURM_JOB_ID", "12")
-    client = FakeClient(CreateStep=CreateStepReply(job_id=12, step_id=3), CancelJobs=JobResultsReply())
+    client = FakeClient(
+        CreateStep=CreateStepReply(job_id=12, step_id=3),
+        CancelJobs=JobResultsReply(),
+        AwaitAllocation=AllocationReply(nodes=[NodeAllocation(node="n1", cpus=2)]),
+    )
     client.cluster = ClusterFile("tux")
     client.install(monkeypatch)
     with pytest.raises(type(error)):

@@ -80,11 +80,7 @@ def test_a_command_with_steps_in_an_allocation(cluster: LiveCluster) -> None:
     done = cluster.run("salloc", "-N2", "--mem=100", "-J", "mine", "sh", "-c", script)
     job_id = last_job(cluster)
     assert (done.status, done.out) == (5, "2 mine\n")
-    nodes = cluster.job(job_id).node_list
-    assert done.err == (
-        f"salloc: Granted job allocation {job_id}\nsalloc: Nodes {nodes} are ready for job\n"
-        f"salloc: Relinquishing job allocation {job_id}\n"
-    )
+    assert done.err == f"salloc: Granted job allocation {job_id}\nsalloc: Relinquishing job allocation {job_id}\n"
     assert sorted(line[:3] for line in (cluster.work / "hosts").read_text().splitlines()) == ["0: ", "1: "]
     (job,) = cluster.wait_ends(job_id)
     assert (job.state, job.exit.code) == ("FAILED", 5)

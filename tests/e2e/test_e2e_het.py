@@ -102,6 +102,21 @@ def test_the_highest_exit_code_of_all_components_counts(cluster: LiveCluster) ->
     assert [job.exit.code for job in ends(cluster, first)] == [5, 5]
 
 
+def test_parts_over_several_nodes_each(cluster: LiveCluster) -> None:
+    part = ("-N2", "--mem=100", "sh", "-c", SHOW)
+    done = cluster.run("srun", *part, ":", *part).ok()
+    seen = sorted(re.sub(r" job \d+ on .*", "", line) for line in done.out.splitlines())
+    assert seen == [f"rank {rank} of 4 node {rank} of 4" for rank in range(4)]
+
+
+def test_parts_of_a_plain_job_over_several_nodes(cluster: LiveCluster) -> None:
+    words = ("-Q", "-N2", "--exclusive", "--mem=100", *SRUN.split())
+    cpus = int(cluster.run("sinfo", "-h", "-n", "n1", "-o", "%c").ok().out.split()[0])
+    done = cluster.run("salloc", *words, "-n1", "sh", "-c", SHOW, ":", f"-n{cpus + 1}", "sh", "-c", SHOW).ok()
+    assert len(done.out.splitlines()) == cpus + 2
+    assert {line.split()[5] for line in done.out.splitlines()} == {"0", "1", "2"}
+
+
 def test_salloc_has_both_components(cluster: LiveCluster) -> None:
     words = ("-n1", "--nodelist=n2", "--mem=100", ":", "-n2", "--nodelist=n1", "--mem=100")
     inner = f"{SRUN} --het-group=0-1 sh -c '{SHOW}'; echo size $SLURM_HET_SIZE"

@@ -7,6 +7,7 @@ complete -c sdiag -l sort-by-time2 -s T -d 'sort the calls by their average time
 complete -c sdiag -l json -d 'produce JSON output'
 complete -c sdiag -l yaml -d 'produce YAML output'
 complete -c sdiag -l cluster -s M -r -f -a '(scontrol show config | sed -n \'s/^ClusterName *= //p\' 2>/dev/null)' -d 'cluster to issue commands to'
+complete -c sdiag -l clusters -r -f -a '(scontrol show config | sed -n \'s/^ClusterName *= //p\' 2>/dev/null)' -d ''
 complete -c sdiag -l help -s h -d 'show this help message'
 complete -c sdiag -l usage -d 'display brief usage message'
 complete -c sdiag -l version -s V -d 'output version information and exit'
