@@ -310,7 +310,10 @@ class Controller:
             witness = Witness(path)
         except OSError as error:
             raise BadSetup(f"witness file {path}: {error.strerror}") from error
-        if witness.found is None and not is_new:
+        if witness.is_damaged:
+            log.error("%s: the witness of acknowledged changes is damaged, and is written anew: whether the database has lost "
+                      "its end before this start is not known; check the disk", path)  # fmt: skip
+        elif witness.found is None and not is_new:
             log.warning("%s: no witness file of acknowledged changes exists, and a new one is created: whether the database "
                         "has lost its end before this start is not known", path)  # fmt: skip
         return witness
