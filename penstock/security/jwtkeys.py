@@ -18,13 +18,12 @@ import jwt
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from penstock.security.jwt import BadKey, SigningKey
+from penstock.security.jwt import RSA_BITS_MIN, BadKey, SigningKey
 
 #: A token and its name fit into the metadata of one call (gRPC's limit is 8 KiB for all of it).
 JWT_BYTES_MAX: Final = 6 * 1024
 #: Keys of one set; providers publish two to four.
 KEYS_MAX: Final = 64
-RSA_BITS_MIN: Final = 2048
 #: Tolerated difference between the clocks of the issuer and of the controller.
 CLOCK_SKEW_S: Final = 30
 USER_CLAIMS: Final = ("sun", "username")
