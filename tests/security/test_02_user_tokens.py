@@ -153,6 +153,22 @@ def test_02_a_revocation_ends_tokens_of_a_clock_that_is_ahead(ahead_s: int) -> N
     assert is_valid(own[-1]) and is_valid(made())
 
 
+@pytest.mark.parametrize("claims", [
+    {"iat": -1e308}, {"exp": 1e308}, {"exp": -1e308}, {"nbf": 1e12}, {"iat": 10**30}, '"sun": "root"', '"exp": 1', '"x": {"y": 1, "y": 2}',
+])  # fmt: skip
+def test_02_times_without_end_and_names_that_come_twice(claims: dict[str, float] | str) -> None:
+    """An overflow of one refused the call as an internal error; of two users others may have checked the first."""
+    key = SigningKey(SECRET)
+    now_s = int(time.time())
+    plain = {"sun": "ann", "exp": now_s + 600}
+    text = json.dumps(plain | claims) if isinstance(claims, dict) else f"{json.dumps(plain)[:-1]}, {claims}}}"
+    token = jwt.api_jws.encode(text.encode(), SECRET, "HS256")
+    with pytest.raises(JwtRefused) as refused:
+        JwtKeys("test", key).verify(token, now_s)
+    assert refused.value.reason == "claims" and len(refused.value.explanation) < 120
+    assert JwtKeys("test", key).verify(jwt.api_jws.encode(json.dumps(plain).encode(), SECRET, "HS256"), now_s)
+
+
 def test_02_a_token_is_not_shown_to_other_clusters() -> None:
     """One that receives it could use it on the cluster that it is for."""
     ours = SigningKey(SECRET).make("ann", time.time(), 600, "ours")
