@@ -39,6 +39,7 @@ STATE_OWNERS = {
     "gap.first_unknown_id": "lifecycle/restored",
     "gap.is_inherited": "lifecycle/restored",
     "gap.loaded_id": "lifecycle/restored",
+    "gap.awaited_ends": "lifecycle/restored",
     "gap.loss_at_us": "lifecycle/restored",
     "gap.registered": "lifecycle/restored",
     "gap.sealed_epoch": "batch",
