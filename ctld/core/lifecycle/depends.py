@@ -43,7 +43,7 @@ from penstock.values.taskset import TaskSet
 CHAIN_MAX = 100_000
 CORRESPONDING = "aftercorr"
 #: Terms that are examined in one turn of the loop: some 20 ms. The next turn follows after a pause for others.
-TERMS_A_TURN: Final = 20_000
+TERMS_A_TURN: Final = 4_000
 PAUSE_US: Final = 1_000
 
 
