@@ -432,6 +432,7 @@ class Controller:
     async def _read_again(self, act: RecordAct | None) -> tuple[str, ...]:
         runtime = self.runtime
         loaded, dropped = self._kept_by_hand(await read(self._daemon.config_path))
+        denied = load_denied(self._daemon.folder.certificates / "denied.json")  # first: it may be damaged
         if problems := problems_of(runtime.core.state, loaded):
             raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n" + "\n".join(problems))
         if act is not None:
@@ -443,7 +444,7 @@ class Controller:
             raise BadRequest(Code(body.code), body.text)
         self._authenticator.roles = Roles.of(loaded.config, runtime.core.state.shares.people)
         self._authenticator.directory.clear()
-        self._authenticator.deny(load_denied(self._daemon.folder.certificates / "denied.json"))
+        self._authenticator.deny(denied)
         warning = await asyncio.to_thread(
             self._authenticator.user_tokens.load, loaded.config, loaded.config.cluster_name
         )
