@@ -130,6 +130,7 @@ class Witness:
         self._fd, old = fresh, self._fd
         os.close(old)
         _sync_folder(self.path.parent)
+        self._is_missing = False
 
     def _await(self) -> None:
         future = self._syncing
