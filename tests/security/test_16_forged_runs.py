@@ -24,7 +24,9 @@ def state_of(site: Site, job_id: int) -> tuple[object, ...]:
 
 
 def ends(site: Site, job_id: int, node: str = "n2", number: int = 1) -> None:
-    site.do(StepExited(node, job_id, 0, BATCH_STEP, f"spool-{node}", number, site.links, site.now_us, site.now_us, 0, 0))
+    site.do(
+        StepExited(node, job_id, 0, BATCH_STEP, f"spool-{node}", number, site.links, site.now_us, site.now_us, 0, 0)
+    )
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "ACCEPTED", "EXITED", "TOMBSTONE"])
