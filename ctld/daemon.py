@@ -311,7 +311,7 @@ class Controller:
         except OSError as error:
             raise BadSetup(f"witness file {path}: {error.strerror}") from error
         if witness.is_damaged:
-            log.error("%s: the witness of acknowledged changes is damaged, and is written anew: whether the database has lost "
+            log.error("%s: the witness of acknowledged changes is damaged, and is replaced: whether the database has lost "
                       "its end before this start is not known; check the disk", path)  # fmt: skip
         elif witness.found is None and not is_new:
             log.warning("%s: no witness file of acknowledged changes exists, and a new one is created: whether the database "

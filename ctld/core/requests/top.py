@@ -26,7 +26,7 @@ from penstock.values.states import END_STATES, JobState
 
 #: Other jobs whose nice value one request raises.
 PAYERS_MAX: Final = 500
-#: Jobs that are looked at, and changed, in one turn of the loop: some 5 ms.
+#: Jobs that are examined, and changed, in one turn of the loop: some 5 ms.
 LOOKS_A_SLICE: Final = 5_000
 CHANGES_A_SLICE: Final = 50
 
