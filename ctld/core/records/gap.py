@@ -17,8 +17,8 @@ class Gap:
     """The gap in one term of a controller."""
 
     __slots__ = (
-        "awaited_ends", "claims", "first_unknown_id", "is_inherited", "loaded_id", "loss_at_us", "registered", "sealed_epoch", "sealed_wait",
-        "started_at_us", "started_epoch", "unjudged", "unknown_steps", "wait_until_us",
+        "awaited_ends", "claims", "first_unknown_id", "is_inherited", "loaded_id", "loss_at_us", "registered",
+        "sealed_epoch", "sealed_wait", "started_at_us", "started_epoch", "unjudged", "unknown_steps", "wait_until_us",
     )  # fmt: skip
 
     def __init__(self) -> None:
