@@ -259,7 +259,7 @@ def _is_for(token: str, cluster: str) -> bool:
 
     try:
         claims = json.loads(urlsafe_b64decode(token.split(".")[1] + "=="))
-        audience = claims.get("aud")
+        audience: object = claims.get("aud")
     except (ValueError, IndexError, AttributeError, RecursionError):
         return True
     if isinstance(audience, list):
