@@ -5,6 +5,7 @@ import pytest
 from ctld.core.jobs import arrays, waiters
 from ctld.core.lifecycle import depends
 from ctld.core.records.events import CancelJobs, ControlAction, ControlJobs, JobFilter, JobSubmission
+from ctld.core.records.job import Job
 from ctld.core.state.state import ClusterState
 from penstock.values.dependency import Term
 from penstock.values.states import JobState, Reason
@@ -68,9 +69,9 @@ def test_09_many_dependents_are_evaluated_in_several_turns(world: World, monkeyp
     turns: list[int] = []
     plain = depends.evaluate
 
-    def counted(state: ClusterState, job: object, now_us: int) -> None:
+    def counted(state: ClusterState, job: Job, now_us: int) -> None:
         turns.append(now_us)
-        plain(state, job, now_us)  # type: ignore[arg-type]  # a job
+        plain(state, job, now_us)
 
     monkeypatch.setattr(depends, "evaluate", counted)
     first, second = submit(world, held=True), submit(world, held=True)
