@@ -315,7 +315,10 @@ class Controller:
             witness = Witness(path)
         except OSError as error:
             raise BadSetup(f"witness file {path}: {error.strerror}") from error
-        if witness.found is None and not is_new:
+        if witness.is_damaged:
+            log.error("%s: the witness of acknowledged changes is damaged, and is replaced: whether the database has lost "
+                      "its end before this start is not known; check the disk", path)  # fmt: skip
+        elif witness.found is None and not is_new:
             log.warning("%s: no witness file of acknowledged changes exists, and a new one is created: whether the database "
                         "has lost its end before this start is not known", path)  # fmt: skip
         return witness
@@ -434,6 +437,7 @@ class Controller:
     async def _read_again(self, act: RecordAct | None) -> tuple[str, ...]:
         runtime = self.runtime
         loaded, dropped = self._kept_by_hand(await read(self._daemon.config_path))
+        denied = load_denied(self._daemon.folder.certificates / "denied.json")  # first: it may be damaged
         if problems := problems_of(runtime.core.state, loaded):
             raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n" + "\n".join(problems))
         if act is not None:
@@ -445,7 +449,7 @@ class Controller:
             raise BadRequest(Code(body.code), body.text)
         self._authenticator.roles = Roles.of(loaded.config, runtime.core.state.shares.people)
         self._authenticator.directory.clear()
-        self._authenticator.deny(load_denied(self._daemon.folder.certificates / "denied.json"))
+        self._authenticator.deny(denied)
         warning = await asyncio.to_thread(
             self._authenticator.user_tokens.load, loaded.config, loaded.config.cluster_name
         )

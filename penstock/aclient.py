@@ -64,7 +64,7 @@ class AsyncClient:
         self.cluster = cluster
         self.timeout_s = timeout_s
         self.on_notice: Callable[[str], None] = ignore_notice  # called while the limit of requests makes us wait
-        self._proof = own_proof(os.environ)
+        self._proof = own_proof(os.environ, cluster.cluster_name)
         self._contact = Contact(bool(cluster.local), retry)
         self._channel: Any = None
         self._calls: CallChannel | None = None

@@ -241,15 +241,30 @@ def ignore_notice(text: str) -> None:
     """The default `on_notice`: drops notices that a client waits for the controller's limit of requests."""
 
 
-def own_proof(environment: "Mapping[str, str]") -> "Proof | None":
-    """Returns the metadata that proves the user by SLURM_JWT; None: the kernel of this machine does. Raises
-    PenstockError."""
+def own_proof(environment: "Mapping[str, str]", cluster: str) -> "Proof | None":
+    """Returns the metadata that proves the user to a cluster by SLURM_JWT; None: the kernel of this machine does. A token
+    that names other clusters (its claim `aud`) is not sent: who receives it could use it there. Raises PenstockError."""
     token = environment.get(USER_TOKEN_VARIABLE, "")
-    if not token:
+    if not token or not _is_for(token, cluster):
         return None
     if not token.isascii() or not token.isprintable():
         raise PenstockError(Code.ACCESS_DENIED, f"{USER_TOKEN_VARIABLE} is no token: it has characters that none has")
     return ((USER_TOKEN_KEY, token),)
+
+
+def _is_for(token: str, cluster: str) -> bool:
+    """Whether a token may be shown to that cluster. What cannot be read is judged there."""
+    import json
+    from base64 import urlsafe_b64decode
+
+    try:
+        claims = json.loads(urlsafe_b64decode(token.split(".")[1] + "=="))
+        audience: object = claims.get("aud")
+    except (ValueError, IndexError, AttributeError, RecursionError):
+        return True
+    if isinstance(audience, list):
+        return cluster in audience
+    return audience is None or audience == cluster
 
 
 # ---- methods

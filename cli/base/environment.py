@@ -86,8 +86,8 @@ def step_environment(export: str, source: Mapping[bytes, bytes], *, inside: bool
 
 
 def export_text(export: str) -> str:
-    """The value of SLURM_EXPORT_ENV: --export as written, or only the names where a value is not clean text."""
-    if export.isprintable():
+    """The value of SLURM_EXPORT_ENV: --export as written, or only the names where a value is a secret or not clean text."""
+    if export.isprintable() and not any(f"{os.fsdecode(secret)}=" in export for secret in SECRETS):
         return export
     names = (item.partition("=")[0] for item in export.split(","))
     return ",".join(name for name in names if name and name.isprintable())

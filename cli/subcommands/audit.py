@@ -106,7 +106,7 @@ def show(since: str | None, until: str | None, users: tuple[str, ...], as_json: 
 def line(record: AuditRecord) -> str:
     """A record as text: time, user, authentication and origin, action, object, result."""
     at = format_date(parse_utc_us(record["time"]), 0)
-    who = record["user"] or "nobody"
+    who = record["user"] or "unauthenticated"
     who += f" as {record['as']}" if record.get("as") else ""
     how = ", ".join(word for word in (record["auth"], record["from"]) if word)
     words = [at, f"{who} ({how})" if how else who, record["action"], ", ".join(record["objects"])]

@@ -37,6 +37,7 @@ def digest(state: ClusterState) -> str:
                 state.next_request_id,
                 state.epoch,
                 sorted(state.dependencies.waiting_for),
+                list(state.dependencies.changed),
                 len(state.timers),
             )
         )

@@ -149,6 +149,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.MAIL_LIMIT: mail.limit_due,
     Timer.BEGIN_TIME: job_timers.begin_time,
     Timer.DEPENDENCY_DELAY: job_timers.depend_again,
+    Timer.DEPENDENTS: job_timers.depend_on,
     Timer.TIME_LIMIT: step_life.time_limit,
     Timer.END_WARNING: step_life.end_warning,
     Timer.DEADLINE: job_timers.deadline,

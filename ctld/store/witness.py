@@ -16,7 +16,8 @@ leaves the other one valid. It is allocated once, so that it needs no space late
 system's journal.
 
 If the witness cannot be written, that is reported once, and the controller continues: a safeguard must not cause an
-outage. Deliberately absent: the contents of the database.
+outage. A file that is removed or replaced meanwhile is written again at the next `sync`: an older one in its place would
+vouch for an older database. Deliberately absent: the contents of the database.
 """
 
 import logging
@@ -67,7 +68,9 @@ class Witness:
         self._fd = os.open(path, flags, 0o600)
         self._serial = 0
         self.found = self._read()
+        self.is_damaged = self.found is None and any(os.pread(self._fd, 2 * _PAGE, 0))
         self._is_broken = False
+        self._is_missing = False
         self._syncing: Future[None] | None = None
         self._thread = started_pool(1, "witness")
         if os.fstat(self._fd).st_size < 2 * _PAGE:
@@ -77,11 +80,10 @@ class Witness:
 
     def close(self) -> None:
         """Makes the last mark durable, and closes."""
+        self._await()
+        self.sync()
+        self._await()
         self._thread.shutdown(wait=True)
-        try:
-            os.fdatasync(self._fd)
-        except OSError as error:
-            self._complain(error)
         os.close(self._fd)
 
     def begin(self, mark: Mark) -> None:
@@ -97,9 +99,38 @@ class Witness:
         self._write(mark)
 
     def sync(self) -> None:
-        """Starts to sync what was written; waits for nothing."""
+        """Starts to sync what was written, in the file of this path; waits for nothing."""
         if self._syncing is None:
-            self._syncing = self._thread.submit(os.fdatasync, self._fd)
+            self._syncing = self._thread.submit(self._keep)
+
+    def _keep(self) -> None:
+        """Syncs the file, or writes it again if the path names another one or none. In the thread; raises OSError."""
+        os.fdatasync(self._fd)
+        try:
+            is_here = os.path.samestat(os.stat(self.path, follow_symlinks=False), os.fstat(self._fd))
+        except FileNotFoundError:
+            is_here = False
+        if is_here:
+            self._is_missing = False
+            return
+        if not self._is_missing:
+            log.error("the witness %s was removed or replaced while it is in use: it is written again", self.path)
+        self._is_missing = True  # it is said once, also if this fails
+        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        draft.unlink(missing_ok=True)
+        fresh = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(fresh, os.pread(self._fd, 2 * _PAGE, 0), 0)
+            os.fsync(fresh)
+            os.rename(draft, self.path)
+        except OSError:
+            os.close(fresh)
+            draft.unlink(missing_ok=True)
+            raise
+        self._fd, old = fresh, self._fd
+        os.close(old)
+        _sync_folder(self.path.parent)
+        self._is_missing = False
 
     def _await(self) -> None:
         future = self._syncing
@@ -120,7 +151,8 @@ class Witness:
         except OSError as error:
             self._complain(error)
             return False
-        self._is_broken = False
+        if not self._is_missing:
+            self._is_broken = False
         return True
 
     def _complain(self, error: OSError) -> None:

@@ -11,22 +11,24 @@ UserClaims (RFC 7519, 4.1): `exp` is required; `nbf`, `iat` and `aud` count if t
 as its holder makes; ctld/core/requests/tokens.py revokes tokens by the time of their issue.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import jwt
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from penstock.security.jwt import BadKey, SigningKey
+from penstock.security.jwt import RSA_BITS_MIN, BadKey, SigningKey
 
 #: A token and its name fit into the metadata of one call (gRPC's limit is 8 KiB for all of it).
 JWT_BYTES_MAX: Final = 6 * 1024
 #: Keys of one set; providers publish two to four.
 KEYS_MAX: Final = 64
-RSA_BITS_MIN: Final = 2048
 #: Tolerated difference between the clocks of the issuer and of the controller.
 CLOCK_SKEW_S: Final = 30
+#: Times that tokens state: to the year 5138. Their arithmetic is in microseconds.
+TIME_MAX_S: Final = 1e11
 USER_CLAIMS: Final = ("sun", "username")
 #: Errors of the readers of a token that is not verified yet: RecursionError for deep nesting, ValueError and its
 #: subclasses for bad JSON, base64, UTF-8, and numbers of too many digits.
@@ -107,7 +109,7 @@ class JwtKeys:
         payload = self._payload(token, self._key(header))
         try:
             registered = msgspec.json.decode(payload, type=_Registered)
-            named = msgspec.json.decode(payload, type=dict[str, object])
+            named = json.loads(payload, object_pairs_hook=_once)
         except _UNREADABLE as error:
             raise JwtRefused("claims", f"the token's claims are not valid: {error}") from error
         self._check(registered, now_s)
@@ -136,6 +138,8 @@ class JwtKeys:
         return payload
 
     def _check(self, claims: _Registered, now_s: float) -> None:
+        if any(abs(at_s) > TIME_MAX_S for at_s in (claims.exp, claims.nbf, claims.iat)):
+            raise JwtRefused("claims", "the token's claims are not valid: a time is out of its range")
         if claims.exp <= now_s:
             raise JwtRefused("expired", f"the token has expired {now_s - claims.exp:.0f} s ago")
         for name, begin_s in (("nbf", claims.nbf), ("iat", claims.iat)):
@@ -152,6 +156,15 @@ class JwtKeys:
         if any(other != found[0] for other in found):
             raise JwtRefused("user", "the token names two users")
         return found[0]
+
+
+def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """Returns the members of an object. RFC 7519 lets a reader refuse names that come twice: others may have read the
+    first of them. Raises ValueError."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name comes twice")
+    return found
 
 
 def _read_set(text: bytes) -> dict[str, _Key]:

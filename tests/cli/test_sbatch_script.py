@@ -129,6 +129,12 @@ def test_export(export, expected):
     assert chosen(export) == expected | SLURM_PART
 
 
+def test_no_secret_is_in_what_was_exported() -> None:
+    assert environment.export_text("ALL,A=1,B") == "ALL,A=1,B"
+    assert environment.export_text("SLURM_JWT,A=1") == "SLURM_JWT,A=1"
+    assert environment.export_text("ALL,A=1,SLURM_JWT=secret") == "ALL,A,SLURM_JWT"
+
+
 @pytest.mark.parametrize(("export", "text"), [("=x", "has no variable name"), ("A='x", "the quote ' is not closed")])
 def test_bad_export(export, text):
     with pytest.raises(CommandError, match=text):

@@ -162,8 +162,8 @@ def test_a_flood_is_two_lines_of_the_log(caplog):
     posted = asyncio.run(story())
     assert [act.more["count"] for act in posted] == [1, 9_999]  # a temporary reason is no matter of the audit log
     assert sorted(record.getMessage() for record in caplog.records if record.name == "penstock.audit") == [
-        "denied method=Ping caller=nobody from=10.0.0.1 calls=1: again",
-        "denied method=Ping caller=nobody from=10.0.0.1 calls=9999: again",
+        "denied method=Ping caller=unauthenticated from=10.0.0.1 calls=1: again",
+        "denied method=Ping caller=unauthenticated from=10.0.0.1 calls=9999: again",
         "denied method=UpdateNodes caller=u1(1) from=unix calls=1: no",
         "denied method=UpdateNodes caller=u1(1) from=unix calls=9999: no",
     ]

@@ -207,9 +207,11 @@ def test_a_token_makes_no_token(tmp_path) -> None:
                 status, text = await denied(site, bearer(token_of(name)), "IssueToken", c.IssueTokenRequest())
                 assert status[1] is Code.ACCESS_DENIED and "makes no other one" in text
             lasting = (await client.call("IssueToken", c.IssueTokenRequest(lifespan_s=3600))).token
-            assert jwt.decode(lasting, SECRET, ["HS256"])["exp"] > time.time() + 3000  # administrators have no limit
+            assert (
+                jwt.decode(lasting, SECRET, ["HS256"], audience="test")["exp"] > time.time() + 3000
+            )  # administrators have no limit
             issued = await site.call_as(NOBODY.pw_uid, "IssueToken", c.IssueTokenRequest())
-            assert jwt.decode(issued.token, SECRET, ["HS256"])["exp"] <= time.time() + 121
+            assert jwt.decode(issued.token, SECRET, ["HS256"], audience="test")["exp"] <= time.time() + 121
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await site.call_as(NOBODY.pw_uid, "IssueToken", c.IssueTokenRequest(lifespan_s=121))
             assert code_of(refused.value) is Code.INVALID_VALUE

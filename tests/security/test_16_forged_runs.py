@@ -23,8 +23,10 @@ def state_of(site: Site, job_id: int) -> tuple[object, ...]:
     return job.state, job.attempt, job.eligible_at_us, job.end_at_us, job.reason_detail
 
 
-def ends(site: Site, job_id: int, node: str = "n2") -> None:
-    site.do(StepExited(node, job_id, 0, BATCH_STEP, f"spool-{node}", 1, site.links, site.now_us, site.now_us, 0, 0))
+def ends(site: Site, job_id: int, node: str = "n2", number: int = 1) -> None:
+    site.do(
+        StepExited(node, job_id, 0, BATCH_STEP, f"spool-{node}", number, site.links, site.now_us, site.now_us, 0, 0)
+    )
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "ACCEPTED", "EXITED", "TOMBSTONE"])
@@ -54,6 +56,25 @@ def test_16_what_waits_since_before_a_loss_may_have_run() -> None:
         site.leave("n2")
     assert site.state.jobs[job_id].state is JobState.COMPLETED
     assert site.state.jobs[later].state is JobState.PENDING
+
+
+def test_16_only_a_node_that_may_have_run_it_says_so() -> None:
+    """After a loss too: one that the job excludes, or that reports an end which it did not hold, is not believed."""
+    site = Site()
+    site.register("n1")
+    jobs = [site.submit(begin_at_us=site.now_us * 2, nodes_excluded=excluded) for excluded in ("n2", "", "")]
+    site.state.gap.loss_at_us = site.now_us
+    excluded, other, run = jobs
+    before = state_of(site, excluded)
+    site.register("n2")  # ids of this process are not those that a node had seen before
+    site.leave("n2")
+    site.register("n2", held(excluded, "EXITED"), held(run, "EXITED"))
+    for number, job_id in enumerate(jobs, 1):
+        ends(site, job_id, "n1", number)
+        ends(site, job_id, "n2", number)
+    assert state_of(site, excluded) == before
+    assert [site.state.jobs[job_id].state for job_id in (other, run)] == [JobState.PENDING, JobState.COMPLETED]
+    assert site.state.jobs[run].batch_node == "n2" and not site.state.gap.awaited_ends
 
 
 @pytest.mark.parametrize(("accept", "lost"), [(NOTHING, 0), (Accept(is_accepted=True), NOW_US + 1)])

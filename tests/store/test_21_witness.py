@@ -215,7 +215,58 @@ def test_21_a_torn_record_leaves_the_other_one(witness: Path) -> None:
     assert Witness(witness).found == marks[-1]  # the record before it says the same here
     data[4096 - newest + 20] ^= 1
     witness.write_bytes(data)
-    assert Witness(witness).found is None
+    damaged = Witness(witness)
+    assert damaged.found is None and damaged.is_damaged
+    damaged.begin(marks[0])
+    damaged.close()
+    assert Witness(witness).found == marks[0]
+
+
+def test_21_a_file_without_a_record_yet_is_not_damaged(witness: Path) -> None:
+    assert not Witness(witness).is_damaged
+    assert not Witness(witness).is_damaged  # pages of zeros: a process ended before its first batch
+
+
+@pytest.mark.parametrize("instead", ["nothing", "an older one", "a link"])
+def test_21_a_witness_that_is_removed_meanwhile_is_written_again(
+    tmp_path: Path, witness: Path, caplog, instead: str
+) -> None:
+    """Else the next start would find none, or one that vouches for an older database."""
+    store = leading(tmp_path / "penstock.db", witness)
+    fill(store, 1, 2)
+    older = witness.read_bytes()
+    fill(store, 3, 5)
+    witness.unlink()
+    if instead == "an older one":
+        witness.write_bytes(older)
+    elif instead == "a link":
+        witness.symlink_to(tmp_path / "elsewhere")
+    store.renew_lease(NOW_US + 1)
+    fill(store, 6, 7)
+    found = Witness(witness).found
+    assert found is not None and found.next_job_id == 8
+    store.renew_lease(NOW_US + 2)
+    witness.unlink()
+    store.close()  # at the end, too
+    assert sum("was removed or replaced" in record.message for record in caplog.records) == 2
+    assert sorted(path.name for path in tmp_path.iterdir() if "witness" in path.name) == ["witness"]
+
+
+def test_21_a_witness_whose_folder_is_gone_is_reported_once(tmp_path: Path, caplog) -> None:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    store = leading(tmp_path / "penstock.db", folder / "witness")
+    shutil.rmtree(folder)
+    for number in range(1, 4):
+        store.renew_lease(NOW_US + number)
+        fill(store, number, number)
+    assert len(all_jobs(store)) == 3
+    assert sum("cannot be written" in record.message for record in caplog.records) == 1
+    folder.mkdir()  # and when it is back, so is the file
+    store.renew_lease(NOW_US + 9)
+    store.close()
+    found = Witness(folder / "witness").found
+    assert found is not None and found.next_job_id == 4
 
 
 def test_21_a_witness_that_cannot_be_written_stops_nothing(

@@ -1,8 +1,9 @@
 """Dependencies: after, afterany, afterok, afternotok, aftercorr, afterburstbuffer, singleton; `,` = all, `?` = any.
 
 The unmet terms of a job are in `state.dependencies.waiting_for`, with an index from each job or array that a term names
-to the jobs that wait for it. When such a job starts or ends, its waiters are evaluated again: met terms are removed,
-and a term that can never be met makes the job wait as DependencyNeverSatisfied, or cancels it (--kill-on-invalid-dep).
+to the jobs that wait for it. When such a job starts or ends, its waiters are evaluated again, TERMS_A_TURN terms in one
+turn: met terms are removed, and a term that can never be met makes the job wait as DependencyNeverSatisfied, or cancels it
+(--kill-on-invalid-dep). A term that names a whole array is evaluated by the array's counters.
 The remaining terms are in `job.dependency`, in Slurm's syntax, from which a restart rebuilds the tables.
 
 A job that ended with an exit other than 0, was cancelled, ran out of time or lost its node has "failed" for afterok and
@@ -16,11 +17,13 @@ Deliberately absent: expand (refused at submit).
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
+from typing import Final
 
 from ctld.core.jobs import arrays, mail
 from ctld.core.jobs.dependees import named_by
-from ctld.core.jobs.waiters import forget, wait_for
+from ctld.core.jobs.waiters import check_room, forget, wait_for
 from ctld.core.lifecycle.job_life import terminate
 from ctld.core.lifecycle.ready import refresh
 from ctld.core.lifecycle.waiting import set_reason
@@ -39,6 +42,9 @@ from penstock.values.taskset import TaskSet
 #: Jobs that are visited in the search for a circular dependency; longer than any real chain.
 CHAIN_MAX = 100_000
 CORRESPONDING = "aftercorr"
+#: Terms that are examined in one turn of the loop: some 20 ms. The next turn follows after a pause for others.
+TERMS_A_TURN: Final = 4_000
+PAUSE_US: Final = 1_000
 
 
 class Met(Enum):
@@ -61,11 +67,15 @@ def parse(state: ClusterState, actor: Actor, text: str) -> Dependency | None:
         dependency = parse_dependency(text, state.handling.allowance)
     except BadValue as error:
         raise Refused(Code.INVALID_DEPENDENCY, str(error)) from None
+    known: dict[tuple[int, int | None], None] = {}
     for term in dependency.terms:
         if term.kind not in KINDS:
             raise Refused(Code.NOT_SUPPORTED, f"dependency type {term.kind} is not supported yet")
-        if term.kind != SINGLETON and not _is_known(state, actor, term):
+        if term.kind != SINGLETON and (term.job_id, term.task_id) not in known and not _is_known(state, actor, term):
             raise Refused(Code.INVALID_DEPENDENCY, f"job {term.job_id} is not known (any more)")
+        known[term.job_id, term.task_id] = None
+    dependency = replace(dependency, terms=tuple(dict.fromkeys(dependency.terms)))
+    check_room(state, actor.uid, len(dependency.terms))
     return dependency
 
 
@@ -94,10 +104,14 @@ def is_circular(state: ClusterState, job: Job, dependency: Dependency) -> bool:
     own = {job.job_id, job.array_job_id} - {0}
     terms = [term for term in dependency.terms if term.kind != "singleton"]
     seen: dict[int, None] = {}
+    named: dict[tuple[int, int | None], None] = {}
     while terms:
         term = terms.pop()
         if term.job_id in own:
             return True
+        if (term.job_id, term.task_id) in named:
+            continue
+        named[term.job_id, term.task_id] = None
         for target in named_by(state, term) or ():
             if target.job_id not in seen and len(seen) < CHAIN_MAX:
                 seen[target.job_id] = None
@@ -151,28 +165,52 @@ def _give_own_task(state: ClusterState, job: Job, other: Job, now_us: int) -> No
 
 
 def settle(state: ClusterState, now_us: int) -> None:
-    """Evaluates the dependents of jobs that have started or ended, and of those that end as a consequence."""
-    while state.dependencies.due:
-        due = state.dependencies.due
-        state.dependencies.due = {}
+    """Evaluates the dependents of jobs that have started or ended, and of those that end as a consequence: as many as fit
+    into a turn. For the rest a timer is set; until it has come, other events only add to them."""
+    table = state.dependencies
+    left = 0 if table.is_timed else TERMS_A_TURN
+    while table.due or table.changed:
+        due = table.due
+        table.due = {}
         for job_id in due:
-            _on_change(state, state.jobs[job_id], now_us)
+            table.changed.update(((job_id, waiter), None) for waiter in _dependents_of(state, state.jobs[job_id]))
+        if left <= 0:
+            break
+        if table.changed:
+            pair = next(iter(table.changed))
+            del table.changed[pair]
+            left -= _on_change(state, *pair, now_us)
+    if table.changed and not table.is_timed:
+        table.is_timed = True
+        state.timers.set(now_us + PAUSE_US, Timer.DEPENDENTS)
 
 
-def _on_change(state: ClusterState, job: Job, now_us: int) -> None:
+def settle_more(state: ClusterState, now_us: int) -> None:
+    """Evaluates the dependents that the turn before has left."""
+    state.dependencies.is_timed = False
+    settle(state, now_us)
+
+
+def _dependents_of(state: ClusterState, job: Job) -> list[int]:
     ids = dict(state.dependencies.dependents.get(job.job_id, {}))
     if job.array_job_id:
         ids.update(state.dependencies.dependents.get(job.array_job_id, {}))
     if job.state in END_STATES:
         ids.update(state.dependencies.singletons.get((job.user_id, job.request.name), {}))
-    for job_id in sorted(ids):
-        if job_id in state.dependencies.waiting_for:  # the evaluation of another one may have ended this one
-            waiter = state.jobs[job_id]
-            if _has_counterparts(state, waiter, job):
-                _give_own_task(state, waiter, job, now_us)
-            if job_id not in state.dependencies.waiting_for:
-                continue
-            evaluate(state, waiter, now_us)
+    return sorted(ids)
+
+
+def _on_change(state: ClusterState, job_id: int, waiter_id: int, now_us: int) -> int:
+    """Evaluates a job that waits for one that has changed. Returns the number of its terms."""
+    waiting = state.dependencies.waiting_for.get(waiter_id)
+    if waiting is None:  # the evaluation of another one may have ended this one
+        return 1
+    waiter, job = state.jobs[waiter_id], state.jobs.get(job_id)
+    if job is not None and _has_counterparts(state, waiter, job):
+        _give_own_task(state, waiter, job, now_us)
+    if waiter_id in state.dependencies.waiting_for:
+        evaluate(state, waiter, now_us)
+    return len(waiting[1])
 
 
 def evaluate(state: ClusterState, job: Job, now_us: int) -> None:
@@ -209,19 +247,19 @@ def _cancel(state: ClusterState, job: Job, now_us: int) -> None:
 def _met(state: ClusterState, job: Job, term: Term, now_us: int) -> Met:
     if term.kind == "singleton":
         return Met.NOT_YET if state.jobs_by_name.has_older(job, state.jobs) else Met.YES
+    record = state.arrays.get(term.job_id) if term.task_id is None else None
+    if record is not None and term.kind != "after":
+        return _FATE[term.kind](arrays.is_over(record), record.failed > 0)
+    if record is not None and record.pending:
+        return Met.NOT_YET
     targets = named_by(state, term)
     if not targets:
         # purged since: its end was evaluated when it happened, so its remaining terms can no longer be met
         return Met.YES if term.kind in ("after", "afterany", "afterburstbuffer") else Met.NEVER
     if term.kind == "after":
         return _after(state, job, targets, term.delay_s * 1_000_000, now_us)
-    record = state.arrays.get(term.job_id) if term.task_id is None else None
-    over = all(t.state in END_STATES for t in targets) and (record is None or arrays.is_over(record))
-    failed = (
-        record.failed > 0
-        if record
-        else any(t.state not in (JobState.COMPLETED,) for t in targets if t.state in END_STATES)
-    )
+    over = all(t.state in END_STATES for t in targets)
+    failed = any(t.state is not JobState.COMPLETED for t in targets if t.state in END_STATES)
     return _FATE[term.kind](over, failed)
 
 

@@ -15,11 +15,13 @@ PURGE_PAUSE_US = 1_000_000
 
 
 def purge(state: ClusterState, now_us: int, key: int, attempt: int) -> None:
-    """Purges the job: MinJobAge has passed since its end."""
+    """Purges the job: MinJobAge has passed since its end. Not before all that wait for jobs have been evaluated."""
     job = state.jobs.get(key)
     if job is None or job.attempt != attempt or job.state not in END_STATES:
         return
-    if (
+    if state.dependencies.changed:
+        state.timers.set(now_us + 2 * depends.PAUSE_US, Timer.PURGE, key, attempt)
+    elif (
         key in state.outputs.dirty_jobs
     ):  # it ended long ago, on a node that was unreachable, and its end is not written yet
         state.timers.set(now_us + PURGE_PAUSE_US, Timer.PURGE, key, attempt)
@@ -52,6 +54,11 @@ def switch_wait(state: ClusterState, now_us: int, key: int, attempt: int) -> Non
     if job is not None and job.state is JobState.PENDING:
         state.pending.remove(job.job_id)
         ready.refresh(state, job, now_us)
+
+
+def depend_on(state: ClusterState, now_us: int, key: int, check: int) -> None:
+    """Evaluates the next dependents of jobs that have changed."""
+    depends.settle_more(state, now_us)
 
 
 def depend_again(state: ClusterState, now_us: int, key: int, attempt: int) -> None:

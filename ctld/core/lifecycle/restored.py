@@ -17,6 +17,7 @@ Rules
       job's end. Otherwise that run is ended, and the job waits as its next attempt; with --no-requeue it is FAILED.
       This applies only to jobs pending since before a loss that was accepted, or could not be excluded without a witness:
       a complete database has the start of every launched job, so that a node which reports otherwise is not trusted.
+      Nor is one of which the job's partitions or --exclude know nothing, and an end that it did not hold when it registered.
     - Without that, a node's proof is only its own word. Runs that it reports with it, at its first registration, are
       ended, and these jobs wait as their next attempts; with --no-requeue they are held. They are not COMPLETED or
       FAILED by it: a stolen certificate could otherwise end all pending jobs.
@@ -204,6 +205,8 @@ def judge_pending(state: ClusterState, now_us: int, node: Node, held: Iterable[H
         job = state.jobs.get(one.job_id)
         if job is None or not 0 <= one.attempt - job.attempt <= ATTEMPTS_MAX:
             continue
+        if not _is_place_of(state, node, job):
+            continue
         if _may_have_run(state, job) or (is_claimed and _is_older(state, job)):
             runs.setdefault(one.job_id, []).append(one)
     for job_id, steps in runs.items():
@@ -214,6 +217,14 @@ def judge_pending(state: ClusterState, now_us: int, node: Node, held: Iterable[H
 def _may_have_run(state: ClusterState, job: Job) -> bool:
     """Whether the job is pending, and its start may have been lost."""
     return job.state is JobState.PENDING and job.submit_at_us <= state.gap.loss_at_us
+
+
+def _is_place_of(state: ClusterState, node: Node, job: Job) -> bool:
+    """Whether the job could have been launched on the node, as far as the database knows."""
+    partitions = (state.partitions.get(name) for name in job.request.partitions)
+    return node.name not in job.request.nodes_excluded and any(
+        p is not None and p.node_bits >> node.index & 1 for p in partitions
+    )
 
 
 def _is_older(state: ClusterState, job: Job) -> bool:
@@ -228,6 +239,7 @@ def _ran_unseen(state: ClusterState, now_us: int, node: Node, job: Job, steps: l
         for s in steps
     ):
         state.record(now_us, job, "restored", f"{node.name} has run it; its report follows")
+        state.gap.awaited_ends[job.job_id, job.attempt] = node.name
         _not_before(state, job, now_us + REPORT_US, now_us)
         return
     how = f"{node.name} started it after the last state in the database; how it ended there is not known"
@@ -261,8 +273,9 @@ def take_end(state: ClusterState, event: StepExited) -> bool:
         return False
     if event.step_id != BATCH_STEP or not event.start_at_us:
         return False
-    if (event.job_id, event.attempt, event.step_id) in state.gap.unknown_steps.get(event.node, {}):
+    if state.gap.awaited_ends.get((event.job_id, event.attempt)) != event.node:
         return False
+    del state.gap.awaited_ends[event.job_id, event.attempt]
     job.start_at_us = event.start_at_us
     job.batch_node = event.node
     outcome.set_exit(job, event.exit_code, event.exit_signal)

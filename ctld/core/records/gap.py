@@ -17,8 +17,8 @@ class Gap:
     """The gap in one term of a controller."""
 
     __slots__ = (
-        "claims", "first_unknown_id", "is_inherited", "loaded_id", "loss_at_us", "registered", "sealed_epoch", "sealed_wait",
-        "started_at_us", "started_epoch", "unjudged", "unknown_steps", "wait_until_us",
+        "awaited_ends", "claims", "first_unknown_id", "is_inherited", "loaded_id", "loss_at_us", "registered",
+        "sealed_epoch", "sealed_wait", "started_at_us", "started_epoch", "unjudged", "unknown_steps", "wait_until_us",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -32,6 +32,7 @@ class Gap:
         self.registered: dict[str, None] = {}  # nodes that have registered with this controller
         self.claims: dict[str, None] = {}  # those that had seen more than the database then
         self.unjudged: dict[str, None] = {}  # those whose runs of pending jobs are to be judged
+        self.awaited_ends: dict[tuple[int, int], str] = {}  # (job id, attempt) -> the node whose report follows
         self.unknown_steps: dict[str, dict[tuple[int, int, int], None]] = {}  # by node: steps whose ids were lost
         self.sealed_epoch = 0  # the values in the last batch
         self.sealed_wait = False

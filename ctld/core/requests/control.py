@@ -4,11 +4,12 @@ A request names several jobs; each has its own result, and a failed one does not
 looked up first; an action raises its refusals before it changes the job.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ctld.core.accounts.audit_diff import OthersJobChanges, affects_other_user
 from ctld.core.jobs import arrays, holds, outcome
 from ctld.core.jobs.select import JobTarget, all_matching, matching, targets_of
+from ctld.core.jobs.waiters import check_split
 from ctld.core.lifecycle import depends, job_life, suspend
 from ctld.core.lifecycle.ready import refresh
 from ctld.core.lifecycle.unexpected_errors import refuse_unexpected
@@ -53,10 +54,12 @@ def each_target(
     takes_steps: bool = False,
     tasks: TaskSet | None = None,
     found: Mapping[str, JobTarget] | None = None,
+    is_last_first: bool = False,
 ) -> list[JobResult]:
     """Applies an action to every record that the ids select, splitting off parts of arrays; one result for each id.
     Without `takes_steps`, ids of steps are refused. `tasks`: only these of the array. `found`: the record of each id, where
-    a filter has found it: an array's first id selects one record then, and not all.
+    a filter has found it: an array's first id selects one record then, and not all. `is_last_first`: the records of an
+    array in reverse.
 
     Actions on other users' jobs are recorded in `others`, which the caller writes at the end.
     """
@@ -74,7 +77,7 @@ def each_target(
             refusals: list[Refused] = []
             first = targets[0].job
             before = others.image_of(first) if affects_other_user(actor, first) else None
-            for target in targets:
+            for target in reversed(targets) if is_last_first else targets:
                 try:
                     act(target)
                 except Refused as refused:  # an ended task of an array does not prevent the others
@@ -255,16 +258,39 @@ def control_jobs(state: ClusterState, now_us: int, event: ControlJobs) -> None:
     """Handles scontrol hold, uhold, release, requeue, requeuehold. Raises Refused."""
     if len(event.ids) > IDS_MAX:
         raise Refused(Code.INVALID_VALUE, f"{len(event.ids)} job ids, the limit is {IDS_MAX}")
+    if event.action is ControlAction.TOP:
+        state.handling.unfinished = _move_to_top(state, now_us, event)
+        return
     check, apply = ACTIONS[event.action]
 
     def act(target: JobTarget) -> None:
         check(state, now_us, event.actor, target.job)
+        if target.tasks is not None:
+            check_split(state, target.job)
         state.applying()
         apply(state, now_us, event.actor, part(state, target))
 
-    ids, others = event.ids[::-1] if event.action is ControlAction.TOP else event.ids, OthersJobChanges()
-    results = each_target(state, event.actor, ids, act, others, tasks=event.tasks)
+    others = OthersJobChanges()
+    results = each_target(state, event.actor, event.ids, act, others, tasks=event.tasks)
     others.write(state, now_us, event.actor, f"{event.action.name.lower().replace('_', ' ')} job", {})
+    state.reply(event.reply_to, Results(tuple(results)))
+
+
+def _move_to_top(state: ClusterState, now_us: int, event: ControlJobs) -> Iterator[None]:
+    """Handles scontrol top, in slices: the last job first, so that each comes before those that were moved already."""
+    moves, others = top.Moves(), OthersJobChanges()
+    yield from moves.look(state)
+
+    def act(target: JobTarget) -> None:
+        moves.check(state, event.actor, target.job)
+        state.applying()
+        moves.move(state, now_us, event.actor, part(state, target))
+
+    ids = event.ids[::-1]
+    results = each_target(state, event.actor, ids, act, others, tasks=event.tasks, is_last_first=True)
+    state.applying()
+    yield from moves.pay(state, now_us)
+    others.write(state, now_us, event.actor, "top job", {})
     state.reply(event.reply_to, Results(tuple(results)))
 
 
@@ -389,5 +415,4 @@ ACTIONS: dict[ControlAction, tuple[_Action, _Action]] = {
     ControlAction.REQUEUE_SPECIAL: (_check_requeue, _requeue_special),
     ControlAction.SUSPEND: (_check_suspend, _suspend),
     ControlAction.RESUME: (_check_resume, _resume),
-    ControlAction.TOP: (top.check_top, top.top),
 }

@@ -67,6 +67,8 @@ def update_jobs(state: ClusterState, now_us: int, event: UpdateJobs) -> None:
         submission.at_update(state, event.actor, target.job, target.tasks, request)
         if request is not target.job.request:
             state.submissions.stored.check(target.job.user_id, state.config, now_us, (), (request,))
+        if target.tasks is not None:
+            waiters.check_split(state, target.job)
         state.applying()
         if resolved or kept is None:
             _apply(state, now_us, part(state, target), request, resolved)

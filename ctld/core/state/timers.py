@@ -20,6 +20,7 @@ class Timer(IntEnum):
     MAIL_LIMIT = 0  # key = job id, check = attempt and percentage (jobs/mail.py); before the limit itself
     BEGIN_TIME = 1  # key = job id
     DEPENDENCY_DELAY = 2  # key = job id
+    DEPENDENTS = 21  # the next jobs that wait for those that have started or ended (lifecycle/depends.py)
     TIME_LIMIT = 3  # key = job id, check = attempt
     PURGE = 4  # key = job id, check = attempt
     NODE_TIMEOUT = 5  # key = node name, check = link id that was lost

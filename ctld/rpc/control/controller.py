@@ -4,7 +4,7 @@ answer. No decisions: the gate (gate/rights.py) checks rights to methods, the co
 Reading methods do not use the core: jobs come from the committed snapshot, histories from the database.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -30,7 +30,7 @@ from ctld.core.requests.update_keys import DATES
 from ctld.rpc.accounting.changes import qos_event
 from ctld.rpc.cluster import clusterinfo, gpuinfo, reservations
 from ctld.rpc.control.certificates import Certification
-from ctld.rpc.control.parts import PART_IDS, PART_LOOKS, PART_RECORDS, looks_for, looks_for_top, partition, parts
+from ctld.rpc.control.parts import PART_IDS, PART_RECORDS, looks_for, partition, parts
 from ctld.rpc.gate.auth import caller, current_peer
 from ctld.rpc.gate.bounds import CHANGED_IDS_MAX
 from ctld.rpc.gate.context import Context
@@ -43,7 +43,6 @@ from ctld.rpc.jobs import submission
 from ctld.rpc.jobs.joblists import JobLists
 from ctld.rpc.jobs.listing import select_rows
 from ctld.runtime.errors import BadRequest
-from ctld.runtime.snapshot import Snapshot
 from penstock.crash import crash_point
 from penstock.v1 import common_pb2, controller_pb2
 from penstock.values.dates import parse_date_us
@@ -140,14 +139,14 @@ class ControllerService(Certification):
         return await self._in_parts(several, context, "CancelJobs")
 
     def _ids_in_parts(
-        self, ids: Sequence[str], looks_of: Callable[[Snapshot, str], int] = looks_for, records: int = 0
+        self, ids: Sequence[str], is_last_first: bool = False
     ) -> Iterator[tuple[tuple[str, ...], TaskSet | None]]:
-        """Yields the ids of each event, and which tasks of the one array that they name; None = all. `records`: at most so
-        many of an array; 0 = PART_RECORDS."""
+        """Yields the ids of each event, and which tasks of the one array that they name; None = all. `is_last_first`: the
+        events in reverse, of ids in reverse."""
         snapshot = self._runtime.snapshot
-        for some in parts(ids, lambda text: looks_of(snapshot, text)):
-            sets = partition(snapshot, some[0], records or PART_RECORDS) if len(some) == 1 else []
-            yield from ((some, tasks) for tasks in sets or (None,))
+        for some in parts(ids, lambda text: looks_for(snapshot, text)):
+            sets = partition(snapshot, some[0], PART_RECORDS) if len(some) == 1 else []
+            yield from ((some, tasks) for tasks in (sets[::-1] if is_last_first else sets) or (None,))
 
     async def _in_parts(
         self,
@@ -187,9 +186,8 @@ class ControllerService(Certification):
         except ValueError:
             raise BadRequest(Code.NOT_SUPPORTED, f"action {request.action} is not known") from None
         actor = caller()
-        if action is ControlAction.TOP:  # the last one first, also within each part; each is compared with all jobs
-            records = max(1, PART_LOOKS // (2 * len(self._runtime.snapshot.jobs) or 1))
-            reverse = self._ids_in_parts(request.ids[::-1], looks_for_top, records)
+        if action is ControlAction.TOP:  # the last one first, also within each part
+            reverse = self._ids_in_parts(request.ids[::-1], is_last_first=True)
             several = (ControlJobs(actor, ids[::-1], action, tasks=tasks) for ids, tasks in reverse)
         else:
             several = (ControlJobs(actor, ids, action, tasks=tasks) for ids, tasks in self._ids_in_parts(request.ids))

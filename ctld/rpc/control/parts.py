@@ -2,8 +2,8 @@
 stay small.
 
 A part has few ids, and fewer if they take much work: an id of an array's task is searched among the array's records of
-several unsplit tasks, an array or a range of its tasks concerns many records, and `scontrol top` compares a job with all
-others. The work is estimated from the committed rows when a part is due, so that it follows what the parts before did.
+several unsplit tasks, and an array or a range of its tasks concerns many records. The work is estimated from the committed
+rows when a part is due, so that it follows what the parts before did.
 
 One id may stand for more records than a part has: an array whose tasks have records of their own. Its tasks are
 partitioned, so that each is changed once, whichever record it belongs to when its part is due.
@@ -42,11 +42,6 @@ def looks_for(snapshot: Snapshot, text: str) -> int:
     """Returns an estimate of the records to look at for an id as the user wrote it."""
     job_id, records = array_records(snapshot, text)
     return CHANGE_LOOKS * records + snapshot.count_unsplit(job_id)
-
-
-def looks_for_top(snapshot: Snapshot, text: str) -> int:
-    """As looks_for, where each job is compared with all others."""
-    return 2 * len(snapshot.jobs) * max(1, array_records(snapshot, text)[1])
 
 
 def array_records(snapshot: Snapshot, text: str) -> tuple[int, int]:

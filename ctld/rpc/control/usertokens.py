@@ -4,7 +4,7 @@ from typing import Final
 
 from ctld.core.records.events import RevokeTokens, Role
 from ctld.rpc.control.administration import Administration
-from ctld.rpc.gate.auth import VIA_USER_TOKEN, caller
+from ctld.rpc.gate.auth import VIA, VIA_USER_TOKEN, caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.refusals import translated
 from ctld.runtime.errors import BadRequest
@@ -13,7 +13,14 @@ from penstock.v1 import controller_pb2
 from penstock.values.config import Config
 from penstock.values.refusals import TEXT, Code
 
-_NOT_BY_TOKEN: Final = "a token makes no other one, since it would never end"  # noqa: S105 (a sentence)
+#: Callers who get no token, and why, by how they were authenticated.
+_NOT_BY: Final = {
+    VIA_USER_TOKEN: "a token makes no other one, since it would never end",
+    VIA[
+        "node"
+    ]: "a node speaks for its users while they have jobs on it, and a token would outlive them: run it on the "
+    "controller's machine or on a login host",
+}
 
 
 class TokenMethods(Administration):
@@ -29,16 +36,15 @@ class TokenMethods(Administration):
         if name != actor.user_name:
             if actor.role < Role.ADMINISTRATOR:
                 raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
-            if await self._services.names.uid(name) is None:
-                raise BadRequest(Code.INVALID_USER, f"{TEXT[Code.INVALID_USER]}: {name[:64]}")
-        if actor.via == VIA_USER_TOKEN:
-            raise BadRequest(Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {_NOT_BY_TOKEN}")
+            name = await self._user_name(name)
+        if actor.via in _NOT_BY:
+            raise BadRequest(Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {_NOT_BY[actor.via]}")
         config = self._services.runtime.core.state.config
         lifespan_s = _lifespan_s(config, request.lifespan_s, actor.role)
         tokens = self._services.user_tokens
         if tokens.keys.signing is None:
             raise BadRequest(Code.NO_TOKEN, f"{TEXT[Code.NO_TOKEN]}: {_why_none(config, tokens.problem)}")
-        token = tokens.keys.signing.make(name, tokens.issue_at_s(name), lifespan_s)
+        token = tokens.keys.signing.make(name, tokens.issue_at_s(name), lifespan_s, config.cluster_name)
         if name != actor.user_name:
             await self._services.record("issue token", (f"user {name}",), asked={"lifespan_s": lifespan_s})
         return controller_pb2.IssueTokenReply(token=token)
@@ -50,8 +56,19 @@ class TokenMethods(Administration):
         if request.everybody and request.for_user:
             raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: a user, or everybody")
         name = "" if request.everybody else request.for_user or actor.user_name
+        if name not in ("", actor.user_name) and actor.role is Role.ADMINISTRATOR:
+            name = await self._user_name(name)
         await self._services.ask(RevokeTokens(actor, name, self._services.runtime.new_reply_to()), context)
         return controller_pb2.Empty()
+
+    async def _user_name(self, name: str) -> str:
+        """Returns the name by which tokens of a user are known: the system may know others, or the number. Raises
+        BadRequest."""
+        uid = await self._services.names.uid(name)
+        found = await self._services.names.name(uid) if uid is not None else ""
+        if uid is None or found == str(uid):
+            raise BadRequest(Code.INVALID_USER, f"{TEXT[Code.INVALID_USER]}: {name[:64]}")
+        return found
 
 
 def _lifespan_s(config: Config, asked_s: int, role: Role) -> int:

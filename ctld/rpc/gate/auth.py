@@ -238,22 +238,21 @@ class Authenticator:
     async def _proven(self, proof: Presented, address: str) -> Peer:
         """Returns the user of a JSON web token. Raises JwtRefused, LookupFailed."""
         proven = self.user_tokens.verify(proof)
-        uid = await self._uid(proven.user_name)
-        wanted = proven.wanted
-        if wanted != proven.user_name:
-            if uid not in self.roles.administrator_uids and proven.user_name != self.roles.slurm_user:
+        owner = actor = await self._named(proven.user_name, address)
+        if proven.wanted != proven.user_name:
+            if owner.uid not in self.roles.administrator_uids and owner.user_name != self.roles.slurm_user:
                 raise JwtRefused("user", "the token is another user's")
-            uid = await self._uid(wanted)
-        actor = await self.actor(uid, NO_GID, VIA_USER_TOKEN, address)
-        if actor.gid == NO_GID:
-            raise JwtRefused("user", _UNKNOWN_USER)
+            actor = await self._named(proven.wanted, f"{address} by {owner.user_name}")
+        self.user_tokens.check_revoked(proven, owner.user_name)
         return Peer(actor)
 
-    async def _uid(self, name: str) -> int:
+    async def _named(self, name: str, origin: str) -> Actor:
+        """Returns the user of that name. Raises JwtRefused, LookupFailed."""
         uid = await self.directory.uid_of(name)
-        if uid is None:
+        actor = await self.actor(uid, NO_GID, VIA_USER_TOKEN, origin) if uid is not None else None
+        if actor is None or actor.gid == NO_GID:
             raise JwtRefused("user", _UNKNOWN_USER)
-        return uid
+        return actor
 
     async def actor(self, uid: int, gid: int, via: str = "", origin: str = "") -> Actor:
         """Returns the user as the core's actor. `via`, `origin`: how they are authenticated, and from where, for the

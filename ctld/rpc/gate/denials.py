@@ -102,7 +102,7 @@ def name_of(peer: Peer) -> str:
     """Returns the caller's name for the log."""
     if peer.actor is not None:
         return f"{peer.actor.user_name}({peer.actor.uid})"
-    return f"node {peer.node}" if peer.node else "nobody"
+    return f"node {peer.node}" if peer.node else "unauthenticated"
 
 
 def address_of(peer: str) -> str:

@@ -10,14 +10,15 @@ since a revocation counts at once and HMAC takes some microseconds.
 """
 
 import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from penstock.calls import USER_NAME_KEY, USER_TOKEN_KEY
 from penstock.errors import BadSetup
-from penstock.security.jwt import BadKey, SigningKey, read_signing_key
-from penstock.security.jwtkeys import JwtKeys, JwtRefused
+from penstock.security.jwt import BadKey, SigningKey, read_key_file, read_signing_key
+from penstock.security.jwtkeys import CLOCK_SKEW_S, JwtKeys, JwtRefused
 from penstock.security.keyfiles import write_secret
 from penstock.values.config import Config
 
@@ -56,6 +57,7 @@ class Proven(NamedTuple):
 
     user_name: str  # of the token
     wanted: str  # the user that the caller wants to be: only root's token may name another one
+    issued_at_us: int  # 0 = the token does not say
 
 
 class UserTokens:
@@ -78,25 +80,35 @@ class UserTokens:
         return self.problem and f"AuthAltTypes=auth/jwt: {self.problem}"
 
     def verify(self, presented: Presented) -> Proven:
-        """Returns the users of a token. Raises JwtRefused."""
+        """Returns the users of a token, which may be revoked (`check_revoked`). Raises JwtRefused."""
         if self.keys.verifying is None:
             raise JwtRefused("off", "this cluster accepts no JSON web tokens")
         claims = self.keys.verifying.verify(presented.token, self._clock_us() / 1_000_000)
-        if round(claims.issued_at_s * 1_000_000) <= self.revoked_at_us(claims.user_name):
-            raise JwtRefused("revoked", "the token has been revoked")
-        return Proven(claims.user_name, presented.user_name or claims.user_name)
+        user_name = claims.user_name
+        return Proven(user_name, presented.user_name or user_name, round(claims.issued_at_s * 1_000_000))
 
-    def revoked_at_us(self, user_name: str) -> int:
-        """Returns when tokens of this user were last revoked; -1 = never. Tokens issued until then are not valid, and
-        neither are those without a time of issue."""
-        return max(self._revoked.get(user_name, -1), self._revoked.get(EVERYBODY, -1))
+    def check_revoked(self, proven: Proven, user_name: str) -> None:
+        """Checks a token's time of issue, after whatever the caller had to wait for. `user_name`: of the token's user; the
+        system may know a user by several names, and a revocation holds for all of them. Raises JwtRefused."""
+        if proven.issued_at_us <= max(self.revoked_until_us(proven.user_name), self.revoked_until_us(user_name)):
+            raise JwtRefused("revoked", "the token has been revoked")
+
+    def revoked_until_us(self, user_name: str) -> int:
+        """Returns until which time of issue tokens of this user are revoked; -1 = none are. Those without a time of issue
+        are too.
+
+        An issuer's clock may be ahead by CLOCK_SKEW_S: its tokens that existed at the time of the revocation say so much
+        more at most.
+        """
+        at_us = max(self._revoked.get(user_name, -1), self._revoked.get(EVERYBODY, -1))
+        return at_us + CLOCK_SKEW_S * 1_000_000 if at_us >= 0 else -1
 
     def issue_at_s(self, user_name: str) -> float:
-        """Returns the time of issue of a new token: the present second, or if tokens were revoked in it, the time now."""
+        """Returns the time of issue of a new token: the present second, or one that no revocation so far includes."""
         now_us = self._clock_us()
-        revoked_at_us = self.revoked_at_us(user_name)
+        revoked_us = self.revoked_until_us(user_name)
         second = now_us // 1_000_000
-        return second if second * 1_000_000 > revoked_at_us else max(now_us, revoked_at_us + 1) / 1_000_000
+        return second if second * 1_000_000 > revoked_us else max(now_us, revoked_us + 1) / 1_000_000
 
 
 def presented(metadata: Sequence[tuple[str, str | bytes]]) -> Presented | None:
@@ -150,5 +162,6 @@ def _default_key(config: Config) -> str:
 
 
 def _read_set(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(_SET_BYTES_MAX)
+    """Reads a set of public keys. Other users must not be able to write it: who adds a key can be every user. Raises
+    OSError, BadKey."""
+    return read_key_file(path, stat.S_IWOTH, "can write to it: look through its keys, then `chmod o-w", _SET_BYTES_MAX)
