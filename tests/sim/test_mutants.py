@@ -5,6 +5,7 @@ those named here speaks is what is asserted, and that without the mutant none do
 """
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -15,7 +16,8 @@ from ctld.core.dispatch import HANDLERS
 from ctld.core.jobs import arrays, expected_end
 from ctld.core.jobs.sharing import units_in_use
 from ctld.core.jobs.waiters import forget
-from ctld.core.lifecycle import depends, job_life
+from ctld.core.lifecycle import depends, job_life, suspend
+from ctld.core.nodes import kept
 from ctld.core.passes import schedule
 from ctld.core.queue import shapes
 from ctld.core.records.effects import Batch, LaunchStep, Submitted
@@ -374,6 +376,16 @@ def forgets_step_keys(patch: Patch) -> None:
     patch.setattr(JobStepTable, "add", add)
 
 
+def stops_nothing(patch: Patch) -> None:
+    """The CPUs of a suspended job are given away, and its processes run on."""
+    patch.setattr(suspend, "emit_suspended", lambda state, job: None)
+
+
+def counts_what_a_resume_waits_for(patch: Patch) -> None:
+    """A start counts the CPUs of a job that waits for them, beside those of the jobs that have them (issue 26, 11)."""
+    patch.setattr(kept, "Suspend", SimpleNamespace(RESUMING=None))
+
+
 MUTANTS: tuple[tuple[Callable[[Patch], None], tuple[str, ...]], ...] = (
     (forgets_to_release, ("capacity", "core")),
     (never_releases, ("liveness", "core")),
@@ -400,6 +412,8 @@ MUTANTS: tuple[tuple[Callable[[Patch], None], tuple[str, ...]], ...] = (
     (same_cpus_for_all_steps, ("capacity",)),
     (ends_with_the_first_part, ("ended",)),
     (forgets_step_keys, ("acknowledged",)),
+    (stops_nothing, ("capacity",)),
+    (counts_what_a_resume_waits_for, ("core",)),
 )
 
 
