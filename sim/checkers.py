@@ -262,15 +262,15 @@ class Checkers:
                 )
 
     def continued(self, process: SimProcess) -> None:
-        """Checks a process that was stopped and continues: nobody has its cpus."""
+        """Checks a process that was stopped and continues: no other one has its cpus."""
         self._check_capacity(process, starts=False)
 
-    def _gave_cpus_up(self, holder: tuple[int, int], node: str, is_told: bool) -> bool:
-        """Whether the job has given its cpus of that node to others. `is_told`: its processes there know that, which does not
-        include one that is being ended, and may run for that."""
+    def _gave_cpus_up(self, holder: tuple[int, int], node: str, is_signalled: bool) -> bool:
+        """Whether the job has given up its cpus of that node. `is_signalled`: its processes there must have been stopped,
+        unless they are being terminated, for which they continue."""
         row = self.rows[holder]
         own = [p for p in self.live.values() if p.node == node and (p.key.job_id, p.key.attempt) == holder]
-        if own and is_told and row.state is not JobState.COMPLETING:
+        if own and is_signalled and row.state is not JobState.COMPLETING:
             return all(process.gave_cpus_up for process in own)
         return row.suspended_by is not Suspend.NO or (bool(own) and all(process.gave_cpus_up for process in own))
 

@@ -428,14 +428,14 @@ class SimNode:
             self._hit(process, effect.signals[-1], delay_us)
 
     def _is_suspended(self, key: StepKey) -> bool:
-        """Whether this node knows that the step is suspended; a daemon that starts tells it from its journal."""
+        """Whether the step is suspended, by this node's daemon or, while there is none, by its journal."""
         if self.machine is not None:
             return key in self.machine.steps and self.machine.steps[key].suspended
-        told = [record for record in self.disk.records if isinstance(record, core.Suspended) and record.key == key]
-        return bool(told) and told[-1].suspended
+        found = [record for record in self.disk.records if isinstance(record, core.Suspended) and record.key == key]
+        return bool(found) and found[-1].suspended
 
     def _continue(self, process: SimProcess) -> None:
-        if process.go_on(self._timeline.now_us):
+        if process.resume(self._timeline.now_us):
             self._plan_end(process)
 
     def _plan_end(self, process: SimProcess) -> None:
@@ -485,7 +485,7 @@ class SimNode:
     def _end(self, process: SimProcess, signal: int) -> None:
         process.end_us = self._timeline.now_us
         process.signal = signal
-        process.go_on(process.end_us)
+        process.resume(process.end_us)
         ran_us = process.end_us - process.start_us - process.stopped_us
         process.cpu_us = int(ran_us * process.nature.cpu_share)
         del self.processes[process.key]

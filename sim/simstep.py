@@ -43,7 +43,7 @@ class SimProcess:
         self.end_us = 0  # 0 = it runs
         self.end_planned_us = start_us + nature.run_us
         self.signal_planned = 0  # the signal of that end
-        self.gave_cpus_up = False  # it was told to stop, and not to continue
+        self.gave_cpus_up = False  # it has received a stop signal, and no SIGCONT since
         self.stopped_at_us = 0  # 0 = it is not stopped
         self.stopped_us = 0  # how long it was stopped, the present time apart
         self.left_us = 0  # how long it would run on, while it is stopped
@@ -62,7 +62,7 @@ class SimProcess:
             self.left_us = max(0, self.end_planned_us - now_us)
             self.end_planned_us = 0
 
-    def go_on(self, now_us: int) -> bool:
+    def resume(self, now_us: int) -> bool:
         """SIGCONT. Returns whether it was stopped, so that its end has another time."""
         if not self.stopped_at_us:
             return False

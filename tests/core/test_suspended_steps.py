@@ -38,7 +38,7 @@ def resume(world: World) -> list[str]:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_part_that_was_not_launched_is_when_the_job_is_resumed(restarts: bool) -> None:
-    """It waited for ever: the step had begun on its other node."""
+    """It waited forever: the step had begun on its other node."""
     world = suspended_before_n2_has_its_part(restarts)
     [launch] = [line for line in resume(world) if line.startswith("launch")]
     assert launch.startswith("launch 1.0 on n2 [1cpu/") and launch.endswith(" ranks 1]")
