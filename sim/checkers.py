@@ -32,7 +32,7 @@ from ctld.core.recover import LoadedState
 from ctld.store.schema import JOB, STEP
 from penstock.values.config import Config
 from penstock.values.jobid import BATCH_STEP
-from penstock.values.states import END_STATES, JobState, Reason
+from penstock.values.states import END_STATES, JobState, Reason, Suspend
 from sim.broken import Broken as Broken
 from sim.simstep import SimProcess, is_cpu_time_of
 from sim.stepcheckers import StepCheckers
@@ -176,6 +176,8 @@ class Checkers:
                 self.began[row.job_id] = None
             if before is None or before.state is not row.state:
                 self._timeline.say(row.job_id, f"job {row.job_id}.{row.attempt} is {row.state.name} {row.reason.value}")
+            if row.suspended_by is Suspend.RESUMING and (before is None or before.suspended_by is not row.suspended_by):
+                self._timeline.say(row.job_id, f"job {row.job_id}.{row.attempt} waits for its cpus")
             if row.state in END_STATES:
                 self._check_end(row)
             elif row.request.kind and row.alloc:  # it has started, with or without a launch
@@ -192,7 +194,7 @@ class Checkers:
             text = f"job {row.job_id}.{row.attempt} is {row.state.name} and lives on {process.node}"
             raise Broken("ended", text, row.job_id)
         if row.state is JobState.TIMEOUT and row.reason is Reason.TIME_LIMIT and not self.clock_jumped:
-            ran_us = row.end_at_us - row.start_at_us
+            ran_us = row.end_at_us - row.start_at_us - row.suspended_us
             if ran_us < row.time_limit_s * US - SLACK_US and row.job_id not in self.limit_changed:
                 raise Broken("time limit", f"job {row.job_id} was ended after {ran_us / US:.1f} s", row.job_id)
 
@@ -259,7 +261,20 @@ class Checkers:
                     "array", f"{number} tasks of array {job.array_job_id}%{job.array_throttle} run", key.job_id
                 )
 
-    def _check_capacity(self, process: SimProcess) -> None:
+    def continued(self, process: SimProcess) -> None:
+        """Checks a process that was stopped and continues: no other one has its cpus."""
+        self._check_capacity(process, starts=False)
+
+    def _gave_cpus_up(self, holder: tuple[int, int], node: str, is_signalled: bool) -> bool:
+        """Whether the job has given up its cpus of that node. `is_signalled`: its processes there must have been stopped,
+        unless they are being terminated, for which they continue."""
+        row = self.rows[holder]
+        own = [p for p in self.live.values() if p.node == node and (p.key.job_id, p.key.attempt) == holder]
+        if own and is_signalled and row.state is not JobState.COMPLETING:
+            return all(process.gave_cpus_up for process in own)
+        return row.suspended_by is not Suspend.NO or (bool(own) and all(process.gave_cpus_up for process in own))
+
+    def _check_capacity(self, process: SimProcess, starts: bool = True) -> None:
         for part in process.job.alloc:
             cpus = mem_mb = 0
             devices: dict[str, int] = {}
@@ -273,7 +288,9 @@ class Checkers:
                     if holder in holders:
                         continue
                     holders[holder] = None
-                    cpus, mem_mb = cpus + share.cpus, mem_mb + share.mem_mb
+                    gave_up = self._gave_cpus_up(holder, part.node, starts and part.node == process.node)
+                    cpus += 0 if gave_up else share.cpus
+                    mem_mb += share.mem_mb
                     for name, _, mask in share.gres:
                         if devices.get(name, 0) & mask:
                             text = f"{name} {mask:#x} of {part.node} is held twice by {', '.join(map(str, holders))}"
@@ -281,8 +298,11 @@ class Checkers:
                         devices[name] = devices.get(name, 0) | mask
                     for piece in share.shares:
                         pieces.setdefault(piece.gpu, []).append(piece)
-                    if holder[0] != process.key.job_id and (
-                        other.job.request.exclusive or process.job.request.exclusive
+                    # An exclusive job that is suspended has given up all CPUs of its nodes.
+                    if (
+                        holder[0] != process.key.job_id
+                        and not gave_up
+                        and (other.job.request.exclusive or process.job.request.exclusive)
                     ):
                         raise Broken("capacity", f"{other.key} and {process.key} share {part.node}", process.key.job_id)
             for gpu, held in pieces.items():
@@ -364,8 +384,12 @@ class Checkers:
             return
         behaviour = process.behaviour
         allowed_us = self.kill_wait_s * US + max(behaviour.on_kill_us, 0) + SLACK_US
-        due_us = max(process.start_us + limit_s * US, since_us)
         end_us = process.end_us or self._timeline.now_us
+        row = self.rows[process.key.job_id, process.key.attempt]
+        suspended_us = row.suspended_us  # the limit does not count it
+        if row.state is JobState.SUSPENDED:
+            suspended_us += max(0, end_us - row.suspended_at_us)
+        due_us = max(process.start_us + limit_s * US + suspended_us, since_us)
         if end_us - due_us > allowed_us:
             late_s = (end_us - due_us) / US
             text = f"job {process.key.job_id} still ran {late_s:.0f} s after its limit of {limit_s} s"
@@ -439,6 +463,9 @@ class Checkers:
         end = process.reported
         if job is None or step is None or not job.start_at_us:
             raise Broken("books", f"{name} has run and has no row", key[0])
+        if job.start_at_us > process.start_us and not self.clock_set:
+            late_s = (job.start_at_us - process.start_us) / US
+            raise Broken("books", f"{name} starts {late_s:.1f} s after its script by its row", key[0])
         if step.state == JobState.NODE_FAIL or end is None:
             if end is None and job.state == JobState.COMPLETED:
                 raise Broken("books", f"{name} is COMPLETED, and was lost with its node", key[0])

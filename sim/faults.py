@@ -153,6 +153,24 @@ class Faults:
         """The next commit finds no room."""
         self._ctld.store.connection.fault = "full"
 
+    def database_away(self) -> None:
+        """The database's server does not answer, neither commits nor a start."""
+        away_us = self._random.randint(1 * US, 90 * US)
+        self._timeline.say(0, f"the database is away for {away_us / US:.1f} s")
+        self._ctld.store.away_until_us = self._timeline.now_us + away_us
+
+    def start_on_full_disk(self) -> None:
+        """The controller dies, and its next starts find no room in the database."""
+        self._ctld.full_starts = self._random.randint(1, 3)
+        self._ctld.crash("now")
+
+    def start_node_on_full_disk(self) -> None:
+        """A node daemon dies, and its next starts find no room in the spool."""
+        node = self._node()
+        node.full_starts = self._random.randint(1, 3)
+        self._checkers.disturbed(node.name)
+        node.stop_daemon(self._random.randint(10_000, 30 * US))
+
     def commit_fails(self) -> None:
         """The next commit fails; the controller ends."""
         self._ctld.store.connection.fault = "failed"

@@ -30,7 +30,7 @@ from ctld.core.records.job import JobRow, SpecRow
 from penstock.values.config import Config
 from penstock.values.fields import Fields, made_of
 from penstock.values.jobkind import JobKind
-from penstock.values.states import Hold, JobState, NodeFlag, Reason
+from penstock.values.states import Hold, JobState, NodeFlag, Reason, Suspend
 from sim.checkers import Checkers, ExpectedDemand
 from sim.simctld import SimController
 from sim.simstep import EXTERN_PROGRAM, ScriptBehaviour
@@ -290,6 +290,19 @@ class People:
         if job_id := self._some_id():
             self._control(ControlAction.REQUEUE, job_id)
 
+    def suspend_job(self) -> None:
+        """scontrol suspend of a job that runs."""
+        self._control_some(ControlAction.SUSPEND, JobState.RUNNING)
+
+    def resume_job(self) -> None:
+        """scontrol resume of a job that is suspended; its CPUs may be others' by now."""
+        self._control_some(ControlAction.RESUME, JobState.SUSPENDED)
+
+    def _control_some(self, action: ControlAction, state: JobState) -> None:
+        ids = [job_id for job_id, row in self._checkers.last.items() if row.state is state]
+        if ids:
+            self._control(action, self._random.choice(ids))
+
     def update(self) -> None:
         """scontrol update jobid=."""
         job_id, random = self._some_id(), self._random
@@ -379,7 +392,7 @@ class People:
         self._take(self._base)
 
     def tend(self) -> None:
-        """Periodic administration: opens everything, releases jobs, cancels those that can never run."""
+        """Periodic administration: opens everything, releases and resumes jobs, cancels those that can never run."""
         if not self._ctld.up:
             return
         for partition in self._ctld.core.state.partition_list:
@@ -393,6 +406,8 @@ class People:
         for job_id, row in self._checkers.last.items():
             if row.state is JobState.PENDING and row.hold is not Hold.NO:
                 self._release(job_id)
+            elif row.state is JobState.SUSPENDED and row.suspended_by is Suspend.ADMIN:
+                self._control(ControlAction.RESUME, job_id)
             elif row.state is JobState.PENDING and row.reason in HOPELESS:
                 self._timeline.say(job_id, f"scancel {job_id}: {row.reason.value}")
                 which = JobFilter(ids=(_id_of(row),))

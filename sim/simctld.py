@@ -6,7 +6,8 @@ the next events are stepped. The registry of streams follows the rules of `ctld.
 that was admitted last). The database is SQLite in memory and survives the controller.
 
 A crash drops the core, the inbox, the batch in hand and all streams, at one of the named points; the next controller
-takes the lease (epoch + 1), loads and starts. Commits may be slow, find no room, fail, or succeed without an answer.
+takes the lease (epoch + 1), loads and starts; while the database has no room or is away, the start is repeated. Commits
+may be slow, find no room or no database, fail, or succeed without an answer.
 """
 
 import sqlite3
@@ -18,6 +19,8 @@ from random import Random
 from typing import Any, TypeVar
 
 import msgspec
+from sqlalchemy import Connection
+from sqlalchemy.event import listen
 
 from ctld.core.controller import Core
 from ctld.core.queue.planning import run_plan
@@ -30,6 +33,7 @@ from ctld.core.records.effects import (
     Reply,
     SignalStep,
     StartPlan,
+    SuspendStep,
     TerminateStep,
     Warn,
 )
@@ -49,7 +53,8 @@ from ctld.runtime.clock import MonotonicWallClock
 from ctld.runtime.flightrec import FlightRecorder
 from ctld.store.committer import Store
 from ctld.store.dialect import write_engine
-from ctld.store.errors import StorageFull, StoreError
+from ctld.store.errors import StorageAway, StorageFull, StorageWaits, StoreError
+from ctld.store.loss import NOTHING, Accept
 from ctld.store.migrate import migrate
 from penstock.values.config import Config
 from sim.checkers import Broken, Checkers
@@ -96,21 +101,51 @@ class FaultyConnection:
         if fault in ("", "lost"):
             self._raw.commit()
         if fault:
-            error = sqlite3.OperationalError(f"injected: {fault}")
-            if fault == "full":
-                error.sqlite_errorcode = sqlite3.SQLITE_FULL
-            raise error
+            raise no_room() if fault == "full" else sqlite3.OperationalError(f"injected: {fault}")
+
+
+def no_room() -> sqlite3.OperationalError:
+    """SQLite's error on a full disk."""
+    error = sqlite3.OperationalError("injected: full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    return error
 
 
 class FaultyStore(Store):
-    """The real store on SQLite in memory. Each controller takes a new lease; the data persist."""
+    """The real store on SQLite in memory. Each controller takes a new lease; the data persist.
 
-    def __init__(self) -> None:
+    While `away_until_us` is ahead, nothing can be read or written.
+    """
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self.away_until_us = 0
+        self.full_lease = False  # the next lease finds no room
         self.database = write_engine(":memory:")
         with self.database.begin() as connection:
             migrate(connection)
         super().__init__(":memory:", "world", self.database)
         self.raw = self.connection = FaultyConnection(self.raw)
+        listen(self.database, "commit", self._lease_commits)
+
+    def acquire_lease(self, now_us: int, accept: Accept = NOTHING) -> int:
+        """As the real one, unless the server is away."""
+        self._check_there()
+        return super().acquire_lease(now_us, accept)
+
+    def commit(self, batch: Batch) -> None:
+        """As the real one, unless the server is away."""
+        self._check_there()
+        super().commit(batch)
+
+    def _check_there(self) -> None:
+        if self._timeline.now_us < self.away_until_us:
+            raise StorageAway("injected: away")
+
+    def _lease_commits(self, connection: Connection) -> None:
+        full, self.full_lease = self.full_lease, False
+        if full:
+            raise no_room()
 
 
 class SimController:
@@ -128,11 +163,13 @@ class SimController:
         self.config = config  # the content of slurm.conf: in force at the next start
         self.offset_us = 0  # of the wall clock
         self.up = False
+        self._has_run = False  # there is a core, perhaps of an earlier run
         self.core: Core
         self.armed: tuple[str, int] = ("", 0)
         self.commit_max_us = 3_000
         self.plan_max_us = 50_000
-        self.store = FaultyStore()
+        self.full_starts = 0  # so many starts find no room in the database
+        self.store = FaultyStore(timeline)
         self._timeline = timeline
         self._network = network
         self._checkers = checkers
@@ -145,7 +182,7 @@ class SimController:
             AdmitNode: self._admit,
             AckReports: self._acknowledge,
             Warn: self._checkers.warned,
-            **dict.fromkeys((LaunchStep, SignalStep, TerminateStep, ForgetStep), self._send),
+            **dict.fromkeys((LaunchStep, SignalStep, SuspendStep, TerminateStep, ForgetStep), self._send),
         }
 
     # ---- life ----------------------------------------------------------------------------------------------------
@@ -159,7 +196,12 @@ class SimController:
             lambda: (self._timeline.now_us + self.offset_us) * 1000, lambda: self._timeline.now_us * 1000
         )
         now_us = self.clock()
-        epoch = self.store.acquire_lease(now_us)
+        try:
+            epoch = self._acquire_lease(now_us)
+        except StorageWaits as error:
+            self._timeline.say(0, f"the controller cannot start: {error}")
+            self._later(self._random.randint(US, 20 * US), self.boot)
+            return
         loaded = self.store.load(now_us, self.config.min_job_age_s * US, SUBMIT_KEY_AGE_US)._replace(epoch=epoch)
         self._checkers.loaded(loaded)
         self._inbox: list[Event] = []
@@ -178,10 +220,21 @@ class SimController:
         self._guarded(self._seal_if_free)
         self._guarded(self._arm_timer)
 
+    def _acquire_lease(self, now_us: int) -> int:
+        if self.full_starts:
+            self.full_starts -= 1
+            self.store.full_lease = True
+        return self.store.acquire_lease(now_us)
+
     def _start_core(self, loaded: LoadedState, now_us: int) -> None:
         self._recorder.start(now_us, self.config, loaded)
+        is_same = self._has_run and self.core.state.config == self.config
         self.core = self._trusted(Core, self.config, loaded, now_us)
         self._trusted(self.core.check)
+        self._has_run = True
+        kept = self.core.state.layout.kept
+        if is_same and kept:
+            raise Broken("core", f"a start with the same file completes it: {kept}")
 
     def crash(self, why: str) -> None:
         """Drops everything that is not in the database."""
@@ -286,8 +339,8 @@ class SimController:
         self.passes("commit:before")
         try:
             self.store.commit(batch)
-        except StorageFull:
-            self._timeline.say(0, "the database has no room")
+        except StorageWaits as error:
+            self._timeline.say(0, "the database has no room" if isinstance(error, StorageFull) else "no database")
             self._later(STORAGE_RETRY_US, self._commit, batch)
             return
         except StoreError as error:
@@ -351,7 +404,7 @@ class SimController:
     def _planned(self, effect: StartPlan) -> None:
         self.post(self._trusted(run_plan, effect.revision, effect.question))
 
-    def _send(self, effect: LaunchStep | SignalStep | TerminateStep | ForgetStep) -> None:
+    def _send(self, effect: LaunchStep | SignalStep | SuspendStep | TerminateStep | ForgetStep) -> None:
         stream = self._by_node.get(effect.node)
         if stream is not None:
             stream.commands += 1

@@ -7,7 +7,9 @@ from random import Random
 
 import msgspec
 
+from ctld.core.records.effects import LaunchStep
 from ctld.core.records.gpu import GpuFacts, GpuOpinion
+from ctld.core.state.shares import GPU
 from penstock.values.config import NodeConfig
 from penstock.values.gpustates import GpuState
 
@@ -90,3 +92,18 @@ class SimGpus:
         """Changes the order in which a reboot finds the GPUs."""
         if self._random.random() < 0.5:
             self._random.shuffle(self._order)
+
+
+def gpus_of(launch: LaunchStep, node: str) -> tuple[str, ...]:
+    """The UUIDs of the job's GPUs on that node; "" if unknown."""
+    parts = [part for part in launch.job.alloc if part.node == node]
+    slots = [
+        i
+        for part in parts
+        for name, _, mask in part.gres
+        if name == GPU
+        for i in range(mask.bit_length())
+        if mask >> i & 1
+    ]
+    slots += [share.gpu for part in parts for share in part.shares]
+    return tuple(launch.gpu_slots[slot] if slot < len(launch.gpu_slots) else "" for slot in slots)

@@ -12,19 +12,28 @@ from random import Random
 # Any: an effect or message of the type of its handler
 from typing import Any
 
-from ctld.core.records.effects import ForgetStep, LaunchStep, SignalStep, TerminateStep
-from ctld.core.records.events import GpuReported, HeldStep, NodeNotice, NodeRegistered, StepExited, StepStarted
+from ctld.core.records.effects import ForgetStep, LaunchStep, SignalStep, SuspendStep, TerminateStep
+from ctld.core.records.events import HeldStep, NodeRegistered
 from ctld.core.records.job import JobRow
-from ctld.core.state.shares import GPU
 from nodedaemon.base.lease import LAPSED, LOOKS
 from nodedaemon.core import messages as core
-from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH, SIGKILL, SIGTERM, NodeMachine
+from nodedaemon.core.machine import (
+    SCOPE_ALL,
+    SCOPE_BATCH,
+    SIGCONT,
+    SIGKILL,
+    SIGSTOP,
+    SIGTERM,
+    SIGTSTP,
+    NodeMachine,
+)
 from nodedaemon.core.steps import NO_LEASE, StepKey
 from penstock.values.config import NodeConfig
 from penstock.values.jobid import BATCH_STEP
 from sim.checkers import Broken, Checkers
 from sim.network import CTLD, NODE, Network, Side, SimListener, SimStream
-from sim.simgpus import SimGpus, decode
+from sim.simgpus import SimGpus, gpus_of
+from sim.simreports import event_of
 from sim.simstep import EXTERN_PROGRAM, Disk, ScriptBehaviour, SimProcess
 from sim.timeline import US, Timeline
 
@@ -36,21 +45,6 @@ PAUSE_FIRST_US, PAUSE_MAX_US = 100_000, 10 * US
 
 def _name(key: StepKey) -> str:
     return f"job {key.job_id}.{key.attempt}" + ("" if key.step_id == BATCH_STEP else f" step {key.step_id}")
-
-
-def _gpus_of(launch: LaunchStep, node: str) -> tuple[str, ...]:
-    """The UUIDs of the job's GPUs on that node; "" if unknown."""
-    parts = [part for part in launch.job.alloc if part.node == node]
-    slots = [
-        i
-        for part in parts
-        for name, _, mask in part.gres
-        if name == GPU
-        for i in range(mask.bit_length())
-        if mask >> i & 1
-    ]
-    slots += [share.gpu for part in parts for share in part.shares]
-    return tuple(launch.gpu_slots[slot] if slot < len(launch.gpu_slots) else "" for slot in slots)
 
 
 class NodeCrash(Exception):
@@ -75,6 +69,7 @@ class SimNode:
         self.machine: NodeMachine | None = None
         self.armed: tuple[str, int] = ("", 0)
         self.sync_max_us = 2_000
+        self.full_starts = 0  # so many starts of a daemon find no room in the spool
         self._timeline = timeline
         self._network = network
         self._checkers = checkers
@@ -180,6 +175,11 @@ class SimNode:
         """Reads the spool, finds the steps, connects."""
         if self.machine is not None or not self.powered:
             return
+        if self.full_starts:
+            self.full_starts -= 1
+            self._timeline.say(0, f"{self.name}: a node daemon cannot start, its spool has no room")
+            self._timeline.after(self._random.randint(US, 20 * US), self.start_daemon)
+            return
         disk = self.disk
         boots = [record.boot_id for record in disk.records if isinstance(record, core.BootSeen)]
         if not boots:
@@ -261,6 +261,7 @@ class SimNode:
             return
         process.lapsed = True
         self._timeline.say(process.key.job_id, f"job {process.key.job_id} stops itself on {self.name}: no contact")
+        self._continue(process)
         self._hit(process, SIGTERM, process.behaviour.on_term_us)
         self._timeline.after(grace_us, self._hit, process, SIGKILL, process.behaviour.on_kill_us)
 
@@ -340,7 +341,7 @@ class SimNode:
         if isinstance(effect, core.AckCommand):
             self._say(effect.link, ("answer", effect.sequence, effect.refused))
         elif isinstance(effect, core.SendReport):
-            self._say(effect.link, ("report", self._report(effect)))
+            self._say(effect.link, ("report", event_of(effect, self.name, self.disk.spool_id, self._even_us)))
         elif isinstance(effect, core.StartStep):
             self._order(effect.key, *effect.order)
         elif isinstance(effect, core.DeliverSignal):
@@ -361,35 +362,6 @@ class SimNode:
         0 stays 0."""
         return at_us and at_us - self._skew_us
 
-    def _report(self, effect: core.SendReport) -> Callable[[int], StepStarted | StepExited | NodeNotice | GpuReported]:
-        report = effect.report
-        node = self.name
-        spool_id = self.disk.spool_id
-        sequence = effect.sequence
-        if isinstance(report, core.Started):
-            key = report.key
-            at_us = self._even_us(report.at_us)
-            return lambda link: StepStarted(node, key.job_id, key.attempt, key.step_id, at_us, spool_id, sequence, link)
-        if isinstance(report, core.Noticed):
-            at_us = self._even_us(report.at_us)
-            said = report.notice
-            key = said.key or StepKey(0, 0, 0)
-            return lambda link: NodeNotice(
-                node, spool_id, sequence, link, at_us, said.reason, said.drain, said.fail, said.clear,
-                key.job_id, key.attempt, key.step_id,
-            )  # fmt: skip
-        if isinstance(report, core.ForwardedReport):
-            opinions, facts = decode(report.body)
-            return lambda link: GpuReported(node, spool_id, sequence, link, 0, opinions, gpus=facts)
-        assert isinstance(report, core.Exited)
-        end = report.end
-        return lambda link: StepExited(
-            node, end.key.job_id, end.key.attempt, end.key.step_id, spool_id, sequence, link,
-            self._even_us(end.start_at_us), self._even_us(end.end_at_us), end.exit_code,
-            end.exit_signal, end.failure, end.out_of_memory, end.user_cpu_us,
-            untried=end.untried, rebooted=end.rebooted, lease_lapsed=end.failure == LAPSED,
-        )  # fmt: skip
-
     # ---- steps ---------------------------------------------------------------------------------------------------
 
     def _order(self, key: StepKey, launch: LaunchStep, script: bytes, lease: tuple[int, int]) -> None:
@@ -409,13 +381,13 @@ class SimNode:
         if behaviour.failure:
             self._end_on_disk(core.StepEnded(key, 0, self.now_us(), failure=behaviour.failure))
             return
-        missing = [uuid for uuid in _gpus_of(launch, self.name) if uuid and not self.gpus.has(uuid)]
+        missing = [uuid for uuid in gpus_of(launch, self.name) if uuid and not self.gpus.has(uuid)]
         if missing:
             text = f"GPU {missing[0]} is not there"
             self._timeline.say(key.job_id, f"{_name(key)} does not start on {self.name}: {text}")
             self._end_on_disk(core.StepEnded(key, 0, self.now_us(), failure=text, untried=True))
             return
-        small = [u for u in _gpus_of(launch, self.name) if self.gpus.memory_mb(u) < job.request.gpu_mem_mb]
+        small = [u for u in gpus_of(launch, self.name) if self.gpus.memory_mb(u) < job.request.gpu_mem_mb]
         if small and not job.request.exclusive:  # an exclusive job has all GPUs of the node
             raise Broken("placement", f"job {key.job_id} asked for more memory than {small[0]} has", key.job_id)
         self.disk.claims[key] = True
@@ -423,14 +395,15 @@ class SimNode:
             key, self.name, job, behaviour, script, self._timeline.now_us, launch.step
         )
         process.lease = lease
-        process.gpus = _gpus_of(launch, self.name)
+        process.gave_cpus_up = self._is_suspended(key)
+        process.gpus = gpus_of(launch, self.name)
         if lease != NO_LEASE:
             self._observe(process)
             if not self._beats:
                 self._beat()
         self._timeline.say(key.job_id, f"{_name(key)} starts on {self.name}")
         self._checkers.started(process)
-        self._timeline.at(process.end_planned_us, self._exit, process, process.end_planned_us, 0)
+        self._plan_end(process)
         if daemon == self.daemons:
             self._later(self._random.randint(100, 2_000), self.post, core.StepBegan(key, self.now_us(), 1))
 
@@ -438,23 +411,57 @@ class SimNode:
         process = self.processes.get(effect.key)
         if process is None:
             return
-        behaviour = process.behaviour
-        delay_us = behaviour.on_kill_us if SIGKILL in effect.signals else behaviour.on_term_us
-        if set(effect.signals) & {SIGKILL, SIGTERM}:
+        behaviour, signals = process.behaviour, set(effect.signals)
+        if signals & {SIGSTOP, SIGTSTP}:
+            process.gave_cpus_up = True
+        if SIGSTOP in signals:
+            self._timeline.say(process.key.job_id, f"{_name(process.key)} is stopped on {self.name}")
+            process.stop(self._timeline.now_us)
+        if SIGCONT in signals:
+            self._continue(process)
+        if signals == {SIGCONT}:
+            process.gave_cpus_up = False
+            self._timeline.say(process.key.job_id, f"{_name(process.key)} continues on {self.name}")
+            self._checkers.continued(process)
+        if signals & {SIGKILL, SIGTERM}:
+            delay_us = behaviour.on_kill_us if SIGKILL in signals else behaviour.on_term_us
             self._hit(process, effect.signals[-1], delay_us)
 
+    def _is_suspended(self, key: StepKey) -> bool:
+        """Whether the step is suspended, by this node's daemon or, while there is none, by its journal."""
+        if self.machine is not None:
+            return key in self.machine.steps and self.machine.steps[key].suspended
+        found = [record for record in self.disk.records if isinstance(record, core.Suspended) and record.key == key]
+        return bool(found) and found[-1].suspended
+
+    def _continue(self, process: SimProcess) -> None:
+        if process.resume(self._timeline.now_us):
+            self._plan_end(process)
+
+    def _plan_end(self, process: SimProcess) -> None:
+        end_us = process.end_planned_us
+        self._timeline.at(end_us, self._exit, process, end_us)
+
     def _hit(self, process: SimProcess, signal: int, delay_us: int) -> None:
-        """A signal ends the process after this time; negative = it ignores the signal."""
+        """A signal ends the process after this time; negative = it ignores the signal. One that is stopped gets all but
+        SIGKILL when it continues."""
         if delay_us < 0 or process.end_us:
+            return
+        if signal == SIGKILL:
+            self._continue(process)
+        if process.stopped_at_us:
+            if delay_us < process.left_us:
+                process.left_us, process.signal_planned = delay_us, signal
             return
         end_us = self._timeline.now_us + delay_us
         if end_us < process.end_planned_us:
-            process.end_planned_us = end_us
-            self._timeline.at(end_us, self._exit, process, end_us, signal)
+            process.end_planned_us, process.signal_planned = end_us, signal
+            self._plan_end(process)
 
-    def _exit(self, process: SimProcess, end_us: int, signal: int) -> None:
+    def _exit(self, process: SimProcess, end_us: int) -> None:
         if process.end_us or process.end_planned_us != end_us:
             return
+        signal = process.signal_planned
         self._end(process, signal)
         behaviour = process.behaviour
         if signal == SIGTERM and process.script == EXTERN_PROGRAM:  # that is the request to end
@@ -478,7 +485,9 @@ class SimNode:
     def _end(self, process: SimProcess, signal: int) -> None:
         process.end_us = self._timeline.now_us
         process.signal = signal
-        process.cpu_us = int((process.end_us - process.start_us) * process.behaviour.cpu_share)
+        process.resume(process.end_us)
+        ran_us = process.end_us - process.start_us - process.stopped_us
+        process.cpu_us = int(ran_us * process.behaviour.cpu_share)
         del self.processes[process.key]
         how = f"signal {signal}" if signal else f"exit {process.behaviour.exit_code}"
         self._timeline.say(process.key.job_id, f"{_name(process.key)} is over on {self.name}: {how}")
@@ -509,7 +518,7 @@ class SimNode:
         assert self.machine is not None
         config = self.config
         held = tuple(
-            HeldStep(s.key.job_id, s.key.attempt, s.key.step_id, s.state.name, s.epoch, False, *s.lease)
+            HeldStep(s.key.job_id, s.key.attempt, s.key.step_id, s.state.name, s.epoch, s.suspended, *s.lease)
             for s in self.machine.steps.values()
         )
         gres = tuple((g.name, g.type, g.count) for g in config.gres)
@@ -550,7 +559,7 @@ class SimNode:
         stream: SimStream,
         epoch: int,
         sequence: int,
-        effect: LaunchStep | SignalStep | TerminateStep | ForgetStep,
+        effect: LaunchStep | SignalStep | SuspendStep | TerminateStep | ForgetStep,
         script: bytes | None,
     ) -> None:
         key = StepKey(effect.job_id, effect.attempt, effect.step_id)
@@ -561,6 +570,8 @@ class SimNode:
         elif isinstance(effect, SignalStep):
             scope = SCOPE_BATCH if effect.batch_only and not effect.full else SCOPE_ALL
             self.post(core.Signal(*head, effect.signal_no, scope))
+        elif isinstance(effect, SuspendStep):
+            self.post(core.SuspendSteps(*head, effect.suspended, effect.grace_ms * 1000))
         elif isinstance(effect, TerminateStep):
             self.post(core.Terminate(*head, effect.grace_ms * 1000, effect.note))
         else:

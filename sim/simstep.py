@@ -49,6 +49,11 @@ class SimProcess:
         self.start_us = start_us
         self.end_us = 0  # 0 = it runs
         self.end_planned_us = start_us + behaviour.run_us
+        self.signal_planned = 0  # the signal of that end
+        self.gave_cpus_up = False  # it has received a stop signal, and no SIGCONT since
+        self.stopped_at_us = 0  # 0 = it is not stopped
+        self.stopped_us = 0  # how long it was stopped, the present time apart
+        self.left_us = 0  # how long it would run on, while it is stopped
         self.signal = 0  # the signal that ended it
         self.cpu_us = 0
         self.lease = (0, 0)
@@ -56,6 +61,22 @@ class SimProcess:
         self.lapsed = False  # it was stopped because its lease expired
         self.is_lost = False  # its end is unknown
         self.reported: core.StepEnded | None = None
+
+    def stop(self, now_us: int) -> None:
+        """SIGSTOP: it runs no more, and uses nothing."""
+        if not self.stopped_at_us:
+            self.stopped_at_us = now_us
+            self.left_us = max(0, self.end_planned_us - now_us)
+            self.end_planned_us = 0
+
+    def resume(self, now_us: int) -> bool:
+        """SIGCONT. Returns whether it was stopped, so that its end has another time."""
+        if not self.stopped_at_us:
+            return False
+        self.stopped_us += now_us - self.stopped_at_us
+        self.stopped_at_us = 0
+        self.end_planned_us = now_us + self.left_us
+        return True
 
     def has_started_at(self, stored_us: int, clock_was_set: bool) -> bool:
         """Whether a stored start is the true one, however wrong the node's clock is. `clock_was_set`: the controller's, which

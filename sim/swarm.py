@@ -17,6 +17,9 @@ DEEDS = {
 }  # fmt: skip
 #: Actions that start steps: some worlds have them, drawn from a separate random source.
 STEP_DEEDS = {"submit_srun": 6, "submit_salloc": 3, "make_steps": 12, "cancel_step": 3}
+#: Suspensions by an operator, and faults of storage: some worlds have them, drawn from a separate random source.
+SUSPENSION_DEEDS = {"suspend_job": 6, "resume_job": 4}
+STORAGE_FAULTS = {"start_on_full_disk": 3, "start_node_on_full_disk": 3, "database_away": 3}
 #: Actions of every world: without them nothing happens.
 NEEDED = ("submit", "resume")
 #: Faults: name -> weight. Names are methods of `sim.faults.Faults`.
@@ -80,6 +83,9 @@ def draw(seed: int, steps: int) -> SwarmOptions:
     gpus_of = Random(f"penstock world {seed} gpus")  # noqa: S311 (chance for tests; likewise)
     named, typed = gpus_of.random() < 0.6, gpus_of.random() < 0.6
     fault_share = pick((0.0, 0.3, 0.6, 1.0))
+    storage_of = Random(f"penstock world {seed} suspensions and storage")  # noqa: S311 (chance for tests; likewise)
+    suspension_deeds = SUSPENSION_DEEDS if storage_of.random() < 0.5 else {}
+    storage_faults = {word: weight for word, weight in STORAGE_FAULTS.items() if storage_of.random() < fault_share / 2}
     gpu_faults = {word: weight for word, weight in GPU_FAULTS.items() if named and gpus_of.random() < 0.7}
     return SwarmOptions(
         seed=seed,
@@ -105,11 +111,15 @@ def draw(seed: int, steps: int) -> SwarmOptions:
         skew_max_us=pick((0, 0, 3_000_000, 3_600_000_000)),
         pause_mean_s=pick((0.5, 3.0, 10.0)),
         run_max_s=pick((5, 60, 400)),
-        deeds={word: weight for word, weight in DEEDS.items() if word in NEEDED or random.random() < 0.7} | step_deeds,
+        deeds={word: weight for word, weight in DEEDS.items() if word in NEEDED or random.random() < 0.7}
+        | step_deeds
+        | suspension_deeds,
         vanish=steps_of.choice((0.0, 0.3)),
         inactive_limit_s=steps_of.choice((0, 120)),
         has_extern_steps=steps_of.random() < 0.25,
-        faults={word: weight for word, weight in FAULTS.items() if random.random() < fault_share} | gpu_faults,
+        faults={word: weight for word, weight in FAULTS.items() if random.random() < fault_share}
+        | gpu_faults
+        | storage_faults,
     )
 
 

@@ -108,9 +108,11 @@ class SimWorld:
         self.network.heal()
         self.ctld.armed = ("", 0)
         self.ctld.store.connection.fault = ""
+        self.ctld.store.away_until_us = self.ctld.full_starts = 0
         self.ctld.commit_max_us = 2_000
         for node in self.nodes.values():
             node.armed = ("", 0)
+            node.full_starts = 0
             node.power_on()
             node.change_gpus("all GPUs are repaired", node.gpus.repair)
         self.people.heal()

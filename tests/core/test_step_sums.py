@@ -13,8 +13,8 @@ from penstock.values.jobkind import JobKind
 from penstock.values.numbers import INT64_MAX, within_int64
 from tests.core.world import World, make_config
 
-#: CPU times are bounded before they are added: test_13_cpu_time.py.
-SUMS = ("disk_read_bytes", "disk_write_bytes")
+#: What nodes report is bounded before it is added (test_13_reported_usage.py); a step of an older version has any sum.
+SUMS = ("user_cpu_us", "system_cpu_us", "disk_read_bytes", "disk_write_bytes")
 FAR_US = 1 << 62
 
 
@@ -32,9 +32,10 @@ def world_with_a_step() -> World:
 def test_sums_of_two_nodes_saturate() -> None:
     world = world_with_a_step()
     step = world.core.state.jobs[1].steps[0]
-    metrics = ((2, INT64_MAX, 5, 0, 5, 0),)
-    world.step_exited(1, 0, "n2", **dict.fromkeys(SUMS, INT64_MAX), metrics=metrics)
-    world.step_exited(1, 0, "n1", **dict.fromkeys(SUMS, 1000), metrics=metrics)
+    for name in SUMS:
+        setattr(step, name, INT64_MAX - 5)
+    step.usage = add_usage("", "n2", [(2, INT64_MAX - 5, 5, 0, 5, 0)])
+    world.step_exited(1, 0, "n2", **dict.fromkeys(SUMS, 1000), metrics=((2, 1000, 5, 0, 5, 0),))
     assert [getattr(step, name) for name in SUMS] == [INT64_MAX] * len(SUMS)
     assert [metric.total for metric in step_metrics(step.usage)] == [INT64_MAX]
 

@@ -23,7 +23,7 @@ from patience import ANSWER_S, LONGEST_S
 from ctld.rpc import server
 from ctld.rpc.gate import connections
 from ctld.rpc.gate.connections import ConnectionLimits, Connections
-from penstock.calls import TryAgain
+from penstock.calls import FAILURES, TryAgain
 from penstock.client import Client
 from penstock.clusterfile import ClusterFile
 from penstock.security import authd
@@ -52,10 +52,12 @@ for _ in range(int(sys.argv[2])):
 print("connected", flush=True)
 sys.stdin.read()
 """
-#: Becomes nobody and connects in a loop with several threads, without ever reading, until its input ends.
+#: Becomes nobody and connects in a loop with several threads, without ever reading, until its input ends; after so many
+#: seconds, if they are given, it says how often it has.
 FLOODER = """
-import os, socket, sys, threading
+import os, socket, sys, threading, time
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
+made = [0]
 def flood():
     held = []
     while True:
@@ -66,12 +68,16 @@ def flood():
         except OSError:
             one.close()
             continue
+        made[0] += 1
         held.append(one)
         if len(held) > 100:
             held.pop(0).close()
 for _ in range(4):
     threading.Thread(target=flood, daemon=True).start()
 print("connected", flush=True)
+if len(sys.argv) > 2:
+    time.sleep(int(sys.argv[2]))
+    print(made[0], flush=True)
 sys.stdin.read()
 """
 
@@ -494,6 +500,36 @@ def test_connect_loops_at_the_auth_socket_let_every_listing_of_another_through(o
             assert controller.stop() == 0
         finally:
             controller.kill()
+
+    run(story)
+
+
+@pytest.mark.slow
+@pytest.mark.root
+@as_root
+def test_5_s_of_connect_loops_fail_no_call_of_another(open_folder):
+    """38 of 43 calls failed once. Each takes a token of its own, and the next one begins until the loops are over."""
+
+    async def story():
+        site = Site(open_folder)
+        controller = Process(site)
+        calls, failed = 0, 0
+        try:
+            await controller.up()
+            with attacker(FLOODER, str(site.state / "auth.sock"), "5") as loops:
+                over = asyncio.create_task(asyncio.to_thread(loops.stdout.readline))
+                async with site.client() as client:
+                    while not over.done() or calls < 43:
+                        calls += 1
+                        try:
+                            assert await jobs_of(client) == []
+                        except FAILURES:
+                            failed += 1
+                assert int(await over) > 1_000
+            assert controller.stop() == 0
+        finally:
+            controller.kill()
+        assert failed == 0, f"{failed} of {calls} calls"
 
     run(story)
 

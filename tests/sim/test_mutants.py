@@ -5,6 +5,7 @@ those named here speaks is what is asserted, and that without the mutant none do
 """
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -15,7 +16,8 @@ from ctld.core.dispatch import HANDLERS
 from ctld.core.jobs import arrays, expected_end
 from ctld.core.jobs.sharing import units_in_use
 from ctld.core.jobs.waiters import forget
-from ctld.core.lifecycle import depends, job_life
+from ctld.core.lifecycle import depends, job_life, suspend
+from ctld.core.nodes import kept
 from ctld.core.passes import schedule
 from ctld.core.queue import shapes
 from ctld.core.records.effects import Batch, LaunchStep, Submitted
@@ -39,7 +41,8 @@ from penstock.values.states import Hold, JobState
 from sim import simnode
 from sim.checkers import Broken
 from sim.simstep import Disk
-from sim.world import SimWorld
+from sim.swarm import draw
+from sim.world import STEPS, SimWorld
 
 SEEDS_MAX = 60
 #: Where to begin to look for those that the first worlds do not notice. Worlds change with the code: then it takes longer.
@@ -374,6 +377,16 @@ def forgets_step_keys(patch: Patch) -> None:
     patch.setattr(JobStepTable, "add", add)
 
 
+def stops_nothing(patch: Patch) -> None:
+    """The CPUs of a suspended job are given away, and its processes run on."""
+    patch.setattr(suspend, "emit_suspended", lambda state, job: None)
+
+
+def counts_what_a_resume_waits_for(patch: Patch) -> None:
+    """A start counts the CPUs of a job that waits for them, beside those of the jobs that have them (issue 26, 11)."""
+    patch.setattr(kept, "Suspend", SimpleNamespace(RESUMING=None))
+
+
 MUTANTS: tuple[tuple[Callable[[Patch], None], tuple[str, ...]], ...] = (
     (forgets_to_release, ("capacity", "core")),
     (never_releases, ("liveness", "core")),
@@ -400,6 +413,7 @@ MUTANTS: tuple[tuple[Callable[[Patch], None], tuple[str, ...]], ...] = (
     (same_cpus_for_all_steps, ("capacity",)),
     (ends_with_the_first_part, ("ended",)),
     (forgets_step_keys, ("acknowledged",)),
+    (stops_nothing, ("capacity",)),
 )
 
 
@@ -409,6 +423,22 @@ def test_a_mutant_is_found(mutant: Callable[[Patch], None], oracles: tuple[str, 
     first = FIRST_SEED.get(mutant.__name__, 1)
     oracle = next(filter(None, map(oracle_of, range(first, first + SEEDS_MAX))), "none")
     assert oracle in oracles
+
+
+def crowded(seed: int) -> SimWorld:
+    """One node, long jobs, and a controller that is killed often while jobs are suspended and wait for their CPUs."""
+    deeds = {"submit": 10, "resume": 1, "suspend_job": 8, "resume_job": 8}
+    options = msgspec.structs.replace(
+        draw(seed, STEPS), nodes=1, run_max_s=400, deeds=deeds, faults={"kill_controller": 8}
+    )
+    return SimWorld(seed, options=options)
+
+
+def test_a_start_that_counts_what_a_resume_waits_for_is_found(monkeypatch: Patch) -> None:
+    crowded(1).run()
+    counts_what_a_resume_waits_for(monkeypatch)
+    with pytest.raises(Broken, match="a start with the same file completes it"):
+        crowded(1).run()
 
 
 def oracle_of(seed: int) -> str:

@@ -14,7 +14,7 @@ from ctld.core.queue.planning import PlanQuestion, run_plan
 from ctld.core.records.events import PlanReady
 from sim import simctld, worlds_cli
 from sim.checkers import Broken, Checkers
-from sim.swarm import DEEDS, FAULTS, GPU_FAULTS, STEP_DEEDS, draw
+from sim.swarm import DEEDS, FAULTS, GPU_FAULTS, STEP_DEEDS, STORAGE_FAULTS, SUSPENSION_DEEDS, draw
 from sim.timeline import Timeline
 from sim.world import STEPS, SimWorld
 
@@ -65,14 +65,16 @@ def test_the_order_of_hashes_does_not_matter() -> None:
 
 def test_every_deed_and_every_fault_is_drawn_and_really_happens() -> None:
     options = [draw(seed, STEPS) for seed in range(1, DRAWN + 1)]
-    assert {word for each in options for word in each.deeds} == set(DEEDS | STEP_DEEDS)
-    assert {word for each in options for word in each.faults} == set(FAULTS | GPU_FAULTS)
+    assert {word for each in options for word in each.deeds} == set(DEEDS | STEP_DEEDS | SUSPENSION_DEEDS)
+    assert {word for each in options for word in each.faults} == set(FAULTS | GPU_FAULTS | STORAGE_FAULTS)
     missing: tuple[str, ...] = (
         "is REQUEUED", "is NODE_FAIL", "is TIMEOUT", "is CANCELLED", "is OUT_OF_MEMORY", "JobLaunchFailure", "loses power",
         "its spool is lost", "the stepd of job", "no room", "injected: failed", "controller dies: commit:after",
         "controller dies: effect", "controller dies: sealed", "clock is set", "is refused", "is cut off", "signal 9",
         "told: step", "no step: ", "scancel", "a client of job", "step -4 starts", "it has no owner", "step 2 starts",
         "a GPU is lost", "a GPU is degraded", "a GPU is well", "all GPUs are repaired",
+        "is SUSPENDED", "is stopped on", "continues on", "waits for its cpus", "the database is away", "no database",
+        "cannot start: database", "cannot start: injected: away", "its spool has no room",
     )  # fmt: skip
     for seed in range(1, DRAWN + 1):
         world = SimWorld(seed)

@@ -22,7 +22,7 @@ from ctld.core.lifecycle import job_life
 from ctld.core.records.effects import SuspendStep
 from ctld.core.records.job import Job
 from ctld.core.records.request import NodeAlloc
-from ctld.core.records.step import live_nodes
+from ctld.core.records.step import SpreadStep, Step, live_nodes
 from ctld.core.state.devices import choose_cpus, pick_cpus
 from ctld.core.state.state import ClusterState
 from penstock.values.config import SUSPEND_GRACE_S
@@ -80,10 +80,17 @@ def resume(state: ClusterState, job: Job, now_us: int) -> None:
     if not begun:
         job_life.begin(state, job)
     for step in live if begun else ():
-        if step.state is S.CONFIGURING:
+        if _awaits_launch(step):
             job_life.emit_launch(state, job, step)
     emit_suspended(state, job)
     job_life.set_end_timers(state, job)
+
+
+def _awaits_launch(step: Step) -> bool:
+    """Whether a node of the step has not answered the launch: it may have been lost, and was not repeated meanwhile."""
+    if isinstance(step, SpreadStep):
+        return not step.note and any(part.state is S.CONFIGURING for part in step.all_parts)
+    return step.state is S.CONFIGURING
 
 
 def _numbers(state: ClusterState, job: Job, part: NodeAlloc) -> int:

@@ -264,7 +264,7 @@ def new_node(config: NodeConfig) -> Node:
     node.gpu_suspect = 0
     node.gpus_at_us = 0
     node.low = ()
-    node.cpu_time_doubted = False
+    node.usage_doubted = False
     node.gpu_driver = ""
     node.cuda_version = ""
     node.nvml_version = ""

@@ -40,11 +40,11 @@ class Node(NodeFields):
     """One node: its configuration, its own reports, and its allocations."""
 
     __slots__ = (
-        "arch", "boot_at_us", "config", "connected", "cpu_time_doubted", "cpus", "cpus_alloc", "cpus_used",
+        "arch", "boot_at_us", "config", "connected", "cpus", "cpus_alloc", "cpus_used",
         "cuda_version", "exited", "features", "gpu_closed", "gpu_constraint", "gpu_driver", "gpu_shares",
         "gpu_single", "gpu_slots", "gpu_suspect", "gpu_why", "gpus", "gpus_at_us", "gres_used", "index", "inside",
         "jobs", "leftovers", "link_id", "lost_at_us", "lost_link_id", "low", "mem_alloc_mb", "nvml_version", "os",
-        "pretended", "real_memory_mb", "started_at_us", "stream_port", "stream_tls", "weight",
+        "pretended", "real_memory_mb", "started_at_us", "stream_port", "stream_tls", "usage_doubted", "weight",
     )  # fmt: skip
 
     index: int  # row in the columns
@@ -85,7 +85,7 @@ class Node(NodeFields):
     exited: dict[tuple[int, int, int], None]  # steps that had ended when it registered: the reports follow
     lost_link_id: int  # the stream that was lost last
     lost_at_us: int  # its time; 0 = it has not registered with this controller
-    cpu_time_doubted: bool  # it has reported more CPU time than it has
+    usage_doubted: bool  # it has reported more usage than it can have had
 
 
 class NodeRow(NamedTuple):

@@ -14,7 +14,7 @@ from ctld.core.records.step import SpreadStep, Step, is_live_on, part_on, step_r
 from ctld.core.state.state import ClusterState
 from ctld.core.state.timers import Timer
 from ctld.core.steps import parts as parts
-from ctld.core.steps.reported import cpu_of, earliest_start, end_of, start_of
+from ctld.core.steps.reported import earliest_start, end_of, start_of, usage_of
 from ctld.core.steps.usage import add_usage
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
 from penstock.values.signals import parse_end_warning
@@ -125,18 +125,27 @@ def step_exited(state: ClusterState, now_us: int, event: StepExited) -> None:
 
 
 def _within_bounds(state: ClusterState, event: StepExited, earliest_us: int, now_us: int) -> StepExited:
-    """Returns the report as far as it can be true; the first CPU time of a node that cannot is logged."""
+    """Returns the report as far as it can be true; the first usage of a node that cannot is logged."""
     event = end_of(event, earliest_us, now_us)
     node = state.nodes.get(event.node)
     if node is None:
         return event
-    bounded = cpu_of(event, node)
-    if bounded is not event and not node.cpu_time_doubted:
-        node.cpu_time_doubted = True
-        reported_s = (event.user_cpu_us + event.system_cpu_us) // 1_000_000
-        text = f"node {node.name} reports {reported_s} s of CPU time for {event.job_id}.{event.step_id}, more than it has: cut"
-        state.emit(Warn(text))
+    bounded = usage_of(event, node)
+    if bounded is not event and not node.usage_doubted:
+        node.usage_doubted = True
+        which = f"{event.job_id}.{event.step_id}"
+        state.emit(
+            Warn(f"node {node.name} reports more usage of {which} than it can have had ({_more(event, bounded)}): cut")
+        )
     return bounded
+
+
+def _more(event: StepExited, bounded: StepExited) -> str:
+    """What was reported and is not taken, for the log."""
+    names = event.__struct_fields__
+    return " ".join(
+        f"{name}={getattr(event, name)}" for name in names if getattr(event, name) != getattr(bounded, name)
+    )
 
 
 def _earliest(state: ClusterState, event: StepExited, found: tuple[Job, Step] | None) -> int:

@@ -1,0 +1,53 @@
+"""Steps of a job that was suspended while one of their nodes had not had its launch (fault world 12)."""
+
+import pytest
+
+from ctld.core.records.events import CancelJobs, ControlAction, ControlJobs, CreateStep, JobFilter, JobSubmission
+from ctld.core.records.job import SpecRow
+from ctld.core.records.step import StepRequest
+from penstock.values.jobkind import JobKind
+from penstock.values.states import JobState
+from tests.core.world import World, make_config
+
+STEP = (1, 0, 0)
+
+
+def suspended_before_n2_has_its_part(restarts: bool) -> World:
+    """A step on two nodes: n1 runs its part, and the launch for n2 is lost, which comes back while the job is suspended."""
+    world = World(make_config(nodes=2))
+    for name in ("n1", "n2"):
+        world.register(name)
+    world.submit(JobSubmission(name="a", work_dir=b"/tmp", nodes_min=2, ntasks=2, kind=int(JobKind.SALLOC)))
+    del world.links["n2"]  # nobody has noticed it yet
+    request = StepRequest(ntasks=2)
+    world.do(CreateStep(world.actor("ann"), 1, "k" * 32, request, SpecRow(b"s", b"", (b"a",), ()), True, 99))
+    world.step_started(1, 0, "n1")
+    assert STEP in world.srun["n1"] and STEP not in world.srun["n2"]
+    world.do(ControlJobs(world.actor("root"), ("1",), ControlAction.SUSPEND, world.reply_to()))
+    if restarts:
+        world.restart()
+        world.register("n1")
+    world.register("n2")
+    assert STEP not in world.srun["n2"]
+    return world
+
+
+def resume(world: World) -> list[str]:
+    return world.do(ControlJobs(world.actor("root"), ("1",), ControlAction.RESUME, world.reply_to()))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_part_that_was_not_launched_is_when_the_job_is_resumed(restarts: bool) -> None:
+    """It waited forever: the step had begun on its other node."""
+    world = suspended_before_n2_has_its_part(restarts)
+    [launch] = [line for line in resume(world) if line.startswith("launch")]
+    assert launch.startswith("launch 1.0 on n2 [1cpu/") and launch.endswith(" ranks 1]")
+    world.step_started(1, 0, "n2")
+    world.step_exited(1, 0)
+    assert world.core.state.jobs[1].steps[0].state is JobState.COMPLETED
+
+
+def test_a_part_of_a_step_that_was_cancelled_meanwhile_is_not() -> None:
+    world = suspended_before_n2_has_its_part(False)
+    world.do(CancelJobs(world.actor("ann"), JobFilter(ids=("1.0",)), reply_to=world.reply_to()))
+    assert not [line for line in resume(world) if line.startswith("launch")]
