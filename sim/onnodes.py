@@ -104,8 +104,8 @@ def node_table(options: Options) -> RunNodes:
     if "CR_LLN" in words or (partition is not None and partition.lln):
         kind = 1
     return RunNodes(
-        np.array([node.cpus for node in found], dtype=np.int32),
-        np.array([node.real_memory_mb for node in found], dtype=np.int64),
+        np.array([node.cpus_for_jobs() for node in found], dtype=np.int32),
+        np.array([node.memory_for_jobs_mb() for node in found], dtype=np.int64),
         np.array([node.gpu_count() for node in found], dtype=np.int32),
         np.array([config.cpu_quantum(node) for node in found], dtype=np.int32),
         kind,

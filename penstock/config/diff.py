@@ -65,12 +65,17 @@ def changes(old: Config, new: Config) -> list[str]:
 
 def _shrunk(was: NodeConfig, node: NodeConfig) -> Iterator[str]:
     """Yields a problem for each reduction of a node's CPUs or memory, which its jobs may be using."""
-    for key, before, after in (
-        ("CPUs", was.cpus, node.cpus),
-        ("RealMemory", was.real_memory_mb, node.real_memory_mb),
+    for sizes in (
+        (("CPUs", was.cpus, node.cpus), ("the CPUs for jobs", was.cpus_for_jobs(), node.cpus_for_jobs())),
+        (
+            ("RealMemory", was.real_memory_mb, node.real_memory_mb),
+            ("the memory for jobs", was.memory_for_jobs_mb(), node.memory_for_jobs_mb()),
+        ),
     ):
-        if after < before:
-            yield f"node {node.name} has running jobs: {key} cannot go from {before} to {after}; drain it first"
+        for key, before, after in sizes:
+            if after < before:
+                yield f"node {node.name} has running jobs: {key} cannot go from {before} to {after}; drain it first"
+                break
 
 
 def _missing_gres(node: NodeConfig, used: tuple[Gres, ...]) -> Iterator[str]:

@@ -73,7 +73,12 @@ def load(path: str) -> Loaded:
     fields |= xids
     files += xid_files
 
-    nodes = NodeReader(findings, values.value("gres_types", ()), values.value("slurmd_port", _DEFAULTS.slurmd_port))
+    nodes = NodeReader(
+        findings,
+        values.value("gres_types", ()),
+        values.value("slurmd_port", _DEFAULTS.slurmd_port),
+        first_cores=any(word == "spec_cores_first" for word, _ in values.value("scheduler_parameters", ())),
+    )
     for tokens in (tokens for kind, tokens in lines if kind == "nodename"):
         nodes.node_line(tokens)
     for tokens in (tokens for kind, tokens in lines if kind == "downnodes"):

@@ -40,7 +40,7 @@ AcctGatherFilesystemType [acct_gather_filesystem/none] | measures a parallel fil
 AcctGatherInterconnectType [acct_gather_interconnect/none] | measures the network | {_GATHER}
 AcctGatherNodeFreq=0~sec | how often energy is measured | {_GATHER}
 AcctGatherProfileType [acct_gather_profile/none] | time series of each task in HDF5 files | {_GATHER}
-AllowSpecResourcesUsage=no [0] | lets jobs use specialized cores | there are no specialized cores
+AllowSpecResourcesUsage=no [0] | lets jobs choose their specialized cores (--core-spec) | CoreSpecCount and CpuSpecList apply to every job
 AuthInfo | settings of munge | {_AUTH}
 AuthType=auth/munge | authentication of users and machines | {_AUTH}
 BackupAddr=- | the second controller's address | one controller runs; a crash loses nothing that was acknowledged, and jobs continue meanwhile
@@ -163,10 +163,7 @@ X11Parameters | settings of X11 forwarding | X11 is not forwarded
 
 NODES = """
 BcastAddr | an address for sbcast | files come over the node's one stream port
-CoreSpecCount | cores for the system, not for jobs | all cores are for jobs: write smaller CPUs and CoresPerSocket
 CpuBind | how tasks are bound on that node | --cpu-bind sets it for a step
-CpuSpecList | CPUs for the system, not for jobs | all CPUs are for jobs: write smaller CPUs and CoresPerSocket
-MemSpecLimit | memory for the system, not for jobs | all of RealMemory is for jobs: write a smaller one
 Parameters | settings of one node | SlurmdParameters applies to all nodes
 RestrictedCoresPerGPU | cores that only jobs with GPUs get | jobs without GPUs get cores near GPUs last; none are reserved
 Topology | its position in topology.yaml | topology.conf or topology.yaml gives it

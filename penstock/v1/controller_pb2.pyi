@@ -269,7 +269,7 @@ class ListNodesReply(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
-    __slots__ = ("name", "hostname", "addr", "base_state", "flags", "reason", "reason_user", "reason_at_us", "cpus", "cpus_alloc", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "mem_alloc_mb", "free_memory_mb", "tmp_disk_mb", "gres", "gres_used", "features", "partitions", "weight", "version", "os", "arch", "cpu_load_centi", "boot_at_us", "noded_start_at_us", "last_busy_at_us", "pretended", "comment", "boot_id", "extra", "resume_after_us", "available_features", "port", "dynamic", "instance_id", "instance_type", "mcs_label", "is_warning", "reservation", "gpus", "gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why")
+    __slots__ = ("name", "hostname", "addr", "base_state", "flags", "reason", "reason_user", "reason_at_us", "cpus", "cpus_alloc", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "mem_alloc_mb", "free_memory_mb", "tmp_disk_mb", "gres", "gres_used", "features", "partitions", "weight", "version", "os", "arch", "cpu_load_centi", "boot_at_us", "noded_start_at_us", "last_busy_at_us", "pretended", "comment", "boot_id", "extra", "resume_after_us", "available_features", "port", "dynamic", "instance_id", "instance_type", "mcs_label", "effective_cpus", "core_spec_count", "cpu_spec_list", "mem_spec_limit_mb", "is_warning", "reservation", "gpus", "gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why")
     NAME_FIELD_NUMBER: _ClassVar[int]
     HOSTNAME_FIELD_NUMBER: _ClassVar[int]
     ADDR_FIELD_NUMBER: _ClassVar[int]
@@ -311,6 +311,10 @@ class NodeInfo(_message.Message):
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_TYPE_FIELD_NUMBER: _ClassVar[int]
     MCS_LABEL_FIELD_NUMBER: _ClassVar[int]
+    EFFECTIVE_CPUS_FIELD_NUMBER: _ClassVar[int]
+    CORE_SPEC_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CPU_SPEC_LIST_FIELD_NUMBER: _ClassVar[int]
+    MEM_SPEC_LIMIT_MB_FIELD_NUMBER: _ClassVar[int]
     IS_WARNING_FIELD_NUMBER: _ClassVar[int]
     RESERVATION_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
@@ -360,6 +364,10 @@ class NodeInfo(_message.Message):
     instance_id: str
     instance_type: str
     mcs_label: str
+    effective_cpus: int
+    core_spec_count: int
+    cpu_spec_list: str
+    mem_spec_limit_mb: int
     is_warning: bool
     reservation: str
     gpus: _containers.RepeatedCompositeFieldContainer[GpuInfo]
@@ -368,7 +376,7 @@ class NodeInfo(_message.Message):
     nvml_version: str
     gpu_constraint: str
     gpu_why: str
-    def __init__(self, name: _Optional[str] = ..., hostname: _Optional[str] = ..., addr: _Optional[str] = ..., base_state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., reason_user: _Optional[str] = ..., reason_at_us: _Optional[int] = ..., cpus: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., mem_alloc_mb: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_used: _Optional[_Iterable[_Union[_common_pb2.GresIndices, _Mapping]]] = ..., features: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., weight: _Optional[int] = ..., version: _Optional[str] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., cpu_load_centi: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., noded_start_at_us: _Optional[int] = ..., last_busy_at_us: _Optional[int] = ..., pretended: bool = ..., comment: _Optional[str] = ..., boot_id: _Optional[str] = ..., extra: _Optional[str] = ..., resume_after_us: _Optional[int] = ..., available_features: _Optional[_Iterable[str]] = ..., port: _Optional[int] = ..., dynamic: bool = ..., instance_id: _Optional[str] = ..., instance_type: _Optional[str] = ..., mcs_label: _Optional[str] = ..., is_warning: bool = ..., reservation: _Optional[str] = ..., gpus: _Optional[_Iterable[_Union[GpuInfo, _Mapping]]] = ..., gpu_driver: _Optional[str] = ..., cuda_version: _Optional[str] = ..., nvml_version: _Optional[str] = ..., gpu_constraint: _Optional[str] = ..., gpu_why: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., hostname: _Optional[str] = ..., addr: _Optional[str] = ..., base_state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., reason_user: _Optional[str] = ..., reason_at_us: _Optional[int] = ..., cpus: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., mem_alloc_mb: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_used: _Optional[_Iterable[_Union[_common_pb2.GresIndices, _Mapping]]] = ..., features: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., weight: _Optional[int] = ..., version: _Optional[str] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., cpu_load_centi: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., noded_start_at_us: _Optional[int] = ..., last_busy_at_us: _Optional[int] = ..., pretended: bool = ..., comment: _Optional[str] = ..., boot_id: _Optional[str] = ..., extra: _Optional[str] = ..., resume_after_us: _Optional[int] = ..., available_features: _Optional[_Iterable[str]] = ..., port: _Optional[int] = ..., dynamic: bool = ..., instance_id: _Optional[str] = ..., instance_type: _Optional[str] = ..., mcs_label: _Optional[str] = ..., effective_cpus: _Optional[int] = ..., core_spec_count: _Optional[int] = ..., cpu_spec_list: _Optional[str] = ..., mem_spec_limit_mb: _Optional[int] = ..., is_warning: bool = ..., reservation: _Optional[str] = ..., gpus: _Optional[_Iterable[_Union[GpuInfo, _Mapping]]] = ..., gpu_driver: _Optional[str] = ..., cuda_version: _Optional[str] = ..., nvml_version: _Optional[str] = ..., gpu_constraint: _Optional[str] = ..., gpu_why: _Optional[str] = ...) -> None: ...
 
 class GpuInfo(_message.Message):
     __slots__ = ("uuid", "index", "minor", "type", "memory_mb", "name", "bus_id", "state", "reason", "reason_user", "since_us", "job_ids", "parent_uuid", "profile", "work", "many_only", "slot", "capability", "serial", "xids", "notes")

@@ -1,6 +1,7 @@
 """scontrol against a controller that answers from a table: records, keywords, updates."""
 
 import io
+import json
 import os
 import re
 
@@ -273,6 +274,21 @@ def test_show_node(monkeypatch, capsys):
     status, out, err = run(capsys, "show", "node", "n[1-2]", "-o")
     assert (status, err) == (1, "")
     assert out.startswith("NodeName=n1 ") and out.endswith("\nNode n2 not found\n") and "GresUsed" not in out
+
+
+def test_what_of_a_node_is_the_systems(monkeypatch, capsys):
+    node = pb.NodeInfo()
+    node.CopyFrom(NODE)
+    node.MergeFrom(pb.NodeInfo(effective_cpus=6, core_spec_count=1, cpu_spec_list="6-7", mem_spec_limit_mb=1000))
+    fake(monkeypatch, ListNodes=pb.ListNodesReply(nodes=[node]))
+    lines = run(capsys, "show", "node", "n1")[1].splitlines()
+    assert "   CPUAlloc=2 CPUEfctv=6 CPUTot=8 CPULoad=1.51" in lines
+    after = lines.index("   RealMemory=16384 AllocMem=4096 FreeMem=9000 Sockets=1 Boards=1") + 1
+    assert lines[after] == "   CoreSpecCount=1 CPUSpecList=6-7 MemSpecLimit=1000"
+    assert "   CfgTRES=cpu=6,mem=16G,billing=6,gres/gpu=4" in lines
+    found = json.loads(run(capsys, "show", "node", "n1", "--json")[1])["nodes"][0]
+    keys = ("cpus", "effective_cpus", "alloc_idle_cpus", "specialized_cores", "specialized_cpus", "specialized_memory")
+    assert [found[key] for key in keys] == [8, 6, 4, 1, "6-7", 1000]
 
 
 PARTITION = pb.PartitionInfo(

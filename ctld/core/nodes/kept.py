@@ -74,8 +74,7 @@ def cpus_needed(config: Config, node: Node, jobs: Iterable[Job]) -> int:
     theirs now, which may share them. A suspended job that waits for its CPUs is none of these."""
     units = units_per_cpu(config)
     partitions = {partition.name: partition for partition in config.partitions}
-    most = node.cpus_used.bit_length()
-    sure = at_once = 0
+    most = sure = at_once = 0
     for job in jobs:
         cpus = sum(part.cpus for part in job.alloc if part.node == node.name)
         most = max(most, cpus)
@@ -88,11 +87,14 @@ def cpus_needed(config: Config, node: Node, jobs: Iterable[Job]) -> int:
 def _large_enough(node: Node, entry: NodeConfig, jobs: list[Job], cpus: int) -> tuple[NodeConfig, list[str]]:
     """Returns the node's entry with what its jobs hold, and what the file's lacks."""
     lacks = []
-    if cpus > entry.cpus:
-        lacks.append(f"{cpus} CPUs (it has {entry.cpus})")
-    if node.mem_alloc_mb > entry.real_memory_mb:
-        lacks.append(f"{node.mem_alloc_mb} MB (it has {entry.real_memory_mb})")
-    larger = replace(entry, cpus=max(entry.cpus, cpus), real_memory_mb=max(entry.real_memory_mb, node.mem_alloc_mb))
+    larger = entry
+    most = max(cpus, (node.cpus_used >> entry.cpus << entry.cpus).bit_length())
+    if most > entry.cpus_for_jobs() or node.cpus_used & entry.specialized_cpus:
+        lacks.append(f"{most} CPUs (it has {entry.cpus_for_jobs()})")
+        larger = replace(larger, cpus=max(entry.cpus, most), specialized_cpus=0)
+    if node.mem_alloc_mb > entry.memory_for_jobs_mb():
+        lacks.append(f"{node.mem_alloc_mb} MB (it has {entry.memory_for_jobs_mb()})")
+        larger = replace(larger, real_memory_mb=max(entry.real_memory_mb, node.mem_alloc_mb), mem_spec_limit_mb=0)
     whole = gpu_types.in_force(node, entry)
     gres = _gres_needed(node, whole, jobs)
     if gres != gres_of(whole):

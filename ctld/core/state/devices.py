@@ -68,8 +68,23 @@ def layout_of(config: NodeConfig, gpus: Sequence[Gpu | None] = ()) -> Layout:
         links[GPU] = _links(gpus)
     memory_mb = tuple(gpu.facts.memory_mb if gpu is not None else 0 for gpu in gpus)
     return Layout(
-        masks, sockets, near, links, units_of(config), kinds_of(masks), tuple(counts), gpu_types(config), memory_mb, {}
+        masks,
+        sockets,
+        usable_cpus(config),
+        near,
+        links,
+        units_of(config),
+        kinds_of(masks),
+        tuple(counts),
+        gpu_types(config),
+        memory_mb,
+        {},
     )
+
+
+def usable_cpus(config: NodeConfig) -> int:
+    """Returns the CPUs that jobs may have."""
+    return ((1 << config.cpus) - 1) & ~config.specialized_cpus
 
 
 def _near(sockets: tuple[int, ...], gpus: Sequence[Gpu | None]) -> tuple[int, ...]:
@@ -234,7 +249,7 @@ def pick_cpus(node: Node, count: int, gres: tuple[tuple[str, str, int], ...]) ->
     number."""
     if node.cpus > CPUS_NUMBERED_MAX:
         return 0
-    return choose_cpus(node.inside, ((1 << node.cpus) - 1) & ~node.cpus_used, count, gres)
+    return choose_cpus(node.inside, node.inside.usable & ~node.cpus_used, count, gres)
 
 
 def choose_cpus(layout: Layout, free: int, count: int, gres: tuple[tuple[str, str, int], ...]) -> int:
