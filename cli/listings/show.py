@@ -377,7 +377,8 @@ def partition_record(part: PartitionInfo) -> ShownRecord:
         f"DisableRootJobs={_yes(part.disable_root_jobs)} ExclusiveUser={_yes(part.exclusive_user)} ExclusiveTopo=NO "
         f"GraceTime={part.grace_time_s} Hidden={_yes(part.hidden)}",
         f"MaxNodes={_unlimited(part.max_nodes)} MaxTime={format_duration(part.max_time_s)} MinNodes={part.min_nodes} "
-        f"LLN={_yes(part.lln)} MaxCPUsPerNode={_unlimited(part.max_cpus_per_node)} MaxCPUsPerSocket=UNLIMITED",
+        f"LLN={_yes(part.lln)} MaxCPUsPerNode={_unlimited(part.max_cpus_per_node)} "
+        f"MaxCPUsPerSocket={_unlimited(part.max_cpus_per_socket or -1)}",
         f"Nodes={_null(compress(part.configured_nodes or part.nodes))}",
         f"PriorityJobFactor={part.priority_job_factor} PriorityTier={part.priority_tier} "
         f"RootOnly={_yes(part.root_only)} ReqResv={_yes(part.req_resv)} OverSubscribe={part.over_subscribe or 'NO'}",

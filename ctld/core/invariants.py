@@ -221,7 +221,7 @@ def _check_partition_cpus(state: ClusterState) -> None:
             ]
             cpus = sum(part.cpus for job in counted for part in job.alloc if part.node == node.name)
             free = int(state.node_columns.free_gres[node.index, column])
-            most = state.partitions[partition].config.max_cpus_per_node
+            most = state.partitions[partition].config.cpus_within(node.config)
             _need(
                 free == most - cpus,
                 f"{node.name}: {free} CPUs are left for partition {partition}, counted {most - cpus}",

@@ -394,6 +394,7 @@ PARTITIONS = Table(
         Key("MaxMemPerCPU", "max_mem_per_cpu_mb", kinds.MB),
         Key("MaxMemPerNode", "max_mem_per_node_mb", kinds.MB),
         Key("MaxCPUsPerNode", "max_cpus_per_node", kinds.integer_or_unlimited(1, 65533)),
+        Key("MaxCPUsPerSocket", "max_cpus_per_socket", kinds.integer_or_unlimited(1, 65533)),
         Key("AllowGroups", "allow_groups", kinds.NAMES_OR_ALL),
         Key("AllowAccounts", "allow_accounts", kinds.NAMES_OR_ALL),
         Key("DenyAccounts", "deny_accounts", kinds.NAMES),

@@ -109,6 +109,7 @@ class PartitionConfig:
     max_mem_per_cpu_mb: int = 0
     max_mem_per_node_mb: int = 0
     max_cpus_per_node: int = -1
+    max_cpus_per_socket: int = -1
     allow_groups: tuple[str, ...] = ()
     allow_accounts: tuple[str, ...] = ()
     deny_accounts: tuple[str, ...] = ()
@@ -132,6 +133,17 @@ class PartitionConfig:
     grace_time_s: int = 0
     allow_new_privs: bool | None = None  # None = the cluster's setting
     prices: tuple[Weight, ...] = ()  # per hour of each TRES, in PenstockCurrency
+
+    def limits_cpus(self) -> bool:
+        """Returns whether its jobs may not have all CPUs of a node: MaxCPUsPerNode, MaxCPUsPerSocket."""
+        return self.max_cpus_per_node > 0 or self.max_cpus_per_socket > 0
+
+    def cpus_within(self, node: NodeConfig) -> int:
+        """Returns the CPUs of a node that its jobs may have at a time, exclusive ones apart."""
+        found = node.cpus_for_jobs()
+        if self.max_cpus_per_node > 0:
+            found = min(found, self.max_cpus_per_node)
+        return min(found, self.max_cpus_per_socket * node.sockets) if self.max_cpus_per_socket > 0 else found
 
     def jobs_per_cpu(self) -> int:
         """Returns how many jobs may share a CPU: n of OverSubscribe=FORCE:n and YES:n, 4 if n is missing, otherwise 1."""

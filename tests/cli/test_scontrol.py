@@ -294,6 +294,7 @@ def test_what_of_a_node_is_the_systems(monkeypatch, capsys):
 PARTITION = pb.PartitionInfo(
     name="gpu", state="UP", is_default=True, nodes=["n1", "n2"], max_time_s=-1, min_nodes=0, max_nodes=-1,
     total_cpus=16, total_nodes=2, priority_tier=1, priority_job_factor=1, over_subscribe="NO", max_cpus_per_node=-1,
+    max_cpus_per_socket=6,
     def_mem_per_cpu_mb=100, allow_accounts=["a", "b"], tres="cpu=16,mem=32G,node=2,billing=16",
 )  # fmt: skip
 
@@ -302,7 +303,7 @@ PartitionName=gpu
    AllowGroups=ALL AllowAccounts=a,b AllowQos=ALL
    AllocNodes=ALL Default=YES QoS=N/A
    DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO ExclusiveTopo=NO GraceTime=0 Hidden=NO
-   MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED MaxCPUsPerSocket=UNLIMITED
+   MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED MaxCPUsPerSocket=6
    Nodes=n[1-2]
    PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO
    OverTimeLimit=NONE PreemptMode=OFF

@@ -163,9 +163,7 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.layout.node_names = tuple(node.name for node in state.node_list)
     state.layout.gres_kinds = _gres_kinds(state.node_list, config, state.gpus.extras)
     state.layout.partition_cpus = {
-        entry.name: state.layout.gres_kinds[cpus_kind(entry.name)]
-        for entry in config.partitions
-        if entry.max_cpus_per_node > 0
+        entry.name: state.layout.gres_kinds[cpus_kind(entry.name)] for entry in config.partitions if entry.limits_cpus()
     }
     state.scheduling.policy = backfill_policy(config)
     state.scheduling.full_pass_not_before_us = min(
@@ -293,7 +291,7 @@ def _gres_kinds(nodes: list[Node], config: Config, extras: Iterable[tuple[str, s
     for key in extras:
         kinds.setdefault(key, len(kinds))
     for entry in config.partitions:
-        if entry.max_cpus_per_node > 0:
+        if entry.limits_cpus():
             kinds[cpus_kind(entry.name)] = len(kinds)
     return kinds
 
@@ -312,7 +310,7 @@ def _build_columns(state: ClusterState) -> None:
             columns.total_gres[i, state.layout.gres_kinds[kind]] = count
         allocated: list[Job] = [state.jobs[job_id] for job_id in node.jobs]
         for partition, column in state.layout.partition_cpus.items():
-            columns.total_gres[i, column] = state.partitions[partition].config.max_cpus_per_node
+            columns.total_gres[i, column] = state.partitions[partition].config.cpus_within(node.config)
             columns.free_gres[i, column] = columns.total_gres[i, column] - _cpus_of_partition(
                 state, node, allocated, partition
             )
@@ -333,7 +331,7 @@ def _build_columns(state: ClusterState) -> None:
 
 
 def _cpus_of_partition(state: ClusterState, node: Node, allocated: list[Job], partition: str) -> int:
-    """Returns the CPUs of a node that count towards the partition's MaxCPUsPerNode."""
+    """Returns the CPUs of a node that count towards the partition's MaxCPUsPerNode and MaxCPUsPerSocket."""
     counted = (
         job
         for job in allocated

@@ -244,12 +244,26 @@ def _bits(mask: int) -> list[int]:
     return found
 
 
-def pick_cpus(node: Node, count: int, gres: tuple[tuple[str, str, int], ...]) -> int:
+def pick_cpus(node: Node, count: int, gres: tuple[tuple[str, str, int], ...], within: int = -1) -> int:
     """Returns a mask of `count` free cpus; 0 when so many are not free (cpus are shared), or the node has too many to
-    number."""
+    number. `within`: preferred ones."""
     if node.cpus > CPUS_NUMBERED_MAX:
         return 0
-    return choose_cpus(node.inside, node.inside.usable & ~node.cpus_used, count, gres)
+    free = node.inside.usable & ~node.cpus_used
+    return (within != -1 and choose_cpus(node.inside, free & within, count, gres)) or choose_cpus(
+        node.inside, free, count, gres
+    )
+
+
+def cpus_left(node: Node, used: int, most: int) -> int:
+    """Returns the free cpus of a node of which `most` may be used on each socket, in whole cores, and these are: the
+    lowest of each socket that are left."""
+    core, found = node.config.cpus_per_core(), 0
+    for socket in node.inside.sockets:
+        room = (most - (used & socket).bit_count()) // core * core
+        free = socket & node.inside.usable & ~node.cpus_used
+        found |= _lowest(free, min(room, free.bit_count())) if room > 0 else 0
+    return found
 
 
 def choose_cpus(layout: Layout, free: int, count: int, gres: tuple[tuple[str, str, int], ...]) -> int:

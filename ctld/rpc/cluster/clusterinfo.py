@@ -50,6 +50,7 @@ _PARTITION_FIELDS: Final = (
     "name", "is_default", "nodes", "max_time_s", "default_time_s", "min_nodes", "max_nodes", "priority_tier",
     "priority_job_factor", "over_subscribe", "root_only", "hidden", "def_mem_per_cpu_mb", "def_mem_per_node_mb",
     "max_mem_per_cpu_mb", "max_mem_per_node_mb", "allow_groups", "allow_accounts", "max_cpus_per_node",
+    "max_cpus_per_socket",
     "disable_root_jobs", "exclusive_user", "lln", "deny_accounts", "grace_time_s",
     "allow_qos", "deny_qos", "qos", "alloc_nodes", "alternate", "req_resv", "def_cpu_per_gpu", "def_mem_per_gpu_mb",
 )  # fmt: skip
