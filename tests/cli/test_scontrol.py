@@ -71,7 +71,7 @@ JOB = pb.JobInfo(
 
 JOB_TEXT = """\
 JobId=7 JobName=train
-   SLUID=s1HF7YAT000007
+   SLUID=s35AFRG0000007
    UserId=ann(1000) GroupId=users(100) MCS_label=N/A
    Priority=4294901757 Nice=0 Account=(null) QOS=(null)
    JobState=RUNNING Reason=None Dependency=(null)
