@@ -25,6 +25,7 @@ from ctld.core.records.node import Node
 from ctld.core.state.shares import GPU, units_of
 from ctld.core.state.state import ClusterState
 from penstock.values.config import Config, NodeConfig, PartitionConfig
+from penstock.values.cpusets import format_cpus
 from penstock.values.gres import SHARED_NAMES, Gres
 from penstock.values.states import ALLOCATED_STATES, END_STATES, JobState, NodeFlag, Suspend
 
@@ -89,8 +90,10 @@ def _large_enough(node: Node, entry: NodeConfig, jobs: list[Job], cpus: int) -> 
     lacks = []
     larger = entry
     most = max(cpus, (node.cpus_used >> entry.cpus << entry.cpus).bit_length())
-    if most > entry.cpus_for_jobs() or node.cpus_used & entry.specialized_cpus:
-        lacks.append(f"{most} CPUs (it has {entry.cpus_for_jobs()})")
+    taken = node.cpus_used & entry.specialized_cpus
+    is_short = most > entry.cpus_for_jobs()
+    if is_short or taken:
+        lacks.append(f"{most} CPUs (it has {entry.cpus_for_jobs()})" if is_short else f"CPUs {format_cpus(taken)}")
         larger = replace(larger, cpus=max(entry.cpus, most), specialized_cpus=0)
     if node.mem_alloc_mb > entry.memory_for_jobs_mb():
         lacks.append(f"{node.mem_alloc_mb} MB (it has {entry.memory_for_jobs_mb()})")
