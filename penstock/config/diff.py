@@ -15,6 +15,7 @@ from typing import Any
 from penstock.config.keys import CGROUP, GLOBALS, NODES, PARTITIONS, Table
 from penstock.config.kinds import ValueKind, without_password
 from penstock.values.config import Config, NodeConfig
+from penstock.values.cpusets import format_cpus
 from penstock.values.gres import Gres, format_node_gres
 from penstock.values.hostlist import compress
 from penstock.values.mig import extra_places
@@ -145,6 +146,7 @@ def _record_changes(table: Table, before: Any, after: object) -> Iterator[str]:
 
 
 def _key_name(table: Table, field: str) -> str:
+    field = {"specialized_cpus": "cpu_spec_list"}.get(field, field)
     return next((key.name for key in table.keys if key.field == field), field)
 
 
@@ -152,6 +154,8 @@ def _text(table: Table, field: str, value: Any) -> str:
     """Formats a value as in the file."""
     if field == "gres":
         return format_node_gres(value) or "none"
+    if field == "specialized_cpus":
+        return format_cpus(value) or "none"
     if field == "nodes":
         return compress(value) or "none"
     if field == "penstock_database_url":

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.config.diff import reload_problems
+from penstock.config.diff import changes, reload_problems
 from penstock.config.load import load
 from penstock.config.problem import ConfigError
 from penstock.config.write import render
@@ -92,6 +92,7 @@ def test_nodes_with_jobs_do_not_shrink(write: Write, whole: str) -> None:
         "node x has running jobs: the memory for jobs cannot go from 1000 to 999; drain it first",
     ]
     assert reload_problems(old, new, set(), {}) == []
+    assert changes(old, new) == ["node x: CpuSpecList: none -> 14-15", "node x: MemSpecLimit: 0 -> 1"]
 
 
 @given(st.sets(st.integers(0, 40)), st.integers(1, 4))
