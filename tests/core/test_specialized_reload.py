@@ -12,10 +12,10 @@ def kept_for_system(config: Config, cpus: int, mem_mb: int) -> Config:
     return replace(config, nodes=nodes)
 
 
-def with_job(**fields: int) -> World:
+def with_job(ntasks: int, mem_mb: int) -> World:
     made = World(make_config(nodes=1, cpus=4, mem_mb=4000))
     made.register("n1")
-    made.submit(JobSubmission(name="j", work_dir=b"/", time_limit_s=60, **fields))  # type: ignore[arg-type]  # numbers
+    made.submit(JobSubmission(name="j", work_dir=b"/", time_limit_s=60, ntasks=ntasks, mem_per_node_mb=mem_mb))
     return made
 
 
@@ -24,7 +24,7 @@ def reload(made: World, cpus: int, mem_mb: int) -> str:
 
 
 def test_cpus_and_memory_that_jobs_have_are_not_taken() -> None:
-    made = with_job(ntasks=2, mem_per_node_mb=2000)
+    made = with_job(2, 2000)
     assert "node n1: 2 CPUs are allocated, the file has 1" in reload(made, 0b1110, 0)
     assert "node n1: CPUs 0-1 are allocated, the file keeps them for the system" in reload(made, 0b11, 0)
     assert "node n1: 2000 MB are allocated, the file has 1999" in reload(made, 0, 2001)
@@ -35,7 +35,7 @@ def test_cpus_and_memory_that_jobs_have_are_not_taken() -> None:
 
 
 def test_what_is_free_is_taken_and_returned() -> None:
-    made = with_job(ntasks=1, mem_per_node_mb=100)
+    made = with_job(1, 100)
     reload(made, 0b1000, 500)
     assert (made.core.state.node_list[0].cpus, made.core.state.node_list[0].real_memory_mb) == (3, 3500)
     made.submit(JobSubmission(name="j", work_dir=b"/", time_limit_s=60, exclusive=True, mem_per_node_mb=0))
