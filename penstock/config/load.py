@@ -73,12 +73,7 @@ def load(path: str) -> Loaded:
     fields |= xids
     files += xid_files
 
-    nodes = NodeReader(
-        findings,
-        values.value("gres_types", ()),
-        values.value("slurmd_port", _DEFAULTS.slurmd_port),
-        first_cores=any(word == "spec_cores_first" for word, _ in values.value("scheduler_parameters", ())),
-    )
+    nodes = _node_reader(values, findings)
     for tokens in (tokens for kind, tokens in lines if kind == "nodename"):
         nodes.node_line(tokens)
     for tokens in (tokens for kind, tokens in lines if kind == "downnodes"):
@@ -156,6 +151,12 @@ def _read_globals(reader: LineReader, tokens: list[Token], findings: Findings) -
     values["controller_host"] = Value(host, where)
     values.setdefault("controller_addr", Value(addr, where))
     return values
+
+
+def _node_reader(values: Values, findings: Findings) -> NodeReader:
+    is_first = any(word == "spec_cores_first" for word, _ in values.value("scheduler_parameters", ()))
+    port = values.value("slurmd_port", _DEFAULTS.slurmd_port)
+    return NodeReader(findings, values.value("gres_types", ()), port, first_cores=is_first)
 
 
 def _config_fields(values: Values, findings: Findings) -> Fields:
