@@ -109,7 +109,7 @@ def sizes(connection: Connection, ask: JobReportQuery, sees: Sees) -> list[Usage
 
     def enter(row: Sequence[object], tres: str, used: Callable[[str], int], jobs: int) -> None:
         owner = _owner(ask, row[: len(_OWNER)])
-        if not sees(owner) or (which and not asking.matches(Ids._make(row[-7:-1]), str(row[-1]))):
+        if not sees(owner) or (which and not asking.matches(Ids._make(row[-8:-1]), str(row[-1]))):
             return
         size = dict(amounts_of(tres)).get(what, 0)
         bucket = size if ask.each_size else sum(bound <= size for bound in ask.bounds)
@@ -149,7 +149,7 @@ def waits(connection: Connection, ask: JobReportQuery, sees: Sees) -> list[Usage
             source, JOB.c.start_at_us >= base.start_at_us, JOB.c.start_at_us < base.end_at_us, *_filters(ask)
         )
         for row in connection.execute(query.execution_options(yield_per=10_000)):
-            if which and not asking.matches(Ids._make(row[-7:-1]), str(row[-1])):
+            if which and not asking.matches(Ids._make(row[-8:-1]), str(row[-1])):
                 continue
             owner, wait_us = _owner(ask, row[: len(_OWNER)]), row[len(_OWNER)]
             if owner not in seen:
@@ -196,7 +196,7 @@ def efficiency(connection: Connection, ask: JobReportQuery, sees: Sees) -> list[
     for _, rows in _by_job(connection.execute(query.execution_options(yield_per=5_000))):
         first = rows[0]
         owner = _owner(ask, [getattr(first, name) for name in _Owner._fields])
-        if not sees(owner) or (which and not asking.matches(Ids._make(first[-7:-1]), first.node_list)):
+        if not sees(owner) or (which and not asking.matches(Ids._make(first[-8:-1]), first.node_list)):
             continue
         if first.end_at_us <= steps_purged_us and all(row.user_cpu_us is None for row in rows):
             continue

@@ -63,7 +63,7 @@ _WAS_ELIGIBLE = or_(JOB.c.eligible_at_us > 0, JOB.c.end_at_us > 0)
 #: Columns that `Question.matches` needs, in addition to the key.
 COLUMNS = (
     JOB.c.job_id, JOB.c.attempt, JOB.c.array_job_id, JOB.c.array_task_id, JOB.c.array_tasks, JOB.c.node_list,
-    JOB.c.het_job_id, JOB.c.het_offset,
+    JOB.c.het_job_id, JOB.c.het_offset, JOB.c.submit_at_us,
 )  # fmt: skip
 
 
@@ -88,7 +88,10 @@ class Question:
 
     def _of(self, ids: "Ids") -> Iterator[JobSelector]:
         for selector in self.selectors:
-            if selector.het_offset is not None:
+            if selector.submitted_s is not None:
+                if selector.is_of(ids.job_id, ids.submit_at_us):
+                    yield selector
+            elif selector.het_offset is not None:
                 if (selector.job_id, selector.het_offset) == (ids.het_job_id, ids.het_offset):
                     yield selector
             elif selector.tasks is None:
@@ -107,6 +110,7 @@ class Ids(NamedTuple):
     tasks: str | None
     het_job_id: int
     het_offset: int
+    submit_at_us: int
 
 
 def _has_task(wanted: TaskSet, task_id: int | None, tasks: str | None) -> bool:

@@ -57,7 +57,7 @@ _STEP_FIELDS = tuple(
 )
 _STEP_COLUMNS = [STEP.c.job_id, STEP.c.attempt, *(STEP.c[name] for name in _STEP_FIELDS), STEP.c.state, STEP.c.cpus,
                  STEP.c.tres_alloc, STEP.c.request]  # fmt: skip
-_ID, _ATTEMPT, _REASON = map(_JOB_FIELDS.index, ("job_id", "attempt", "reason"))
+_ID, _ATTEMPT, _REASON, _SUBMIT = map(_JOB_FIELDS.index, ("job_id", "attempt", "reason", "submit_at_us"))
 _IDS = tuple(_JOB_FIELDS.index(name) for name in ("array_job_id", "array_task_id", "het_job_id", "het_offset"))
 _SPEC_HASH = len(_JOB_FIELDS) + 4
 _STEP_ID, _NODE = map(_STEP_FIELDS.index, ("step_id", "node"))
@@ -106,8 +106,10 @@ class Records:
 def _keys(connection: Connection, asking: Question, duplicates: bool) -> "array[int]":
     found = array("q")
     for statement in asking.selects:
-        for job_id, attempt, array_job_id, task_id, tasks, node_list, het_id, offset in _stream(connection, statement):
-            if asking.matches(Ids(job_id, array_job_id, task_id, tasks, het_id, offset), node_list):
+        for job_id, attempt, array_id, task_id, tasks, node_list, het_id, offset, submit_us in _stream(
+            connection, statement
+        ):
+            if asking.matches(Ids(job_id, array_id, task_id, tasks, het_id, offset, submit_us), node_list):
                 found.append(job_id << _ATTEMPT_BITS | attempt)
                 if len(found) > RECORDS_MAX:
                     raise BadValue(f"more than {RECORDS_MAX} records match; ask for a shorter time or fewer users")
@@ -163,7 +165,7 @@ def _record(
 ) -> FilterRecord:
     state, end_state, array_tasks, alloc, _, request = job[len(_JOB_FIELDS) :]
     array_job_id, array_task_id, het_job_id, het_offset = (job[at] for at in _IDS)
-    ids = Ids(job[_ID], array_job_id, array_task_id, array_tasks, het_job_id, het_offset)
+    ids = Ids(job[_ID], array_job_id, array_task_id, array_tasks, het_job_id, het_offset, job[_SUBMIT])
     chosen = asking.wanted_steps(ids) if asking.selectors else None
     shares = {share[0]: share for share in _decode_alloc(alloc)} if steps else {}
     return FilterRecord(

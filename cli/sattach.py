@@ -95,7 +95,7 @@ def _step_of(text: str) -> JobSelector:
 def _attach(client: Client, selector: JobSelector) -> AttachStepReply:
     job_id = selector.job_id
     try:
-        if selector.tasks is not None or selector.het_offset is not None:
+        if (selector.tasks, selector.het_offset, selector.submitted_s) != (None, None, None):
             from cli.base.stepids import list_steps
 
             found = list_steps(client, [selector])

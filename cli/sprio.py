@@ -12,6 +12,7 @@ from typing import NamedTuple
 from cli.base.clusters import open_one
 from cli.base.document import DOCUMENT_OPTIONS, is_wanted
 from cli.base.format import FormatField, body_line, clipped_tasks, header_line, parse_percent
+from cli.base.jobids import selector_text
 from cli.base.listing import NOT_MULTIFACTOR, ListingKey, emit, environment, find_user, sort_rows, words
 from cli.base.options import MAYBE, YES, Command, Option, OptionValues, parse
 from cli.base.run import CommandError, complain, run
@@ -228,7 +229,7 @@ def _filter(options: OptionValues) -> tuple[JobFilter, bool]:
         selectors = parse_selectors(",".join(words(options.text("jobs")))) if words(options.text("jobs")) else []
     except BadValue as error:
         raise CommandError(f"Invalid job id: {options.text('jobs')}") from error
-    ids = [f"{s.job_id}_[{s.tasks.format()}]" if s.tasks is not None else str(s.job_id) for s in selectors]
+    ids = [f"{s.job_id}_[{s.tasks.format()}]" if s.tasks is not None else selector_text(s) for s in selectors]
     named = words(options.text("user"))
     users = []
     for name in named:

@@ -15,6 +15,7 @@ import os
 import time
 from typing import Final, NoReturn
 
+from cli.base.jobids import selector_text
 from cli.base.options import NUMERIC, YES, Command, Option, OptionValues, parse
 from cli.base.run import CommandError, complain, run
 from penstock.client import Client
@@ -132,6 +133,8 @@ class _Wait:
         return 0
 
     def _name(self) -> str:
+        if self.selector.submitted_s is not None:
+            return selector_text(self.selector)
         tasks = self.selector.tasks
         job_id = self.selector.job_id
         return format_job(job_id, job_id, next(iter(tasks)) if tasks is not None else None)

@@ -37,6 +37,11 @@ def command_line() -> DaemonLine:
             DaemonOption(("--real-memory",), "pretend to have that much memory", "MB"),
             DaemonOption(("--gpus",), "pretend to have N GPUs", "N[:TYPE]"),
             DaemonOption(
+                ("--instance-id",), "of a machine in a cloud: shown by scontrol, sinfo and sacctmgr", "ID", ""
+            ),
+            DaemonOption(("--instance-type",), "likewise its type", "TYPE", ""),
+            DaemonOption(("--extra",), "any text about this node: Extra of scontrol show node", "TEXT", ""),
+            DaemonOption(
                 ("--cluster-file",),
                 "cluster.json for commands inside jobs (default: the daemon's own, in the spool, with its own tokens)",
                 "FILE",

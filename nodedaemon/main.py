@@ -31,6 +31,7 @@ from penstock.startwatch import StartWatch
 from penstock.storagefaults import advice_of
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
+from penstock.values.text import check_name
 
 if TYPE_CHECKING:
     from nodedaemon.daemon import daemon, inventory, link, localauth
@@ -47,6 +48,9 @@ SEEN_BY_ALL = (
     "(`penstock node token NAME`), which voids the old one, and give it on standard input (--join -), or in a file of mode "
     "0600 (--join-file FILE)"
 )
+
+#: The most that the controller accepts of a text of the registration.
+SAID_BYTES_MAX = 256
 
 
 def main(argv: list[str]) -> int:
@@ -157,7 +161,10 @@ def _settings(args: argparse.Namespace) -> "tuple[wire.NodeFacts, link.LinkTarge
     topology = None if pretended.cpus else topology_info.read_topology(os.sched_getaffinity(0))
     site = Site(topology, args.constrain_memory)
     site.slurm_conf = os.path.abspath(os.path.join(args.spool, conffile.NAME))
-    node = wire.NodeFacts(args.node_name, platform.node(), _cluster_file(args), site)
+    said = (check_name(text, option, SAID_BYTES_MAX) for option, text in (
+        ("--instance-id", args.instance_id), ("--instance-type", args.instance_type), ("--extra", args.extra),
+    ))  # fmt: skip
+    node = wire.NodeFacts(args.node_name, platform.node(), _cluster_file(args), site, *said)
     return node, target, pretended
 
 

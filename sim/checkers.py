@@ -95,7 +95,7 @@ class Checkers:
             gres: dict[str, int] = {}
             for entry in node.gres:
                 gres[entry.name] = gres.get(entry.name, 0) + entry.count
-            self.sizes[node.name] = (node.cpus, node.real_memory_mb, gres)
+            self.sizes[node.name] = (node.cpus_for_jobs(), node.memory_for_jobs_mb(), gres)
         for partition in config.partitions:
             old = self.partitions.get(partition.name, frozenset())
             self.partitions[partition.name] = old | frozenset(partition.nodes)

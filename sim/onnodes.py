@@ -74,7 +74,7 @@ def beyond(config: Config) -> list[str]:
     for name, is_set in (
         ("OverSubscribe", partition is not None and partition.over_subscribe != "NO"),
         ("ExclusiveUser", partition is not None and partition.exclusive_user),
-        ("MaxCPUsPerNode", partition is not None and partition.max_cpus_per_node >= 0),
+        ("MaxCPUsPerNode", partition is not None and partition.limits_cpus()),
         ("MinNodes or MaxNodes", partition is not None and (partition.min_nodes > 1 or partition.max_nodes >= 0)),
         ("MaxTime", partition is not None and partition.max_time_s >= 0),
         ("DefMemPer*", bool(_memory_defaults(config, partition))),
@@ -104,8 +104,8 @@ def node_table(options: Options) -> RunNodes:
     if "CR_LLN" in words or (partition is not None and partition.lln):
         kind = 1
     return RunNodes(
-        np.array([node.cpus for node in found], dtype=np.int32),
-        np.array([node.real_memory_mb for node in found], dtype=np.int64),
+        np.array([node.cpus_for_jobs() for node in found], dtype=np.int32),
+        np.array([node.memory_for_jobs_mb() for node in found], dtype=np.int64),
         np.array([node.gpu_count() for node in found], dtype=np.int32),
         np.array([config.cpu_quantum(node) for node in found], dtype=np.int32),
         kind,

@@ -190,8 +190,8 @@ def _capacity(config: Config) -> dict[str, int]:
     """TRES of the nodes that jobs can use."""
     nodes = usable_nodes(config)
     return {
-        "cpu": sum(node.cpus for node in nodes),
-        "mem": sum(node.real_memory_mb for node in nodes),
+        "cpu": sum(node.cpus_for_jobs() for node in nodes),
+        "mem": sum(node.memory_for_jobs_mb() for node in nodes),
         "gres/gpu": sum(node.gpu_count() for node in nodes),
     }
 

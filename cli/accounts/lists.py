@@ -394,6 +394,22 @@ def _problems(client: Client, said: ParsedLine, now_us: int) -> list[RecordProbl
     return [one for one in found if _wants(said, "account", one.account) and _wants(said, "user", one.user)]
 
 
+def _instances(client: Client, said: ParsedLine, now_us: int) -> list[pb.NodeInfo]:
+    """Machines of a cloud that are nodes now; earlier ones are not recorded."""
+    wanted = [
+        (name, said.conditions[name]) for name in ("instanceid", "instancetype", "extra") if name in said.conditions
+    ]
+    names = [name for text in said.conditions.get("node", ()) for name in expand(text)]
+    reply = client.call("ListNodes", pb.ListNodesRequest(names=names))
+    fields = {"instanceid": "instance_id", "instancetype": "instance_type", "extra": "extra"}
+    return [
+        node
+        for node in reply.nodes
+        if (node.instance_id or node.instance_type)
+        and all(getattr(node, fields[name]) in values for name, values in wanted)
+    ]
+
+
 def _none(client: Client, said: ParsedLine, now_us: int) -> list[object]:
     return []
 
@@ -471,7 +487,11 @@ LISTINGS: dict[str, Listing[Any]] = {
             use_set=False, bare="",
         ),
         _fixed("Cluster,NodeName,Start,End,InstanceId,InstanceType,Extra"),
-        {},
-        _none,
+        {
+            "cluster": _cluster, "nodename": _text("name"), "timestart": _time("boot_at_us"),
+            "timeend": lambda row, view: "Unknown", "instanceid": _text("instance_id"),
+            "instancetype": _text("instance_type"), "extra": _text("extra"),
+        },
+        _instances,
     ),
 }  # fmt: skip

@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING
 
 from penstock.v1.controller_pb2 import JobInfo
-from penstock.values.jobid import JobSelector, format_step
+from penstock.values.jobid import JobSelector, format_sluid, format_step
 
 if TYPE_CHECKING:
     from penstock.v1.accounting_pb2 import JobRecord
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 def selector_text(selector: JobSelector) -> str:
     """A job, tasks of an array or a component, as requests carry it; a step is not part of it."""
+    if selector.submitted_s is not None:
+        return format_sluid(selector.submitted_s * 1_000_000, selector.job_id)
     if selector.het_offset is not None:
         return f"{selector.job_id}+{selector.het_offset}"
     if selector.tasks is None:

@@ -130,6 +130,8 @@ class _Filters:
 
     @staticmethod
     def _is_meant(one: JobSelector, record: JobRecord) -> bool:
+        if one.submitted_s is not None:
+            return one.is_of(record.job_id, record.submit_at_us)
         if one.tasks is not None:
             return one.job_id == record.array_job_id and record.array_task_id in one.tasks
         return one.job_id in (record.job_id, record.array_job_id, record.het_job_id)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from cli.base.document import Json, document, message_object, number, time_object
 from cli.listings.nodegres import gres, gres_drain, gres_used
-from cli.listings.nodestate import json_words
+from cli.listings.nodestate import cpus_for_jobs, json_words
 from cli.listings.show import node_tres, node_tres_used
 from penstock.v1.controller_pb2 import GpuInfo, NodeInfo
 from penstock.values.tres import format_tres
@@ -87,16 +87,16 @@ def _sizes(node: NodeInfo) -> Json:
         "cores": node.cores_per_socket,
         "threads": node.threads_per_core,
         "cpus": node.cpus,
-        "effective_cpus": node.cpus,
+        "effective_cpus": cpus_for_jobs(node),
         "alloc_cpus": node.cpus_alloc,
-        "alloc_idle_cpus": node.cpus - node.cpus_alloc,
+        "alloc_idle_cpus": cpus_for_jobs(node) - node.cpus_alloc,
         "cpu_load": node.cpu_load_centi,
         "real_memory": node.real_memory_mb,
         "alloc_memory": node.mem_alloc_mb,
         "free_mem": number(node.free_memory_mb or None),
-        "specialized_cores": 0,
-        "specialized_cpus": "",
-        "specialized_memory": 0,
+        "specialized_cores": node.core_spec_count,
+        "specialized_cpus": node.cpu_spec_list,
+        "specialized_memory": node.mem_spec_limit_mb,
         "temporary_disk": node.tmp_disk_mb,
         "weight": node.weight,
         "tres": format_tres(node_tres(node)),

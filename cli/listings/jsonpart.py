@@ -61,7 +61,7 @@ def _maximums(part: PartitionInfo) -> Json:
     shares = int(jobs) if jobs.isdigit() else 0 if word == "EXCLUSIVE" else 1
     return {
         "cpus_per_node": number(part.max_cpus_per_node, infinite=part.max_cpus_per_node <= 0),
-        "cpus_per_socket": number(None, infinite=True),
+        "cpus_per_socket": number(part.max_cpus_per_socket, infinite=part.max_cpus_per_socket <= 0),
         "memory_per_cpu": part.max_mem_per_cpu_mb,
         "partition_memory_per_cpu": number(part.max_mem_per_cpu_mb or None),
         "partition_memory_per_node": number(part.max_mem_per_node_mb or None),

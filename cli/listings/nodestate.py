@@ -220,3 +220,8 @@ def parse_states(text: str) -> StateFilter:
             tests.append((_TESTS[name], bare == word.strip()))
         items.append(tuple(tests))
     return StateFilter(tuple(items))
+
+
+def cpus_for_jobs(node: NodeInfo) -> int:
+    """CPUs of the node without the specialized ones. A controller that knows none does not send their number."""
+    return node.effective_cpus or node.cpus

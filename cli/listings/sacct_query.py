@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from cli.base.format import DisplayClock
+from cli.base.jobids import selector_text
 from cli.base.listing import STATE_OF_WORD, find_user, numbers_in, words
 from cli.base.options import OptionValues
 from cli.base.run import CommandError
@@ -76,6 +77,8 @@ def _selectors(text: str) -> list[JobSelector]:
 
 
 def _id(selector: JobSelector) -> str:
+    if selector.submitted_s is not None:
+        return selector_text(selector)
     tasks = f"_[{selector.tasks.format()}]" if selector.tasks is not None else ""
     component = f"+{selector.het_offset}" if selector.het_offset is not None else ""
     return f"{selector.job_id}{tasks}{component}"

@@ -13,8 +13,10 @@ from cli.base.format import clipped_tasks
 from cli.base.jobids import begin_at, end_at, start_at
 from cli.base.output import rows_text
 from cli.listings.nodegres import gpu_lines, gres_drain, gres_held, gres_used, job_gres, tres_per_task
+from cli.listings.nodestate import cpus_for_jobs
 from penstock.v1.common_pb2 import BATCH, GresCount, JobRequest, NodeAllocation
 from penstock.v1.controller_pb2 import ConfigLine, JobInfo, NodeInfo, PartitionInfo, StoryLine
+from penstock.values.cpusets import format_cpus
 from penstock.values.dates import format_date
 from penstock.values.duration import format_duration
 from penstock.values.exitcode import format_exit, with_signal
@@ -25,7 +27,6 @@ from penstock.values.memory import format_mb
 from penstock.values.reasons import sentence
 from penstock.values.runtime import ran_us
 from penstock.values.states import ENDED
-from penstock.values.taskset import TaskSet
 from penstock.values.tres import format_tres
 
 NULL = "(null)"
@@ -227,8 +228,7 @@ def _place(place: NodeAllocation) -> str:
 
 
 def _cpu_ids(place: NodeAllocation) -> str:
-    mask = int.from_bytes(place.cpu_ids, "little")
-    return TaskSet.of(i for i in range(mask.bit_length()) if mask >> i & 1).format() if mask else NULL
+    return format_cpus(int.from_bytes(place.cpu_ids, "little")) or NULL
 
 
 def _job_files(job: JobInfo) -> ShownRecord:
@@ -295,7 +295,7 @@ def node_record(node: NodeInfo, report: ShownReport) -> ShownRecord:
     port = f"Port={node.port} " if node.port else ""
     lines = [
         f"NodeName={node.name} Arch={_null(node.arch)} CoresPerSocket={node.cores_per_socket} ",
-        f"CPUAlloc={node.cpus_alloc} CPUEfctv={node.cpus} CPUTot={node.cpus} CPULoad={node.cpu_load_centi / 100:.2f}",
+        f"CPUAlloc={node.cpus_alloc} CPUEfctv={cpus_for_jobs(node)} CPUTot={node.cpus} CPULoad={node.cpu_load_centi / 100:.2f}",
         f"AvailableFeatures={_null(','.join(node.available_features)) if node.available_features else features}",
         f"ActiveFeatures={features}",
         f"Gres={_null(format_node_gres(_gres(node.gres)))}",
@@ -308,6 +308,7 @@ def node_record(node: NodeInfo, report: ShownReport) -> ShownRecord:
         f"OS={_null(node.os)} ",
         f"RealMemory={node.real_memory_mb} AllocMem={node.mem_alloc_mb} FreeMem={node.free_memory_mb or 'N/A'} "
         f"Sockets={node.sockets} Boards={node.boards}",
+        *_specialized(node),
         f"State={node_state(node)} ThreadsPerCore={node.threads_per_core} TmpDisk={node.tmp_disk_mb} "
         f"Weight={node.weight} Owner=N/A MCS_label={node.mcs_label or 'N/A'}",
         f"Partitions={','.join(node.partitions)} ",
@@ -319,6 +320,13 @@ def node_record(node: NodeInfo, report: ShownReport) -> ShownRecord:
         "CurrentWatts=0 AveWatts=0",
     ]
     return [*lines, *_node_remarks(node, report)]
+
+
+def _specialized(node: NodeInfo) -> ShownRecord:
+    words = [f"CoreSpecCount={node.core_spec_count}"] if node.core_spec_count else []
+    words += [f"CPUSpecList={node.cpu_spec_list}"] if node.cpu_spec_list else []
+    words += [f"MemSpecLimit={node.mem_spec_limit_mb}"] if node.mem_spec_limit_mb else []
+    return [" ".join(words)] if words else []
 
 
 def _node_remarks(node: NodeInfo, report: ShownReport) -> ShownRecord:
@@ -343,7 +351,8 @@ def node_state(node: NodeInfo) -> str:
 
 def node_tres(node: NodeInfo) -> dict[str, int]:
     """The TRES of the node."""
-    tres = {"cpu": node.cpus, "mem": node.real_memory_mb, "billing": node.cpus}
+    cpus = cpus_for_jobs(node)
+    tres = {"cpu": cpus, "mem": node.real_memory_mb, "billing": cpus}
     for one in node.gres:
         tres[f"gres/{one.name}"] = tres.get(f"gres/{one.name}", 0) + one.count
     return tres
@@ -368,7 +377,8 @@ def partition_record(part: PartitionInfo) -> ShownRecord:
         f"DisableRootJobs={_yes(part.disable_root_jobs)} ExclusiveUser={_yes(part.exclusive_user)} ExclusiveTopo=NO "
         f"GraceTime={part.grace_time_s} Hidden={_yes(part.hidden)}",
         f"MaxNodes={_unlimited(part.max_nodes)} MaxTime={format_duration(part.max_time_s)} MinNodes={part.min_nodes} "
-        f"LLN={_yes(part.lln)} MaxCPUsPerNode={_unlimited(part.max_cpus_per_node)} MaxCPUsPerSocket=UNLIMITED",
+        f"LLN={_yes(part.lln)} MaxCPUsPerNode={_unlimited(part.max_cpus_per_node)} "
+        f"MaxCPUsPerSocket={_unlimited(part.max_cpus_per_socket or -1)}",
         f"Nodes={_null(compress(part.configured_nodes or part.nodes))}",
         f"PriorityJobFactor={part.priority_job_factor} PriorityTier={part.priority_tier} "
         f"RootOnly={_yes(part.root_only)} ReqResv={_yes(part.req_resv)} OverSubscribe={part.over_subscribe or 'NO'}",

@@ -13,7 +13,7 @@ from cli.base.format import DisplayClock, FormatField
 from cli.base.listing import ListingKey
 from cli.base.users import named
 from cli.listings.nodegres import gres, gres_used
-from cli.listings.nodestate import BUSY, compact_word, complete_word, long_word, number
+from cli.listings.nodestate import BUSY, compact_word, complete_word, cpus_for_jobs, long_word, number
 from penstock.v1.controller_pb2 import NodeInfo, PartitionInfo
 from penstock.values.duration import format_elapsed
 from penstock.values.hostlist import compress
@@ -61,8 +61,8 @@ def counts(group: NodeGroup) -> tuple[int, int, int, int]:
 def cpu_counts(group: NodeGroup) -> tuple[int, int, int, int]:
     """CPUs that are allocated, idle, unavailable, and all."""
     allocated = sum(node.cpus_alloc for node in group.nodes)
-    total = sum(node.cpus for node in group.nodes)
-    other = sum(node.cpus - node.cpus_alloc for node in group.nodes if _is_out(node))
+    total = sum(cpus_for_jobs(node) for node in group.nodes)
+    other = sum(cpus_for_jobs(node) - node.cpus_alloc for node in group.nodes if _is_out(node))
     return allocated, total - allocated - other, other, total
 
 

@@ -34,6 +34,7 @@ class EndingRules(NamedTuple):
     disable_status: bool = False  # a single Ctrl-C goes to the tasks, a second one kills them
     quit_on_interrupt: bool = False
     verbose: int = 0
+    shows_tasks: bool = False  # --debugger-test: node and process id of each task, once all run
 
 
 class StepEnding:

@@ -22,6 +22,7 @@ from cli.steps.outcome import StepOutcome, ranks_text
 from cli.steps.signals import SignalCatcher
 from cli.steps.stdin import StdinPump
 from cli.steps.streamclient import State, StepStream, StreamEndpoint, Ticket, number
+from cli.steps.streamclient import values as packed
 from cli.steps.trust import Trust
 from cli.steps.watcher import Watcher, Watchers
 from penstock.clusterfile import ClusterFile
@@ -88,6 +89,7 @@ class Session:
         self._report_timer: LoopTimer | None = None
         self._finals: dict[int, AwaitStepReply] = {}  # by part: its end
         self._drained = (-1, 0.0)
+        self._pids: dict[int, list[int]] = {}  # by the number of the node
         self.ending = StepEnding(self.loop, self._watcher, rules, self.say, self._signal, self._when_handled)
         self._delivery: Delivery | None = None
         self._first_exit: float | None = None
@@ -250,6 +252,19 @@ class Session:
     def _started(self, stream: StepStream, task: int, payload: bytes) -> None:
         count = len(self._ranks[stream.place.node_index])
         self.verbose(f"Node {stream.place.node}, {count} tasks started")
+        if self._rules.shows_tasks and stream.place.node_index not in self._pids:
+            self._pids[stream.place.node_index] = [number(pid) for pid in packed(payload, 0)]
+            if len(self._pids) == len(self.streams):
+                self._show_tasks()
+
+    def _show_tasks(self) -> None:
+        tasks = [
+            (rank, self._nodes[index], pid)
+            for index, pids in self._pids.items()
+            for rank, pid in zip(self._ranks[index], pids, strict=False)
+        ]
+        for rank, node, pid in sorted(tasks):
+            self.say(f"task:{rank}, host:{node}, pid:{pid}")
 
     def _exited(self, stream: StepStream, task: int, payload: bytes) -> None:
         self.outcome.exited(stream.place.node, task, number(payload))

@@ -150,6 +150,7 @@ STEP = (
            invalid='unrecognized --cpu-bind argument "{value}"', field="cpu_bind"),
     Option("cpu_bind", "", YES, "", convert=cpu_bind, dest="cpu_bind",
            invalid='unrecognized --cpu-bind argument "{value}"', field="cpu_bind"),
+    Option("debugger-test", "", NO, "", "show node and process id of each task, as a debugger reads them"),
     Option("disable-status", "X", NO, "SLURM_DISABLE_STATUS", "disable Ctrl-C status feature"),
     Option("epilog", "", YES, "SLURM_EPILOG", "program to run here after the step, with the step's command", "program"),
     Option("error", "e", YES, "SRUN_ERROR", "location of stderr redirection", "err"),

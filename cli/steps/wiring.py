@@ -28,6 +28,7 @@ def rules_of(values: StepValues, created: CreateStepReply) -> EndingRules:
         disable_status=values.all.flag("disable_status"),
         quit_on_interrupt=values.all.flag("quit_on_interrupt"),
         verbose=values.all.number("verbose"),
+        shows_tasks=values.all.flag("debugger_test"),
     )
 
 

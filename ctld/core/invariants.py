@@ -160,6 +160,7 @@ def _check_node(state: ClusterState, node: Node) -> None:
         _need(not used & part.cpu_ids, f"{node.name}: a cpu given twice")
         used |= part.cpu_ids
     _need(used == node.cpus_used, f"{node.name}: cpus used")
+    _need(not used & ~node.inside.usable, f"{node.name}: a specialized cpu is given")
     fits = sure <= node.cpus * state.layout.units_per_cpu and mem_mb <= node.real_memory_mb
     _need(fits, f"{node.name}: more given than there is")
     _check_slot(state, node)
@@ -220,7 +221,7 @@ def _check_partition_cpus(state: ClusterState) -> None:
             ]
             cpus = sum(part.cpus for job in counted for part in job.alloc if part.node == node.name)
             free = int(state.node_columns.free_gres[node.index, column])
-            most = state.partitions[partition].config.max_cpus_per_node
+            most = state.partitions[partition].config.cpus_within(node.config)
             _need(
                 free == most - cpus,
                 f"{node.name}: {free} CPUs are left for partition {partition}, counted {most - cpus}",

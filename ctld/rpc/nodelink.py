@@ -95,7 +95,8 @@ def check(register: node_pb2.Register) -> None:
     if len(register.held) > HELD_STEPS_MAX or len(register.inventory.gpus) > GPUS_MAX:
         raise BadRequest(Code.INVALID_VALUE, "the registration holds more steps or GPUs than a node can have")
     inventory = register.inventory
-    for text in (register.boot_id, register.spool_id, register.version, inventory.os, inventory.arch):
+    said = (register.instance_id, register.instance_type, register.extra)
+    for text in (register.boot_id, register.spool_id, register.version, inventory.os, inventory.arch, *said):
         if len(text) > TEXT_MAX:
             raise BadRequest(Code.INVALID_VALUE, f"a text of the registration is longer than {TEXT_MAX} characters")
     if not register.boot_id or not register.spool_id:
@@ -172,4 +173,7 @@ def registration(
         gpu_why=inventory.gpu_why[:TEXT_MAX],
         epoch_seen=register.epoch_seen,
         job_id_seen=register.job_id_seen,
+        instance_id=register.instance_id,
+        instance_type=register.instance_type,
+        extra=register.extra,
     )

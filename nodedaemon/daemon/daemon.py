@@ -410,8 +410,12 @@ class Daemon:
     def _registration(self) -> node_pb2.Register:
         if self._gpus is not None:
             self._gpus.fill(self._inventory)
+        node = self._settings.node
         return node_pb2.Register(
-            node_name=self._settings.node.node_name,
+            node_name=node.node_name,
+            instance_id=node.instance_id,
+            instance_type=node.instance_type,
+            extra=node.extra,
             boot_id=self._spool.boot_id,
             version=__version__,
             protocol=PROTOCOL,

@@ -50,6 +50,9 @@ class NodeFacts(msgspec.Struct, frozen=True):
     hostname: str
     cluster_file: str
     site: Site = msgspec.field(default_factory=Site)
+    instance_id: str = ""  # of a machine in a cloud
+    instance_type: str = ""
+    extra: str = ""
 
 
 def key_of(message: node_pb2.StepKey) -> StepKey:

@@ -15,6 +15,7 @@ from typing import Any
 from penstock.config.keys import CGROUP, GLOBALS, NODES, PARTITIONS, Table
 from penstock.config.kinds import ValueKind, without_password
 from penstock.values.config import Config, NodeConfig
+from penstock.values.cpusets import format_cpus
 from penstock.values.gres import Gres, format_node_gres
 from penstock.values.hostlist import compress
 from penstock.values.mig import extra_places
@@ -65,12 +66,17 @@ def changes(old: Config, new: Config) -> list[str]:
 
 def _shrunk(was: NodeConfig, node: NodeConfig) -> Iterator[str]:
     """Yields a problem for each reduction of a node's CPUs or memory, which its jobs may be using."""
-    for key, before, after in (
-        ("CPUs", was.cpus, node.cpus),
-        ("RealMemory", was.real_memory_mb, node.real_memory_mb),
+    for sizes in (
+        (("CPUs", was.cpus, node.cpus), ("the CPUs for jobs", was.cpus_for_jobs(), node.cpus_for_jobs())),
+        (
+            ("RealMemory", was.real_memory_mb, node.real_memory_mb),
+            ("the memory for jobs", was.memory_for_jobs_mb(), node.memory_for_jobs_mb()),
+        ),
     ):
-        if after < before:
-            yield f"node {node.name} has running jobs: {key} cannot go from {before} to {after}; drain it first"
+        for key, before, after in sizes:
+            if after < before:
+                yield f"node {node.name} has running jobs: {key} cannot go from {before} to {after}; drain it first"
+                break
 
 
 def _missing_gres(node: NodeConfig, used: tuple[Gres, ...]) -> Iterator[str]:
@@ -140,6 +146,7 @@ def _record_changes(table: Table, before: Any, after: object) -> Iterator[str]:
 
 
 def _key_name(table: Table, field: str) -> str:
+    field = {"specialized_cpus": "cpu_spec_list"}.get(field, field)
     return next((key.name for key in table.keys if key.field == field), field)
 
 
@@ -147,6 +154,8 @@ def _text(table: Table, field: str, value: Any) -> str:
     """Formats a value as in the file."""
     if field == "gres":
         return format_node_gres(value) or "none"
+    if field == "specialized_cpus":
+        return format_cpus(value) or "none"
     if field == "nodes":
         return compress(value) or "none"
     if field == "penstock_database_url":

@@ -341,6 +341,9 @@ NODES = Table(
         Key("CoresPerSocket", "cores_per_socket", kinds.integer(1, 65533)),
         Key("ThreadsPerCore", "threads_per_core", kinds.integer(1, 65533)),
         Key("RealMemory", "real_memory_mb", kinds.SIZE_MB),
+        Key("MemSpecLimit", "mem_spec_limit_mb", kinds.SIZE_MB),
+        Key("CoreSpecCount", "core_spec_count", kinds.integer(0, 65533)),
+        Key("CpuSpecList", "cpu_spec_list", kinds.RAW),
         Key("TmpDisk", "tmp_disk_mb", kinds.SIZE_MB),
         Key("Gres", "gres", kinds.RAW),
         Key("Feature", "features", kinds.NAMES_OR_NONE),
@@ -363,7 +366,12 @@ NODES = Table(
         *not_used(notused.NODES),
     ),
     {"features": "Feature", "procs": "CPUs"},
-    {"sockets": ("sockets_per_board",), "sockets_per_board": ("sockets",)},
+    {
+        "sockets": ("sockets_per_board",),
+        "sockets_per_board": ("sockets",),
+        "core_spec_count": ("cpu_spec_list",),
+        "cpu_spec_list": ("core_spec_count",),
+    },
 )
 
 _OVER_SUBSCRIBE = kinds.choice("NO", "YES", "EXCLUSIVE", "FORCE")
@@ -386,6 +394,7 @@ PARTITIONS = Table(
         Key("MaxMemPerCPU", "max_mem_per_cpu_mb", kinds.MB),
         Key("MaxMemPerNode", "max_mem_per_node_mb", kinds.MB),
         Key("MaxCPUsPerNode", "max_cpus_per_node", kinds.integer_or_unlimited(1, 65533)),
+        Key("MaxCPUsPerSocket", "max_cpus_per_socket", kinds.integer_or_unlimited(1, 65533)),
         Key("AllowGroups", "allow_groups", kinds.NAMES_OR_ALL),
         Key("AllowAccounts", "allow_accounts", kinds.NAMES_OR_ALL),
         Key("DenyAccounts", "deny_accounts", kinds.NAMES),

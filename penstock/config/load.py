@@ -75,7 +75,7 @@ def load(path: str) -> Loaded:
     fields |= xids
     files += xid_files
 
-    nodes = NodeReader(findings, values.value("gres_types", ()), values.value("slurmd_port", _DEFAULTS.slurmd_port))
+    nodes = _node_reader(values, findings)
     _read_lines(lines, "nodename", nodes.node_line)
     _read_lines(lines, "downnodes", nodes.down_line)
     table = nodes.finish()
@@ -163,6 +163,12 @@ def _read_globals(reader: LineReader, tokens: list[Token], findings: Findings) -
     values["controller_host"] = Value(host, where)
     values.setdefault("controller_addr", Value(addr, where))
     return values
+
+
+def _node_reader(values: Values, findings: Findings) -> NodeReader:
+    is_first = any(word == "spec_cores_first" for word, _ in values.value("scheduler_parameters", ()))
+    port = values.value("slurmd_port", _DEFAULTS.slurmd_port)
+    return NodeReader(findings, values.value("gres_types", ()), port, first_cores=is_first)
 
 
 def _config_fields(values: Values, findings: Findings) -> Fields:

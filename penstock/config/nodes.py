@@ -13,6 +13,7 @@ from penstock.config.lines import LineReader, Values
 from penstock.config.problem import Findings, Where
 from penstock.config.syntax import Token
 from penstock.values.config import NodeConfig
+from penstock.values.cpusets import last_cores, parse_cpus, whole_cores
 from penstock.values.errors import BadValue
 from penstock.values.gres import Gres, parse_gres
 from penstock.values.hostlist import HOSTLIST_NODES_MAX, compress, expand
@@ -24,7 +25,7 @@ T = TypeVar("T")
 CPUS_MAX = 65533
 
 #: Fields that are copied from the line to each of its nodes.
-_PLAIN = ("real_memory_mb", "tmp_disk_mb", "features", "weight", "state", "reason")
+_PLAIN = ("real_memory_mb", "mem_spec_limit_mb", "tmp_disk_mb", "features", "weight", "state", "reason")
 
 
 @dataclass(slots=True)
@@ -40,8 +41,11 @@ class NodeTable:
 class NodeReader:
     """Reads lines in order into `table`."""
 
-    def __init__(self, findings: Findings, gres_types: tuple[str, ...], slurmd_port: int) -> None:
+    def __init__(
+        self, findings: Findings, gres_types: tuple[str, ...], slurmd_port: int, first_cores: bool = False
+    ) -> None:
         self.findings = findings
+        self.first_cores = first_cores  # spec_cores_first: CoreSpecCount takes the first cores, not the last
         self.gres_types = gres_types
         self.slurmd_port = slurmd_port
         self.table = NodeTable()
@@ -72,6 +76,7 @@ class NodeReader:
             gres=self.gres(values),
             **{name: values[name].value for name in _PLAIN if name in values},
         )
+        template = self._specialized(template, values, where)
         hostnames = self._spread(values, "hostname", names) or names
         addrs = self._spread(values, "addr", names) or hostnames
         ports = self._ports(values, names)
@@ -146,6 +151,30 @@ class NodeReader:
             )
             cpus = self._checked_cpus(total, where)
         return cpus, boards, sockets, cores, threads
+
+    def _specialized(self, node: NodeConfig, values: Values, where: Where) -> NodeConfig:
+        """Returns the node with its CPUs and memory for the system; jobs must have some of both."""
+        if 0 < node.real_memory_mb <= node.mem_spec_limit_mb:
+            said = f"MemSpecLimit={node.mem_spec_limit_mb} leaves nothing of RealMemory={node.real_memory_mb} for jobs"
+            self.findings.warn(where, f"{said}; it is not used")
+            node = replace(node, mem_spec_limit_mb=0)
+        if "core_spec_count" in values and "cpu_spec_list" in values:
+            self.findings.error(where, "CoreSpecCount and CpuSpecList exclude each other")
+            return node
+        core = node.cpus_per_core()
+        cores = node.cpus // core // node.sockets
+        count: int = values.value("core_spec_count", 0)
+        mask = last_cores(count, node.sockets, cores, core, self.first_cores) if count else 0
+        if "cpu_spec_list" in values:
+            try:
+                mask = whole_cores(parse_cpus(values.value("cpu_spec_list"), node.cpus), core)
+            except BadValue as problem:
+                self.findings.error(where, f"CpuSpecList: {problem}")
+        if mask.bit_count() >= node.cpus:
+            key = "CoreSpecCount" if count else "CpuSpecList"
+            self.findings.error(where, f"{key} leaves no core of {node.cpus // core} for jobs")
+            return node
+        return replace(node, specialized_cpus=mask)
 
     def _checked_cpus(self, cpus: int, where: Where) -> int:
         if cpus > CPUS_MAX:

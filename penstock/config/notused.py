@@ -40,7 +40,7 @@ AcctGatherFilesystemType [acct_gather_filesystem/none] | measures a parallel fil
 AcctGatherInterconnectType [acct_gather_interconnect/none] | measures the network | {_GATHER}
 AcctGatherNodeFreq=0~sec | how often energy is measured | {_GATHER}
 AcctGatherProfileType [acct_gather_profile/none] | time series of each task in HDF5 files | {_GATHER}
-AllowSpecResourcesUsage=no [0] | lets jobs use specialized cores | there are no specialized cores
+AllowSpecResourcesUsage=no [0] | lets jobs choose their specialized cores (--core-spec) | CoreSpecCount and CpuSpecList apply to every job
 AuthInfo | settings of munge | {_AUTH}
 AuthType=auth/munge | authentication of users and machines | {_AUTH}
 BackupAddr=- | the second controller's address | one controller runs; a crash loses nothing that was acknowledged, and jobs continue meanwhile
@@ -163,10 +163,7 @@ X11Parameters | settings of X11 forwarding | X11 is not forwarded
 
 NODES = """
 BcastAddr | an address for sbcast | files come over the node's one stream port
-CoreSpecCount | cores for the system, not for jobs | all cores are for jobs: write smaller CPUs and CoresPerSocket
 CpuBind | how tasks are bound on that node | --cpu-bind sets it for a step
-CpuSpecList | CPUs for the system, not for jobs | all CPUs are for jobs: write smaller CPUs and CoresPerSocket
-MemSpecLimit | memory for the system, not for jobs | all of RealMemory is for jobs: write a smaller one
 Parameters | settings of one node | SlurmdParameters applies to all nodes
 RestrictedCoresPerGPU | cores that only jobs with GPUs get | jobs without GPUs get cores near GPUs last; none are reserved
 Topology | its position in topology.yaml | topology.conf or topology.yaml gives it
@@ -175,7 +172,6 @@ Topology | its position in topology.yaml | topology.conf or topology.yaml gives 
 PARTITIONS = f"""
 CpuBind | how tasks are bound in that partition | --cpu-bind sets it for a step
 ExclusiveTopo | a job has its topology block exclusively | Exclusive=YES gives whole nodes
-MaxCPUsPerSocket | CPUs of a socket that its jobs may use | MaxCPUsPerNode limits those of a node
 PowerDownOnIdle | nodes are switched off as soon as they are idle | {_POWER}
 ResumeTimeout | time that powering on takes | {_POWER}
 SelectTypeParameters | whether cores or sockets are given | the cluster's SelectTypeParameters apply to all partitions

@@ -32,7 +32,8 @@ _SCHEDULER = _table(
     "bf_min_age_reserve bf_resolution bf_window bf_continue default_queue_depth max_script_size max_switch_wait "
     "nohold_on_prolog_fail whole_hetjob preempt_youngest_first preempt_send_user_signal "
     "preempt_min_exempt_priority preempt_suspend_grace_time bf_licenses bf_running_job_reserve enable_hetjob_steps "
-    "no_backup_scheduling bf_one_resv_per_job requeue_delay disable_job_shrink assoc_limit_stop enable_user_top",
+    "no_backup_scheduling bf_one_resv_per_job requeue_delay disable_job_shrink assoc_limit_stop enable_user_top "
+    "spec_cores_first",
     {
         "preempt_reorder_count preempt_strict_order": "victims are chosen once: the fewest, with the lowest priority",
         "preempt_reclaim_licenses": "jobs are preempted for nodes, never for licenses",
@@ -52,7 +53,6 @@ _SCHEDULER = _table(
         "pack_serial_at_end": "small jobs are placed where the least is left over; CR_LLN spreads them",
         "time_min_as_soft_limit": "--time-min is used when it lets a job start at once",
         "reduce_completing_frag": "a node is free as soon as its resources are released",
-        "spec_cores_first": "there are no specialized cores",
         "allow_zero_lic": "licenses that the cluster does not have cannot be requested",
         "disable_hetjob_steps": "steps may span the components of a job",
         "enable_job_state_cache": "listings are answered from a snapshot, always",

@@ -12,6 +12,7 @@ from itertools import groupby
 from penstock.config.keys import GLOBALS, NODES, PARTITIONS, Key
 from penstock.config.schedparams import FIELD_OF_PARAMETER
 from penstock.values.config import Config, NodeConfig, PartitionConfig
+from penstock.values.cpusets import format_cpus
 from penstock.values.gres import format_node_gres
 from penstock.values.hostlist import compress
 
@@ -27,6 +28,7 @@ _ALWAYS = frozenset(
 _BY_HAND = frozenset({"topology_plugin", "controller_host", "controller_addr", "scheduler_parameters", "nodes", "name"})
 
 _TOPOLOGY = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core")
+_SPECIALIZED = ("core_spec_count", "cpu_spec_list")
 _SAME_ON_A_LINE = ("name", "hostname", "addr", "port")
 
 
@@ -101,9 +103,11 @@ def _node_line(nodes: list[NodeConfig], config: Config) -> str:
             _pair("CoresPerSocket", str(first.cores_per_socket)),
             _pair("ThreadsPerCore", str(first.threads_per_core)),
         ]
+    if first.specialized_cpus:
+        words.append(_pair("CpuSpecList", format_cpus(first.specialized_cpus)))
     if first.gres:
         words.append(_pair("Gres", format_node_gres(first.gres)))
-    by_hand = {*_SAME_ON_A_LINE, *_TOPOLOGY, "gres"}
+    by_hand = {*_SAME_ON_A_LINE, *_TOPOLOGY, *_SPECIALIZED, "gres"}
     words += _fields(first, default, (key for key in NODES.keys if key.field not in by_hand))
     return " ".join(words)
 

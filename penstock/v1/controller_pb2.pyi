@@ -269,7 +269,7 @@ class ListNodesReply(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
-    __slots__ = ("name", "hostname", "addr", "base_state", "flags", "reason", "reason_user", "reason_at_us", "cpus", "cpus_alloc", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "mem_alloc_mb", "free_memory_mb", "tmp_disk_mb", "gres", "gres_used", "features", "partitions", "weight", "version", "os", "arch", "cpu_load_centi", "boot_at_us", "noded_start_at_us", "last_busy_at_us", "pretended", "comment", "boot_id", "extra", "resume_after_us", "available_features", "port", "dynamic", "instance_id", "instance_type", "mcs_label", "is_warning", "reservation", "gpus", "gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why")
+    __slots__ = ("name", "hostname", "addr", "base_state", "flags", "reason", "reason_user", "reason_at_us", "cpus", "cpus_alloc", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "mem_alloc_mb", "free_memory_mb", "tmp_disk_mb", "gres", "gres_used", "features", "partitions", "weight", "version", "os", "arch", "cpu_load_centi", "boot_at_us", "noded_start_at_us", "last_busy_at_us", "pretended", "comment", "boot_id", "extra", "resume_after_us", "available_features", "port", "dynamic", "instance_id", "instance_type", "mcs_label", "effective_cpus", "core_spec_count", "cpu_spec_list", "mem_spec_limit_mb", "is_warning", "reservation", "gpus", "gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why")
     NAME_FIELD_NUMBER: _ClassVar[int]
     HOSTNAME_FIELD_NUMBER: _ClassVar[int]
     ADDR_FIELD_NUMBER: _ClassVar[int]
@@ -311,6 +311,10 @@ class NodeInfo(_message.Message):
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_TYPE_FIELD_NUMBER: _ClassVar[int]
     MCS_LABEL_FIELD_NUMBER: _ClassVar[int]
+    EFFECTIVE_CPUS_FIELD_NUMBER: _ClassVar[int]
+    CORE_SPEC_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CPU_SPEC_LIST_FIELD_NUMBER: _ClassVar[int]
+    MEM_SPEC_LIMIT_MB_FIELD_NUMBER: _ClassVar[int]
     IS_WARNING_FIELD_NUMBER: _ClassVar[int]
     RESERVATION_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
@@ -360,6 +364,10 @@ class NodeInfo(_message.Message):
     instance_id: str
     instance_type: str
     mcs_label: str
+    effective_cpus: int
+    core_spec_count: int
+    cpu_spec_list: str
+    mem_spec_limit_mb: int
     is_warning: bool
     reservation: str
     gpus: _containers.RepeatedCompositeFieldContainer[GpuInfo]
@@ -368,7 +376,7 @@ class NodeInfo(_message.Message):
     nvml_version: str
     gpu_constraint: str
     gpu_why: str
-    def __init__(self, name: _Optional[str] = ..., hostname: _Optional[str] = ..., addr: _Optional[str] = ..., base_state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., reason_user: _Optional[str] = ..., reason_at_us: _Optional[int] = ..., cpus: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., mem_alloc_mb: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_used: _Optional[_Iterable[_Union[_common_pb2.GresIndices, _Mapping]]] = ..., features: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., weight: _Optional[int] = ..., version: _Optional[str] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., cpu_load_centi: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., noded_start_at_us: _Optional[int] = ..., last_busy_at_us: _Optional[int] = ..., pretended: bool = ..., comment: _Optional[str] = ..., boot_id: _Optional[str] = ..., extra: _Optional[str] = ..., resume_after_us: _Optional[int] = ..., available_features: _Optional[_Iterable[str]] = ..., port: _Optional[int] = ..., dynamic: bool = ..., instance_id: _Optional[str] = ..., instance_type: _Optional[str] = ..., mcs_label: _Optional[str] = ..., is_warning: bool = ..., reservation: _Optional[str] = ..., gpus: _Optional[_Iterable[_Union[GpuInfo, _Mapping]]] = ..., gpu_driver: _Optional[str] = ..., cuda_version: _Optional[str] = ..., nvml_version: _Optional[str] = ..., gpu_constraint: _Optional[str] = ..., gpu_why: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., hostname: _Optional[str] = ..., addr: _Optional[str] = ..., base_state: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., reason_user: _Optional[str] = ..., reason_at_us: _Optional[int] = ..., cpus: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., boards: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., real_memory_mb: _Optional[int] = ..., mem_alloc_mb: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_used: _Optional[_Iterable[_Union[_common_pb2.GresIndices, _Mapping]]] = ..., features: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., weight: _Optional[int] = ..., version: _Optional[str] = ..., os: _Optional[str] = ..., arch: _Optional[str] = ..., cpu_load_centi: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., noded_start_at_us: _Optional[int] = ..., last_busy_at_us: _Optional[int] = ..., pretended: bool = ..., comment: _Optional[str] = ..., boot_id: _Optional[str] = ..., extra: _Optional[str] = ..., resume_after_us: _Optional[int] = ..., available_features: _Optional[_Iterable[str]] = ..., port: _Optional[int] = ..., dynamic: bool = ..., instance_id: _Optional[str] = ..., instance_type: _Optional[str] = ..., mcs_label: _Optional[str] = ..., effective_cpus: _Optional[int] = ..., core_spec_count: _Optional[int] = ..., cpu_spec_list: _Optional[str] = ..., mem_spec_limit_mb: _Optional[int] = ..., is_warning: bool = ..., reservation: _Optional[str] = ..., gpus: _Optional[_Iterable[_Union[GpuInfo, _Mapping]]] = ..., gpu_driver: _Optional[str] = ..., cuda_version: _Optional[str] = ..., nvml_version: _Optional[str] = ..., gpu_constraint: _Optional[str] = ..., gpu_why: _Optional[str] = ...) -> None: ...
 
 class GpuInfo(_message.Message):
     __slots__ = ("uuid", "index", "minor", "type", "memory_mb", "name", "bus_id", "state", "reason", "reason_user", "since_us", "job_ids", "parent_uuid", "profile", "work", "many_only", "slot", "capability", "serial", "xids", "notes")
@@ -429,7 +437,7 @@ class ListPartitionsReply(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionInfo, _Mapping]]] = ...) -> None: ...
 
 class PartitionInfo(_message.Message):
-    __slots__ = ("name", "state", "is_default", "nodes", "max_time_s", "default_time_s", "min_nodes", "max_nodes", "total_cpus", "total_nodes", "priority_tier", "priority_job_factor", "over_subscribe", "root_only", "hidden", "def_mem_per_cpu_mb", "def_mem_per_node_mb", "max_mem_per_cpu_mb", "max_mem_per_node_mb", "allow_groups", "allow_accounts", "max_cpus_per_node", "disable_root_jobs", "exclusive_user", "lln", "deny_accounts", "tres", "configured_nodes", "preempt_mode", "grace_time_s", "over_time_limit_s", "tres_billing_weights", "allow_qos", "deny_qos", "alloc_nodes", "alternate", "req_resv", "def_cpu_per_gpu", "def_mem_per_gpu_mb", "qos")
+    __slots__ = ("name", "state", "is_default", "nodes", "max_time_s", "default_time_s", "min_nodes", "max_nodes", "total_cpus", "total_nodes", "priority_tier", "priority_job_factor", "over_subscribe", "root_only", "hidden", "def_mem_per_cpu_mb", "def_mem_per_node_mb", "max_mem_per_cpu_mb", "max_mem_per_node_mb", "allow_groups", "allow_accounts", "max_cpus_per_node", "max_cpus_per_socket", "disable_root_jobs", "exclusive_user", "lln", "deny_accounts", "tres", "configured_nodes", "preempt_mode", "grace_time_s", "over_time_limit_s", "tres_billing_weights", "allow_qos", "deny_qos", "alloc_nodes", "alternate", "req_resv", "def_cpu_per_gpu", "def_mem_per_gpu_mb", "qos")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     IS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
@@ -452,6 +460,7 @@ class PartitionInfo(_message.Message):
     ALLOW_GROUPS_FIELD_NUMBER: _ClassVar[int]
     ALLOW_ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
     MAX_CPUS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    MAX_CPUS_PER_SOCKET_FIELD_NUMBER: _ClassVar[int]
     DISABLE_ROOT_JOBS_FIELD_NUMBER: _ClassVar[int]
     EXCLUSIVE_USER_FIELD_NUMBER: _ClassVar[int]
     LLN_FIELD_NUMBER: _ClassVar[int]
@@ -492,6 +501,7 @@ class PartitionInfo(_message.Message):
     allow_groups: _containers.RepeatedScalarFieldContainer[str]
     allow_accounts: _containers.RepeatedScalarFieldContainer[str]
     max_cpus_per_node: int
+    max_cpus_per_socket: int
     disable_root_jobs: bool
     exclusive_user: bool
     lln: bool
@@ -510,7 +520,7 @@ class PartitionInfo(_message.Message):
     def_cpu_per_gpu: int
     def_mem_per_gpu_mb: int
     qos: str
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., is_default: bool = ..., nodes: _Optional[_Iterable[str]] = ..., max_time_s: _Optional[int] = ..., default_time_s: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., total_cpus: _Optional[int] = ..., total_nodes: _Optional[int] = ..., priority_tier: _Optional[int] = ..., priority_job_factor: _Optional[int] = ..., over_subscribe: _Optional[str] = ..., root_only: bool = ..., hidden: bool = ..., def_mem_per_cpu_mb: _Optional[int] = ..., def_mem_per_node_mb: _Optional[int] = ..., max_mem_per_cpu_mb: _Optional[int] = ..., max_mem_per_node_mb: _Optional[int] = ..., allow_groups: _Optional[_Iterable[str]] = ..., allow_accounts: _Optional[_Iterable[str]] = ..., max_cpus_per_node: _Optional[int] = ..., disable_root_jobs: bool = ..., exclusive_user: bool = ..., lln: bool = ..., deny_accounts: _Optional[_Iterable[str]] = ..., tres: _Optional[str] = ..., configured_nodes: _Optional[_Iterable[str]] = ..., preempt_mode: _Optional[str] = ..., grace_time_s: _Optional[int] = ..., over_time_limit_s: _Optional[int] = ..., tres_billing_weights: _Optional[str] = ..., allow_qos: _Optional[_Iterable[str]] = ..., deny_qos: _Optional[_Iterable[str]] = ..., alloc_nodes: _Optional[_Iterable[str]] = ..., alternate: _Optional[str] = ..., req_resv: bool = ..., def_cpu_per_gpu: _Optional[int] = ..., def_mem_per_gpu_mb: _Optional[int] = ..., qos: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., is_default: bool = ..., nodes: _Optional[_Iterable[str]] = ..., max_time_s: _Optional[int] = ..., default_time_s: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., total_cpus: _Optional[int] = ..., total_nodes: _Optional[int] = ..., priority_tier: _Optional[int] = ..., priority_job_factor: _Optional[int] = ..., over_subscribe: _Optional[str] = ..., root_only: bool = ..., hidden: bool = ..., def_mem_per_cpu_mb: _Optional[int] = ..., def_mem_per_node_mb: _Optional[int] = ..., max_mem_per_cpu_mb: _Optional[int] = ..., max_mem_per_node_mb: _Optional[int] = ..., allow_groups: _Optional[_Iterable[str]] = ..., allow_accounts: _Optional[_Iterable[str]] = ..., max_cpus_per_node: _Optional[int] = ..., max_cpus_per_socket: _Optional[int] = ..., disable_root_jobs: bool = ..., exclusive_user: bool = ..., lln: bool = ..., deny_accounts: _Optional[_Iterable[str]] = ..., tres: _Optional[str] = ..., configured_nodes: _Optional[_Iterable[str]] = ..., preempt_mode: _Optional[str] = ..., grace_time_s: _Optional[int] = ..., over_time_limit_s: _Optional[int] = ..., tres_billing_weights: _Optional[str] = ..., allow_qos: _Optional[_Iterable[str]] = ..., deny_qos: _Optional[_Iterable[str]] = ..., alloc_nodes: _Optional[_Iterable[str]] = ..., alternate: _Optional[str] = ..., req_resv: bool = ..., def_cpu_per_gpu: _Optional[int] = ..., def_mem_per_gpu_mb: _Optional[int] = ..., qos: _Optional[str] = ...) -> None: ...
 
 class ShowConfigRequest(_message.Message):
     __slots__ = ()

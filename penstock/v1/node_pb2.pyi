@@ -42,7 +42,7 @@ class ControllerMessage(_message.Message):
     def __init__(self, registered: _Optional[_Union[Registered, _Mapping]] = ..., command: _Optional[_Union[Command, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., settings: _Optional[_Union[NodeSettings, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., more: _Optional[_Iterable[_Union[ControllerMessage, _Mapping]]] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ("node_name", "boot_id", "version", "protocol", "inventory", "held", "spool_lost", "started_at_us", "epoch_seen", "spool_id", "stream_port", "stream_tls", "lease_lapsed", "job_id_seen", "at_us")
+    __slots__ = ("node_name", "boot_id", "version", "protocol", "inventory", "held", "spool_lost", "started_at_us", "epoch_seen", "spool_id", "stream_port", "stream_tls", "lease_lapsed", "job_id_seen", "at_us", "instance_id", "instance_type", "extra")
     NODE_NAME_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -58,6 +58,9 @@ class Register(_message.Message):
     LEASE_LAPSED_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_SEEN_FIELD_NUMBER: _ClassVar[int]
     AT_US_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
     node_name: str
     boot_id: str
     version: str
@@ -73,7 +76,10 @@ class Register(_message.Message):
     lease_lapsed: bool
     job_id_seen: int
     at_us: int
-    def __init__(self, node_name: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol: _Optional[int] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ..., spool_lost: bool = ..., started_at_us: _Optional[int] = ..., epoch_seen: _Optional[int] = ..., spool_id: _Optional[str] = ..., stream_port: _Optional[int] = ..., stream_tls: bool = ..., lease_lapsed: bool = ..., job_id_seen: _Optional[int] = ..., at_us: _Optional[int] = ...) -> None: ...
+    instance_id: str
+    instance_type: str
+    extra: str
+    def __init__(self, node_name: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., protocol: _Optional[int] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ..., spool_lost: bool = ..., started_at_us: _Optional[int] = ..., epoch_seen: _Optional[int] = ..., spool_id: _Optional[str] = ..., stream_port: _Optional[int] = ..., stream_tls: bool = ..., lease_lapsed: bool = ..., job_id_seen: _Optional[int] = ..., at_us: _Optional[int] = ..., instance_id: _Optional[str] = ..., instance_type: _Optional[str] = ..., extra: _Optional[str] = ...) -> None: ...
 
 class Inventory(_message.Message):
     __slots__ = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "tmp_disk_mb", "gpus", "os", "arch", "hostname", "boot_at_us", "pretended", "gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why", "gpus_at_us")

@@ -59,6 +59,20 @@ class NodeConfig:
     gpu_detect: str = ""  # AutoDetect of gres.conf: nvml, off, ...; "" = not set for this node
     gpu_env: tuple[str, ...] = ()  # vendors whose variables are set: nvidia amd intel opencl none; () = as detected
     gpu_env_uuid: bool = False  # CUDA_VISIBLE_DEVICES holds UUIDs
+    specialized_cpus: int = 0  # bit mask of the CPUs for the system: CoreSpecCount, CpuSpecList; whole cores
+    mem_spec_limit_mb: int = 0  # of real_memory_mb, for the system
+
+    def cpus_for_jobs(self) -> int:
+        """Returns the number of CPUs that jobs may have (CPUEfctv)."""
+        return self.cpus - self.specialized_cpus.bit_count()
+
+    def memory_for_jobs_mb(self) -> int:
+        """Returns the memory that jobs may have."""
+        return self.real_memory_mb - self.mem_spec_limit_mb
+
+    def core_spec_count(self) -> int:
+        """Returns the number of cores for the system."""
+        return self.specialized_cpus.bit_count() // self.cpus_per_core()
 
     def gpu_count(self) -> int:
         """Returns the number of GPUs, of all types."""
@@ -95,6 +109,7 @@ class PartitionConfig:
     max_mem_per_cpu_mb: int = 0
     max_mem_per_node_mb: int = 0
     max_cpus_per_node: int = -1
+    max_cpus_per_socket: int = -1
     allow_groups: tuple[str, ...] = ()
     allow_accounts: tuple[str, ...] = ()
     deny_accounts: tuple[str, ...] = ()
@@ -118,6 +133,17 @@ class PartitionConfig:
     grace_time_s: int = 0
     allow_new_privs: bool | None = None  # None = the cluster's setting
     prices: tuple[Weight, ...] = ()  # per hour of each TRES, in PenstockCurrency
+
+    def limits_cpus(self) -> bool:
+        """Returns whether its jobs may not have all CPUs of a node: MaxCPUsPerNode, MaxCPUsPerSocket."""
+        return self.max_cpus_per_node > 0 or self.max_cpus_per_socket > 0
+
+    def cpus_within(self, node: NodeConfig) -> int:
+        """Returns the CPUs of a node that its jobs may have at a time, exclusive ones apart."""
+        found = node.cpus_for_jobs()
+        if self.max_cpus_per_node > 0:
+            found = min(found, self.max_cpus_per_node)
+        return min(found, self.max_cpus_per_socket * node.sockets) if self.max_cpus_per_socket > 0 else found
 
     def jobs_per_cpu(self) -> int:
         """Returns how many jobs may share a CPU: n of OverSubscribe=FORCE:n and YES:n, 4 if n is missing, otherwise 1."""
@@ -367,11 +393,12 @@ class Config:
     def cpu_quantum(self, node: NodeConfig) -> int:
         """Returns the allocation unit of CPUs: whole cores or sockets as SelectTypeParameters says (slurm.conf(5)).
 
-        Where CPUs counts cores, and where it is any other number, the unit is one CPU.
+        Where CPUs counts cores, and where it is any other number, the unit is one CPU. No socket with specialized cores
+        is whole, so the unit of such a node is the core.
         """
         words = " ".join(self.select_type_parameters).upper()
         if not node.counts_threads():
             return 1
-        if "CR_SOCKET" in words:
+        if "CR_SOCKET" in words and not node.specialized_cpus:
             return node.cores_per_socket * node.threads_per_core
         return 1 if "CR_CPU" in words else node.threads_per_core

@@ -1,5 +1,5 @@
 """Parses ids of jobs, array tasks, het components and steps: `123`, `123_4`, `123_[0-9,12%2]`, `123+0`, `123.0`,
-`123_4.batch`.
+`123_4.batch`; and by a job's SLUID, `s35AFRG0000007` or `s1HF7YAT000007.0`.
 
 A selector represents the text, not existing jobs: the controller looks them up. A `%limit` inside the brackets, as
 squeue prints it, is accepted and dropped.
@@ -33,6 +33,11 @@ class JobSelector:
     tasks: TaskSet | None = None
     step_id: int | None = None
     het_offset: int | None = None
+    submitted_s: int | None = None  # of a SLUID, which selects one record: its submission, in seconds since 1970
+
+    def is_of(self, job_id: int, submit_at_us: int) -> bool:
+        """Whether a SLUID is that of the record."""
+        return (self.job_id, self.submitted_s) == (job_id, submit_at_us // 1_000_000)
 
 
 def parse_selector(text: str, allowance: Allowance | None = None) -> JobSelector:
@@ -42,6 +47,9 @@ def parse_selector(text: str, allowance: Allowance | None = None) -> JobSelector
     try:
         head, dot, step_text = text.partition(".")
         step_id = _parse_step(step_text) if dot else None
+        if len(head) == SLUID_LENGTH and head[0] == "s":
+            submitted_s, job_id = parse_sluid(head)
+            return JobSelector(job_id, step_id=step_id, submitted_s=submitted_s)
         head, plus, het_text = head.partition("+")
         het_offset = parse_int(het_text, 0, HET_OFFSET_MAX, "het job component") if plus else None
         job_text, underscore, tasks_text = head.partition("_")
@@ -103,18 +111,34 @@ def format_job(job_id: int, array_job_id: int, array_task_id: int | None) -> str
 
 
 _SLUID_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_SLUID_LENGTH = 13
+_SLUID_VALUES = {digit: value for value, digit in enumerate(_SLUID_DIGITS)}
+SLUID_LENGTH = 14
+_SLUID_SECONDS_MAX = 2**33 - 1
 
 
 def format_sluid(submit_at_us: int, job_id: int) -> str:
     """Formats a job's sortable unique id: `s` and 13 digits of Crockford's base 32, from submit time and job id.
 
-    The value has 64 bits: the milliseconds since 1970 (44), then the low 20 bits of the job id. Ids are never reused
-    and no controller accepts a million jobs in a millisecond, so it is unique.
+    The value has 64 bits: the seconds since 1970 (33), then the job id (31). Ids ascend, so SLUIDs sort by submission.
+    Either part can be read back; the time tells a job from one of another cluster that has the same id.
     """
-    number = (submit_at_us // 1000 << 20) | (job_id & 0xFFFFF)
+    number = (submit_at_us // 1_000_000 << 31) | job_id
     digits = []
-    for _ in range(_SLUID_LENGTH):
+    for _ in range(SLUID_LENGTH - 1):
         number, low = divmod(number, 32)
         digits.append(_SLUID_DIGITS[low])
     return "s" + "".join(reversed(digits))
+
+
+def parse_sluid(text: str) -> tuple[int, int]:
+    """Returns the seconds since 1970 and the job id. Raises BadValue."""
+    number = 0
+    for digit in text[1:]:
+        value = _SLUID_VALUES.get(digit)
+        if value is None:
+            raise BadValue(f"{shown(digit)} is no digit of a SLUID")
+        number = number * 32 + value
+    submitted_s, job_id = number >> 31, number & JOB_ID_MAX
+    if not job_id or submitted_s > _SLUID_SECONDS_MAX:
+        raise BadValue("no job has this SLUID")
+    return submitted_s, job_id

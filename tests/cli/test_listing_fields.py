@@ -71,7 +71,7 @@ NAMED = {
     "preempttime": ("2026-11-21T03:03:55", "N/A"), "pendingtime": ("0", "40"), "reboot": ("1", "0"),
     "reqswitch": ("3", "0"), "requeue": ("1", "1"), "restartcnt": ("2", "0"),
     "resizetime": ("2026-11-21T03:03:53", "N/A"),
-    "sluid": ("s1M7Y0XW600007", "s1M7Y0XW600008"),
+    "sluid": ("s3B044ZG000007", "s3B044ZG000008"),
     "stderr": ("/home/ann/slurm-7.out", ""), "stdin": ("/dev/null", "/dev/null"),
     "stdout": ("/home/ann/slurm-7.out", ""), "submitline": ("sbatch x", "(null)"), "system_comment": ("sys", "(null)"),
     "tres-alloc": ("cpu=8", "cpu=1,mem=100M,node=1,billing=1"), "wait4switch": ("1:30", "0:00"),

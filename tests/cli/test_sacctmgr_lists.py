@@ -194,11 +194,28 @@ def test_runaway_jobs_are_asked_about(client, capsys, monkeypatch):
     assert not changes_of(client)
 
 
+def test_instances(client, capsys):
+    head = "Cluster|NodeName|TimeStart|TimeEnd|InstanceId|InstanceType|Extra\n"
+    one = "tiny|n1|2026-11-21T03:04:00|Unknown|i-1|p5|rack\n"
+    two = "tiny|n2|2026-11-21T03:04:00|Unknown|i-2|p5|\n"
+    client.answers["ListNodes"] = pb.ListNodesReply(
+        nodes=[
+            pb.NodeInfo(name="n1", boot_at_us=NOW_US, instance_id="i-1", instance_type="p5", extra="rack"),
+            pb.NodeInfo(name="n2", boot_at_us=NOW_US, instance_id="i-2", instance_type="p5"),
+            pb.NodeInfo(name="n3", extra="no machine of a cloud"),
+        ]
+    )
+    assert out(capsys, "-P", "show", "instance") == head + one + two
+    assert out(capsys, "-P", "show", "instance", "instanceid=i-2,i-3") == head + two
+    assert out(capsys, "-P", "show", "instance", "where", "instancetype=p5", "extra=rack") == head + one
+    assert out(capsys, "-nP", "show", "instance", "nodes=n[1-2]", "format=nodename,instanceid") == "n1|i-1\nn2|i-2\n"
+    assert list(client.calls[-1][1].names) == ["n1", "n2"]
+
+
 def test_tables_of_what_there_is_not(client, capsys):
     assert out(capsys, "show", "federation") == (
         "Federation    Cluster ID             Features     FedState \n---------- ---------- -- -------------------- ------------ \n"
     )
-    assert out(capsys, "-P", "show", "instance") == "Cluster|NodeName|TimeStart|TimeEnd|InstanceId|InstanceType|Extra\n"
     wrong = (
         " Problem adding federation(s): Requested operation not supported on this system\n"
         "sacctmgr: clusters are independent of each other: there are no federations\n"

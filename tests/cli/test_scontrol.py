@@ -1,6 +1,7 @@
 """scontrol against a controller that answers from a table: records, keywords, updates."""
 
 import io
+import json
 import os
 import re
 
@@ -70,7 +71,7 @@ JOB = pb.JobInfo(
 
 JOB_TEXT = """\
 JobId=7 JobName=train
-   SLUID=s1HF7YAT000007
+   SLUID=s35AFRG0000007
    UserId=ann(1000) GroupId=users(100) MCS_label=N/A
    Priority=4294901757 Nice=0 Account=(null) QOS=(null)
    JobState=RUNNING Reason=None Dependency=(null)
@@ -275,9 +276,25 @@ def test_show_node(monkeypatch, capsys):
     assert out.startswith("NodeName=n1 ") and out.endswith("\nNode n2 not found\n") and "GresUsed" not in out
 
 
+def test_what_of_a_node_is_the_systems(monkeypatch, capsys):
+    node = pb.NodeInfo()
+    node.CopyFrom(NODE)
+    node.MergeFrom(pb.NodeInfo(effective_cpus=6, core_spec_count=1, cpu_spec_list="6-7", mem_spec_limit_mb=1000))
+    fake(monkeypatch, ListNodes=pb.ListNodesReply(nodes=[node]))
+    lines = run(capsys, "show", "node", "n1")[1].splitlines()
+    assert "   CPUAlloc=2 CPUEfctv=6 CPUTot=8 CPULoad=1.51" in lines
+    after = lines.index("   RealMemory=16384 AllocMem=4096 FreeMem=9000 Sockets=1 Boards=1") + 1
+    assert lines[after] == "   CoreSpecCount=1 CPUSpecList=6-7 MemSpecLimit=1000"
+    assert "   CfgTRES=cpu=6,mem=16G,billing=6,gres/gpu=4" in lines
+    found = json.loads(run(capsys, "show", "node", "n1", "--json")[1])["nodes"][0]
+    keys = ("cpus", "effective_cpus", "alloc_idle_cpus", "specialized_cores", "specialized_cpus", "specialized_memory")
+    assert [found[key] for key in keys] == [8, 6, 4, 1, "6-7", 1000]
+
+
 PARTITION = pb.PartitionInfo(
     name="gpu", state="UP", is_default=True, nodes=["n1", "n2"], max_time_s=-1, min_nodes=0, max_nodes=-1,
     total_cpus=16, total_nodes=2, priority_tier=1, priority_job_factor=1, over_subscribe="NO", max_cpus_per_node=-1,
+    max_cpus_per_socket=6,
     def_mem_per_cpu_mb=100, allow_accounts=["a", "b"], tres="cpu=16,mem=32G,node=2,billing=16",
 )  # fmt: skip
 
@@ -286,7 +303,7 @@ PartitionName=gpu
    AllowGroups=ALL AllowAccounts=a,b AllowQos=ALL
    AllocNodes=ALL Default=YES QoS=N/A
    DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO ExclusiveTopo=NO GraceTime=0 Hidden=NO
-   MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED MaxCPUsPerSocket=UNLIMITED
+   MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED MaxCPUsPerSocket=6
    Nodes=n[1-2]
    PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO
    OverTimeLimit=NONE PreemptMode=OFF

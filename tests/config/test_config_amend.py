@@ -25,8 +25,8 @@ def test_a_partition_keeps_what_its_line_said_of_preemption(write: Callable[...,
     ("key", "field", "value"),
     [
         ("MaxTime", "max_time_s", -1), ("DefaultTime", "default_time_s", -1), ("MaxNodes", "max_nodes", -1),
-        ("MaxCPUsPerNode", "max_cpus_per_node", -1), ("MaxMemPerNode", "max_mem_per_node_mb", 0),
-        ("MaxMemPerCPU", "max_mem_per_cpu_mb", 0), ("OverTimeLimit", "over_time_limit_s", -1),
+        ("MaxCPUsPerNode", "max_cpus_per_node", -1), ("MaxCPUsPerSocket", "max_cpus_per_socket", -1),
+        ("MaxMemPerNode", "max_mem_per_node_mb", 0), ("MaxMemPerCPU", "max_mem_per_cpu_mb", 0), ("OverTimeLimit", "over_time_limit_s", -1),
     ],
 )  # fmt: skip
 def test_minus_one_is_no_limit_and_no_change_of_a_list(

@@ -158,7 +158,7 @@ WARNINGS = [
         "FrontendName=x",
         [f"slurm.conf:6: FrontendName {UNUSED} Slurm has dropped such systems, too; each node runs a daemon"],
     ),
-    ("NodeName=x,y MemSpecLimit=1\nNodeName=z MemSpecLimit=1", None),
+    ("NodeName=x,y BcastAddr=a\nNodeName=z BcastAddr=a", None),
     (
         "PartitionName=x Exclusive=TOPO",
         [f"slurm.conf:6: Exclusive=TOPO {UNUSED} Exclusive=YES gives whole nodes; a whole block cannot be given"],

@@ -3,6 +3,7 @@
 `site` reads keys (each `key=value`, all of them optional):
     nodes=8 mem=4000 gpus=0 cpus=4              as in `cluster`; cpus follows from the next three where they are given
     sockets=2 cores=4 threads=2                 of each node
+    system=2,3,6,7 system_mb=1000               CPUs and memory of each node for the system
     near=0,0,1,1                                the socket of each GPU
     links=-1,2,1;2,-1,1;1,1,-1                  the links of each GPU
     leaves=4,4 / blocks=4,4 block_sizes=4,8     topology/tree with one switch above all leaves / topology/block
@@ -27,7 +28,8 @@ def make_site(flags: list[str], keys: dict[str, str], value: Callable[[str], obj
     sockets, cores, threads = take("sockets", 1), take("cores", 0), take("threads", 1)
     shape = {key: take(key, default) for key, default in (("nodes", 2), ("gpus", 0), ("cpus", 4))}
     shape["cpus"] = sockets * cores * threads if cores else shape["cpus"]
-    shape["mem_mb"] = take("mem", 4000)
+    shape["mem_mb"], system_mb = take("mem", 4000), take("system_mb", 0)
+    system = sum(1 << cpu for cpu in _numbers(keys.pop("system", "")))
     near, links = _numbers(keys.pop("near", "")), [_numbers(text) for text in keys.pop("links", "").split(";") if text]
     groups = {kind: _numbers(keys.pop(kind, "")) for kind in ("leaves", "blocks")}
     sizes = tuple(_numbers(keys.pop("block_sizes", "")))
@@ -44,7 +46,7 @@ def make_site(flags: list[str], keys: dict[str, str], value: Callable[[str], obj
     nodes = tuple(
         replace(
             node, sockets=sockets, cores_per_socket=cores or node.cpus // sockets, threads_per_core=threads,
-            features=features.get(node.name, ()), devices=devices,
+            features=features.get(node.name, ()), devices=devices, specialized_cpus=system, mem_spec_limit_mb=system_mb,
         )
         for node in config.nodes
     )  # fmt: skip

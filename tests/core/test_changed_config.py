@@ -136,7 +136,17 @@ def test_a_reload_takes_nothing_that_jobs_hold(wanted, config, text):
     assert world.core.digest() == before
 
 
+def for_the_system(cpus: int, mem_mb: int) -> Config:
+    """Both nodes with these CPUs and this memory specialized."""
+    config = make_config(nodes=2, cpus=2, gpus=2)
+    nodes = (dataclasses.replace(one, specialized_cpus=cpus, mem_spec_limit_mb=mem_mb) for one in config.nodes)
+    return dataclasses.replace(config, nodes=tuple(nodes))
+
+
 KEPT_FOR_JOBS = [
+    ({"ntasks": 2}, for_the_system(0b10, 0), "n1", "2 CPUs (it has 1)"),
+    ({}, for_the_system(0b01, 0), "n1", "CPUs 0"),
+    ({"mem_per_node_mb": 4000}, for_the_system(0, 1), "n1", "4000 MB (it has 3999)"),
     ({"nodes_required": "n2"}, make_config(nodes=1, cpus=2, gpus=2), "n2", "the node"),
     ({"ntasks": 2}, make_config(nodes=2, cpus=1, gpus=2), "n1", "2 CPUs (it has 1)"),
     ({"mem_per_node_mb": 4000}, make_config(cpus=2, mem_mb=999, gpus=2), "n1", "4000 MB (it has 999)"),

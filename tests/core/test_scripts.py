@@ -35,6 +35,7 @@ Every command is followed by the core's own `check()`.
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,15 +122,10 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
         """cluster nodes=2 cpus=4 mem=4000 gpus=0 KEY=VALUE: a fresh cluster whose nodes have registered."""
         shape = {k: int(keys.pop(k)) for k in ("nodes", "cpus", "gpus", "shards", "mps") if k in keys}
         mem = int(keys.pop("mem", 4000))
-        nodes = tuple(f"n{i}" for i in range(1, shape.get("nodes", 2) + 1))
-        lines = {name.partition(".")[2]: keys.pop(name) for name in list(keys) if name.startswith("partition.")}
-        if lines:
-            keys_of = {name: _split(line.split(";"))[1] for name, line in lines.items()}
-            keys["partitions"] = tuple(  # type: ignore[assignment]  # the words become values
-                PartitionConfig(name, nodes, **{k: _config_value(k, v) for k, v in fields.items()})  # type: ignore[arg-type]  # keywords of many types
-                for name, fields in keys_of.items()
-            )
+        partitions = _partitions(keys, shape.get("nodes", 2))
         more: dict[str, Any] = {k: _config_value(k, v) for k, v in keys.items()}
+        if partitions:
+            more["partitions"] = partitions
         if "licenses" in keys:
             more["licenses"] = parse_licenses(keys["licenses"])
         self.world = World(make_config(mem_mb=mem, **shape, **more))
@@ -472,7 +468,9 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
 
     def site(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         """site KEY=VALUE: a fresh cluster with switches, sockets or features (sites.py)."""
-        self.world = World(make_site(plain, keys, _value))
+        partitions = _partitions(keys, int(keys.get("nodes", 2)))
+        config = make_site(plain, keys, _value)
+        self.world = World(replace(config, partitions=partitions or config.partitions))
         for node in self.world.config.nodes:
             self.world.register(node.name)
         return [f"{len(self.world.config.nodes)} nodes"]
@@ -493,6 +491,17 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
         return [
             f"{name} {free} free" for name, free in zip(state.layout.license_kinds, state.free_licenses, strict=True)
         ]
+
+
+def _partitions(keys: dict[str, str], nodes: int) -> tuple[PartitionConfig, ...]:
+    """Takes partition.NAME=KEY=VALUE;... from the keys."""
+    lines = {name.partition(".")[2]: keys.pop(name) for name in list(keys) if name.startswith("partition.")}
+    names = tuple(f"n{i}" for i in range(1, nodes + 1))
+    keys_of = {name: _split(line.split(";"))[1] for name, line in lines.items()}
+    return tuple(
+        PartitionConfig(name, names, **{k: _config_value(k, v) for k, v in fields.items()})  # type: ignore[arg-type]  # keywords of many types
+        for name, fields in keys_of.items()
+    )
 
 
 def _s(at_us: int) -> int:

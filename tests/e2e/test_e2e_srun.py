@@ -76,6 +76,14 @@ def test_on_its_own_it_allocates_runs_and_releases(cluster: LiveCluster) -> None
     assert states == [f"{job_id}|COMPLETED|0:0", f"{job_id}.0|COMPLETED|0:0"]
 
 
+def test_where_each_task_runs_as_debuggers_read_it(cluster: LiveCluster) -> None:
+    script = "echo $SLURM_PROCID $SLURMD_NODENAME $$"
+    done = srun(cluster, "-N2", "-n3", "--mem=100", "--debugger-test", "sh", "-c", script)
+    told = [re.fullmatch(r"srun: task:(\d), host:(\w+), pid:(\d+)", line) for line in done.err.splitlines()]
+    assert done.status == 0 and len(told) == 3
+    assert [" ".join(found.groups()) for found in told if found] == sorted(done.out.splitlines())
+
+
 def test_its_exit_code_becomes_the_jobs(cluster: LiveCluster) -> None:
     done = srun(cluster, "-n2", "--mem=100", "sh", "-c", "exit $((SLURM_PROCID * 5))")
     node = cluster.wait_state(last_job(cluster), "FAILED").node_list

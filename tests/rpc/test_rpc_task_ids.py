@@ -19,6 +19,7 @@ from ctld.runtime.errors import BadRequest
 from ctld.runtime.snapshot import Snapshot
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2, steps_pb2
+from penstock.values.jobid import format_sluid
 from penstock.values.refusals import TEXT, Code
 from penstock.values.states import Hold, JobState, Reason
 from penstock.values.taskset import TaskSet
@@ -53,6 +54,14 @@ def make_snapshot() -> Snapshot:
 
 def named(snapshot: Snapshot, *ids: str) -> list[int]:
     return [found.job_id for found in asyncio.run(named_rows(snapshot, ids))]
+
+
+def test_a_sluid_selects_one_row_of_its_time() -> None:
+    snapshot = make_snapshot()
+    snapshot.apply(batch(row(9_000)._replace(submit_at_us=5_700_000)))
+    assert named(snapshot, format_sluid(5_000_000, 9_000)) == [9_000]
+    assert named(snapshot, format_sluid(6_000_000, 9_000), format_sluid(0, 8_999)) == []
+    assert named(snapshot, format_sluid(0, 1), format_sluid(0, FIRST)) == [1, FIRST]  # not the whole array
 
 
 def test_each_id_looks_at_its_own_row(monkeypatch: pytest.MonkeyPatch) -> None:

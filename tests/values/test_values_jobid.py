@@ -13,6 +13,7 @@ from penstock.values.jobid import (
     SELECTORS_TEXT_MAX,
     JobSelector,
     format_job,
+    format_sluid,
     format_step,
     parse_selector,
     parse_selectors,
@@ -160,3 +161,30 @@ def test_bytes_without_symbols_stay(pattern: bytes) -> None:
 
 def test_default_output() -> None:
     assert (default_output(False), default_output(True)) == (b"slurm-%j.out", b"slurm-%A_%a.out")
+
+
+@STEADY
+@given(st.integers(0, 2**33 - 1), st.integers(1, 2**31 - 1), st.sampled_from([None, 0, 7, BATCH_STEP]))
+def test_a_sluid_names_a_job_and_its_submission(submitted_s: int, job_id: int, step: int | None) -> None:
+    text = format_sluid(submitted_s * 1_000_000 + 999_999, job_id)
+    step_text = "" if step is None else f".{format_step(step)}"
+    assert parse_selector(text + step_text) == JobSelector(job_id, step_id=step, submitted_s=submitted_s)
+    assert parse_selector(text).is_of(job_id, submitted_s * 1_000_000 + 5)
+    assert not parse_selector(text).is_of(job_id, (submitted_s + 1) * 1_000_000)
+    assert not parse_selector(str(job_id)).is_of(job_id, submitted_s * 1_000_000)
+
+
+@STEADY
+@given(st.lists(st.tuples(st.integers(0, 2**33 - 1), st.integers(1, 2**31 - 1)), min_size=2))
+def test_sluids_sort_as_jobs_were_submitted(jobs: list[tuple[int, int]]) -> None:
+    texts = [format_sluid(at_s * 1_000_000, job_id) for at_s, job_id in jobs]
+    assert sorted(texts) == [text for _, text in sorted(zip(jobs, texts, strict=True))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["s0000000000000", "sZZZZZZZZZZZZZ", "s1HF7YAT00000I", "s1HF7YAT00000", "s35AFRG0000007_1", "sé1HF7YAT00007"],
+)
+def test_what_is_no_sluid(text: str) -> None:
+    with pytest.raises(BadValue, match="Invalid job id"):
+        parse_selector(text)

@@ -84,6 +84,10 @@ def targets_of(state: ClusterState, text: str, tasks: TaskSet | None = None) -> 
     """Returns the records that one id selects; empty = no such job. `tasks`: instead of those in the text. Raises BadValue
     for text that is no id."""
     selector = parse_selector(text, state.handling.allowance)
+    if selector.submitted_s is not None:  # a SLUID: one record, whatever array or heterogeneous job it belongs to
+        job = state.jobs.get(selector.job_id)
+        is_it = job is not None and selector.is_of(job.job_id, job.submit_at_us)
+        return [JobTarget(job, None, selector.step_id)] if job is not None and is_it else []
     if tasks is not None:
         selector = replace(selector, tasks=tasks)
     if selector.het_offset is not None:

@@ -104,7 +104,7 @@ def _numbers(state: ClusterState, job: Job, part: NodeAlloc) -> int:
     node = state.nodes[part.node]
     if not bound or bound & node.cpus_used or bound.bit_count() > part.cpus:
         return pick_cpus(node, part.cpus, part.gres)
-    rest = ((1 << node.cpus) - 1) & ~node.cpus_used & ~bound
+    rest = node.inside.usable & ~node.cpus_used & ~bound
     more = choose_cpus(node.inside, rest, part.cpus - bound.bit_count(), part.gres)
     return bound | more if (bound | more).bit_count() == part.cpus else 0
 

@@ -67,7 +67,7 @@ def _close(state: ClusterState, event: NodeEvent, now_us: int) -> None:
 
 def tres_of(*configs: NodeConfig) -> str:
     """Returns the TRES of these nodes, as text."""
-    return format_tres(there_is((config.cpus, config.real_memory_mb, config.gres) for config in configs))
+    return format_tres(there_is((config.cpus_for_jobs(), config.real_memory_mb, config.gres) for config in configs))
 
 
 def laid_out(state: ClusterState, now_us: int) -> None:

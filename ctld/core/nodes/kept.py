@@ -25,6 +25,7 @@ from ctld.core.records.node import Node
 from ctld.core.state.shares import GPU, units_of
 from ctld.core.state.state import ClusterState
 from penstock.values.config import Config, NodeConfig, PartitionConfig
+from penstock.values.cpusets import format_cpus
 from penstock.values.gres import SHARED_NAMES, Gres
 from penstock.values.states import ALLOCATED_STATES, END_STATES, JobState, NodeFlag, Suspend
 
@@ -74,8 +75,7 @@ def cpus_needed(config: Config, node: Node, jobs: Iterable[Job]) -> int:
     theirs now, which may share them. A suspended job that waits for its CPUs is none of these."""
     units = units_per_cpu(config)
     partitions = {partition.name: partition for partition in config.partitions}
-    most = node.cpus_used.bit_length()
-    sure = at_once = 0
+    most = sure = at_once = 0
     for job in jobs:
         cpus = sum(part.cpus for part in job.alloc if part.node == node.name)
         most = max(most, cpus)
@@ -88,11 +88,16 @@ def cpus_needed(config: Config, node: Node, jobs: Iterable[Job]) -> int:
 def _large_enough(node: Node, entry: NodeConfig, jobs: list[Job], cpus: int) -> tuple[NodeConfig, list[str]]:
     """Returns the node's entry with what its jobs hold, and what the file's lacks."""
     lacks = []
-    if cpus > entry.cpus:
-        lacks.append(f"{cpus} CPUs (it has {entry.cpus})")
-    if node.mem_alloc_mb > entry.real_memory_mb:
-        lacks.append(f"{node.mem_alloc_mb} MB (it has {entry.real_memory_mb})")
-    larger = replace(entry, cpus=max(entry.cpus, cpus), real_memory_mb=max(entry.real_memory_mb, node.mem_alloc_mb))
+    larger = entry
+    most = max(cpus, (node.cpus_used >> entry.cpus << entry.cpus).bit_length())
+    taken = node.cpus_used & entry.specialized_cpus
+    is_short = most > entry.cpus_for_jobs()
+    if is_short or taken:
+        lacks.append(f"{most} CPUs (it has {entry.cpus_for_jobs()})" if is_short else f"CPUs {format_cpus(taken)}")
+        larger = replace(larger, cpus=max(entry.cpus, most), specialized_cpus=0)
+    if node.mem_alloc_mb > entry.memory_for_jobs_mb():
+        lacks.append(f"{node.mem_alloc_mb} MB (it has {entry.memory_for_jobs_mb()})")
+        larger = replace(larger, real_memory_mb=max(entry.real_memory_mb, node.mem_alloc_mb), mem_spec_limit_mb=0)
     whole = gpu_types.in_force(node, entry)
     gres = _gres_needed(node, whole, jobs)
     if gres != gres_of(whole):

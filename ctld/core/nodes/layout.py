@@ -37,6 +37,7 @@ from ctld.core.state.policy import backfill_policy
 from ctld.core.state.state import CLOSED_FLAGS, ClusterState
 from ctld.core.state.timers import Timer
 from penstock.values.config import Config, NodeConfig
+from penstock.values.cpusets import format_cpus
 from penstock.values.gres import SHARED_NAMES
 from penstock.values.refusals import Code
 from penstock.values.states import END_STATES, JobState, NodeFlag
@@ -101,10 +102,14 @@ def _partitions_in_use(state: ClusterState, new: Collection[str]) -> list[str]:
 def _too_small(node: Node, new: NodeConfig, cpus: int) -> list[str]:
     """`cpus`: those that the jobs there need."""
     problems = []
-    if new.cpus < cpus:
-        problems.append(f"node {node.name}: {cpus} CPUs are allocated, the file has {new.cpus}")
-    if new.real_memory_mb < node.mem_alloc_mb:
-        text = f"node {node.name}: {node.mem_alloc_mb} MB are allocated, the file has {new.real_memory_mb}"
+    most = max(cpus, (node.cpus_used >> new.cpus << new.cpus).bit_length())
+    if most > new.cpus_for_jobs():
+        problems.append(f"node {node.name}: {most} CPUs are allocated, the file has {new.cpus_for_jobs()}")
+    elif taken := node.cpus_used & new.specialized_cpus:
+        text = f"node {node.name}: CPUs {format_cpus(taken)} are allocated, the file keeps them for the system"
+        problems.append(text)
+    if new.memory_for_jobs_mb() < node.mem_alloc_mb:
+        text = f"node {node.name}: {node.mem_alloc_mb} MB are allocated, the file has {new.memory_for_jobs_mb()}"
         problems.append(text)
     held = {kind: mask for kind, mask in node.gres_used.items() if mask}
     masks = layout_of(new).masks
@@ -158,9 +163,7 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.layout.node_names = tuple(node.name for node in state.node_list)
     state.layout.gres_kinds = _gres_kinds(state.node_list, config, state.gpus.extras)
     state.layout.partition_cpus = {
-        entry.name: state.layout.gres_kinds[cpus_kind(entry.name)]
-        for entry in config.partitions
-        if entry.max_cpus_per_node > 0
+        entry.name: state.layout.gres_kinds[cpus_kind(entry.name)] for entry in config.partitions if entry.limits_cpus()
     }
     state.scheduling.policy = backfill_policy(config)
     state.scheduling.full_pass_not_before_us = min(
@@ -224,8 +227,8 @@ def _node(node: Node | None, config: NodeConfig, index: int, now_us: int) -> Nod
     node.config = gpu_types.in_force(node, config)
     node.index = index
     node.inside = layout_of(node.config)
-    node.cpus = config.cpus
-    node.real_memory_mb = config.real_memory_mb
+    node.cpus = config.cpus_for_jobs()
+    node.real_memory_mb = config.memory_for_jobs_mb()
     node.features = config.features
     node.weight = config.weight
     return node
@@ -288,7 +291,7 @@ def _gres_kinds(nodes: list[Node], config: Config, extras: Iterable[tuple[str, s
     for key in extras:
         kinds.setdefault(key, len(kinds))
     for entry in config.partitions:
-        if entry.max_cpus_per_node > 0:
+        if entry.limits_cpus():
             kinds[cpus_kind(entry.name)] = len(kinds)
     return kinds
 
@@ -307,7 +310,7 @@ def _build_columns(state: ClusterState) -> None:
             columns.total_gres[i, state.layout.gres_kinds[kind]] = count
         allocated: list[Job] = [state.jobs[job_id] for job_id in node.jobs]
         for partition, column in state.layout.partition_cpus.items():
-            columns.total_gres[i, column] = state.partitions[partition].config.max_cpus_per_node
+            columns.total_gres[i, column] = state.partitions[partition].config.cpus_within(node.config)
             columns.free_gres[i, column] = columns.total_gres[i, column] - _cpus_of_partition(
                 state, node, allocated, partition
             )
@@ -328,7 +331,7 @@ def _build_columns(state: ClusterState) -> None:
 
 
 def _cpus_of_partition(state: ClusterState, node: Node, allocated: list[Job], partition: str) -> int:
-    """Returns the CPUs of a node that count towards the partition's MaxCPUsPerNode."""
+    """Returns the CPUs of a node that count towards the partition's MaxCPUsPerNode and MaxCPUsPerSocket."""
     counted = (
         job
         for job in allocated

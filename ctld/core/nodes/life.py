@@ -95,6 +95,9 @@ def _drain_if_implausible(state: ClusterState, event: NodeRegistered, now_us: in
 
 def _take_over(node: Node, event: NodeRegistered) -> None:
     node.connected = True
+    node.instance_id = event.instance_id or node.instance_id
+    node.instance_type = event.instance_type or node.instance_type
+    node.extra = event.extra or node.extra
     node.link_id = event.link_id
     node.boot_id = event.boot_id
     node.spool_id = event.spool_id

@@ -40,7 +40,7 @@ from ctld.core.records.job import Job
 from ctld.core.records.node import Node
 from ctld.core.records.request import JobRequest, NodeAlloc
 from ctld.core.reservations.view import crosses
-from ctld.core.state.devices import all_devices, pick_cpus, pick_devices
+from ctld.core.state.devices import all_devices, cpus_left, pick_cpus, pick_devices
 from ctld.core.state.forecast import Forecast
 from ctld.core.state.pending import RANK_MAX
 from ctld.core.state.shares import GPU, pick_share, share_wanted
@@ -343,6 +343,7 @@ def verify(
     placement, asked = gpu_counts.by_node(state, request, placement, each)
     if not request.ntasks_over:
         placement = distribute_tasks(request, placement)
+    by_socket = state.partitions[partition].config.max_cpus_per_socket > 0 and not request.exclusive
     up = columns.up.item
     free_cpus = columns.free_cpus.item
     free_mem_mb = columns.free_mem_mb.item
@@ -364,10 +365,20 @@ def verify(
         if part_wanted is not None and share is None:
             return None
         near = gres if share is None else ((GPU, "", 1 << share.gpu),)
-        cpu_ids = pick_cpus(node, cpus, near) if units == state.layout.units_per_cpu else 0
+        within = _preferred_cpus(state, node, partition) if by_socket else -1
+        cpu_ids = pick_cpus(node, cpus, near, within) if units == state.layout.units_per_cpu else 0
         shares = () if share is None else (share,)
         found.append(NodeAlloc(node.name, cpus, mem_mb, tasks, gres, cpu_ids, shares))
     return tuple(found)
+
+
+def _preferred_cpus(state: ClusterState, node: Node, partition: str) -> int:
+    """Returns the cpus of a node with which no socket has more than MaxCPUsPerSocket of that partition's jobs."""
+    used = 0
+    for other in map(state.jobs.__getitem__, node.jobs):
+        if other.partition == partition and not other.request.exclusive:
+            used |= next((part.cpu_ids for part in other.alloc if part.node == node.name), 0)
+    return cpus_left(node, used, state.partitions[partition].config.max_cpus_per_socket)
 
 
 def _is_closed_to(state: ClusterState, node: Node, job: Job, wants: JobRequest) -> bool:

@@ -129,8 +129,8 @@ def _too_much(state: ClusterState, partition: Partition, wanted: JobSubmission |
         return Code.INVALID_NODE_COUNT, f"{least} nodes, partition {partition.name} has {len(nodes)}"
     ntasks = wanted.ntasks or max(1, wanted.nodes_min) * (wanted.ntasks_per_node or 1)
     ntasks = max(1, wanted.nodes_min) if wanted.overcommit else max(ntasks, gpus * wanted.ntasks_per_gpu)
-    most = partition.config.max_cpus_per_node
-    cpus = sum(min(node.cpus, most) if most > 0 and not wanted.exclusive else node.cpus for node in nodes)
+    within = partition.config.cpus_within
+    cpus = sum(node.cpus if wanted.exclusive else within(node.config) for node in nodes)
     asked = ntasks * max(1, wanted.cpus_per_task)
     if asked > cpus:
         return Code.TOO_MANY_REQUESTED_CPUS, f"{asked} CPUs, partition {partition.name} has {cpus}"

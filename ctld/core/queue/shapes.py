@@ -209,7 +209,7 @@ def _without_memory(state: ClusterState, request: JobRequest, resvs: tuple[int, 
 
 
 class PartitionRoom(NamedTuple):
-    """One way to stay within MaxCPUsPerNode of a partition: the most tasks of a node, and what they take of it."""
+    """One way to stay within the partition's limits of CPUs of a node: the most tasks there, and what they take."""
 
     ntasks_per_node: int  # 0 = any number
     column: int = -1  # where the planner counts the CPUs that the partition's jobs have on a node; -1 = nowhere
@@ -233,10 +233,11 @@ def _partition_room(
     if column < 0 or request.exclusive or placement.ntasks_per_node < 0:
         return [PartitionRoom(0)]
     least, most, ntasks = numbers
-    bound = partition.config.max_cpus_per_node
+    nodes = state.layout.masks.indices(placement.mask)
+    bound = int(state.node_columns.total_gres[nodes, column].max()) if len(nodes) else 1
     first = min(max(1, bound // placement.cpus_per_task), ntasks - least + 1 if most > 1 else ntasks)
     first = min(first, placement.ntasks_per_node or first)
-    counts, nodes = [first], state.layout.masks.indices(placement.mask)
+    counts = [first]
     while counts[-1] > 1 and not request.ntasks_per_node and (counts[-1] + 1) // 2 * min(most, len(nodes)) >= ntasks:
         counts.append((counts[-1] + 1) // 2)
     quantum = int(state.node_columns.cpu_quantum[nodes].max()) if len(nodes) else 1
@@ -419,8 +420,9 @@ def _placements(
     bits = partition.node_bits
     if least_mb:
         bits &= bits_of(node for node in state.node_list if node.config.real_memory_mb >= least_mb)
-    if request.exclusive and partition.config.max_cpus_per_node > 0:  # it gets all CPUs of its nodes
-        bits &= bits_of(node for node in state.node_list if node.cpus <= partition.config.max_cpus_per_node)
+    if request.exclusive and partition.config.limits_cpus():  # it gets all CPUs of its nodes
+        within = partition.config.cpus_within
+        bits &= bits_of(node for node in state.node_list if node.cpus <= within(node.config))
     if request.nodes_excluded:
         bits &= ~bits_of(state.nodes[name] for name in request.nodes_excluded if name in state.nodes)
     groups: list[tuple[int, int]] = []
@@ -447,17 +449,18 @@ def _placements(
                 some.append((state.layout.masks.row_of_bits(batch), 1))
             group = state.layout.masks.group((*groups, *some))
             mask = state.layout.masks.row_of_bits(here)
-            most = _tasks_within(partition, request, kind)
+            most = _tasks_within(state, partition, request, kind)
             found.append(Placement(mask, group, kind.cpus_per_task, most, preferred))
     return found or [_nowhere(state, request)]
 
 
-def _tasks_within(partition: Partition, request: JobRequest, kind: NodeKind) -> int:
-    """Returns the most tasks on a node: its own limit and the partition's MaxCPUsPerNode; 0 = any number, -1 = not even
-    those that it must have."""
-    if partition.config.max_cpus_per_node <= 0 or request.exclusive:
+def _tasks_within(state: ClusterState, partition: Partition, request: JobRequest, kind: NodeKind) -> int:
+    """Returns the most tasks on a node: its own limit and the partition's MaxCPUsPerNode and MaxCPUsPerSocket; 0 = any
+    number, -1 = not even those that it must have."""
+    column = state.layout.partition_cpus.get(partition.name, -1)
+    if column < 0 or request.exclusive:
         return kind.ntasks_per_node
-    room = partition.config.max_cpus_per_node // kind.cpus_per_task
+    room = int(state.node_columns.total_gres[:, column].max(initial=0)) // kind.cpus_per_task
     if room < max(1, request.ntasks_per_node):
         return -1
     return min(room, kind.ntasks_per_node or room)

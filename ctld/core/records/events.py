@@ -397,6 +397,9 @@ class NodeRegistered(Event, frozen=True):
     gpu_why: str = ""  # why NVML does not answer
     epoch_seen: int = 0  # the highest epoch of its orders
     job_id_seen: int = 0  # the highest job id that it has a record of
+    instance_id: str = ""  # of a machine in a cloud; "" = what was set stays
+    instance_type: str = ""
+    extra: str = ""
 
 
 class NodeDisconnected(Event, frozen=True):

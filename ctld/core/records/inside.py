@@ -8,6 +8,7 @@ class Layout(NamedTuple):
 
     masks: dict[tuple[str, str], int]  # devices by (name, type); indices run through the types of one name
     sockets: tuple[int, ...]  # cpus of each socket
+    usable: int  # cpus that jobs may have: all but the specialized ones
     near: dict[str, tuple[int, ...]]  # by name and device index: bit map of its nearest sockets; 0 = any
     links: dict[str, tuple[tuple[int, ...], ...]]  # by name: links from device to device
     shares: dict[tuple[str, str], tuple[int, ...]]  # shares of each GPU by (name, type); state/shares.py

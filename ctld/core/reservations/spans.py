@@ -80,7 +80,7 @@ def _kept(state: ClusterState, part: ReservedPart) -> dict[str, int]:
     if part.cpus != WHOLE:
         return there_is([(part.cpus, part.mem_mb, [Gres(*one) for one in part.gres])])
     if node is not None:
-        return there_is([(node.config.cpus, node.config.real_memory_mb, node.config.gres)])
+        return there_is([(node.cpus, node.config.real_memory_mb, node.config.gres)])
     return {"node": 1}
 
 

@@ -68,8 +68,23 @@ def layout_of(config: NodeConfig, gpus: Sequence[Gpu | None] = ()) -> Layout:
         links[GPU] = _links(gpus)
     memory_mb = tuple(gpu.facts.memory_mb if gpu is not None else 0 for gpu in gpus)
     return Layout(
-        masks, sockets, near, links, units_of(config), kinds_of(masks), tuple(counts), gpu_types(config), memory_mb, {}
+        masks,
+        sockets,
+        usable_cpus(config),
+        near,
+        links,
+        units_of(config),
+        kinds_of(masks),
+        tuple(counts),
+        gpu_types(config),
+        memory_mb,
+        {},
     )
+
+
+def usable_cpus(config: NodeConfig) -> int:
+    """Returns the CPUs that jobs may have."""
+    return ((1 << config.cpus) - 1) & ~config.specialized_cpus
 
 
 def _near(sockets: tuple[int, ...], gpus: Sequence[Gpu | None]) -> tuple[int, ...]:
@@ -229,12 +244,26 @@ def _bits(mask: int) -> list[int]:
     return found
 
 
-def pick_cpus(node: Node, count: int, gres: tuple[tuple[str, str, int], ...]) -> int:
+def pick_cpus(node: Node, count: int, gres: tuple[tuple[str, str, int], ...], within: int = -1) -> int:
     """Returns a mask of `count` free cpus; 0 when so many are not free (cpus are shared), or the node has too many to
-    number."""
+    number. `within`: preferred ones."""
     if node.cpus > CPUS_NUMBERED_MAX:
         return 0
-    return choose_cpus(node.inside, ((1 << node.cpus) - 1) & ~node.cpus_used, count, gres)
+    free = node.inside.usable & ~node.cpus_used
+    return (within != -1 and choose_cpus(node.inside, free & within, count, gres)) or choose_cpus(
+        node.inside, free, count, gres
+    )
+
+
+def cpus_left(node: Node, used: int, most: int) -> int:
+    """Returns the free cpus of a node of which `most` may be used on each socket, in whole cores, and these are: the
+    lowest of each socket that are left."""
+    core, found = node.config.cpus_per_core(), 0
+    for socket in node.inside.sockets:
+        room = (most - (used & socket).bit_count()) // core * core
+        free = socket & node.inside.usable & ~node.cpus_used
+        found |= _lowest(free, min(room, free.bit_count())) if room > 0 else 0
+    return found
 
 
 def choose_cpus(layout: Layout, free: int, count: int, gres: tuple[tuple[str, str, int], ...]) -> int:

@@ -99,7 +99,7 @@ class Entities:
 
 def tres_counts(state: ClusterState) -> dict[str, int]:
     """Returns the cluster's amount of each kind."""
-    counts = there_is((node.cpus, node.real_memory_mb, shown_gres(node)) for node in state.node_list)
+    counts = there_is((node.cpus, node.config.real_memory_mb, shown_gres(node)) for node in state.node_list)
     counts["billing"] = counts["cpu"]
     counts |= {f"license/{name}": count for name, count in state.layout.license_totals.items()}
     return counts

@@ -23,6 +23,7 @@ from penstock.config.kinds import PREEMPT_MODE, TRES_WEIGHTS
 from penstock.security.renew import WARN_DAYS, days_left
 from penstock.v1 import common_pb2, controller_pb2
 from penstock.values.amendment import NODE
+from penstock.values.cpusets import format_cpus
 from penstock.values.hostlist import compress
 from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, NodeFlag
@@ -37,17 +38,19 @@ _SHOWN_FLAGS: Final = (
     NodeFlag.REBOOT_ISSUED,
 )
 _NODE_FIELDS: Final = (
-    "name", "reason", "reason_at_us", "cpus", "cpus_alloc", "real_memory_mb", "mem_alloc_mb", "features", "weight",
+    "name", "reason", "reason_at_us", "cpus_alloc", "mem_alloc_mb", "features", "weight",
     "version", "os", "arch", "boot_at_us", "last_busy_at_us", "pretended", "comment", "boot_id", "extra",
     "instance_id", "instance_type", *NODE_FIELDS,
 )  # fmt: skip
 _NODE_CONFIG_FIELDS: Final = (
-    "hostname", "addr", "boards", "sockets", "cores_per_socket", "threads_per_core", "tmp_disk_mb",
+    "hostname", "addr", "cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb",
+    "mem_spec_limit_mb", "tmp_disk_mb",
 )  # fmt: skip
 _PARTITION_FIELDS: Final = (
     "name", "is_default", "nodes", "max_time_s", "default_time_s", "min_nodes", "max_nodes", "priority_tier",
     "priority_job_factor", "over_subscribe", "root_only", "hidden", "def_mem_per_cpu_mb", "def_mem_per_node_mb",
     "max_mem_per_cpu_mb", "max_mem_per_node_mb", "allow_groups", "allow_accounts", "max_cpus_per_node",
+    "max_cpus_per_socket",
     "disable_root_jobs", "exclusive_user", "lln", "deny_accounts", "grace_time_s",
     "allow_qos", "deny_qos", "qos", "alloc_nodes", "alternate", "req_resv", "def_cpu_per_gpu", "def_mem_per_gpu_mb",
 )  # fmt: skip
@@ -145,6 +148,9 @@ def node_info(
     fields = {name: getattr(node, name) for name in _NODE_FIELDS}
     fields["cpus_alloc"] = min(node.cpus, node.cpus_alloc)  # cpus that several jobs share count once
     fields |= {name: getattr(node.config, name) for name in _NODE_CONFIG_FIELDS}
+    fields["effective_cpus"] = node.cpus
+    fields["core_spec_count"] = node.config.core_spec_count()
+    fields["cpu_spec_list"] = format_cpus(node.config.specialized_cpus)
     fields["gpu_constraint"] = constraint(state.config, node)
     fields["mcs_label"] = _mcs_label(state, node, visibility)
     if announced := _warning(state, node, link):  # shown as a reason without a user: the node works, and continues to
@@ -196,7 +202,7 @@ def partition_info(state: ClusterState, partition: Partition) -> controller_pb2.
         fields["over_subscribe"] += f":{partition.config.jobs_per_cpu()}"
     nodes = [state.nodes[name] for name in partition.config.nodes]
     cpus = sum(node.cpus for node in nodes)
-    tres = {"cpu": cpus, "mem": sum(node.real_memory_mb for node in nodes), "node": len(nodes), "billing": cpus}
+    tres = {"cpu": cpus, "mem": sum(node.config.real_memory_mb for node in nodes), "node": len(nodes), "billing": cpus}
     for node in nodes:
         for gres in shown_gres(node):
             key = f"gres/{gres.name}"
@@ -206,7 +212,7 @@ def partition_info(state: ClusterState, partition: Partition) -> controller_pb2.
         **fields,
         preempt_mode=PREEMPT_MODE.shown(modes),
         state=partition.state,
-        total_cpus=cpus,
+        total_cpus=sum(node.config.cpus for node in nodes),
         total_nodes=len(nodes),
         tres=format_tres(tres),
         configured_nodes=partition.config.nodes,

@@ -74,6 +74,10 @@ class NamedRows:
         snapshot = self._snapshot
         job_id = selector.job_id
         wanted = selector.tasks
+        if selector.submitted_s is not None:
+            await self._charge(ID_LOOKS + steps)
+            row = snapshot.jobs.get(job_id)
+            return [row] if row is not None and selector.is_of(job_id, row.submit_at_us) else []
         if job_id in self._whole:
             await self._charge(ID_LOOKS)
             return []
