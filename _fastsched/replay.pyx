@@ -5,7 +5,8 @@
 - A job that was refused does not fit later merely because time passes: the head's reservation only comes nearer. So while
   the set of running jobs has not changed (`clean`), a pass considers only a new job.
 - Conservative: a waiting job can move only into a window that begins before its own reservation, and its own counts as
-  free. So that window is computed first, and the profile is changed only for jobs that move.
+  free. So that window is computed first, and the profile is changed only for jobs that move. What a search has found is a
+  bound for all that is wider or longer (replay_bounds.pxi).
 
 A predictor, a correction or an order is one inline function with a branch for each number of replay_contract.py.
 """
@@ -17,6 +18,9 @@ from libc.string cimport memcpy, memmove, memset
 import numpy as np
 
 from _fastsched import replay_contract as words
+
+cdef enum:
+    BOUNDS_FROM = 32  # waiting jobs from which on bounds are kept
 
 cdef int64_t NEVER = 0x7FFFFFFFFFFFFFFF
 cdef int32_t SHORTEST = words.SHORTEST
@@ -193,7 +197,7 @@ cdef void end(ReplayWorld* world, int64_t now) noexcept nogil:
     cdef int32_t j = world.started[pop(&world.ends).tie]
     cdef ReplayJob* job = &world.job[j]
     if world.backfill == CONSERVATIVE:
-        add(&world.profile, now, job.start_s + job.estimate_s, job.procs)
+        give_back(&world.profile, now, job.start_s + job.estimate_s, job.procs)
         world.freed = world.freed or now < job.start_s + job.estimate_s
     elif not job.gone:
         remove(&world.expected, job.start_s + job.estimate_s, j)
@@ -338,6 +342,7 @@ cdef void plan(ReplayWorld* world, int64_t now, bint ended) noexcept nogil:
     cdef ReplayJob* job
     cdef ReplayProfile* profile = &world.profile
     forget(profile, now)
+    switch_bounds(&profile.bounds, world.line_end >= BOUNDS_FROM)
     if ended and world.freed:
         world.freed = False
     else:
@@ -352,11 +357,12 @@ cdef void plan(ReplayWorld* world, int64_t now, bint ended) noexcept nogil:
         found = earliest(profile, job.procs, job.estimate_s, job.planned_s)
         if found == job.planned_s:
             continue
-        if job.planned_s != NEVER:
-            add(profile, job.planned_s, job.planned_s + job.estimate_s, job.procs)
+        if job.planned_s == NEVER:
+            add(profile, found, found + job.estimate_s, -job.procs)
+        else:
+            move(profile, job.planned_s, found, job.estimate_s, job.procs)
             world.freed = True
             remove(&world.planned, job.planned_s, j)
-        add(profile, found, found + job.estimate_s, -job.procs)
         insert(&world.planned, found, j, job.procs, job.estimate_s)
         job.planned_s = found
     world.line_end = kept
@@ -427,7 +433,9 @@ cdef void run(ReplayWorld* world, int32_t mode, bint must_fit) noexcept nogil:
             ended(world, now)
 
 
-cdef bint open_world(ReplayWorld* world, int64_t users, int64_t kinds) noexcept nogil:
+cdef bint open_world(
+    ReplayWorld* world, int64_t users, int64_t kinds, int32_t widest, int64_t longest_s
+) noexcept nogil:
     """Allocates all memory of the run; False when there is not enough."""
     cdef int64_t n = world.jobs, queued = 0, planned = 0
     if world.backfill == CONSERVATIVE:
@@ -445,7 +453,7 @@ cdef bint open_world(ReplayWorld* world, int64_t users, int64_t kinds) noexcept 
         and (kinds == 0 or world.alike != NULL) and blocks_open(&world.heads, queued) and blocks_open(&world.candidates, queued if world.two_orders else 0)
         and blocks_open(&world.expected, queued) and blocks_open(&world.ends, n)
         and blocks_open(&world.outlived, queued) and blocks_open(&world.planned, planned)
-        and profile_open(&world.profile, planned, <int32_t> world.free)
+        and profile_open(&world.profile, planned, <int32_t> world.free, widest, longest_s)
     )
 
 
@@ -484,9 +492,11 @@ def replay(submit_s, run_s, estimate_s, procs, user, processors, policy, mode):
     cdef const int64_t[::1] estimates = np.ascontiguousarray(estimate_s, dtype=np.int64)
     cdef const int32_t[::1] widths = np.ascontiguousarray(procs, dtype=np.int32)
     cdef const int32_t[::1] users = np.ascontiguousarray(user, dtype=np.int32)
-    cdef int64_t users_n = int(max(user, default=-1)) + 1
+    cdef int64_t users_n = int(np.max(user, initial=-1)) + 1
     cdef const int32_t[::1] kinds = kinds_of(policy, user, estimate_s, procs)
-    cdef int64_t kinds_n = int(max(kinds, default=-1)) + 1
+    cdef int64_t kinds_n = int(np.max(kinds, initial=-1)) + 1
+    cdef int64_t longest_s = int(np.max(estimate_s, initial=1))
+    cdef int32_t widest = int(np.max(procs, initial=1))
     cdef int32_t mode_number = mode
     cdef bint must_fit = policy.submit_must_fit
     start_s = np.empty(n, dtype=np.int64)
@@ -499,7 +509,7 @@ def replay(submit_s, run_s, estimate_s, procs, user, processors, policy, mode):
     world.aged_factor, world.aged_max_s = policy.aged_factor, policy.aged_max_s
     world.two_orders = world.backfill == EASY and world.order != world.candidate_order
     try:
-        if not open_world(&world, users_n, kinds_n):
+        if not open_world(&world, users_n, kinds_n, widest, longest_s):
             raise MemoryError(f"no memory to replay {n} jobs")
         with nogil:
             for j in range(n):

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from ctld.core.nodes.layout import new_node
 from ctld.core.records.node import Node
-from ctld.core.state.devices import CPUS_NUMBERED_MAX, device_masks, layout_of, pick_cpus, pick_devices
+from ctld.core.state.devices import (
+    CPUS_NUMBERED_MAX,
+    choose_cpus,
+    device_masks,
+    layout_of,
+    pick_cpus,
+    pick_devices,
+)
 from penstock.values.config import DeviceConfig, NodeConfig
 from penstock.values.gres import Gres
 
@@ -138,3 +145,12 @@ def test_cpus_go_where_they_fit_best() -> None:
 def test_a_node_that_stands_for_a_cluster_has_no_numbers() -> None:
     node = node_of(1, CPUS_NUMBERED_MAX + 1)
     assert pick_cpus(node, 1, ()) == 0
+
+
+@given(st.integers(0, 2**12 - 1), st.integers(1, 12), st.sampled_from((10, 12)))
+def test_of_sockets_with_one_cpu_each_the_first_are_taken(free: int, count: int, sockets: int) -> None:
+    """CPUs=12 alone means 12 sockets. Of 10 sockets, two cpus belong to none."""
+    inside = layout_of(NodeConfig("n", "n", "127.0.0.1", 12, sockets=sockets))
+    there = [cpu for cpu in range(sockets) if free >> cpu & 1]
+    expected = sum(1 << cpu for cpu in there[:count]) if len(there) >= count else 0
+    assert choose_cpus(inside, free, count, ()) == expected

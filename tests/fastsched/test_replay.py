@@ -86,6 +86,19 @@ def test_deep_queues_agree(seed, policy, mode) -> None:
     both(fitting([tuple(map(int, row)) for row in rows], policy), 8, policy, mode)
 
 
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.sampled_from((12, 64)), modes)
+def test_conservative_agrees_where_jobs_differ_in_size_and_end_early(seed, processors, mode) -> None:
+    """Many moves: bounds of each width and length are raised and fall again."""
+    random = np.random.default_rng(seed)
+    n = 45  # the oracle is slow
+    run_s = random.lognormal(4, 2, n).astype(int) + 1
+    estimate_s = run_s * random.integers(1, 10, n)
+    widths = np.minimum(random.choice([1, 1, 2, 3, 4, 7, 8, 13, 32, 64], n), processors)
+    rows = zip(random.integers(0, 60, n), run_s, estimate_s, widths, np.zeros(n), strict=True)
+    both([tuple(map(int, row)) for row in rows], processors, POLICIES["conservative"], mode)
+
+
 @given(workloads, policies, modes)
 def test_no_processor_is_given_twice(jobs, policy, mode) -> None:
     """Where no estimate is outlived, and where ends come before starts of the same second."""

@@ -250,13 +250,11 @@ def _check_ranges(state: ClusterState, wanted: JobSubmission) -> None:
         raise Refused(Code.INVALID_NODE_COUNT, f"{wanted.nodes_min}-{wanted.nodes_max}")
     if sum(getattr(wanted, f"mem_per_{of}_mb") is not None for of in ("node", "cpu", "gpu")) > 1:
         raise Refused(Code.INVALID_TASK_MEMORY, "--mem, --mem-per-cpu and --mem-per-gpu exclude each other")
-    _check_times(state, wanted)
-    limit = wanted.time_limit_s
-    if limit is not None and limit != -1 and not 0 < limit <= TIME_LIMIT_S_MAX:
-        raise Refused(Code.INVALID_TIME_LIMIT, f"{limit} seconds")
+    check_limit(state, wanted)
 
 
-def _check_times(state: ClusterState, wanted: JobSubmission) -> None:
+def check_limit(state: ClusterState, wanted: JobSubmission) -> None:
+    """Checks the time limit, --time-min and --deadline. Raises Refused."""
     limit, least = wanted.time_limit_s, wanted.time_min_s
     if not 0 <= least <= TIME_LIMIT_S_MAX or (least and limit is not None and 0 < limit < least):
         raise Refused(Code.INVALID_TIME_MIN, f"--time-min of {least} seconds is more than --time")
@@ -265,6 +263,8 @@ def _check_times(state: ClusterState, wanted: JobSubmission) -> None:
         raise Refused(Code.INVALID_TIME_LIMIT, "the deadline would have passed")
     if deadline_us and least and begin_us + least * 1_000_000 > deadline_us:
         raise Refused(Code.INVALID_TIME_MIN, "the deadline would have passed")
+    if limit is not None and limit != -1 and not 0 < limit <= TIME_LIMIT_S_MAX:
+        raise Refused(Code.INVALID_TIME_LIMIT, f"{limit} seconds")
 
 
 def _counts(wanted: JobSubmission, required: int) -> tuple[int, int, int, tuple[str, ...]]:

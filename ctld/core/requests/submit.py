@@ -19,7 +19,7 @@ from ctld.core.lifecycle.allocations import AT_ONCE_US
 from ctld.core.lifecycle.ready import refresh
 from ctld.core.limits import budgets, submission
 from ctld.core.queue import admit, associations, mcs, priority, resolve_association
-from ctld.core.queue.defaults import complete
+from ctld.core.queue.defaults import check_limit, complete
 from ctld.core.queue.feasibility import can_ever_run, check_size, on_offer, where_now
 from ctld.core.queue.terms import latest_start_s
 from ctld.core.queue.wckeys import note
@@ -160,11 +160,43 @@ def _check_once(state: ClusterState, now_us: int, actor: Actor, wanted: JobSubmi
     if found is None:
         if max(len(wanted.submit_line), len(wanted.export_env), len(wanted.nodes_required)) > ACCEPTED_TEXT_MAX:
             return check(state, now_us, actor, wanted)
-        found = check(state, now_us, actor, wanted, is_shared=True)
-        if len(known) >= ACCEPTED_MAX:
-            known.clear()
-        known[key] = found
+        _clear_if_full(known)
+        found = known[key] = _check_any_limit(state, now_us, actor, wanted, key[1:])
     return found
+
+
+def _check_any_limit(
+    state: ClusterState, now_us: int, actor: Actor, wanted: JobSubmission, of: tuple[object, ...]
+) -> Accepted:
+    """Caches `check` by user (`of`) for requests that differ in their time limits alone."""
+    if wanted.time_limit_s is None:  # the default limit is the association's
+        return check(state, now_us, actor, wanted, is_shared=True)
+    key, known = (_without_limit(wanted), of), state.submissions.completed
+    found: Accepted | None = known.get(key)
+    if found is not None:
+        return _with_limit(state, found, wanted)
+    _clear_if_full(known)
+    found = known[key] = check(state, now_us, actor, wanted, is_shared=True)
+    return found
+
+
+def _without_limit(wanted: JobSubmission) -> JobSubmission:
+    return msgspec.structs.replace(wanted, time_limit_s=None)
+
+
+def _with_limit(state: ClusterState, found: Accepted, wanted: JobSubmission) -> Accepted:
+    """Returns the result of an equal request with another time limit for this one, after the checks of its limit."""
+    if found.request.time_limit_s == wanted.time_limit_s:
+        return found
+    check_limit(state, wanted)
+    request = with_changes(found.request, time_limit_s=wanted.time_limit_s)
+    admit.enforce(state, found.partitions, request, True)
+    return found._replace(request=request)
+
+
+def _clear_if_full(known: dict[object, Accepted]) -> None:
+    if len(known) >= ACCEPTED_MAX:
+        known.clear()
 
 
 def check(state: ClusterState, now_us: int, actor: Actor, wanted: JobSubmission, is_shared: bool = False) -> Accepted:
@@ -186,12 +218,12 @@ def check(state: ClusterState, now_us: int, actor: Actor, wanted: JobSubmission,
         raise Refused(Code.INVALID_VALUE, f"nice must be between -{NICE_MAX} and {NICE_MAX}")
     if not is_shared or asked or wanted.time_limit_s is None:  # the default limit is the association's
         return _completed(state, actor, wanted, partitions, asked)
-    known = state.submissions.completed
-    found: Accepted | None = known.get((wanted, partitions))
-    if found is None:
-        if len(known) >= ACCEPTED_MAX:
-            known.clear()
-        found = known[wanted, partitions] = _completed(state, actor, wanted, partitions, asked)
+    key, known = (_without_limit(wanted), partitions), state.submissions.completed
+    found: Accepted | None = known.get(key)
+    if found is not None:
+        return _with_limit(state, found, wanted)
+    _clear_if_full(known)
+    found = known[key] = _completed(state, actor, wanted, partitions, asked)
     return found
 
 

@@ -288,6 +288,9 @@ def _fill_sockets(layout: Layout, free: int, chosen: int, count: int) -> int:
     """Adds free cpus to the chosen ones: of the socket with the fewest that suffice, else first all of the one with
     most."""
     rest = count - chosen.bit_count()
+    if layout.sockets[0] == 1:  # one cpu in each: the first ones
+        free &= (1 << len(layout.sockets)) - 1
+        return chosen | _lowest(free, rest) if free.bit_count() >= rest else 0
     rooms = [(-(free & cpus).bit_count(), i) for i, cpus in enumerate(layout.sockets)]
     rooms.sort()  # once for all sockets: taking all of one changes no other
     for at, (room, i) in enumerate(rooms):
