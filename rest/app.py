@@ -31,7 +31,7 @@ from rest.contract.conform import NULLABLE, conform
 from rest.contract.facts import VERSION_MARK, Contract, Operation
 from rest.contract.parse import parse
 from rest.handlers import HANDLERS, RestHandler
-from rest.limits import Requests
+from rest.limits import Place, Requests
 
 if TYPE_CHECKING:
     from penstock.calls import Proof
@@ -117,8 +117,8 @@ class PathEndpoint:
         try:
             caller = identify(request.headers.raw, request.scope.get("client"))
             kind = accepted(request.headers.get("accept", ""))
-            with shared.requests.one(caller.key):
-                call = await self._read(request, operation, caller.proof)
+            with shared.requests.one(caller.key) as place:
+                call = await self._read(request, operation, caller.proof, place)
                 content = await _handler(operation)(call)
         except NotModified:
             return Response(status_code=304)
@@ -132,9 +132,9 @@ class PathEndpoint:
         frame = {"meta": meta, "errors": call.errors, "warnings": call.warnings}
         return written(answer_of(content | frame, operation), 200, kind)
 
-    async def _read(self, request: Request, operation: Operation, proof: "Proof | None") -> RestCall:
+    async def _read(self, request: Request, operation: Operation, proof: "Proof | None", place: Place) -> RestCall:
         query = read_query(request)
-        value = await read_body(request)
+        value = await read_body(request, place)
         body: object = None
         warnings: list[Json] = []
         if operation.body is not None:

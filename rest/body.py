@@ -12,20 +12,21 @@ from typing import Final, NoReturn
 from starlette.requests import ClientDisconnect, Request
 
 from rest.answers import RestError
-from rest.limits import BODY_BYTES_MAX, BODY_DEPTH_MAX, BODY_TIMEOUT_S, BODY_VALUES_MAX
+from rest.limits import BODY_BYTES_MAX, BODY_DEPTH_MAX, BODY_TIMEOUT_S, BODY_VALUES_MAX, Place
 
 JSON_TYPE: Final = "application/json"
-#: A longer body is parsed in a thread, so that others need not wait.
+#: A longer body is parsed in a thread, one at a time, so that others need not wait.
 _THREAD_BYTES: Final = 256 * 1024
 
 
-async def read_body(request: Request) -> object:
+async def read_body(request: Request, place: Place) -> object:
     """The parsed body; None = there is none. Raises RestError."""
     _check_head(request.headers)
     data = bytearray()
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             async for part in request.stream():
+                place.hold(len(part))
                 data += part
                 if len(data) > BODY_BYTES_MAX:
                     raise _plain(413, f"the body is larger than {BODY_BYTES_MAX} bytes")
@@ -37,7 +38,10 @@ async def read_body(request: Request) -> object:
         return None
     if request.headers.get("content-type") != JSON_TYPE:
         raise _plain(415, f"Content-Type must be {JSON_TYPE}")
-    return await asyncio.to_thread(parse_json, bytes(data)) if len(data) > _THREAD_BYTES else parse_json(bytes(data))
+    if len(data) <= _THREAD_BYTES:
+        return parse_json(bytes(data))
+    async with place.parsing:
+        return await asyncio.to_thread(parse_json, bytes(data))
 
 
 def parse_json(data: bytes) -> object:

@@ -3,6 +3,7 @@
 A caller is its token, as presented; the controller has its own limits for each user (rl_enable).
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from rest.answers import RestError
 
 #: Bytes of a body (413). A script is 4 MiB at most, and an environment 1 MiB: a heterogeneous job has several.
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
+#: Bytes of all bodies that are held at a time (429): they are read before anybody has checked the token.
+BODIES_BYTES_MAX: Final = 64 * 1024 * 1024
 #: Nested lists and objects of a body, and values in it (400).
 BODY_DEPTH_MAX: Final = 32
 BODY_VALUES_MAX: Final = 100_000
@@ -32,6 +35,26 @@ CALL_TIMEOUT_S: Final = 10.0
 RETRY_AFTER_S: Final = 1
 
 
+class Place:
+    """The place of one request, and what its body takes."""
+
+    def __init__(self, requests: "Requests") -> None:
+        self._requests = requests
+        self.body_bytes = 0
+
+    @property
+    def parsing(self) -> asyncio.Lock:
+        """Held while a large body is parsed: a value takes many times the bytes of its text."""
+        return self._requests.parsing
+
+    def hold(self, count: int) -> None:
+        """Counts bytes of the body. Raises RestError with 429."""
+        if self._requests.body_bytes + count > BODIES_BYTES_MAX:
+            raise RestError(429, 0, "the bodies of all requests are too large now", retry_after_s=RETRY_AFTER_S)
+        self._requests.body_bytes += count
+        self.body_bytes += count
+
+
 class Requests:
     """The requests in progress."""
 
@@ -40,9 +63,11 @@ class Requests:
         self._caller_max = caller_max
         self._by_caller: Counter[str] = Counter()
         self._total = 0
+        self.body_bytes = 0
+        self.parsing = asyncio.Lock()
 
     @contextmanager
-    def one(self, caller: str) -> Iterator[None]:
+    def one(self, caller: str) -> Iterator[Place]:
         """Holds a place for one request. Raises RestError with 429."""
         if self._total >= self._requests_max:
             raise RestError(429, 0, f"{self._requests_max} requests are in progress here", retry_after_s=RETRY_AFTER_S)
@@ -51,9 +76,11 @@ class Requests:
             raise RestError(429, 0, text, retry_after_s=RETRY_AFTER_S)
         self._total += 1
         self._by_caller[caller] += 1
+        place = Place(self)
         try:
-            yield
+            yield place
         finally:
+            self.body_bytes -= place.body_bytes
             self._total -= 1
             self._by_caller[caller] -= 1
             if not self._by_caller[caller]:

@@ -374,6 +374,18 @@ def test_requests_in_progress_of_a_caller_and_in_all():
     assert after.status_code == 200
 
 
+def test_the_bodies_of_all_requests_have_a_limit(monkeypatch):
+    """What is held is given back, also after a refusal."""
+    monkeypatch.setattr("rest.limits.BODIES_BYTES_MAX", 1000)
+    requests = Requests()
+    rest = FakeRest({"SubmitJob": SubmitJobReply(job_id=1)}, requests)
+    for _ in range(2):
+        assert rest.post(f"{CURRENT}/job/submit", {"job": JOB}).status_code == 200
+        large = rest.post(f"{CURRENT}/job/submit", {"job": JOB | {"comment": "x" * 1000}})
+        assert large.status_code == 429 and large.headers["retry-after"]
+    assert requests.body_bytes == 0
+
+
 # ---- writing
 
 
