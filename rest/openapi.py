@@ -47,7 +47,7 @@ def _operation(one: Any, version: str) -> Json:
         "responses": {"200": answer, "default": answer},
     }
     if one["parameters"]:
-        made["parameters"] = [_parameter(*parameter, version) for parameter in one["parameters"]]
+        made["parameters"] = [_parameter(parameter, version) for parameter in one["parameters"]]
     if "body" in one:
         made["requestBody"] = {"content": _content(one["body"], version)}
     return made | ({"deprecated": True} if one.get("old") else {})
@@ -58,7 +58,8 @@ def _content(kind: Any, version: str) -> Json:
     return {"application/json": schema, "application/yaml": schema}
 
 
-def _parameter(name: str, place: str, kind: Any, words: list[str], version: str) -> Json:
+def _parameter(parameter: Any, version: str) -> Json:
+    name, place, kind, words = parameter
     is_path = place == "path"
     made: Json = {
         "name": name,

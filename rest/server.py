@@ -24,6 +24,7 @@ from rest.limits import CONNECTIONS_MAX, HEAD_TIMEOUT_S, IDLE_TIMEOUT_S
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+    from uvicorn._types import ASGIApplication
 
 log = logging.getLogger("restd")
 BACKLOG: Final = 1024
@@ -113,7 +114,7 @@ async def serve(app: "ASGIApp", listeners: Sequence[socket.socket], tls: Tls) ->
 
 def _config(app: "ASGIApp", tls: Tls) -> uvicorn.Config:
     return uvicorn.Config(
-        cast("uvicorn.config.ASGIApplication", app), http=RestProtocol, ws="none", lifespan="off", loop="asyncio",
+        cast("ASGIApplication", app), http=RestProtocol, ws="none", lifespan="off", loop="asyncio",
         log_config=None, access_log=False, proxy_headers=False, server_header=False, backlog=BACKLOG,
         timeout_keep_alive=IDLE_TIMEOUT_S, timeout_graceful_shutdown=STOP_LIMIT_S,
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,

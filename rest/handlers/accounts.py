@@ -54,7 +54,7 @@ async def jobs(call: RestCall) -> Json:
         end_us = start_us
     request = ListRecordsRequest(
         ids=ids, users=words(get("users")), accounts=words(get("account")), partitions=words(get("partition")),
-        names=words(get("job_name")), states=sorted(set(states)), nodes=[get("node")] if get("node") else (),
+        names=words(get("job_name")), states=sorted(set(states)), nodes=[node] if (node := get("node")) else (),
         start_at_us=start_us, end_at_us=end_us, duplicates=call.flag("show_duplicates"),
         no_steps=call.flag("skip_steps"), qos=words(get("qos")), wckeys=words(get("wckey")),
     )  # fmt: skip

@@ -160,7 +160,7 @@ _FORMS: Final[dict[str, Callable[[object, Members], list[str]]]] = {
     "kill_on_node_fail": lambda value, members: [] if value else ["--no-kill"],
     "wait_all_nodes": lambda value, members: [f"--wait-all-nodes={int(bool(value))}"],
     "mail_type": lambda value, members: [
-        f"--mail-type={','.join(_MAIL.get(one, one) for one in value)}"
+        f"--mail-type={','.join(_MAIL.get(one, one) for one in map(str, value))}"
     ] if isinstance(value, list) and value else [],
     "open_mode": lambda value, members: [f"--open-mode={_joined(value).lower()}"] if value else [],
     "shared": _words_of(_SHARED),

@@ -96,8 +96,11 @@ def lacking(path: str, query: dict[str, str]) -> set[str]:
         if one.rstrip("/") == f"/{path}"
     )
     call = RestCall(operation, {}, query, None, "c", 10**15, FakeClient(REPLIES), None)
-    content = asyncio.run(HANDLERS["get", f"/{path}"](call))  # type: ignore[arg-type]  # a coroutine, as all handlers
-    return set(missing(content, operation.answer)) - {"meta", "errors", "warnings"}
+
+    async def made() -> object:
+        return await HANDLERS["get", f"/{path}"](call)
+
+    return set(missing(asyncio.run(made()), operation.answer)) - {"meta", "errors", "warnings"}
 
 
 @pytest.mark.parametrize("path", ONLY_FILLED)
