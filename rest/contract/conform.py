@@ -55,9 +55,12 @@ def _number(value: object, schema: ObjectOf) -> dict[str, object]:
     is_whole = schema.members["number"] != Scalar("double")
     if isinstance(value, dict):
         infinite = bool(value.get("infinite", False))
-        found, is_set = value.get("number", 0), bool(value.get("set", False)) and not infinite
+        found = value.get("number", 0)
+        is_set = bool(value.get("set", False)) and not infinite
     else:
-        found, is_set, infinite = _amount(value), isinstance(value, int | float), False
+        found = _amount(value)
+        is_set = isinstance(value, int | float)
+        infinite = False
     number = found if isinstance(found, int | float) else 0
     return {"set": is_set, "infinite": infinite, "number": int(number) if is_whole else float(number)}
 
