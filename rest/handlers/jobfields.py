@@ -59,10 +59,9 @@ _MAIL: Final = {"TIME=100%": "TIME_LIMIT", "TIME=90%": "TIME_LIMIT_90", "TIME=80
 #: Members that submit.py reads, or a form below with another one.
 TAKEN: Final = frozenset(
     ("name", "current_working_directory", "standard_error", "standard_input", "standard_output", "environment", "argv",
-     "script", "rlimits", "user_id", "group_id", "admin_comment", "minimum_nodes", "maximum_nodes", "time_limit",
+     "script", "rlimits", "user_id", "group_id", "minimum_nodes", "maximum_nodes", "time_limit",
      "required_switches", "wait_for_switch", "requeue", "kill_on_node_fail", "wait_all_nodes", "mail_type", "open_mode",
-     "shared", "flags", "tres_per_node", "kill_warning_signal", "kill_warning_delay", "kill_warning_flags", "job_id",
-     "immediate")
+     "shared", "flags", "tres_per_node", "kill_warning_signal", "kill_warning_delay", "kill_warning_flags")
 ) | {*_TEXTS, *_COUNTS, *_SWITCHES, *_HOSTS, *_DATES, *_TRES}  # fmt: skip
 
 Members = Mapping[str, object]

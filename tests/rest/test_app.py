@@ -447,10 +447,15 @@ def test_submissions_that_make_no_job(change, number):
 
 
 def test_what_has_no_effect_is_said():
-    reply, _ = submitted({"job": JOB | {"unknown": 1, "selinux_context": "x", "tasks": "2", "environment": {"A": "1"}}})
+    reply, _ = submitted(
+        {
+            "job": JOB
+            | {"unknown": 1, "selinux_context": "x", "immediate": True, "tasks": "2", "environment": {"A": "1"}}
+        }
+    )
     assert reply.status_code == 200
     assert {one["source"] for one in reply.json()["warnings"]} == {
-        "#/job/unknown", "#/job/selinux_context", "#/job/tasks", "#/job/environment",
+        "#/job/unknown", "#/job/selinux_context", "#/job/immediate", "#/job/tasks", "#/job/environment",
     }  # fmt: skip
 
 
