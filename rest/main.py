@@ -68,6 +68,8 @@ def _run(options: Namespace) -> int:
     from rest.server import Tls, listen_tcp, listen_unix, serve
 
     tls = Tls(options.tls_cert or "", options.tls_key or "")
+    for path in filter(None, tls):
+        open(path, "rb").close()  # an error of the library names no file
     listeners: list[socket.socket] = []
     for one in where:
         if one.startswith(UNIX):
@@ -152,7 +154,8 @@ def _named(where: str, listen: Callable[[], socket.socket]) -> socket.socket:
     try:
         return listen()
     except OSError as error:
-        raise OSError(error.errno, error.strerror or str(error), where) from error
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise OSError(error.errno, why, where) from error
 
 
 def _refuse(text: str, status: int = EXIT_CONFIG) -> int:
