@@ -1,6 +1,6 @@
 """The ASGI application: routes made from the contract, handlers from the table of `rest.handlers`.
 
-    path and method -> operation -> caller's proof -> place among the requests -> parameters and body -> handler
+    path and method -> operation -> caller's proof -> limits -> parameters and body -> handler
                     -> the answer in the version's form
 
 What a client sends never makes a 5xx: a request is either carried out or refused with 4xx. An exception that nobody
@@ -31,7 +31,7 @@ from rest.contract.conform import NULLABLE, conform
 from rest.contract.facts import VERSION_MARK, Contract, Operation
 from rest.contract.parse import parse
 from rest.handlers import HANDLERS, RestHandler
-from rest.limits import Place, Requests
+from rest.limits import Requests, RequestShare
 
 if TYPE_CHECKING:
     from penstock.calls import Proof
@@ -117,8 +117,8 @@ class PathEndpoint:
         try:
             caller = identify(request.headers.raw, request.scope.get("client"))
             kind = accepted(request.headers.get("accept", ""))
-            with shared.requests.one(caller.key) as place:
-                call = await self._read(request, operation, caller.proof, place)
+            with shared.requests.one(caller.key) as share:
+                call = await self._read(request, operation, caller.proof, share)
                 content = await _handler(operation)(call)
         except NotModified:
             return Response(status_code=304)
@@ -132,9 +132,11 @@ class PathEndpoint:
         frame = {"meta": meta, "errors": call.errors, "warnings": call.warnings}
         return written(answer_of(content | frame, operation), 200, kind)
 
-    async def _read(self, request: Request, operation: Operation, proof: "Proof | None", place: Place) -> RestCall:
+    async def _read(
+        self, request: Request, operation: Operation, proof: "Proof | None", share: RequestShare
+    ) -> RestCall:
         query = read_query(request)
-        value = await read_body(request, place)
+        value = await read_body(request, share)
         body: object = None
         warnings: list[Json] = []
         if operation.body is not None:

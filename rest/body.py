@@ -12,21 +12,21 @@ from typing import Final, NoReturn
 from starlette.requests import ClientDisconnect, Request
 
 from rest.answers import RestError
-from rest.limits import BODY_BYTES_MAX, BODY_DEPTH_MAX, BODY_TIMEOUT_S, BODY_VALUES_MAX, Place
+from rest.limits import BODY_BYTES_MAX, BODY_DEPTH_MAX, BODY_TIMEOUT_S, BODY_VALUES_MAX, RequestShare
 
 JSON_TYPE: Final = "application/json"
 #: A longer body is parsed in a thread, one at a time, so that others need not wait.
 _THREAD_BYTES: Final = 256 * 1024
 
 
-async def read_body(request: Request, place: Place) -> object:
+async def read_body(request: Request, share: RequestShare) -> object:
     """The parsed body; None = there is none. Raises RestError."""
     _check_head(request.headers)
     data = bytearray()
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             async for part in request.stream():
-                place.hold(len(part))
+                share.hold(len(part))
                 data += part
                 if len(data) > BODY_BYTES_MAX:
                     raise _plain(413, f"the body is larger than {BODY_BYTES_MAX} bytes")
@@ -40,7 +40,7 @@ async def read_body(request: Request, place: Place) -> object:
         raise _plain(415, f"Content-Type must be {JSON_TYPE}")
     if len(data) <= _THREAD_BYTES:
         return parse_json(bytes(data))
-    async with place.parsing:
+    async with share.parsing:
         return await asyncio.to_thread(parse_json, bytes(data))
 
 

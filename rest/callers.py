@@ -25,7 +25,7 @@ _BEARER: Final = "bearer "
 
 
 class UnixPeer(NamedTuple):
-    """The other end of a Unix socket, in the place of an address (`scope["client"]`). TCP has plain tuples there."""
+    """The other end of a Unix socket, instead of an address (`scope["client"]`). TCP has plain tuples there."""
 
     host: str
     uid: int

@@ -35,8 +35,8 @@ CALL_TIMEOUT_S: Final = 10.0
 RETRY_AFTER_S: Final = 1
 
 
-class Place:
-    """The place of one request, and what its body takes."""
+class RequestShare:
+    """What one request holds of the limits: the bytes of its body."""
 
     def __init__(self, requests: "Requests") -> None:
         self._requests = requests
@@ -67,8 +67,8 @@ class Requests:
         self.parsing = asyncio.Lock()
 
     @contextmanager
-    def one(self, caller: str) -> Iterator[Place]:
-        """Holds a place for one request. Raises RestError with 429."""
+    def one(self, caller: str) -> Iterator[RequestShare]:
+        """Counts one request in progress. Raises RestError with 429."""
         if self._total >= self._requests_max:
             raise RestError(429, 0, f"{self._requests_max} requests are in progress here", retry_after_s=RETRY_AFTER_S)
         if self._by_caller[caller] >= self._caller_max:
@@ -76,11 +76,11 @@ class Requests:
             raise RestError(429, 0, text, retry_after_s=RETRY_AFTER_S)
         self._total += 1
         self._by_caller[caller] += 1
-        place = Place(self)
+        share = RequestShare(self)
         try:
-            yield place
+            yield share
         finally:
-            self.body_bytes -= place.body_bytes
+            self.body_bytes -= share.body_bytes
             self._total -= 1
             self._by_caller[caller] -= 1
             if not self._by_caller[caller]:
