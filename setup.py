@@ -62,7 +62,7 @@ QUICK = [
     "sbatch", "squeue", "sinfo", "sacct", "sacctmgr", "scancel", "scontrol", "sdiag", "sprio", "sshare", "sstat", "seff",
     "sreport", "srun", "salloc", "sattach",
 ]  # fmt: skip
-DAEMONS = ["slurmctld", "slurmd", "slurmdbd"]
+DAEMONS = ["slurmctld", "slurmd", "slurmdbd", "slurmrestd"]
 
 LAUNCHER = Path(__file__).parent / "native" / "launcher.c"
 STARTTASK = LAUNCHER.with_name("starttask.c")
@@ -173,12 +173,13 @@ setup(
     python_requires=">=3.11",
     package_dir={"": "."},
     packages=find_packages(
-        include=["penstock*", "ctld*", "nodedaemon*", "accounting*", "cli*", "_fastsched*", "sim*", "web*"]
+        include=["penstock*", "ctld*", "nodedaemon*", "accounting*", "cli*", "_fastsched*", "sim*", "rest*", "web*"]
     ),
     package_data={
         "penstock": ["py.typed"],
         "_fastsched": ["*.pyi"],
         "nodedaemon": ["gpu/*.toml"],
+        "rest": ["contract/facts.json"],
         "ctld": ["store/migrations/*", "store/migrations/versions/*"],
     },
     # Manual pages and completions, written by tools/manual from the option tables.
@@ -214,6 +215,7 @@ setup(
     extras_require={
         "sim": ["matplotlib>=3.9", "rich>=13.9"],
         "postgresql": ["psycopg[binary]>=3.2"],
+        "rest": ["starlette>=0.46", "uvicorn>=0.34"],
         "dev": [
             "pytest>=9.0",
             "pytest-timeout>=2.4",

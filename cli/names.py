@@ -1,9 +1,10 @@
-"""slurmctld, slurmd, slurmdbd: daemon names that tools look for.
+"""slurmctld, slurmd, slurmdbd, slurmrestd: daemon names that tools look for.
 
 Some tools ask them for a version (-V) before they trust a cluster. Any other use prints the command to use instead,
-status 1: a daemon must not start with options of another program.
+status 1: a daemon must not start with options of another program. slurmrestd is `penstock restd`, which takes its options.
 """
 
+import importlib
 import sys
 from typing import NoReturn
 
@@ -41,3 +42,8 @@ def slurmd() -> NoReturn:
 def slurmdbd() -> NoReturn:
     """The command slurmdbd."""
     run("slurmdbd", lambda argv: body_of("slurmdbd", argv))
+
+
+def slurmrestd() -> NoReturn:
+    """The daemon slurmrestd."""
+    sys.exit(importlib.import_module("rest.main").main(sys.argv[1:]))

@@ -85,6 +85,7 @@ PROGRAMS = (
     Subcommand("completion", "cli.subcommands.completion:command", "print the completion script of a shell", TRY),
     Subcommand("ctld", "ctld.main:main", "the controller", DAEMONS, "ctld.commandline:command_line"),
     Subcommand("noded", "nodedaemon.main:main", "the node daemon", DAEMONS, "nodedaemon.commandline:command_line"),
+    Subcommand("restd", "rest.main:main", "the REST daemon", DAEMONS, "rest.commandline:command_line"),
     Subcommand(
         "adopt",
         "nodedaemon.adopt:main",

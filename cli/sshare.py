@@ -5,20 +5,20 @@ Slurm. Numbers are relative to the level (Fair Tree) or to the whole (NO_FAIR_TR
 user's association for one partition has its own line; -m shows the partition.
 """
 
-import math
 import os
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
 from cli.base.account_tree import load_associations
 from cli.base.clusters import on_each
-from cli.base.document import DOCUMENT_OPTIONS, Json, is_wanted, number
+from cli.base.document import DOCUMENT_OPTIONS, is_wanted
 from cli.base.format import TableColumn, TableStyle, parse_table, table_lines
 from cli.base.listing import emit, environment, words
 from cli.base.options import SHARES, YES, Command, Option, OptionValues, parse
 from cli.base.run import CommandError, complain, run
 from cli.base.users import find_entry, login_of
 from cli.listings.helplists import name_lines
+from cli.listings.jsonshare import amounts_of, share_object
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1.shares_pb2 import Association, ListAssociationsReply
@@ -140,37 +140,6 @@ def _report(client: Client, options: OptionValues, heading: bool) -> int:
     return 0
 
 
-def share_object(one: Association, view: ListAssociationsReply) -> Json:
-    """One line for --json and --yaml, by the names of Slurm's data_parser."""
-    level = None if math.isinf(one.level_fs) else one.level_fs
-    return {
-        "id": one.id, "cluster": view.cluster, "name": one.user or one.account, "parent": one.parent,
-        "partition": one.partition,
-        "shares": number(max(one.shares, 0), infinite=one.shares < 0), "shares_normalized": number(one.norm_shares),
-        "usage": one.usage_s, "usage_normalized": number(one.norm_usage),
-        "effective_usage": number(one.effective_usage), "type": ["USER" if one.user else "ASSOCIATION"],
-        "fairshare": {"factor": number(one.fair_share if one.user else None),
-                      "level": number(level, infinite=level is None)},
-        "tres": {"run_seconds": _tres_list(one.tres_run_mins, 60),
-                 "group_minutes": _tres_list(_pairs(one.limits.get("grptresmins", "")), 1),
-                 "usage": _tres_list(one.tres_mins, 60)},
-    }  # fmt: skip
-
-
-def _pairs(text: str) -> dict[str, str]:
-    return dict(part.split("=", 1) for part in words(text))
-
-
-def _tres_list(found: Mapping[str, str], factor: int) -> list[Json]:
-    """Amounts by name. One that is not a plain number is memory with its unit, in TRES minutes."""
-    from penstock.values.memory import parse_mb
-
-    return [
-        {"name": name, "value": number((int(text) if text.isdigit() else parse_mb(text)) * factor)}
-        for name, text in sorted(found.items())
-    ]
-
-
 #: Columns with the counters of limits.
 _COUNTED = frozenset(("GrpTRESRaw", "TRESRunMins"))
 
@@ -192,8 +161,8 @@ def add_counters(client: Client, answer: ListAssociationsReply) -> None:
             raise
         return
     for counted in (one for page in pages for one in page.counters if one.assoc_id in by_id):
-        by_id[counted.assoc_id].tres_mins.update(_pairs(counted.used.get("grptresmins", "")))
-        by_id[counted.assoc_id].tres_run_mins.update(_pairs(counted.used.get("grptresrunmins", "")))
+        by_id[counted.assoc_id].tres_mins.update(amounts_of(counted.used.get("grptresmins", "")))
+        by_id[counted.assoc_id].tres_run_mins.update(amounts_of(counted.used.get("grptresrunmins", "")))
 
 
 def _check_names(found: Iterable[Association], options: OptionValues) -> None:

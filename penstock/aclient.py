@@ -1,7 +1,8 @@
 """The asyncio form of `penstock.client.Client`, with the same rules (`penstock.calls`). For dashboards, load generators
 and tests.
 
-Calls of one AsyncClient may run side by side over its one connection. Over gRPC each fetches its own token.
+Calls of one AsyncClient may run side by side over its one connection. Over gRPC each fetches its own token. A program that
+serves several users passes the proof of each to the call: it is in the metadata of that call and nowhere else.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from google.protobuf.message import Message
 from penstock.acallsocket import CallChannel
 from penstock.calls import (
     FAILURES,
+    LIMITED_MAX_S,
     MESSAGE_BYTES_MAX,
     NO_AUTH_SOCKET,
     TIMEOUT_S,
@@ -60,11 +62,20 @@ END: Any = getattr(grpc.aio, "EOF")  # noqa: B009 (not in the type stubs)
 class AsyncClient:
     """One program's connection, shared by its tasks."""
 
-    def __init__(self, cluster: ClusterFile, timeout_s: float = TIMEOUT_S, *, retry: bool = False) -> None:
+    def __init__(
+        self,
+        cluster: ClusterFile,
+        timeout_s: float = TIMEOUT_S,
+        *,
+        retry: bool = False,
+        limited_max_s: float = LIMITED_MAX_S,
+    ) -> None:
+        """`limited_max_s`: the longest total wait while the controller limits requests; beyond it the call is refused."""
         self.cluster = cluster
         self.timeout_s = timeout_s
         self.on_notice: Callable[[str], None] = ignore_notice  # called while the limit of requests makes us wait
         self._proof = own_proof(os.environ, cluster.cluster_name)
+        self._limited_max_s = limited_max_s
         self._contact = Contact(bool(cluster.local), retry)
         self._channel: Any = None
         self._calls: CallChannel | None = None
@@ -91,33 +102,37 @@ class AsyncClient:
             self._channel = None
             await channel.close()
 
-    async def call(self, method: str, request: Message, timeout_s: float | None = None) -> ReplyMessage:
-        """Sends one request and returns one answer."""
+    async def call(
+        self, method: str, request: Message, timeout_s: float | None = None, *, proof: "Proof | None" = None
+    ) -> ReplyMessage:
+        """Sends one request and returns one answer. `proof`: of the user for whom this call is made; None = this program's
+        own."""
         rpc = find_rpc(method, request)
 
         async def direct(calls: CallChannel, deadline: float) -> ReplyMessage:
             return rpc.deserialize(await calls.call(rpc.path, rpc.serialize(request), deadline))
 
-        async def attempt(proof: "Proof", left_s: float | None) -> ReplyMessage:
+        async def attempt(proven: "Proof", left_s: float | None) -> ReplyMessage:
             stub = self._connect().unary_unary(rpc.path, rpc.serialize, rpc.deserialize)
-            return await stub(request, timeout=left_s, metadata=proof)
+            return await stub(request, timeout=left_s, metadata=proven)
 
-        return await self._persist(attempt, self._attempts(method, timeout_s), None if rpc.is_stream else direct)
+        is_direct = not rpc.is_stream and proof is None
+        return await self._persist(attempt, self._attempts(method, timeout_s), direct if is_direct else None, proof)
 
     async def stream(
-        self, method: str, request: Message, timeout_s: float | None = None
+        self, method: str, request: Message, timeout_s: float | None = None, *, proof: "Proof | None" = None
     ) -> AsyncIterator[ReplyMessage]:
-        """Sends one request and yields pages of answers."""
+        """Sends one request and yields pages of answers. `proof`: as in call()."""
         rpc = find_stream(method, request)
 
         async def attempt(
-            proof: "Proof", left_s: float | None
+            proven: "Proof", left_s: float | None
         ) -> tuple[ReplyMessage, "grpc.aio.UnaryStreamCall[Message, ReplyMessage]"]:
             stub = self._connect().unary_stream(rpc.path, rpc.serialize, rpc.deserialize)
-            pages = stub(request, timeout=left_s, metadata=proof)
+            pages = stub(request, timeout=left_s, metadata=proven)
             return await pages.read(), pages
 
-        page, pages = await self._persist(attempt, self._attempts(method, timeout_s))
+        page, pages = await self._persist(attempt, self._attempts(method, timeout_s), None, proof)
         try:
             while page is not END:
                 yield page
@@ -129,9 +144,11 @@ class AsyncClient:
 
     def _attempts(self, method: str, timeout_s: float | None) -> Attempts:
         deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
-        return Attempts(method, self._contact, deadline)
+        return Attempts(method, self._contact, deadline, self._limited_max_s)
 
-    async def _persist(self, attempt: _Attempt[T], attempts: Attempts, direct: Direct[T] | None = None) -> T:
+    async def _persist(
+        self, attempt: _Attempt[T], attempts: Attempts, direct: Direct[T] | None, proof: "Proof | None"
+    ) -> T:
         """Repeats the attempt until it succeeds, is refused, or the time is up."""
         while True:
             try:
@@ -139,7 +156,7 @@ class AsyncClient:
                 if direct is not None and calls is not None:
                     result = await direct(calls, attempts.deadline)
                 else:
-                    result = await self._attempt(attempt, attempts)
+                    result = await self._attempt(attempt, attempts, proof or self._proof)
             except FAILURES as error:
                 pause = attempts.failed(error, time.monotonic())
             else:
@@ -163,9 +180,9 @@ class AsyncClient:
                 self._calls = await _call_channel(path, attempts.connect_s(time.monotonic()))
             return self._calls
 
-    async def _attempt(self, attempt: _Attempt[T], attempts: Attempts) -> T:
+    async def _attempt(self, attempt: _Attempt[T], attempts: Attempts, known: "Proof | None") -> T:
         left_s = attempts.connect_s(time.monotonic())
-        proof = self._proof or ((TOKEN_KEY, await fetch_token(self.cluster.auth_socket, left_s)),)
+        proof = known or ((TOKEN_KEY, await fetch_token(self.cluster.auth_socket, left_s)),)
         if not self._contact.is_patient and self._channel is None:
             (await asyncio.to_thread(dial, self.cluster, left_s)).close()  # gRPC would wait for a dead server
         try:

@@ -26,7 +26,14 @@ import sys
 # Any: the reply message of a method, which its callers know
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from penstock.errors import CONNECT_FAILURE_TEXT, RECEIVE_FAILURE, RECEIVE_FAILURE_TEXT, PenstockError, Unreachable
+from penstock.errors import (
+    CONNECT_FAILURE_TEXT,
+    RECEIVE_FAILURE,
+    RECEIVE_FAILURE_TEXT,
+    NotProven,
+    PenstockError,
+    Unreachable,
+)
 from penstock.lost import CallOutcome
 from penstock.values.refusals import TEXT, Code
 
@@ -124,13 +131,14 @@ def failure_of(failed: CallFailed) -> TryAgain | PenstockError:
         return TryAgain(Unreachable(CONNECT_FAILURE_TEXT, details), seen=True)
     if status == "DEADLINE_EXCEEDED":
         return Unreachable(RECEIVE_FAILURE_TEXT, details, RECEIVE_FAILURE)
+    kind = NotProven if status == "UNAUTHENTICATED" else PenstockError
     if number.isascii() and number.isdigit():
-        refusal = PenstockError(int(number), details)
+        refusal = kind(int(number), details)
         if refusal.code == Code.RATE_LIMITED:
             return TryAgain(refusal, seen=True, pause_s=pause_asked_s(details))
         return refusal
     code = _CODE_OF_STATUS.get(status, Code.INTERNAL)
-    return PenstockError(code, TEXT[code], details)
+    return kind(code, TEXT[code], details)
 
 
 def final_error(failed: CallFailed) -> PenstockError:
@@ -190,10 +198,12 @@ class Pause(NamedTuple):
 class Attempts:
     """The attempts of one request. Times are those of time.monotonic(); a `deadline` of inf is none."""
 
-    __slots__ = ("_contact", "_outcome", "_limited", "_limited_s", "_pause_s", "deadline")
+    __slots__ = ("_contact", "_outcome", "_limited", "_limited_max_s", "_limited_s", "_pause_s", "deadline")
 
-    def __init__(self, method: str, contact: Contact, deadline: float) -> None:
+    def __init__(self, method: str, contact: Contact, deadline: float, limited_max_s: float = LIMITED_MAX_S) -> None:
+        """`limited_max_s`: 0 = the caller itself waits while the controller limits requests."""
         self.deadline = deadline
+        self._limited_max_s = limited_max_s
         self._contact = contact
         self._outcome = CallOutcome(method)
         self._pause_s = PAUSE_FIRST_S
@@ -220,7 +230,7 @@ class Attempts:
         if isinstance(failure, PenstockError):
             raise self._outcome.final_error(failure) from (error if failure is not error else error.__cause__)
         if failure.pause_s:
-            if self._limited_s + failure.pause_s > LIMITED_MAX_S:
+            if self._limited_s + failure.pause_s > self._limited_max_s:
                 raise self._outcome.final_error(failure.error) from error
             self._limited += 1
             self._limited_s += failure.pause_s

@@ -18,6 +18,7 @@ class DaemonOption(NamedTuple):
     default: str | int | None = None
     choices: tuple[str, ...] = ()
     convert: Callable[[str], object] = str
+    is_repeated: bool = False  # the values of all are a list
 
     @property
     def is_switch(self) -> bool:
@@ -32,6 +33,7 @@ class DaemonLine(NamedTuple):
     help: str
     options: tuple[DaemonOption, ...]
     examples: str
+    words: str = ""  # metavar of further words, which `words` of the options has; "" = there are none
 
     def parser(self) -> argparse.ArgumentParser:
         """What reads the arguments; wrong use ends the process with status 2."""
@@ -46,5 +48,8 @@ class DaemonLine(NamedTuple):
                 parser.add_argument(
                     *option.flags, metavar=option.metavar or None, default=option.default, help=option.help,
                     choices=option.choices or None, type=option.convert,
+                    action="append" if option.is_repeated else "store",
                 )  # fmt: skip
+        if self.words:
+            parser.add_argument("words", metavar=self.words, nargs="*")
         return parser

@@ -39,6 +39,10 @@ class NotKnown(Unreachable):
     """The request was sent and not answered: it may have been carried out. `detail` says what to do."""
 
 
+class NotProven(PenstockError):
+    """The controller does not accept the caller's proof: a token that is not valid, has ended, or is another user's."""
+
+
 class BadSetup(PenstockError):
     """A key, certificate or folder of this machine cannot be used: a daemon prints the text and exits with 78."""
 

@@ -10,7 +10,7 @@
 # programs of others see the same commands as tests/e2e.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-PARTS=(tests/auth tests/cli tests/e2e tests/gpu tests/node tests/rpc tests/runtime tests/store)
+PARTS=(tests/auth tests/cli tests/e2e tests/gpu tests/node tests/rest tests/rpc tests/runtime tests/store)
 [ ! -d tests/security ] || PARTS+=(tests/security)
 WORKERS=${WORKERS:-4}
 

@@ -234,10 +234,15 @@ _KEYS = {"runawayjobs": "jobs", "tres": "tres"}
 
 def put_list(entity: str, rows: list[object], cluster: str, options: OptionValues) -> int:
     """Events, transactions, TRES, wckeys, and so on."""
-    maker = _OBJECTS.get(entity)
-    items = [maker(row, cluster) for row in rows] if maker is not None else []
+    items = [list_object(entity, row, cluster) for row in rows] if entity in _OBJECTS else []
     write_document(document(_KEYS.get(entity, f"{entity}s"), items, cluster), options)
     return 0
+
+
+def list_object(entity: str, row: object, cluster: str) -> Json:
+    """One item of such a list."""
+    made: Json = _OBJECTS[entity](row, cluster)
+    return made
 
 
 def _event(row: EventInfo, cluster: str) -> Json:

@@ -61,7 +61,9 @@ def json_text(value: object, pad: str = "") -> str:
         if not value:
             return "{}"
         inner = pad + "  "
-        if "infinite" in value and value.keys() == _NUMBER:  # half of a job's document are such
+        if (
+            "infinite" in value and value.keys() == _NUMBER and type(value["set"]) is bool
+        ):  # half of a job's document are such
             return _number(value["set"], value["infinite"], value["number"], pad)
         pairs = [f"{inner}{_quote(key)}: {json_text(item, inner)}" for key, item in value.items()]
         return "{\n" + ",\n".join(pairs) + f"\n{pad}}}"
@@ -100,7 +102,7 @@ def yaml_text(value: object, pad: str = "") -> str:
         if not value:
             return " {}\n"
         inner = pad + "  "
-        if "infinite" in value and value.keys() == _NUMBER:
+        if "infinite" in value and value.keys() == _NUMBER and type(value["set"]) is bool:
             return _yaml_number(value["set"], value["infinite"], value["number"], inner)
         return "\n" + "".join([f"{inner}{yaml_string(key)}:{yaml_text(item, inner)}" for key, item in value.items()])
     if type(value) is list or type(value) is tuple:

@@ -8,6 +8,7 @@ restarts daemons that died; a site uses systemd (packaging/).
 
 import contextlib
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NotRequired, TypedDict
@@ -16,7 +17,17 @@ import click
 
 from cli.base.run import CommandError
 from cli.subcommands.documents import documents, write
-from cli.subcommands.localcluster import CTLD, STOP_LIMIT_S, LocalCluster, count, how_to_call, locked, node_states, say
+from cli.subcommands.localcluster import (
+    CTLD,
+    RESTD,
+    STOP_LIMIT_S,
+    LocalCluster,
+    count,
+    how_to_call,
+    locked,
+    node_states,
+    say,
+)
 from cli.subcommands.localconf import (
     CPUS_PER_NODE_MAX,
     GPUS_PER_NODE_MAX,
@@ -75,6 +86,7 @@ _NAME = Converted("name", _cluster_name)
     help="Pretend that each node has N GPUs (of a TYPE like h200, with its memory).",
 )
 @click.option("--name", metavar="NAME", type=_NAME, help="Name of the cluster (local).")
+@click.option("--rest", is_flag=True, help="Also a REST daemon, on a Unix socket in the folder.")
 @click.option(
     "--accept-loss", is_flag=True, help="Start although the database is older than acknowledged data (a backup)."
 )
@@ -83,6 +95,7 @@ def up_command(
     cpus_per_node: int | None,
     gpus_per_node: tuple[int, str] | None,
     name: str | None,
+    rest: bool,
     accept_loss: bool,
     language: str,
 ) -> int:
@@ -97,7 +110,7 @@ def up_command(
                 f"{other}\nto change it: `penstock down --purge` (which removes all records of jobs), then `penstock up` again"
             )
         cluster = cluster or LocalCluster.create(home, options)
-        started = cluster.start_missing(accept_loss)
+        started = cluster.start_missing(accept_loss, rest)
     if language:
         return write(state_of(home, cluster) | {"started": started}, language)
     _report_up(home, cluster, started)
@@ -123,6 +136,10 @@ def _report_up(home: Path, cluster: LocalCluster, started: list[str]) -> None:
     gpu_word = f"{size.gpu_type} GPU".strip()
     each = " each" if len(cluster.nodes) > 1 else ""
     say(f"  nodes       {names}: {count(size.cpus, 'CPU')}, {memory}, {count(size.gpus, gpu_word)}{each}{pretended}")
+    if cluster.runs(RESTD):
+        say(
+            f"  REST        curl --unix-socket {shlex.quote(str(cluster.rest_socket))} http://localhost/slurm/v0.0.46/ping"
+        )
     say(f"  folder      {home} (slurm.conf, log/)")
     if (explicit := os.environ.get("PENSTOCK_CLUSTER")) and explicit != str(home / "cluster.json"):
         say(f"note: PENSTOCK_CLUSTER is set, so the commands talk to the cluster of {explicit}")
@@ -197,13 +214,14 @@ def status_command(language: str, verbose: bool) -> int:
     else:
         rows = [("controller", found["ctld"]["address"], found["ctld"])]
         rows += [(node["name"], node["state"], node) for node in found["nodes"]]
+        rows += [("REST", found["rest"]["socket"], found["rest"])] if "rest" in found else []
         for name, what, row in rows:
             say(f"{name:<12}{what:<24}" + (f"running, pid {row['pid']}" if row["running"] else "not running"))
     if build and not language:
         say(f"interpreter {build.text()}")
         if warning := build.warning():
             say(f"warning: {warning}")
-    everything = [found["ctld"], *found["nodes"]]
+    everything = [found["ctld"], *found["nodes"], *([found["rest"]] if "rest" in found else [])]
     return 0 if found["nodes"] and all(row["running"] for row in everything) else 1
 
 
@@ -236,6 +254,7 @@ class DaemonState(TypedDict):
     address: NotRequired[str]  # of the controller
     name: NotRequired[str]  # of a node
     state: NotRequired[str]
+    socket: NotRequired[str]  # of the REST daemon
 
 
 class ClusterStatus(TypedDict):
@@ -243,6 +262,7 @@ class ClusterStatus(TypedDict):
 
     ctld: DaemonState
     nodes: list[DaemonState]
+    rest: NotRequired[DaemonState]  # once it was started
     home: str
     interpreter: NotRequired[dict[str, object]]
 
@@ -257,7 +277,7 @@ def state_of(home: Path, cluster: LocalCluster | None) -> ClusterStatus:
             states = node_states(client)
     running = cluster.running()
     pids = {name: process.pid for name, process in running.items()}
-    return {
+    found: ClusterStatus = {
         "ctld": {"pid": pids.get(CTLD), "address": cluster.file.address, "running": CTLD in running},
         "nodes": [
             {
@@ -270,3 +290,6 @@ def state_of(home: Path, cluster: LocalCluster | None) -> ClusterStatus:
         ],
         "home": str(home),
     }
+    if RESTD in cluster.processes:
+        found["rest"] = {"pid": pids.get(RESTD), "socket": str(cluster.rest_socket), "running": RESTD in running}
+    return found

@@ -12,6 +12,7 @@ import fcntl
 import os
 import shlex
 import shutil
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -48,6 +49,7 @@ JOBS_END_LIMIT_S = 45.0
 POLL_S = 0.05
 CALL_LIMIT_S = 5.0
 CTLD = "ctld"
+RESTD = "restd"
 LOG_FOLLOWS = "the end of"
 OF_A_JOB = ("SLURM", "SBATCH", "SALLOC")
 OF_A_CLUSTER = ("PENSTOCK_HOME", "PENSTOCK_CLUSTER")
@@ -186,7 +188,27 @@ class LocalCluster:
             ]
         self.launch(node.name, program("noded", *words), spool)
 
-    def start_missing(self, accept_loss: bool = False) -> list[str]:
+    @property
+    def rest_socket(self) -> Path:
+        """Where the REST daemon listens."""
+        return self.home / "restd.sock"
+
+    def start_rest(self) -> None:
+        """Starts the REST daemon. It runs as the user, for the user."""
+        conf = self.home / "slurm.conf"
+        words = ("--allow-privileged", "--listen", f"unix:{self.rest_socket}", "--config", str(conf))
+        self.launch(RESTD, program(RESTD, *words), conf)
+
+    def rest_missing(self, client: Client) -> list[str]:
+        """Whether the REST daemon listens."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wire:
+            try:
+                wire.connect(str(self.rest_socket))
+            except OSError as error:
+                return [f"{RESTD} ({error.strerror})"]
+        return []
+
+    def start_missing(self, accept_loss: bool = False, rest: bool = False) -> list[str]:
         """Starts the daemons that do not run and waits until they answer. On failure, stops those that it has
         started."""
         started: list[str] = []
@@ -202,6 +224,10 @@ class LocalCluster:
                     self.start_node(node)
             self.wait("the nodes", self.nodes_missing)
             self.reopen_partitions()
+            if rest and not self.runs(RESTD):
+                started.append(RESTD)
+                self.start_rest()
+                self.wait("the REST daemon", self.rest_missing)
         except BaseException:
             stop([self.processes[n] for n in started if n in self.processes], STOP_LIMIT_S)
             raise

@@ -28,7 +28,7 @@ PORTS = range(20000, 32000)
 PORT_TRIES_MAX = 200
 #: The files that `penstock up` creates in its folder; --purge removes nothing else.
 CLUSTER_ENTRY = "cluster.json"
-ENTRIES = ("ctld", "noded", "certs", "log", "slurm.conf", CLUSTER_ENTRY, "lock")
+ENTRIES = ("ctld", "noded", "certs", "log", "slurm.conf", CLUSTER_ENTRY, "lock", "restd.sock")
 #: What the owner may lay there beforehand: the files of other clusters (penstock/clusters.py).
 OWNERS_ENTRIES = ("clusters",)
 #: Characters with a special meaning in slurm.conf or its patterns.

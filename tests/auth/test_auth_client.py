@@ -23,7 +23,7 @@ from penstock.aclient import AsyncClient
 from penstock.client import Client
 from penstock.cluster import find_cluster
 from penstock.clusterfile import ClusterFile, read_cluster, write_cluster
-from penstock.errors import PenstockError, Unreachable
+from penstock.errors import NotProven, PenstockError, Unreachable
 from penstock.security.ca import create_ca
 from penstock.v1.accounting_pb2 import ListRecordsRequest
 from penstock.v1.controller_pb2 import ListJobsRequest, PingRequest, SubmitJobRequest
@@ -258,6 +258,31 @@ def test_the_async_client(tiny):
     replies, pages, error = asyncio.run(go())
     assert {r.cluster_name for r in replies} == {"tiny"} and len(replies) == 20 and len(pages) == 3
     assert error.code == Code.INVALID_JOB_ID and len(tiny.calls) == 20 + 1 + 1 + 1
+
+
+def test_the_async_client_never_calls_as_itself_for_another(tiny):
+    """A proof that is not accepted is refused, over a client whose own calls are answered; and these go on."""
+    junk = (("x-slurm-user-token", "junk"),)
+
+    async def go():
+        await tiny.serve()
+        async with AsyncClient(tiny.cluster, limited_max_s=0) as client:
+            await client.call("Ping", PingRequest())
+            with pytest.raises(NotProven):
+                await client.call("Ping", PingRequest(), proof=junk)
+            with pytest.raises(NotProven):
+                _ = [page async for page in client.stream("ListJobs", ListJobsRequest(), proof=junk)]
+            await client.call("Ping", PingRequest())
+            tiny.refusals["Ping"] = [
+                (grpc.StatusCode.RESOURCE_EXHAUSTED, Code.RATE_LIMITED, "RPC rate limit exceeded: 60000")
+            ]
+            with pytest.raises(PenstockError) as limited:
+                await client.call("Ping", PingRequest())
+        await tiny.leave()
+        return limited.value
+
+    assert asyncio.run(go()).code == Code.RATE_LIMITED
+    assert [method for method, _ in tiny.calls] == ["Ping", "Ping", "Ping"]
 
 
 def test_the_async_client_and_nobody_there(tiny):

@@ -27,6 +27,7 @@ AT_MOST = {
     "ctld": 65,
     "nodedaemon": 20,
     "penstock": 26,
+    "rest": 10,
     "sim": 15,
 }
 
@@ -39,6 +40,7 @@ ALIASES_AT_MOST = {
     "ctld": 0,
     "nodedaemon": 9,
     "penstock": 8,
+    "rest": 0,
     "sim": 6,
 }
 

@@ -8,7 +8,7 @@ import pytest
 import tidytree as tree
 
 #: Packages that are divided into rooms.
-HOUSES = ("ctld/core", "ctld/rpc", "cli", "nodedaemon")
+HOUSES = ("ctld/core", "ctld/rpc", "cli", "nodedaemon", "rest")
 
 
 def layers(name: str) -> list[list[str]]:
@@ -52,6 +52,7 @@ def test_every_room_says_what_it_owns_and_never_does() -> None:
         ("ctld/rpc", "The rooms of the services"),
         ("cli", "The rooms of the commands: a command is on top and imports no other"),
         ("nodedaemon", "The rooms of the node daemon"),
+        ("rest", "The rooms of the REST daemon"),
     ],
 )
 def test_the_tables_of_the_map_are_in_the_order_of_the_layers(house: str, contract: str) -> None:
@@ -71,7 +72,7 @@ def test_a_room_that_is_missing_is_seen() -> None:
 def test_the_map_has_every_room() -> None:
     text = (tree.ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     missing = []
-    for folder in ("ctld/core", "ctld/rpc", "cli", "nodedaemon"):
+    for folder in HOUSES:
         for path in sorted((tree.ROOT / folder).glob("*/__init__.py")):
             words = " ".join((ast.get_docstring(tree.tree_of(path)) or "").split("\n\n")[0].split())
             if not words or words not in text:

@@ -1,0 +1,251 @@
+"""The ASGI application: routes made from the contract, handlers from the table of `rest.handlers`.
+
+    path and method -> operation -> caller's proof -> limits -> parameters and body -> handler
+                    -> the answer in the version's form
+
+What a client sends never makes a 5xx: a request is either carried out or refused with 4xx. An exception that nobody
+expected is logged with its traceback and answered with 500 and one line.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from cli.base.document import Json
+from cli.base.writers import escaped, yaml_text
+from penstock.errors import PenstockError
+from rest import openapi
+from rest.answers import BAD_QUERY, NotModified, RestError, error_of, meta_of, warning_object
+from rest.body import JSON_TYPE, read_body
+from rest.callers import UnixPeer, identify
+from rest.calling import ControllerClient, RestCall
+from rest.contract.conform import NULLABLE, conform
+from rest.contract.facts import VERSION_MARK, Contract, Operation
+from rest.contract.parse import parse
+from rest.handlers import HANDLERS, RestHandler
+from rest.limits import Requests, RequestShare
+
+if TYPE_CHECKING:
+    from penstock.calls import Proof
+
+log = logging.getLogger("restd")
+#: Content types of answers, the writer of each.
+YAML_TYPES: Final = ("application/yaml", "application/x-yaml")
+#: Paths of the document that describes all paths.
+OPENAPI_PATHS: Final = ("/openapi", "/openapi.json", "/openapi.yaml", "/openapi/v3")
+
+
+class RestApp:
+    """What all requests share."""
+
+    def __init__(
+        self,
+        client: ControllerClient,
+        cluster: str,
+        contract: Contract,
+        requests: Requests,
+        clock_us: Callable[[], int],
+    ) -> None:
+        self.client = client
+        self.cluster = cluster
+        self.contract = contract
+        self.requests = requests
+        self.clock_us = clock_us
+
+
+def make_app(client: ControllerClient, cluster: str, contract: Contract, requests: Requests | None = None) -> ASGIApp:
+    """The application of one cluster. `client` is shared by all callers."""
+    shared = RestApp(client, cluster, contract, requests or Requests(), lambda: time.time_ns() // 1000)
+    routes = [
+        Route(f"/{path.strip('/')}".replace(VERSION_MARK, version.name), PathEndpoint(shared, operations))
+        for version in contract.versions.values()
+        for path, operations in sorted(version.operations.items(), key=_names_first)
+    ]
+    routes += [Route(path, DocumentEndpoint(contract)) for path in OPENAPI_PATHS]
+    app = Starlette(routes=routes, exception_handlers={404: _not_found})
+    app.router.redirect_slashes = False
+    return without_end_slash(app)
+
+
+def _names_first(item: tuple[str, object]) -> tuple[int, str]:
+    """The order of routes: /job/submit before /job/{job_id}."""
+    return item[0].count("{"), item[0]
+
+
+def without_end_slash(app: ASGIApp) -> ASGIApp:
+    """The same application, for which /jobs/ is /jobs: the documents write some paths so and some so."""
+
+    async def stripped(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
+        await app(scope, receive, send)
+
+    return stripped
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    return PlainTextResponse("Not found", 404)
+
+
+class PathEndpoint:
+    """All methods of one path of one version."""
+
+    def __init__(self, shared: RestApp, operations: Mapping[str, Operation]) -> None:
+        self._shared = shared
+        self._operations = operations
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        request = Request(scope, receive)
+        operation = self._operations.get(request.method.lower())
+        response = await (_not_found(request, NotModified()) if operation is None else self._answer(request, operation))
+        log.debug("%s %s %s: %d", source_of(request), request.method, scope["path"], response.status_code)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request, operation: Operation) -> Response:
+        shared = self._shared
+        meta = meta_of(operation.tag, operation.version, shared.cluster, source_of(request))
+        kind = JSON_TYPE
+        try:
+            caller = identify(request.headers.raw, request.scope.get("client"))
+            kind = accepted(request.headers.get("accept", ""))
+            with shared.requests.one(caller.key) as share:
+                call = await self._read(request, operation, caller.proof, share)
+                content = await _handler(operation)(call)
+        except NotModified:
+            return Response(status_code=304)
+        except RestError as error:
+            return refused(error, meta, kind)
+        except PenstockError as error:
+            return refused(error_of(error, operation.tag), meta, kind)
+        except Exception:
+            log.exception("%s %s: internal error", operation.method, operation.path)
+            return refused(RestError(500, 0, "internal error: see the log of restd"), meta, kind)
+        frame = {"meta": meta, "errors": call.errors, "warnings": call.warnings}
+        return written(answer_of(content | frame, operation), 200, kind)
+
+    async def _read(
+        self, request: Request, operation: Operation, proof: "Proof | None", share: RequestShare
+    ) -> RestCall:
+        query = read_query(request)
+        value = await read_body(request, share)
+        body: object = None
+        warnings: list[Json] = []
+        if operation.body is not None:
+            body, found = parse({} if value is None else value, operation.body)
+            if found.errors:
+                raise RestError(422, 0, "", problems=tuple(found.errors))
+            warnings = [warning_object(one.text, one.source) for one in found.warnings]
+        known = {parameter.name for parameter in operation.parameters}
+        warnings += [warning_object(f"Unknown query parameter: {name[:60]}") for name in query if name not in known]
+        shared = self._shared
+        return RestCall(
+            operation, request.path_params, query, body, shared.cluster, shared.clock_us(), shared.client, proof,
+            warnings=warnings,
+        )  # fmt: skip
+
+
+class DocumentEndpoint:
+    """The OpenAPI document of all versions; for callers with a proof, which nobody verifies: it holds no secret."""
+
+    def __init__(self, contract: Contract) -> None:
+        self._contract = contract
+        self._texts: dict[str, Response] = {}  # by content type; it never changes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        request = Request(scope, receive)
+        response: Response
+        try:
+            identify(request.headers.raw, scope.get("client"))
+            if request.method != "GET":
+                response = await _not_found(request, NotModified())
+            else:
+                kind = (
+                    YAML_TYPES[0] if request.url.path.endswith(".yaml") else accepted(request.headers.get("accept", ""))
+                )
+                if kind not in self._texts:
+                    self._texts[kind] = written(openapi.document(self._contract), 200, kind)
+                response = self._texts[kind]
+        except RestError as error:
+            response = refused(error, {}, JSON_TYPE)
+        await response(scope, receive, send)
+
+
+def answer_of(content: Json, operation: Operation) -> Json:
+    """The content in the form of the operation's version. A member that the handler leaves out is not there (an unknown
+    node has no `nodes`)."""
+    members = operation.answer.members
+    return {
+        name: None if name in NULLABLE and content[name] is None else conform(content[name], member)
+        for name, member in members.items()
+        if name in content
+    }
+
+
+def _handler(operation: Operation) -> RestHandler:
+    handler = HANDLERS.get((operation.method, operation.path.rstrip("/")))
+    if handler is None:
+        raise RestError(
+            501, 2036, f"{operation.method.upper()} {operation.path}: not implemented yet; docs/rest.md says what is"
+        )
+    return handler
+
+
+def read_query(request: Request) -> dict[str, str]:
+    """The parameters of the query. Raises RestError for one that is given twice, or is not UTF-8."""
+    found: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if "\ufffd" in name + value or "\0" in name + value:
+            raise RestError(422, BAD_QUERY, "the query is not UTF-8")
+        if name in found:
+            raise RestError(422, BAD_QUERY, f"the query has {name[:60]} twice")
+        found[name] = value
+    return found
+
+
+def accepted(header: str) -> str:
+    """The content type of the answer: the first known one of Accept. Raises RestError with 415."""
+    types = [one.partition(";")[0].strip().lower() for one in header.split(",") if one.strip()]
+    if not types:
+        return JSON_TYPE
+    for one in types:
+        if one in (JSON_TYPE, "*/*", "application/*"):
+            return JSON_TYPE
+        if one in YAML_TYPES:
+            return one
+    raise RestError(415, 0, f"Accept must name {JSON_TYPE} or {YAML_TYPES[0]}", is_plain=True)
+
+
+def source_of(request: Request) -> str:
+    """The caller's address, for meta."""
+    peer = request.scope.get("client")
+    if isinstance(peer, UnixPeer):
+        return f"unix:{peer.uid}"
+    return f"[{peer[0]}]:{peer[1]}" if peer else ""
+
+
+def refused(error: RestError, meta: Json, kind: str) -> Response:
+    """The answer to a request that is not carried out. 401 says nothing of the cluster."""
+    headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else None
+    if error.is_plain:
+        return PlainTextResponse(error.text, error.status, headers)
+    frame = {"errors": error.errors} if error.status == 401 else {"meta": meta, "errors": error.errors, "warnings": []}
+    return written(frame, error.status, kind, headers)
+
+
+def written(content: object, status: int, kind: str, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer as JSON or YAML. Bytes that are not UTF-8 (paths of jobs) are escaped."""
+    if kind == JSON_TYPE:
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    else:
+        text = f"---\n{yaml_text(content).lstrip(chr(10))}...\n"
+    return Response(escaped(text).encode("utf-8", "backslashreplace"), status, headers, kind)

@@ -1,0 +1,108 @@
+"""Reads the body of a request: JSON within limits, and nothing else.
+
+Statuses as Slurm's: 415 another Content-Type, 406 chunked, 413 too long, 400 no JSON or no UTF-8 or nested too deep, all
+in plain text.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Final, NoReturn
+
+from starlette.requests import ClientDisconnect, Request
+
+from rest.answers import RestError
+from rest.limits import BODY_BYTES_MAX, BODY_DEPTH_MAX, BODY_TIMEOUT_S, BODY_VALUES_MAX, RequestShare
+
+JSON_TYPE: Final = "application/json"
+#: A longer body is parsed in a thread, one at a time, so that others need not wait.
+_THREAD_BYTES: Final = 256 * 1024
+
+
+async def read_body(request: Request, share: RequestShare) -> object:
+    """The parsed body; None = there is none. Raises RestError."""
+    _check_head(request.headers)
+    data = bytearray()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            async for part in request.stream():
+                share.hold(len(part))
+                data += part
+                if len(data) > BODY_BYTES_MAX:
+                    raise _plain(413, f"the body is larger than {BODY_BYTES_MAX} bytes")
+    except TimeoutError:
+        raise _plain(408, f"the body did not arrive in {BODY_TIMEOUT_S:.0f} s") from None
+    except ClientDisconnect:
+        raise _plain(400, "the body ends early") from None
+    if not data:
+        return None
+    if request.headers.get("content-type") != JSON_TYPE:
+        raise _plain(415, f"Content-Type must be {JSON_TYPE}")
+    if len(data) <= _THREAD_BYTES:
+        return parse_json(bytes(data))
+    async with share.parsing:
+        return await asyncio.to_thread(parse_json, bytes(data))
+
+
+def parse_json(data: bytes) -> object:
+    """The value, whose depth, size and texts are checked. Raises RestError with 400."""
+    try:
+        value = json.loads(data.decode("utf-8"), parse_constant=_no_constant)
+    except UnicodeDecodeError:
+        raise _plain(400, "the body is not UTF-8") from None
+    except RecursionError:
+        raise _plain(400, "the body is nested too deep") from None
+    except ValueError as error:
+        raise _plain(400, f"the body is not JSON: {error}") from None
+    _check(value)
+    return value
+
+
+def _check_head(headers: Mapping[str, str]) -> None:
+    if "transfer-encoding" in headers:
+        raise _plain(406, "send the body with its Content-Length")
+    length = headers.get("content-length", "0")
+    if not (length.isascii() and length.isdigit() and len(length) < 20):
+        raise _plain(400, "Content-Length is no number")
+    kind = headers.get("content-type", JSON_TYPE)
+    if kind != JSON_TYPE and length != "0":
+        raise _plain(415, f"Content-Type must be {JSON_TYPE}")
+
+
+def _check(value: object) -> None:
+    """Checks depth and number of values, and that all texts are Unicode (an escape may be half of a pair)."""
+    count = 0
+    level: list[object] = [value]
+    depth = 0
+    while level:
+        depth += 1
+        count += len(level)
+        if depth > BODY_DEPTH_MAX:
+            raise _plain(400, f"the body is nested deeper than {BODY_DEPTH_MAX}")
+        if count > BODY_VALUES_MAX:
+            raise _plain(400, f"the body has more than {BODY_VALUES_MAX} values")
+        below: list[object] = []
+        for one in level:
+            if isinstance(one, dict):
+                below += one.keys()
+                below += one.values()
+            elif isinstance(one, list):
+                below += one
+            elif isinstance(one, str) and not one.isascii():
+                _check_text(one)
+        level = below
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _plain(400, "a text of the body is not Unicode") from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _plain(status: int, text: str) -> RestError:
+    return RestError(status, 0, text, is_plain=True)

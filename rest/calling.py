@@ -1,0 +1,131 @@
+"""A request as its handler sees it: checked parameters, the parsed body, and a controller that acts for the caller."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, cast
+
+from cli.base.document import Json
+from rest.answers import BAD_QUERY, RestError, error_object, warning_object
+from rest.contract.facts import Operation, Words
+from rest.contract.parse import CONVERSION, UNKNOWN_WORD, BodyProblem
+from rest.limits import CALL_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from penstock.calls import Proof
+    from penstock.client import ReplyMessage
+
+_YES = frozenset(("true", "yes", "1", ""))
+_NO = frozenset(("false", "no", "0"))
+#: Digits of a number in a query.
+_DIGITS_MAX = 18
+
+
+class ControllerClient(Protocol):
+    """What a handler needs of `penstock.aclient.AsyncClient`."""
+
+    async def call(
+        self, method: str, request: "Message", timeout_s: float | None = None, *, proof: "Proof | None" = None
+    ) -> "ReplyMessage":
+        """One request, one answer."""
+
+    def stream(
+        self, method: str, request: "Message", timeout_s: float | None = None, *, proof: "Proof | None" = None
+    ) -> AsyncIterator["ReplyMessage"]:
+        """One request, pages of answers."""
+
+
+@dataclass(slots=True)
+class RestCall:
+    """One request. Handlers add to `errors` and `warnings` what the answer carries beside its content."""
+
+    operation: Operation
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: object
+    cluster: str
+    now_us: int
+    client: ControllerClient
+    proof: "Proof | None"
+    errors: list[Json] = field(default_factory=list)
+    warnings: list[Json] = field(default_factory=list)
+
+    async def call(self, method: str, request: "Message") -> "ReplyMessage":
+        """One request to the controller, for the caller. Raises PenstockError."""
+        return await self.client.call(method, request, CALL_TIMEOUT_S, proof=self.proof)
+
+    async def pages(self, method: str, request: "Message") -> AsyncIterator["ReplyMessage"]:
+        """The pages of an answer. Raises PenstockError."""
+        async for page in self.client.stream(method, request, CALL_TIMEOUT_S, proof=self.proof):
+            yield page
+
+    def fail(self, text: str, number: int = 0, source: str = "") -> None:
+        """Adds an error; the status stays 200."""
+        self.errors.append(error_object(number, text, source))
+
+    def warn(self, text: str, source: str = "") -> None:
+        """Adds a warning."""
+        self.warnings.append(warning_object(text, source))
+
+    def record(self) -> Mapping[str, object]:
+        """The body, an object; empty when there is none."""
+        return cast("Mapping[str, object]", self.body) if isinstance(self.body, dict) else {}
+
+    # ---- parameters
+
+    def number(self, name: str) -> int:
+        """A number of the query, 0 when it is not there. Raises RestError."""
+        text = self.query.get(name, "")
+        if not text:
+            return 0
+        if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+            raise bad_query(name, text, CONVERSION)
+        return int(text)
+
+    def flag(self, name: str) -> bool:
+        """A switch of the query. Raises RestError."""
+        text = self.query.get(name)
+        if text is None or text.lower() in _NO:
+            return False
+        if text.lower() not in _YES:
+            raise bad_query(name, text, CONVERSION)
+        return True
+
+    def words(self, name: str) -> list[str]:
+        """The words of a list with commas; those of an enumeration are checked. Raises RestError."""
+        parameter = next((one for one in self.operation.parameters if one.name == name), None)
+        found = [word for word in self.query.get(name, "").split(",") if word]
+        if parameter is not None and isinstance(parameter.schema, Words):
+            known = {word.lower(): word for word in parameter.schema.words}
+            for word in found:
+                if word.lower() not in known:
+                    raise bad_query(name, word, UNKNOWN_WORD)
+            found = [known[word.lower()] for word in found]
+        return found
+
+    def words_in(self, name: str) -> list[str]:
+        """The words of a list in the body."""
+        found = self.record().get(name, [])
+        return [str(one) for one in found] if isinstance(found, list) else []
+
+    def text_in(self, name: str) -> str:
+        """A text of the body; "" when it is not there."""
+        found = self.record().get(name, "")
+        return found if isinstance(found, str) else str(found)
+
+
+def bad_query(name: str, text: str, number: int) -> RestError:
+    """The answer to a value of the query that cannot be read."""
+    shown = text[:60] if text.isprintable() else repr(text[:60])
+    problems = (
+        BodyProblem(number, f'{name}: "{shown}" cannot be read', f"#/{name}"),
+        BodyProblem(BAD_QUERY, f'the query has a value of {name} that is not valid: "{shown}"', f"#/{name}"),
+    )
+    return RestError(422, number, "", problems=problems)
+
+
+def bad_path(name: str, text: str) -> RestError:
+    """The answer to a value of the path that cannot be read."""
+    shown = text[:60] if text.isprintable() else repr(text[:60])
+    return RestError(422, BAD_QUERY, f'{name}: "{shown}" is not valid', source=f"#/{name}")

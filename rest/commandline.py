@@ -1,0 +1,40 @@
+"""The options of `penstock restd`, apart from the daemon: a shell that completes them imports nothing else. The short ones
+are slurmrestd's."""
+
+from penstock.daemonline import DaemonLine, DaemonOption
+
+EXAMPLES = """Examples:
+  penstock restd --listen 127.0.0.1:6820
+  penstock restd --listen 0.0.0.0:6820 --tls-cert cert.pem --tls-key key.pem
+  penstock restd --listen unix:/run/penstock/restd.sock"""
+ACCEPTED = "accepted, and has no effect: all versions and both plugins are always served"
+
+
+def command_line() -> DaemonLine:
+    """The whole command line."""
+    return DaemonLine(
+        "penstock restd",
+        "Slurm's REST interface over HTTP (docs/rest.md).",
+        (
+            DaemonOption(
+                ("--listen",),
+                "where to listen: ADDR:PORT (port 0: a free one), or unix:PATH; may be repeated, and given as words",
+                "WHERE",
+                is_repeated=True,
+            ),
+            DaemonOption(("--tls-cert",), "certificate of the TCP addresses (PEM, with its chain)", "FILE"),
+            DaemonOption(("--tls-key",), "its private key (PEM)", "FILE"),
+            DaemonOption(
+                ("--allow-plain",), "listen without TLS on addresses that are not this machine's own loopback, too"
+            ),
+            DaemonOption(("--allow-privileged",), "run although this user is root or SlurmUser"),
+            DaemonOption(("-f", "--config"), "slurm.conf of the cluster (default: as commands find it)", "FILE"),
+            DaemonOption(("-v", "--verbose"), "log every request"),
+            DaemonOption(("-s",), ACCEPTED, "PLUGINS"),
+            DaemonOption(("-d",), ACCEPTED, "PARSERS"),
+            DaemonOption(("-a",), "accepted, and has no effect: tokens and the kernel's word are always taken", "AUTH"),
+            DaemonOption(("-V", "--version"), "print the version"),
+        ),
+        EXAMPLES,
+        "[ADDR]:PORT|unix:PATH",
+    )

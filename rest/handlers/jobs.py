@@ -1,0 +1,90 @@
+"""Reading jobs: GET jobs, job/{job_id}, jobs/state."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from cli.base.document import Json, time_object
+from cli.listings.jsonout import job_object
+from penstock.v1.controller_pb2 import JobFilter, JobInfo, ListJobsRequest
+from penstock.values.errors import BadValue
+from penstock.values.jobid import JobSelector, format_job, parse_selector, parse_selectors
+from penstock.values.refusals import TEXT, Code
+from rest.answers import RestError
+from rest.calling import RestCall, bad_path, bad_query
+from rest.contract.parse import CONVERSION
+
+UNCHANGED = "Slurm job information has not changed since update_time"
+
+
+async def jobs(call: RestCall) -> Json:
+    """GET jobs: those of the queue, and recently ended ones."""
+    call.words("flags")
+    if call.number("update_time") * 1_000_000 > call.now_us:
+        call.warn(UNCHANGED, "_op_handler_jobs")
+        return _answer(call, [])
+    return _answer(call, [object_of(one, call) async for one in listed(call)])
+
+
+async def job(call: RestCall) -> Json:
+    """GET job/{job_id}: a job, all tasks of an array, or one (12_3)."""
+    text = call.path["job_id"]
+    job_path(text)
+    call.words("flags")
+    found = [object_of(one, call) async for one in listed(call, [text])]
+    if not found:
+        raise RestError(404, Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID], text)
+    return _answer(call, found)
+
+
+async def states(call: RestCall) -> Json:
+    """GET jobs/state: ids and states alone."""
+    text = call.query.get("job_id", "")
+    try:
+        wanted = parse_selectors(text) if text else []
+    except BadValue as error:
+        raise bad_query("job_id", text, CONVERSION) from error
+    ids = [_selected(one) for one in wanted]
+    found = [_state(one, call) async for one in listed(call, ids)]
+    return {"jobs": found}
+
+
+async def listed(call: RestCall, ids: Sequence[str] = ()) -> AsyncIterator[JobInfo]:
+    """The jobs that the caller may see; all, or those of these ids."""
+    request = ListJobsRequest(filter=JobFilter(ids=ids), all_states=True, detail=True, planned=True)
+    async for page in call.pages("ListJobs", request):
+        for one in page.jobs:
+            yield one
+
+
+def job_path(text: str) -> JobSelector:
+    """A job id of the path. Raises RestError."""
+    try:
+        selector = parse_selector(text)
+    except BadValue as error:
+        raise bad_path("job_id", text) from error
+    if selector.step_id is not None:
+        raise bad_path("job_id", text)
+    return selector
+
+
+def object_of(one: JobInfo, call: RestCall) -> Json:
+    """A job. One that never had nodes has null in place of its resources."""
+    made = job_object(one, call.cluster)
+    return made if made["job_resources"] else made | {"job_resources": None}
+
+
+def _state(one: JobInfo, call: RestCall) -> Json:
+    made = job_object(one, call.cluster)
+    if one.het_job_id:
+        name = f"{one.het_job_id}+{one.het_offset}"
+    else:
+        name = format_job(one.job_id, one.array_job_id, one.array_task_id if one.HasField("array_task_id") else None)
+    return {"job_id": name, "job_state": made["job_state"]}
+
+
+def _answer(call: RestCall, found: list[Json]) -> Json:
+    return {"jobs": found, "last_backfill": time_object(0), "last_update": time_object(call.now_us)}
+
+
+def _selected(one: JobSelector) -> str:
+    tasks = f"_[{one.tasks.format()}]" if one.tasks is not None else ""
+    return f"{one.job_id}{tasks}" + (f"+{one.het_offset}" if one.het_offset is not None else "")

@@ -1,0 +1,172 @@
+"""`penstock restd`, also installed as slurmrestd: reads its options, finds the cluster, listens, serves.
+
+Exit status: 0 after a clean stop, 2 for wrong use, 75 when an address is taken (it passes), 78 for what an administrator
+must change first.
+"""
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import os
+import socket
+import ssl
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Final
+
+from penstock import SLURM_VERSION
+from penstock.calls import USER_TOKEN_VARIABLE
+from penstock.cluster import find_cluster
+from penstock.clusterfile import ClusterFile
+from penstock.errors import EXIT_CONFIG, BadSetup, PenstockError
+from rest.commandline import command_line
+
+EXIT_TEMPFAIL: Final = 75
+MISSING: Final = "starlette and uvicorn are not installed: pip install 'penstock[rest]'"
+PRIVILEGED: Final = (
+    "this user is {}, and its Unix socket acts for this user: run it as a user of its own "
+    "(--allow-privileged if you must)"
+)
+PLAIN: Final = (
+    "{}: without TLS, tokens can be read on the way: give --tls-cert and --tls-key, or --allow-plain behind a proxy"
+)
+UNIX: Final = "unix:"
+
+
+def main(argv: list[str]) -> int:
+    """Runs the daemon; returns the exit status."""
+    options = command_line().parser().parse_args(argv)
+    if options.version:
+        print(f"slurmrestd {SLURM_VERSION}")  # noqa: T201
+        return 0
+    try:
+        return _run(options)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
+            raise
+        return _refuse(MISSING)
+    except ssl.SSLError as error:
+        return _refuse(f"{options.tls_cert}, {options.tls_key}: {error.reason or error}")
+    except OSError as error:
+        status = EXIT_TEMPFAIL if error.errno == errno.EADDRINUSE else EXIT_CONFIG
+        return _refuse(f"{os.fsdecode(error.filename or 'restd')}: {error.strerror or error}", status)
+    except PenstockError as error:
+        return _refuse(f"{error.text}: {error.detail}" if error.detail else error.text)
+
+
+def _run(options: Namespace) -> int:
+    cluster = _cluster(options.config)
+    if not options.allow_privileged:
+        check_user(cluster)
+    where = [*(options.listen or ()), *options.words]
+    if not where:
+        raise BadSetup("nowhere to listen: give --listen ADDR:PORT or --listen unix:PATH")
+    if bool(options.tls_cert) != bool(options.tls_key):
+        raise BadSetup("--tls-cert and --tls-key belong together")
+    from rest.server import Tls, listen_tcp, listen_unix, serve
+
+    tls = Tls(options.tls_cert or "", options.tls_key or "")
+    for path in filter(None, tls):
+        open(path, "rb").close()  # an error of the library names no file
+    listeners: list[socket.socket] = []
+    for one in where:
+        if one.startswith(UNIX):
+            listeners.append(_named(one, lambda: listen_unix(os.path.abspath(one[len(UNIX) :]))))  # noqa: B023 (called now)
+            continue
+        host, port = split_where(one)
+        if not (tls.certificate or options.allow_plain or is_loopback(host)):
+            raise BadSetup(PLAIN.format(one))
+        listeners.append(_named(one, lambda: listen_tcp(host, port)))  # noqa: B023 (called now)
+    logging.basicConfig(
+        level=logging.WARNING, stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("restd").setLevel(logging.DEBUG if options.verbose else logging.INFO)
+    os.environ.pop(USER_TOKEN_VARIABLE, None)  # its own calls are its uid's, by the kernel's word
+    for listener in listeners:
+        _say(f"listening on {shown(listener, bool(tls.certificate))}")
+    asyncio.run(_serve(cluster, listeners, tls, serve))
+    return 0
+
+
+async def _serve(
+    cluster: ClusterFile, listeners: list[socket.socket], tls: object, serve: Callable[..., object]
+) -> None:
+    from penstock.aclient import AsyncClient
+    from rest.app import make_app
+    from rest.contract.facts import load
+
+    async with AsyncClient(cluster, retry=False, limited_max_s=0) as client:
+        await serve(make_app(client, cluster.cluster_name, load()), listeners, tls)  # type: ignore[misc]
+
+
+def check_user(cluster: ClusterFile) -> None:
+    """Raises BadSetup for root and SlurmUser: the owner of the controller's socket."""
+    if os.geteuid() == 0:
+        raise BadSetup(PRIVILEGED.format("root"))
+    for path in (cluster.call_socket, cluster.socket):
+        try:
+            owner = os.stat(path).st_uid if path else -1
+        except OSError:
+            continue
+        if owner == os.geteuid():
+            raise BadSetup(PRIVILEGED.format("SlurmUser"))
+
+
+def split_where(text: str) -> tuple[str, int]:
+    """ADDR:PORT, [ADDR]:PORT or :PORT (all addresses). Raises BadSetup."""
+    host, colon, digits = text.rpartition(":")
+    if not (colon and digits.isascii() and digits.isdigit() and int(digits) < 65536):
+        raise BadSetup(f"{text}: expected ADDR:PORT or unix:PATH")
+    return host.strip("[]") or "0.0.0.0", int(digits)  # noqa: S104 (as slurmrestd; without TLS it is refused)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def shown(listener: socket.socket, is_tls: bool) -> str:
+    """The address of a socket, as a URL."""
+    if listener.family == socket.AF_UNIX:
+        return f"unix:{listener.getsockname()}"
+    host, port = listener.getsockname()[:2]
+    return f"{'https' if is_tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _cluster(config: str | None) -> ClusterFile:
+    if config is None:
+        return find_cluster()
+    from penstock.cluster import candidate_paths
+    from penstock.conffind import cluster_of_conf
+
+    return cluster_of_conf(config, candidate_paths())
+
+
+def _named(where: str, listen: Callable[[], socket.socket]) -> socket.socket:
+    """The socket; an error names the address."""
+    try:
+        return listen()
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise OSError(error.errno, why, where) from error
+
+
+def _refuse(text: str, status: int = EXIT_CONFIG) -> int:
+    for line in text.splitlines():
+        _say(f"error: {line}")
+    return status
+
+
+def _say(text: str) -> None:
+    print(f"penstock restd: {text}", file=sys.stderr, flush=True)  # noqa: T201 (the daemon's answer)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

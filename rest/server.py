@@ -1,0 +1,158 @@
+"""Listens and serves: sockets, TLS, the HTTP protocol's time-outs, orderly stop. The HTTP server is uvicorn.
+
+A client that sends a head slowly, or none, is disconnected (HEAD_TIMEOUT_S); of a Unix socket the kernel reports the peer
+(SO_PEERCRED) when it connects. Forwarding headers are never read.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import signal
+import socket
+import stat
+import struct
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from rest.callers import UnixPeer
+from rest.limits import CONNECTIONS_MAX, HEAD_TIMEOUT_S, IDLE_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+    from uvicorn._types import ASGIApplication
+
+log = logging.getLogger("restd")
+BACKLOG: Final = 1024
+HEAD_BYTES_MAX: Final = 64 * 1024
+#: Requests in progress may end for so long when the daemon stops.
+STOP_LIMIT_S: Final = 10
+_CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
+
+class Tls(NamedTuple):
+    """Certificate and key of the TCP addresses; "" = plain."""
+
+    certificate: str = ""
+    key: str = ""
+
+
+class RestProtocol(H11Protocol):
+    """One connection: the kernel's word about the peer, and a time-out of the head."""
+
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Notes the peer; closes the connection if there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS_MAX:
+            transport.abort()
+            return
+        wire = transport.get_extra_info("socket")
+        if wire is not None and wire.family == socket.AF_UNIX:
+            _, uid, _ = _CREDENTIALS.unpack(wire.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+            self.client = UnixPeer("unix", uid)
+        self._expect_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Starts or ends the time-out of a head. An idle connection has uvicorn's own."""
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._end_timer()
+        elif self._head_timer is None:
+            self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Ends the timer."""
+        self._end_timer()
+        super().connection_lost(exc)
+
+    def _expect_head(self) -> None:
+        self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._late)
+
+    def _end_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _late(self) -> None:
+        self._head_timer = None
+        if (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
+            self.transport.close()
+
+
+class _Server(uvicorn.Server):
+    """Signals are serve()'s."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leaves them alone."""
+        yield
+
+
+async def serve(app: "ASGIApp", listeners: Sequence[socket.socket], tls: Tls) -> None:
+    """Serves until SIGTERM or SIGINT; then waits for the requests in progress."""
+    groups = (
+        ([one for one in listeners if one.family == socket.AF_UNIX], Tls()),
+        ([one for one in listeners if one.family != socket.AF_UNIX], tls),
+    )
+    servers = [(_Server(_config(app, kind)), group) for group, kind in groups if group]
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        for server, _ in servers:
+            server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    await asyncio.gather(*(server.serve(sockets=group) for server, group in servers))
+
+
+def _config(app: "ASGIApp", tls: Tls) -> uvicorn.Config:
+    return uvicorn.Config(
+        cast("ASGIApplication", app), http=RestProtocol, ws="none", lifespan="off", loop="asyncio",
+        log_config=None, access_log=False, proxy_headers=False, server_header=False, backlog=BACKLOG,
+        timeout_keep_alive=IDLE_TIMEOUT_S, timeout_graceful_shutdown=STOP_LIMIT_S,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        ssl_certfile=tls.certificate or None, ssl_keyfile=tls.key or None,
+    )  # fmt: skip
+
+
+def listen_tcp(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG)
+
+
+def listen_unix(path: str) -> socket.socket:
+    """A listening Unix socket that every user may connect to: the kernel reports who does. One that a daemon left behind is
+    replaced, one that is in use is not. Raises OSError."""
+    wire = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if _is_left_over(path):
+            os.unlink(path)
+        wire.bind(path)
+        os.chmod(path, 0o666)  # noqa: S103 (see above)
+        wire.listen(BACKLOG)
+    except BaseException:
+        wire.close()
+        raise
+    return wire
+
+
+def _is_left_over(path: str) -> bool:
+    try:
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise OSError(errno.EEXIST, "is there, and no socket", path)
+    except FileNotFoundError:
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            return True
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), path)

@@ -1,0 +1,147 @@
+"""Mutated requests to the REST interface: each is refused with 4xx or carried out, and no error is unexpected.
+
+In process, with a controller that accepts everything: what reaches it is well formed. Seeds are fixed; each takes one of the
+valid requests, and changes some of its values, its text, its query and its path.
+"""
+
+import copy
+import json
+import logging
+import random
+from typing import Any
+
+import pytest
+from fakerest import TOKEN, FakeRest
+
+from penstock.v1.accounting_pb2 import ListRecordsReply
+from penstock.v1.controller_pb2 import (
+    Empty,
+    JobInfo,
+    JobResultsReply,
+    ListJobsReply,
+    ListNodesReply,
+    ListPartitionsReply,
+    ListQosReply,
+    ListReservationsReply,
+    NodeInfo,
+    PingReply,
+    SubmitJobReply,
+)
+from penstock.v1.governance_pb2 import ListWckeysReply
+from penstock.v1.shares_pb2 import ListAssociationsReply
+
+SEEDS = 60
+REQUESTS_PER_SEED = 25
+REPLIES = {
+    "Ping": PingReply(), "SubmitJob": SubmitJobReply(job_id=1), "CancelJobs": JobResultsReply(),
+    "UpdateJobs": JobResultsReply(), "ControlJobs": JobResultsReply(), "UpdateNodes": Empty(), "DeleteNodes": Empty(),
+    "ListJobs": ListJobsReply(jobs=[JobInfo(job_id=1)]), "ListNodes": ListNodesReply(nodes=[NodeInfo(name="n1")]),
+    "ListPartitions": ListPartitionsReply(), "ListReservations": ListReservationsReply(),
+    "ListRecords": ListRecordsReply(), "ListAssociations": ListAssociationsReply(), "ListQos": ListQosReply(),
+    "ListWckeys": ListWckeysReply(),
+}  # fmt: skip
+JOB = {
+    "name": "a", "current_working_directory": "/tmp", "environment": ["PATH=/bin"], "script": "#!/bin/sh\n", "tasks": 2,
+    "argv": ["x"], "partition": "main", "nodes": "1-2", "minimum_nodes": 1, "array": "0-3%2", "nice": 3, "hold": True,
+    "time_limit": {"set": True, "infinite": False, "number": 5}, "memory_per_node": {"number": 10}, "flags": ["SPREAD_JOB"],
+    "begin_time": {"set": True, "number": 2_000_000_000}, "deadline": 2_000_000_000, "priority": 7, "delay_boot": 1,
+    "tres_per_node": "gres/gpu:1", "tres_per_job": "gres/gpu=2", "tres_per_task": "cpu=1", "dependency": "afterok:1",
+    "mail_type": ["END"], "shared": ["user"], "open_mode": ["APPEND"], "required_nodes": "n1", "excluded_nodes": ["n2"],
+    "rlimits": {"nofile": 1024}, "user_id": "0", "group_id": "0", "kill_warning_signal": "USR1", "kill_warning_delay": 5,
+    "required_switches": 1, "wait_for_switch": 60, "constraints": "a&b", "licenses": "x:1", "distribution": "block",
+    "cpus_per_tres": "gres/gpu:2", "memory_per_tres": "gres/gpu:10", "oom_kill_step": 1, "segment_size": 1,
+    "time_minimum": 1, "account_gather_frequency": "task=30", "standard_output": "/tmp/o", "wait_all_nodes": True,
+}  # fmt: skip
+VALID: list[tuple[str, str, Any]] = [
+    ("POST", "/slurm/v0.0.46/job/submit", {"job": JOB}),
+    ("POST", "/slurm/v0.0.43/job/submit", {"script": "#!/bin/sh\n", "jobs": [JOB, JOB]}),
+    ("POST", "/slurm/v0.0.45/job/12", {"comment": "x", "time_limit": 5, "required_nodes": ["n1"], "begin_time": 2_000_000_000}),
+    ("POST", "/slurm/v0.0.45/job/12", {"hold": True}),
+    ("DELETE", "/slurm/v0.0.44/jobs/", {"jobs": ["1", "2_3"], "signal": "TERM", "flags": ["FULL_JOB"], "user_id": "3"}),
+    ("DELETE", "/slurm/v0.0.46/job/12?signal=USR1&flags=BATCH_JOB", None),
+    ("GET", "/slurm/v0.0.46/job/12/requeue?Hold=true", None),
+    ("POST", "/slurm/v0.0.46/jobs/requeue", {"jobs": ["1"], "flags": ["Hold"]}),
+    ("POST", "/slurm/v0.0.46/node/n1", {"state": ["DRAIN"], "reason": "x", "weight": 5, "resume_after": 9}),
+    ("POST", "/slurm/v0.0.46/nodes", {"name": ["n1"], "comment": "x"}),
+    ("POST", "/util/v0.0.46/hostnames", {"hostlist": "n[1-3]"}),
+    ("POST", "/util/v0.0.46/hostlist", {"hostnames": ["n1", "n2"]}),
+    ("GET", "/slurm/v0.0.43/jobs?update_time=5&flags=DETAIL", None),
+    ("GET", "/slurm/v0.0.43/node/n[1-2]?update_time=5", None),
+    ("GET", "/slurmdb/v0.0.46/jobs?start_time=2026-01-01&state=FAILED&users=a&step=1", None),
+    ("GET", "/slurmdb/v0.0.46/associations?user=a&account=b", None),
+    ("GET", "/slurmdb/v0.0.46/wckey/5", None),
+    ("GET", "/slurmdb/v0.0.46/qos/normal?with_deleted=true", None),
+]  # fmt: skip
+HOSTILE: list[Any] = [
+    None, True, False, -1, 0, 2**31, 2**32, 2**63, 2**70, -(2**70), 1e308, 0.5, "", " ", "\0", "a" * 5000, "help", "\u202e",
+    "\ud83d\ude00", "n[1-9999999]", "1-", "-", "--x=y", "=", ",", "\n", "%s", "$(id)", [], [[]], [None], {}, {"a": {}},
+    {"set": True}, {"infinite": "x"}, {"number": []}, ["x"] * 300, "٣", "1" * 400, "gres/gpu:", "gres/:::", "0-99999999",
+]  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths of all values below this one."""
+    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    return [one for key in keys for one in [(*path, key), *places(value[key], (*path, key))]]
+
+
+def mutated(body: Any, chance: random.Random) -> Any:
+    """The body with one to three values replaced, removed or added."""
+    body = copy.deepcopy(body)
+    for _ in range(chance.randint(1, 3)):
+        found = places(body)
+        if not found:
+            return chance.choice(HOSTILE)
+        *above, key = chance.choice(found)
+        holder = body
+        for one in above:
+            holder = holder[one]
+        if chance.random() < 0.1:
+            del holder[key]
+        elif chance.random() < 0.1 and isinstance(holder, dict):
+            holder[str(chance.choice(HOSTILE))[:20]] = chance.choice(HOSTILE)
+        else:
+            holder[key] = copy.deepcopy(chance.choice(HOSTILE))
+    return body
+
+
+def mutated_text(text: str, chance: random.Random) -> str:
+    """The text with some of it replaced or removed; of what a URL may have."""
+    at = chance.randrange(len(text))
+    piece = chance.choice(
+        ["%00", "%ff", "%2F", "9" * 30, "", "&", "=", "?x", "%0a", "-1", "[", ",", "%E2%80%AE", "..", "/"]
+    )
+    return text[:at] + piece + text[at + chance.randint(0, 3) :]
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_mutated_requests(seed, caplog):
+    chance = random.Random(seed)
+    rest = FakeRest(REPLIES)
+    headers = TOKEN | {"Content-Type": "application/json"}
+    caplog.set_level(logging.WARNING)
+    for _ in range(REQUESTS_PER_SEED):
+        method, path, body = chance.choice(VALID)
+        if chance.random() < 0.3 or body is None:
+            path = "/" + mutated_text(path[1:], chance)
+        content = b"" if body is None else json.dumps(mutated(body, chance)).encode()
+        if content and chance.random() < 0.15:
+            at = chance.randrange(len(content))
+            content = content[:at] + bytes([chance.randrange(256)]) + content[at + 1 :]
+        reply = rest.request(method, path, content=content, headers=headers)
+        shown = (method, path, content[:2000], reply.text[:500])
+        assert reply.status_code < 500 or reply.status_code == 501, shown
+        assert "Traceback" not in reply.text, shown
+        if reply.headers["content-type"].startswith("application/json"):
+            json.loads(reply.text)
+    assert caplog.records == []
+
+
+def test_the_valid_ones_are_carried_out():
+    """Else the mutations would prove nothing."""
+    for method, path, body in VALID:
+        rest = FakeRest(REPLIES)
+        more = {} if body is None else {"json": body}
+        reply = rest.request(method, path, **more)
+        assert reply.status_code == 200, (method, path, reply.text)
+        assert rest.calls or path.startswith("/util")
