@@ -10,7 +10,7 @@ from typing import Final
 
 from cli.base.document import Json
 from cli.base.errnumbers import WORDS
-from cli.base.refusal import parted
+from cli.base.refusal import split_message
 from penstock import SLURM_VERSION
 from penstock.calls import pause_asked_s
 from penstock.errors import NotProven, PenstockError, Unreachable
@@ -85,7 +85,7 @@ def error_of(error: PenstockError, tag: str) -> RestError:
         return RestError(503, error.code, error.text, error.detail, retry_after_s=1)
     if error.code == Code.RATE_LIMITED:
         return RestError(429, 0, TEXT[Code.RATE_LIMITED], retry_after_s=max(1, math.ceil(pause_asked_s(error.text))))
-    text, detail = parted(error)
+    text, detail = split_message(error)
     if error.code in (Code.BUSY, Code.STORAGE_AWAY, Code.STORAGE_FULL, Code.STORAGE_WAITS):
         return RestError(503, error.code, text, detail, retry_after_s=1)
     status = 404 if error.code == Code.INVALID_JOB_ID else 500 if error.code == Code.INTERNAL else 422

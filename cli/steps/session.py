@@ -93,7 +93,7 @@ class Session:
         self.ending = StepEnding(self.loop, self._watcher, rules, self.say, self._signal, self._when_handled)
         self._delivery: Delivery | None = None
         self._first_exit: float | None = None
-        self._distrusted = False
+        self._is_untrusted = False
 
     def _add(self, part: CreateStepReply, trust: Trust, role: StreamRole) -> None:
         first = sum(other.plan.ntasks for other in self._parts[: len(self._first_rank)])
@@ -190,7 +190,7 @@ class Session:
         if self.outcome.lost or not self.outcome.all_ended:
             for final in self._finals.values():
                 self.outcome.step_ended(final.exit.code, final.exit.signal)
-        if self._distrusted:
+        if self._is_untrusted:
             self.outcome.step_ended(1, 0)
         self.console.all_ended()
         self.outcome.report()
@@ -245,7 +245,7 @@ class Session:
     def on_untrusted_peer(self, stream: StepStream, reason: str) -> None:
         """Handles a peer that is not the node: nothing is sent there, and the step is ended."""
         self.say(f"error: {stream.place.node}: not believed to be this node: {reason}")
-        self._distrusted = True
+        self._is_untrusted = True
         self._gone(stream)
         self.terminate()
 

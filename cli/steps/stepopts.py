@@ -75,7 +75,7 @@ def _kill_on_bad_exit(text: str) -> bool:
 
 def _accel_bind(text: str) -> str:
     if not text or set(text) - set("gmnv"):
-        raise BadValue(f"{plain(text)}: write letters of gmnv")
+        raise BadValue(f"{message_text(text)}: write letters of gmnv")
     return text
 
 

@@ -55,7 +55,7 @@ def ask(cluster: "ClusterFile", attached: "AttachStepReply", word: str, limit_s:
         if not endpoint.port:
             asking.answers.missing[endpoint.node] = "it has no port for streams"
             continue
-        asking.open[endpoint.node] = StepStream(loop, endpoint, ticket(attached, StreamRole.ASKER), trust, asking)
+        asking.open[endpoint.node] = StepStream(loop, endpoint, ticket(attached, StreamRole.QUERY), trust, asking)
     for stream in list(asking.open.values()):
         stream.open()
     loop.after(limit_s, asking.give_up)

@@ -130,10 +130,10 @@ def _cpu_sets(
     count = len(wanted.ranks)
     if kind in _ENTITIES:
         per_task = max(wanted.cpus_per_task, 1)
-        dealt = cpus
+        distributed = cpus
         if kind == "cores" and per_task == 1 and count <= len({cpu.core for cpu in cpus}):
-            dealt = _one_thread_each(cpus)  # each task a core of its own
-        shares = _distribute(dealt, count, per_task, _second(wanted.distribution))
+            distributed = _one_thread_each(cpus)  # each task a core of its own
+        shares = _distribute(distributed, count, per_task, _second(wanted.distribution))
         return [[cpu.kernel for cpu in _widen(share, cpus, kind)] for share in shares]
     if kind == "rank":
         return [[cpus[local % len(cpus)].kernel] for local in range(count)]

@@ -1,7 +1,7 @@
 """One client of a step: TLS, then HELLO with the step's key, then frames both ways. The connection comes from noded.
 
 A client that shows the step's key (compared in constant time) has the rights of its role. An OWNER receives all, sends
-input and signals, and acknowledges; a VIEWER receives and may send input; an ASKER asks questions, and may have a key
+input and signals, and acknowledges; a VIEWER receives and may send input; a QUERY client asks questions, and may have a key
 that is valid for nothing else. Before HELLO nothing is sent, and there is a deadline; when there are too many clients
 without HELLO, the oldest is disconnected.
 
@@ -148,7 +148,7 @@ class StreamConnection:
             if len(self._own) >= ANSWERS_MAX:
                 raise NotAllowed
             self._own.append(frame(FrameKind.ANSWER, dump(self._step.answer(payload.decode("ascii")))))
-        elif self.role is StreamRole.ASKER:
+        elif self.role is StreamRole.QUERY:
             raise NotAllowed
         elif kind == FrameKind.STDIN:
             if not self._hub.take_stdin(task, payload, self.role is StreamRole.OWNER):
@@ -172,7 +172,7 @@ class StreamConnection:
         role = StreamRole(int(role_name))
         order = self._step.order
         is_known = _is_key(shown, order.io_key)
-        if not is_known and not (role is StreamRole.ASKER and _is_key(shown, order.asking_key)):
+        if not is_known and not (role is StreamRole.QUERY and _is_key(shown, order.asking_key)):
             raise NotAllowed
         kept = self._hub.kept
         self._timer.cancel()
@@ -213,7 +213,7 @@ class StreamConnection:
             self._out = memoryview(b"".join(self._own))
             self._own.clear()
             return True
-        if self.role is None or self.role is StreamRole.ASKER:
+        if self.role is None or self.role is StreamRole.QUERY:
             return False
         if self._at < kept.first:
             lost = kept.base - self._position

@@ -80,11 +80,11 @@ class StreamRole(IntEnum):
 
     OWNER = 0
     VIEWER = 1  # sattach: receives output that is kept and that follows, may send input
-    ASKER = 2  # sstat, listpids: sends questions only
+    QUERY = 2  # sstat, listpids: sends questions only
 
 
 def asking_key(io_key: bytes) -> bytes:
-    """Returns the key of an ASKER, which gives read access to the step; the step's own key cannot be derived from it."""
+    """Returns the key of a QUERY client, which gives read access to the step; the step's own key cannot be derived from it."""
     import hashlib  # not imported by stepd: noded derives this key for it
 
     return hashlib.sha256(b"ask " + io_key).digest() if io_key else b""

@@ -519,14 +519,14 @@ def test_who_has_the_key_for_questions_can_only_ask(tmp_path):
             for role in (StreamRole.OWNER, StreamRole.VIEWER):
                 with pytest.raises((EOFError, ConnectionResetError)):
                     await asyncio.to_thread(come, port, key, role)
-            client = await asyncio.to_thread(come, port, key, StreamRole.ASKER)
+            client = await asyncio.to_thread(come, port, key, StreamRole.QUERY)
             assert "pids" in await asyncio.to_thread(client.ask, "pids")
             client.send(FrameKind.SIGNAL, b"9")
             with pytest.raises((EOFError, ConnectionResetError)):
                 await asyncio.to_thread(client.take)
             for wrong in (b"", b"\0" * 32, asking_key(b"")):
                 with pytest.raises((EOFError, ConnectionResetError)):
-                    await asyncio.to_thread(come, port, wrong, StreamRole.ASKER)
+                    await asyncio.to_thread(come, port, wrong, StreamRole.QUERY)
             assert controller.exits(1) == []
 
     asyncio.run(scenario())

@@ -194,7 +194,7 @@ def test_a_real_step_is_asked_and_recorded(tmp_path, gather):
             client = await attach(controller, 3)
             for rank in range(3):
                 await asyncio.to_thread(client.until_output, b"ready", rank)
-            for_uid = await attach(controller, 3, StreamRole.ASKER)
+            for_uid = await attach(controller, 3, StreamRole.QUERY)
             said = await asyncio.to_thread(for_uid.ask, "usage")
             assert said["tasks"] == 3
             live = {metric[0]: metric[1:] for metric in said["metrics"]}

@@ -300,7 +300,7 @@ def test_questions_are_answered(tmp_path):
         async with cluster(tmp_path) as (controller, _):
             controller.launch_step(1, ["sleep", "1000"], ranks=(4, 5), tasks=[4, 2], node_index=1)
             await controller.started(1)
-            client = await attach(controller, 1, StreamRole.ASKER)
+            client = await attach(controller, 1, StreamRole.QUERY)
             said = await asyncio.to_thread(client.ask, "pids")
             assert [rank for rank, _ in said["tasks"]] == [4, 5]
             assert {pid for _, pid in said["tasks"]} <= set(said["pids"])
@@ -311,7 +311,7 @@ def test_questions_are_answered(tmp_path):
             assert controller.exits(1) == []
             controller.launch(2, "sleep 1000", io_key=IO_KEY, work_dir=str(tmp_path).encode())
             await controller.started(2)
-            client = await attach(controller, 2, StreamRole.ASKER, step_id=-5)
+            client = await attach(controller, 2, StreamRole.QUERY, step_id=-5)
             said = await asyncio.to_thread(client.ask, "pids")
             assert said["tasks"] == [[0, controller.starts(2)[0].pid]]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from ctld.core.nodes.history import tres_of
 from ctld.core.records.events import JobSubmission
 from ctld.rpc.cluster.clusterinfo import node_info, partition_info
-from ctld.rpc.gate.sight import job_sight
+from ctld.rpc.gate.visibility import job_visibility
 from tests.core.world import World, make_config
 
 
@@ -16,7 +16,7 @@ def test_a_node_and_its_partition() -> None:
     made.register("n1")
     made.submit(JobSubmission(name="j", work_dir=b"/", time_limit_s=60, exclusive=True, mem_per_node_mb=0))
     state = made.core.state
-    node = node_info(state, state.node_list[0], (), None, "", job_sight(state, made.actor("ann")))
+    node = node_info(state, state.node_list[0], (), None, "", job_visibility(state, made.actor("ann")))
     assert (node.cpus, node.effective_cpus, node.cpus_alloc, node.base_state) == (8, 6, 6, "ALLOCATED")
     assert (node.real_memory_mb, node.mem_spec_limit_mb, node.mem_alloc_mb) == (4000, 1000, 3000)
     assert (node.core_spec_count, node.cpu_spec_list) == (2, "6-7")

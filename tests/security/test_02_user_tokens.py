@@ -87,11 +87,11 @@ def test_02_a_revocation_holds_for_all_names_of_a_user(tmp_path: Path, monkeypat
     """Directories know users by several names: in upper case, with a domain. Here `Nobody` is one."""
     plain = Lookups.caller_uid
 
-    async def caller_uid(self: Lookups, name: str, asker: int) -> int | None:
-        return await plain(self, name.lower(), asker)
+    async def caller_uid(self: Lookups, name: str, for_uid: int) -> int | None:
+        return await plain(self, name.lower(), for_uid)
 
-    async def uid_of(self: Lookups, name: str, asker: int) -> int | None:
-        return await plain(self, name.lower(), asker)
+    async def uid_of(self: Lookups, name: str, for_uid: int) -> int | None:
+        return await plain(self, name.lower(), for_uid)
 
     monkeypatch.setattr(Lookups, "caller_uid", caller_uid)
     monkeypatch.setattr(Lookups, "uid_of", uid_of)

@@ -1,6 +1,6 @@
 """Each attack and fault of issue 14 has tests that carry its number in their name: that of the file, or of a function.
 
-Attacks are in tests/security. What operators and users met is where the mended part is tested (docs/security.md). The
+Attacks are in tests/security. What operators and users met is where the part concerned is tested (docs/security.md). The
 findings of the round after it have numbers of their own, and are tested where the family was before: LATER names the tests.
 """
 

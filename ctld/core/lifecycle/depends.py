@@ -249,7 +249,7 @@ def _met(state: ClusterState, job: Job, term: Term, now_us: int) -> Met:
         return Met.NOT_YET if state.jobs_by_name.has_older(job, state.jobs) else Met.YES
     record = state.arrays.get(term.job_id) if term.task_id is None else None
     if record is not None and term.kind != "after":
-        return _FATE[term.kind](arrays.is_over(record), record.failed > 0)
+        return _MET_BY_KIND[term.kind](arrays.is_over(record), record.failed > 0)
     if record is not None and record.pending:
         return Met.NOT_YET
     targets = named_by(state, term)
@@ -260,10 +260,10 @@ def _met(state: ClusterState, job: Job, term: Term, now_us: int) -> Met:
         return _after(state, job, targets, term.delay_s * 1_000_000, now_us)
     over = all(t.state in END_STATES for t in targets)
     failed = any(t.state is not JobState.COMPLETED for t in targets if t.state in END_STATES)
-    return _FATE[term.kind](over, failed)
+    return _MET_BY_KIND[term.kind](over, failed)
 
 
-_FATE: dict[str, Callable[[bool, bool], Met]] = {
+_MET_BY_KIND: dict[str, Callable[[bool, bool], Met]] = {
     "afterany": lambda over, failed: Met.YES if over else Met.NOT_YET,
     "afterburstbuffer": lambda over, failed: Met.YES if over else Met.NOT_YET,
     "aftercorr": lambda over, failed: Met.YES if over and not failed else Met.NEVER if over else Met.NOT_YET,

@@ -96,6 +96,7 @@ complete -c srun -l bcast-exclude -r -d 'paths of libraries that --send-libs lea
 complete -c srun -l compress -d 'compress the file that --bcast copies'
 complete -c srun -l cpu-bind -r -d 'bind tasks to CPUs; help lists how'
 complete -c srun -l cpu_bind -r -d ''
+complete -c srun -l debugger-test -d 'show node and process id of each task, as a debugger reads them'
 complete -c srun -l disable-status -s X -d 'disable Ctrl-C status feature'
 complete -c srun -l epilog -r -d 'program to run here after the step, with the step\'s command'
 complete -c srun -l error -s e -r -d 'location of stderr redirection'
