@@ -451,11 +451,13 @@ class SimNode:
             self._continue(process)
         if process.stopped_at_us:
             if delay_us < process.left_us:
-                process.left_us, process.signal_planned = delay_us, signal
+                process.left_us = delay_us
+                process.signal_planned = signal
             return
         end_us = self._timeline.now_us + delay_us
         if end_us < process.end_planned_us:
-            process.end_planned_us, process.signal_planned = end_us, signal
+            process.end_planned_us = end_us
+            process.signal_planned = signal
             self._plan_end(process)
 
     def _exit(self, process: SimProcess, end_us: int) -> None:

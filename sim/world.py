@@ -108,7 +108,8 @@ class SimWorld:
         self.network.heal()
         self.ctld.armed = ("", 0)
         self.ctld.store.connection.fault = ""
-        self.ctld.store.away_until_us = self.ctld.full_starts = 0
+        self.ctld.store.away_until_us = 0
+        self.ctld.full_starts = 0
         self.ctld.commit_max_us = 2_000
         for node in self.nodes.values():
             node.armed = ("", 0)
