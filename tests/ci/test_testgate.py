@@ -109,6 +109,23 @@ def test_one_that_hangs_ends_and_is_repeated(tmp_path: Path, settings: str, show
     assert shown in printed
 
 
+def test_a_time_out_while_a_failure_is_formatted_is_a_failed_test(tmp_path: Path) -> None:
+    """And not an internal error, which would end the run."""
+    formats_slowly = """
+import pytest, signal, time
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call):
+    deadline = time.monotonic() + 2
+    while call.excinfo and time.monotonic() < deadline and signal.getitimer(signal.ITIMER_REAL)[0]:
+        pass
+    return (yield)
+"""
+    files = {"tests/conftest.py": formats_slowly, "tests/e2e/test_a.py": "def test_never(): assert 0\n"}
+    status, said, printed = gate(tmp_path, files, settings="timeout = 1")
+    assert (status, said) == (1, ["failed: 1: tests/e2e/test_a.py::test_never", "0 passed, 1 failed, 0 skipped"])
+    assert "INTERNALERROR" not in printed
+
+
 def test_one_that_fails_twice_passes_in_the_third_run(tmp_path: Path) -> None:
     files = {"tests/e2e/test_b.py": "from fails import fails\ndef test_twice(): fails('twice', 2)\n" + PASSES}
     status, said, printed = gate(tmp_path, files)

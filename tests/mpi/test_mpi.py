@@ -4,13 +4,15 @@ The node daemons are on one machine, but the libraries believe what the step's l
 over the network, ranks of one node over shared memory.
 """
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import jobtraces
 import pytest
 from livecluster import Done, LiveCluster
 from mpivenv import programs_of
-from patience import END_S
+from patience import ANSWER_S, END_S
 
 PROGRAMS = Path(__file__).parent / "programs"
 #: Library and how it is asked for.
@@ -30,10 +32,19 @@ LIBRARY_SETTINGS: dict[str, Any] = {
 
 
 def srun(cluster: LiveCluster, group: str, *words: str) -> Done:
-    """srun with the environment's programs first on PATH."""
-    programs = programs_of(group)
-    env = cluster.environment()
-    return cluster.run("srun", *words, env={**LIBRARY_SETTINGS, "PATH": f"{programs}:{env['PATH']}"}, limit_s=END_S)
+    """srun with the environment's programs first on PATH. Ranks that wait for each other in vain are shown and ended:
+    they poll, and whatever came next would have to share the machine with them.
+    """
+    path = f"{programs_of(group)}:{cluster.environment()['PATH']}"
+    process = cluster.popen("srun", *words, env={**LIBRARY_SETTINGS, **jobtraces.FAULT_HANDLER, "PATH": path})
+    try:
+        out, err = process.communicate(timeout=END_S)
+    except subprocess.TimeoutExpired:
+        shown = "\n".join(jobtraces.traces(job.job_id, cluster.work) for job in cluster.active())
+        cluster.clean()
+        out, err = process.communicate(timeout=ANSWER_S)
+        raise AssertionError(f"srun waited in vain\n{shown}\n{out.decode()}\n{err.decode()}") from None
+    return Done(["srun", *words], process.returncode, out, err)
 
 
 def expect(size: int, nodes: list[tuple[int, ...]]) -> str:

@@ -510,7 +510,7 @@ class LiveCluster:
         )
         return Done([name, *[os.fsdecode(w) for w in words]], done.returncode, done.stdout, done.stderr)
 
-    def popen(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+    def popen(self, name: str, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """Start a command and leave it running."""
         return subprocess.Popen(
             command(name, *words),
@@ -518,7 +518,7 @@ class LiveCluster:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=self.work,
-            env=self.environment(),
+            env=self.environment(**(env or {})),
         )
 
     def sbatch(self, *words: str | bytes, stdin: bytes = b"", uid: int | None = None, **env: str) -> int:

@@ -1,4 +1,5 @@
 """A pytest plugin (`-p tools.testgate.recorder --gate-record FILE`): writes the outcome of each test, by name, as JSON.
+And it keeps a time-out from ending more than the test.
 
     {"status": 1, "collected": [NAME, ...], "outcomes": {NAME: "failed", ...},
      "failures": {NAME: {"line": "assert 1 == 2", "load": 3.1}}, "errors": [MODULE, ...]}
@@ -8,12 +9,15 @@
 
 import json
 import os
-from collections.abc import Sequence
+import signal
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
 
 LINE_LENGTH_MAX = 300
+#: What a test has for its teardown after a report was made, however little of its time was left.
+TEARDOWN_MIN_S = 60.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,6 +28,19 @@ def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--gate-record")
     if path and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(Path(path)))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Stops pytest-timeout's alarm while a report is made: an exception there is an internal error of pytest, which ends
+    the worker, and the run with it. On a busy machine a long traceback takes a minute.
+    """
+    left_s, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        return (yield)
+    finally:
+        if left_s:
+            signal.setitimer(signal.ITIMER_REAL, max(left_s, TEARDOWN_MIN_S))
 
 
 def first_line(report: pytest.TestReport) -> str:
