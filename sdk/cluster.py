@@ -104,7 +104,7 @@ class Cluster:
         key: str = "",
         **options: Unpack[JobOptions],
     ) -> "JobHandle":
-        """Submits a program with its arguments, which no shell interprets: ["python", "train.py"]."""
+        """Submits a program with its arguments, which no shell interprets: ["python3", "-c", "..."]."""
         return self._submit(from_command(command), env, key, options)
 
     def _submit(self, program: JobProgram, env: Mapping[str, str] | None, key: str, options: JobOptions) -> "JobHandle":

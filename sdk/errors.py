@@ -30,7 +30,7 @@ class WillNotRun(RequestRefused):
 
 
 class WaitTimeout(PenstockError, TimeoutError):
-    """The job had not ended after the time that the caller gave; it goes on."""
+    """The job had not ended after the time that the caller gave; it continues."""
 
 
 class JobFailed(PenstockError):

@@ -194,7 +194,7 @@ def test_the_same_from_asyncio(live: LiveCluster) -> None:
 def test_functions_run_as_jobs(cluster: Cluster, live: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     (live.work / "mymodule.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(live.work))
-    import mymodule  # type: ignore[import-not-found]
+    import mymodule  # type: ignore[import-not-found]  # the test writes it
 
     with ClusterExecutor(cluster, time=5) as executor:
         squares = list(executor.map(mymodule.square, [2, 3], timeout=END_S))
@@ -212,7 +212,7 @@ def test_a_future_that_is_cancelled_takes_its_job_along(
 ) -> None:
     (live.work / "othermodule.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(live.work))
-    import othermodule  # type: ignore[import-not-found]
+    import othermodule  # type: ignore[import-not-found]  # the test writes it
 
     with ClusterExecutor(cluster, hold=True) as executor:
         future = executor.submit(othermodule.square, 1)
