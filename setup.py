@@ -173,10 +173,10 @@ setup(
     python_requires=">=3.11",
     package_dir={"": "."},
     packages=find_packages(
-        include=["penstock*", "ctld*", "nodedaemon*", "accounting*", "cli*", "_fastsched*", "sim*", "rest*", "web*"]
+        include=["penstock*", "ctld*", "nodedaemon*", "accounting*", "cli*", "_fastsched*", "sim*", "rest*", "sdk*", "web*"]
     ),
     package_data={
-        "penstock": ["py.typed"],
+        "penstock": ["py.typed", "*.pyi"],
         "_fastsched": ["*.pyi"],
         "nodedaemon": ["gpu/*.toml"],
         "rest": ["contract/facts.json"],
@@ -237,5 +237,6 @@ setup(
     entry_points={
         "console_scripts": [f"{name} = cli.{name}:main" for name in COMMANDS if name not in QUICK]
         + [f"{name} = cli.names:{name}" for name in DAEMONS],
+        "pytest11": ["penstock = sdk.testing"],
     },
 )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from bench.incore import ANN, SPEC, Cluster, make_config
+from bench.incore import ANN, SPEC, CoreCluster, make_config
 from bench.schedqueue import CPUS_A_GPU, MEM_MB_A_GPU, NODE_CPUS, NODE_GPUS, NODE_MEM_MB, generate
 from ctld.core.diagnose.fits import find_fits, inquire_fits
 from ctld.core.diagnose.start_estimate import estimate_start, inquire_start
@@ -23,9 +23,9 @@ from penstock.values.states import JobState
 ROUNDS = 3
 
 
-def fill(jobs: int, nodes: int) -> Cluster:
+def fill(jobs: int, nodes: int) -> CoreCluster:
     """A cluster with the queue, after a full pass."""
-    cluster = Cluster(make_config(nodes, NODE_CPUS, NODE_MEM_MB, NODE_GPUS))
+    cluster = CoreCluster(make_config(nodes, NODE_CPUS, NODE_MEM_MB, NODE_GPUS))
     queue = generate(jobs)
     for gpus, width, minutes in zip(queue.gpus.tolist(), queue.nodes.tolist(), queue.limit_min.tolist(), strict=True):
         whole = width > 1

@@ -48,7 +48,7 @@ def _run_seeds(database: Path, config: Config, jobs: int, start_us: int) -> int:
     """Run `jobs` jobs to their end on fake nodes; the first one's id."""
     store, loaded = _open(database)
     try:
-        cluster = incore.Cluster(config, start_us, loaded, store.commit)
+        cluster = incore.CoreCluster(config, start_us, loaded, store.commit)
         for number in range(jobs):
             cluster.submit(**_shape(number))
         ended = cluster.run_until_idle()
@@ -102,7 +102,7 @@ def _submit(database: Path, config: Config, jobs: int, start_us: int) -> None:
     """Submit jobs of different shapes, which wait as no node is there."""
     store, loaded = _open(database)
     try:
-        cluster = incore.Cluster(config, start_us, loaded, store.commit, register=False)
+        cluster = incore.CoreCluster(config, start_us, loaded, store.commit, register=False)
         for number in range(jobs):
             cluster.submit(**_shape(number))
             if (number + 1) % SUBMISSIONS_PER_BATCH == 0:

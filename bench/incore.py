@@ -41,7 +41,7 @@ def make_config(nodes: int, cpus: int, mem_mb: int = 64_000, gpus: int = 0) -> C
     return Config(gres_types=("gpu",), nodes=entries, partitions=(partition,), def_mem_per_cpu_mb=100)
 
 
-class Cluster:
+class CoreCluster:
     """A core and its fake nodes. The core's time starts at `start_us` and advances as the real one does.
 
     `commit` gets every batch before its effects are acted on, as a store would.
@@ -159,7 +159,7 @@ class Cluster:
 
 def array(tasks: int = 10_000) -> float:
     """Core CPU time per task of one array from submit to end, microseconds."""
-    cluster = Cluster(make_config(4, 32))
+    cluster = CoreCluster(make_config(4, 32))
     began = time.process_time()
     cluster.submit(array=f"1-{tasks}")
     ended = cluster.run_until_idle()
@@ -170,7 +170,7 @@ def array(tasks: int = 10_000) -> float:
 
 def single(jobs: int = 10_000) -> float:
     """Core CPU time per single job from submit to end, microseconds; 32 submissions arrive for each seal."""
-    cluster = Cluster(make_config(4, 32))
+    cluster = CoreCluster(make_config(4, 32))
     began = time.process_time()
     ended = 0
     for first in range(0, jobs, 32):
@@ -187,7 +187,7 @@ def single(jobs: int = 10_000) -> float:
 
 def queued(jobs: int = 10_000) -> float:
     """Core CPU time of one submission that joins a long queue, microseconds: the cluster is full from the first."""
-    cluster = Cluster(make_config(4, 1))
+    cluster = CoreCluster(make_config(4, 1))
     for _ in range(4):
         cluster.submit()
     cluster.seal()
@@ -233,7 +233,7 @@ def congested(jobs: int = 11_500, nodes: int = 1_000, rounds: int = 10) -> Conge
     with its quick pass.
     """
     config = make_config(nodes, 64, 1_000_000, 8)
-    cluster = Cluster(config, register=False)
+    cluster = CoreCluster(config, register=False)
     for number in range(jobs + jobs // 7):  # about as many will start
         cluster.submit(**gpu_request(number))
     cluster.register(config)

@@ -12,7 +12,7 @@ import dataclasses
 import time
 from typing import NamedTuple
 
-from bench.incore import SPEC, US, Cluster, make_config
+from bench.incore import SPEC, US, CoreCluster, make_config
 from ctld.core.records.events import AccountAction, Actor, ChangeAccounts, JobSubmission, Role, SubmitJob
 
 ACCOUNTS = 200
@@ -37,7 +37,7 @@ class Took(NamedTuple):
 def measure(enforce: tuple[str, ...]) -> Took:
     """One run."""
     config = dataclasses.replace(make_config(NODES, CPUS), enforce=enforce, max_job_count=100_000)
-    cluster = Cluster(config)
+    cluster = CoreCluster(config)
     core, state = cluster.core, cluster.core.state
     for number in range(ACCOUNTS):
         limits = {"grptres": "cpu=10", "grptresrunmins": "cpu=100000"}

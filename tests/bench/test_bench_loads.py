@@ -22,7 +22,7 @@ def test_a_long_queue_of_gpu_jobs():
 
 
 def test_the_core_after_a_load_is_sound():
-    cluster = incore.Cluster(incore.make_config(2, 4))
+    cluster = incore.CoreCluster(incore.make_config(2, 4))
     cluster.submit(array="1-50%3")
     assert cluster.run_until_idle() == 50
     cluster.core.check()

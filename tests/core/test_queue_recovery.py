@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.incore import ANN, Cluster, make_config
+from bench.incore import ANN, CoreCluster, make_config
 from ctld.core.controller import Core
 from ctld.core.passes import queue_recovery
 from ctld.core.records.effects import Batch
@@ -21,7 +21,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_recovery, "SLICE", 2)
 
 
-def queue() -> Cluster:
+def queue() -> CoreCluster:
     """A controller that has started again with JOBS jobs, of different priorities, and no node yet."""
     rows: dict[int, JobRow] = {}
 
@@ -29,16 +29,16 @@ def queue() -> Cluster:
         rows.update({row.job_id: row for row in batch.jobs})
 
     config = make_config(2, 4)
-    before = Cluster(config, commit=commit, register=False)
+    before = CoreCluster(config, commit=commit, register=False)
     for number in range(JOBS):
         before.submit(name=f"j{number}", nice=number % 5, cpus_per_task=2)
     before.seal()
     state = before.core.state
     loaded = LoadedState(2, state.next_job_id, state.next_request_id, list(rows.values()), [], [], [], [], [])
-    return Cluster(config, before.now_us() + US, loaded, register=False)
+    return CoreCluster(config, before.now_us() + US, loaded, register=False)
 
 
-def slices(cluster: Cluster) -> int:
+def slices(cluster: CoreCluster) -> int:
     """Go on as the loop does, until all have rows; how often."""
     number, core = 0, cluster.core
     while core.state.pending.outside:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from _fastsched import contract
-from bench.incore import Cluster, make_config
+from bench.incore import CoreCluster, make_config
 from ctld.core.passes import schedule, wait_reasons
 from ctld.core.passes.wait_reasons import PLANNED, REASONS_PER_BATCH
 from ctld.core.records.events import LoadConfig, Tick
@@ -22,16 +22,16 @@ def waiting(state: ClusterState) -> list[Reason]:
     return [job.reason for job in state.jobs.values() if job.state is JobState.PENDING]
 
 
-def without_nodes() -> tuple[Cluster, Config]:
+def without_nodes() -> tuple[CoreCluster, Config]:
     config = make_config(2, 4)
-    cluster = Cluster(config, register=False)
+    cluster = CoreCluster(config, register=False)
     for _ in range(JOBS):
         cluster.submit()
     cluster.seal()
     return cluster, config
 
 
-def tell_all(cluster: Cluster) -> list[int]:
+def tell_all(cluster: CoreCluster) -> list[int]:
     """Seal as the loop does, when there is something or the core asks for it; how many rows each batch had."""
     sizes = []
     while (batch := cluster.core.seal()) is not None or cluster.core.state.scheduling.reason_backlog is not None:
@@ -87,7 +87,7 @@ def test_a_job_that_ended_meanwhile_is_left_alone() -> None:
 
 def test_the_pause_between_full_passes_is_one_timer_and_follows_the_configuration() -> None:
     config = make_config(2, 4, 64_000)
-    cluster = Cluster(config)
+    cluster = CoreCluster(config)
     state, now_us = cluster.core.state, cluster.now_us()
     state.scheduling.full_pass_not_before_us = now_us + 3600 * 1_000_000
     before = len(state.timers)

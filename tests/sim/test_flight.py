@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.incore import Cluster, make_config
+from bench.incore import CoreCluster, make_config
 from ctld.core.controller import Core
 from ctld.core.dispatch import HANDLERS
 from ctld.core.records.effects import Batch
@@ -96,7 +96,7 @@ def test_the_waiting_jobs_of_a_start_are_written_after_it(
         rows.update({row.job_id: row for row in batch.jobs})
 
     config = make_config(2, 4)
-    before = Cluster(config, commit=commit, register=False)
+    before = CoreCluster(config, commit=commit, register=False)
     for number in range(10):
         before.submit(name=f"j{number}", hold=number % 2)
     before.seal()

@@ -28,6 +28,7 @@ AT_MOST = {
     "nodedaemon": 20,
     "penstock": 26,
     "rest": 10,
+    "sdk": 5,
     "sim": 15,
 }
 
@@ -41,6 +42,7 @@ ALIASES_AT_MOST = {
     "nodedaemon": 9,
     "penstock": 8,
     "rest": 0,
+    "sdk": 0,
     "sim": 6,
 }
 

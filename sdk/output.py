@@ -1,0 +1,76 @@
+"""The output files of a job, as this machine sees them: the folder is shared with the nodes, or the job ran here."""
+
+import codecs
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from penstock.values.refusals import Code
+from sdk.errors import RequestRefused
+from sdk.records import JobRecord
+
+#: What one call reads at most, from the end of the file.
+BYTES_MAX: Final = 64 * 1024 * 1024
+_BLOCK_BYTES: Final = 64 * 1024
+
+
+class OutputNotHere(RequestRefused, FileNotFoundError):
+    """The file is not there, or not on this machine."""
+
+
+def read_output(record: JobRecord, lines: int | None, error: bool) -> str:
+    """The output, or its last lines; "" while the job waits. Raises OutputNotHere."""
+    if record.start_time is None:
+        return ""
+    path = record.stderr_path if error and record.stderr_path else record.stdout_path
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if lines is not None:
+                return _last_lines(file.fileno(), size, lines).decode(errors="replace")
+            file.seek(max(0, size - BYTES_MAX))
+            return file.read(BYTES_MAX).decode(errors="replace")
+    except OSError as problem:
+        raise _not_here(record, path, problem) from problem
+
+
+class GrowingOutput:
+    """The output of a job as it is written: each part once. A file that was begun anew (a requeue) is read anew."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def more(self, record: JobRecord) -> Iterator[str]:
+        """What was added, in blocks. Raises OutputNotHere."""
+        if record.start_time is None:
+            return
+        try:
+            with open(record.stdout_path, "rb") as file:
+                if os.fstat(file.fileno()).st_size < self.offset:
+                    self.offset = 0
+                file.seek(self.offset)
+                while block := file.read(_BLOCK_BYTES):
+                    self.offset += len(block)
+                    if text := self._decoder.decode(block):
+                        yield text
+        except FileNotFoundError as problem:
+            if record.has_ended:
+                raise _not_here(record, record.stdout_path, problem) from problem
+        except OSError as problem:
+            raise _not_here(record, record.stdout_path, problem) from problem
+
+
+def _not_here(record: JobRecord, path: str, problem: OSError) -> OutputNotHere:
+    where = f"{path or 'the output'} of job {record.shown_id}"
+    return OutputNotHere(Code.INVALID_JOB_ID, f"{where} cannot be read here: {problem.strerror}")
+
+
+def _last_lines(file: int, size: int, lines: int) -> bytes:
+    """Read from the end, block by block, at most BYTES_MAX."""
+    found, start = b"", size
+    while start > 0 and size - start < BYTES_MAX and found.count(b"\n", 0, len(found) - 1) < lines:
+        begin = max(0, start - _BLOCK_BYTES)
+        found = os.pread(file, start - begin, begin) + found
+        start = begin
+    return b"".join(found.splitlines(keepends=True)[-lines:]) if lines > 0 else b""
