@@ -12,6 +12,7 @@ SLURM_VERSION = "25.05.0"
 PUBLIC = {
     "AsyncCluster": "sdk.aio",
     "AsyncJobHandle": "sdk.aio",
+    "ChangeRecord": "sdk.records",
     "Cluster": "sdk.cluster",
     "ClusterExecutor": "sdk.executor",
     "FunctionFailed": "sdk.functioncall",

@@ -31,6 +31,7 @@ from sdk.executor import ClusterExecutor as ClusterExecutor
 from sdk.functioncall import FunctionFailed as FunctionFailed
 from sdk.options import JobOptions as JobOptions
 from sdk.output import OutputNotHere as OutputNotHere
+from sdk.records import ChangeRecord as ChangeRecord
 from sdk.records import ExpectedStart as ExpectedStart
 from sdk.records import JobRecord as JobRecord
 from sdk.records import NodeRecord as NodeRecord

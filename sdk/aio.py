@@ -3,6 +3,7 @@ tasks share. Imports the library grpc, which the blocking face does not need.
 """
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -15,12 +16,12 @@ from penstock.clusterfile import ClusterFile, read_cluster
 from penstock.errors import PenstockError, Unreachable
 from penstock.values.refusals import Code
 from sdk import questions
-from sdk.cluster import CALL_TIMEOUT_S, FOLLOW_PAUSE_S, LINES_OF_FAILURE, WAIT_CALL_S
+from sdk.cluster import CALL_TIMEOUT_S, FOLLOW_PAUSE_S, LINES_OF_FAILURE, RECONNECT_S, WAIT_CALL_S
 from sdk.errors import JobFailed, JobNotFound, WaitTimeout, classified
 from sdk.options import JobOptions
 from sdk.output import GrowingOutput, OutputNotHere, read_output
 from sdk.questions import ClusterQuestion
-from sdk.records import ExpectedStart, JobRecord, NodeRecord, WaitReasons
+from sdk.records import ChangeRecord, ExpectedStart, JobRecord, NodeRecord, WaitReasons, changes
 from sdk.request import JobProgram, from_command, from_script_file, from_text, submission
 
 T = TypeVar("T")
@@ -126,6 +127,32 @@ class AsyncCluster:
     async def nodes(self, *names: str) -> list[NodeRecord]:
         """As Cluster.nodes."""
         return await self.ask(questions.nodes(names))
+
+    async def sequence(self) -> int:
+        """As Cluster.sequence."""
+        try:
+            async for reply in self._client.stream("Watch", questions.watched(0, (), ()), self.timeout_s):
+                return int(reply.last)
+        except PenstockError as error:
+            raise classified(error) from error
+        raise Unreachable
+
+    async def watch(
+        self, *, after: int = 0, kinds: Sequence[str] = (), users: Sequence[str] = ()
+    ) -> AsyncIterator[ChangeRecord]:
+        """As Cluster.watch."""
+        while True:
+            try:
+                request = questions.watched(after, kinds, users)
+                async for reply in self._client.stream("Watch", request, math.inf):
+                    for change in changes(reply):
+                        yield change
+                    after = reply.last
+            except Unreachable:
+                pass
+            except PenstockError as error:
+                raise classified(error) from error
+            await asyncio.sleep(RECONNECT_S)
 
     async def ask(self, question: ClusterQuestion[T], timeout_s: float | None = None) -> T:
         """Makes the call. Raises PenstockError, by class (sdk.errors)."""

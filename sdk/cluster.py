@@ -1,5 +1,6 @@
 """A cluster and its jobs, for programs that block. May be used by several threads: each has a connection of its own."""
 
+import math
 import os
 import threading
 import time
@@ -19,7 +20,7 @@ from sdk.errors import JobFailed, JobNotFound, WaitTimeout, classified
 from sdk.options import JobOptions
 from sdk.output import GrowingOutput, OutputNotHere, read_output
 from sdk.questions import ClusterQuestion
-from sdk.records import ExpectedStart, JobRecord, NodeRecord, WaitReasons
+from sdk.records import ChangeRecord, ExpectedStart, JobRecord, NodeRecord, WaitReasons, changes
 from sdk.request import JobProgram, from_command, from_script_file, from_text, submission
 
 T = TypeVar("T")
@@ -29,6 +30,8 @@ CALL_TIMEOUT_S: Final = 60.0
 WAIT_CALL_S: Final = 300.0
 #: Between two looks at an output that grows.
 FOLLOW_PAUSE_S: Final = 1.0
+#: Before a stream of changes that broke is opened again.
+RECONNECT_S: Final = 0.5
 #: Lines of the output in the message of a job that failed.
 LINES_OF_FAILURE: Final = 20
 
@@ -149,6 +152,32 @@ class Cluster:
     def nodes(self, *names: str) -> list[NodeRecord]:
         """Nodes, all without names; a name may be a host list."""
         return self.ask(questions.nodes(names))
+
+    def sequence(self) -> int:
+        """The number of the last change, for `watch(after=)`: nothing that happens from now on is missed."""
+        with Client(self.file, self.timeout_s, retry=True) as client:
+            try:
+                return int(next(client.stream("Watch", questions.watched(0, (), ()), self.timeout_s)).last)
+            except PenstockError as error:
+                raise classified(error) from error
+
+    def watch(self, *, after: int = 0, kinds: Sequence[str] = (), users: Sequence[str] = ()) -> Iterator[ChangeRecord]:
+        """Changes as they are committed, without an end: jobs, nodes, GPUs, reservations that the caller may see. `after`: the
+        sequence of the last known one, 0 = from now on. A restart of the controller is waited for, and a record with
+        `missed` says that changes are not known any more (kept are ten minutes, none over a restart).
+        """
+        while True:
+            # A connection of its own: it stays open between two records.
+            with Client(self.file, self.timeout_s, retry=True) as client:
+                try:
+                    for reply in client.stream("Watch", questions.watched(after, kinds, users), math.inf):
+                        yield from changes(reply)
+                        after = reply.last
+                except Unreachable:
+                    pass  # the next call waits until the controller is there again
+                except PenstockError as error:
+                    raise classified(error) from error
+            time.sleep(RECONNECT_S)
 
     # ---- requests
 

@@ -24,6 +24,7 @@ from penstock.v1.controller_pb2 import (
     UpdateJobsRequest,
 )
 from penstock.v1.explain_pb2 import WhyJobRequest
+from penstock.v1.watch_pb2 import WatchRequest
 from penstock.values.errors import BadValue
 from penstock.values.jobid import parse_selector
 from penstock.values.refusals import Code
@@ -147,6 +148,11 @@ def nodes(names: Sequence[str]) -> ClusterQuestion[list[NodeRecord]]:
 def ended(job_id: int) -> ClusterQuestion[str]:
     """Waits for the end of the job, of an array's last task: the state in which it ended."""
     return ClusterQuestion("AwaitJob", AwaitJobRequest(job_id=job_id), lambda replies: str(replies[0].state))
+
+
+def watched(after: int, kinds: Sequence[str], users: Sequence[str]) -> WatchRequest:
+    """The request for changes after this one; 0 = from now on. Its answer does not end by itself."""
+    return WatchRequest(after=after, kinds=kinds, users=users)
 
 
 def explained(job_id: str) -> ClusterQuestion[WaitReasons]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from penstock.v1.watch_pb2 import ChangedObject
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
 from penstock.values.states import ENDED
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.v1.accounting_pb2 import JobRecord as AccountedJob
     from penstock.v1.controller_pb2 import JobInfo, NodeInfo, SubmitJobReply
     from penstock.v1.explain_pb2 import WhyJobReply
+    from penstock.v1.watch_pb2 import WatchReply
 
 _MICROSECONDS: Final = 1_000_000
 UNLIMITED: Final = -1
@@ -94,6 +96,29 @@ class NodeRecord:
     memory_allocated_mb: int
     gpus: int
     gpus_allocated: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRecord:
+    """What an object is after a change. `kind`: JOB, NODE, GPU or RESERVATION; `id` is a job's as commands show it, a name,
+    or a GPU's UUID. With `missed` it is none: changes before it are not known any more, so ask for everything again.
+    """
+
+    sequence: int
+    time: datetime | None
+    kind: str
+    id: str
+    state: str
+    reason: str
+    is_gone: bool
+    nodes: tuple[str, ...]
+    user: str
+    account: str
+    partition: str
+    name: str
+    exit_code: int
+    flags: tuple[str, ...]
+    missed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +223,33 @@ def why(reply: "WhyJobReply") -> WaitReasons:
         if planned is None
         else ExpectedStart(time_of(planned.start_at_us), nodes_of(planned.node_list), planned.partition),
         hints=tuple(" ".join(hint.options) for hint in reply.hints),
+    )
+
+
+def changes(reply: "WatchReply") -> list[ChangeRecord]:
+    """The changes of a reply; what was missed is said first."""
+    found = [change_record(ChangedObject(sequence=reply.last), missed=True)] if reply.missed else []
+    return found + [change_record(change) for change in reply.changes]
+
+
+def change_record(change: "ChangedObject", missed: bool = False) -> ChangeRecord:
+    """One change."""
+    return ChangeRecord(
+        sequence=change.sequence,
+        time=time_of(change.at_us),
+        kind=change.kind,
+        id=change.id,
+        state=change.state,
+        reason=change.reason,
+        is_gone=change.is_gone,
+        nodes=nodes_of(change.node_list),
+        user=change.user_name,
+        account=change.account,
+        partition=change.partition,
+        name=change.name,
+        exit_code=change.exit.code,
+        flags=tuple(change.flags),
+        missed=missed,
     )
 
 

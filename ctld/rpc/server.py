@@ -38,6 +38,7 @@ from ctld.rpc.gate.services import Services
 from ctld.rpc.jobs.periodic import PeriodicService
 from ctld.rpc.jobs.steps import StepsService
 from ctld.rpc.nodelink import NodeLinkService
+from ctld.rpc.watch.service import WatchService
 from penstock.calls import MESSAGE_BYTES_MAX as CLIENT_BYTES_MAX
 from penstock.errors import BadSetup
 from penstock.security.authd import listen as listen_unix
@@ -52,6 +53,7 @@ from penstock.v1 import (
     periodic_pb2,
     shares_pb2,
     steps_pb2,
+    watch_pb2,
 )
 from penstock.values.config import Config
 
@@ -99,6 +101,7 @@ FILES: Final = tuple(
         periodic_pb2,
         shares_pb2,
         steps_pb2,
+        watch_pb2,
     )
 )
 
@@ -131,6 +134,7 @@ def make_server(
         "Steps": StepsService(services),
         "Periodic": PeriodicService(services, authenticator),
         "NodeLink": NodeLinkService(services),
+        "Watch": WatchService(services),
     }
     unary: dict[str, Method] = {}
     for name, descriptor in ((name, found) for file in FILES for name, found in file.services_by_name.items()):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from livecluster import LiveCluster
+from livecluster import CTLD, LiveCluster
 from patience import ANSWER_S, END_S
 
 from penstock import (
@@ -21,6 +21,7 @@ from penstock import (
     JobNotFound,
     OutputNotHere,
     PenstockError,
+    RequestRefused,
     WaitTimeout,
     WillNotRun,
 )
@@ -219,6 +220,37 @@ def test_a_future_that_is_cancelled_takes_its_job_along(
         (job,) = cluster.jobs(names=["square"])
         assert future.cancel()
     assert cluster.job(job.job_id).wait(ANSWER_S).state == "CANCELLED"
+
+
+def test_changes_survive_a_restart_of_the_controller() -> None:
+    """What happened meanwhile is not known any more, which is said; then they go on."""
+    with LiveCluster(1) as own, Cluster(own.cluster_file) as cluster:
+        changes = cluster.watch(after=cluster.sequence(), kinds=["JOB"])
+        first = cluster.submit_text("#!/bin/sh\n", hold=True)
+        assert (found := next(changes)).id == first.id and found.state == "PENDING"
+        own.kill(CTLD)
+        own.start_controller()
+        assert (missed := next(changes)).missed and missed.sequence > found.sequence
+        second = cluster.submit_text("#!/bin/sh\n", hold=True)
+        assert next(changes).id == second.id
+
+
+def test_changes_come_to_asyncio(live: LiveCluster) -> None:
+    async def works() -> None:
+        async with AsyncCluster(live.cluster_file) as cluster:
+            now = await cluster.sequence()
+            job = await cluster.submit_command(["true"], job_name="seen")
+            states = []
+            async for change in cluster.watch(after=now, kinds=["JOB"]):
+                states += [change.state] if change.id == job.id else []
+                if change.id == job.id and change.state == "COMPLETED":
+                    break
+            # Several changes of one commit are one: a job may start with its submission.
+            assert states[-1] == "COMPLETED" and len(states) == len(set(states)) > 1
+            with pytest.raises(RequestRefused, match="no kind of change"):
+                await anext(cluster.watch(kinds=["MOON"]))
+
+    asyncio.run(works())
 
 
 def test_without_a_cluster_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

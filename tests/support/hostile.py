@@ -17,7 +17,7 @@ from penstock.v1 import common_pb2, controller_pb2, periodic_pb2
 #: The method that ends the controller; the stream of nodes has its own tests.
 LEFT_OUT = frozenset({"Shutdown", "Connect"})
 #: Methods that wait by design: their callers do not wait long.
-WAITING = frozenset({"AwaitJob", "AwaitAllocation", "AwaitStep"})
+WAITING = frozenset({"Watch", "AwaitJob", "AwaitAllocation", "AwaitStep"})
 DEPTH_MAX = 3
 HOSTS = "n[0-65534]"
 TASKS = "1_[0-3999998:2,1-3999999:3,0-3999999:5]"

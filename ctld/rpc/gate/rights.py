@@ -116,6 +116,7 @@ RIGHTS: Final[dict[str, LeastRole]] = {
     "/penstock.v1.Periodic/SetTrigger": LeastRole.USER,  # with allow_user_triggers: checked by the core
     "/penstock.v1.Periodic/ListTriggers": LeastRole.LOOK,
     "/penstock.v1.Periodic/ClearTriggers": LeastRole.USER,  # for other users: administrators, checked by the core
+    "/penstock.v1.Watch/Watch": LeastRole.LOOK,
     "/penstock.v1.NodeLink/Connect": LeastRole.NODE,
 }
 

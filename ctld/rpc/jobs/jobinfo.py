@@ -88,6 +88,13 @@ def begin_of(row: JobRow) -> int:
     return max(row.request.begin_at_us, row.eligible_at_us) if waits else row.request.begin_at_us
 
 
+def shown_state(row: JobRow) -> str:
+    """Returns the job's state in Slurm's word."""
+    if row.hold is Hold.SPECIAL_EXIT and row.state is JobState.PENDING:
+        return "SPECIAL_EXIT"
+    return "STOPPED" if row.stopped and row.state is JobState.RUNNING else row.state.name
+
+
 def job_info(row: JobRow, detail: bool, nodes: Mapping[str, Node] = {}) -> controller_pb2.JobInfo:
     """Encodes one job. `nodes`: by whose numbers of GPUs its allocation is shown."""
     request = row.request
@@ -102,13 +109,9 @@ def job_info(row: JobRow, detail: bool, nodes: Mapping[str, Node] = {}) -> contr
         fields["array_task_id"] = row.array_task_id
     if row.array_tasks is not None:
         fields["array_tasks"] = row.array_tasks.format()
-    fields["state"] = row.state.name
+    fields["state"] = shown_state(row)
     fields["reason"] = row.reason.value
     pending = row.state is JobState.PENDING
-    if row.hold is Hold.SPECIAL_EXIT and pending:
-        fields["state"] = "SPECIAL_EXIT"
-    elif row.stopped and row.state is JobState.RUNNING:
-        fields["state"] = "STOPPED"
     fields["partition"] = ",".join(request.partitions) if pending else row.partition
     fields["end_at_us"] = end_at(row)
     if row.alloc:

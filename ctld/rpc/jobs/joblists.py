@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from ctld.core.queue import priority
 from ctld.core.records.events import Actor
 from ctld.core.records.job import JobRow
-from ctld.rpc.gate.paging import by_bytes, halved, least, log_row
+from ctld.rpc.gate.paging import by_bytes, halved, least, log_row, varint
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import JobVisibility, hidden_partitions, job_visibility
@@ -77,7 +77,7 @@ class JobLists:
         rows = await self._rows(request, question)
         messages = (self._shown(row, request.detail, request.planned) for row in rows)
         for page_of in by_bytes(messages, PAGE_JOBS, len):
-            yield b"".join([part for data in page_of for part in (_JOBS_TAG, _varint(len(data)), data)])
+            yield b"".join([part for data in page_of for part in (_JOBS_TAG, varint(len(data)), data)])
             await asyncio.sleep(0)
 
     # ---- tables --------------------------------------------------------------------------------------------------
@@ -153,18 +153,8 @@ class JobLists:
         job = state.jobs.get(row.job_id)
         if state.priorities is None or job is None or row.hold or row.state in END_STATES:
             return b""
-        return _PRIORITY_TAG + _varint(priority.current(state, job))
+        return _PRIORITY_TAG + varint(priority.current(state, job))
 
 
 def _is_hidden(row: JobRow, hidden: Iterable[str]) -> bool:
     return all(name in hidden for name in jobcolumns.partition_of(row).split(","))
-
-
-def _varint(number: int) -> bytes:
-    """Encodes a length as a protobuf varint."""
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)

@@ -1,0 +1,1 @@
+"""Watch: committed changes in their order, to whoever listens. Never decides."""

@@ -1,0 +1,186 @@
+"""Watch: changes in the order of their commits, to those who may see them; nothing is lost silently."""
+
+import asyncio
+import contextlib
+
+import grpc
+import grpc.aio
+import pytest
+from patience import ANSWER_S
+
+from ctld.rpc.watch import feed as feeds
+from ctld.rpc.watch import service
+from penstock.calls import TOKEN_KEY, find_stream
+from penstock.security.ca import load_credentials
+from penstock.security.tokens import TokenIssuer
+from penstock.v1 import controller_pb2 as c
+from penstock.v1 import watch_pb2 as w
+from penstock.values.refusals import Code
+from tests.rpc.clusterkit import Site, code_of, now_us, submission
+
+ANN, SAM = 54_321, 54_322  # nobody's uids here
+
+
+class Watcher:
+    """One stream of a user."""
+
+    def __init__(self, site: Site, channel, uid: int, **fields) -> None:
+        token = TokenIssuer(load_credentials(site.state / "ca", "controller", now_us())).issue(uid, uid, now_us())
+        request = w.WatchRequest(**fields)
+        rpc = find_stream("Watch", request)
+        self.call = channel.unary_stream(rpc.path, rpc.serialize, rpc.deserialize)(
+            request, metadata=((TOKEN_KEY, token),)
+        )
+        self.last = 0
+
+    async def reply(self) -> w.WatchReply:
+        reply = await asyncio.wait_for(self.call.read(), ANSWER_S)
+        assert reply.last >= self.last
+        self.last = reply.last
+        return reply
+
+    async def changes(self, number: int) -> list[w.ChangedObject]:
+        """The next ones, so many."""
+        found: list[w.ChangedObject] = []
+        while len(found) < number:
+            found += (await self.reply()).changes
+        assert [one.sequence for one in found] == sorted({one.sequence for one in found})
+        return found
+
+
+@contextlib.asynccontextmanager
+async def watching(site: Site):
+    async with grpc.aio.insecure_channel(f"unix:{site.state}/ctld.sock") as channel:
+        yield lambda uid, **fields: Watcher(site, channel, uid, **fields)
+
+
+def told(changes) -> list[tuple[str, str, str]]:
+    return [(one.kind, one.id, one.state) for one in changes]
+
+
+def test_changes_come_in_order_and_are_not_lost_between_two_streams(tmp_path):
+    site = Site(tmp_path)
+
+    async def story():
+        async with site.controller(), watching(site) as watch:
+            watcher = watch(ANN)
+            first = await watcher.reply()
+            assert not first.changes and not first.missed and first.last > 0
+            one = (await site.call_as(ANN, "SubmitJob", submission())).job_id
+            await site.call_as(
+                0, "UpdateNodes", c.UpdateNodesRequest(names="n1", changes={"state": "drain", "reason": "fan"})
+            )
+            job, node = await watcher.changes(2)
+            assert (job.kind, job.job_id, job.state, job.user_id, job.name) == ("JOB", one, "PENDING", ANN, "sbatch")
+            assert (node.kind, node.id, node.reason) == ("NODE", "n1", "fan") and "DRAIN" in node.flags
+            watcher.call.cancel()
+            two = (await site.call_as(ANN, "SubmitJob", submission())).job_id
+            await site.call_as(ANN, "CancelJobs", c.CancelJobsRequest(filter=c.JobFilter(ids=[str(one)])))
+            again = watch(ANN, after=watcher.last)
+            assert told(await again.changes(2)) == [("JOB", str(two), "PENDING"), ("JOB", str(one), "CANCELLED")]
+            wish = {"starttime": "now+1day", "duration": "60", "users": "root", "nodes": "ALL"}
+            await site.call_as(0, "CreateReservation", c.CreateReservationRequest(name="maint", changes=wish))
+            await site.call_as(0, "DeleteReservation", c.DeleteReservationRequest(name="maint"))
+            made, gone = await again.changes(2)
+            assert (made.id, made.node_list, made.is_gone, gone.is_gone) == ("maint", "n1", False, True)
+
+    asyncio.run(story())
+
+
+def test_what_is_not_kept_any_more_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(feeds, "KEPT_MAX", 2)
+    site = Site(tmp_path)
+
+    async def story():
+        async with site.controller(), watching(site) as watch:
+            watcher = watch(ANN)
+            start = (await watcher.reply()).last
+            for _ in range(2):
+                for _ in range(2):
+                    await site.call_as(ANN, "SubmitJob", submission())
+                last = (await watcher.changes(2))[-1].sequence
+            late = await watch(ANN, after=start).reply()
+            assert late.missed and late.last == start + 4
+            assert not (await watch(ANN, after=last).reply()).missed
+            assert (await watch(ANN, after=last + 1000).reply()).missed, "of nobody's future"
+        async with site.controller(), watching(site) as watch:
+            reply = await watch(ANN, after=last).reply()
+            assert reply.missed and reply.last > last, "another start of the controller"
+
+    asyncio.run(story())
+
+
+def test_only_what_one_may_see_and_wants_to_see(tmp_path):
+    site = Site(tmp_path, extra="PrivateData=jobs,nodes,reservations\n")
+
+    async def story():
+        async with site.controller(), watching(site) as watch:
+            ann, root = watch(ANN), watch(0)
+            jobs, of_sam = watch(0, kinds=["job"]), watch(0, kinds=["JOB"], users=[str(SAM)])
+            watchers = (ann, root, jobs, of_sam)
+            for watcher in watchers:
+                await watcher.reply()
+            theirs = str((await site.call_as(SAM, "SubmitJob", submission())).job_id)
+            await site.call_as(
+                0, "UpdateNodes", c.UpdateNodesRequest(names="n1", changes={"state": "drain", "reason": "fan"})
+            )
+            wish = {"starttime": "now+1day", "duration": "60", "users": "root", "nodes": "ALL"}
+            await site.call_as(0, "CreateReservation", c.CreateReservationRequest(name="maint", changes=wish))
+            mine = str((await site.call_as(ANN, "SubmitJob", submission())).job_id)
+            assert told(await ann.changes(1)) == [("JOB", mine, "PENDING")]
+            assert [one.id for one in await root.changes(4)] == [theirs, "n1", "maint", mine]
+            assert [one.id for one in await jobs.changes(2)] == [theirs, mine]
+            assert [one.id for one in await of_sam.changes(1)] == [theirs]
+
+    asyncio.run(story())
+
+
+def test_wishes_are_checked_and_streams_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(service, "WATCHES_OF_USER_MAX", 2)
+    monkeypatch.setattr(service, "HEARTBEAT_S", 0.05)
+    site = Site(tmp_path)
+
+    async def refused(watcher: Watcher) -> Code:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await watcher.reply()
+        return code_of(caught.value)
+
+    async def story():
+        async with site.controller(), watching(site) as watch:
+            assert await refused(watch(ANN, kinds=["moon"])) is Code.INVALID_VALUE
+            assert await refused(watch(ANN, users=["no such user"])) is Code.INVALID_USER
+            open_ones = [watch(ANN), watch(ANN)]
+            for watcher in open_ones:
+                for _ in range(3):  # heartbeats
+                    assert not (await watcher.reply()).changes
+            assert await refused(watch(ANN)) is Code.RATE_LIMITED
+            assert not (await watch(SAM).reply()).changes
+            open_ones[0].call.cancel()
+            (served,) = WATCHES
+            await until(lambda: served.watches_of(ANN) == 1)
+            assert not (await watch(ANN).reply()).changes
+
+    asyncio.run(story())
+
+
+async def until(holds) -> None:
+    """Gives the loop its turns until this holds."""
+    async with asyncio.timeout(ANSWER_S):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+WATCHES: list[service.WatchService] = []
+
+
+@pytest.fixture(autouse=True)
+def _known(monkeypatch):
+    """Each service that a test's controller makes."""
+    WATCHES.clear()
+    made = service.WatchService.__init__
+
+    def init(self, services) -> None:
+        made(self, services)
+        WATCHES.append(self)
+
+    monkeypatch.setattr(service.WatchService, "__init__", init)
