@@ -15,6 +15,7 @@ feature.
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from types import TracebackType
 
@@ -28,10 +29,8 @@ from penstock.calls import (
     TIMEOUT_S,
     TOKEN_KEY,
     Attempts,
-    CallFailed,
     Contact,
     Rpc,
-    final_error,
     find_rpc,
     find_stream,
     ignore_notice,
@@ -115,23 +114,18 @@ class Client:
         return self._persist(attempt, self._attempts(method, timeout_s))
 
     def stream(self, method: str, request: "Message", timeout_s: float | None = None) -> Iterator[ReplyMessage]:
-        """Sends one request and yields pages of answers."""
+        """Sends one request and yields the pages of its answer once all have arrived: one that broke off is requested
+        again from its first page, so no caller sees a page twice or a part of a listing.
+        """
         rpc = find_stream(method, request)
         body = rpc.serialize(request)
 
-        def attempt(connect_s: float, deadline: float) -> tuple[bytes | None, Iterator[bytes]]:
-            pages = self._begin(rpc, body, connect_s, deadline)
-            return next(pages, None), pages
+        def attempt(connect_s: float, deadline: float) -> deque[bytes]:
+            return deque(self._begin(rpc, body, connect_s, deadline))
 
-        first, pages = self._persist(attempt, self._attempts(method, timeout_s))
-        if first is None:
-            return
-        yield rpc.deserialize(first)
-        try:
-            for page in pages:
-                yield rpc.deserialize(page)
-        except CallFailed as error:
-            raise final_error(error) from error
+        pages = self._persist(attempt, self._attempts(method, timeout_s))
+        while pages:
+            yield rpc.deserialize(pages.popleft())
 
     def _attempts(self, method: str, timeout_s: float | None) -> Attempts:
         deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
