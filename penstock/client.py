@@ -62,19 +62,30 @@ class Client:
     keeper: "Keeper[Connection] | None" = None
     calls_keeper: "Keeper[CallConnection] | None" = None
 
-    def __init__(self, cluster: ClusterFile, timeout_s: float = TIMEOUT_S, *, retry: bool = False) -> None:
+    def __init__(
+        self, cluster: ClusterFile, timeout_s: float = TIMEOUT_S, *, retry: bool = False, by_token: bool = True
+    ) -> None:
         self.cluster = cluster
         self.timeout_s = timeout_s
         self.on_notice: Callable[[str], None] = ignore_notice  # called while the limit of requests makes us wait
-        self._proof = own_proof(os.environ, cluster.cluster_name)
+        self._proof = own_proof(os.environ, cluster.cluster_name) if by_token else None
         self._contact = Contact(bool(cluster.local), retry)
         self._connection: Connection | None = None
         self._calls: CallConnection | None = None
 
     @classmethod
-    def open(cls, timeout_s: float = TIMEOUT_S, *, retry: bool = False, cluster: ClusterFile | None = None) -> Self:
-        """Finds the cluster, without connecting. `retry`: wait (to the deadline) for a controller that is down."""
-        return cls(cluster or find_cluster(), timeout_s, retry=retry)
+    def open(
+        cls,
+        timeout_s: float = TIMEOUT_S,
+        *,
+        retry: bool = False,
+        cluster: ClusterFile | None = None,
+        by_token: bool = True,
+    ) -> Self:
+        """Finds the cluster, without connecting. `retry`: wait (to the deadline) for a controller that is down.
+        `by_token`: False = the kernel proves the user, even if SLURM_JWT is set.
+        """
+        return cls(cluster or find_cluster(), timeout_s, retry=retry, by_token=by_token)
 
     def __enter__(self) -> Self:
         return self
