@@ -42,7 +42,6 @@ except ImportError:  # a machine without the development packages
     pass
 else:
     from hypothesis.internal.conjecture import providers
-    from hypothesis.internal.constants_ast import Constants
 
     slow_is_fine = [HealthCheck.too_slow]
     settings.register_profile(
@@ -50,8 +49,8 @@ else:
     )
     settings.register_profile("full", deadline=None, max_examples=1000, suppress_health_check=slow_is_fine)
     settings.load_profile(os.environ.get("PENSTOCK_HYPOTHESIS", "quick"))
-    if settings.default.derandomize:  # no setting excludes them
-        providers._get_local_constants = Constants
+    if settings.default.derandomize:
+        vars(providers)["is_local_module_file"] = lambda path: False  # no setting excludes them
 
 MACHINE_LACKS = "machine lacks"
 IS_ROOT = os.geteuid() == 0

@@ -26,7 +26,7 @@ import os
 import random
 import stat
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 # Any: gRPC does not type the calls of a stream
@@ -90,11 +90,11 @@ _OPTIONS = (
 )
 
 
-async def _greeted(call: Any) -> None:
+async def _greeted(greeting: Awaitable[object]) -> None:
     """Waits until the controller has taken the call; its failure is reported by the next use of the call."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GREETING_TIMEOUT_S):
-            await call.initial_metadata()
+            await greeting
 
 
 class LinkError(Exception):
@@ -282,7 +282,7 @@ class Link:
             call = node_pb2_grpc.NodeLinkStub(channel).Connect()
             try:
                 async with asyncio.timeout(REGISTER_TIMEOUT_S):
-                    await _greeted(call)
+                    await _greeted(call.initial_metadata())
                     sent_at_ns = lease.now_ns()
                     await call.write(node_pb2.NodeMessage(register=self._register()))
                     answer = await call.read()

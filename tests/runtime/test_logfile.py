@@ -4,6 +4,7 @@ import io
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -97,19 +98,20 @@ def test_a_full_disk_is_reported_when_it_has_room(log: logging.Logger) -> None:
     assert stream.getvalue() == "1 messages were dropped here: the log could not be written\nkept\n"
 
 
-def refused_by_ctld() -> None:
-    ctld.main._refused(OSError(28, "No space left on device", "/s/file"))
+def refused_by_ctld(folder: Path) -> int:
+    return ctld.main.main(["-f", str(folder / "slurm.conf")])
 
 
-def refused_by_noded() -> None:
-    nodedaemon.main._bad("cannot use /s/file: No space left on device", OSError(28, "No space left on device"))
+def refused_by_noded(folder: Path) -> int:
+    return nodedaemon.main.main(["--node-name", "n1", "--spool", str(folder)])
 
 
 @pytest.mark.parametrize("refuse", [refused_by_ctld, refused_by_noded])
-def test_30_the_end_of_a_refused_start_is_what_to_do(
-    refuse: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+def test_30_the_end_of_a_refused_start_is_its_reason(
+    refuse: Callable[[Path], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was logged before stands before it, however late the log's thread runs."""
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "none"))
     shown = io.StringIO()
     stream = Gated(shown)
     stream.gate.clear()
@@ -125,11 +127,10 @@ def test_30_the_end_of_a_refused_start_is_what_to_do(
     root.addHandler(handler)
     try:
         root.warning("logged")
-        refuse()
+        assert refuse(tmp_path) == 78
     finally:
         root.removeHandler(handler)
         stream.gate.set()
         handler.close()
-    logged, error, advice = shown.getvalue().splitlines()
-    assert logged == "logged" and error.endswith("/s/file: No space left on device")
-    assert advice.endswith("then another start will do")
+    logged, *reason = shown.getvalue().splitlines()
+    assert logged == "logged" and reason and all(line.startswith("penstock ") for line in reason)
