@@ -50,7 +50,7 @@ def _run_seeds(database: Path, config: Config, jobs: int, start_us: int) -> int:
     try:
         cluster = incore.CoreCluster(config, start_us, loaded, store.commit)
         for number in range(jobs):
-            cluster.submit(**_shape(number))
+            cluster.submit(**_shape(number, config))
         ended = cluster.run_until_idle()
         if ended != jobs or cluster.accepted() != jobs:
             raise CannotMeasure(f"of {jobs} jobs that were to be history, {ended} ended")
@@ -104,7 +104,7 @@ def _submit(database: Path, config: Config, jobs: int, start_us: int) -> None:
     try:
         cluster = incore.CoreCluster(config, start_us, loaded, store.commit, register=False)
         for number in range(jobs):
-            cluster.submit(**_shape(number))
+            cluster.submit(**_shape(number, config))
             if (number + 1) % SUBMISSIONS_PER_BATCH == 0:
                 cluster.seal()
                 cluster.plan = None
@@ -115,17 +115,30 @@ def _submit(database: Path, config: Config, jobs: int, start_us: int) -> None:
         store.close()
 
 
-def _shape(number: int) -> dict[str, object]:
-    """The number-th job: sizes, limits, names and paths differ as those of many users' jobs do."""
-    gpus = (("gpu", "", 1 + number % 8),) if number % 3 == 0 else ()
+def _shape(number: int, config: Config) -> dict[str, object]:
+    """The number-th job: sizes, limits, names and paths differ as those of many users' jobs do. It fits a node of the
+    default partition.
+    """
+    cpus, mem_mb, most_gpus = _smallest_node(config)
+    gpus = (("gpu", "", 1 + number % min(8, most_gpus)),) if most_gpus and number % 3 == 0 else ()
+    per_task = 1 + number % min(3, cpus)
     return {
         "name": f"train-{number % 5000}", "comment": f"sweep {number % 700}", "work_dir": b"/home/ann/run%d" % (number % 900),
         "std_out": b"/home/ann/run%d/slurm-%%j.out" % number, "command": f"/home/ann/run{number % 900}/train.sbatch",
         "submit_line": f"sbatch --time={1 + number % 96}:00:00 train.sbatch {number}",
         "submit_host": "login1", "submit_dir": b"/home/ann", "gres_per_node": gpus,
-        "ntasks": 1 + number % 4, "cpus_per_task": 1 + number % 3, "mem_per_node_mb": 100 + number % 4000,
+        "ntasks": 1 + number % min(4, cpus // per_task), "cpus_per_task": per_task,
+        "mem_per_node_mb": min(100 + number % 4000, mem_mb),
         "time_limit_s": 60 * (1 + number % 5760),
     }  # fmt: skip
+
+
+def _smallest_node(config: Config) -> tuple[int, int, int]:
+    """CPUs, memory and GPUs that every node of the default partition has, or every node where there is none."""
+    names = {name for partition in config.partitions if partition.is_default for name in partition.nodes}
+    nodes = [node for node in config.nodes if not names or node.name in names]
+    gpus = [sum(gres.count for gres in node.gres if gres.name == "gpu") for node in nodes]
+    return min(node.cpus_for_jobs() for node in nodes), min(node.memory_for_jobs_mb() for node in nodes), min(gpus)
 
 
 def main() -> None:

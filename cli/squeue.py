@@ -407,7 +407,7 @@ def _has_other_tasks(client: Client, query: QueueQuery) -> bool:
 
 
 def _document(client: Client, query: QueueQuery, options: OptionValues, clock: DisplayClock) -> int:
-    """--json, --yaml: jobs are written as they arrive."""
+    """--json, --yaml: jobs are read and written one by one."""
     from cli.listings.jsonout import write_jobs
 
     def jobs() -> Iterator[JobInfo]:

@@ -20,6 +20,7 @@ from ctld.store.errors import LeaseHeld, StorageWaits, StoreDamaged, StoreError,
 from ctld.store.loss import Accept
 from penstock.config import ConfigError, load
 from penstock.errors import BadSetup
+from penstock.logfile import flush_logs
 from penstock.startwatch import StartWatch
 from penstock.storagefaults import advice_of
 from penstock.values.jobid import JOB_ID_MAX
@@ -70,6 +71,7 @@ def _run(path: str, accept: Accept, watch: StartWatch) -> int:
 
 def _refused(error: ConfigError | BadSetup | OSError | StoreError) -> int:
     """Says why it cannot run, and what to do when the cause passes; returns the exit status."""
+    flush_logs()
     if isinstance(error, OSError):
         _say(f"error: {os.fsdecode(error.filename or 'the controller')}: {error.strerror or error}")
     else:

@@ -25,7 +25,7 @@ from nodedaemon.commandline import SPOOL, STREAM_PORT, command_line
 from nodedaemon.daemon.launching import start_launcher
 from nodedaemon.spool.spool import Spool, SpoolError
 from penstock.crash import crash_point  # noqa: F401 (reads and checks PENSTOCK_CRASH_AT before anything runs)
-from penstock.logfile import BackgroundHandler
+from penstock.logfile import BackgroundHandler, flush_logs
 from penstock.logtext import CleanFormatter
 from penstock.startwatch import StartWatch
 from penstock.storagefaults import advice_of
@@ -312,6 +312,7 @@ def _say(text: str) -> None:
 def _bad(text: str, error: BaseException | None = None) -> int:
     """Says why the daemon cannot run; returns the exit status. `error`: the cause, which may pass."""
     advice = advice_of(error) if error is not None else ""
+    flush_logs()
     for line in (text, advice) if advice else (text,):
         _say(f"error: {line}")
     return EX_TEMPFAIL if advice else EX_CONFIG

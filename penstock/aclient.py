@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 # Any: gRPC does not type channels, calls and their results
@@ -30,7 +31,6 @@ from penstock.calls import (
     Attempts,
     Contact,
     check_token,
-    final_error,
     find_rpc,
     find_stream,
     ignore_notice,
@@ -56,7 +56,6 @@ _Attempt: TypeAlias = Callable[["Proof", float | None], Awaitable[T]]
 Direct: TypeAlias = Callable[[CallChannel, float], Awaitable[T]]
 #: Pause before the auth socket is tried again when its backlog is full.
 LINE_PAUSE_S: Final = 0.01
-END: Any = getattr(grpc.aio, "EOF")  # noqa: B009 (not in the type stubs)
 
 
 class AsyncClient:
@@ -122,25 +121,17 @@ class AsyncClient:
     async def stream(
         self, method: str, request: Message, timeout_s: float | None = None, *, proof: "Proof | None" = None
     ) -> AsyncIterator[ReplyMessage]:
-        """Sends one request and yields pages of answers. `proof`: as in call()."""
+        """Sends one request and yields the pages of its answer once all have arrived, as `Client.stream` does. `proof`:
+        as in call()."""
         rpc = find_stream(method, request)
 
-        async def attempt(
-            proven: "Proof", left_s: float | None
-        ) -> tuple[ReplyMessage, "grpc.aio.UnaryStreamCall[Message, ReplyMessage]"]:
+        async def attempt(proven: "Proof", left_s: float | None) -> deque[ReplyMessage]:
             stub = self._connect().unary_stream(rpc.path, rpc.serialize, rpc.deserialize)
-            pages = stub(request, timeout=left_s, metadata=proven)
-            return await pages.read(), pages
+            return deque([page async for page in stub(request, timeout=left_s, metadata=proven)])
 
-        page, pages = await self._persist(attempt, self._attempts(method, timeout_s), None, proof)
-        try:
-            while page is not END:
-                yield page
-                page = await pages.read()
-        except grpc.RpcError as error:
-            raise final_error(call_failed(error)) from error
-        finally:
-            pages.cancel()
+        pages = await self._persist(attempt, self._attempts(method, timeout_s), None, proof)
+        while pages:
+            yield pages.popleft()
 
     def _attempts(self, method: str, timeout_s: float | None) -> Attempts:
         deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)

@@ -7,8 +7,9 @@ Retries. An answer of UNAVAILABLE (the controller restarts, or died in the middl
 itself, as it does to some while another user's thousands arrive) is retried with growing pauses until the deadline, even
 for methods that change something, unless they are not idempotent (penstock/lost.py, which also defines the outcome of a
 request whose answer was lost). If no call of this program has reached the controller yet and it refuses connections, the
-call fails quickly unless `retry` is set. A stream is retried only before its first page. A refusal is never retried, with
-one exception: a controller that limits requests sends a pause, which does not count towards the deadline.
+call fails quickly unless `retry` is set. An answer in pages that breaks off is requested again from its first page. A
+refusal is never retried, with one exception: a controller that limits requests sends a pause, which does not count
+towards the deadline.
 
     attempts = Attempts(method, contact, deadline)
     while True:
@@ -142,7 +143,7 @@ def failure_of(failed: CallFailed) -> TryAgain | PenstockError:
 
 
 def final_error(failed: CallFailed) -> PenstockError:
-    """Classifies a failure that is not retried: a stream that broke off, a request that is sent once."""
+    """Classifies the failure of a request that is sent once."""
     failure = failure_of(failed)
     return failure.error if isinstance(failure, TryAgain) else failure
 

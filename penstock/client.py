@@ -15,6 +15,7 @@ feature.
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from types import TracebackType
 
@@ -28,10 +29,8 @@ from penstock.calls import (
     TIMEOUT_S,
     TOKEN_KEY,
     Attempts,
-    CallFailed,
     Contact,
     Rpc,
-    final_error,
     find_rpc,
     find_stream,
     ignore_notice,
@@ -63,19 +62,30 @@ class Client:
     keeper: "Keeper[Connection] | None" = None
     calls_keeper: "Keeper[CallConnection] | None" = None
 
-    def __init__(self, cluster: ClusterFile, timeout_s: float = TIMEOUT_S, *, retry: bool = False) -> None:
+    def __init__(
+        self, cluster: ClusterFile, timeout_s: float = TIMEOUT_S, *, retry: bool = False, by_token: bool = True
+    ) -> None:
         self.cluster = cluster
         self.timeout_s = timeout_s
         self.on_notice: Callable[[str], None] = ignore_notice  # called while the limit of requests makes us wait
-        self._proof = own_proof(os.environ, cluster.cluster_name)
+        self._proof = own_proof(os.environ, cluster.cluster_name) if by_token else None
         self._contact = Contact(bool(cluster.local), retry)
         self._connection: Connection | None = None
         self._calls: CallConnection | None = None
 
     @classmethod
-    def open(cls, timeout_s: float = TIMEOUT_S, *, retry: bool = False, cluster: ClusterFile | None = None) -> Self:
-        """Finds the cluster, without connecting. `retry`: wait (to the deadline) for a controller that is down."""
-        return cls(cluster or find_cluster(), timeout_s, retry=retry)
+    def open(
+        cls,
+        timeout_s: float = TIMEOUT_S,
+        *,
+        retry: bool = False,
+        cluster: ClusterFile | None = None,
+        by_token: bool = True,
+    ) -> Self:
+        """Finds the cluster, without connecting. `retry`: wait (to the deadline) for a controller that is down.
+        `by_token`: False = the kernel proves the user, even if SLURM_JWT is set.
+        """
+        return cls(cluster or find_cluster(), timeout_s, retry=retry, by_token=by_token)
 
     def __enter__(self) -> Self:
         return self
@@ -115,23 +125,18 @@ class Client:
         return self._persist(attempt, self._attempts(method, timeout_s))
 
     def stream(self, method: str, request: "Message", timeout_s: float | None = None) -> Iterator[ReplyMessage]:
-        """Sends one request and yields pages of answers."""
+        """Sends one request and yields the pages of its answer once all have arrived: one that broke off is requested
+        again from its first page, so no caller sees a page twice or a part of a listing.
+        """
         rpc = find_stream(method, request)
         body = rpc.serialize(request)
 
-        def attempt(connect_s: float, deadline: float) -> tuple[bytes | None, Iterator[bytes]]:
-            pages = self._begin(rpc, body, connect_s, deadline)
-            return next(pages, None), pages
+        def attempt(connect_s: float, deadline: float) -> deque[bytes]:
+            return deque(self._begin(rpc, body, connect_s, deadline))
 
-        first, pages = self._persist(attempt, self._attempts(method, timeout_s))
-        if first is None:
-            return
-        yield rpc.deserialize(first)
-        try:
-            for page in pages:
-                yield rpc.deserialize(page)
-        except CallFailed as error:
-            raise final_error(error) from error
+        pages = self._persist(attempt, self._attempts(method, timeout_s))
+        while pages:
+            yield rpc.deserialize(pages.popleft())
 
     def _attempts(self, method: str, timeout_s: float | None) -> Attempts:
         deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)

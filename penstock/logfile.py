@@ -75,3 +75,9 @@ class BackgroundHandler(logging.Handler):
             self._failed += 1
         else:
             self._reported = missing
+
+
+def flush_logs() -> None:
+    """Waits until what was logged is written, FLUSH_S at most: for a line that is printed past the log, after it."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()

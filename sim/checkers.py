@@ -298,7 +298,9 @@ class Checkers:
                         devices[name] = devices.get(name, 0) | mask
                     for piece in share.shares:
                         pieces.setdefault(piece.gpu, []).append(piece)
-                    # An exclusive job that is suspended has given up all CPUs of its nodes.
+                    # A suspended job gives up its CPUs, and with them what --exclusive means for CPUs: others may be
+                    # there until it has all of them again. Its memory and GPUs are counted above. (A new exclusive
+                    # job does not start beside it, but one that is resumed may find it suspended there.)
                     if (
                         holder[0] != process.key.job_id
                         and not gave_up

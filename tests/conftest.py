@@ -3,7 +3,11 @@
 - `root` tests run when pytest runs as root and are skipped otherwise. As root they may not skip themselves: such a test
   would never run. The one exception is a skip whose reason begins with MACHINE_LACKS (a container without cgroups).
 - `realgpu` tests need PENSTOCK_REAL_GPU=1.
-- Hypothesis draws the same examples in every run of `make test`; `make test-full` draws more.
+- Hypothesis draws the same examples in every run of `make test`; `make test-full` draws more. By itself it would also
+  draw constants of the project's modules, those that the process has loaded so far: which examples a test gets would
+  depend on the tests that its worker ran before.
+- The garbage of a module's tests is collected when they have ended: an error in it (an unclosed loop, an unawaited
+  coroutine) fails the module that left it, and not whichever test runs when the collector does.
 - Tests that wait for daemons are interleaved with those that compute, so that worker processes are always busy.
 - Byte code is cached (in __pycache__, regardless of PYTHONDONTWRITEBYTECODE): the tests start some thousand processes,
   and each would compile the same modules again, as would each worker.
@@ -37,12 +41,16 @@ try:
 except ImportError:  # a machine without the development packages
     pass
 else:
+    from hypothesis.internal.conjecture import providers
+
     slow_is_fine = [HealthCheck.too_slow]
     settings.register_profile(
         "quick", derandomize=True, deadline=None, max_examples=60, database=None, suppress_health_check=slow_is_fine
     )
     settings.register_profile("full", deadline=None, max_examples=1000, suppress_health_check=slow_is_fine)
     settings.load_profile(os.environ.get("PENSTOCK_HYPOTHESIS", "quick"))
+    if settings.default.derandomize:
+        vars(providers)["is_local_module_file"] = lambda path: False  # no setting excludes them
 
 MACHINE_LACKS = "machine lacks"
 IS_ROOT = os.geteuid() == 0
@@ -75,6 +83,13 @@ def disk_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(tempfile, "tempdir", "/tmp")
     with tempfile.TemporaryDirectory(prefix="pstk-") as name:
         yield Path(name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _garbage() -> Iterator[None]:
+    """Collects what the module's tests left; the first fixture to be made is the last to end."""
+    yield
+    gc.collect()
 
 
 #: The actions at these signals, set explicitly: under nohup, or in the background, some are ignored.

@@ -86,7 +86,7 @@ AuditRecord = TypedDict(
 @click.option("--user", "users", multiple=True, metavar="NAME", help="Of this user; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="The unchanged records, one a line.")
 def show(since: str | None, until: str | None, users: tuple[str, ...], as_json: bool) -> int:
-    """Queries the records and prints them as they arrive."""
+    """Queries the records and prints them."""
     now_us = time.time_ns() // 1000
     request = ListAuditRequest(
         start_at_us=parse_date_us(since, now_us, past=True) if since else 0,

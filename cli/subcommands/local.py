@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import click
 
-from cli.base.run import CommandError
+from cli.base.run import CommandError, warn
 from cli.subcommands.documents import documents, write
 from cli.subcommands.localcluster import (
     CTLD,
@@ -24,6 +24,7 @@ from cli.subcommands.localcluster import (
     LocalCluster,
     count,
     how_to_call,
+    ignored_token,
     locked,
     node_states,
     say,
@@ -110,6 +111,8 @@ def up_command(
                 f"{other}\nto change it: `penstock down --purge` (which removes all records of jobs), then `penstock up` again"
             )
         cluster = cluster or LocalCluster.create(home, options)
+        if note := ignored_token(cluster.file.cluster_name):
+            warn("penstock up", note)
         started = cluster.start_missing(accept_loss, rest)
     if language:
         return write(state_of(home, cluster) | {"started": started}, language)

@@ -36,6 +36,7 @@ from cli.subcommands.localconf import (
     plan_nodes,
     prepare,
 )
+from penstock.calls import USER_TOKEN_VARIABLE, own_proof
 from penstock.client import Client
 from penstock.clusterfile import ClusterFile, read_cluster, write_cluster
 from penstock.errors import PenstockError, Unreachable
@@ -53,6 +54,10 @@ RESTD = "restd"
 LOG_FOLLOWS = "the end of"
 OF_A_JOB = ("SLURM", "SBATCH", "SALLOC")
 OF_A_CLUSTER = ("PENSTOCK_HOME", "PENSTOCK_CLUSTER")
+#: Which other commands see, and this cluster may not accept.
+TOKEN_IGNORED = (
+    f"{USER_TOKEN_VARIABLE} is set: it is not used here, but other commands authenticate by it; unset it to be yourself"
+)
 HOLDING = ("CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED")
 
 
@@ -133,7 +138,7 @@ class LocalCluster:
 
     def client(self) -> Client:
         """A connection to this cluster's controller, whatever the environment says, and without hints to its owner."""
-        return Client.open(CALL_LIMIT_S, cluster=self.file._replace(local={}))
+        return Client.open(CALL_LIMIT_S, cluster=self.file._replace(local={}), by_token=False)
 
     def log(self, name: str) -> Path:
         """The log of a daemon."""
@@ -390,6 +395,15 @@ def how_to_call() -> str:
     if found and os.path.realpath(os.path.dirname(found)) == os.path.realpath(ours):
         return ""
     return f"export PATH={shlex.quote(ours)}:$PATH"
+
+
+def ignored_token(cluster_name: str) -> str:
+    """A note for the owner whose SLURM_JWT other commands would send to this cluster, "" when there is none."""
+    try:
+        is_sent = own_proof(os.environ, cluster_name) is not None
+    except PenstockError:
+        is_sent = True  # and refused before it is sent
+    return TOKEN_IGNORED if is_sent else ""
 
 
 def count(number: int, noun: str) -> str:

@@ -44,7 +44,8 @@ class NodeLinkService:
     async def Connect(
         self, requests: AsyncIterator[node_pb2.NodeMessage], context: Context
     ) -> AsyncIterator[node_pb2.ControllerMessage]:
-        """Accepts the registration first, then sends commands and receives reports until one side closes."""
+        """Greets the node, accepts its registration first, then sends commands and receives reports until one side closes."""
+        await context.send_initial_metadata(())
         try:
             register = await self._first(requests)
         except BadRequest as error:

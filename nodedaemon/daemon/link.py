@@ -1,7 +1,9 @@
 """The node's one stream to the controller: opened by the node, kept open, opened again with growing, jittered pauses.
 
 Rules
-    - The first message up is Register, the first down is Registered; a refusal ends the stream.
+    - The controller greets first, by its call's metadata. The first message up is Register, the first down is Registered; a
+      refusal ends the stream. A registration that was made before the controller can read it would say a time that has
+      passed, and the controller would take what happened on the node for as much later.
     - Each outgoing message names its stream; those for an old stream are dropped, because the core sends all that
       matters again.
     - Giving a stream up is an error of its session like any other, never a cancellation of this task: in every phase
@@ -18,12 +20,13 @@ this machine. Deliberately absent: what commands mean (core), what a registratio
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import random
 import stat
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 # Any: gRPC does not type the calls of a stream
@@ -52,6 +55,8 @@ PAUSE_MAX_S = 5.0
 #: hours.
 REFUSED_PAUSE_MAX_S = 30.0
 REGISTER_TIMEOUT_S = 20.0
+#: How long the registration waits for a controller that does not greet (one of an earlier release).
+GREETING_TIMEOUT_S = 10.0
 HEARTBEAT_DEFAULT_S = 10.0
 #: Time limit of a check of the controller's ports.
 PROBE_TIMEOUT_S = 3.0
@@ -83,6 +88,13 @@ _OPTIONS = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.use_local_subchannel_pool", 1),  # each attempt opens a new connection
 )
+
+
+async def _greeted(greeting: Awaitable[object]) -> None:
+    """Waits until the controller has taken the call; its failure is reported by the next use of the call."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(GREETING_TIMEOUT_S):
+            await greeting
 
 
 class LinkError(Exception):
@@ -270,6 +282,7 @@ class Link:
             call = node_pb2_grpc.NodeLinkStub(channel).Connect()
             try:
                 async with asyncio.timeout(REGISTER_TIMEOUT_S):
+                    await _greeted(call.initial_metadata())
                     sent_at_ns = lease.now_ns()
                     await call.write(node_pb2.NodeMessage(register=self._register()))
                     answer = await call.read()

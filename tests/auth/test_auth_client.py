@@ -26,7 +26,7 @@ from penstock.clusterfile import ClusterFile, read_cluster, write_cluster
 from penstock.errors import NotProven, PenstockError, Unreachable
 from penstock.security.ca import create_ca
 from penstock.v1.accounting_pb2 import ListRecordsRequest
-from penstock.v1.controller_pb2 import ListJobsRequest, PingRequest, SubmitJobRequest
+from penstock.v1.controller_pb2 import JobInfo, ListJobsReply, ListJobsRequest, PingRequest, SubmitJobRequest
 from penstock.values.refusals import TEXT, Code
 from penstock.values.requestkey import new_request_key
 
@@ -96,6 +96,42 @@ def test_unavailable_is_tried_again_each_time_with_a_new_token(started):
         assert len(list(client.stream("ListJobs", ListJobsRequest()))) == 3
     assert [m for m, _ in started.calls] == ["SubmitJob"] * 4 + ["ListJobs"] * 2
     assert len(set(started.tokens_seen)) == len(started.tokens_seen) == 6
+
+
+BREAKS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
+
+def test_a_listing_that_breaks_off_starts_again(started):
+    """The controller restarts after the first page: the whole listing is requested again, and no page comes twice."""
+    started.pages["ListJobs"] = [ListJobsReply(jobs=[JobInfo(job_id=number)]) for number in (1, 2, 3)]
+    started.breaks["ListJobs"] = [*BREAKS]
+    with Client.open(cluster=started.cluster) as client:
+        pages = list(client.stream("ListJobs", ListJobsRequest()))
+    assert [job.job_id for page in pages for job in page.jobs] == [1, 2, 3]
+    assert [m for m, _ in started.calls] == ["ListJobs"] * 3
+
+
+def test_a_listing_that_always_breaks_off_shows_no_part(started):
+    started.breaks["ListJobs"] = [grpc.StatusCode.UNAVAILABLE] * 1000
+    pages = []
+    with Client.open(0.5, cluster=started.cluster) as client, pytest.raises(Unreachable):
+        pages.extend(client.stream("ListJobs", ListJobsRequest()))
+    assert pages == [] and len(started.calls) > 1
+
+
+def test_squeue_prints_no_row_twice(started, tmp_path):
+    """A real squeue, with each way of output, during restarts of the controller."""
+    write_cluster(tmp_path / "cluster.json", started.cluster)
+    started.pages["ListJobs"] = [ListJobsReply(jobs=[JobInfo(job_id=n, state="RUNNING")]) for n in (1, 2, 3)]
+    environment = os.environ | {"PENSTOCK_CLUSTER": str(tmp_path / "cluster.json")}
+    for options in (["-h", "-o", "%i"], ["--json"]):
+        started.breaks["ListJobs"] = [*BREAKS]
+        command = [sys.executable, "-m", "cli.squeue", *options]
+        found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=ANSWER_S, check=False)
+        ids = (
+            [job["job_id"] for job in json.loads(found.stdout)["jobs"]] if "--json" in options else found.stdout.split()
+        )
+        assert (found.returncode, found.stderr, [int(one) for one in ids]) == (0, "", [1, 2, 3]), options
 
 
 def test_a_limit_of_requests_is_waited_out_however_short_the_deadline(started, monkeypatch):
@@ -248,6 +284,7 @@ def test_the_async_client(tiny):
         async with AsyncClient.open(cluster=tiny.cluster) as client:
             tiny.refusals["Ping"] = [UNAVAILABLE]
             replies = await asyncio.gather(*(client.call("Ping", PingRequest()) for _ in range(20)))
+            tiny.breaks["ListJobs"] = [*BREAKS]
             pages = [page async for page in client.stream("ListJobs", ListJobsRequest())]
             tiny.refusals["Ping"] = [(grpc.StatusCode.NOT_FOUND, Code.INVALID_JOB_ID, "Invalid job id specified")]
             with pytest.raises(PenstockError) as caught:
@@ -257,7 +294,7 @@ def test_the_async_client(tiny):
 
     replies, pages, error = asyncio.run(go())
     assert {r.cluster_name for r in replies} == {"tiny"} and len(replies) == 20 and len(pages) == 3
-    assert error.code == Code.INVALID_JOB_ID and len(tiny.calls) == 20 + 1 + 1 + 1
+    assert error.code == Code.INVALID_JOB_ID and len(tiny.calls) == 20 + 1 + 3 + 1
 
 
 def test_the_async_client_never_calls_as_itself_for_another(tiny):

@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from patience import ANSWER_S
 
@@ -50,6 +51,8 @@ class TinyController:
         self.calls: list[tuple[str, object]] = []
         self.tokens_seen: list[bytes] = []
         self.refusals: dict[str, list[tuple[grpc.StatusCode, int, str]]] = {}
+        self.pages: dict[str, list[Message]] = {}  # the pages of a listing; three empty ones unless given
+        self.breaks: dict[str, list[grpc.StatusCode]] = {}  # how the next listings end after their first page
         self.ports: dict[str, int] = {}
         self.denied: frozenset[int] = frozenset()
         self.denied_calls: list[tuple[str, str]] = []  # method and text of every call that the gate has denied
@@ -134,8 +137,10 @@ class TinyController:
 
         async def pages(message, context):
             await note(context)
-            for _ in range(3):
-                yield reply()
+            for page in self.pages.get(method.name, [reply()] * 3):
+                yield page
+                if self.breaks.get(method.name):
+                    await context.abort(self.breaks[method.name].pop(0), "going down")
 
         async def link(messages, context):
             await note(context)

@@ -1,5 +1,7 @@
 """The loads do what they say: every job ends, every submission is accepted, the filled database is a real one."""
 
+import pytest
+
 from bench import incore
 from bench.fill import fill
 from ctld.store.committer import Store
@@ -28,9 +30,12 @@ def test_the_core_after_a_load_is_sound():
     cluster.core.check()
 
 
-def test_a_filled_database_has_the_history_and_the_queue(tmp_path):
+@pytest.mark.parametrize(
+    "config", [incore.make_config(2, 64, gpus=8), incore.make_config(1, 1, mem_mb=500)], ids=["gpus", "small"]
+)
+def test_a_filled_database_has_the_history_and_the_queue(tmp_path, config):
     database = tmp_path / "penstock.db"
-    fill(database, incore.make_config(2, 64, gpus=8), finished=40, pending=30, seeds=10)
+    fill(database, config, finished=40, pending=30, seeds=10)
     store = Store.open(str(database), "test")
     try:
         store.acquire_lease(AFTER_US)

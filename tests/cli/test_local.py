@@ -115,6 +115,18 @@ def test_a_life(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert local.down([]) == 0
 
 
+@pytest.mark.parametrize("token", ["a.b.c", "not\na token"])
+def test_a_foreign_token_of_the_environment_is_ignored_and_named(
+    token: str, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JWT", token)
+    assert local.up([]) == 0
+    said = capsys.readouterr()
+    assert "cluster local is up: started ctld, n1" in said.out
+    assert said.err.startswith("penstock up: warning: SLURM_JWT is set: it is not used here")
+    assert local.down([]) == 0 and "does not answer" not in capsys.readouterr().out
+
+
 def test_down_asks_running_jobs_to_end(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     local.up([])
     (home / "ctld" / "jobs").write_text("3")

@@ -7,13 +7,19 @@ import asyncio
 import contextlib
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+import pytest
 from patience import ANSWER_S
 
 from ctld.core.nodes.clocks import CLOCK_WRONG
+from ctld.core.records.effects import Batch, LaunchStep
+from ctld.store.committer import Store
 from penstock.v1 import accounting_pb2, controller_pb2
+from penstock.values.jobid import BATCH_STEP
+from penstock.values.states import JobState
 from tests.rpc.clusterkit import Site, now_us, submit, wait_for
 
 DAY_S = 86_400
@@ -56,6 +62,50 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(ANSWER_S):
         while not await holds():
             await asyncio.sleep(0.05)
+
+
+def test_16_what_begins_in_a_database_outage_keeps_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits stand still from the launch until the job has written a line, and its node has reported its start."""
+    site = Site(tmp_path)
+    line = tmp_path / "line"
+    script = f"#!/bin/sh\ntouch {line}\nwhile [ ! -e {line}.end ]; do sleep 0.1; done\n"
+    away = threading.Event()
+    real = Store.commit
+
+    def commit(self: Store, batch: Batch) -> None:
+        real(self, batch)
+        if any(isinstance(effect, LaunchStep) for effect in batch.effects):
+            monkeypatch.setattr(Store, "commit", waits)  # from the next one on
+
+    def waits(self: Store, batch: Batch) -> None:
+        assert away.wait(ANSWER_S)
+        real(self, batch)
+
+    monkeypatch.setattr(Store, "commit", commit)
+
+    async def story() -> None:
+        async with site.controller() as daemon, site.client() as client:
+            with noded(site, tmp_path / "never"):
+                job_id = await submit(client, script=script.encode(), std_out=b"/dev/null")
+                jobs = daemon.services.runtime.core.state.jobs
+
+                async def has_begun() -> bool:
+                    return line.exists() and jobs[job_id].steps[BATCH_STEP].state is JobState.RUNNING
+
+                await until(has_begun)
+                back_us = now_us()
+                away.set()
+                line.with_suffix(".end").touch()
+                ended = await wait_for(client, job_id, "COMPLETED")
+                request = accounting_pb2.ListRecordsRequest(ids=[str(job_id)])
+                pages = [page async for page in client.stream("ListRecords", request)]
+                [step] = pages[0].records[0].steps
+                assert ended.start_at_us <= step.start_at_us <= back_us <= step.end_at_us <= ended.end_at_us
+
+    try:
+        asyncio.run(story())
+    finally:
+        away.set()
 
 
 def test_a_node_with_a_clock_that_is_a_day_ahead(tmp_path: Path) -> None:

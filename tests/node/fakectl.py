@@ -41,6 +41,9 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
         self.acks: dict[int, str] = {}  # of the present stream
         self.reports: list[node_pb2.Report] = []
         self.heartbeats = 0
+        self.calls = 0  # streams that nodes have opened
+        self.door = asyncio.Event()  # unset: it takes calls, and does not serve them yet
+        self.door.set()
         self.sequence = 0
         self._down: asyncio.Queue | None = None
         self._changed = asyncio.Condition()
@@ -67,7 +70,11 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
             self._server = None
 
     async def Connect(self, requests, context):
-        """Serves the stream of a node: answers its registration, then sends what is queued."""
+        """Serves the stream of a node: greets it, answers its registration, then sends what is queued."""
+        self.calls += 1
+        await self._notify()
+        await self.door.wait()
+        await context.send_initial_metadata(())
         first = await anext(aiter(requests))
         self.registrations.append(first.register)
         registered = node_pb2.Registered(

@@ -3,19 +3,23 @@
 import io
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+import ctld.main
+import nodedaemon.main
 from penstock import logfile
 from penstock.logfile import BackgroundHandler
 
 
 class Gated(io.StringIO):
-    """A stream whose writes wait at a gate, or fail."""
+    """A stream whose writes wait at a gate, or fail. `shown`: where they go instead."""
 
-    def __init__(self) -> None:
+    def __init__(self, shown: io.StringIO | None = None) -> None:
         super().__init__()
+        self.shown = shown
         self.gate = threading.Event()
         self.gate.set()
         self.failing = False
@@ -24,7 +28,7 @@ class Gated(io.StringIO):
         self.gate.wait()
         if self.failing:
             raise OSError(28, "No space left on device")
-        return super().write(text)
+        return super().write(text) if self.shown is None else self.shown.write(text)
 
 
 @pytest.fixture
@@ -92,3 +96,41 @@ def test_a_full_disk_is_reported_when_it_has_room(log: logging.Logger) -> None:
     log.warning("kept")
     handler.close()
     assert stream.getvalue() == "1 messages were dropped here: the log could not be written\nkept\n"
+
+
+def refused_by_ctld(folder: Path) -> int:
+    return ctld.main.main(["-f", str(folder / "slurm.conf")])
+
+
+def refused_by_noded(folder: Path) -> int:
+    return nodedaemon.main.main(["--node-name", "n1", "--spool", str(folder)])
+
+
+@pytest.mark.parametrize("refuse", [refused_by_ctld, refused_by_noded])
+def test_30_the_end_of_a_refused_start_is_its_reason(
+    refuse: Callable[[Path], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was logged before stands before it, however late the log's thread runs."""
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "none"))
+    shown = io.StringIO()
+    stream = Gated(shown)
+    stream.gate.clear()
+    handler = BackgroundHandler(stream, owns=False)
+
+    def flush() -> None:
+        stream.gate.set()
+        BackgroundHandler.flush(handler)
+
+    monkeypatch.setattr(handler, "flush", flush)
+    monkeypatch.setattr("sys.stderr", shown)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        root.warning("logged")
+        assert refuse(tmp_path) == 78
+    finally:
+        root.removeHandler(handler)
+        stream.gate.set()
+        handler.close()
+    logged, *reason = shown.getvalue().splitlines()
+    assert logged == "logged" and reason and all(line.startswith("penstock ") for line in reason)

@@ -5,6 +5,7 @@ A real controller on the loopback address; node daemons as processes where it is
 
 import asyncio
 import pwd
+import re
 import subprocess
 import sys
 import threading
@@ -120,6 +121,21 @@ def test_a_token_on_the_command_line_is_not_used(tmp_path: Path, role: str) -> N
             assert (joined.returncode, joined.stderr) == (0, "") and (certs / f"{role}.key").exists()
 
     asyncio.run(story())
+
+
+def test_02_nothing_that_is_read_puts_a_token_on_a_command_line() -> None:
+    """Documents, manual pages, completions, units and hints give `--join` nothing but `-`."""
+    root = Path(__file__).resolve().parents[2]
+    places = ("README.md", "docs", "share", "packaging", "examples", "cli", "nodedaemon", "ctld", "penstock")
+    paths = [path for place in places for path in ([root / place], (root / place).rglob("*")) for path in path]
+    found: list[str] = []
+    for path in paths:
+        if path.is_file() and path.suffix not in (".pyc", ".so"):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            found += [
+                f"{path}: {word}" for word in re.findall(r"noded\b[^\n`\"]*?--join[ =](\S+)", text) if word[0] != "-"
+            ]
+    assert found == []
 
 
 def test_a_tokens_file_is_its_owners(tmp_path: Path) -> None:

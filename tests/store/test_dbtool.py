@@ -20,6 +20,7 @@ from ctld.dbtool.main import main
 from ctld.store import migrate
 from ctld.store.dialect import one_moment
 from ctld.store.schema import ENDED_FROM
+from penstock.clusterfile import ClusterFile, write_cluster
 from penstock.values.states import JobState
 from tests.store.making import NOW_US, end, leading, make_batch, make_job, make_step, start, submitted
 
@@ -43,6 +44,25 @@ def life(place: str):
     over = make_step(done, state=JobState.COMPLETED, end_at_us=NOW_US + 2_000_000)
     store.commit(make_batch(3, [end(done)], next_id=3, steps=[over]))
     return store
+
+
+def test_16_a_private_cluster_is_found_without_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the other commands find it: by PENSTOCK_HOME."""
+    home = tmp_path / "home"
+    home.mkdir()
+    life(str(tmp_path / "penstock.db")).close()
+    text = (
+        f"ClusterName=t\nSlurmctldHost=localhost\nStateSaveLocation={tmp_path}\nNodeName=n1\nPartitionName=p Nodes=n1\n"
+    )
+    (home / "slurm.conf").write_text(text)
+    write_cluster(home / "cluster.json", ClusterFile("t", "localhost", local={"home": str(home)}))
+    for name in ("SLURM_CONF", "PENSTOCK_CLUSTER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PENSTOCK_HOME", str(home))
+    assert main(["check"]) == 0
+    assert "2 records of jobs" in capsys.readouterr().out
 
 
 def test_check_finds_nothing_and_then_what_is_wrong(

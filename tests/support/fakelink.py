@@ -162,6 +162,7 @@ class FakeController(services.NodeLinkServicer):
     def Connect(
         self, requests: Iterator[n.NodeMessage], context: grpc.ServicerContext
     ) -> Iterator[n.ControllerMessage]:
+        context.send_initial_metadata(())  # the node registers when it is served
         register = next(requests).register
         down: queue.SimpleQueue[n.ControllerMessage | None] = queue.SimpleQueue()
         self._down = down

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import grpc
 
+from penstock.calls import USER_TOKEN_KEY
 from penstock.v1 import controller_pb2 as c
 from penstock.v1.controller_pb2_grpc import ControllerServicer, add_ControllerServicer_to_server
 
@@ -33,6 +34,8 @@ class Controller(ControllerServicer):
             file.write(text + "\n")
 
     def Ping(self, request: c.PingRequest, context: grpc.ServicerContext) -> c.PingReply:
+        if USER_TOKEN_KEY in dict(context.invocation_metadata()):
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "no token of a user is accepted")
         self.note("Ping")
         return c.PingReply(cluster_name="local")
 

@@ -48,11 +48,25 @@ LATER = {
 }
 
 
+def is_there(test: str) -> bool:
+    """Whether file::function, or a scenario, is there."""
+    name, _, function = test.partition("::")
+    path = tree.ROOT / "tests" / name
+    return path.exists() and (not function or f"def {function}(" in path.read_text(encoding="utf-8"))
+
+
 @pytest.mark.parametrize("number", LATER)
 def test_each_later_number_has_its_test(number: int) -> None:
-    name, _, function = LATER[number].partition("::")
-    text = (tree.ROOT / "tests" / name).read_text(encoding="utf-8")
-    assert not function or f"def {function}(" in text
+    assert is_there(LATER[number])
+
+
+def test_each_sentence_has_its_tests() -> None:
+    """The table in tests/security/README.md."""
+    table = (tree.ROOT / "tests" / "security" / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| .* \| (.*) \|$", table, re.M)
+    assert sorted({int(number) for number, _ in rows}) == list(range(1, 31))
+    named = [re.findall(r"`([^`]+)`", tests) for _, tests in rows]
+    assert all(named) and [test for tests in named for test in tests if not is_there(test)] == []
 
 
 @pytest.mark.parametrize("number", range(1, 31))
