@@ -200,23 +200,23 @@ def test_a_job_of_its_own_has_what_the_step_then_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    ("words", "status", "text"),
     [
-        (["--nonsense", "x"], "srun: unrecognized option '--nonsense'"),
-        (["-N", "0", "x"], '"0" is not a valid node count'),
-        (["-m", "spiral", "x"], "'spiral' is not"),
-        (["--cpu-bind=glue", "x"], 'unrecognized --cpu-bind argument "glue"\nknown are'),
-        (["--mem-bind=map_mem", "x"], "map_mem needs a list"),
-        (["--mpi=lam", "x"], "Invalid MPI type 'lam', --mpi=list for acceptable types"),
-        (["--x11", "x"], "option --x11 is not supported yet by Penstock"),
-        (["--container-image=a", "x"], "option --container-image is not supported yet by Penstock"),
-        (["--pty", "-o", "f", "x"], "--pty cannot be used together with --output"),
+        (["--nonsense", "x"], 255, "srun: unrecognized option '--nonsense'"),
+        (["-N", "0", "x"], 255, '"0" is not a valid node count'),
+        (["-m", "spiral", "x"], 255, "'spiral' is not"),
+        (["--cpu-bind=glue", "x"], 255, 'unrecognized --cpu-bind argument "glue"\nknown are'),
+        (["--mem-bind=map_mem", "x"], 255, "map_mem needs a list"),
+        (["--mpi=lam", "x"], 1, "Invalid MPI type 'lam', --mpi=list for acceptable types"),
+        (["--x11", "x"], 1, "option --x11 is not supported yet by Penstock"),
+        (["--container-image=a", "x"], 1, "option --container-image is not supported yet by Penstock"),
+        (["--pty", "-o", "f", "x"], 1, "--pty cannot be used together with --output"),
     ],
 )
-def test_a_mistake_is_told(words: list[str], text: str) -> None:
+def test_a_mistake_is_told(words: list[str], status: int, text: str) -> None:
     with pytest.raises(CommandError) as error:
         spec_of(*words)
-    assert text in str(error.value) and error.value.status == 1
+    assert text in str(error.value) and error.value.status == status
 
 
 def test_no_command_and_the_list_of_mpi_types(monkeypatch: Any, capsys: Any) -> None:
