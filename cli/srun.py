@@ -63,6 +63,8 @@ def _body(argv: list[str]) -> int:
         return run_pieces(COMMAND, argv)
     if not command:
         raise CommandError("srun: fatal: No command given to execute.", plain=True)
+    if "SLURM_TEST_EXEC" in os.environ and "multi_prog" not in values.all:
+        _check_executable(command[0])
     warn = _discard if values.all.flag("quiet") else _warn
     settle_counts(values, warn)
     if values.all.flag("verbose"):
@@ -72,6 +74,14 @@ def _body(argv: list[str]) -> int:
         print_defined(COMMAND, values.all.over(of_job))
     _check_combinations(values)
     return _run_step(values, command, argv)
+
+
+def _check_executable(program: str) -> None:
+    """SLURM_TEST_EXEC: the program must be one on this machine, too, before anything is allocated."""
+    import shutil
+
+    if shutil.which(program) is None:
+        raise CommandError(f"Can not execute {program}", level="fatal")
 
 
 def _check_combinations(values: StepValues) -> None:

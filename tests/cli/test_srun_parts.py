@@ -23,6 +23,7 @@ from cli.steps.stepopts import COMMAND
 from cli.steps.streamclient import State, StepStream
 from cli.steps.verbose import report_launch
 from cli.steps.watcher import Watchers
+from cli.steps.wiring import rules_of
 from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError
 from penstock.eventloop import Loop
@@ -329,6 +330,46 @@ def test_tasks_that_ended_alike_are_told_in_one_line() -> None:
         "S task 4: exited",
         "S tasks 0-3: exited abnormally",
     ]
+
+
+def test_of_successive_ends_alike_one_is_reported_where_it_is_asked() -> None:
+    said: list[str] = []
+    outcome = StepOutcome(said.append, tasks=4, reports_once=True)
+    for node, task, status in (("n1", 0, 9), ("n2", 1, 9), ("n3", 2, 5 << 8), ("n4", 3, 9)):
+        outcome.exited(node, task, status)
+        outcome.report()
+    assert said == [
+        "error: n1: task 0: Killed",
+        "error: n3: task 2: Exited with exit code 5",
+        "error: n4: task 3: Killed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variables", "reports_once", "node"),
+    [
+        ({}, False, None),
+        ({"SLURM_SRUN_REDUCE_TASK_EXIT_MSG": "1", "SLURM_STEP_KILLED_MSG_NODE_ID": "2"}, True, 2),
+        ({"SLURM_SRUN_REDUCE_TASK_EXIT_MSG": "0", "SLURM_STEP_KILLED_MSG_NODE_ID": "x"}, False, None),
+    ],
+)
+def test_variables_say_which_ends_are_reported(
+    monkeypatch: Any, variables: dict[str, str], reports_once: bool, node: int | None
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    values, _ = read_values(COMMAND, ["x"], {})
+    rules = rules_of(values, CreateStepReply())
+    assert (rules.reports_once, rules.killed_note_node) == (reports_once, node)
+
+
+def test_the_program_is_looked_for_before_anything_is_allocated(monkeypatch: Any, capsys: Any) -> None:
+    client = FakeClient().install(monkeypatch)
+    monkeypatch.setenv("SLURM_TEST_EXEC", "")
+    assert run_body(capsys, "srun", body, "nosuchprogram") == (
+        1, "", "srun: fatal: Can not execute nosuchprogram\n",
+    )  # fmt: skip
+    assert client.calls == []
 
 
 def test_with_a_title_each_end_is_reported() -> None:
