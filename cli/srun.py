@@ -22,6 +22,7 @@ from cli.steps.creation import OwnJob, StepMaker, say
 from cli.steps.request import (
     StepValues,
     ask_programs,
+    check_job,
     follows_gpus,
     open_client,
     own_address,
@@ -108,6 +109,7 @@ def _run_step(values: StepValues, command: list[str], argv: list[str]) -> int:
     job_id = values.all.number("jobid")
     own = None
     with open_client(values, job_id, lambda: question(own_job(values, command, argv))) as client:
+        check_job(client, values)
         spec = step_spec(values, command, argv, owns_job=not job_id)
         if "multi_prog" in values.all:
             _read_programs(spec, command)

@@ -29,6 +29,7 @@ from cli.jobs.bindwords import cpu_bind, hint, mem_bind
 from cli.jobs.jobopts import HELP_GROUPS, IMMEDIATE, JOB_OPTIONS
 from cli.jobs.jobwords import late, number, open_mode
 from penstock.values.errors import BadValue
+from penstock.values.jobid import SLUID_LENGTH, parse_sluid
 from penstock.values.numbers import parse_int
 
 if TYPE_CHECKING:
@@ -66,7 +67,17 @@ def _het_group(text: str) -> tuple[int, ...]:
 _job_number = number("--jobid", 1)
 
 
+class SluidJob(int):
+    """The id of a job that was named by its SLUID."""
+
+    sluid = ""
+
+
 def _job_id(text: str) -> int:
+    if len(text) == SLUID_LENGTH and text[0] == "s":
+        found = SluidJob(late(parse_sluid)(text)[1])
+        found.sluid = text
+        return found
     head, plus, offset = text.partition("+")
     component = parse_int(offset, 0, 127, "component") if plus else 0
     return int(_job_number(head)) + component  # the components of a job have consecutive ids

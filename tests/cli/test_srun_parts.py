@@ -28,8 +28,9 @@ from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError
 from penstock.eventloop import Loop
 from penstock.v1.common_pb2 import NodeAllocation
-from penstock.v1.controller_pb2 import JobResultsReply, SubmitJobReply
+from penstock.v1.controller_pb2 import JobResultsReply, ListJobsReply, SubmitJobReply
 from penstock.v1.steps_pb2 import AllocationReply, CreateStepReply, RankSet, StepPlan, StepSpec
+from penstock.values.jobid import format_sluid
 from penstock.values.refusals import TEXT, Code
 from tests.cli.fake_controller import FakeClient, run_body
 
@@ -361,6 +362,24 @@ def test_variables_say_which_ends_are_reported(
     values, _ = read_values(COMMAND, ["x"], {})
     rules = rules_of(values, CreateStepReply())
     assert (rules.reports_once, rules.killed_note_node) == (reports_once, node)
+
+
+@pytest.mark.parametrize("words", [["x"], ["-n1", "x", ":", "-n1", "x"]])
+def test_a_sluid_must_be_a_jobs(monkeypatch: Any, capsys: Any, words: list[str]) -> None:
+    """The id in it may be another job's."""
+    client = FakeClient(ListJobs=[ListJobsReply()], AwaitAllocation=AllocationReply(job_id=7, state="RUNNING")).install(
+        monkeypatch
+    )
+    sluid = format_sluid(1_700_000_000_000_000, 7)
+    status, _, err = run_body(capsys, "srun", body, f"--jobid={sluid}", *words)
+    assert (status, err) == (
+        1,
+        f"srun: error: Unable to confirm allocation for job {sluid}: Invalid job id specified\n",
+    )
+    assert [name for name, _ in client.calls if name == "CreateStep"] == []
+    assert spec_of(f"--jobid={sluid}", "x") is not None
+    values, _ = read_values(COMMAND, [f"--jobid={sluid}", "x"], {})
+    assert values.all.number("jobid") == 7
 
 
 def test_the_program_is_looked_for_before_anything_is_allocated(monkeypatch: Any, capsys: Any) -> None:
