@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from cli.base.environment import EnvironmentPairs, current_umask, outside_job
 from cli.base.exitstatus import error_status, with_exit_error
-from cli.base.options import MAYBE, REFUSED, Command, Option, OptionValues
+from cli.base.options import MAYBE, REFUSED, STATUS_WRONG_LINE, Command, Option, OptionValues
 from cli.base.requestkey import REQUEST_KEY
 from cli.base.run import CommandError, complain, run
 from cli.jobs.allocation import Allocation, ring
@@ -81,6 +81,7 @@ COMMAND = Command(
     interspersed=False,
     usage_end="[command [args...]]",
     groups=HELP_GROUPS,
+    wrong_status=STATUS_WRONG_LINE,
 )  # fmt: skip
 
 

@@ -6,8 +6,8 @@ and environment, NUL bytes, numbers out of range. Script, arguments, environment
 Text that is shown elsewhere (name, comment, submit line) is UTF-8 without control characters: refused where the user
 wrote it, escaped in the submit line.
 
-Statuses: 0; 1 (SLURM_EXIT_ERROR) for errors; 255 for a bad directive; with --wait the job's own code (128+n after a
-signal).
+Statuses: 0; 1 (SLURM_EXIT_ERROR) for errors; 255 for a bad option or directive; with --wait the job's own code (128+n
+after a signal).
 """
 
 import math
@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from cli.base.environment import current_umask, export_text, job_environment, soft_limits
 from cli.base.exitstatus import with_exit_error
-from cli.base.options import MAYBE, NO, YES, Command, Option, OptionValues, parse
+from cli.base.options import MAYBE, NO, STATUS_WRONG_LINE, YES, Command, Option, OptionValues, parse
 from cli.base.requestkey import REQUEST_KEY, new_key, not_known
 from cli.base.run import CommandError, RemoteAnswer, complain, need_own_process, run
 from cli.jobs.bindwords import BindHint
@@ -36,7 +36,7 @@ from cli.jobs.jobrequest import (
     shown,
     submit_line,
 )
-from cli.jobs.script import STATUS_BAD_DIRECTIVE, Script, check, directives, from_file, from_stdin, from_wrap
+from cli.jobs.script import Script, check, directives, from_file, from_stdin, from_wrap
 from penstock.client import Client
 from penstock.errors import NotKnown, PenstockError
 from penstock.v1.common_pb2 import JobRequest, JobSpec
@@ -81,6 +81,7 @@ COMMAND = Command(
     interspersed=False,
     usage_end="executable [args...]",
     groups=HELP_GROUPS,
+    wrong_status=STATUS_WRONG_LINE,
 )
 
 
@@ -202,7 +203,7 @@ def _read_directives(source: Script, positional: list[str]) -> list[OptionValues
         except CommandError as error:
             text = f"{error.text}\n{COMMAND.name}: error: " if error.plain else f"{error.text}\n"
             text += f"line {directive.line} of {where}: #SBATCH {' '.join(directive.words)}"
-            raise CommandError(text, STATUS_BAD_DIRECTIVE, plain=error.plain, detail=error.detail) from error
+            raise CommandError(text, STATUS_WRONG_LINE, plain=error.plain, detail=error.detail) from error
     found.append(values)
     for one in found:
         for key in NOT_IN_SCRIPTS:

@@ -14,6 +14,7 @@ import os
 # Any: a converter of the table of options: text to a value of any type
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from cli.base.jobids import is_known, selector_text
 from cli.base.options import MAYBE, NUMERIC, YES, Command, Option, OptionValues, later, parse
 from cli.base.run import CommandError, complain, run
 from cli.base.stepids import own_job_id
@@ -91,7 +92,8 @@ def body(argv: list[str]) -> int:
     target = target_of(source, dest, here, job.job_id)
     time_s = f"{status.st_mtime_ns / 1e9:.9f}" if options.flag("preserve") else ""
     with Client.open() as client:
-        _check_sluid(client, job)
+        if job.submitted_s is not None and not is_known(client, selector_text(job)):
+            raise CommandError(f"Invalid job id specified: {selector_text(job)}")
         file = File(source, target, status.st_mode & 0o777, time_s, options.flag("force"), _nodes(client, job))
         maker = StepMaker(client, job.job_id, lambda text: _say(options, text), NAME)
         files = [file, *_libraries(options, file)]
@@ -119,18 +121,6 @@ def _job(options: OptionValues) -> JobSelector:
     if not job_id:
         raise CommandError("Need a job id to run this command.  Run from within a Slurm job or use the --jobid option.")
     return JobSelector(job_id)
-
-
-def _check_sluid(client: Client, job: JobSelector) -> None:
-    """Raises CommandError for a SLUID that is no job's here: the id in it may be another job's."""
-    if job.submitted_s is None:
-        return
-    from cli.base.jobids import selector_text
-    from penstock.v1.controller_pb2 import JobFilter, ListJobsRequest
-
-    request = ListJobsRequest(filter=JobFilter(ids=[selector_text(job)]))
-    if not any(page.jobs for page in client.stream("ListJobs", request)):
-        raise CommandError(f"Invalid job id specified: {selector_text(job)}")
 
 
 def _nodes(client: Client, job: JobSelector) -> str:

@@ -96,13 +96,13 @@ COMMAND = Command(
     NAME,
     "[<OPTION>] [<COMMAND>]",
     (
-        Option("all", "a", help="also show hidden partitions"),
+        Option("all", "a", env="SCONTROL_ALL", help="also show hidden partitions"),
         Option("details", "d", help="show more"),
-        Option("future", "F", help="also show nodes that do not exist yet"),
+        Option("future", "F", env="SCONTROL_FUTURE", help="also show nodes that do not exist yet"),
         Option("oneliner", "o", help="one record on each line"),
         Option("quiet", "Q", help="print errors only"),
         Option("hide", help="do not show hidden partitions"),
-        Option("local", help="accepted; the own cluster is the default"),
+        Option("local", env="SCONTROL_LOCAL", help="accepted; the own cluster is the default"),
         Option("verbose", "v", help="accepted", counted=True),
         Option("clusters", "M", YES, "SLURM_CLUSTERS", "cluster to issue commands to", "name"),
         Option("cluster", "", YES, dest="clusters"),
@@ -111,7 +111,10 @@ COMMAND = Command(
             invalid='--uid="{value}" invalid',
         ),
         *DOCUMENT_OPTIONS,
-        *accepted("federation", "sibling", value=NO, note="there are no federations"),
+        *(
+            option._replace(env=f"SCONTROL_{option.name.upper()}")
+            for option in accepted("federation", "sibling", value=NO, note="there are no federations")
+        ),
     ),
     footer=FOOTER,
     shape=VALUES,

@@ -22,6 +22,7 @@ from cli.steps.creation import OwnJob, StepMaker, say
 from cli.steps.request import (
     StepValues,
     ask_programs,
+    check_job,
     follows_gpus,
     open_client,
     own_address,
@@ -63,6 +64,8 @@ def _body(argv: list[str]) -> int:
         return run_pieces(COMMAND, argv)
     if not command:
         raise CommandError("srun: fatal: No command given to execute.", plain=True)
+    if "SLURM_TEST_EXEC" in os.environ and "multi_prog" not in values.all:
+        _check_executable(command[0])
     warn = _discard if values.all.flag("quiet") else _warn
     settle_counts(values, warn)
     if values.all.flag("verbose"):
@@ -72,6 +75,14 @@ def _body(argv: list[str]) -> int:
         print_defined(COMMAND, values.all.over(of_job))
     _check_combinations(values)
     return _run_step(values, command, argv)
+
+
+def _check_executable(program: str) -> None:
+    """SLURM_TEST_EXEC: the program must be one on this machine, too, before anything is allocated."""
+    import shutil
+
+    if shutil.which(program) is None:
+        raise CommandError(f"Can not execute {program}", level="fatal")
 
 
 def _check_combinations(values: StepValues) -> None:
@@ -98,6 +109,7 @@ def _run_step(values: StepValues, command: list[str], argv: list[str]) -> int:
     job_id = values.all.number("jobid")
     own = None
     with open_client(values, job_id, lambda: question(own_job(values, command, argv))) as client:
+        check_job(client, values)
         spec = step_spec(values, command, argv, owns_job=not job_id)
         if "multi_prog" in values.all:
             _read_programs(spec, command)

@@ -1,7 +1,7 @@
 """The exit statuses of sbatch, salloc and srun that a caller may set, to distinguish their errors from their program's.
 
 SLURM_EXIT_ERROR is the status of every error of the command itself (default 1), SLURM_EXIT_IMMEDIATE that of an
-allocation that --immediate did not get. A bad directive stays 255. A value that is not an exit status is ignored.
+allocation that --immediate did not get. A bad option or directive stays 255. A value that is not an exit status is ignored.
 """
 
 import os

@@ -7,6 +7,7 @@ from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.jobid import JobSelector, format_sluid, format_step
 
 if TYPE_CHECKING:
+    from penstock.client import Client
     from penstock.v1.accounting_pb2 import JobRecord
 
 
@@ -21,6 +22,13 @@ def selector_text(selector: JobSelector) -> str:
     if len(selector.tasks) == 1:
         return f"{selector.job_id}_{selector.tasks.first()}"
     return f"{selector.job_id}_[{selector.tasks.format()}]"
+
+
+def is_known(client: "Client", text: str) -> bool:
+    """Whether the controller knows a job. With a SLUID one asks: the id in it may be another job's."""
+    from penstock.v1.controller_pb2 import JobFilter, ListJobsRequest
+
+    return any(page.jobs for page in client.stream("ListJobs", ListJobsRequest(filter=JobFilter(ids=[text]))))
 
 
 def component_text(job: "JobInfo | JobRecord") -> str:

@@ -14,7 +14,8 @@ good part of a short command's time. The rules needed are few and fixed, so this
   abbreviation never changes its meaning later, and docs/compatibility.md is generated from the tables.
 - `--help`, `--usage` and `--version` are added to every table and end the command with their text (`run.RemoteAnswer`).
 
-Values stay text unless the option has `convert`, which raises BadValue. Only options that were given are in the result.
+Values stay text unless the option has `convert`, which raises BadValue. A line that cannot be read ends the command
+with its `wrong_status`, one with a LateValue with 1. Only options that were given are in the result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ from cli.base.optiontable import MAYBE as MAYBE
 from cli.base.optiontable import NO as NO
 from cli.base.optiontable import REFUSED as REFUSED
 from cli.base.optiontable import SHARES as SHARES
+from cli.base.optiontable import STATUS_WRONG_LINE as STATUS_WRONG_LINE
 from cli.base.optiontable import VALUES as VALUES
 from cli.base.optiontable import YES as YES
 from cli.base.optiontable import Command as Command
@@ -45,6 +47,16 @@ NUMERIC = 'Invalid numeric value "{value}" for --{name}.'
 
 class WholeText(BadValue):
     """An invalid value, with the whole message for it: Slurm's own words."""
+
+
+class LateValue(BadValue):
+    """An invalid value for which every command of Slurm's ends with 1: it is a number, or it is checked after the line
+    has been read, often by the controller alone.
+    """
+
+
+class LateText(LateValue, WholeText):
+    """A LateValue with the whole message for it."""
 
 
 class Parsed(NamedTuple):
@@ -75,7 +87,9 @@ def parse(command: Command, argv: Sequence[str], env: Mapping[str, str] | None =
     given = OptionValues()
     positional = _Reader(command, table).read(list(argv), given) if argv else []
     said = tuple(o for o in table.with_variables if o.env in env and o.key not in given) if env else ()
-    return Parsed(given.over(_from_environment(said, env)) if said and env else given, positional)
+    if said and env:
+        given = given.over(_from_environment(said, env, command.wrong_status))
+    return Parsed(given, positional)
 
 
 class _Reader:
@@ -146,16 +160,17 @@ class _Reader:
         if option.name in _ANSWERS:
             raise RemoteAnswer(_answer(self.command, option.name))
         is_first = option.key not in values
-        _store(option, value, values, "")
+        _store(option, value, values, "", self.command.wrong_status)
         if option.status == ACCEPTED and is_first:
             warn(self.command.name, f"option --{option.name} is accepted and has no effect: {option.note}")
 
     def wrong(self, text: str) -> CommandError:
         name = self.command.name
-        return CommandError(f'{name}: {text}\nTry "{name} --help" for more information', plain=True)
+        words = f'{name}: {text}\nTry "{name} --help" for more information'
+        return CommandError(words, self.command.wrong_status, plain=True)
 
 
-def _from_environment(table: tuple[Option, ...], env: Mapping[str, str]) -> OptionValues:
+def _from_environment(table: tuple[Option, ...], env: Mapping[str, str], wrong_status: int) -> OptionValues:
     """The values of options whose variables are set."""
     values = OptionValues()
     for option in table:
@@ -168,7 +183,7 @@ def _from_environment(table: tuple[Option, ...], env: Mapping[str, str]) -> Opti
             values[option.key] = int(text[:9])
             continue
         value = text if option.value != NO and text else None
-        _store(option, value, values, f" (from the environment variable {option.env})")
+        _store(option, value, values, f" (from the environment variable {option.env})", wrong_status)
     return values
 
 
@@ -180,7 +195,7 @@ def flag_is_on(text: str) -> bool:
     return digits.isascii() and digits.isdigit() and int(digits[:20]) != 0
 
 
-def _store(option: Option, value: str | None, values: OptionValues, source: str) -> None:
+def _store(option: Option, value: str | None, values: OptionValues, source: str, wrong_status: int) -> None:
     if option.status == REFUSED:
         why = f": {option.note}" if option.note else ""
         own = f"option --{option.name} is not supported yet by Penstock"
@@ -197,11 +212,12 @@ def _store(option: Option, value: str | None, values: OptionValues, source: str)
     else:
         try:
             values[option.key] = option.convert(value)
-        except WholeText as error:
-            raise CommandError(f"{error}{source}") from error
         except BadValue as error:
+            status = 1 if isinstance(error, LateValue) else wrong_status
+            if isinstance(error, WholeText):
+                raise CommandError(f"{error}{source}", status) from error
             words = option.invalid.format(name=option.name, value=message_text(value))
-            raise CommandError(words, detail=f"{error}{source}") from error
+            raise CommandError(words, status, detail=f"{error}{source}") from error
 
 
 def message_text(text: str) -> str:

@@ -13,6 +13,9 @@ DONE = "done"  # an option's status
 ACCEPTED = "accepted"
 REFUSED = "refused"
 INVALID = "Invalid --{name} specification"
+#: `Command.wrong_status` of sbatch, salloc and srun: the exit status for an unknown option or an invalid value,
+#: and of sbatch for a directive that cannot be read.
+STATUS_WRONG_LINE = 255
 
 
 _Kind = TypeVar("_Kind")
@@ -102,6 +105,7 @@ class Command(NamedTuple):
     usage: str = ""  # what --usage prints after the command's name, where it is not the list of the options
     usage_end: str = ""  # what follows that list, where it is not in the synopsis
     groups: tuple[tuple[str, frozenset[str]], ...] = ()  # of --help: headings, and the names of the options below them
+    wrong_status: int = 1  # the exit status for a command line that cannot be read
 
 
 _COMMON = (

@@ -257,11 +257,11 @@ def _batch_script(job_id: int) -> bytes:
 
 
 def _write_config(words: list[str]) -> int:
-    """Writes the configuration in force as a slurm.conf: beside the one in use, with the time in its name, or to the
-    given path."""
+    """Writes the configuration in force as a slurm.conf: to the given path, to that of SLURM_CONF_OUT, or beside the
+    one in use, with the time in its name."""
     check_count(Verb(0, 1, write), words, "write")
     text = ask("RenderConfig", pb.RenderConfigRequest(), "slurm_load_ctl_conf").text
-    path = words[0] if words else ""
+    path = words[0] if words else os.environ.get("SLURM_CONF_OUT", "")
     if path == "-":
         sys.stdout.write(text)
         return 0

@@ -1,14 +1,17 @@
 """`scontrol show topology`, `topoconf` and `licenses`: the cluster's resources other than nodes.
 
 The lines of a topology are Slurm's: one for each switch or block, the lowest level first. LinkSpeed is always 1: it is
-parsed and not used.
+parsed and not used. SLURM_TOPO_LEN is the most characters of a line.
 """
+
+import os
 
 from cli.base.run import CommandError, complain
 from cli.control.keywords import NAME, KeywordCall, ask
 from penstock.cluster import find_cluster
 from penstock.v1 import controller_pb2 as pb
 from penstock.values.hostlist import expand
+from penstock.values.numbers import is_digits
 
 
 def show_topology(call: KeywordCall) -> int:
@@ -22,8 +25,14 @@ def show_topology(call: KeywordCall) -> int:
         lines = [_line(reply, i) for i, one in enumerate(reply.switches) if not name or _is_about(one, name)]
         if not lines:
             raise CommandError(f"Topology information contains no switch or node named {name}")
-        print("\n".join(lines))  # noqa: T201
+        print("\n".join(line[: _line_chars_max()] for line in lines))  # noqa: T201
     return 0
+
+
+def _line_chars_max() -> int | None:
+    """The most characters of a line; None = all of it."""
+    text = os.environ.get("SLURM_TOPO_LEN", "")[:9]
+    return int(text) if is_digits(text) and int(text) > 0 else None
 
 
 def _load() -> pb.ShowTopologyReply:

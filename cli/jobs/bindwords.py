@@ -7,7 +7,7 @@ again are sent as written. The value `help` prints the possible values.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cli.base.options import WholeText, message_text
+from cli.base.options import LateValue, WholeText, message_text
 from cli.base.run import RemoteAnswer
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
@@ -41,7 +41,7 @@ def hint(text: str) -> BindHint:
     threads, tasks = 0, 0
     for word in text.split(","):
         if word not in _HINTS:
-            raise BadValue(f"known are {', '.join(_HINTS)}")
+            raise LateValue(f"known are {', '.join(_HINTS)}")
         threads, tasks = max(threads, _HINTS[word][0]), max(tasks, _HINTS[word][1])
     return BindHint(threads, tasks, text)
 

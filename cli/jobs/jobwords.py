@@ -6,9 +6,9 @@ checked and stay text. Parsers are imported on demand: most submissions need one
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from cli.base.options import OptionValues, WholeText, flag_is_on, message_text
+from cli.base.options import LateText, LateValue, OptionValues, WholeText, flag_is_on, message_text
 from cli.base.run import RemoteAnswer
 from cli.base.users import find_uid, named_group
 from penstock.values.duration import UNLIMITED, parse_duration_s, whole_minutes
@@ -20,6 +20,8 @@ from penstock.values.text import check_name
 
 if TYPE_CHECKING:
     from penstock.values.gres import Gres
+
+_Value = TypeVar("_Value")
 
 COUNT_MAX = 2**31 - 1  # nodes, tasks, CPUs: Slurm's range; the controller's limits are far below
 NICE_MAX = 2_147_483_645
@@ -36,7 +38,19 @@ NODE_FILE_BYTES_MAX = 4 * 1024 * 1024
 
 
 def name(what: str) -> Callable[[str], str]:
-    return lambda text: check_name(text, what)
+    return late(lambda text: check_name(text, what))
+
+
+def late(read: Callable[[str], _Value]) -> Callable[[str], _Value]:
+    """The same parser, for an option whose value Slurm's commands leave to the controller."""
+
+    def convert(text: str) -> _Value:
+        try:
+            return read(text)
+        except BadValue as error:
+            raise LateValue(str(error)) from error
+
+    return convert
 
 
 def number(what: str, low: int, high: int = COUNT_MAX) -> Callable[[str], int]:
@@ -48,8 +62,8 @@ def number(what: str, low: int, high: int = COUNT_MAX) -> Callable[[str], int]:
         except BadValue as error:
             value = min(int(text[:DIGITS_MAX]), LONG_MAX) if is_digits(text) else 0
             if value > high:
-                raise WholeText(f"Numeric argument ({value}) to big for {what}.") from error
-            raise WholeText(f'Invalid numeric value "{message_text(text)}" for {what}.') from error
+                raise LateText(f"Numeric argument ({value}) to big for {what}.") from error
+            raise LateText(f'Invalid numeric value "{message_text(text)}" for {what}.') from error
 
     return convert
 
@@ -66,7 +80,7 @@ def checked(check: Callable[[str], object], what: str) -> Callable[[str], str]:
             check(check_name(text, what, TEXT_MAX))
         return text
 
-    return convert
+    return late(convert)
 
 
 def array(text: str) -> None:
@@ -160,7 +174,7 @@ def gres(text: str) -> "tuple[Gres, ...]":
     if text == "help":
         raise RemoteAnswer(_gres_help())
 
-    return parse_gres(text)
+    return late(parse_gres)(text)
 
 
 def _gres_help() -> str:
@@ -213,8 +227,11 @@ def _node_count(text: str) -> int:
         raise WholeText(f'"{message_text(text)}" is not a valid node count') from error
 
 
+_partition = name("partition name")
+
+
 def partitions(text: str) -> list[str]:
-    return [check_name(word, "partition name") for word in text.split(",") if word]
+    return [_partition(word) for word in text.split(",") if word]
 
 
 def exclusive(text: str) -> str:

@@ -15,11 +15,11 @@ import os
 import sys
 from typing import NamedTuple
 
+from cli.base.options import STATUS_WRONG_LINE
 from cli.base.run import CommandError, need_own_process
 
 #: The controller's default limits; it checks again with its own (config.max_script_bytes).
 SCRIPT_BYTES_MAX = 4 * 1024 * 1024
-STATUS_BAD_DIRECTIVE = 255
 MARK = b"#SBATCH"
 COMPONENT_WORDS = ("hetjob", "packjob")
 
@@ -139,7 +139,7 @@ def split_words(text: str, place: str) -> list[str]:
         else:
             words[-1].append(char)
     if quote:
-        raise CommandError(f"{place}: Unmatched `{quote}` in [{text.strip()}]", STATUS_BAD_DIRECTIVE)
+        raise CommandError(f"{place}: Unmatched `{quote}` in [{text.strip()}]", STATUS_WRONG_LINE)
     return ["".join(word) for word in words]
 
 

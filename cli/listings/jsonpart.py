@@ -10,7 +10,7 @@ from penstock.v1.controller_pb2 import LicenseInfo, PartitionInfo, ReservationIn
 from penstock.v1.steps_pb2 import StepInfo
 from penstock.values.exitcode import format_exit
 from penstock.values.hostlist import compress, expand
-from penstock.values.jobid import format_step
+from penstock.values.jobid import format_sluid, format_step
 
 
 def partitions_document(partitions: Iterable[PartitionInfo], cluster: str, now_us: int) -> Json:
@@ -115,9 +115,10 @@ def steps_document(steps: Iterable[StepInfo], cluster: str, now_us: int) -> Json
 def step_object(step: StepInfo, cluster: str, now_us: int) -> Json:
     """One live step."""
     name = format_step(step.step_id)
+    sluid = format_sluid(step.job_submit_at_us, step.job_id) if step.job_submit_at_us else ""
     running_s = max(0, now_us - step.start_at_us) // 1_000_000 if step.start_at_us else 0
     return {
-        "id": {"job_id": step.job_id, "step_id": name, "step_het_component": number(None), "sluid": ""},
+        "id": {"job_id": step.job_id, "step_id": name, "step_het_component": number(None), "sluid": sluid},
         "array": {
             "job_id": step.array_job_id,
             "task_id": number(step.array_task_id if step.HasField("array_task_id") else None),

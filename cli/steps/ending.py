@@ -35,6 +35,8 @@ class EndingRules(NamedTuple):
     quit_on_interrupt: bool = False
     verbose: int = 0
     shows_tasks: bool = False  # --debugger-test: node and process id of each task, once all run
+    reports_once: bool = False  # of successive ends of tasks with the same status, only the first is reported
+    killed_note_node: int | None = None  # only the node with this number reports that the step was cancelled
 
 
 class StepEnding:

@@ -10,7 +10,7 @@ from cli.base.run import complain
 from cli.jobs.jobrequest import question
 from cli.steps.creation import OwnJob, StepMaker, say, unconfirmed
 from cli.steps.het import HetPiece, environment_from_outside, named_job, number_tasks, pieces_of, settle_nodes
-from cli.steps.request import open_client, own_address, own_job, settle_counts, step_spec
+from cli.steps.request import check_job, open_client, own_address, own_job, settle_counts, step_spec
 from cli.steps.session import Session
 from cli.steps.wiring import feed_parts, parts_console, rules_of
 from penstock.client import Client
@@ -32,6 +32,7 @@ def run_pieces(command: Command, argv: list[str]) -> int:
     own = None
     jobs = [] if pieces[0].job_id else [own_job(p.values, p.command, p.argv) for p in pieces]
     with open_client(values, pieces[0].job_id, lambda: question(*jobs)) as client:
+        check_job(client, values)
         specs = [step_spec(p.values, p.command, p.argv, owns_job=not p.job_id) for p in pieces]
         if jobs:
             own = OwnJob(client, jobs[0], report, pieces[0].values.all.text("request_key"), jobs[1:])

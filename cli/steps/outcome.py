@@ -47,11 +47,15 @@ def code_of(status: int) -> int:
 class StepOutcome:
     """The ends of all tasks of a step."""
 
-    def __init__(self, say: Callable[[str], None], *, tasks: int, title: str = "") -> None:
-        """`title`: the step's name, to report each end, also a successful one (-v); "" = only failures."""
+    def __init__(self, say: Callable[[str], None], *, tasks: int, title: str = "", reports_once: bool = False) -> None:
+        """`title`: the step's name, to report each end, also a successful one (-v); "" = only failures.
+        `reports_once`: of successive ends with the same status, only the first is reported.
+        """
         self._say = say
         self._title = title
         self._tasks = tasks
+        self._reports_once = reports_once
+        self._reported = -1  # the wait status reported last
         self._ended: dict[int, int] = {}  # rank -> wait status
         self._pending: dict[tuple[str, int], list[int]] = {}  # (node, wait status) -> ranks
         self.lost = False  # the ends of some tasks are unknown to the nodes
@@ -91,6 +95,9 @@ class StepOutcome:
         pending = self._pending
         self._pending = {}
         for (node, status), ranks in pending.items():
+            if self._reports_once and status == self._reported:
+                continue
+            self._reported = status
             if self._title:
                 count = f"{len(ranks)} task{'s' if len(ranks) > 1 else ''}"
                 self._say(f"Received task exit notification for {count} of {self._title} (status=0x{status:04x}).")

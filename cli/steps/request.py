@@ -30,7 +30,7 @@ from cli.jobs.jobrequest import (
 )
 from cli.jobs.jobwords import devices
 from cli.steps.console import Mode, parse_mode
-from cli.steps.stepopts import JOB, OTHER_VARIABLES, STEP, STRONGER
+from cli.steps.stepopts import JOB, OTHER_VARIABLES, STEP, STRONGER, SluidJob
 from penstock.client import Client
 from penstock.clusterfile import ClusterFile
 from penstock.v1.common_pb2 import SRUN, JobRequest
@@ -251,6 +251,17 @@ def open_client(values: StepValues, job_id: object, request: "Callable[[], Submi
 
         return open_one("srun", values.all.text("clusters"))
     return open_for_job("srun", values.all, request, stays=True)
+
+
+def check_job(client: Client, values: StepValues) -> None:
+    """Raises CommandError for a SLUID in --jobid that is no job's: the id in it may be another job's."""
+    job = values.all.get("jobid")
+    if not isinstance(job, SluidJob):
+        return
+    from cli.base.jobids import is_known
+
+    if not is_known(client, job.sluid):
+        raise CommandError(f"Unable to confirm allocation for job {job.sluid}: Invalid job id specified")
 
 
 def own_job(values: StepValues, command: list[str], argv: list[str]) -> JobRequest:

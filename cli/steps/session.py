@@ -69,7 +69,10 @@ class Session:
         self._title = f"StepId={created.job_id}.{created.step_id}"
         self._parts = (created, *others)
         self.outcome = StepOutcome(
-            self.say, tasks=sum(part.plan.ntasks for part in self._parts), title=self._title if rules.verbose else ""
+            self.say,
+            tasks=sum(part.plan.ntasks for part in self._parts),
+            title=self._title if rules.verbose else "",
+            reports_once=rules.reports_once,
         )
         self._ranks: list[tuple[int, ...]] = []
         self._nodes: list[str] = []
@@ -299,6 +302,8 @@ class Session:
     def _note(self, stream: StepStream, task: int, payload: bytes) -> None:
         if payload.find(b"CANCELLED AT") >= 0:
             self._report_abort()
+            if self._rules.killed_note_node not in (None, stream.place.node_index):
+                return
         raw = self._terminal is not None and self._terminal.is_raw
         if payload.startswith(b"***"):
             payload = b"slurmstepd: error: " + payload

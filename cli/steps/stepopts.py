@@ -11,12 +11,25 @@ under the same name.
 
 from typing import TYPE_CHECKING
 
-from cli.base.options import ACCEPTED, MAYBE, NO, REFUSED, YES, Command, Option, WholeText, message_text
+from cli.base.options import (
+    ACCEPTED,
+    MAYBE,
+    NO,
+    REFUSED,
+    STATUS_WRONG_LINE,
+    YES,
+    Command,
+    LateText,
+    LateValue,
+    Option,
+    message_text,
+)
 from cli.base.requestkey import REQUEST_KEY
 from cli.jobs.bindwords import cpu_bind, hint, mem_bind
 from cli.jobs.jobopts import HELP_GROUPS, IMMEDIATE, JOB_OPTIONS
-from cli.jobs.jobwords import number, open_mode
+from cli.jobs.jobwords import late, number, open_mode
 from penstock.values.errors import BadValue
+from penstock.values.jobid import SLUID_LENGTH, parse_sluid
 from penstock.values.numbers import parse_int
 
 if TYPE_CHECKING:
@@ -35,7 +48,7 @@ def _hint(text: str) -> str:
 
 def _mpi(text: str) -> str:
     if text != "list" and text not in MPI_TYPES:
-        raise BadValue(f"{text!r} is not one of {', '.join(MPI_TYPES)}")
+        raise LateValue(f"{text!r} is not one of {', '.join(MPI_TYPES)}")
     return text
 
 
@@ -47,14 +60,24 @@ def _het_group(text: str) -> tuple[int, ...]:
             first = parse_int(low, 0, 127, "component")
             groups += range(first, (parse_int(high, first, 127, "component") if dash else first) + 1)
     except BadValue as error:
-        raise WholeText(f"Invalid --het-group value: {message_text(text)}") from error
+        raise LateText(f"Invalid --het-group value: {message_text(text)}") from error
     return tuple(groups)
 
 
 _job_number = number("--jobid", 1)
 
 
+class SluidJob(int):
+    """The id of a job that was named by its SLUID."""
+
+    sluid = ""
+
+
 def _job_id(text: str) -> int:
+    if len(text) == SLUID_LENGTH and text[0] == "s":
+        found = SluidJob(late(parse_sluid)(text)[1])
+        found.sluid = text
+        return found
     head, plus, offset = text.partition("+")
     component = parse_int(offset, 0, 127, "component") if plus else 0
     return int(_job_number(head)) + component  # the components of a job have consecutive ids
@@ -63,7 +86,7 @@ def _job_id(text: str) -> int:
 def _gres_of_step(text: str) -> "tuple[Gres, ...] | str":
     from penstock.values.gres import parse_gres
 
-    return text.lower() if text.lower() in ("none", "all") else parse_gres(text)
+    return text.lower() if text.lower() in ("none", "all") else late(parse_gres)(text)
 
 
 _zero_one = number("--kill-on-bad-exit", 0, 1)
@@ -237,4 +260,5 @@ COMMAND = Command(
     interspersed=False,
     usage_end="executable [args...]",
     groups=HELP_GROUPS,
+    wrong_status=STATUS_WRONG_LINE,
 )

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 
 from cli.base.environment import number_of
+from cli.base.options import flag_is_on
 from cli.base.run import CommandError
 from cli.base.users import login_of
 from cli.steps.console import STDERR as ERR
@@ -14,6 +15,7 @@ from cli.steps.request import STDIN_TO_ALL, STDIN_TO_NONE, StepValues, streams_o
 from cli.steps.session import Session
 from penstock.v1.steps_pb2 import CreateStepReply, StepSpec
 from penstock.values.filenames import FileNames, expand_pattern
+from penstock.values.numbers import is_digits
 
 STDIN = 0
 STDOUT = 1
@@ -22,6 +24,7 @@ STDERR = 2
 
 def rules_of(values: StepValues, created: CreateStepReply) -> EndingRules:
     """The rules by which the step is ended, from the options or the site's configuration (KillOnBadExit, WaitTime)."""
+    node = os.environ.get("SLURM_STEP_KILLED_MSG_NODE_ID", "")[:9]
     return EndingRules(
         kill_on_bad_exit=values.all.flag("kill_on_bad_exit", created.kill_on_bad_exit),
         wait_s=values.all.number("wait", created.wait_s),
@@ -29,6 +32,8 @@ def rules_of(values: StepValues, created: CreateStepReply) -> EndingRules:
         quit_on_interrupt=values.all.flag("quit_on_interrupt"),
         verbose=values.all.number("verbose"),
         shows_tasks=values.all.flag("debugger_test"),
+        reports_once=flag_is_on(os.environ.get("SLURM_SRUN_REDUCE_TASK_EXIT_MSG", "0")),
+        killed_note_node=int(node) if is_digits(node) else None,
     )
 
 

@@ -350,7 +350,7 @@ class ListStepsReply(_message.Message):
     def __init__(self, steps: _Optional[_Iterable[_Union[StepInfo, _Mapping]]] = ..., waiting: _Optional[_Iterable[_Union[StepInfo, _Mapping]]] = ...) -> None: ...
 
 class StepInfo(_message.Message):
-    __slots__ = ("job_id", "step_id", "attempt", "name", "state", "user_id", "user_name", "partition", "array_job_id", "array_task_id", "start_at_us", "end_at_us", "time_limit_s", "node_list", "tasks", "cpus", "tres", "spec", "plan", "exit", "account", "qos", "job_name", "het_job_id", "het_offset", "waits_for", "waits_since_us")
+    __slots__ = ("job_id", "step_id", "attempt", "name", "state", "user_id", "user_name", "partition", "array_job_id", "array_task_id", "start_at_us", "end_at_us", "time_limit_s", "node_list", "tasks", "cpus", "tres", "spec", "plan", "exit", "account", "qos", "job_name", "het_job_id", "het_offset", "waits_for", "waits_since_us", "job_submit_at_us")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -378,6 +378,7 @@ class StepInfo(_message.Message):
     HET_OFFSET_FIELD_NUMBER: _ClassVar[int]
     WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
     WAITS_SINCE_US_FIELD_NUMBER: _ClassVar[int]
+    JOB_SUBMIT_AT_US_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     step_id: int
     attempt: int
@@ -405,7 +406,8 @@ class StepInfo(_message.Message):
     het_offset: int
     waits_for: str
     waits_since_us: int
-    def __init__(self, job_id: _Optional[int] = ..., step_id: _Optional[int] = ..., attempt: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., user_id: _Optional[int] = ..., user_name: _Optional[str] = ..., partition: _Optional[str] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., tres: _Optional[str] = ..., spec: _Optional[_Union[StepSpec, _Mapping]] = ..., plan: _Optional[_Union[StepPlan, _Mapping]] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., job_name: _Optional[str] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., waits_for: _Optional[str] = ..., waits_since_us: _Optional[int] = ...) -> None: ...
+    job_submit_at_us: int
+    def __init__(self, job_id: _Optional[int] = ..., step_id: _Optional[int] = ..., attempt: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., user_id: _Optional[int] = ..., user_name: _Optional[str] = ..., partition: _Optional[str] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., tasks: _Optional[int] = ..., cpus: _Optional[int] = ..., tres: _Optional[str] = ..., spec: _Optional[_Union[StepSpec, _Mapping]] = ..., plan: _Optional[_Union[StepPlan, _Mapping]] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., job_name: _Optional[str] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., waits_for: _Optional[str] = ..., waits_since_us: _Optional[int] = ..., job_submit_at_us: _Optional[int] = ...) -> None: ...
 
 class AttachStepRequest(_message.Message):
     __slots__ = ("job_id", "step_id")

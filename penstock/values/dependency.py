@@ -1,4 +1,5 @@
-"""Parses dependency expressions: `afterok:123:124,after:125+10`, `afterany:1_4?afternotok:2`, `singleton`.
+"""Parses dependency expressions: `afterok:123:124,after:125+10`, `afterany:1_4?afternotok:2`, `singleton`, and jobs by
+their SLUIDs: `afterok:s35AFRG0000007`.
 
 An expression is a list of terms, all (`,`) or any (`?`) of which must hold; like Slurm, no mixture is accepted. Each
 job id becomes a term of its own. `+minutes` belongs to `after` only. The core decides whether a term holds, or never
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 from penstock.values.allowance import Allowance
 from penstock.values.errors import BadValue
-from penstock.values.jobid import JOB_ID_MAX
+from penstock.values.jobid import JOB_ID_MAX, SLUID_LENGTH, parse_sluid
 from penstock.values.numbers import parse_int
 from penstock.values.taskset import TASK_ID_MAX
 from penstock.values.text import shown
@@ -28,12 +29,15 @@ KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "afterburstb
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One condition. `job_id` is 0 for a singleton; `task_id` is None for a whole job or array."""
+    """One condition. `job_id` is 0 for a singleton; `task_id` is None for a whole job or array. `submitted_s`: of a SLUID,
+    the submission of the record in seconds since 1970; the core replaces such a term by one without.
+    """
 
     kind: str
     job_id: int = 0
     task_id: int | None = None
     delay_s: int = 0
+    submitted_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +87,20 @@ def _parse_term(kind: str, text: str) -> Term:
     target, plus, delay = text.partition("+")
     if plus and kind != "after":
         raise BadValue(f"Invalid {what}: a delay in minutes goes with 'after' only")
+    delay_s = 60 * parse_int(delay, 0, DELAY_MINUTES_MAX, f"delay in {what}") if plus else 0
+    if len(target) == SLUID_LENGTH and target[0] == "s":
+        try:
+            submitted_s, job_id = parse_sluid(target)
+        except BadValue as error:
+            raise BadValue(f"Invalid {what}: {error}") from None
+        return Term(kind, job_id, None, delay_s, submitted_s)
     job, underscore, task = target.partition("_")
     whole = not underscore or task == "*"  # squeue writes a whole array as 123_*
     return Term(
         kind,
         parse_int(job, 1, JOB_ID_MAX, f"job id in {what}"),
         None if whole else parse_int(task, 0, TASK_ID_MAX, f"task id in {what}"),
-        60 * parse_int(delay, 0, DELAY_MINUTES_MAX, f"delay in {what}") if plus else 0,
+        delay_s,
     )
 
 

@@ -13,11 +13,13 @@ from cli.base.document import rest_of, write_stream
 from cli.base.writers import compact_text, json_text, yaml_text
 from cli.listings.jsonnode import node_object
 from cli.listings.jsonout import job_object
-from cli.listings.jsonpart import partitions_document, reservations_document
+from cli.listings.jsonpart import partitions_document, reservations_document, step_object
 from cli.sinfo import body as sinfo
 from cli.squeue import body as squeue
 from penstock.errors import PenstockError
 from penstock.v1.controller_pb2 import JobInfo, ListJobsReply, NodeInfo, ReservationInfo
+from penstock.v1.steps_pb2 import StepInfo
+from penstock.values.jobid import format_sluid
 from penstock.values.refusals import Code
 from tests.cli import reports
 from tests.cli.fake_controller import run_body
@@ -58,6 +60,13 @@ def test_each_language_says_the_same(document):
     assert json.loads(compact_text(document)) == document
     loaded = yaml.safe_load("---" + yaml_text(document) + "...\n")
     assert json.loads(json.dumps(loaded)) == document
+
+
+def test_a_step_has_the_sluid_of_its_job():
+    step = StepInfo(job_id=7, step_id=0, job_submit_at_us=1_700_000_000_000_000)
+    sluid = format_sluid(step.job_submit_at_us, 7)
+    assert '"sluid":"' + sluid + '"' in json.dumps(step_object(step, "c", 0)["id"], separators=(",", ":"))
+    assert '"sluid":""' in json.dumps(step_object(StepInfo(job_id=7), "c", 0)["id"], separators=(",", ":"))
 
 
 def test_the_layout_is_slurms():

@@ -127,15 +127,19 @@ def test_where_they_stand_among_the_others(client, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("line", "text"),
+    ("line", "expected", "text"),
     [
-        ("#PBS -x", "sbatch: error: invalid option -- 'x'\nsbatch: error: Unrecognized #PBS line 2: -x; --ignore-pbs"),
-        ("#BSUB -R span[ptile=2]", "Unrecognized #BSUB line 2: -R span[ptile=2]; --ignore-pbs leaves"),
-        ("#PBS -l walltime=soon", "Invalid --time specification"),
-        ("#PBS -l nodes=99999999999999999999", "Invalid count in a #PBS line: '9999"),
+        (
+            "#PBS -x",
+            1,
+            "sbatch: error: invalid option -- 'x'\nsbatch: error: Unrecognized #PBS line 2: -x; --ignore-pbs",
+        ),
+        ("#BSUB -R span[ptile=2]", 1, "Unrecognized #BSUB line 2: -R span[ptile=2]; --ignore-pbs leaves"),
+        ("#PBS -l walltime=soon", 255, "Invalid --time specification"),
+        ("#PBS -l nodes=99999999999999999999", 1, "Invalid count in a #PBS line: '9999"),
     ],
 )
-def test_what_cannot_be_read_is_an_error(client, capsys, line, text):
+def test_what_cannot_be_read_is_an_error(client, capsys, line, expected, text):
     status, out, err = submit(capsys, line)
-    assert (status, out, client.calls) == (1, "", [])
+    assert (status, out, client.calls) == (expected, "", [])
     assert text in err

@@ -55,6 +55,15 @@ def test_blocks(capsys, monkeypatch):
     assert run(capsys, monkeypatch, "show", "topology", ShowTopology=BLOCKS) == (0, expected, "")
 
 
+def test_the_length_of_lines_is_a_variables(capsys, monkeypatch):
+    whole = run(capsys, monkeypatch, "show", "topology", ShowTopology=TREE)[1]
+    monkeypatch.setenv("SLURM_TOPO_LEN", "12")
+    _, shown, _ = run(capsys, monkeypatch, "show", "topology", ShowTopology=TREE)
+    assert shown == "".join(f"{line[:12]}\n" for line in whole.splitlines())
+    monkeypatch.setenv("SLURM_TOPO_LEN", "many")
+    assert run(capsys, monkeypatch, "show", "topology", ShowTopology=TREE)[1] == whole
+
+
 def test_topology_of_nothing(capsys, monkeypatch):
     flat = pb.ShowTopologyReply(kind="flat")
     assert run(capsys, monkeypatch, "show", "topology", ShowTopology=flat) == (

@@ -370,7 +370,8 @@ def test_numbers_that_are_none(client, capsys, option, value):
     if option == "time" and value == "-1":
         pytest.skip("a spelling of UNLIMITED")
     status, out, err = run(capsys, f"--{option}={value}", "--wrap=x")
-    assert (status, out, client.calls) == (1, "", [])
+    reads_itself = option in ("time", "nodes", "mem", "mem-per-cpu", "priority")
+    assert (status, out, client.calls) == (255 if reads_itself else 1, "", [])
     assert err.startswith("sbatch: error: ")
     assert "Traceback" not in err
     assert option.split("-")[0].rstrip("s") in err.lower()
@@ -381,7 +382,7 @@ def test_numbers_that_are_none(client, capsys, option, value):
 )
 def test_nice_that_is_none(client, capsys, value):
     status, _, err = run(capsys, f"--nice={value}", "--wrap=x")
-    assert (status, client.calls) == (1, [])
+    assert (status, client.calls) == (255, [])
     assert err.startswith("sbatch: error: Invalid --nice value")
 
 
@@ -480,9 +481,51 @@ def test_arrays_that_are_none(client, capsys, value):
 )
 def test_values_that_are_refused_before_anything_is_sent(client, capsys, argv, words):
     status, out, err = run(capsys, *argv, "--wrap=x")
-    assert (status, out, client.calls) == (1, "", [])
+    assert (out, client.calls) == ("", [])
+    assert status in (1, 255)
     assert err.startswith(("sbatch: error: ", "sbatch: fatal: "))
     assert words in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["--nonsense"], 255),
+        (["-Y"], 255),
+        (["--hold=1"], 255),
+        (["--time=x"], 255),
+        (["-N", "x"], 255),
+        (["--signal="], 255),
+        (["--priority=-1"], 255),
+        (["--nodefile=/nonexistent"], 255),
+        (["--cpu-freq=x"], 255),
+        # numbers, and what Slurm's controller checks
+        (["-n", "x"], 1),
+        (["-n", "2147483648"], 1),
+        (["--ntasks-per-node=0"], 1),
+        (["-B", "x"], 1),
+        (["--hint=x"], 1),
+        (["--gres=:"], 1),
+        (["-G", "1.5"], 1),
+        (["--array=x"], 1),
+        (["-d", "x:1"], 1),
+        (["-w", "n[1-"], 1),
+        (["-C", "[old"], 1),
+        (["-p", "a\nb"], 1),
+    ],
+)
+def test_the_status_of_a_line_that_cannot_be_read_is_slurms(client, capsys, argv, expected, monkeypatch):
+    assert run(capsys, *argv, "--wrap=x")[0] == expected
+    monkeypatch.setenv("SLURM_EXIT_ERROR", "7")
+    assert run(capsys, *argv, "--wrap=x")[0] == (7 if expected == 1 else 255)
+
+
+def test_the_status_of_a_variable_that_cannot_be_read_is_slurms(client, capsys, monkeypatch):
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "x")
+    assert run(capsys, "--wrap=x")[0] == 255
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "1")
+    monkeypatch.setenv("SBATCH_CORE_SPEC", "x")
+    assert run(capsys, "--wrap=x")[0] == 1
 
 
 def test_node_file(client, capsys, tmp_path):
@@ -534,7 +577,7 @@ def test_sources_that_cannot_be_used(client, capsys, argv, err):
 def test_a_bad_variable_is_named(client, capsys, monkeypatch):
     monkeypatch.setenv("SBATCH_MEM_PER_NODE", "lots")
     status, _, err = run(capsys, "--wrap=x")
-    assert (status, client.calls) == (1, [])
+    assert (status, client.calls) == (255, [])
     assert "(from the environment variable SBATCH_MEM_PER_NODE)" in err
 
 
@@ -633,13 +676,13 @@ def test_a_status_of_ones_own_for_errors(capsys, monkeypatch):
     client = FakeClient(SubmitJob=refusal, AwaitJob=ended).install(monkeypatch)
     monkeypatch.setenv("SLURM_EXIT_ERROR", "77")
     assert run(capsys, "--wrap=x")[0] == 77
-    assert run(capsys, "--foo")[0] == 77
-    assert run(capsys, "--mem=x", "--wrap=x")[0] == 77
+    assert run(capsys, "--foo")[0] == 255
+    assert run(capsys, "-n", "x", "--wrap=x")[0] == 77
     assert run(capsys, write("job.sh", "#!/bin/sh\n#SBATCH --mem=x\n"))[0] == 255
     client.answers["SubmitJob"] = SubmitJobReply(job_id=1)
     assert run(capsys, "--wait", "--wrap=x")[0] == 1  # the job's own
     monkeypatch.setenv("SLURM_EXIT_ERROR", "-4")
-    assert run(capsys, "--foo")[0] == 1
+    assert run(capsys, "-n", "x", "--wrap=x")[0] == 1
 
 
 def test_one_cluster(client, capsys, monkeypatch):

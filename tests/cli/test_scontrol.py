@@ -328,6 +328,9 @@ def test_show_partition(monkeypatch, capsys):
     assert re.search(r"^PartitionName=gpu .*Default=YES ", out)
     assert "DenyAccounts=x" in out and "DefaultTime=00:01:00" in out
     assert "PartitionName=secret" in run(capsys, "show", "part", "secret")[1]
+    monkeypatch.setattr("os.getuid", lambda: 1000)
+    monkeypatch.setenv("SCONTROL_ALL", "1")
+    assert "PartitionName=secret" in run(capsys, "show", "partition")[1]
     assert run(capsys, "show", "partition", "foo") == (1, "Partition foo not found\n", "")
 
 

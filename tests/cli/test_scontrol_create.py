@@ -95,6 +95,9 @@ def test_the_configuration_is_written(monkeypatch, capsys, tmp_path):
     (written,) = tmp_path.glob("slurm.conf.*")
     assert (status, out, err) == (0, f"Slurm config saved to {written}\n", "")
     assert written.read_text() == "ClusterName=c\n"
+    monkeypatch.setenv("SLURM_CONF_OUT", str(tmp_path / "out"))
+    assert run(capsys, "write", "config") == (0, f"Slurm config saved to {tmp_path}/out\n", "")
+    assert run(capsys, "write", "config", "-") == (0, "ClusterName=c\n", "")
 
 
 HOSTILE = ("", " ", "\0", "\x1b[2J", "é" * 40, "\udcff", "x" * 70_000, "n[1-", "n[1-999999999]", "-1", "1e9", "99999999999999999999",

@@ -23,12 +23,14 @@ from cli.steps.stepopts import COMMAND
 from cli.steps.streamclient import State, StepStream
 from cli.steps.verbose import report_launch
 from cli.steps.watcher import Watchers
+from cli.steps.wiring import rules_of
 from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError
 from penstock.eventloop import Loop
 from penstock.v1.common_pb2 import NodeAllocation
-from penstock.v1.controller_pb2 import JobResultsReply, SubmitJobReply
+from penstock.v1.controller_pb2 import JobResultsReply, ListJobsReply, SubmitJobReply
 from penstock.v1.steps_pb2 import AllocationReply, CreateStepReply, RankSet, StepPlan, StepSpec
+from penstock.values.jobid import format_sluid
 from penstock.values.refusals import TEXT, Code
 from tests.cli.fake_controller import FakeClient, run_body
 
@@ -200,23 +202,23 @@ def test_a_job_of_its_own_has_what_the_step_then_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    ("words", "status", "text"),
     [
-        (["--nonsense", "x"], "srun: unrecognized option '--nonsense'"),
-        (["-N", "0", "x"], '"0" is not a valid node count'),
-        (["-m", "spiral", "x"], "'spiral' is not"),
-        (["--cpu-bind=glue", "x"], 'unrecognized --cpu-bind argument "glue"\nknown are'),
-        (["--mem-bind=map_mem", "x"], "map_mem needs a list"),
-        (["--mpi=lam", "x"], "Invalid MPI type 'lam', --mpi=list for acceptable types"),
-        (["--x11", "x"], "option --x11 is not supported yet by Penstock"),
-        (["--container-image=a", "x"], "option --container-image is not supported yet by Penstock"),
-        (["--pty", "-o", "f", "x"], "--pty cannot be used together with --output"),
+        (["--nonsense", "x"], 255, "srun: unrecognized option '--nonsense'"),
+        (["-N", "0", "x"], 255, '"0" is not a valid node count'),
+        (["-m", "spiral", "x"], 255, "'spiral' is not"),
+        (["--cpu-bind=glue", "x"], 255, 'unrecognized --cpu-bind argument "glue"\nknown are'),
+        (["--mem-bind=map_mem", "x"], 255, "map_mem needs a list"),
+        (["--mpi=lam", "x"], 1, "Invalid MPI type 'lam', --mpi=list for acceptable types"),
+        (["--x11", "x"], 1, "option --x11 is not supported yet by Penstock"),
+        (["--container-image=a", "x"], 1, "option --container-image is not supported yet by Penstock"),
+        (["--pty", "-o", "f", "x"], 1, "--pty cannot be used together with --output"),
     ],
 )
-def test_a_mistake_is_told(words: list[str], text: str) -> None:
+def test_a_mistake_is_told(words: list[str], status: int, text: str) -> None:
     with pytest.raises(CommandError) as error:
         spec_of(*words)
-    assert text in str(error.value) and error.value.status == 1
+    assert text in str(error.value) and error.value.status == status
 
 
 def test_no_command_and_the_list_of_mpi_types(monkeypatch: Any, capsys: Any) -> None:
@@ -329,6 +331,64 @@ def test_tasks_that_ended_alike_are_told_in_one_line() -> None:
         "S task 4: exited",
         "S tasks 0-3: exited abnormally",
     ]
+
+
+def test_of_successive_ends_alike_one_is_reported_where_it_is_asked() -> None:
+    said: list[str] = []
+    outcome = StepOutcome(said.append, tasks=4, reports_once=True)
+    for node, task, status in (("n1", 0, 9), ("n2", 1, 9), ("n3", 2, 5 << 8), ("n4", 3, 9)):
+        outcome.exited(node, task, status)
+        outcome.report()
+    assert said == [
+        "error: n1: task 0: Killed",
+        "error: n3: task 2: Exited with exit code 5",
+        "error: n4: task 3: Killed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variables", "reports_once", "node"),
+    [
+        ({}, False, None),
+        ({"SLURM_SRUN_REDUCE_TASK_EXIT_MSG": "1", "SLURM_STEP_KILLED_MSG_NODE_ID": "2"}, True, 2),
+        ({"SLURM_SRUN_REDUCE_TASK_EXIT_MSG": "0", "SLURM_STEP_KILLED_MSG_NODE_ID": "x"}, False, None),
+    ],
+)
+def test_variables_say_which_ends_are_reported(
+    monkeypatch: Any, variables: dict[str, str], reports_once: bool, node: int | None
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    values, _ = read_values(COMMAND, ["x"], {})
+    rules = rules_of(values, CreateStepReply())
+    assert (rules.reports_once, rules.killed_note_node) == (reports_once, node)
+
+
+@pytest.mark.parametrize("words", [["x"], ["-n1", "x", ":", "-n1", "x"]])
+def test_a_sluid_must_be_a_jobs(monkeypatch: Any, capsys: Any, words: list[str]) -> None:
+    """The id in it may be another job's."""
+    client = FakeClient(ListJobs=[ListJobsReply()], AwaitAllocation=AllocationReply(job_id=7, state="RUNNING")).install(
+        monkeypatch
+    )
+    sluid = format_sluid(1_700_000_000_000_000, 7)
+    status, _, err = run_body(capsys, "srun", body, f"--jobid={sluid}", *words)
+    assert (status, err) == (
+        1,
+        f"srun: error: Unable to confirm allocation for job {sluid}: Invalid job id specified\n",
+    )
+    assert [name for name, _ in client.calls if name == "CreateStep"] == []
+    assert spec_of(f"--jobid={sluid}", "x") is not None
+    values, _ = read_values(COMMAND, [f"--jobid={sluid}", "x"], {})
+    assert values.all.number("jobid") == 7
+
+
+def test_the_program_is_looked_for_before_anything_is_allocated(monkeypatch: Any, capsys: Any) -> None:
+    client = FakeClient().install(monkeypatch)
+    monkeypatch.setenv("SLURM_TEST_EXEC", "")
+    assert run_body(capsys, "srun", body, "nosuchprogram") == (
+        1, "", "srun: fatal: Can not execute nosuchprogram\n",
+    )  # fmt: skip
+    assert client.calls == []
 
 
 def test_with_a_title_each_end_is_reported() -> None:

@@ -451,6 +451,15 @@ def test_what_the_node_says_of_a_cancelled_step(make: Callable[..., Scene]) -> N
     )
 
 
+@pytest.mark.parametrize(("node", "shown"), [("0", True), ("1", False)])
+def test_only_one_node_says_that_the_step_was_cancelled(make: Callable[..., Scene], node: str, shown: bool) -> None:
+    scene = make()
+    scene.nodes[0].play(frame(FrameKind.NOTE, b"*** STEP 12.1 ON n1 CANCELLED AT now ***"), exited(0, 0, 15), END)
+    _, _, err = scene.run("x", env={"SLURM_JOB_ID": "12", "SLURM_STEP_KILLED_MSG_NODE_ID": node})
+    assert ("slurmstepd: error: *** STEP 12.1 ON n1 CANCELLED AT now ***" in err) == shown
+    assert "srun: Job step aborted" in err
+
+
 def test_programs_for_as_many_tasks_as_nodes(make: Callable[..., Scene]) -> None:
     scene = make(nodes=2)
     (scene.folder / "programs").write_text("0 a %t\n1 b '%o x'\n")

@@ -35,6 +35,26 @@ def test_it_selects_for_requests() -> None:
     assert states(script) == {1: JobState.CANCELLED, 2: JobState.PENDING}
 
 
+def test_a_dependency_names_a_job_by_it() -> None:
+    script = made()
+    named = sluid(script, 1)
+    script.submit([], {"dependency": f"afterok:{named}"})
+    jobs = script.world.core.state.jobs
+    assert jobs[2].dependency == "afterok:1(unfulfilled)"
+    wrong = sluid(script, 1, later_s=1)
+    refused = script.submit([], {"dependency": f"afterok:{wrong}"})
+    assert len(jobs) == 2 and "no job with the id 1 has this SLUID" in " ".join(refused)
+
+
+def test_a_dependency_on_one_task_of_an_array_by_it() -> None:
+    script = made(array="0-3")
+    (running,) = [job_id for job_id, state in states(script).items() if state is JobState.RUNNING]
+    script.submit([], {"dependency": f"afterany:{sluid(script, running)}"})
+    jobs = script.world.core.state.jobs
+    task = jobs[running]
+    assert jobs[max(jobs)].dependency == f"afterany:{task.array_job_id}_{task.array_task_id}(unfulfilled)"
+
+
 def test_it_selects_one_record_of_an_array() -> None:
     script = made(array="0-3")
     running = [job_id for job_id, state in states(script).items() if state is JobState.RUNNING]

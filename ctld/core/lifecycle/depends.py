@@ -67,6 +67,7 @@ def parse(state: ClusterState, actor: Actor, text: str) -> Dependency | None:
         dependency = parse_dependency(text, state.handling.allowance)
     except BadValue as error:
         raise Refused(Code.INVALID_DEPENDENCY, str(error)) from None
+    dependency = replace(dependency, terms=tuple(_by_id(state, term) for term in dependency.terms))
     known: dict[tuple[int, int | None], None] = {}
     for term in dependency.terms:
         if term.kind not in KINDS:
@@ -77,6 +78,17 @@ def parse(state: ClusterState, actor: Actor, text: str) -> Dependency | None:
     dependency = replace(dependency, terms=tuple(dict.fromkeys(dependency.terms)))
     check_room(state, actor.uid, len(dependency.terms))
     return dependency
+
+
+def _by_id(state: ClusterState, term: Term) -> Term:
+    """Replaces a term with a SLUID by the term that names the same record by its id."""
+    if term.submitted_s is None:
+        return term
+    job = state.jobs.get(term.job_id)
+    if job is None or job.submit_at_us // 1_000_000 != term.submitted_s:
+        raise Refused(Code.INVALID_DEPENDENCY, f"no job with the id {term.job_id} has this SLUID")
+    job_id = job.job_id if job.array_task_id is None else job.array_job_id
+    return replace(term, job_id=job_id, task_id=job.array_task_id, submitted_s=None)
 
 
 def _is_known(state: ClusterState, actor: Actor, term: Term) -> bool:

@@ -110,6 +110,7 @@ def step_info(job: JobRow, row: StepRow) -> steps_pb2.StepInfo:
         account=request.account, qos=request.qos, job_name=request.name,
         spec=step_spec(row.request) if row.request is not None else None,
         exit=exit_status(row.exit_code, row.exit_signal) if row.state in END_STATES else None,
+        job_submit_at_us=job.submit_at_us,
     )  # fmt: skip
     if job.array_task_id is not None:
         info.array_job_id = job.array_job_id
@@ -133,6 +134,7 @@ def waiting_infos(state: ClusterState, row: JobRow) -> list[steps_pb2.StepInfo]:
             tasks=one.pending.event.request.ntasks, spec=step_spec(one.pending.event.request), account=row.request.account,
             qos=row.request.qos, job_name=row.request.name, waits_for=one.why, waits_since_us=one.since_us,
             array_job_id=row.array_job_id if row.array_task_id is not None else None, array_task_id=row.array_task_id,
+            job_submit_at_us=row.submit_at_us,
         )
         for one in waiting_steps(state, job)
     ]  # fmt: skip
