@@ -164,6 +164,8 @@ def compile_program(source: Path, program: Path, flags: "list[str]", otherwise: 
     return True
 
 
+PACKAGES = ("penstock", "ctld", "nodedaemon", "accounting", "cli", "_fastsched", "sim", "rest", "sdk", "web")
+
 setup(
     name="penstock",
     version=VERSION.group(1),
@@ -172,11 +174,13 @@ setup(
     license_files=["LICENSE"],
     python_requires=">=3.11",
     package_dir={"": "."},
-    packages=find_packages(
-        include=["penstock*", "ctld*", "nodedaemon*", "accounting*", "cli*", "_fastsched*", "sim*", "rest*", "sdk*", "web*"]
-    ),
+    packages=[
+        *find_packages(include=[found for name in PACKAGES for found in (name, f"{name}.*")]),
+        "penstock-stubs",
+    ],
     package_data={
-        "penstock": ["py.typed", "*.pyi"],
+        "penstock": ["py.typed"],
+        "penstock-stubs": ["py.typed", "*.pyi"],
         "_fastsched": ["*.pyi"],
         "nodedaemon": ["gpu/*.toml"],
         "rest": ["contract/facts.json"],

@@ -31,6 +31,7 @@ from penstock.calls import (
     Attempts,
     Contact,
     check_token,
+    final_error,
     find_rpc,
     find_stream,
     ignore_notice,
@@ -56,6 +57,7 @@ _Attempt: TypeAlias = Callable[["Proof", float | None], Awaitable[T]]
 Direct: TypeAlias = Callable[[CallChannel, float], Awaitable[T]]
 #: Pause before the auth socket is tried again when its backlog is full.
 LINE_PAUSE_S: Final = 0.01
+END: Any = getattr(grpc.aio, "EOF")  # noqa: B009 (not in the type stubs)
 
 
 class AsyncClient:
@@ -132,6 +134,28 @@ class AsyncClient:
         pages = await self._persist(attempt, self._attempts(method, timeout_s), None, proof)
         while pages:
             yield pages.popleft()
+
+    async def follow(
+        self, method: str, request: Message, *, proof: "Proof | None" = None
+    ) -> AsyncIterator[ReplyMessage]:
+        """Sends one request and yields messages as they arrive, as `Client.follow` does. `proof`: as in call()."""
+        rpc = find_stream(method, request)
+
+        async def attempt(
+            proven: "Proof", left_s: float | None
+        ) -> tuple[ReplyMessage, "grpc.aio.UnaryStreamCall[Message, ReplyMessage]"]:
+            messages = self._connect().unary_stream(rpc.path, rpc.serialize, rpc.deserialize)(request, metadata=proven)
+            return await messages.read(), messages
+
+        message, messages = await self._persist(attempt, self._attempts(method, None), None, proof)
+        try:
+            while message is not END:
+                yield message
+                message = await messages.read()
+        except grpc.RpcError as error:
+            raise final_error(call_failed(error)) from error
+        finally:
+            messages.cancel()
 
     def _attempts(self, method: str, timeout_s: float | None) -> Attempts:
         deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)

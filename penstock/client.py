@@ -13,6 +13,7 @@ is not either: `penstock.h2call` takes its place, and is imported when it is nee
 feature.
 """
 
+import math
 import os
 import time
 from collections import deque
@@ -29,8 +30,10 @@ from penstock.calls import (
     TIMEOUT_S,
     TOKEN_KEY,
     Attempts,
+    CallFailed,
     Contact,
     Rpc,
+    final_error,
     find_rpc,
     find_stream,
     ignore_notice,
@@ -137,6 +140,27 @@ class Client:
         pages = self._persist(attempt, self._attempts(method, timeout_s))
         while pages:
             yield rpc.deserialize(pages.popleft())
+
+    def follow(self, method: str, request: "Message") -> Iterator[ReplyMessage]:
+        """Sends one request and yields messages as they arrive, without an end (Watch). Nothing is sent again: raises
+        Unreachable when the controller goes away.
+        """
+        rpc = find_stream(method, request)
+        body = rpc.serialize(request)
+
+        def attempt(connect_s: float, deadline: float) -> tuple[bytes | None, Iterator[bytes]]:
+            messages = self._begin(rpc, body, connect_s, math.inf)
+            return next(messages, None), messages
+
+        first, messages = self._persist(attempt, self._attempts(method, None))
+        if first is None:
+            return
+        yield rpc.deserialize(first)
+        try:
+            for message in messages:
+                yield rpc.deserialize(message)
+        except CallFailed as error:
+            raise final_error(error) from error
 
     def _attempts(self, method: str, timeout_s: float | None) -> Attempts:
         deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)

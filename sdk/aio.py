@@ -3,7 +3,6 @@ tasks share. Imports the library grpc, which the blocking face does not need.
 """
 
 import asyncio
-import math
 import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -131,7 +130,7 @@ class AsyncCluster:
     async def sequence(self) -> int:
         """As Cluster.sequence."""
         try:
-            async for reply in self._client.stream("Watch", questions.watched(0, (), ()), self.timeout_s):
+            async for reply in self._client.follow("Watch", questions.watched(0, (), ())):
                 return int(reply.last)
         except PenstockError as error:
             raise classified(error) from error
@@ -144,7 +143,7 @@ class AsyncCluster:
         while True:
             try:
                 request = questions.watched(after, kinds, users)
-                async for reply in self._client.stream("Watch", request, math.inf):
+                async for reply in self._client.follow("Watch", request):
                     for change in changes(reply):
                         yield change
                     after = reply.last

@@ -1,6 +1,5 @@
 """A cluster and its jobs, for programs that block. May be used by several threads: each has a connection of its own."""
 
-import math
 import os
 import threading
 import time
@@ -157,7 +156,7 @@ class Cluster:
         """The number of the last change, for `watch(after=)`: nothing that happens from now on is missed."""
         with Client(self.file, self.timeout_s, retry=True) as client:
             try:
-                return int(next(client.stream("Watch", questions.watched(0, (), ()), self.timeout_s)).last)
+                return int(next(client.follow("Watch", questions.watched(0, (), ()))).last)
             except PenstockError as error:
                 raise classified(error) from error
 
@@ -170,7 +169,7 @@ class Cluster:
             # A connection of its own: it stays open between two records.
             with Client(self.file, self.timeout_s, retry=True) as client:
                 try:
-                    for reply in client.stream("Watch", questions.watched(after, kinds, users), math.inf):
+                    for reply in client.follow("Watch", questions.watched(after, kinds, users)):
                         yield from changes(reply)
                         after = reply.last
                 except Unreachable:

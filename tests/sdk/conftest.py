@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from livecluster import ClusterConf, LiveCluster
 
-from penstock import Cluster
+from sdk.cluster import Cluster
 
 _alive: list[LiveCluster] = []
 

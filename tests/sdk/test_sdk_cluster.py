@@ -11,20 +11,13 @@ import pytest
 from livecluster import CTLD, LiveCluster
 from patience import ANSWER_S, END_S
 
-from penstock import (
-    AsyncCluster,
-    Cluster,
-    ClusterExecutor,
-    FunctionFailed,
-    InvalidRequest,
-    JobFailed,
-    JobNotFound,
-    OutputNotHere,
-    PenstockError,
-    RequestRefused,
-    WaitTimeout,
-    WillNotRun,
-)
+from penstock.errors import PenstockError
+from sdk.aio import AsyncCluster
+from sdk.cluster import Cluster
+from sdk.errors import InvalidRequest, JobFailed, JobNotFound, RequestRefused, WaitTimeout, WillNotRun
+from sdk.executor import ClusterExecutor
+from sdk.functioncall import FunctionFailed
+from sdk.output import OutputNotHere
 
 #: Runs until a file is there.
 WAITS = "#!/bin/sh\nuntil [ -e go ]; do sleep 0.05; done\n"

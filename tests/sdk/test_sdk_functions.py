@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock import FunctionFailed, InvalidRequest
-from sdk.functioncall import call_of, main, read_result
+from sdk.errors import InvalidRequest
+from sdk.functioncall import FunctionFailed, call_of, main, read_result
 
 
 def add(first: int, second: int = 0) -> int:

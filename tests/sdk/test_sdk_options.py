@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock import InvalidRequest, JobOptions, PenstockError
-from sdk.options import offered, option_values
+from penstock.errors import PenstockError
+from sdk.errors import InvalidRequest
+from sdk.options import JobOptions, offered, option_values
 from sdk.request import from_command, from_script_file, from_text, submission
 
 

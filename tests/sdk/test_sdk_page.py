@@ -7,6 +7,7 @@ import tidytree as tree
 from livecluster import LiveCluster
 
 import penstock
+from sdk.cluster import Cluster
 
 PAGE = (tree.ROOT / "docs/python.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
@@ -24,7 +25,7 @@ def test_the_examples_run(live: LiveCluster, capsys: pytest.CaptureFixture[str])
     assert len(BLOCKS) == 6
     assert re.search(r"^(changed to .*\n)+changed to COMPLETED$", said, re.M)
     cluster = names["cluster"]
-    assert isinstance(cluster, penstock.Cluster)
+    assert isinstance(cluster, Cluster)
     cluster.close()
 
 
@@ -37,7 +38,7 @@ def test_the_page_names_what_there_is() -> None:
 
 
 def test_type_checkers_see_the_same_names() -> None:
-    stub = (tree.ROOT / "penstock/__init__.pyi").read_text(encoding="utf-8")
+    stub = (tree.ROOT / "penstock-stubs/__init__.pyi").read_text(encoding="utf-8")
     assert set(re.findall(r"(\w+) as \1\b", stub)) == set(penstock.PUBLIC)
     for name in penstock.PUBLIC:
         assert getattr(penstock, name).__name__ == name

@@ -36,7 +36,7 @@ def setup() -> dict:
 
 def test_top_level_packages(setup: dict) -> None:
     there = {p for p in tree.PACKAGES + tree.OPTIONAL_PACKAGES if (tree.ROOT / p / "__init__.py").exists()}
-    assert {name.split(".")[0] for name in setup["packages"]} == there
+    assert {name.split(".")[0] for name in setup["packages"]} == there | {"penstock-stubs"}
     assert there >= set(tree.PACKAGES)
 
 
@@ -50,6 +50,8 @@ def test_every_folder_with_code_is_installed(setup: dict) -> None:
 def test_types_travel_with_the_package(setup: dict) -> None:
     assert "py.typed" in setup["data"]["penstock"]
     assert (tree.ROOT / "penstock" / "py.typed").exists()
+    assert set(setup["data"]["penstock-stubs"]) == {"py.typed", "*.pyi"}
+    assert (tree.ROOT / "penstock-stubs" / "py.typed").read_text() == "partial\n"
 
 
 def test_every_console_script_has_its_function(setup: dict) -> None:

@@ -1,4 +1,4 @@
-"""The public names, for type checkers; at run time penstock/__init__.py looks them up."""
+"""The public names, for type checkers; at run time penstock/__init__.py looks them up. A partial stub: the rest is inline."""
 
 from penstock.errors import PenstockError as PenstockError
 from penstock.errors import Unreachable as Unreachable
