@@ -299,7 +299,7 @@ def test_what_is_done_from_afar_is_looking_and_steps() -> None:
     """No method that changes anything is among those for lookers. A new one is for nobody from afar until it is said."""
     lookers = {name.rpartition("/")[2] for name, who in RIGHTS.items() if who is LeastRole.LOOK}
     assert all(
-        name.startswith(("List", "Show", "Ping", "Await", "Render", "Story", "Report", "Why", "Fits", "Diag"))
+        name.startswith(("List", "Show", "Ping", "Await", "Render", "Story", "Report", "Why", "Fits", "Diag", "Watch"))
         for name in lookers
     )
     steps = {name for name, who in RIGHTS.items() if who is LeastRole.STEPS}
