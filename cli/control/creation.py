@@ -5,6 +5,9 @@ Both forms of Slurm are accepted: `create PartitionName=x KEY=VALUE` and `create
 NodeName=x` and `delete node x`.
 """
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 from cli.base.request import request_once
 from cli.base.run import CommandError
 from cli.control.keywords import NAME, KeywordCall, words_of
@@ -38,16 +41,16 @@ def entity_of(word: str) -> str | None:
     )
 
 
-def create(call: KeywordCall, entity: str) -> int:
-    """`create PartitionName=|NodeName=`."""
-    name, changes = "", {}
-    first, *words = call.words
-    if "=" in first:
-        words = call.words
-    elif words and "=" not in words[0]:
-        name, *words = words
-    elif not words:
-        raise CommandError(f"Invalid input: {first}  Request aborted")
+class NewEntity(NamedTuple):
+    """A name, and the settings by key."""
+
+    name: str
+    changes: dict[str, str]
+
+
+def read_words(words: Iterable[str], entity: str, name: str = "") -> NewEntity:
+    """Parses the words of slurm.conf's line, of which one may give the name. Raises CommandError."""
+    changes: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
         lowered = key.lower()
@@ -66,17 +69,26 @@ def create(call: KeywordCall, entity: str) -> int:
     if not name:
         missing = "PartitionName" if entity == PARTITION else "NodeName"
         raise CommandError(f"{missing} must be given.", plain=True)
+    return NewEntity(name, changes)
+
+
+def create(call: KeywordCall, entity: str) -> int:
+    """`create PartitionName=|NodeName=`."""
+    name = ""
+    first, *words = call.words
+    if "=" in first:
+        words = call.words
+    elif words and "=" not in words[0]:
+        name, *words = words
+    elif not words:
+        raise CommandError(f"Invalid input: {first}  Request aborted")
+    new = read_words(words, entity, name)
     if entity == PARTITION:
-        request_once(
-            NAME,
-            "CreatePartition",
-            pb.CreatePartitionRequest(name=name, changes=changes),
-            "Error creating the partition",
-        )
+        partition = pb.CreatePartitionRequest(name=new.name, changes=new.changes)
+        request_once(NAME, "CreatePartition", partition, "Error creating the partition")
     else:
-        request_once(
-            NAME, "CreateNodes", pb.CreateNodesRequest(names=name, changes=changes), "Error creating the node(s)"
-        )
+        nodes = pb.CreateNodesRequest(names=new.name, changes=new.changes)
+        request_once(NAME, "CreateNodes", nodes, "Error creating the node(s)")
     return 0
 
 
