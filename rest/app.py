@@ -29,7 +29,7 @@ from rest.calling import ControllerClient, RestCall
 from rest.contract.conform import NULLABLE, conform
 from rest.contract.facts import VERSION_MARK, Contract, ListOf, Operation
 from rest.contract.parse import parse
-from rest.handlers import HANDLERS, RestHandler
+from rest.handlers import HANDLERS, RestHandler, own
 from rest.limits import Requests, RequestShare
 from rest.listing import StreamedList
 from rest.sending import PagedResponse, takes_gzip, whole
@@ -78,7 +78,11 @@ def make_app(client: ControllerClient, cluster: str, contract: Contract, request
         for version in contract.versions.values()
         for path, operations in sorted(version.operations.items(), key=_names_first)
     ]
-    routes += [Route(path, DocumentEndpoint(contract)) for path in OPENAPI_PATHS]
+    routes += [Route(path, DocumentEndpoint(lambda: openapi.document(contract))) for path in OPENAPI_PATHS]
+    routes += [
+        Route(f"{own.PREFIX}{one.path}", PathEndpoint(shared, {"get": one.operation()})) for one in own.OWN_PATHS
+    ]
+    routes.append(Route(f"{own.PREFIX}/openapi.json", DocumentEndpoint(lambda: openapi.own_document(own.OWN_PATHS))))
     app = Starlette(routes=routes, exception_handlers={404: _not_found})
     app.router.redirect_slashes = False
     return without_end_slash(app)
@@ -124,7 +128,8 @@ class PathEndpoint:
 
     async def _answer(self, request: Request, operation: Operation, held: ExitStack) -> Response:
         shared = self._shared
-        meta = meta_of(operation.tag, operation.version, shared.cluster, source_of(request))
+        source, is_own = source_of(request), operation.tag == own.TAG
+        meta = {} if is_own else meta_of(operation.tag, operation.version, shared.cluster, source)
         kind = JSON_TYPE
         try:
             caller = identify(request.headers.raw, request.scope.get("client"))
@@ -169,10 +174,10 @@ class PathEndpoint:
 
 
 class DocumentEndpoint:
-    """The OpenAPI document of all versions; for callers with a proof, which nobody verifies: it holds no secret."""
+    """An OpenAPI document; for callers with a proof, which nobody verifies: it holds no secret."""
 
-    def __init__(self, contract: Contract) -> None:
-        self._contract = contract
+    def __init__(self, make: Callable[[], Json]) -> None:
+        self._make = make
         self._texts: dict[str, Response] = {}  # by content type; it never changes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -188,7 +193,7 @@ class DocumentEndpoint:
                     YAML_TYPES[0] if request.url.path.endswith(".yaml") else accepted(request.headers.get("accept", ""))
                 )
                 if kind not in self._texts:
-                    self._texts[kind] = whole(openapi.document(self._contract), 200, kind, {})
+                    self._texts[kind] = whole(self._make(), 200, kind, {})
                 response = self._texts[kind]
         except RestError as error:
             response = refused(error, {}, JSON_TYPE)
@@ -214,19 +219,26 @@ def reads(operation: Operation) -> bool:
 def answered(request: Request, call: RestCall, content: Json, meta: Json, kind: str) -> Response:
     """The answer of a handler. Raises NotModified."""
     operation, gzip = call.operation, takes_gzip(request.headers.get("accept-encoding", ""))
+    is_own = operation.tag == own.TAG
     headers = {"Vary": "Accept, Accept-Encoding"}
     frame = {"meta": meta, "errors": call.errors, "warnings": call.warnings}
     streamed = next(((name, one) for name, one in content.items() if isinstance(one, StreamedList)), None)
     if reads(operation) and (streamed is None or streamed[1].has_tag):
         call.check_modified()
         headers |= {"ETag": call.tag.text(), "Cache-Control": "private, no-cache"}
+    if is_own:
+        del frame["meta"]
     if streamed is None:
-        return whole(answer_of(content | frame, operation), 200, kind, headers, gzip)
+        made = content | frame if is_own else answer_of(content | frame, operation)
+        return whole(made, 200, kind, headers, gzip)
     name, stream = streamed
+    rest = {key: one for key, one in (content | frame).items() if key != name}
+    if is_own:
+        return PagedResponse(rest, name, stream.pages, lambda one: one, kind, headers, gzip)
     schema = operation.answer.members[name]
     assert isinstance(schema, ListOf)
-    rest = answer_of({key: one for key, one in (content | frame).items() if key != name}, operation)
-    return PagedResponse(rest, name, stream.pages, lambda one: conform(one, schema.item), kind, headers, gzip)
+    made = answer_of(rest, operation)
+    return PagedResponse(made, name, stream.pages, lambda one: conform(one, schema.item), kind, headers, gzip)
 
 
 def _handler(operation: Operation) -> RestHandler:
@@ -276,5 +288,7 @@ def refused(error: RestError, meta: Json, kind: str) -> Response:
     headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else {}
     if error.is_plain:
         return PlainTextResponse(error.text, error.status, headers)
-    frame = {"errors": error.errors} if error.status == 401 else {"meta": meta, "errors": error.errors, "warnings": []}
+    frame: Json = {"errors": error.errors}
+    if error.status != 401:
+        frame = ({"meta": meta} if meta else {}) | frame | {"warnings": []}
     return whole(frame, error.status, kind, headers)

@@ -54,9 +54,9 @@ class RestCall:
     tag: EntityTag = field(default_factory=EntityTag)
     if_none_match: str = ""
 
-    async def call(self, method: str, request: "Message") -> "ReplyMessage":
+    async def call(self, method: str, request: "Message", timeout_s: float = CALL_TIMEOUT_S) -> "ReplyMessage":
         """One request to the controller, for the caller. Raises PenstockError."""
-        reply = await self.client.call(method, request, CALL_TIMEOUT_S, proof=self.proof)
+        reply = await self.client.call(method, request, timeout_s, proof=self.proof)
         self.tag.note(reply)
         return reply
 

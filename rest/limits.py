@@ -31,6 +31,8 @@ REQUESTS_MAX: Final = 256
 CALLER_REQUESTS_MAX: Final = 32
 #: Time of one call to the controller.
 CALL_TIMEOUT_S: Final = 10.0
+#: Time of one call for which the controller plans the whole queue.
+PLAN_TIMEOUT_S: Final = 60.0
 #: Time of one call that answers in pages, of which each may take CALL_TIMEOUT_S.
 STREAM_TIMEOUT_S: Final = 300.0
 #: Bytes of the controller's pages that one request holds before it begins to send (some 5,000 jobs).

@@ -9,7 +9,7 @@ not grow with the list.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cli.base.document import Json
 from penstock.errors import Unreachable
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from penstock.client import ReplyMessage
 
+Replies: TypeAlias = list["ReplyMessage"]
 #: The items of one page.
 Items = Callable[["ReplyMessage"], Sequence[Json]]
 
@@ -37,7 +38,7 @@ async def listing(
 ) -> list[Json] | StreamedList:
     """The list of one answer. `varies`: of what beside a page its items depend. Raises NotModified, PenstockError."""
     replies = call.pages(method, request)
-    held: list[ReplyMessage] = []
+    held: Replies = []
     size = 0
     has_ended = True
     async for reply in _in_time(replies):
@@ -55,9 +56,7 @@ async def listing(
     return StreamedList(_made(held, replies, items), has_ended)
 
 
-async def _made(
-    held: list["ReplyMessage"], rest: AsyncIterator["ReplyMessage"], items: Items
-) -> AsyncIterator[Sequence[Json]]:
+async def _made(held: Replies, rest: AsyncIterator["ReplyMessage"], items: Items) -> AsyncIterator[Sequence[Json]]:
     held.reverse()
     while held:
         yield items(held.pop())

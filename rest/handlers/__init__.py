@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from cli.base.document import Json
 from rest.calling import RestCall
-from rest.handlers import accounts, change, cluster, entities, jobs, places, records, settings, submit
+from rest.handlers import accounts, change, cluster, entities, jobs, own, places, records, settings, submit
 
 #: Returns the content of the answer, without meta, errors and warnings. Raises RestError, NotModified, PenstockError.
 RestHandler: TypeAlias = Callable[[RestCall], Awaitable[Json]]
@@ -91,4 +91,4 @@ HANDLERS: Final[dict[tuple[str, str], RestHandler]] = {
     ("delete", f"{_DB}/cluster/{{cluster_name}}"): entities.delete_cluster,
     ("post", "/util/{v}/hostlist"): cluster.hostlist,
     ("post", "/util/{v}/hostnames"): cluster.hostnames,
-}
+} | {("get", f"{own.PREFIX}{one.path}"): one.handler for one in own.OWN_PATHS}

@@ -18,11 +18,12 @@ from rest.calling import RestCall
 from rest.contract.parse import NO_MEMBER
 from rest.handlers import accounts as reading
 from rest.handlers.entitychanges import (
+    ADD,
     DELETED,
     OF_ACCOUNT,
     OF_CONDITION,
     OF_NEW_USER,
-    Action,
+    REMOVE,
     accounts_of,
     changed,
     of_account,
@@ -98,23 +99,25 @@ def _of_list(call: RestCall, kind: str, name: str) -> list[Change]:
 async def _of_all_qos(call: RestCall) -> list[Change]:
     """The changes of QOS: each is added before another one may name it."""
     reply = await call.call("ListQos", ListQosRequest())
-    names, by_id = {one.name for one in reply.qos}, {one.id: one.name for one in reply.qos}
-    new: list[Change] = []
+    by_id = {one.id: one.name for one in reply.qos}
+    known = set(by_id.values())
+    new: dict[str, None] = {}
     changes: list[Change] = []
     for index, record in enumerate(records_of(call.record(), "qos")):
         source = f"#/qos/{index}"
         if not _is_meant(call, record, "qos", source):
             continue
-        record = {**record, "name": text_of(record, "name").lower() or by_id.get(_number(record), "")}
-        if not record["name"]:
+        name = text_of(record, "name").lower() or by_id.get(_number(record), "")
+        if not name:
             raise RestError(
                 422, NO_MEMBER, "name is missing, and there is no QOS with that id", source=f"{source}/name"
             )
-        if record["name"] not in names:
-            names.add(text_of(record, "name"))
-            new.append(Change(qos=ChangeQosRequest(action=ChangeQosRequest.ADD, names=[text_of(record, "name")])))
-        changes += [one for one in of_qos(record, is_known=True) if one.qos.changes]
-    return [*new, *changes]
+        if name not in known:
+            new[name] = None
+        one = of_qos({**record, "name": name})
+        changes += [one] if one.qos.changes or name in known else []  # without a change the controller checks the right
+    added = [Change(qos=ChangeQosRequest(action=ChangeQosRequest.ADD, names=[name])) for name in new]
+    return [*added, *changes]
 
 
 def _number(record: Members) -> int:
@@ -173,7 +176,7 @@ async def add_accounts(call: RestCall) -> Json:
     """POST accounts_association: accounts, all with the same settings."""
     condition = _condition(call, "accounts")
     said = _settings(call, condition) | settings(_member(call.record(), "account"), OF_ACCOUNT)
-    (reply,) = await change(call, [changed(Action.ADD, "account", texts_of(condition, "accounts"), said)])
+    (reply,) = await change(call, [changed(ADD, "account", texts_of(condition, "accounts"), said)])
     lines = [" Adding Account(s)", *(f"  {name}" for name in reply.names)]
     lines += [" Associations", *(f"  {_place(call.cluster, one)}" for one in reply.associations)]
     return {"added_accounts": _lines(lines)}
@@ -187,9 +190,9 @@ async def add_users(call: RestCall) -> Json:
     names, wckeys = texts_of(condition, "users"), texts_of(condition, "wckeys")
     accounts = texts_of(condition, "accounts") or [said[key] for key in ("defaultaccount",) if key in said]
     partitions = texts_of(condition, "partitions")
-    changes = [changed(Action.ADD, "user", names, said, accounts=accounts, partitions=partitions)]
+    changes = [changed(ADD, "user", names, said, accounts=accounts, partitions=partitions)]
     if wckeys:
-        changes.append(changed(Action.ADD, "wckey", wckeys, users=names))
+        changes.append(changed(ADD, "wckey", wckeys, users=names))
     reply, *_ = await change(call, changes)
     lines = [" Adding User(s)", *(f"  {name}" for name in dict.fromkeys(reply.names))]
     lines += [" Associations =", *(f"  U = {one.user:<9} {_place(call.cluster, one)}" for one in reply.associations)]
@@ -230,13 +233,13 @@ def _lines(lines: list[str]) -> str:
 
 async def delete_account(call: RestCall) -> Json:
     """DELETE account/{account_name}: with all that is below it."""
-    (reply,) = await change(call, [changed(Action.REMOVE, "account", [call.path["account_name"].lower()])])
+    (reply,) = await change(call, [changed(REMOVE, "account", [call.path["account_name"].lower()])])
     return {"removed_accounts": list(reply.names)}
 
 
 async def delete_user(call: RestCall) -> Json:
     """DELETE user/{name}."""
-    await change(call, [changed(Action.REMOVE, "user", [call.path["name"]])])
+    await change(call, [changed(REMOVE, "user", [call.path["name"]])])
     return {}
 
 
@@ -265,10 +268,9 @@ async def _filtered(call: RestCall) -> tuple[AssociationTree, list[Association]]
 async def _remove(call: RestCall, tree: AssociationTree, found: list[Association]) -> Json:
     accounts = {one.account for one in found if not one.user}
     users = [one for one in found if one.user and not _is_below(tree, one, accounts)]
-    changes = [changed(Action.REMOVE, "account", sorted(accounts))] if accounts else []
+    changes = [changed(REMOVE, "account", sorted(accounts))] if accounts else []
     changes += [
-        changed(Action.REMOVE, "user", [one.user], accounts=[one.account], where={"partition": one.partition})
-        for one in users
+        changed(REMOVE, "user", [one.user], accounts=[one.account], where={"partition": one.partition}) for one in users
     ]
     await change(call, changes)
     return {"removed_associations": [_removed(tree.cluster, one) for one in found]}
@@ -298,7 +300,7 @@ async def delete_wckey(call: RestCall) -> Json:
     number = reading.wckey_number(call)
     reply = await call.call("ListWckeys", ListWckeysRequest())
     found = [one for one in reply.wckeys if one.id == number and not one.deleted]
-    await change(call, [changed(Action.REMOVE, "wckey", [one.name], users=[one.user]) for one in found])
+    await change(call, [changed(REMOVE, "wckey", [one.name], users=[one.user]) for one in found])
     return {"deleted_wckeys": [f"C = {call.cluster} W = {one.name} U = {one.user}" for one in found]}
 
 
@@ -308,13 +310,13 @@ async def delete_wckey(call: RestCall) -> Json:
 async def post_clusters(call: RestCall) -> Json:
     """POST clusters: the own one is there; others have an accounting of their own."""
     names = [text_of(one, "name") for one in records_of(call.record(), "clusters")]
-    await change(call, [changed(Action.ADD, "cluster", [name]) for name in names])
+    await change(call, [changed(ADD, "cluster", [name]) for name in names])
     return {}
 
 
 async def delete_cluster(call: RestCall) -> Json:
     """DELETE cluster/{cluster_name}: refused by the controller."""
-    await change(call, [changed(Action.REMOVE, "cluster", [call.path["cluster_name"]])])
+    await change(call, [changed(REMOVE, "cluster", [call.path["cluster_name"]])])
     return {"deleted_clusters": []}
 
 

@@ -16,14 +16,14 @@ from penstock.v1.governance_pb2 import Change
 from penstock.v1.shares_pb2 import ChangeAccountsRequest
 from rest.handlers.members import (
     Members,
-    Setting,
+    MemberSetting,
     as_amounts,
+    as_duration,
     as_factor,
     as_level,
     as_limit,
     as_names,
     as_preempt_mode,
-    as_seconds,
     as_shares,
     as_text,
     at,
@@ -33,7 +33,9 @@ from rest.handlers.members import (
     texts_of,
 )
 
-Action = ChangeAccountsRequest.Action
+ADD: Final = ChangeAccountsRequest.ADD
+MODIFY: Final = ChangeAccountsRequest.MODIFY
+REMOVE: Final = ChangeAccountsRequest.REMOVE
 #: A record with this flag describes something that is gone.
 DELETED: Final = "DELETED"
 
@@ -70,10 +72,10 @@ _TRES_OF_QOS: Final = {
 }  # fmt: skip
 
 
-def _table(limits: Mapping[str, str], tres: Mapping[str, str], **others: Setting) -> dict[str, Setting]:
+def _table(limits: Mapping[str, str], tres: Mapping[str, str], **others: MemberSetting) -> dict[str, MemberSetting]:
     return (
-        {path: Setting(key, as_limit) for path, key in limits.items()}
-        | {path: Setting(key, as_amounts) for path, key in tres.items()}
+        {path: MemberSetting(key, as_limit) for path, key in limits.items()}
+        | {path: MemberSetting(key, as_amounts) for path, key in tres.items()}
         | {path.replace("__", "."): setting for path, setting in others.items()}
     )
 
@@ -81,26 +83,29 @@ def _table(limits: Mapping[str, str], tres: Mapping[str, str], **others: Setting
 OF_ASSOC: Final = _table(
     _LIMITS_OF_ASSOC,
     _TRES_OF_ASSOC,
-    qos=Setting("qos", as_names),
-    default__qos=Setting("defaultqos", as_text),
-    shares_raw=Setting("fairshare", as_shares),
+    qos=MemberSetting("qos", as_names),
+    default__qos=MemberSetting("defaultqos", as_text),
+    shares_raw=MemberSetting("fairshare", as_shares),
 )
 OF_QOS: Final = _table(
     _LIMITS_OF_QOS,
     _TRES_OF_QOS,
-    description=Setting("description", as_text),
-    limits__factor=Setting("limitfactor", as_factor),
-    usage_factor=Setting("usagefactor", as_factor),
-    usage_threshold=Setting("usagethreshold", as_factor),
-    preempt__list=Setting("preempt", as_names),
-    preempt__mode=Setting("preemptmode", as_preempt_mode),
-    preempt__exempt_time=Setting("preemptexempttime", as_seconds),
+    description=MemberSetting("description", as_text),
+    limits__factor=MemberSetting("limitfactor", as_factor),
+    usage_factor=MemberSetting("usagefactor", as_factor),
+    usage_threshold=MemberSetting("usagethreshold", as_factor),
+    preempt__list=MemberSetting("preempt", as_names),
+    preempt__mode=MemberSetting("preemptmode", as_preempt_mode),
+    preempt__exempt_time=MemberSetting("preemptexempttime", as_duration),
 )
-OF_ACCOUNT: Final = {"description": Setting("description", as_text), "organization": Setting("organization", as_text)}
+OF_ACCOUNT: Final = {
+    "description": MemberSetting("description", as_text),
+    "organization": MemberSetting("organization", as_text),
+}
 OF_USER: Final = {
-    "administrator_level": Setting("adminlevel", as_level),
-    "default.account": Setting("defaultaccount", as_text),
-    "default.wckey": Setting("defaultwckey", as_text),
+    "administrator_level": MemberSetting("adminlevel", as_level),
+    "default.account": MemberSetting("defaultaccount", as_text),
+    "default.wckey": MemberSetting("defaultwckey", as_text),
 }
 #: `association` and `user` of users_association and accounts_association: the members are sacctmgr's keys.
 _FLAT_COUNTS: Final = (
@@ -113,15 +118,15 @@ _FLAT_TRES: Final = (
 OF_CONDITION: Final = _table(
     dict(zip(_FLAT_COUNTS, _FLAT_COUNTS, strict=True)) | {"minpriothresh": "minpriothreshold"},
     dict(zip(_FLAT_TRES, _FLAT_TRES, strict=True)),
-    defaultqos=Setting("defaultqos", as_text),
-    fairshare=Setting("fairshare", as_shares),
-    parent=Setting("parent", as_text),
-    qoslevel=Setting("qos", as_names),
+    defaultqos=MemberSetting("defaultqos", as_text),
+    fairshare=MemberSetting("fairshare", as_shares),
+    parent=MemberSetting("parent", as_text),
+    qoslevel=MemberSetting("qos", as_names),
 )
 OF_NEW_USER: Final = {
-    "adminlevel": Setting("adminlevel", as_level),
-    "defaultaccount": Setting("defaultaccount", as_text),
-    "defaultwckey": Setting("defaultwckey", as_text),
+    "adminlevel": MemberSetting("adminlevel", as_level),
+    "defaultaccount": MemberSetting("defaultaccount", as_text),
+    "defaultwckey": MemberSetting("defaultwckey", as_text),
 }
 #: Members that are accepted and change nothing here.
 WITHOUT_EFFECT: Final = {
@@ -161,53 +166,58 @@ def changed(
 
 def of_account(record: Members) -> Iterator[Change]:
     """An account, below root if it is new; its coordinators are added. The root account's description does not change."""
-    name, said = text_of(record, "name"), settings(record, OF_ACCOUNT)
-    yield changed(Action.ADD, "account", [name], said)
+    name = text_of(record, "name")
+    said = settings(record, OF_ACCOUNT)
+    yield changed(ADD, "account", [name], said)
     if said and name.lower() != ROOT:
-        yield changed(Action.MODIFY, "account", [name], said)
+        yield changed(MODIFY, "account", [name], said)
     coordinators = [text_of(one, "name") for one in records_of(record, "coordinators")]
     if coordinators:
-        yield changed(Action.ADD, "coordinator", [name], users=coordinators)
+        yield changed(ADD, "coordinator", [name], users=coordinators)
 
 
 def of_association(record: Members) -> Iterator[Change]:
     """An association of an account (without a user), or of a user. The root account's are the cluster's settings."""
-    account, user, said = text_of(record, "account"), text_of(record, "user"), settings(record, OF_ASSOC)
+    account = text_of(record, "account")
+    user = text_of(record, "user")
+    said = settings(record, OF_ASSOC)
     if user:
         partition = text_of(record, "partition")
-        yield changed(Action.ADD, "user", [user], accounts=[account], partitions=[partition] if partition else ())
+        yield changed(ADD, "user", [user], accounts=[account], partitions=[partition] if partition else ())
         if at(record, "is_default"):
             said["defaultaccount"] = account
         if said:
             yield changed(
-                Action.MODIFY, "user", [user], said, accounts=[account], where={"partition": partition}
+                MODIFY, "user", [user], said, accounts=[account], where={"partition": partition}
             )  # fmt: skip
         return
     parent = text_of(record, "parent_account")
     if not parent and account.lower() == ROOT:
         if said:
-            yield changed(Action.MODIFY, "cluster", (), said)
+            yield changed(MODIFY, "cluster", (), said)
         return
     place = {"parent": parent} if parent else {}
-    yield changed(Action.ADD, "account", [account], place)
+    yield changed(ADD, "account", [account], place)
     if said | place:
-        yield changed(Action.MODIFY, "account", [account], said | place)
+        yield changed(MODIFY, "account", [account], said | place)
 
 
 def of_user(record: Members) -> Iterator[Change]:
     """A user: renamed, added to the accounts that the record names, changed, made coordinator, given wckeys."""
-    name, old, said = text_of(record, "name"), text_of(record, "old_name"), settings(record, OF_USER)
+    name = text_of(record, "name")
+    old = text_of(record, "old_name")
+    said = settings(record, OF_USER)
     if old and old != name:
-        yield changed(Action.MODIFY, "user", [old], {"newname": name})
+        yield changed(MODIFY, "user", [old], {"newname": name})
     for account in accounts_of(record):
-        yield changed(Action.ADD, "user", [name], accounts=[account])
+        yield changed(ADD, "user", [name], accounts=[account])
     wckeys = [text_of(one, "name") for one in records_of(record, "wckeys")]
     if wckeys:
-        yield changed(Action.ADD, "wckey", wckeys, users=[name])
+        yield changed(ADD, "wckey", wckeys, users=[name])
     if said:
-        yield changed(Action.MODIFY, "user", [name], said)
+        yield changed(MODIFY, "user", [name], said)
     for one in records_of(record, "coordinators"):
-        yield changed(Action.ADD, "coordinator", [text_of(one, "name")], users=[name])
+        yield changed(ADD, "coordinator", [text_of(one, "name")], users=[name])
 
 
 def accounts_of(record: Members) -> list[str]:
@@ -219,17 +229,15 @@ def accounts_of(record: Members) -> list[str]:
 
 def of_wckey(record: Members) -> Iterator[Change]:
     """A wckey of a user."""
-    yield changed(Action.ADD, "wckey", [text_of(record, "name")], users=[text_of(record, "user")])
+    yield changed(ADD, "wckey", [text_of(record, "name")], users=[text_of(record, "user")])
 
 
-def of_qos(record: Members, is_known: bool) -> Iterator[Change]:
-    """A QOS, which is new or known."""
+def of_qos(record: Members) -> Change:
+    """The settings of a QOS that is there, or is added before."""
     said = settings(record, OF_QOS)
-    words = record.get("flags")
     flags = texts_of(record, "flags")
     sign = next((sign for word, sign in _SIGNS.items() if word in flags), "")
     known = [_QOS_FLAGS[word] for word in flags if word in _QOS_FLAGS]
-    if known or (words == [] and is_known):
+    if known or record.get("flags") == []:
         said[f"flags{sign}"] = ",".join(known)
-    action = ChangeQosRequest.MODIFY if is_known else ChangeQosRequest.ADD
-    yield Change(qos=ChangeQosRequest(action=action, names=[text_of(record, "name")], changes=said))
+    return Change(qos=ChangeQosRequest(action=ChangeQosRequest.MODIFY, names=[text_of(record, "name")], changes=said))

@@ -1,6 +1,6 @@
 """Members of a body at paths with dots, and settings made of them: the keys and values of sacctmgr and scontrol. Pure.
 
-settings({"max": {"jobs": {"active": 4}}}, {"max.jobs.active": Setting("maxjobs", as_limit)})   # {"maxjobs": "4"}
+settings({"max": {"jobs": {"active": 4}}}, {"max.jobs.active": MemberSetting("maxjobs", as_limit)})   # {"maxjobs": "4"}
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ Members: TypeAlias = Mapping[str, object]
 _PARENT_SHARES: Final = 2**31 - 1
 
 
-class Setting(NamedTuple):
+class MemberSetting(NamedTuple):
     """The key of a change, and how its value is written. `write` returns None for a value that changes nothing."""
 
     key: str
@@ -39,7 +39,7 @@ def as_factor(value: object) -> str | None:
     return "-1" if value == INFINITE or not isinstance(value, int | float) else f"{value:.6f}"
 
 
-def as_seconds(value: object) -> str | None:
+def as_duration(value: object) -> str | None:
     """Seconds as HH:MM:SS; -1 = none."""
     return "-1" if value == INFINITE or not isinstance(value, int) else format_duration(value)
 
@@ -87,7 +87,7 @@ def at(record: Members, path: str) -> object:
     return value
 
 
-def settings(record: Members, table: Mapping[str, Setting]) -> dict[str, str]:
+def settings(record: Members, table: Mapping[str, MemberSetting]) -> dict[str, str]:
     """The settings that a record makes, by key."""
     found = {}
     for path, (key, write) in table.items():

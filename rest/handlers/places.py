@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from cli.base.document import Json
+from cli.base.newentity import NODE, read_words
 from cli.base.run import CommandError
-from cli.control.creation import NODE, read_words
 from penstock.v1.controller_pb2 import (
     CreateNodesRequest,
     CreatePartitionRequest,
@@ -28,7 +28,7 @@ from rest.calling import RestCall
 from rest.contract.parse import CONVERSION, INFINITE, NO_MEMBER
 from rest.handlers.members import (
     Members,
-    Setting,
+    MemberSetting,
     as_amounts,
     as_names,
     as_text,
@@ -61,35 +61,37 @@ def _as_memory(value: object) -> str | None:
     return "0" if value == INFINITE else str(value)  # 0: no limit
 
 
-_RESERVATION: Final[Mapping[str, Setting]] = {
-    "accounts": Setting("accounts", as_names), "comment": Setting("comment", as_text),
-    "core_count": Setting("corecnt", _as_count), "duration": Setting("duration", _as_minutes),
-    "end_time": Setting("endtime", _as_time), "start_time": Setting("starttime", _as_time),
-    "features": Setting("features", as_text), "groups": Setting("groups", as_names),
-    "licenses": Setting("licenses", as_names), "node_count": Setting("nodecnt", _as_count),
-    "node_list": Setting("nodes", as_names), "partition": Setting("partitionname", as_text),
-    "tres": Setting("tres", as_amounts), "users": Setting("users", as_names),
+_RESERVATION: Final[Mapping[str, MemberSetting]] = {
+    "accounts": MemberSetting("accounts", as_names), "comment": MemberSetting("comment", as_text),
+    "core_count": MemberSetting("corecnt", _as_count), "duration": MemberSetting("duration", _as_minutes),
+    "end_time": MemberSetting("endtime", _as_time), "start_time": MemberSetting("starttime", _as_time),
+    "features": MemberSetting("features", as_text), "groups": MemberSetting("groups", as_names),
+    "licenses": MemberSetting("licenses", as_names), "node_count": MemberSetting("nodecnt", _as_count),
+    "node_list": MemberSetting("nodes", as_names), "partition": MemberSetting("partitionname", as_text),
+    "tres": MemberSetting("tres", as_amounts), "users": MemberSetting("users", as_names),
 }  # fmt: skip
-_PARTITION: Final[Mapping[str, Setting]] = {
-    "accounts.allowed": Setting("allowaccounts", as_text), "accounts.deny": Setting("denyaccounts", as_text),
-    "alternate": Setting("alternate", as_text), "defaults.job": Setting("jobdefaults", as_text),
-    "defaults.partition_memory_per_cpu": Setting("defmempercpu", _as_memory),
-    "defaults.partition_memory_per_node": Setting("defmempernode", _as_memory),
-    "defaults.time": Setting("defaulttime", _as_minutes), "grace_time": Setting("gracetime", as_text),
-    "groups.allowed": Setting("allowgroups", as_text), "maximums.cpus_per_node": Setting("maxcpuspernode", _as_count),
-    "maximums.cpus_per_socket": Setting("maxcpuspersocket", _as_count), "maximums.nodes": Setting("maxnodes", _as_count),
-    "maximums.over_time_limit": Setting("overtimelimit", _as_minutes),
-    "maximums.partition_memory_per_cpu": Setting("maxmempercpu", _as_memory),
-    "maximums.partition_memory_per_node": Setting("maxmempernode", _as_memory),
-    "maximums.time": Setting("maxtime", _as_minutes), "minimums.nodes": Setting("minnodes", as_text),
-    "nodes.allowed_allocation": Setting("allocnodes", as_text), "nodes.configured": Setting("nodes", as_text),
-    "partition.exclusive": Setting("exclusive", as_text), "partition.oversubscribe": Setting("oversubscribe", as_text),
-    "partition.state": Setting("state", as_names), "preempt_mode": Setting("preemptmode", as_names),
-    "priority.job_factor": Setting("priorityjobfactor", as_text), "priority.tier": Setting("prioritytier", as_text),
-    "qos.allowed": Setting("allowqos", as_text), "qos.assigned": Setting("qos", as_text),
-    "qos.deny": Setting("denyqos", as_text), "suspend_time": Setting("suspendtime", _as_count),
-    "timeouts.resume": Setting("resumetimeout", _as_count), "timeouts.suspend": Setting("suspendtimeout", _as_count),
-    "topology": Setting("topology", as_text), "tres.billing_weights": Setting("tresbillingweights", as_text),
+_PARTITION: Final[Mapping[str, MemberSetting]] = {
+    "accounts.allowed": MemberSetting("allowaccounts", as_text), "accounts.deny": MemberSetting("denyaccounts", as_text),
+    "alternate": MemberSetting("alternate", as_text), "defaults.job": MemberSetting("jobdefaults", as_text),
+    "defaults.partition_memory_per_cpu": MemberSetting("defmempercpu", _as_memory),
+    "defaults.partition_memory_per_node": MemberSetting("defmempernode", _as_memory),
+    "defaults.time": MemberSetting("defaulttime", _as_minutes), "grace_time": MemberSetting("gracetime", as_text),
+    "groups.allowed": MemberSetting("allowgroups", as_text), "maximums.cpus_per_node": MemberSetting("maxcpuspernode", _as_count),
+    "maximums.cpus_per_socket": MemberSetting("maxcpuspersocket", _as_count),
+    "maximums.nodes": MemberSetting("maxnodes", _as_count),
+    "maximums.over_time_limit": MemberSetting("overtimelimit", _as_minutes),
+    "maximums.partition_memory_per_cpu": MemberSetting("maxmempercpu", _as_memory),
+    "maximums.partition_memory_per_node": MemberSetting("maxmempernode", _as_memory),
+    "maximums.time": MemberSetting("maxtime", _as_minutes), "minimums.nodes": MemberSetting("minnodes", as_text),
+    "nodes.allowed_allocation": MemberSetting("allocnodes", as_text), "nodes.configured": MemberSetting("nodes", as_text),
+    "partition.exclusive": MemberSetting("exclusive", as_text),
+    "partition.oversubscribe": MemberSetting("oversubscribe", as_text),
+    "partition.state": MemberSetting("state", as_names), "preempt_mode": MemberSetting("preemptmode", as_names),
+    "priority.job_factor": MemberSetting("priorityjobfactor", as_text), "priority.tier": MemberSetting("prioritytier", as_text),
+    "qos.allowed": MemberSetting("allowqos", as_text), "qos.assigned": MemberSetting("qos", as_text),
+    "qos.deny": MemberSetting("denyqos", as_text), "suspend_time": MemberSetting("suspendtime", _as_count),
+    "timeouts.resume": MemberSetting("resumetimeout", _as_count), "timeouts.suspend": MemberSetting("suspendtimeout", _as_count),
+    "topology": MemberSetting("topology", as_text), "tres.billing_weights": MemberSetting("tresbillingweights", as_text),
 }  # fmt: skip
 #: Flags of a partition, by the key that they switch; with _CLEAR they switch it off.
 _PARTITION_FLAGS: Final = {

@@ -36,7 +36,7 @@ async def conf(call: RestCall) -> Json:
     hosts = [text.partition("(") for key, text in values.items() if _HOST.fullmatch(key)]
     controllers = [{"machine": host, "address": address.rstrip(")") or host} for host, _, address in hosts]
     meta = {
-        "BOOT_TIME": _seconds(values.get("boot_time", ""), call.now_us),
+        "BOOT_TIME": _at_s(values.get("boot_time", ""), call.now_us),
         "LastUpdate": call.now_us // 1_000_000,
         "NEXT_JOB_ID": _amount(values.get("next_job_id", "")),
         "SLURM_CONF": values.get("slurm_conf", ""),
@@ -80,7 +80,7 @@ def _amount(text: str) -> int | None:
     return int(found[0]) if found else None
 
 
-def _seconds(text: str, now_us: int) -> int:
+def _at_s(text: str, now_us: int) -> int:
     try:
         return parse_date_us(text, now_us, past=True) // 1_000_000 if text else 0
     except BadValue:

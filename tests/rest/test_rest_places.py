@@ -52,9 +52,12 @@ def test_partitions_and_nodes_at_run_time(rest):
         assert client.post(f"{PREFIX}/partitions", json=state).status_code == 200
         assert client.get(f"{PREFIX}/partition/rpart").json()["partitions"][0]["partition"]["state"] == ["DOWN"]
         assert client.delete(f"{PREFIX}/partition/rpart").status_code == 200
-        assert client.post(
-            f"{PREFIX}/new/node", json={"node_conf": "NodeName=rnew CPUs=2 State=FUTURE"}
-        ).status_code in (200, 422)
+        assert (
+            client.post(f"{PREFIX}/new/node", json={"node_conf": "NodeName=rnew CPUs=2 State=FUTURE"}).status_code
+            == 200
+        )
+        assert client.get(f"{PREFIX}/node/rnew").json()["nodes"][0]["cpus"] == 2
+        assert client.delete(f"{PREFIX}/node/rnew").status_code == 200
 
 
 def test_an_allocation_and_what_it_has(rest):
