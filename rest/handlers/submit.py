@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from cli.base.document import Json
+from cli.base.run import CommandError
+from cli.jobs.script import SCRIPT_BYTES_MAX, check
 from penstock.v1.common_pb2 import SALLOC, JobRequest, JobSpec
 from penstock.v1.controller_pb2 import SubmitJobReply, SubmitJobRequest
 from penstock.v1.steps_pb2 import AllocationReply, AwaitAllocationRequest
@@ -20,10 +22,12 @@ from penstock.values.text import check_name
 from rest.answers import RestError
 from rest.calling import RestCall
 from rest.contract.parse import CONVERSION
-from rest.handlers.jobfields import Members, requested, without_effect
+from rest.handlers.jobfields import requested, without_effect
+from rest.handlers.members import Members
 
 #: Slurm's numbers of what a submission lacks.
 NO_SCRIPT: Final = 9000
+BAD_SCRIPT: Final = 2009
 NO_ENVIRONMENT: Final = 2127
 NO_DIRECTORY: Final = 2063
 #: The name of a job that has none.
@@ -131,12 +135,17 @@ def _number(value: object, source: str) -> int:
 
 
 def _spec(members: Members, script: str) -> JobSpec:
-    """Script, arguments and environment. Raises RestError for what is missing."""
+    """Script, arguments and environment. Raises RestError for what is missing, and for a script that sbatch refuses."""
     environment = members.get("environment")
     if not isinstance(environment, list) or not environment:
         raise RestError(422, NO_ENVIRONMENT, "environment is missing", source="#/job/environment")
     if not script:
         raise RestError(422, NO_SCRIPT, "script is missing", source="#/script")
+    if len(script) <= SCRIPT_BYTES_MAX:  # the controller has the number of a larger one
+        try:
+            check(script.encode())
+        except CommandError as error:
+            raise RestError(422, BAD_SCRIPT, str(error), source="#/script") from error
     argv = members.get("argv")
     return JobSpec(
         script=script.encode(),
