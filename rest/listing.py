@@ -8,7 +8,7 @@ not grow with the list.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cli.base.document import Json
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from penstock.client import ReplyMessage
 
 Replies: TypeAlias = list["ReplyMessage"]
-#: The items of one page.
-Items = Callable[["ReplyMessage"], Sequence[Json]]
+#: The items of one page, each made when it is taken.
+Items = Callable[["ReplyMessage"], Iterable[Json]]
 
 
 class StreamedList(NamedTuple):
     """A list whose items are made while it is sent. `has_tag`: all that it is made of is held and counted."""
 
-    pages: AsyncIterator[Sequence[Json]]
+    pages: AsyncIterator[Iterable[Json]]
     has_tag: bool
 
 
@@ -56,7 +56,7 @@ async def listing(
     return StreamedList(_made(held, replies, items), has_ended)
 
 
-async def _made(held: Replies, rest: AsyncIterator["ReplyMessage"], items: Items) -> AsyncIterator[Sequence[Json]]:
+async def _made(held: Replies, rest: AsyncIterator["ReplyMessage"], items: Items) -> AsyncIterator[Iterable[Json]]:
     held.reverse()
     while held:
         yield items(held.pop())

@@ -1,14 +1,16 @@
 """Sends an answer: JSON or YAML, whole or page by page, compressed if the caller takes gzip.
 
-A page that the caller does not take in STALL_TIMEOUT_S, or one that the controller does not send, ends the connection: the
-answer is then visibly incomplete. A streamed list is JSON also where YAML is asked for, which is YAML, too.
+A part that the caller does not take in STALL_TIMEOUT_S, or a page that the controller does not send, ends the connection:
+the answer is then visibly incomplete. Nothing more is made for a caller who is gone. A streamed list is JSON also where
+YAML is asked for, which is YAML, too.
 """
 
+import asyncio
 import json
 import logging
 import zlib
-from asyncio import timeout
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 from starlette.responses import Response
@@ -17,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from cli.base.document import Json
 from cli.base.writers import escaped, yaml_text
 from penstock.errors import PenstockError
-from rest.limits import STALL_TIMEOUT_S
+from rest.limits import SLICE_ITEMS, STALL_TIMEOUT_S
 
 log = logging.getLogger("restd")
 JSON_TYPE: Final = "application/json"
@@ -71,7 +73,7 @@ class PagedResponse(Response):
     """An answer with a list that is made while it is sent."""
 
     def __init__(
-        self, content: Json, name: str, pages: AsyncIterator[Sequence[Json]], form: Callable[[Json], object],
+        self, content: Json, name: str, pages: AsyncIterator[Iterable[Json]], form: Callable[[Json], object],
         kind: str, headers: Mapping[str, str], gzip: bool,
     ) -> None:  # fmt: skip
         """`content`: all but the list `name`. `form`: an item in the form of the version."""
@@ -82,14 +84,24 @@ class PagedResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends it."""
+        gone = asyncio.create_task(_gone(receive))
+        try:
+            await self._send(scope, send, gone)
+        finally:
+            gone.cancel()
+
+    async def _send(self, scope: Scope, send: Send, gone: "asyncio.Task[None]") -> None:
         packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP) if self._gzip else None
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
             async for text in self._parts:
                 data = text_bytes(text)
                 data = packer.compress(data) if packer is not None else data
-                async with timeout(STALL_TIMEOUT_S):
+                async with asyncio.timeout(STALL_TIMEOUT_S):
                     await send({"type": "http.response.body", "body": data, "more_body": True})
+                await asyncio.sleep(0)  # others have their turn: a caller that reads fast never makes send wait
+                if gone.done():
+                    return
         except (PenstockError, TimeoutError) as error:
             log.warning("%s: the answer ends early: %s", scope["path"], str(error) or "the caller does not read")
             return  # without an end: the server closes the connection
@@ -97,13 +109,20 @@ class PagedResponse(Response):
         await send({"type": "http.response.body", "body": end, "more_body": False})
 
     async def _texts(
-        self, content: Json, name: str, pages: AsyncIterator[Sequence[Json]], form: Callable[[Json], object]
+        self, content: Json, name: str, pages: AsyncIterator[Iterable[Json]], form: Callable[[Json], object]
     ) -> AsyncIterator[str]:
         comma = ""
         yield f"{{{compact(name)}:["
         async for page in pages:
-            if page:
-                yield comma + ",".join(compact(form(one)) for one in page)
+            items = iter(page)
+            while part := [compact(form(one)) for one in islice(items, SLICE_ITEMS)]:
+                yield comma + ",".join(part)
                 comma = ","
         rest = compact(content)[1:]
         yield f"]{rest}" if rest == "}" else f"],{rest}"
+
+
+async def _gone(receive: Receive) -> None:
+    """Ends when the caller does not wait any more."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

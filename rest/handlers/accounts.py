@@ -1,6 +1,6 @@
 """Reading accounting: shares, records of jobs, accounts, users, associations, QOS, TRES, clusters, wckeys."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from cli.accounts.jsonacctmgr import (
@@ -73,8 +73,8 @@ async def job(call: RestCall) -> Json:
 
 
 async def _records(call: RestCall, request: ListRecordsRequest) -> list[Json] | StreamedList:
-    def made(page: ListRecordsReply) -> list[Json]:
-        return [record_object(one, call.cluster, call.now_us, {}) for one in page.records]
+    def made(page: ListRecordsReply) -> Iterator[Json]:
+        return (record_object(one, call.cluster, call.now_us, {}) for one in page.records)
 
     def time_of(page: ListRecordsReply) -> str:  # jobs that run have an elapsed time
         return "" if all(one.end_at_us for one in page.records) else str(call.now_us // 1_000_000)

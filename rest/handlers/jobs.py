@@ -27,7 +27,7 @@ async def jobs(call: RestCall) -> Json:
         call.warn(UNCHANGED, "_op_handler_jobs")
         return _answer(call, [])
     request = ListJobsRequest(all_states=True, detail=True, planned=True)
-    found = await listing(call, "ListJobs", request, lambda page: [object_of(one, call) for one in page.jobs])
+    found = await listing(call, "ListJobs", request, lambda page: (object_of(one, call) for one in page.jobs))
     return _answer(call, found)
 
 
@@ -51,7 +51,7 @@ async def states(call: RestCall) -> Json:
         raise bad_query("job_id", text, CONVERSION) from error
     ids = [_selected(one) for one in wanted]
     request = ListJobsRequest(filter=JobFilter(ids=ids), all_states=True)
-    return {"jobs": await listing(call, "ListJobs", request, lambda page: [_state(one, call) for one in page.jobs])}
+    return {"jobs": await listing(call, "ListJobs", request, lambda page: (_state(one, call) for one in page.jobs))}
 
 
 async def resources(call: RestCall) -> Json:

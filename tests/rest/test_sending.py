@@ -110,7 +110,8 @@ def test_a_short_answer_is_not_compressed():
 class Pages:
     """The controller's pages, and how many were taken when each part of the answer was sent."""
 
-    def __init__(self, pages: int, jobs: int, error_after: int = -1) -> None:
+    def __init__(self, pages: int, jobs: int, error_after: int = -1, gone_after: int = 10**9) -> None:
+        self.gone_after = gone_after
         self.taken = 0
         self.sent: list[tuple[int, bytes]] = []
         self.has_ended = False
@@ -141,8 +142,14 @@ class Pages:
                 self.sent.append((self.taken, message["body"]))
                 self.has_ended = not message.get("more_body", False)
 
+        waiting = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
         async def receive() -> Any:
-            return {"type": "http.request", "body": b"", "more_body": False}
+            for message in waiting:
+                return message
+            while len(self.sent) < self.gone_after:
+                await asyncio.sleep(0)
+            return {"type": "http.disconnect"}
 
         said = [(name.lower().encode(), text.encode()) for name, text in (TOKEN | headers).items()]
         scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": said, "client": None,
@@ -195,3 +202,8 @@ def test_a_list_that_ends_early_has_no_end(caplog):
         json.loads(pages.body)
     at_once = Pages(100, 1, error_after=0).get(f"{CURRENT}/jobs")
     assert (at_once.status, at_once.has_ended) == (503, True)
+
+
+def test_nothing_more_is_made_for_a_caller_who_is_gone():
+    pages = Pages(100, 1, gone_after=60).get(f"{CURRENT}/jobs")
+    assert not pages.has_ended and 60 <= len(pages.sent) <= 62 and pages.taken <= 62
