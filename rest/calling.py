@@ -62,9 +62,13 @@ class RestCall:
 
     async def pages(self, method: str, request: "Message") -> AsyncIterator["ReplyMessage"]:
         """The pages of an answer. Raises PenstockError."""
-        async for page in self.client.stream(method, request, STREAM_TIMEOUT_S, proof=self.proof):
-            self.tag.note(page)
+        async for page, _ in self.noted_pages(method, request):
             yield page
+
+    async def noted_pages(self, method: str, request: "Message") -> AsyncIterator[tuple["ReplyMessage", bytes]]:
+        """The pages of an answer, each also as on the wire. Raises PenstockError."""
+        async for page in self.client.stream(method, request, STREAM_TIMEOUT_S, proof=self.proof):
+            yield page, self.tag.note(page)
 
     def check_modified(self) -> None:
         """Raises NotModified if the caller has the answer: all replies that it is made of are here."""

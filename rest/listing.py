@@ -8,7 +8,8 @@ not grow with the list.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cli.base.document import Json
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.client import ReplyMessage
 
-Replies: TypeAlias = list["ReplyMessage"]
+NotedPage: TypeAlias = tuple["ReplyMessage", bytes]
 #: The items of one page, each made when it is taken.
 Items = Callable[["ReplyMessage"], Iterable[Json]]
 
@@ -37,34 +38,50 @@ async def listing(
     call: RestCall, method: str, request: "Message", items: Items, varies: "Callable[[ReplyMessage], str] | None" = None
 ) -> list[Json] | StreamedList:
     """The list of one answer. `varies`: of what beside a page its items depend. Raises NotModified, PenstockError."""
-    replies = call.pages(method, request)
-    held: Replies = []
-    size = 0
+    replies = call.noted_pages(method, request)
+    held = HeldPages()
     has_ended = True
-    async for reply in _in_time(replies):
-        held.append(reply)
-        size += reply.ByteSize()
+    async for reply, data in _in_time(replies):
+        held.add(reply, data)
         if varies is not None:
             call.tag.vary(varies(reply))
-        if size > HELD_BYTES_MAX:
+        if held.size > HELD_BYTES_MAX:
             has_ended = False
             break
     if has_ended:
         call.check_modified()
-        if size <= WHOLE_BYTES_MAX:
-            return [item for reply in held for item in items(reply)]
+        if held.size <= WHOLE_BYTES_MAX:
+            return [item for reply in held.taken() for item in items(reply)]
     return StreamedList(_made(held, replies, items), has_ended)
 
 
-async def _made(held: Replies, rest: AsyncIterator["ReplyMessage"], items: Items) -> AsyncIterator[Iterable[Json]]:
-    held.reverse()
-    while held:
-        yield items(held.pop())
-    async for reply in _in_time(rest):
+class HeldPages:
+    """Pages as on the wire: read, a message takes many times as much."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._pages: deque[tuple[type[Message], bytes]] = deque()
+
+    def add(self, reply: "Message", data: bytes) -> None:
+        """Adds one."""
+        self._pages.append((type(reply), data))
+        self.size += len(data)
+
+    def taken(self) -> "Iterator[ReplyMessage]":
+        """All of them; each is given up when it is taken."""
+        while self._pages:
+            kind, data = self._pages.popleft()
+            yield kind.FromString(data)
+
+
+async def _made(held: HeldPages, rest: AsyncIterator[NotedPage], items: Items) -> AsyncIterator[Iterable[Json]]:
+    for reply in held.taken():
+        yield items(reply)
+    async for reply, _ in _in_time(rest):
         yield items(reply)
 
 
-async def _in_time(replies: AsyncIterator["ReplyMessage"]) -> AsyncIterator["ReplyMessage"]:
+async def _in_time(replies: AsyncIterator[NotedPage]) -> AsyncIterator[NotedPage]:
     """The replies, each within CALL_TIMEOUT_S. Raises Unreachable."""
     while True:
         try:

@@ -28,10 +28,12 @@ class EntityTag:
         data = text.encode("utf-8", "surrogateescape")
         self._digest.update(b"%d:" % len(data) + data)
 
-    def note(self, reply: "Message") -> None:
-        """Counts a reply of the controller."""
+    def note(self, reply: "Message") -> bytes:
+        """Counts a reply of the controller. Returns it as on the wire."""
         data = reply.SerializeToString(deterministic=True)
-        self._digest.update(b"%d:" % len(data) + data)
+        self._digest.update(b"%d:" % len(data))
+        self._digest.update(data)
+        return data
 
     def text(self) -> str:
         """The tag as in the header."""
