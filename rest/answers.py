@@ -61,7 +61,11 @@ class RestError(Exception):
 
 
 class NotModified(Exception):
-    """Nothing has changed since `update_time`: status 304 without a body."""
+    """Nothing has changed since `update_time`, or the caller has it: status 304 without a body. `tag`: the entity tag."""
+
+    def __init__(self, tag: str = "") -> None:
+        super().__init__(tag)
+        self.tag = tag
 
 
 def error_object(number: int, text: str, source: str = "", detail: str = "") -> Json:

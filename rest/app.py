@@ -7,10 +7,10 @@ What a client sends never makes a 5xx: a request is either carried out or refuse
 expected is logged with its traceback and answered with 500 and one line.
 """
 
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
@@ -20,7 +20,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cli.base.document import Json
-from cli.base.writers import escaped, yaml_text
 from penstock.errors import PenstockError
 from rest import openapi
 from rest.answers import BAD_QUERY, NotModified, RestError, error_of, meta_of, warning_object
@@ -28,10 +27,13 @@ from rest.body import JSON_TYPE, read_body
 from rest.callers import UnixPeer, identify
 from rest.calling import ControllerClient, RestCall
 from rest.contract.conform import NULLABLE, conform
-from rest.contract.facts import VERSION_MARK, Contract, Operation
+from rest.contract.facts import VERSION_MARK, Contract, ListOf, Operation
 from rest.contract.parse import parse
-from rest.handlers import HANDLERS, RestHandler
+from rest.handlers import HANDLERS, RestHandler, own
 from rest.limits import Requests, RequestShare
+from rest.listing import StreamedList
+from rest.sending import PagedResponse, takes_gzip, whole
+from rest.tags import EntityTag
 
 if TYPE_CHECKING:
     from penstock.calls import Proof
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("restd")
 #: Content types of answers, the writer of each.
 YAML_TYPES: Final = ("application/yaml", "application/x-yaml")
+#: Paths that change something by GET.
+_CHANGING: Final = ("/requeue", "/reconfigure")
 #: Paths of the document that describes all paths.
 OPENAPI_PATHS: Final = ("/openapi", "/openapi.json", "/openapi.yaml", "/openapi/v3")
 
@@ -61,15 +65,24 @@ class RestApp:
         self.clock_us = clock_us
 
 
+def now_us() -> int:
+    """The time, in microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
 def make_app(client: ControllerClient, cluster: str, contract: Contract, requests: Requests | None = None) -> ASGIApp:
     """The application of one cluster. `client` is shared by all callers."""
-    shared = RestApp(client, cluster, contract, requests or Requests(), lambda: time.time_ns() // 1000)
+    shared = RestApp(client, cluster, contract, requests or Requests(), lambda: now_us())
     routes = [
         Route(f"/{path.strip('/')}".replace(VERSION_MARK, version.name), PathEndpoint(shared, operations))
         for version in contract.versions.values()
         for path, operations in sorted(version.operations.items(), key=_names_first)
     ]
-    routes += [Route(path, DocumentEndpoint(contract)) for path in OPENAPI_PATHS]
+    routes += [Route(path, DocumentEndpoint(lambda: openapi.document(contract))) for path in OPENAPI_PATHS]
+    routes += [
+        Route(f"{own.PREFIX}{one.path}", PathEndpoint(shared, {"get": one.operation()})) for one in own.OWN_PATHS
+    ]
+    routes.append(Route(f"{own.PREFIX}/openapi.json", DocumentEndpoint(lambda: openapi.own_document(own.OWN_PATHS))))
     app = Starlette(routes=routes, exception_handlers={404: _not_found})
     app.router.redirect_slashes = False
     return without_end_slash(app)
@@ -106,22 +119,28 @@ class PathEndpoint:
         """Answers one request."""
         request = Request(scope, receive)
         operation = self._operations.get(request.method.lower())
-        response = await (_not_found(request, NotModified()) if operation is None else self._answer(request, operation))
-        log.debug("%s %s %s: %d", source_of(request), request.method, scope["path"], response.status_code)
-        await response(scope, receive, send)
+        with ExitStack() as held:  # until the answer is sent
+            response = await (
+                _not_found(request, NotModified()) if operation is None else self._answer(request, operation, held)
+            )
+            log.debug("%s %s %s: %d", source_of(request), request.method, scope["path"], response.status_code)
+            await response(scope, receive, send)
 
-    async def _answer(self, request: Request, operation: Operation) -> Response:
+    async def _answer(self, request: Request, operation: Operation, held: ExitStack) -> Response:
         shared = self._shared
-        meta = meta_of(operation.tag, operation.version, shared.cluster, source_of(request))
+        source, is_own = source_of(request), operation.tag == own.TAG
+        meta = {} if is_own else meta_of(operation.tag, operation.version, shared.cluster, source)
         kind = JSON_TYPE
         try:
             caller = identify(request.headers.raw, request.scope.get("client"))
             kind = accepted(request.headers.get("accept", ""))
-            with shared.requests.one(caller.key) as share:
-                call = await self._read(request, operation, caller.proof, share)
-                content = await _handler(operation)(call)
-        except NotModified:
-            return Response(status_code=304)
+            share = held.enter_context(shared.requests.one(caller.key))
+            call = await self._read(request, operation, caller.proof, share)
+            call.tag.vary(kind)
+            content = await _handler(operation)(call)
+            return answered(request, call, content, meta, kind)
+        except NotModified as unchanged:
+            return Response(status_code=304, headers={"ETag": unchanged.tag} if unchanged.tag else None)
         except RestError as error:
             return refused(error, meta, kind)
         except PenstockError as error:
@@ -129,8 +148,6 @@ class PathEndpoint:
         except Exception:
             log.exception("%s %s: internal error", operation.method, operation.path)
             return refused(RestError(500, 0, "internal error: see the log of restd"), meta, kind)
-        frame = {"meta": meta, "errors": call.errors, "warnings": call.warnings}
-        return written(answer_of(content | frame, operation), 200, kind)
 
     async def _read(
         self, request: Request, operation: Operation, proof: "Proof | None", share: RequestShare
@@ -140,24 +157,27 @@ class PathEndpoint:
         body: object = None
         warnings: list[Json] = []
         if operation.body is not None:
-            body, found = parse({} if value is None else value, operation.body)
+            is_slurmdb = operation.tag == "slurmdb"
+            body, found = parse({} if value is None else value, operation.body, must_be_complete=is_slurmdb)
             if found.errors:
                 raise RestError(422, 0, "", problems=tuple(found.errors))
             warnings = [warning_object(one.text, one.source) for one in found.warnings]
         known = {parameter.name for parameter in operation.parameters}
         warnings += [warning_object(f"Unknown query parameter: {name[:60]}") for name in query if name not in known]
         shared = self._shared
+        tag = EntityTag(shared.cluster, request.url.path, *sorted(f"{name}={one}" for name, one in query.items()))
         return RestCall(
             operation, request.path_params, query, body, shared.cluster, shared.clock_us(), shared.client, proof,
-            warnings=warnings,
+            warnings=warnings, tag=tag,
+            if_none_match=request.headers.get("if-none-match", "") if reads(operation) else "",
         )  # fmt: skip
 
 
 class DocumentEndpoint:
-    """The OpenAPI document of all versions; for callers with a proof, which nobody verifies: it holds no secret."""
+    """An OpenAPI document; for callers with a proof, which nobody verifies: it holds no secret."""
 
-    def __init__(self, contract: Contract) -> None:
-        self._contract = contract
+    def __init__(self, make: Callable[[], Json]) -> None:
+        self._make = make
         self._texts: dict[str, Response] = {}  # by content type; it never changes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -173,7 +193,7 @@ class DocumentEndpoint:
                     YAML_TYPES[0] if request.url.path.endswith(".yaml") else accepted(request.headers.get("accept", ""))
                 )
                 if kind not in self._texts:
-                    self._texts[kind] = written(openapi.document(self._contract), 200, kind)
+                    self._texts[kind] = whole(self._make(), 200, kind, {})
                 response = self._texts[kind]
         except RestError as error:
             response = refused(error, {}, JSON_TYPE)
@@ -189,6 +209,36 @@ def answer_of(content: Json, operation: Operation) -> Json:
         for name, member in members.items()
         if name in content
     }
+
+
+def reads(operation: Operation) -> bool:
+    """Whether the operation changes nothing: only then may its answer be one that the caller has."""
+    return operation.method == "get" and not operation.path.rstrip("/").endswith(_CHANGING)
+
+
+def answered(request: Request, call: RestCall, content: Json, meta: Json, kind: str) -> Response:
+    """The answer of a handler. Raises NotModified."""
+    operation, gzip = call.operation, takes_gzip(request.headers.get("accept-encoding", ""))
+    is_own = operation.tag == own.TAG
+    headers = {"Vary": "Accept, Accept-Encoding"}
+    frame = {"meta": meta, "errors": call.errors, "warnings": call.warnings}
+    streamed = next(((name, one) for name, one in content.items() if isinstance(one, StreamedList)), None)
+    if reads(operation) and (streamed is None or streamed[1].has_tag):
+        call.check_modified()
+        headers |= {"ETag": call.tag.text(), "Cache-Control": "private, no-cache"}
+    if is_own:
+        del frame["meta"]
+    if streamed is None:
+        made = content | frame if is_own else answer_of(content | frame, operation)
+        return whole(made, 200, kind, headers, gzip)
+    name, stream = streamed
+    rest = {key: one for key, one in (content | frame).items() if key != name}
+    if is_own:
+        return PagedResponse(rest, name, stream.pages, lambda one: one, kind, headers, gzip)
+    schema = operation.answer.members[name]
+    assert isinstance(schema, ListOf)
+    made = answer_of(rest, operation)
+    return PagedResponse(made, name, stream.pages, lambda one: conform(one, schema.item), kind, headers, gzip)
 
 
 def _handler(operation: Operation) -> RestHandler:
@@ -235,17 +285,10 @@ def source_of(request: Request) -> str:
 
 def refused(error: RestError, meta: Json, kind: str) -> Response:
     """The answer to a request that is not carried out. 401 says nothing of the cluster."""
-    headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else None
+    headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else {}
     if error.is_plain:
         return PlainTextResponse(error.text, error.status, headers)
-    frame = {"errors": error.errors} if error.status == 401 else {"meta": meta, "errors": error.errors, "warnings": []}
-    return written(frame, error.status, kind, headers)
-
-
-def written(content: object, status: int, kind: str, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer as JSON or YAML. Bytes that are not UTF-8 (paths of jobs) are escaped."""
-    if kind == JSON_TYPE:
-        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    else:
-        text = f"---\n{yaml_text(content).lstrip(chr(10))}...\n"
-    return Response(escaped(text).encode("utf-8", "backslashreplace"), status, headers, kind)
+    frame: Json = {"errors": error.errors}
+    if error.status != 401:
+        frame = ({"meta": meta} if meta else {}) | frame | {"warnings": []}
+    return whole(frame, error.status, kind, headers)

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, cast
 
 from cli.base.document import Json
-from rest.answers import BAD_QUERY, RestError, error_object, warning_object
+from rest.answers import BAD_QUERY, NotModified, RestError, error_object, warning_object
 from rest.contract.facts import Operation, Words
 from rest.contract.parse import CONVERSION, UNKNOWN_WORD, BodyProblem
-from rest.limits import CALL_TIMEOUT_S
+from rest.limits import CALL_TIMEOUT_S, STREAM_TIMEOUT_S
+from rest.tags import EntityTag
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 _YES = frozenset(("true", "yes", "1", ""))
 _NO = frozenset(("false", "no", "0"))
-#: Digits of a number in a query.
-_DIGITS_MAX = 18
+#: Digits of a number in a query or path.
+DIGITS_MAX = 18
 
 
 class ControllerClient(Protocol):
@@ -50,15 +51,29 @@ class RestCall:
     proof: "Proof | None"
     errors: list[Json] = field(default_factory=list)
     warnings: list[Json] = field(default_factory=list)
+    tag: EntityTag = field(default_factory=EntityTag)
+    if_none_match: str = ""
 
-    async def call(self, method: str, request: "Message") -> "ReplyMessage":
+    async def call(self, method: str, request: "Message", timeout_s: float = CALL_TIMEOUT_S) -> "ReplyMessage":
         """One request to the controller, for the caller. Raises PenstockError."""
-        return await self.client.call(method, request, CALL_TIMEOUT_S, proof=self.proof)
+        reply = await self.client.call(method, request, timeout_s, proof=self.proof)
+        self.tag.note(reply)
+        return reply
 
     async def pages(self, method: str, request: "Message") -> AsyncIterator["ReplyMessage"]:
         """The pages of an answer. Raises PenstockError."""
-        async for page in self.client.stream(method, request, CALL_TIMEOUT_S, proof=self.proof):
+        async for page, _ in self.noted_pages(method, request):
             yield page
+
+    async def noted_pages(self, method: str, request: "Message") -> AsyncIterator[tuple["ReplyMessage", bytes]]:
+        """The pages of an answer, each also as on the wire. Raises PenstockError."""
+        async for page in self.client.stream(method, request, STREAM_TIMEOUT_S, proof=self.proof):
+            yield page, self.tag.note(page)
+
+    def check_modified(self) -> None:
+        """Raises NotModified if the caller has the answer: all replies that it is made of are here."""
+        if self.tag.is_among(self.if_none_match):
+            raise NotModified(self.tag.text())
 
     def fail(self, text: str, number: int = 0, source: str = "") -> None:
         """Adds an error; the status stays 200."""
@@ -79,7 +94,7 @@ class RestCall:
         text = self.query.get(name, "")
         if not text:
             return 0
-        if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+        if not (text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX):
             raise bad_query(name, text, CONVERSION)
         return int(text)
 

@@ -31,6 +31,18 @@ REQUESTS_MAX: Final = 256
 CALLER_REQUESTS_MAX: Final = 32
 #: Time of one call to the controller.
 CALL_TIMEOUT_S: Final = 10.0
+#: Time of one call for which the controller plans the whole queue.
+PLAN_TIMEOUT_S: Final = 60.0
+#: Time of one call that answers in pages, of which each may take CALL_TIMEOUT_S.
+STREAM_TIMEOUT_S: Final = 300.0
+#: Bytes of the controller's pages that one request holds before it begins to send (some 5,000 jobs).
+HELD_BYTES_MAX: Final = 4 * 1024 * 1024
+#: Bytes of the controller's pages from which an answer is made as a whole (some 100 jobs); a longer one is made page by page.
+WHOLE_BYTES_MAX: Final = 64 * 1024
+#: Items that are made before others have their turn: some 20 ms.
+SLICE_ITEMS: Final = 50
+#: Time in which a caller must take a page of an answer.
+STALL_TIMEOUT_S: Final = 30.0
 #: Retry-After of a 429 that the controller gave no pause for, and of a 503.
 RETRY_AFTER_S: Final = 1
 

@@ -57,6 +57,9 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: Namespace) -> int:
+    from rest.app import make_app  # first: what is not installed is said before all else
+    from rest.server import Tls, listen_tcp, listen_unix, serve
+
     cluster = _cluster(options.config)
     if not options.allow_privileged:
         check_user(cluster)
@@ -65,8 +68,6 @@ def _run(options: Namespace) -> int:
         raise BadSetup("nowhere to listen: give --listen ADDR:PORT or --listen unix:PATH")
     if bool(options.tls_cert) != bool(options.tls_key):
         raise BadSetup("--tls-cert and --tls-key belong together")
-    from rest.server import Tls, listen_tcp, listen_unix, serve
-
     tls = Tls(options.tls_cert or "", options.tls_key or "")
     for path in filter(None, tls):
         open(path, "rb").close()  # an error of the library names no file
@@ -86,15 +87,18 @@ def _run(options: Namespace) -> int:
     os.environ.pop(USER_TOKEN_VARIABLE, None)  # its own calls are its uid's, by the kernel's word
     for listener in listeners:
         _say(f"listening on {shown(listener, bool(tls.certificate))}")
-    asyncio.run(_serve(cluster, listeners, tls, serve))
+    asyncio.run(_serve(cluster, listeners, tls, make_app, serve))
     return 0
 
 
 async def _serve(
-    cluster: ClusterFile, listeners: list[socket.socket], tls: object, serve: Callable[..., object]
+    cluster: ClusterFile,
+    listeners: list[socket.socket],
+    tls: object,
+    make_app: Callable[..., object],
+    serve: Callable[..., object],
 ) -> None:
     from penstock.aclient import AsyncClient
-    from rest.app import make_app
     from rest.contract.facts import load
 
     async with AsyncClient(cluster, retry=False, limited_max_s=0) as client:

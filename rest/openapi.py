@@ -1,11 +1,20 @@
-"""The OpenAPI document of all versions, made from the contract."""
+"""The OpenAPI documents: of all versions of Slurm's interface, made from the contract, and of Penstock's own, made from the
+messages that it answers with.
+"""
+
+from collections.abc import Iterable, Mapping
 
 # Any: a type of the contract's file is JSON of several shapes
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from cli.base.document import Json
 from penstock import __version__
-from rest.contract.facts import VERSION_MARK, Contract, of_version
+from rest.contract.facts import VERSION_MARK, Contract, Parameter, Words, of_version
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+    from rest.handlers.own import OwnPath, OwnRecord, OwnType
 
 _FORMATS: Final = {"int32": "integer", "int64": "integer", "double": "number"}
 SECURITY: Final = {
@@ -92,3 +101,110 @@ def _type(kind: Any, version: str) -> Json:
     # The names with a slash in the facts are a fault of the originals: no member is called so.
     required = [name for name in kind["required"] if name in members]
     return {"type": "object", "properties": members} | ({"required": required} if required else {})
+
+
+# ---- Penstock's own
+
+_PREFIX: Final = "/penstock/v1"
+_REASONS: Final = {
+    "200": "answer",
+    "304": "If-None-Match names the answer's tag",
+    "401": "no valid proof",
+    "404": "there is no such job or node",
+    "422": "a value cannot be read, or the controller refuses",
+    "429": "too many requests",
+    "503": "the controller does not answer",
+}
+
+
+def own_document(paths: "Iterable[OwnPath]") -> Json:
+    """The document of /penstock/v1/."""
+    schemas: Json = {
+        "error": _record_schema(
+            {"description": "string", "error_number": "integer", "error": "string", "source": "string"}
+        ),
+        "warning": _record_schema({"description": "string", "source": "string"}),
+    }
+    made = {f"{_PREFIX}{one.path}": {"get": _own_operation(one, schemas)} for one in paths}
+    return {
+        "openapi": "3.0.3",
+        "info": {"title": "Penstock", "version": "1"},
+        "security": [{"user": [], "token": []}, {"token": []}, {"bearerAuth": []}, {}],
+        "paths": made,
+        "components": {"securitySchemes": SECURITY, "schemas": schemas},
+    }
+
+
+def _own_operation(one: "OwnPath", schemas: Json) -> Json:
+    members = {name: _own_type(kind, schemas) for name, kind in one.members.items()}
+    lists = {f"{name}s": {"type": "array", "items": _reference(name)} for name in ("error", "warning")}
+    answer: Json = {"type": "object", "properties": members | lists, "required": [*members, *lists]}
+    refusal: Json = {"type": "object", "properties": lists, "required": ["errors"]}
+    return {
+        "operationId": one.operation().name,
+        "summary": one.summary,
+        "parameters": [_own_parameter(parameter) for parameter in one.parameters],
+        "responses": {
+            status: {"description": text}
+            | ({} if status == "304" else _own_content(answer if status == "200" else refusal))
+            for status, text in _REASONS.items()
+        },
+    }
+
+
+def _own_parameter(parameter: Parameter) -> Json:
+    made: Json = {"name": parameter.name, "in": parameter.place, "required": parameter.is_required}
+    if isinstance(parameter.schema, Words):
+        made["description"] = f"some of {', '.join(parameter.schema.words)}, with commas"
+    return made | {"schema": {"type": "string"}}
+
+
+def _own_content(schema: Json) -> Json:
+    return {"content": {"application/json": {"schema": schema}, "application/yaml": {"schema": schema}}}
+
+
+def _own_type(kind: "OwnType", schemas: Json) -> Json:
+    if isinstance(kind, str):
+        return {"type": kind}
+    made = _own_record(kind, schemas)
+    return {"type": "array", "items": made} if kind.is_list else made
+
+
+def _own_record(kind: "OwnRecord", schemas: Json) -> Json:
+    others = _record_schema(kind.others)
+    if kind.message is None:
+        return others
+    reference = _message(cast("Descriptor", kind.message.DESCRIPTOR), schemas)
+    return {"allOf": [reference, others]} if kind.others else reference
+
+
+def _record_schema(members: Mapping[str, str]) -> Json:
+    return {
+        "type": "object",
+        "properties": {name: {"type": one} for name, one in members.items()},
+        "required": [*members],
+    }
+
+
+def _message(message: "Descriptor", schemas: Json) -> Json:
+    """A reference to the schema of a message, which is added: every field is there, as `message_object` writes them."""
+    if message.name not in schemas:
+        schemas[message.name] = {}  # before its fields, which may be of the same message
+        fields = {field.name: _field(field, schemas) for field in message.fields}
+        schemas[message.name] = {"type": "object", "properties": fields, "required": [*fields]}
+    return _reference(message.name)
+
+
+def _field(field: "FieldDescriptor", schemas: Json) -> Json:
+    if field.message_type is not None:
+        made = _message(field.message_type, schemas)
+        if not field.has_presence:
+            return {"type": "array", "items": made}
+        return {"nullable": True, "allOf": [made]}
+    kinds = {field.CPPTYPE_STRING: "string", field.CPPTYPE_BOOL: "boolean", field.CPPTYPE_DOUBLE: "number"}
+    one: Json = {"type": kinds.get(field.cpp_type, "integer")}
+    return {"type": "array", "items": one} if isinstance(field.default_value, list) else one
+
+
+def _reference(name: str) -> Json:
+    return {"$ref": f"#/components/schemas/{name}"}

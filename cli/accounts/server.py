@@ -42,9 +42,8 @@ _OF_SERVER = (
 )  # fmt: skip
 
 
-def show_configuration(client: Client, words: list[str], options: OptionValues) -> int:
-    """`show configuration`."""
-    reply = client.call("ShowConfig", pb.ShowConfigRequest())
+def configuration(reply: pb.ShowConfigReply) -> dict[str, str]:
+    """The values of `show configuration`, by their names in lower case: the controller's, and what its accounting does."""
     known = {line.key.lower(): line.value for line in reply.lines}
     host = next(
         (value.partition("(")[0] for key, value in sorted(known.items()) if key.startswith("slurmctldhost")),
@@ -62,7 +61,13 @@ def show_configuration(client: Client, words: list[str], options: OptionValues) 
         "slurmdbd_version": SLURM_VERSION, "slurmuser": user, "storagetype": "accounting_storage/penstock",
         "debugflags": "(null)", "trackslurmctlddown": "Yes", "privatedata": known.get("privatedata", "none"),
     }  # fmt: skip
-    values = known | own
+    return known | own
+
+
+def show_configuration(client: Client, words: list[str], options: OptionValues) -> int:
+    """`show configuration`."""
+    reply = client.call("ShowConfig", pb.ShowConfigRequest())
+    values = configuration(reply)
     style = os.environ.get("SLURM_TIME_FORMAT") or "standard"
     lines = [f"Configuration data as of {format_date(reply.at_us or time.time_ns() // 1000, style=style)}"]
     lines += [f"{key:<22} = {values.get(key.lower()) or '(null)'}" for key in _OF_CLIENT]

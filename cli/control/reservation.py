@@ -8,6 +8,7 @@ messages that scripts for Slurm look for (`Reservation created: `, `Error creati
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from cli.base import newentity
 from cli.base.request import request_once
 from cli.base.run import CommandError
 from cli.control import creation
@@ -76,7 +77,7 @@ def create(call: KeywordCall) -> int:
     if "=" in first and entity in ("reservationname", "reservation", "res"):
         words = call.words
     elif not (len(entity) >= 3 and "reservation".startswith(entity)) or "=" in first:
-        other = creation.entity_of(first)
+        other = newentity.entity_of(first)
         if other is not None:
             return creation.create(call, other)
         raise CommandError(f"Invalid creation entity: {first}")
@@ -129,7 +130,7 @@ def delete(call: KeywordCall) -> int:
     first, *words = call.words
     entity, equals, name = first.partition("=")
     if entity.lower() not in ("reservationname", "reservation", "res"):
-        other = creation.entity_of(first)
+        other = newentity.entity_of(first)
         if other is not None:
             return creation.delete(call, other)
         if not equals and not words:

@@ -7,30 +7,79 @@ gives to unset ones. A value whose form differs between versions (a number and a
 text with commas) takes the form of the version. `missing()` lists what a document lacks.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
 
 from rest.contract.facts import ListOf, ObjectOf, Scalar, Schema, Words
 
 #: Members that are null in answers of the real daemon when they have no value, against its own schema.
 NULLABLE: Final = frozenset(("job_resources", "results"))
+#: Gives a value the form of one schema.
+Form: TypeAlias = Callable[[object], object]
+#: By the schema's identity, with the schema, which keeps it alive.
+_FORMS: Final[dict[int, tuple[Schema, Form]]] = {}
+#: Types that need no conversion.
+_PLAIN: Final[dict[str, type]] = {
+    "string": str,
+    "boolean": bool,
+    "int32": int,
+    "int64": int,
+    "double": float,
+    "number": float,
+}
 
 
 def conform(value: object, schema: Schema) -> object:
     """The value in the form of the schema."""
+    return form_of(schema)(value)
+
+
+def form_of(schema: Schema) -> Form:
+    """The function that gives values the form of a schema: made once, since an answer has many records of one schema."""
+    known = _FORMS.get(id(schema))
+    if known is None:
+        known = _FORMS[id(schema)] = (schema, _made(schema))
+    return known[1]
+
+
+def _made(schema: Schema) -> Form:
     if isinstance(schema, ObjectOf):
-        if schema.is_number:
-            return _number(value, schema)
-        have = value if isinstance(value, dict) else {}
-        return {
-            name: None if name in NULLABLE and name in have and have[name] is None else conform(have.get(name), member)
-            for name, member in schema.members.items()
-        }
+        return _number(schema) if schema.is_number else _record(schema)
     if isinstance(schema, ListOf):
-        return [conform(item, schema.item) for item in _items(value) if _is_known(item, schema.item)]
+        return _many(schema)
     if isinstance(schema, Words):
-        return value if value in schema.words else ""
-    return _scalar(value, schema)
+        words = frozenset(schema.words)
+        return lambda value: value if isinstance(value, str) and value in words else ""
+    return lambda value: _scalar(value, schema)
+
+
+def _record(schema: ObjectOf) -> Form:
+    members = [(name, form_of(member)) for name, member in schema.members.items()]
+    nullable = [name for name in schema.members if name in NULLABLE]
+
+    def form(value: object) -> object:
+        have = value if isinstance(value, dict) else {}
+        get = have.get
+        made = {name: form(get(name)) for name, form in members}
+        for name in nullable:
+            if name in have and have[name] is None:
+                made[name] = None
+        return made
+
+    return form
+
+
+def _many(schema: ListOf) -> Form:
+    form = form_of(schema.item)
+    words = frozenset(schema.item.words) if isinstance(schema.item, Words) else None
+
+    def items(value: object) -> object:
+        found = _items(value)
+        if words is not None:
+            return [one for one in found if isinstance(one, str) and one in words]
+        return [form(one) for one in found]
+
+    return items
 
 
 def unset(schema: Schema) -> object:
@@ -51,18 +100,23 @@ def missing(value: object, schema: Schema, path: str = "") -> Iterator[str]:
         yield from missing(value[0], schema.item, path)
 
 
-def _number(value: object, schema: ObjectOf) -> dict[str, object]:
+def _number(schema: ObjectOf) -> Form:
     is_whole = schema.members["number"] != Scalar("double")
-    if isinstance(value, dict):
-        infinite = bool(value.get("infinite", False))
-        found = value.get("number", 0)
-        is_set = bool(value.get("set", False)) and not infinite
-    else:
-        found = _amount(value)
-        is_set = isinstance(value, int | float)
-        infinite = False
-    number = found if isinstance(found, int | float) else 0
-    return {"set": is_set, "infinite": infinite, "number": int(number) if is_whole else float(number)}
+    as_number: Callable[[int | float], int | float] = int if is_whole else float
+
+    def form(value: object) -> object:
+        if isinstance(value, dict):
+            infinite = bool(value.get("infinite", False))
+            found = value.get("number", 0)
+            is_set = bool(value.get("set", False)) and not infinite
+        else:
+            found = _amount(value)
+            is_set = isinstance(value, int | float)
+            infinite = False
+        number = found if isinstance(found, int | float) else 0
+        return {"set": is_set, "infinite": infinite, "number": as_number(number)}
+
+    return form
 
 
 def _items(value: object) -> list[object]:
@@ -73,11 +127,9 @@ def _items(value: object) -> list[object]:
     return []
 
 
-def _is_known(item: object, schema: Schema) -> bool:
-    return not isinstance(schema, Words) or item in schema.words
-
-
 def _scalar(value: object, schema: Scalar) -> object:
+    if type(value) is _PLAIN.get(schema.kind):
+        return value
     if isinstance(value, dict) and "number" in value:
         value = value["number"] if value.get("set") else None
     match schema.kind:

@@ -6,7 +6,8 @@
 Accepted with a warning: unknown members (they are left out), numbers as texts, an object in place of a list of texts
 (`environment`: NAME=VALUE each). Of a number that may be unset: 5, "5", 5.7 (cut), -1 (infinite), null (unset), and an
 object with some of its members. Errors have Slurm's numbers: 9202 a value of another type, 9207 an unknown word, 9209 no
-object. All errors are collected, up to a limit, so that a caller sees them at once.
+object, and where it is asked for 9200 a required member that is not there. All errors are collected, up to a limit, so
+that a caller sees them at once.
 """
 
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from rest.contract.facts import ListOf, ObjectOf, Scalar, Schema, Words
 CONVERSION: Final = 9202
 UNKNOWN_WORD: Final = 9207
 NOT_AN_OBJECT: Final = 9209
+NO_MEMBER: Final = 9200
 #: An infinite number in what is parsed: no number of a request is negative.
 INFINITE: Final = -1
 #: Errors and warnings that one answer lists.
@@ -41,8 +43,9 @@ class BodyProblem(NamedTuple):
 
 @dataclass(slots=True)
 class BodyFindings:
-    """All errors and warnings of one request."""
+    """All errors and warnings of one request. `must_be_complete`: objects without a required member are errors."""
 
+    must_be_complete: bool = False
     errors: list[BodyProblem] = field(default_factory=list)
     warnings: list[BodyProblem] = field(default_factory=list)
 
@@ -57,9 +60,11 @@ class BodyFindings:
             self.warnings.append(BodyProblem(0, text, source))
 
 
-def parse(value: object, schema: Schema, source: str = "#") -> tuple[object, BodyFindings]:
+def parse(
+    value: object, schema: Schema, source: str = "#", *, must_be_complete: bool = False
+) -> tuple[object, BodyFindings]:
     """The value with its known members in the types of the schema, and what was found. Not to be used if there are errors."""
-    found = BodyFindings()
+    found = BodyFindings(must_be_complete)
     parsed = _parse(value, schema, source, found)
     return (None if parsed is _UNSET else parsed), found
 
@@ -88,6 +93,10 @@ def _record(value: object, schema: ObjectOf, source: str, found: BodyFindings) -
             parsed = _parse(one, member, here, found)
             if parsed is not _UNSET:
                 result[name] = parsed
+    if found.must_be_complete:
+        for name in schema.required:
+            if value.get(name) is None and name in schema.members:
+                found.error(NO_MEMBER, f"{name} is missing", f"{source}/{name}")
     return result
 
 

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from cli.base.document import Json
 from rest.calling import RestCall
-from rest.handlers import accounts, change, cluster, jobs, submit
+from rest.handlers import accounts, change, cluster, entities, jobs, own, places, records, settings, submit
 
 #: Returns the content of the answer, without meta, errors and warnings. Raises RestError, NotModified, PenstockError.
 RestHandler: TypeAlias = Callable[[RestCall], Awaitable[Json]]
@@ -31,7 +31,13 @@ HANDLERS: Final[dict[tuple[str, str], RestHandler]] = {
     ("get", f"{_SLURM}/licenses"): cluster.licenses,
     ("get", f"{_SLURM}/shares"): accounts.shares,
     ("get", f"{_SLURM}/reconfigure"): change.reconfigure,
+    ("get", f"{_SLURM}/resources/{{job_id}}"): jobs.resources,
     ("post", f"{_SLURM}/job/submit"): submit.submit,
+    ("post", f"{_SLURM}/job/allocate"): submit.allocate,
+    ("post", f"{_SLURM}/reservation"): places.post_reservation,
+    ("post", f"{_SLURM}/reservations"): places.post_reservations,
+    ("post", f"{_SLURM}/partitions"): places.post_partitions,
+    ("post", f"{_SLURM}/new/node"): places.new_node,
     ("post", f"{_SLURM}/job/{{job_id}}"): change.update_job,
     ("delete", f"{_SLURM}/job/{{job_id}}"): change.kill_job,
     ("delete", f"{_SLURM}/jobs"): change.kill_jobs,
@@ -42,6 +48,7 @@ HANDLERS: Final[dict[tuple[str, str], RestHandler]] = {
     ("delete", f"{_SLURM}/node/{{node_name}}"): change.delete_node,
     ("delete", f"{_SLURM}/partition/{{partition_name}}"): change.delete_partition,
     ("delete", f"{_SLURM}/reservation/{{reservation_name}}"): change.delete_reservation,
+    ("get", f"{_SLURM}/conf"): settings.conf,
     ("get", f"{_DB}/ping"): accounts.ping,
     ("get", f"{_DB}/jobs"): accounts.jobs,
     ("get", f"{_DB}/job/{{job_id}}"): accounts.job,
@@ -58,6 +65,30 @@ HANDLERS: Final[dict[tuple[str, str], RestHandler]] = {
     ("get", f"{_DB}/cluster/{{cluster_name}}"): accounts.cluster,
     ("get", f"{_DB}/wckeys"): accounts.wckeys,
     ("get", f"{_DB}/wckey/{{id}}"): accounts.wckey,
+    ("get", f"{_DB}/config"): accounts.config,
+    ("get", f"{_DB}/conf"): settings.accounting_conf,
+    ("get", f"{_DB}/diag"): records.diag,
+    ("get", f"{_DB}/instances"): records.instances,
+    ("get", f"{_DB}/instance"): records.instances,
+    ("post", f"{_DB}/job/{{job_id}}"): records.update_job,
+    ("post", f"{_DB}/jobs"): records.update_jobs,
+    ("post", f"{_DB}/accounts"): entities.post_accounts,
+    ("post", f"{_DB}/accounts_association"): entities.add_accounts,
+    ("post", f"{_DB}/associations"): entities.post_associations,
+    ("post", f"{_DB}/users"): entities.post_users,
+    ("post", f"{_DB}/users_association"): entities.add_users,
+    ("post", f"{_DB}/wckeys"): entities.post_wckeys,
+    ("post", f"{_DB}/qos"): entities.post_qos,
+    ("post", f"{_DB}/config"): entities.post_config,
+    ("post", f"{_DB}/clusters"): entities.post_clusters,
+    ("post", f"{_DB}/tres"): entities.post_tres,
+    ("delete", f"{_DB}/account/{{account_name}}"): entities.delete_account,
+    ("delete", f"{_DB}/user/{{name}}"): entities.delete_user,
+    ("delete", f"{_DB}/association"): entities.delete_association,
+    ("delete", f"{_DB}/associations"): entities.delete_associations,
+    ("delete", f"{_DB}/qos/{{qos}}"): entities.delete_qos,
+    ("delete", f"{_DB}/wckey/{{id}}"): entities.delete_wckey,
+    ("delete", f"{_DB}/cluster/{{cluster_name}}"): entities.delete_cluster,
     ("post", "/util/{v}/hostlist"): cluster.hostlist,
     ("post", "/util/{v}/hostnames"): cluster.hostnames,
-}
+} | {("get", f"{own.PREFIX}{one.path}"): one.handler for one in own.OWN_PATHS}

@@ -1,6 +1,7 @@
 """Reading accounting: shares, records of jobs, accounts, users, associations, QOS, TRES, clusters, wckeys."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from cli.accounts.jsonacctmgr import (
     account_object,
@@ -16,16 +17,17 @@ from cli.base.document import Json
 from cli.base.listing import STATE_OF_WORD, words
 from cli.listings.jsonacct import record_object
 from cli.listings.jsonshare import share_object
-from penstock.v1.accounting_pb2 import JobRecord, ListRecordsRequest
+from penstock.v1.accounting_pb2 import ListRecordsReply, ListRecordsRequest
 from penstock.v1.controller_pb2 import ListQosRequest, PingRequest
 from penstock.v1.governance_pb2 import ListTresRequest, ListWckeysRequest
 from penstock.v1.shares_pb2 import Association, ListAssociationsReply, ListAssociationsRequest
 from penstock.values.dates import parse_date_us
 from penstock.values.errors import BadValue
-from rest.answers import RestError
-from rest.calling import RestCall, bad_query
+from rest.answers import BAD_QUERY, RestError
+from rest.calling import DIGITS_MAX, RestCall, bad_query
 from rest.contract.parse import CONVERSION
 from rest.handlers.jobs import job_path
+from rest.listing import StreamedList, listing
 
 NOTHING_FOUND = "Nothing found"
 
@@ -70,11 +72,14 @@ async def job(call: RestCall) -> Json:
     return {"jobs": found}
 
 
-async def _records(call: RestCall, request: ListRecordsRequest) -> list[Json]:
-    records: list[JobRecord] = []
-    async for page in call.pages("ListRecords", request):
-        records += page.records
-    return [record_object(one, call.cluster, call.now_us, {}) for one in records]
+async def _records(call: RestCall, request: ListRecordsRequest) -> list[Json] | StreamedList:
+    def made(page: ListRecordsReply) -> Iterator[Json]:
+        return (record_object(one, call.cluster, call.now_us, {}) for one in page.records)
+
+    def time_of(page: ListRecordsReply) -> str:  # jobs that run have an elapsed time
+        return "" if all(one.end_at_us for one in page.records) else str(call.now_us // 1_000_000)
+
+    return await listing(call, "ListRecords", request, made, time_of)
 
 
 def _state(word: str) -> str:
@@ -113,14 +118,14 @@ async def shares(call: RestCall) -> Json:
 async def accounts(call: RestCall) -> Json:
     """GET accounts."""
     with_assocs, with_coords = call.flag("WithAssociations"), call.flag("WithCoordinators")
-    tree = await _tree(call, call.flag("DELETED"))
+    tree = await tree_of(call, call.flag("DELETED"))
     return {"accounts": [_account(tree, one, with_assocs, with_coords) for one in tree.accounts]}
 
 
 async def account(call: RestCall) -> Json:
     """GET account/{account_name}."""
     name = call.path["account_name"]
-    tree = await _tree(call, call.flag("with_deleted"))
+    tree = await tree_of(call, call.flag("with_deleted"))
     found = [_account(tree, one, True, True) for one in tree.accounts if one == name]
     _check_any(call, found, f"account {name}")
     return {"accounts": found}
@@ -130,7 +135,7 @@ async def users(call: RestCall) -> Json:
     """GET users."""
     with_assocs, with_coords = call.flag("with_assocs"), call.flag("with_coords")
     levels, default = set(words(call.query.get("admin_level"))), set(words(call.query.get("default_account")))
-    tree = await _tree(call, call.flag("with_deleted"))
+    tree = await tree_of(call, call.flag("with_deleted"))
     found = [_user(tree, one, with_assocs, with_coords) for one in tree.users]
     return {
         "users": [
@@ -146,7 +151,7 @@ async def user(call: RestCall) -> Json:
     """GET user/{name}."""
     name = call.path["name"]
     with_assocs, with_coords = call.flag("with_assocs"), call.flag("with_coords")
-    tree = await _tree(call, call.flag("with_deleted"))
+    tree = await tree_of(call, call.flag("with_deleted"))
     found = [_user(tree, one, with_assocs, with_coords) for one in tree.users if one == name]
     _check_any(call, found, f"user {name}")
     return {"users": found}
@@ -154,45 +159,63 @@ async def user(call: RestCall) -> Json:
 
 async def associations(call: RestCall) -> Json:
     """GET associations."""
-    tree = await _tree(call, call.flag("Include deleted associations"))
-    return {"associations": [association_object(tree, one) for one in _chosen(call, tree)]}
+    tree = await tree_of(call, call.flag("Include deleted associations"))
+    return {"associations": [association_object(tree, one) for one in chosen(call, tree)]}
 
 
 async def association(call: RestCall) -> Json:
     """GET association: the first that passes the filters."""
-    tree = await _tree(call, call.flag("Include deleted associations"))
-    found = [association_object(tree, one) for one in _chosen(call, tree)[:1]]
+    tree = await tree_of(call, call.flag("Include deleted associations"))
+    found = [association_object(tree, one) for one in chosen(call, tree)[:1]]
     _check_any(call, found, "association")
     return {"associations": found}
 
 
+async def config(call: RestCall) -> Json:
+    """GET config: all of the above and below, as POST config takes it."""
+    tree = await tree_of(call, with_deleted=False)
+    return {
+        "accounts": [_account(tree, name, True, True) for name in tree.accounts],
+        "associations": [association_object(tree, one) for one in tree.whole.associations],
+        "clusters": [cluster_object(tree, tree.nodes.get(ROOT))],
+        "qos": [qos_object(one) for one in (await call.call("ListQos", ListQosRequest())).qos],
+        "tres": (await tres(call))["TRES"],
+        "users": [_user(tree, name, True, True) for name in tree.users],
+        "wckeys": await _all_wckeys(call),
+    }
+
+
 async def clusters(call: RestCall) -> Json:
     """GET clusters: this one. update_time has no effect."""
-    tree = await _tree(call, with_deleted=False)
+    tree = await tree_of(call, with_deleted=False)
     return {"clusters": [cluster_object(tree, tree.nodes.get(ROOT))]}
 
 
 async def cluster(call: RestCall) -> Json:
     """GET cluster/{cluster_name}."""
-    tree = await _tree(call, with_deleted=False)
+    tree = await tree_of(call, with_deleted=False)
     name = call.path["cluster_name"]
     found = [cluster_object(tree, tree.nodes.get(ROOT))] if name == tree.cluster else []
     _check_any(call, found, f"cluster {name}")
     return {"clusters": found}
 
 
-def _chosen(call: RestCall, tree: AssociationTree) -> list[Association]:
+#: Filters of associations.
+FILTERS: Final[dict[str, Callable[[AssociationTree, Association], str]]] = {
+    "account": lambda tree, one: one.account,
+    "cluster": lambda tree, one: tree.cluster,
+    "default_qos": lambda tree, one: tree.default_qos(one),
+    "id": lambda tree, one: str(one.id),
+    "parent_account": lambda tree, one: one.parent,
+    "partition": lambda tree, one: one.partition,
+    "user": lambda tree, one: one.user,
+}
+
+
+def chosen(call: RestCall, tree: AssociationTree) -> list[Association]:
     """The associations that pass the filters of the query."""
-    read: dict[str, Callable[[Association], str]] = {
-        "account": lambda one: one.account,
-        "cluster": lambda one: tree.cluster,
-        "id": lambda one: str(one.id),
-        "parent_account": lambda one: one.parent,
-        "partition": lambda one: one.partition,
-        "user": lambda one: one.user,
-    }
-    filters = [(get, set(words(call.query[name]))) for name, get in read.items() if call.query.get(name)]
-    return [one for one in tree.whole.associations if all(get(one) in wanted for get, wanted in filters)]
+    filters = [(get, set(words(call.query[name]))) for name, get in FILTERS.items() if call.query.get(name)]
+    return [one for one in tree.whole.associations if all(get(tree, one) in wanted for get, wanted in filters)]
 
 
 def _account(tree: AssociationTree, name: str, with_assocs: bool, with_coords: bool) -> Json:
@@ -213,7 +236,8 @@ async def _associations(call: RestCall, *, with_deleted: bool) -> ListAssociatio
     return whole
 
 
-async def _tree(call: RestCall, with_deleted: bool) -> AssociationTree:
+async def tree_of(call: RestCall, with_deleted: bool) -> AssociationTree:
+    """All associations that the caller may see. Raises PenstockError."""
     return AssociationTree.of(await _associations(call, with_deleted=with_deleted))
 
 
@@ -251,15 +275,26 @@ async def wckeys(call: RestCall) -> Json:
     return {"wckeys": [list_object("wckey", one, call.cluster) for one in found]}
 
 
+async def _all_wckeys(call: RestCall) -> list[Json]:
+    reply = await call.call("ListWckeys", ListWckeysRequest())
+    return [list_object("wckey", one, call.cluster) for one in reply.wckeys]
+
+
 async def wckey(call: RestCall) -> Json:
     """GET wckey/{id}."""
-    text = call.path["id"]
-    if not (text.isascii() and text.isdigit()):
-        raise RestError(422, 9000, f"{text[:40]!r} is no number of a wckey", source="#/id")
+    number = wckey_number(call)
     reply = await call.call("ListWckeys", ListWckeysRequest(with_deleted=True))
-    found = [list_object("wckey", one, call.cluster) for one in reply.wckeys if one.id == int(text)]
-    _check_any(call, found, f"wckey {text}")
+    found = [list_object("wckey", one, call.cluster) for one in reply.wckeys if one.id == number]
+    _check_any(call, found, f"wckey {number}")
     return {"wckeys": found}
+
+
+def wckey_number(call: RestCall) -> int:
+    """The number in the path. Raises RestError."""
+    text = call.path["id"]
+    if not (text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX):
+        raise RestError(422, BAD_QUERY, f"{text[:40]!r} is no number of a wckey", source="#/id")
+    return int(text)
 
 
 def _check_any(call: RestCall, found: Iterable[object], what: str) -> None:

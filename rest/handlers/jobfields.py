@@ -17,6 +17,7 @@ from penstock.v1.common_pb2 import JobRequest
 from penstock.values.dates import format_date
 from rest.answers import RestError
 from rest.contract.parse import CONVERSION, INFINITE
+from rest.handlers.members import Members
 
 COMMAND: Final = Command("job", "", JOB_OPTIONS)
 #: Options whose value is text in both.
@@ -63,8 +64,6 @@ TAKEN: Final = frozenset(
      "required_switches", "wait_for_switch", "requeue", "kill_on_node_fail", "wait_all_nodes", "mail_type", "open_mode",
      "shared", "flags", "tres_per_node", "kill_warning_signal", "kill_warning_delay", "kill_warning_flags")
 ) | {*_TEXTS, *_COUNTS, *_SWITCHES, *_HOSTS, *_DATES, *_TRES}  # fmt: skip
-
-Members = Mapping[str, object]
 
 
 def requested(members: Members, source: str) -> JobRequest:

@@ -2,16 +2,21 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-from cli.base.document import Json, time_object
+from cli.base.document import Json, number, time_object
 from cli.listings.jsonout import job_object
-from penstock.v1.controller_pb2 import JobFilter, JobInfo, ListJobsRequest
+from penstock.v1.common_pb2 import GresIndices, NodeAllocation
+from penstock.v1.controller_pb2 import JobFilter, JobInfo, ListJobsRequest, ListNodesRequest, NodeInfo
+from penstock.values.cpusets import format_cpus
 from penstock.values.errors import BadValue
 from penstock.values.jobid import JobSelector, format_job, parse_selector, parse_selectors
 from penstock.values.refusals import TEXT, Code
 from rest.answers import RestError
 from rest.calling import RestCall, bad_path, bad_query
 from rest.contract.parse import CONVERSION
+from rest.listing import StreamedList, listing
 
+#: An index of a device above this one is not listed.
+INDEX_MAX = 4096
 UNCHANGED = "Slurm job information has not changed since update_time"
 
 
@@ -21,7 +26,9 @@ async def jobs(call: RestCall) -> Json:
     if call.number("update_time") * 1_000_000 > call.now_us:
         call.warn(UNCHANGED, "_op_handler_jobs")
         return _answer(call, [])
-    return _answer(call, [object_of(one, call) async for one in listed(call)])
+    request = ListJobsRequest(all_states=True, detail=True, planned=True)
+    found = await listing(call, "ListJobs", request, lambda page: (object_of(one, call) for one in page.jobs))
+    return _answer(call, found)
 
 
 async def job(call: RestCall) -> Json:
@@ -43,8 +50,45 @@ async def states(call: RestCall) -> Json:
     except BadValue as error:
         raise bad_query("job_id", text, CONVERSION) from error
     ids = [_selected(one) for one in wanted]
-    found = [_state(one, call) async for one in listed(call, ids)]
-    return {"jobs": found}
+    request = ListJobsRequest(filter=JobFilter(ids=ids), all_states=True)
+    return {"jobs": await listing(call, "ListJobs", request, lambda page: (_state(one, call) for one in page.jobs))}
+
+
+async def resources(call: RestCall) -> Json:
+    """GET resources/{job_id}: what a job has on each of its nodes. A job that has no nodes: a warning."""
+    text = call.path["job_id"]
+    job_path(text)
+    found = [one async for one in listed(call, [text])]
+    if not found:
+        raise RestError(404, Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID], text)
+    parts = [part for one in found for part in one.allocation]
+    if not parts:
+        call.warn(f"job {text} has no nodes")
+        return {"nodes": []}
+    names = list(dict.fromkeys(part.node for part in parts))
+    nodes = {one.name: one for one in (await call.call("ListNodes", ListNodesRequest(names=names))).nodes}
+    return {"nodes": [_layout(part, nodes.get(part.node, NodeInfo())) for part in parts]}
+
+
+def _layout(part: NodeAllocation, node: NodeInfo) -> Json:
+    """What a job has on one node. CPUs are numbered core by core, thread by thread."""
+    threads, cpus = max(1, node.threads_per_core), int.from_bytes(part.cpu_ids, "little")
+    cores = {cpu // threads for cpu in range(cpus.bit_length()) if cpus >> cpu & 1}
+    return {
+        "node": part.node,
+        "sockets_per_node": node.sockets,
+        "cores_per_socket": node.cores_per_socket,
+        "core_bitmap": format_cpus(sum(1 << core for core in cores)),
+        "mem_alloc": part.mem_mb,
+        "channel": number(None),
+        "gres": [
+            {"name": one.name, "type": one.type, "count": len(one.index), "index": _indices(one)} for one in part.gres
+        ],
+    }
+
+
+def _indices(held: GresIndices) -> str:
+    return format_cpus(sum(1 << index for index in set(held.index) if index < INDEX_MAX))
 
 
 async def listed(call: RestCall, ids: Sequence[str] = ()) -> AsyncIterator[JobInfo]:
@@ -81,7 +125,7 @@ def _state(one: JobInfo, call: RestCall) -> Json:
     return {"job_id": name, "job_state": made["job_state"]}
 
 
-def _answer(call: RestCall, found: list[Json]) -> Json:
+def _answer(call: RestCall, found: list[Json] | StreamedList) -> Json:
     return {"jobs": found, "last_backfill": time_object(0), "last_update": time_object(call.now_us)}
 
 

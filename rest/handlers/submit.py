@@ -1,7 +1,7 @@
-"""POST job/submit: a script, or the components of a heterogeneous job.
+"""POST job/submit: a script, or the components of a heterogeneous job; POST job/allocate: nodes without a script.
 
-The request is the one that sbatch sends. The key by which the controller recognises a repeated submission is new for each
-request, or the caller's: header Idempotency-Key is not read yet.
+The request is the one that sbatch sends, or salloc --no-shell. The key by which the controller recognises a repeated
+submission is new for each request, or the caller's: header Idempotency-Key is not read yet.
 """
 
 import os
@@ -10,24 +10,36 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from cli.base.document import Json
-from penstock.v1.common_pb2 import JobRequest, JobSpec
+from cli.base.run import CommandError
+from cli.jobs.script import SCRIPT_BYTES_MAX, check
+from penstock.v1.common_pb2 import SALLOC, JobRequest, JobSpec
 from penstock.v1.controller_pb2 import SubmitJobReply, SubmitJobRequest
+from penstock.v1.steps_pb2 import AllocationReply, AwaitAllocationRequest
 from penstock.values.errors import BadValue
 from penstock.values.requestkey import new_request_key
+from penstock.values.states import ENDED
 from penstock.values.text import check_name
 from rest.answers import RestError
 from rest.calling import RestCall
 from rest.contract.parse import CONVERSION
-from rest.handlers.jobfields import Members, requested, without_effect
+from rest.handlers.jobfields import requested, without_effect
+from rest.handlers.members import Members
 
 #: Slurm's numbers of what a submission lacks.
 NO_SCRIPT: Final = 9000
+BAD_SCRIPT: Final = 2009
 NO_ENVIRONMENT: Final = 2127
 NO_DIRECTORY: Final = 2063
 #: The name of a job that has none.
 DEFAULT_NAME: Final = "openapi_job"
 NO_COMMAND: Final = "(null)"
 COMPONENTS_MAX: Final = 128
+#: The longest time that POST job/allocate waits for nodes.
+ALLOCATION_WAIT_S: Final = 2
+#: Slurm's number and text of an allocation that cannot be had at once.
+NOT_AT_ONCE: Final = 2013
+TEXT_NOT_AT_ONCE: Final = "Immediate execution impossible, insufficient priority"
+WAITING: Final = ("PENDING", "REQUEUED", "")
 #: Never passed on to a job, as by sbatch.
 _SECRET: Final = "SLURM_JWT="  # noqa: S105 (a variable)
 _PATHS: Final = {"standard_output": "std_out", "standard_error": "std_err", "standard_input": "std_in"}
@@ -36,32 +48,53 @@ _PATHS: Final = {"standard_output": "std_out", "standard_error": "std_err", "sta
 async def submit(call: RestCall) -> Json:
     """Queues one job, an array, or a heterogeneous job."""
     body = call.record()
-    components = _components(body)
+    components = _components(body, "jobs")
     jobs = [_job(one, source, call) for source, one in components]
     first = components[0][1]
-    request = SubmitJobRequest(
-        request_key=new_request_key(time.time_ns() // 1000, os.urandom(16)),
-        job=jobs[0],
-        spec=_spec(first, str(first.get("script") or body.get("script") or "")),
-        components=jobs[1:],
-    )
-    reply: SubmitJobReply = await call.call("SubmitJob", request)
-    for text in reply.warnings:
-        call.warn(text, "slurm_submit_batch_job()")
+    reply = await _send(call, jobs, _spec(first, str(first.get("script") or body.get("script") or "")))
     return {"job_id": reply.job_id, "step_id": "batch", "job_submit_user_msg": ""}
 
 
-def _components(body: Mapping[str, object]) -> list[tuple[str, Members]]:
-    """The descriptions, each with its path: `job`, or all of `jobs`. Raises RestError."""
-    one, several = body.get("job"), body.get("jobs")
+async def allocate(call: RestCall) -> Json:
+    """Asks for nodes, and answers within ALLOCATION_WAIT_S: also when the job still waits, unless it is `immediate`."""
+    components = _components(call.record(), "hetjob")
+    jobs = [_job(one, source, call) for source, one in components]
+    for job, (_, members) in zip(jobs, components, strict=True):
+        job.kind = SALLOC
+        if members.get("immediate"):
+            job.immediate_s = 0
+    job_id = (await _send(call, jobs, JobSpec())).job_id
+    reply: AllocationReply = await call.call(
+        "AwaitAllocation", AwaitAllocationRequest(job_id=job_id, wait_s=ALLOCATION_WAIT_S)
+    )
+    if reply.state in ENDED:
+        raise RestError(422, NOT_AT_ONCE, TEXT_NOT_AT_ONCE, f"job {job_id}: {reply.reason or reply.state}")
+    if reply.state in WAITING:
+        call.warn(f"job {job_id} waits ({reply.reason}); it is cancelled when nobody waits for it for a minute")
+    return {"job_id": job_id, "job_submit_user_msg": ""}
+
+
+async def _send(call: RestCall, jobs: list[JobRequest], spec: JobSpec) -> SubmitJobReply:
+    key = new_request_key(time.time_ns() // 1000, os.urandom(16))
+    request = SubmitJobRequest(request_key=key, job=jobs[0], spec=spec, components=jobs[1:])
+    reply: SubmitJobReply = await call.call("SubmitJob", request)
+    for text in reply.warnings:
+        call.warn(text, "slurm_submit_batch_job()")
+    return reply
+
+
+def _components(body: Mapping[str, object], list_name: str) -> list[tuple[str, Members]]:
+    """The descriptions, each with its path: `job`, or all of the list. Raises RestError."""
+    one, several = body.get("job"), body.get(list_name)
     if one is not None and several:
-        raise RestError(422, NO_SCRIPT, "the request has both job and jobs: give one of them", source="#/jobs")
+        text = f"the request has both job and {list_name}: give one of them"
+        raise RestError(422, NO_SCRIPT, text, source=f"#/{list_name}")
     if isinstance(several, list) and several:
         if len(several) > COMPONENTS_MAX:
-            raise RestError(422, NO_SCRIPT, f"a job has at most {COMPONENTS_MAX} components", source="#/jobs")
-        return [(f"#/jobs/{index}", cast("Members", each)) for index, each in enumerate(several)]
+            raise RestError(422, NO_SCRIPT, f"a job has at most {COMPONENTS_MAX} components", source=f"#/{list_name}")
+        return [(f"#/{list_name}/{index}", cast("Members", each)) for index, each in enumerate(several)]
     if not isinstance(one, dict):
-        raise RestError(422, NO_SCRIPT, "the request has neither job nor jobs", source="#/job")
+        raise RestError(422, NO_SCRIPT, f"the request has neither job nor {list_name}", source="#/job")
     return [("#/job", one)]
 
 
@@ -102,12 +135,17 @@ def _number(value: object, source: str) -> int:
 
 
 def _spec(members: Members, script: str) -> JobSpec:
-    """Script, arguments and environment. Raises RestError for what is missing."""
+    """Script, arguments and environment. Raises RestError for what is missing, and for a script that sbatch refuses."""
     environment = members.get("environment")
     if not isinstance(environment, list) or not environment:
         raise RestError(422, NO_ENVIRONMENT, "environment is missing", source="#/job/environment")
     if not script:
         raise RestError(422, NO_SCRIPT, "script is missing", source="#/script")
+    if len(script) <= SCRIPT_BYTES_MAX:  # the controller has the number of a larger one
+        try:
+            check(script.encode())
+        except CommandError as error:
+            raise RestError(422, BAD_SCRIPT, str(error), source="#/script") from error
     argv = members.get("argv")
     return JobSpec(
         script=script.encode(),

@@ -424,6 +424,18 @@ def test_a_heterogeneous_job():
     assert (request.job.ntasks, [one.ntasks for one in request.components]) == (1, [3])
 
 
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [("hostname\n", "does not look like a batch script"), ("\n#!/bin/sh\n", "does not look like"), (" \n ", "whitespace"),
+     ("#!/bin/sh\r\ntrue\r\n", "DOS line breaks"), ("#!/bin/sh\n\0", "NULL")],
+)  # fmt: skip
+def test_scripts_that_sbatch_refuses(script, words):
+    for body in ({"job": JOB | {"script": script}}, {"job": {**JOB, "script": None}, "script": script}):
+        reply, rest = submitted(body)
+        assert (reply.status_code, numbers(reply), rest.calls) == (422, [2009], []), reply.text
+        assert words in reply.json()["errors"][0]["description"].replace("\n", " ")
+
+
 def test_a_token_in_the_environment_is_not_passed_on():
     _, rest = submitted({"job": JOB | {"environment": ["A=1", "SLURM_JWT=x"]}})
     assert list(rest.calls[0][1].spec.environment) == [b"A=1"]

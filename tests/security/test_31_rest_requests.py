@@ -15,6 +15,7 @@ from fakerest import TOKEN, FakeRest
 
 from penstock.v1.accounting_pb2 import ListRecordsReply
 from penstock.v1.controller_pb2 import (
+    CreateReservationReply,
     Empty,
     JobInfo,
     JobResultsReply,
@@ -25,20 +26,72 @@ from penstock.v1.controller_pb2 import (
     ListReservationsReply,
     NodeInfo,
     PingReply,
+    Qos,
+    ShowConfigReply,
+    StoryReply,
     SubmitJobReply,
 )
-from penstock.v1.governance_pb2 import ListWckeysReply
-from penstock.v1.shares_pb2 import ListAssociationsReply
+from penstock.v1.explain_pb2 import DiagnosticsReply, FitsReply, WhyJobReply
+from penstock.v1.governance_pb2 import ChangeManyReply, ListTresReply, ListWckeysReply, ModifyRecordsReply, WckeyInfo
+from penstock.v1.shares_pb2 import Association, ChangeAccountsReply, ListAssociationsReply
+from penstock.v1.steps_pb2 import AllocationReply
 
-SEEDS = 60
+#: 600 requests in each run, 10,000 more in the long one.
+SEEDS = 24
+LONG_SEEDS = 400
+LONG_PARTS = 16
 REQUESTS_PER_SEED = 25
 REPLIES = {
     "Ping": PingReply(), "SubmitJob": SubmitJobReply(job_id=1), "CancelJobs": JobResultsReply(),
     "UpdateJobs": JobResultsReply(), "ControlJobs": JobResultsReply(), "UpdateNodes": Empty(), "DeleteNodes": Empty(),
     "ListJobs": ListJobsReply(jobs=[JobInfo(job_id=1)]), "ListNodes": ListNodesReply(nodes=[NodeInfo(name="n1")]),
     "ListPartitions": ListPartitionsReply(), "ListReservations": ListReservationsReply(),
-    "ListRecords": ListRecordsReply(), "ListAssociations": ListAssociationsReply(), "ListQos": ListQosReply(),
-    "ListWckeys": ListWckeysReply(),
+    "ListRecords": ListRecordsReply(), "ListAssociations": ListAssociationsReply(cluster="test", associations=[
+        Association(id=1, account="root"), Association(id=2, account="lab", parent="root"), Association(id=5, account="lab", user="a"),
+    ]),
+    "ListQos": ListQosReply(qos=[Qos(name="normal", id=1)]),
+    "ListWckeys": ListWckeysReply(wckeys=[WckeyInfo(id=5, name="k", user="a")]), "ListTres": ListTresReply(),
+    "ChangeMany": ChangeManyReply(replies=[ChangeAccountsReply(names=["x"])]), "ShowConfig": ShowConfigReply(),
+    "ModifyRecords": ModifyRecordsReply(), "CreateReservation": CreateReservationReply(name="r"),
+    "UpdateReservation": Empty(), "CreatePartition": Empty(), "UpdatePartition": Empty(), "CreateNodes": Empty(),
+    "AwaitAllocation": AllocationReply(job_id=1, state="RUNNING"), "DeletePartition": Empty(), "DeleteReservation": Empty(),
+    "Diagnostics": DiagnosticsReply(), "WhyJob": WhyJobReply(), "Fits": FitsReply(), "Story": StoryReply(),
+}  # fmt: skip
+NUMBER = {"set": True, "infinite": False, "number": 4}
+TRES = [{"type": "cpu", "count": 4}, {"type": "gres", "name": "gpu", "count": -1, "id": 1001}]
+ASSOCIATION = {
+    "account": "lab", "user": "a", "partition": "main", "cluster": "test", "parent_account": "root", "is_default": True,
+    "shares_raw": 3, "priority": NUMBER, "qos": ["normal"], "default": {"qos": "normal"}, "flags": [],
+    "max": {"jobs": {"active": NUMBER, "per": {"count": 5, "wall_clock": -1}}, "tres": {"total": TRES, "per": {"job": TRES}}},
+}  # fmt: skip
+QOS = {
+    "name": "q", "id": 1, "description": "d", "flags": ["DENY_LIMIT", "ADD"], "priority": NUMBER, "usage_factor": {"number": 0.5},
+    "preempt": {"list": ["normal"], "mode": ["CANCEL"], "exempt_time": 5},
+    "limits": {"grace_time": 5, "factor": NUMBER, "max": {"tres": {"per": {"user": TRES}}, "jobs": {"count": 1}}},
+}  # fmt: skip
+USER = {
+    "name": "a", "old_name": "b", "administrator_level": ["Operator"], "default": {"account": "lab", "wckey": "k"},
+    "associations": [{"account": "lab", "user": "a"}], "coordinators": [{"name": "lab", "direct": True}],
+    "wckeys": [{"name": "k", "user": "a", "cluster": "test"}],
+}  # fmt: skip
+ACCOUNT = {"name": "lab", "description": "d", "organization": "o", "coordinators": [{"name": "a"}], "flags": []}
+CONDITION = {
+    "users": ["a"],
+    "accounts": ["lab"],
+    "clusters": ["test"],
+    "partitions": ["main"],
+    "wckeys": ["k"],
+    "association": {"fairshare": 5, "grptres": TRES, "maxjobs": NUMBER, "qoslevel": ["normal"], "parent": "root"},
+}
+RESERVATION = {
+    "name": "r", "start_time": NUMBER, "end_time": 2_000_000_000, "duration": 60, "users": ["a", "-b"], "accounts": ["lab"],
+    "node_list": ["n[1-2]"], "node_count": 2, "core_count": 4, "flags": ["MAINT", "PURGE_COMP", "DURATION_PLUS"], "tres": TRES,
+    "purge_completed": {"time": 60}, "licenses": ["x:1"], "features": "a&b", "comment": "c", "partition": "main",
+}  # fmt: skip
+PARTITION = {
+    "name": "p", "nodes": {"configured": "n[1-2]"}, "flags": ["DEFAULT", "HIDDEN_CLEAR"], "maximums": {"time": NUMBER, "nodes": -1},
+    "defaults": {"time": 5, "partition_memory_per_cpu": NUMBER}, "partition": {"state": ["UP"]}, "priority": {"tier": 3},
+    "accounts": {"allowed": "a,b"}, "qos": {"assigned": "normal"}, "preempt_mode": ["REQUEUE"], "grace_time": 5,
 }  # fmt: skip
 JOB = {
     "name": "a", "current_working_directory": "/tmp", "environment": ["PATH=/bin"], "script": "#!/bin/sh\n", "tasks": 2,
@@ -71,6 +124,41 @@ VALID: list[tuple[str, str, Any]] = [
     ("GET", "/slurmdb/v0.0.46/associations?user=a&account=b", None),
     ("GET", "/slurmdb/v0.0.46/wckey/5", None),
     ("GET", "/slurmdb/v0.0.46/qos/normal?with_deleted=true", None),
+    ("POST", "/slurm/v0.0.46/job/allocate", {"job": {**JOB, "immediate": True}}),
+    ("POST", "/slurm/v0.0.44/job/allocate", {"hetjob": [JOB, JOB]}),
+    ("POST", "/slurm/v0.0.46/reservation", RESERVATION),
+    ("POST", "/slurm/v0.0.46/reservations", {"reservations": [RESERVATION, RESERVATION]}),
+    ("POST", "/slurm/v0.0.46/partitions", {"partitions": [PARTITION]}),
+    ("POST", "/slurm/v0.0.46/new/node", {"node_conf": 'NodeName=n[1-2] CPUs=4 Reason="a b"'}),
+    ("GET", "/slurm/v0.0.46/resources/12", None),
+    ("GET", "/slurm/v0.0.46/conf?update_time=5", None),
+    ("POST", "/slurmdb/v0.0.46/accounts", {"accounts": [ACCOUNT]}),
+    ("POST", "/slurmdb/v0.0.45/accounts_association", {"association_condition": CONDITION, "account": {"organization": "o"}}),
+    ("POST", "/slurmdb/v0.0.46/associations", {"associations": [ASSOCIATION, {**ASSOCIATION, "user": ""}]}),
+    ("POST", "/slurmdb/v0.0.43/users", {"users": [USER]}),
+    ("POST", "/slurmdb/v0.0.46/users_association", {"association_condition": CONDITION, "user": {"adminlevel": ["None"]}}),
+    ("POST", "/slurmdb/v0.0.46/qos", {"qos": [QOS]}),
+    ("POST", "/slurmdb/v0.0.46/wckeys", {"wckeys": USER["wckeys"]}),
+    ("POST", "/slurmdb/v0.0.46/config", {"accounts": [ACCOUNT], "associations": [ASSOCIATION], "qos": [QOS], "users": [USER],
+                                         "wckeys": USER["wckeys"], "tres": TRES, "clusters": [{"name": "test"}]}),
+    ("GET", "/slurmdb/v0.0.46/config", None),
+    ("GET", "/slurmdb/v0.0.46/conf", None),
+    ("GET", "/slurmdb/v0.0.46/diag", None),
+    ("GET", "/slurmdb/v0.0.46/instances?node_list=n[1-2]&instance_id=x", None),
+    ("POST", "/slurmdb/v0.0.46/job/12", {"comment": {"job": "x"}, "derived_exit_code": {"return_code": 3, "signal": {"id": 9}}}),
+    ("POST", "/slurmdb/v0.0.46/jobs", {"job_id_list": ["1", "2_3"], "job_rec": {"extra": "x", "wckey": "k"}}),
+    ("POST", "/slurmdb/v0.0.46/clusters", {"clusters": [{"name": "test", "nodes": "n1"}]}),
+    ("DELETE", "/slurmdb/v0.0.46/account/lab", None),
+    ("DELETE", "/slurmdb/v0.0.46/user/a", None),
+    ("DELETE", "/slurmdb/v0.0.46/associations?account=lab&user=a&id=5", None),
+    ("DELETE", "/slurmdb/v0.0.46/association?account=lab&user=a", None),
+    ("DELETE", "/slurmdb/v0.0.46/qos/normal", None),
+    ("DELETE", "/slurmdb/v0.0.46/wckey/5", None),
+    ("GET", "/penstock/v1/jobs/12_3/why", None),
+    ("GET", "/penstock/v1/jobs/12/story", None),
+    ("GET", "/penstock/v1/fits?partitions=main,x", None),
+    ("GET", "/penstock/v1/forecast?users=a&partitions=main", None),
+    ("GET", "/penstock/v1/gpus?nodes=n1&states=DRAINED", None),
 ]  # fmt: skip
 HOSTILE: list[Any] = [
     None, True, False, -1, 0, 2**31, 2**32, 2**63, 2**70, -(2**70), 1e308, 0.5, "", " ", "\0", "a" * 5000, "help", "\u202e",
@@ -116,6 +204,17 @@ def mutated_text(text: str, chance: random.Random) -> str:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_mutated_requests(seed, caplog):
+    send_mutated(seed, caplog)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(LONG_PARTS))
+def test_ten_thousand_mutated_requests(part, caplog):
+    for seed in range(SEEDS + part, SEEDS + LONG_SEEDS, LONG_PARTS):
+        send_mutated(seed, caplog)
+
+
+def send_mutated(seed, caplog):
     chance = random.Random(seed)
     rest = FakeRest(REPLIES)
     headers = TOKEN | {"Content-Type": "application/json"}

@@ -18,8 +18,9 @@ PREFIX = "/slurm/v0.0.46"
 class LiveRest:
     """The daemon, on a TCP port and a Unix socket."""
 
-    def __init__(self, cluster: LiveCluster) -> None:
+    def __init__(self, cluster: LiveCluster, *options: str) -> None:
         self.cluster = cluster
+        self.options = options
         self.socket = cluster.home / "restd.sock"
         self.url = ""
 
@@ -29,8 +30,9 @@ class LiveRest:
 
     def start(self, name: str = RESTD) -> None:
         """Starts it and waits until it listens; on the port of its first start."""
-        where = self.url.removeprefix("http://") or "127.0.0.1:0"
+        where = self.url.partition("://")[2] or "127.0.0.1:0"
         words = [RESTD, "--listen", where, "--listen", f"unix:{self.socket}", "--allow-privileged", "--verbose"]
+        words += self.options
         log = self.cluster.home / "log" / f"{name}.log"
         before = log.stat().st_size if log.exists() else 0
         daemon = self.cluster.launch(name, words, {})
@@ -39,7 +41,7 @@ class LiveRest:
             return log.read_text()[before:].count("listening on") == 2
 
         self.cluster.wait(listens, "the REST daemon listens", START_S, alive=(daemon,))
-        found = re.search(r"http://\S+", log.read_text()[before:])
+        found = re.search(r"https?://\S+", log.read_text()[before:])
         assert found is not None
         self.url = found[0]
 

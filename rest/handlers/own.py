@@ -1,0 +1,179 @@
+"""Penstock's own interface, /penstock/v1/: what Slurm's has not. It only grows: a path, a parameter or a member that is there
+stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
+
+    GET /penstock/v1/jobs/{job_id}/why      why a job waits, and what would start it sooner
+    GET /penstock/v1/jobs/{job_id}/story    what happened to it, in order
+    GET /penstock/v1/fits                   the largest jobs that would start now
+    GET /penstock/v1/forecast               expected starts of waiting jobs
+    GET /penstock/v1/gpus                   every GPU, its health and its jobs
+
+Answers are the messages of the controller, field by field, as `--json` of Penstock's own commands writes them: units end the
+names (`_us`: microseconds since 1970, `_s`, `_mb`), a part that is absent is null. Beside them stand `errors` and `warnings`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from cli.base.document import Json, message_object
+from cli.base.listing import words
+from penstock.v1.controller_pb2 import (
+    GpuInfo,
+    JobFilter,
+    JobInfo,
+    ListJobsReply,
+    ListJobsRequest,
+    ListNodesRequest,
+    StoryLine,
+    StoryReply,
+    StoryRequest,
+)
+from penstock.v1.explain_pb2 import FitsReply, FitsRequest, WhyJobReply, WhyJobRequest
+from penstock.values.errors import BadValue
+from penstock.values.gpustates import GpuState
+from penstock.values.hostlist import expand
+from penstock.values.jobid import format_job
+from penstock.values.reasons import sentence
+from penstock.values.refusals import TEXT, Code
+from rest.answers import RestError
+from rest.calling import RestCall, bad_query
+from rest.contract.facts import ObjectOf, Operation, Parameter, Scalar, Words
+from rest.contract.parse import CONVERSION, UNKNOWN_WORD
+from rest.handlers.jobs import job_path, listed
+from rest.limits import PLAN_TIMEOUT_S
+from rest.listing import listing
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+PREFIX: Final = "/penstock/v1"
+TAG: Final = "penstock"
+_TEXT: Final = Scalar("string")
+_JOB_ID: Final = Parameter("job_id", "path", _TEXT, True)
+
+
+class OwnRecord(NamedTuple):
+    """The type of a member: the fields of a message, and others beside them, each a type of JSON Schema."""
+
+    message: "type[Message] | None"
+    others: Mapping[str, str] = {}
+    is_list: bool = False
+
+
+OwnType: TypeAlias = OwnRecord | str
+
+
+class OwnPath(NamedTuple):
+    """One path, which is read. `members`: of its answer, beside errors and warnings."""
+
+    path: str
+    summary: str
+    handler: Callable[[RestCall], Awaitable[Json]]
+    parameters: tuple[Parameter, ...]
+    members: Mapping[str, OwnType]
+
+    def operation(self) -> Operation:
+        """As the operations of Slurm's contract are; its answers have no form of a version."""
+        name = f"penstock_v1_{self.path.rpartition('/')[2]}"
+        return Operation("v1", f"{PREFIX}{self.path}", "get", name, TAG, ObjectOf({}), self.parameters, None)
+
+
+async def why(call: RestCall) -> Json:
+    """Why a job waits."""
+    text = call.path["job_id"]
+    job_path(text)
+    reply: WhyJobReply = await call.call("WhyJob", WhyJobRequest(id=text), PLAN_TIMEOUT_S)
+    return {"why": message_object(reply) | {"sentence": sentence(reply.reason)}}
+
+
+async def story(call: RestCall) -> Json:
+    """What happened to a job, or to one task of an array."""
+    text = call.path["job_id"]
+    selector = job_path(text)
+    job_id = selector.job_id
+    if selector.tasks is not None or selector.het_offset is not None:
+        found = [one.job_id async for one in listed(call, [text])]
+        if len(found) != 1:
+            raise RestError(404, Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID], f"{text} is not one job")
+        (job_id,) = found
+    reply: StoryReply = await call.call("Story", StoryRequest(job_id=job_id))
+    return {"job_id": job_id, "lines": [message_object(one) for one in reply.lines]}
+
+
+async def fits(call: RestCall) -> Json:
+    """The largest jobs that would start now, by partition."""
+    request = FitsRequest(partitions=words(call.query.get("partitions")))
+    reply: FitsReply = await call.call("Fits", request, PLAN_TIMEOUT_S)
+    return {"fits": message_object(reply)}
+
+
+async def forecast(call: RestCall) -> Json:
+    """The expected starts of waiting jobs, in the order of their ids; 0 = none is known."""
+    users, partitions = words(call.query.get("users")), words(call.query.get("partitions"))
+    which = JobFilter(states=["PENDING"], users=users, partitions=partitions)
+    request = ListJobsRequest(filter=which, planned=True)
+    return {"jobs": await listing(call, "ListJobs", request, _expected)}
+
+
+def _expected(page: ListJobsReply) -> list[Json]:
+    return [
+        {
+            "job_id": one.job_id,
+            "shown_id": _shown_id(one),
+            "name": one.request.name,
+            "user_name": one.user_name,
+            "partition": one.partition,
+            "priority": one.priority,
+            "reason": one.reason,
+            "start_at_us": one.planned_start_at_us,
+            "node_list": one.planned_node_list,
+        }
+        for one in page.jobs
+    ]
+
+
+def _shown_id(job: JobInfo) -> str:
+    return format_job(job.job_id, job.array_job_id, job.array_task_id if job.HasField("array_task_id") else None)
+
+
+async def gpus(call: RestCall) -> Json:
+    """Every GPU, its health and its jobs."""
+    text = call.query.get("nodes", "")
+    try:
+        names = expand(text) if text else []
+    except BadValue as error:
+        raise bad_query("nodes", text, CONVERSION) from error
+    states = [word.upper() for word in words(call.query.get("states"))]
+    for word in states:
+        if word not in GpuState.__members__:
+            raise bad_query("states", word, UNKNOWN_WORD)
+    nodes = (await call.call("ListNodes", ListNodesRequest(names=names, gpus=True))).nodes
+    missing = sorted(set(names) - {node.name for node in nodes})
+    if missing:
+        raise RestError(404, 2018, "Invalid node name specified", missing[0], "#/nodes")
+    found = [(node.name, gpu) for node in nodes for gpu in node.gpus if not states or gpu.state in states]
+    return {"gpus": [{"node": node} | message_object(gpu) for node, gpu in found]}
+
+
+_FORECAST: Final = {
+    "job_id": "integer", "shown_id": "string", "name": "string", "user_name": "string", "partition": "string",
+    "priority": "integer", "reason": "string", "start_at_us": "integer", "node_list": "string",
+}  # fmt: skip
+_STATES: Final = Words(tuple(GpuState.__members__))
+
+
+def _query(name: str, schema: Scalar | Words = _TEXT) -> Parameter:
+    return Parameter(name, "query", schema, False)
+
+
+OWN_PATHS: Final = (
+    OwnPath("/jobs/{job_id}/why", "Why a job waits, and what would start it sooner", why, (_JOB_ID,),
+            {"why": OwnRecord(WhyJobReply, {"sentence": "string"})}),
+    OwnPath("/jobs/{job_id}/story", "What happened to a job, in order", story, (_JOB_ID,),
+            {"job_id": "integer", "lines": OwnRecord(StoryLine, is_list=True)}),
+    OwnPath("/fits", "The largest jobs that would start now, by partition", fits, (_query("partitions"),),
+            {"fits": OwnRecord(FitsReply)}),
+    OwnPath("/forecast", "Expected starts of waiting jobs", forecast, (_query("users"), _query("partitions")),
+            {"jobs": OwnRecord(None, _FORECAST, is_list=True)}),
+    OwnPath("/gpus", "Every GPU, its health and its jobs", gpus, (_query("nodes"), _query("states", _STATES)),
+            {"gpus": OwnRecord(GpuInfo, {"node": "string"}, is_list=True)}),
+)  # fmt: skip

@@ -1,0 +1,147 @@
+"""Penstock's own interface, in process: answers have the form of its OpenAPI document, which only grows.
+
+A new path, parameter or member is added to penstock_v1.json by running this module:
+
+    .venv/bin/python tests/rest/test_own.py
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakerest import FakeRest
+
+from penstock.errors import PenstockError
+from penstock.v1.controller_pb2 import GpuInfo, JobInfo, ListJobsReply, ListNodesReply, NodeInfo, StoryReply
+from penstock.v1.explain_pb2 import FitsReply, WhyJobReply
+from penstock.values.refusals import TEXT, Code
+from rest.handlers.own import OWN_PATHS
+from rest.openapi import own_document
+
+RECORD = Path(__file__).with_name("penstock_v1.json")
+OWN = "/penstock/v1"
+REPLIES = {
+    "WhyJob": WhyJobReply(job_id=5, reason="Resources", state="PENDING", obstacles=[{"reason": "BeginTime", "at_us": 7}],
+                          hints=[{"options": ["-t 10"], "starts_now": True}]),
+    "Story": StoryReply(lines=[{"at_us": 3, "attempt": 1, "event": "start", "detail": "n1"}]),
+    "Fits": FitsReply(now_us=9, partitions=[{"partition": "main", "shapes": [{"kind": "node", "cpus": 4, "limit_s": -1}]}]),
+    "ListJobs": ListJobsReply(jobs=[JobInfo(job_id=6, planned_start_at_us=11, planned_node_list="n1", reason="Priority")]),
+    "ListNodes": ListNodesReply(nodes=[NodeInfo(name="n1", gpus=[
+        GpuInfo(uuid="GPU-1", state="HEALTHY", job_ids=[6]), GpuInfo(uuid="GPU-2", state="DRAINED", xids=[{"xid": 79}]),
+    ])]),
+}  # fmt: skip
+PATHS = {"why": "/jobs/5/why", "story": "/jobs/5/story", "fits": "/fits", "forecast": "/forecast", "gpus": "/gpus"}
+
+
+def problems(value: Any, schema: Any, document: Any, where: str = "") -> Iterator[str]:
+    """Where a value has not the form of a schema, or has a member that it does not know."""
+    if "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    if "allOf" in schema:
+        if value is None and schema.get("nullable"):
+            return
+        parts = [
+            document["components"]["schemas"][one["$ref"].rpartition("/")[2]] if "$ref" in one else one
+            for one in schema["allOf"]
+        ]
+        schema = {"type": "object", "properties": {name: one for part in parts for name, one in part["properties"].items()},
+                  "required": [name for part in parts for name in part["required"]]}  # fmt: skip
+    match schema["type"]:
+        case "object":
+            if not isinstance(value, dict):
+                yield f"{where}: no object"
+                return
+            yield from (f"{where}.{name}: lacks" for name in schema["required"] if name not in value)
+            yield from (f"{where}.{name}: unknown" for name in value if name not in schema["properties"])
+            for name, one in schema["properties"].items():
+                yield from problems(value[name], one, document, f"{where}.{name}")
+        case "array":
+            for one in value:
+                yield from problems(one, schema["items"], document, f"{where}[]")
+        case kind:
+            types = {"string": str, "integer": int, "boolean": bool, "number": float}
+            if type(value) is not types[kind]:
+                yield f"{where}: {value!r} is no {kind}"
+
+
+def flat(value: Any, where: str = "") -> dict[str, Any]:
+    """The leaves of a document, by their path."""
+    if isinstance(value, dict) and value:
+        return {path: one for name, inner in value.items() for path, one in flat(inner, f"{where}/{name}").items()}
+    if isinstance(value, list):
+        return {f"{where}/{one}": True for one in value} if all(isinstance(one, str) for one in value) else {
+            path: one for at, inner in enumerate(value) for path, one in flat(inner, f"{where}/{at}").items()
+        }  # fmt: skip
+    return {where: value}
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_answers_have_the_form_of_the_document(name):
+    rest = FakeRest(REPLIES)
+    document = rest.get(f"{OWN}/openapi.json").json()
+    assert document == own_document(OWN_PATHS)
+    reply = rest.get(f"{OWN}{PATHS[name]}")
+    assert reply.status_code == 200 and reply.json()["errors"] == [] and "etag" in reply.headers
+    path = PATHS[name].replace("5", "{job_id}")
+    schema = document["paths"][f"{OWN}{path}"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert list(problems(reply.json(), schema, document)) == []
+
+
+def test_it_only_grows():
+    """All that was there is there, in the same type; what is new is in the record."""
+    before, now = flat(json.loads(RECORD.read_text())), flat(own_document(OWN_PATHS))
+    is_text = ("/summary", "/description")
+    changed = [path for path, one in before.items() if not path.endswith(is_text) and now.get(path) != one]
+    assert changed == [], "what is there stays as it is: add beside it"
+    assert sorted(now.keys() - before.keys()) == [], f"add it to the record: {sys.executable} {__file__}"
+
+
+def test_why_and_story():
+    rest = FakeRest(REPLIES)
+    why = rest.get(f"{OWN}/jobs/5_3/why").json()["why"]
+    assert (why["job_id"], why["planned"], why["obstacles"][0]["at_us"]) == (5, None, 7) and "resources" in why[
+        "sentence"
+    ]
+    assert rest.calls[-1][1].id == "5_3"
+    story = rest.get(f"{OWN}/jobs/5/story").json()
+    assert story["job_id"] == 5 and story["lines"] == [{"at_us": 3, "attempt": 1, "event": "start", "detail": "n1"}]
+    task = rest.get(f"{OWN}/jobs/5_3/story").json()
+    assert task["job_id"] == 6 and rest.calls[-1][1].job_id == 6
+
+
+def test_gpus_are_filtered():
+    rest = FakeRest(REPLIES)
+    assert [one["uuid"] for one in rest.get(f"{OWN}/gpus?states=drained,FAILED").json()["gpus"]] == ["GPU-2"]
+    assert rest.get(f"{OWN}/gpus?nodes=n1").json()["gpus"][0]["node"] == "n1"
+    unknown = rest.get(f"{OWN}/gpus?nodes=n[1-2]")
+    assert (unknown.status_code, unknown.json()["errors"][0]["error_number"]) == (404, 2018)
+    assert rest.get(f"{OWN}/gpus?states=BROKEN").status_code == 422
+    assert rest.get(f"{OWN}/gpus?nodes=n[").status_code == 422
+
+
+def test_forecast():
+    rest = FakeRest(REPLIES)
+    (one,) = rest.get(f"{OWN}/forecast?users=ann&partitions=main").json()["jobs"]
+    assert (one["job_id"], one["shown_id"], one["start_at_us"], one["node_list"]) == (6, "6", 11, "n1")
+    which = rest.calls[0][1].filter
+    assert (list(which.states), list(which.users), list(which.partitions)) == (["PENDING"], ["ann"], ["main"])
+
+
+def test_refusals():
+    refusal = PenstockError(Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID])
+    rest = FakeRest({"WhyJob": refusal, "Story": refusal})
+    for path in ("/jobs/7/why", "/jobs/7/story"):
+        reply = rest.get(f"{OWN}{path}")
+        assert (reply.status_code, reply.json()["errors"][0]["error_number"]) == (404, 2017)
+        assert reply.json().keys() == {"errors", "warnings"}
+    assert rest.get(f"{OWN}/jobs/x/why").status_code == 422
+    assert rest.request("POST", f"{OWN}/fits").status_code == 404 and rest.get(f"{OWN}/nothing").status_code == 404
+    for path in (*PATHS.values(), "/openapi.json"):
+        assert rest.get(f"{OWN}{path}", headers={}).status_code == 401
+
+
+if __name__ == "__main__":
+    RECORD.write_text(json.dumps(own_document(OWN_PATHS), indent=1, sort_keys=True) + "\n")

@@ -1,0 +1,38 @@
+"""Penstock's own interface, entity tags and compression on a real cluster."""
+
+from liverest import PREFIX
+
+OWN = "/penstock/v1"
+
+
+def test_a_job_explained(rest):
+    with rest.as_user() as client:
+        job = {
+            "name": "rwhy",
+            "current_working_directory": "/tmp",
+            "environment": ["A=1"],
+            "script": "#!/bin/sh\n",
+            "hold": True,
+        }
+        job_id = client.post(f"{PREFIX}/job/submit", json={"job": job}).json()["job_id"]
+        why = client.get(f"{OWN}/jobs/{job_id}/why").json()["why"]
+        assert (why["job_id"], why["state"], why["reason"]) == (job_id, "PENDING", "JobHeldUser") and why["obstacles"]
+        story = client.get(f"{OWN}/jobs/{job_id}/story").json()
+        assert story["job_id"] == job_id and story["lines"][0]["at_us"] > 0
+        expected = client.get(f"{OWN}/forecast").json()["jobs"]
+        assert [one["name"] for one in expected if one["job_id"] == job_id] == ["rwhy"]
+        assert client.get(f"{OWN}/jobs/999999/why").status_code == 404
+        (main,) = client.get(f"{OWN}/fits?partitions=main").json()["fits"]["partitions"]
+        assert main["nodes_up"] == 2 and main["shapes"]
+        assert client.get(f"{OWN}/gpus").json()["gpus"] == []
+        assert f"{OWN}/fits" in client.get(f"{OWN}/openapi.json").json()["paths"]
+
+
+def test_a_poller_gets_only_what_is_new(rest):
+    with rest.as_user() as client:
+        url = f"{PREFIX}/reservations"
+        first = client.get(url)
+        again = client.get(url, headers={"If-None-Match": first.headers["etag"]})
+        assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+        packed = client.get(f"{PREFIX}/conf", headers={"Accept-Encoding": "gzip"})
+        assert packed.headers["content-encoding"] == "gzip" and packed.json()["slurm_conf"]["ClusterName"] == "e2e"

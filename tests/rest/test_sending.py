@@ -1,0 +1,209 @@
+"""Entity tags, compression, and long lists as streams, in process."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from fakerest import TOKEN, FakeRest
+
+from penstock.errors import Unreachable
+from penstock.v1.accounting_pb2 import JobRecord, ListRecordsReply
+from penstock.v1.controller_pb2 import JobInfo, JobResultsReply, ListJobsReply, ListNodesReply, NodeInfo, PingReply
+from rest.limits import HELD_BYTES_MAX
+from rest.sending import takes_gzip
+
+CURRENT = "/slurm/v0.0.46"
+NODES = {"ListNodes": ListNodesReply(nodes=[NodeInfo(name=f"n{number}") for number in range(20)])}
+#: A job of some 100,000 bytes on the wire.
+JOB_TEXT = "x" * 100_000
+
+
+def tagged(rest: FakeRest, path: str, tag: str = "", **headers: str) -> Any:
+    more = {"If-None-Match": tag} if tag else {}
+    return rest.get(path, headers=TOKEN | more | headers)
+
+
+# ---- entity tags
+
+
+def test_what_a_caller_has_is_not_sent_again():
+    rest, other = FakeRest(NODES), FakeRest(NODES)
+    first = tagged(rest, f"{CURRENT}/nodes")
+    tag = first.headers["etag"]
+    assert first.status_code == 200 and tag.startswith('W/"') and "private" in first.headers["cache-control"]
+    for one in (rest, other):  # of any daemon
+        for header in (tag, f'"x", {tag}', tag.removeprefix("W/"), "*"):
+            again = tagged(one, f"{CURRENT}/nodes", header)
+            assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    assert tagged(rest, f"{CURRENT}/nodes", '"x"').status_code == 200
+    rest.client.replies["ListNodes"] = ListNodesReply(nodes=[NodeInfo(name="n0", reason="cable")])
+    changed = tagged(rest, f"{CURRENT}/nodes", tag)
+    assert changed.status_code == 200 and changed.headers["etag"] != tag
+
+
+def test_each_request_has_its_own_tag():
+    rest = FakeRest(NODES)
+    tags = {
+        tagged(rest, path, Accept=accept).headers["etag"]
+        for path in (f"{CURRENT}/nodes", "/slurm/v0.0.43/nodes", f"{CURRENT}/node/n1", f"{CURRENT}/nodes?update_time=1")
+        for accept in ("application/json", "application/yaml")
+    }
+    assert len(tags) == 8
+
+
+def test_no_tag_for_what_is_refused_or_changes_something():
+    rest = FakeRest({"ControlJobs": JobResultsReply(), "Ping": Unreachable()})
+    for path in (f"{CURRENT}/job/1/requeue", f"{CURRENT}/ping", f"{CURRENT}/job/x"):
+        reply = tagged(rest, path, "*")
+        assert reply.status_code != 304 and "etag" not in reply.headers
+    assert [one[0] for one in rest.calls] == ["ControlJobs", "Ping"]
+    assert "etag" not in rest.post(f"{CURRENT}/jobs/requeue", {"jobs": ["1"]}).headers
+
+
+def test_a_poller_costs_no_items(monkeypatch):
+    """The tag is known before any job is made."""
+    rest = FakeRest({"ListJobs": ListJobsReply(jobs=[JobInfo(job_id=1)])})
+    tag = tagged(rest, f"{CURRENT}/jobs").headers["etag"]
+    monkeypatch.setattr("rest.handlers.jobs.object_of", None)
+    assert tagged(rest, f"{CURRENT}/jobs", tag).status_code == 304
+
+
+def test_jobs_that_run_have_a_new_tag_each_second(monkeypatch):
+    """Their elapsed time is in the answer."""
+    ended, runs = JobRecord(job_id=1, end_at_us=5), JobRecord(job_id=2)
+    for record, same in ((ended, True), (runs, False)):
+        rest = FakeRest({"ListRecords": ListRecordsReply(records=[record])})
+        seconds = iter((100, 100, 200))
+        monkeypatch.setattr("rest.app.now_us", lambda seconds=seconds: next(seconds) * 1_000_000)
+        first, again, later = (tagged(rest, "/slurmdb/v0.0.46/job/1").headers["etag"] for _ in range(3))
+        assert first == again and (first == later) is same
+
+
+# ---- gzip
+
+
+@pytest.mark.parametrize(
+    ("header", "taken"),
+    [
+        ("gzip", True), ("GZIP;q=0.5, br", True), ("*", True), ("identity, *;q=0", False), ("gzip;q=0", False),
+        ("gzip; q=0.0", False), ("br", False), ("", False),
+    ],
+)  # fmt: skip
+def test_who_takes_gzip(header, taken):
+    assert takes_gzip(header) is taken
+    reply = tagged(FakeRest(NODES), f"{CURRENT}/nodes", **{"Accept-Encoding": header})
+    assert (reply.headers.get("content-encoding") == "gzip") is taken
+    assert len(reply.json()["nodes"]) == 20 and "Accept-Encoding" in reply.headers["vary"]
+
+
+def test_a_short_answer_is_not_compressed():
+    reply = tagged(FakeRest({"Ping": PingReply()}), "/util/v0.0.46/nothing", **{"Accept-Encoding": "gzip"})
+    assert "content-encoding" not in reply.headers
+
+
+# ---- long lists
+
+
+class Pages:
+    """The controller's pages, and how many were taken when each part of the answer was sent."""
+
+    def __init__(self, pages: int, jobs: int, error_after: int = -1, gone_after: int = 10**9) -> None:
+        self.gone_after = gone_after
+        self.taken = 0
+        self.sent: list[tuple[int, bytes]] = []
+        self.has_ended = False
+        self.status = 0
+        self.headers: dict[bytes, bytes] = {}
+        self._pages, self._jobs, self._error_after = pages, jobs, error_after
+
+    async def stream(
+        self, method: str, request: Any, timeout_s: float | None = None, *, proof: Any = None
+    ) -> AsyncIterator[Any]:
+        for page in range(self._pages):
+            if page == self._error_after:
+                raise Unreachable
+            self.taken += 1
+            first = page * self._jobs
+            yield ListJobsReply(
+                jobs=[JobInfo(job_id=first + job + 1, reason_detail=JOB_TEXT) for job in range(self._jobs)]
+            )
+
+    def get(self, path: str, **headers: str) -> "Pages":
+        rest = FakeRest()
+        rest.client.stream = self.stream  # type: ignore[method-assign]  # pages of this test
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                self.status, self.headers = message["status"], dict(message["headers"])
+            else:
+                self.sent.append((self.taken, message["body"]))
+                self.has_ended = not message.get("more_body", False)
+
+        waiting = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+        async def receive() -> Any:
+            for message in waiting:
+                return message
+            while len(self.sent) < self.gone_after:
+                await asyncio.sleep(0)
+            return {"type": "http.disconnect"}
+
+        said = [(name.lower().encode(), text.encode()) for name, text in (TOKEN | headers).items()]
+        scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": said, "client": None,
+                 "root_path": "", "http_version": "1.1", "scheme": "http", "server": None}  # fmt: skip
+        asyncio.run(rest.transport.app(scope, receive, send))  # type: ignore[arg-type]  # httpx and Starlette type scopes differently
+        return self
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(data for _, data in self.sent)
+
+
+def test_a_long_list_is_made_while_it_is_sent():
+    """Beyond what is held, each part of the answer has been sent before the next page is taken."""
+    pages = Pages(100, 1).get(f"{CURRENT}/jobs")
+    assert pages.status == 200 and pages.has_ended and b"content-length" not in pages.headers
+    held = HELD_BYTES_MAX // len(JOB_TEXT) + 1
+    taken = [count for count, _ in pages.sent]
+    assert taken == [held] * (held + 1) + list(range(held + 1, 101)) + [100, 100]
+    assert b"etag" not in pages.headers
+    found = json.loads(pages.body)
+    assert [one["job_id"] for one in found["jobs"]] == list(range(1, 101))
+    assert found["errors"] == [] and found["meta"]["plugin"]["data_parser"] == "data_parser/v0.0.46"
+
+
+def test_a_list_in_pages_is_the_one_as_a_whole():
+    streamed = Pages(4, 1).get(f"{CURRENT}/jobs")
+    jobs = [JobInfo(job_id=number, reason_detail=JOB_TEXT) for number in range(1, 5)]
+    plain = FakeRest({"ListJobs": ListJobsReply(jobs=jobs[:1])}).get(f"{CURRENT}/jobs").json()
+    found = json.loads(streamed.body)
+    assert len(found["jobs"]) == 4 and found["jobs"][:1] == plain["jobs"] and found.keys() == plain.keys()
+    tag = streamed.headers[b"etag"].decode()
+    unchanged = Pages(4, 1).get(f"{CURRENT}/jobs", **{"If-None-Match": tag})
+    assert (unchanged.status, unchanged.body) == (304, b"")
+    packed = Pages(4, 1).get(f"{CURRENT}/jobs", **{"Accept-Encoding": "gzip"})
+    assert (
+        json.loads(gzip.decompress(packed.body))["jobs"] == found["jobs"] and len(packed.body) < len(streamed.body) / 5
+    )
+    written = Pages(4, 1).get(f"{CURRENT}/jobs", Accept="application/yaml")
+    assert written.headers[b"content-type"].startswith(b"application/yaml")
+    assert json.loads(written.body)["jobs"] == found["jobs"]  # which is YAML, too
+
+
+def test_a_list_that_ends_early_has_no_end(caplog):
+    pages = Pages(100, 1, error_after=60).get(f"{CURRENT}/jobs")
+    assert (
+        pages.status == 200 and not pages.has_ended and "ends early" in caplog.text and "Traceback" not in caplog.text
+    )
+    with pytest.raises(ValueError, match="delimiter"):
+        json.loads(pages.body)
+    at_once = Pages(100, 1, error_after=0).get(f"{CURRENT}/jobs")
+    assert (at_once.status, at_once.has_ended) == (503, True)
+
+
+def test_nothing_more_is_made_for_a_caller_who_is_gone():
+    pages = Pages(100, 1, gone_after=60).get(f"{CURRENT}/jobs")
+    assert not pages.has_ended and 60 <= len(pages.sent) <= 62 and pages.taken <= 62
