@@ -6,6 +6,7 @@ serves several users passes the proof of each to the call: it is in the metadata
 """
 
 import asyncio
+import math
 import os
 import socket
 import time
@@ -136,15 +137,20 @@ class AsyncClient:
             yield pages.popleft()
 
     async def follow(
-        self, method: str, request: Message, *, proof: "Proof | None" = None
+        self, method: str, request: Message, timeout_s: float = math.inf, *, proof: "Proof | None" = None
     ) -> AsyncIterator[ReplyMessage]:
-        """Sends one request and yields messages as they arrive, as `Client.follow` does. `proof`: as in call()."""
+        """Sends one request and yields messages as they arrive, as `Client.follow` does: of Watch, or pages that are not
+        to be held. `timeout_s`: for all of them. `proof`: as in call().
+        """
+        limit_s = None if timeout_s == math.inf else timeout_s
         rpc = find_stream(method, request)
 
         async def attempt(
             proven: "Proof", left_s: float | None
         ) -> tuple[ReplyMessage, "grpc.aio.UnaryStreamCall[Message, ReplyMessage]"]:
-            messages = self._connect().unary_stream(rpc.path, rpc.serialize, rpc.deserialize)(request, metadata=proven)
+            messages = self._connect().unary_stream(rpc.path, rpc.serialize, rpc.deserialize)(
+                request, timeout=limit_s, metadata=proven
+            )
             return await messages.read(), messages
 
         message, messages = await self._persist(attempt, self._attempts(method, None), None, proof)

@@ -1,5 +1,6 @@
 """A request as its handler sees it: checked parameters, the parsed body, and a controller that acts for the caller."""
 
+import math
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, cast
@@ -31,10 +32,10 @@ class ControllerClient(Protocol):
     ) -> "ReplyMessage":
         """One request, one answer."""
 
-    def stream(
-        self, method: str, request: "Message", timeout_s: float | None = None, *, proof: "Proof | None" = None
+    def follow(
+        self, method: str, request: "Message", timeout_s: float = math.inf, *, proof: "Proof | None" = None
     ) -> AsyncIterator["ReplyMessage"]:
-        """One request, pages of answers."""
+        """One request, pages of its answer as they arrive."""
 
 
 @dataclass(slots=True)
@@ -67,7 +68,7 @@ class RestCall:
 
     async def noted_pages(self, method: str, request: "Message") -> AsyncIterator[tuple["ReplyMessage", bytes]]:
         """The pages of an answer, each also as on the wire. Raises PenstockError."""
-        async for page in self.client.stream(method, request, STREAM_TIMEOUT_S, proof=self.proof):
+        async for page in self.client.follow(method, request, STREAM_TIMEOUT_S, proof=self.proof):
             yield page, self.tag.note(page)
 
     def check_modified(self) -> None:

@@ -119,7 +119,7 @@ class Pages:
         self.headers: dict[bytes, bytes] = {}
         self._pages, self._jobs, self._error_after = pages, jobs, error_after
 
-    async def stream(
+    async def follow(
         self, method: str, request: Any, timeout_s: float | None = None, *, proof: Any = None
     ) -> AsyncIterator[Any]:
         for page in range(self._pages):
@@ -133,7 +133,7 @@ class Pages:
 
     def get(self, path: str, **headers: str) -> "Pages":
         rest = FakeRest()
-        rest.client.stream = self.stream  # type: ignore[method-assign]  # pages of this test
+        rest.client.follow = self.follow  # type: ignore[method-assign]  # pages of this test
 
         async def send(message: Any) -> None:
             if message["type"] == "http.response.start":

@@ -39,7 +39,7 @@ class FakeClient:
             raise reply
         return reply
 
-    async def stream(
+    async def follow(
         self, method: str, request: Any, timeout_s: float | None = None, *, proof: Any = None
     ) -> AsyncIterator[Any]:
         yield await self.call(method, request, timeout_s, proof=proof)
