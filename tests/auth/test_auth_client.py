@@ -113,7 +113,7 @@ def test_a_listing_that_breaks_off_starts_again(started):
 
 def test_a_listing_that_always_breaks_off_shows_no_part(started):
     started.breaks["ListJobs"] = [grpc.StatusCode.UNAVAILABLE] * 1000
-    pages: list[object] = []
+    pages: list[ListJobsReply] = []
     with Client.open(0.5, cluster=started.cluster) as client, pytest.raises(Unreachable):
         pages.extend(client.stream("ListJobs", ListJobsRequest()))
     assert pages == [] and len(started.calls) > 1
