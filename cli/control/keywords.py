@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from cli.base.format import DisplayClock
-from cli.base.jobids import selector_text
+from cli.base.jobids import is_known, selector_text
 from cli.base.options import OptionValues
 from cli.base.run import CommandError
 from cli.listings import show
@@ -19,7 +19,7 @@ from penstock.client import Client, ReplyMessage
 from penstock.errors import PenstockError
 from penstock.values.dates import UNKNOWN
 from penstock.values.errors import BadValue
-from penstock.values.jobid import JOB_ID_MAX, parse_selectors
+from penstock.values.jobid import JOB_ID_MAX, SLUID_LENGTH, parse_selectors, parse_sluid
 from penstock.values.numbers import parse_int
 
 if TYPE_CHECKING:
@@ -156,9 +156,19 @@ def check_ids(words: list[str], error_text: str = "", more: str = "") -> list[st
     return ids
 
 
+def _of_sluid(word: str) -> int:
+    job_id = parse_sluid(word)[1]
+    with Client.open() as client:
+        if not is_known(client, word):
+            raise BadValue("no job has this SLUID")
+    return job_id
+
+
 def job_number(word: str) -> int:
-    """A plain job id."""
+    """A plain job id, also by a SLUID that the controller knows: the id in it may be another job's."""
     try:
+        if len(word) == SLUID_LENGTH and word[0] == "s":
+            return _of_sluid(word)
         return parse_int(word, 1, JOB_ID_MAX, "job id")
     except BadValue as error:
         raise CommandError(f"Invalid job id specified\n{NAME}: {error}", plain=True) from error

@@ -16,6 +16,7 @@ from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError, Unreachable
 from penstock.v1 import controller_pb2 as pb
 from penstock.v1.common_pb2 import SALLOC, ExitStatus, GresCount, GresIndices, JobRequest, NodeAllocation
+from penstock.values.jobid import format_sluid
 from penstock.values.refusals import TEXT, Code
 from tests.cli.fake_controller import FakeClient, run_body
 
@@ -501,6 +502,20 @@ def test_an_update_that_is_refused_there(monkeypatch, capsys):
     fake(monkeypatch, UpdateNodes=PenstockError(Code.INVALID_NODE_NAME, TEXT[Code.INVALID_NODE_NAME]))
     words = ["update", "nodename=n1", "state=resume"]
     assert run(capsys, *words) == (1, "", "slurm_update error: Invalid node name specified\n")
+
+
+def test_a_job_by_its_sluid(monkeypatch, capsys):
+    sluid = format_sluid(1_700_000_000_000_000, 5)
+    found = pb.ListJobsReply(jobs=[pb.JobInfo(job_id=5)])
+    script = pb.GetBatchScriptReply(script=b"#!/bin/sh\n")
+    client = fake(monkeypatch, ListJobs=[found], GetBatchScript=script)
+    assert run(capsys, "write", "batch_script", sluid, "-") == (0, "#!/bin/sh\n", "")
+    assert client.calls[-1][1].job_id == 5
+    client = fake(monkeypatch, ListJobs=[pb.ListJobsReply()], GetBatchScript=script)
+    assert run(capsys, "write", "batch_script", sluid, "-") == (
+        1, "", "Invalid job id specified\nscontrol: no job has this SLUID\n",
+    )  # fmt: skip
+    assert [name for name, _ in client.calls] == ["ListJobs"]
 
 
 def test_write_batch_script(monkeypatch, capsys, tmp_path):
