@@ -120,6 +120,7 @@ def make_server(
         services.denials.note,
         runtime.whole,
         runtime.measures.spared,
+        runtime.measures.calls.count,
     )
     server = grpc.aio.server(interceptors=[gate], options=OPTIONS)
     made = {
