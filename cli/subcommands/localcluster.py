@@ -173,6 +173,8 @@ class LocalCluster:
             str(spool),
             "--cluster-file",
             str(self.home / "cluster.json"),
+            "--metrics-port",
+            "0",  # any free one: the nodes share a machine
             "--stream-port",
             "0",
             "--stream-bind",

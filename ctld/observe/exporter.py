@@ -15,17 +15,17 @@ from typing import Final, Generic, TypeVar
 from ctld.observe import own
 from ctld.observe.gputime import GpuTime
 from ctld.observe.jobfamilies import of_cluster, of_users_and_accounts
-from ctld.observe.jobstats import JobTotals, add_up
+from ctld.observe.jobstats import JobTotals, add_up, capped
 from ctld.observe.nodes import NodeNumbers, node_families, partition_families, read_nodes
 from ctld.observe.scheduler import SchedulerMoment, scheduler_families
 from ctld.rpc.gate.services import Services
 from ctld.runtime.turns import turn_times
 from penstock.errors import BadSetup
-from penstock.exporter.access import TOKEN_CHARS_MIN, ScrapeAccess, networks_of
+from penstock.exporter.access import ScrapeAccess, networks_of
 from penstock.exporter.endpoint import KEPT_S, MetricsEndpoint, MetricsPage, reason
 from penstock.exporter.exposition import MetricFamily
 from penstock.exporter.pace import WorkPace
-from penstock.security.keyfiles import read_secret
+from penstock.security.metricstoken import token_of
 from penstock.security.renew import end_us
 from penstock.security.tlsserver import renewing_context
 from penstock.values.config import Config
@@ -74,7 +74,7 @@ class MetricsExporter:
         self._tally = runtime.snapshot.count_for_metrics()
         self._gpu_time = GpuTime(runtime.core.state, self._tally, runtime.clock_us)
         runtime.observers.append(self._gpu_time.counted)
-        self._token = read_token(config.metrics_token_file)
+        self._token = token_of(Path(config.metrics_token_file)) if config.metrics_token_file else b""
         self._totals: KeptResult[JobTotals] = KeptResult(self._add_up)
         self._nodes: KeptResult[dict[str, NodeNumbers]] = KeptResult(self._read_nodes)
         tls = renewing_context(services.credentials) if config.metrics_tls else None
@@ -142,7 +142,9 @@ class MetricsExporter:
         return of_cluster(await self._totals.get())
 
     async def _users_and_accounts(self) -> Iterable[MetricFamily]:
-        return of_users_and_accounts(await self._totals.get(), self._config.metrics_values_max)
+        totals, most, pace = await self._totals.get(), self._config.metrics_values_max, self._pace()
+        users = await capped(totals.by_user, most, pace)
+        return of_users_and_accounts(users, await capped(totals.by_account, most, pace))
 
     async def _node_page(self) -> Iterable[MetricFamily]:
         return node_families(await self._nodes.get())
@@ -163,6 +165,7 @@ class MetricsExporter:
     async def _own(self) -> Iterable[MetricFamily]:
         runtime, services = self._runtime, self._services
         totals, facts = await self._totals.get(), await self._nodes.get()
+        accounts = await capped(totals.by_account, self._config.metrics_values_max, self._pace())
         gpus = await own.gpu_families(runtime.core.state, self._gpu_time, self._pace())
         links = list(services.registry.by_node.values())
         now_us = runtime.clock_us()
@@ -171,17 +174,7 @@ class MetricsExporter:
             sum(link.queued() for link in links), end_us(services.credentials().certificate),
         )  # fmt: skip
         return [
-            *own.queue_families(totals, self._config.metrics_values_max), own.wait_family(self._tally.waits),
+            *own.queue_families(totals, accounts), own.wait_family(self._tally.waits),
             own.node_family(facts.values()), *gpus, *own.budget_families(runtime.core.state, now_us),
             *own.controller_families(runtime.measures, turn_times(), controller),
         ]  # fmt: skip
-
-
-def read_token(path: str) -> bytes:
-    """Reads the token that scrapers present; b"" without a file. Raises BadSetup."""
-    if not path:
-        return b""
-    token = read_secret(Path(path), "metrics token").strip()
-    if len(token) < TOKEN_CHARS_MIN:
-        raise BadSetup(f"{path}: the metrics token needs at least {TOKEN_CHARS_MIN} characters")
-    return token

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ctld.observe.jobstats import JobStats, JobTotals, capped
+from ctld.observe.jobstats import JobStats, JobTotals
 from penstock.exporter.exposition import MetricFamily, MetricType, labels
 
 #: Numbers of jobs by the ends of their names.
@@ -47,10 +47,10 @@ def of_cluster(totals: JobTotals) -> Iterator[MetricFamily]:
     return _families("slurm_jobs", _CLUSTER, {"": totals.cluster})
 
 
-def of_users_and_accounts(totals: JobTotals, values_max: int) -> Iterator[MetricFamily]:
+def of_users_and_accounts(users: Mapping[str, JobStats], accounts: Mapping[str, JobStats]) -> Iterator[MetricFamily]:
     """Yields the families of `/metrics/jobs-users-accts`."""
-    yield from _families("slurm_account_jobs", _CLUSTER, _labelled("account", capped(totals.by_account, values_max)))
-    yield from _families("slurm_user_jobs", _CLUSTER, _labelled("username", capped(totals.by_user, values_max)))
+    yield from _families("slurm_account_jobs", _CLUSTER, _labelled("account", accounts))
+    yield from _families("slurm_user_jobs", _CLUSTER, _labelled("username", users))
 
 
 def of_partitions(by_partition: Mapping[str, JobStats]) -> Iterator[MetricFamily]:

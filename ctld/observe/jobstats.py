@@ -126,12 +126,17 @@ def _names(key: JobCellKey) -> tuple[str, ...]:
     return tuple(names)
 
 
-def capped(by: Mapping[str, JobStats], values_max: int) -> dict[str, JobStats]:
+async def capped(by: Mapping[str, JobStats], values_max: int, pace: WorkPace) -> dict[str, JobStats]:
     """Returns the groups with most jobs by name, and the rest as one: there are at most so many values of a label."""
     if len(by) <= values_max:
         return {name: by[name] for name in sorted(by)}
-    ordered = sorted(by, key=lambda name: (-by[name].jobs, name))
+    most = values_max - 1
+    least = sorted((one.jobs for one in by.values()), reverse=True)[most]
+    named = {name: one for name, one in by.items() if one.jobs > least}
     rest = JobStats()
-    for name in ordered[values_max - 1 :]:
-        rest.merge(by[name])
-    return {**{name: by[name] for name in sorted(ordered[: values_max - 1])}, OTHER: rest}
+    async for name, one in pace.over(by.items()):
+        if one.jobs == least and len(named) < most:
+            named[name] = one
+        elif name not in named:
+            rest.merge(one)
+    return {**{name: named[name] for name in sorted(named)}, OTHER: rest}

@@ -11,7 +11,7 @@ from ctld.core.records.budget_book import ONE
 from ctld.core.state.state import ClusterState
 from ctld.metrics import Histogram, Metrics
 from ctld.observe.gputime import GpuTime
-from ctld.observe.jobstats import JobTotals, capped
+from ctld.observe.jobstats import JobStats, JobTotals
 from ctld.observe.nodes import NodeNumbers
 from ctld.runtime.measures import Measures
 from penstock.exporter.exposition import MetricFamily, MetricSample, MetricType, buckets, counter, gauge, labels
@@ -36,7 +36,7 @@ _COUNTERS: Final = {
 }
 
 
-def queue_families(totals: JobTotals, values_max: int) -> Iterator[MetricFamily]:
+def queue_families(totals: JobTotals, accounts: Mapping[str, JobStats]) -> Iterator[MetricFamily]:
     """Yields the queue by state, partition, account and reason."""
     by_state = [
         (labels({"state": state.lower(), "partition": partition}), count)
@@ -45,7 +45,6 @@ def queue_families(totals: JobTotals, values_max: int) -> Iterator[MetricFamily]
     yield MetricFamily(
         "penstock_jobs", MetricType.GAUGE, "Jobs by state; a pending one in each partition that it may run in", by_state
     )
-    accounts = capped(totals.by_account, values_max)
     for name in ("pending", "running"):
         values = [(labels({"account": account}), one.counts.get(name, 0)) for account, one in accounts.items()]
         yield MetricFamily(f"penstock_account_jobs_{name}", MetricType.GAUGE, f"Jobs that are {name}", values)

@@ -57,6 +57,8 @@ class JobTally:
 
     def move(self, old: JobRow | None, new: JobRow | None) -> None:
         """Replaces `old` by `new`; None = nothing. A job that starts has its wait counted."""
+        if old is not None and new is not None and _counts_alike(old, new):
+            return
         if old is not None:
             self._add(old, -1)
         if new is not None:
@@ -94,6 +96,20 @@ class JobTally:
         if waits is None:
             waits = self.waits[row.partition] = Histogram(tuple(bound * _US for bound in WAIT_BOUNDS_S))
         waits.count(max(0, row.start_at_us - max(row.eligible_at_us, row.submit_at_us)))
+
+
+def _counts_alike(old: JobRow, new: JobRow) -> bool:
+    """Whether a change, as of a priority, is none of what is counted. Most are: this saves both look-ups."""
+    return (
+        old.state is new.state
+        and old.request is new.request
+        and old.reason is new.reason
+        and old.hold is new.hold
+        and old.array_tasks is new.array_tasks
+        and old.alloc is new.alloc
+        and old.end_state is new.end_state
+        and old.partition == new.partition
+    )
 
 
 def weight(row: JobRow) -> int:

@@ -345,6 +345,9 @@ class Config:
     metrics_parameters: tuple[tuple[str, str], ...] = ()
     metrics_port: int = 6821
     metrics_addr: str = "127.0.0.1"  # the address to listen on
+    metrics_node_port: int = 6822  # of node daemons; 0 = they have no metrics
+    metrics_node_addr: str = "127.0.0.1"
+    metrics_dcgm_names: bool = False  # GPUs also under dcgm-exporter's names
     metrics_token_file: str = ""  # "" = no token is asked for
     metrics_allow: tuple[str, ...] = ()  # addresses and networks; () = all
     metrics_tls: bool = False
