@@ -142,7 +142,9 @@ class MetricsExporter:
         return of_cluster(await self._totals.get())
 
     async def _users_and_accounts(self) -> Iterable[MetricFamily]:
-        totals, most, pace = await self._totals.get(), self._config.metrics_values_max, self._pace()
+        totals = await self._totals.get()
+        most = self._config.metrics_values_max
+        pace = self._pace()
         users = await capped(totals.by_user, most, pace)
         return of_users_and_accounts(users, await capped(totals.by_account, most, pace))
 
