@@ -33,6 +33,7 @@ from ctld.core.records.events import LoadConfig, RecordAct
 from ctld.core.recover import LoadedState as LoadedState
 from ctld.core.requests.submit import SUBMIT_KEY_AGE_US
 from ctld.metrics import Metrics
+from ctld.observe.exporter import MetricsExporter
 from ctld.rpc.gate.auth import Authenticator, Roles
 from ctld.rpc.gate.connections import ConnectionLimits, Connections, raise_limit
 from ctld.rpc.gate.services import Services
@@ -154,6 +155,7 @@ class Controller:
         self._stop_asked = asyncio.Event()
         self._acts: set[asyncio.Task[object]] = set()
         self._reader = started_pool(1, "reader")
+        self._exporter: MetricsExporter | None = None
 
     async def start(self) -> None:
         """Starts everything up to the listening sockets. Raises BadSetup, StoreError."""
@@ -238,6 +240,9 @@ class Controller:
         folder, certificates = self._daemon.folder, self.certificates
         self._server, self._calls, self.gate = make_server(self.services, self._authenticator, folder.call_socket)
         self._listen(config, certificates.now)
+        if config.metrics_type:
+            self._exporter = MetricsExporter(self.services, config)
+            await self._exporter.start(config)
         self._lookups.start()
         self.runtime.start()
         self.rollups.start()
@@ -273,6 +278,8 @@ class Controller:
             log.error("the last commit does not end; nothing in it was acknowledged")
             self._fail("the stop took too long", None)
         self.rollups.stop()
+        if self._exporter is not None:
+            self._exporter.stop()
         self._fencer.stop()
         self.registry.stop()
         self._scripts.stop()

@@ -3,8 +3,33 @@
 `Metrics` counts since the start. `Diagnostics` is what sdiag shows: jobs, scheduling passes and calls since its last
 reset.
 
-One object, plain integers, one thread. An exporter would be another module; tests read them directly.
+One object, plain integers, one thread. `ctld/observe` shows them over HTTP; tests read them directly.
 """
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+#: Classes of short times, in microseconds: of commits, passes and turns of the loop.
+SHORT_BOUNDS_US: Final = (
+    500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000,
+)  # fmt: skip
+
+
+class Histogram:
+    """Observations by class, since the start. `bounds` are the inclusive upper ends of all classes but the last."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[int] = SHORT_BOUNDS_US) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0  # sum of the observations
+
+    def count(self, value: int) -> None:
+        """Counts one observation, in the unit of the bounds."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
 
 
 class Metrics:
@@ -42,6 +67,31 @@ class Metrics:
     def as_dict(self) -> dict[str, int]:
         """All counters by name."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+class Durations:
+    """How long things take, since the start."""
+
+    __slots__ = ("commits", "full_passes", "quick_passes")
+
+    def __init__(self) -> None:
+        self.commits = Histogram()
+        self.full_passes = Histogram()
+        self.quick_passes = Histogram()
+
+
+class CallOutcomes:
+    """Calls by method and gRPC status, since the start. Both are known names: there are some hundred pairs."""
+
+    __slots__ = ("by_outcome",)
+
+    def __init__(self) -> None:
+        self.by_outcome: dict[tuple[str, str], int] = {}
+
+    def count(self, method: str, status: str) -> None:
+        """Counts a call that has ended."""
+        key = method, status
+        self.by_outcome[key] = self.by_outcome.get(key, 0) + 1
 
 
 class Passes:

@@ -57,6 +57,11 @@ def command_line() -> DaemonLine:
                 f"where srun and the like reach steps; 0 = any free port (default: what slurm.conf says, else {STREAM_PORT})",
                 "N",
             ),
+            DaemonOption(
+                ("--metrics-port",),
+                "where metrics are shown if MetricsType is set; 0 = any free port (default: PenstockMetricsNodePort)",
+                "N",
+            ),
             DaemonOption(("--stream-bind",), "listen for them on this address only", "ADDRESS", ""),
             DaemonOption(
                 ("--join",),

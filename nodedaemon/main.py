@@ -89,6 +89,7 @@ def _run(args: argparse.Namespace, watch: StartWatch) -> int:
 
     try:
         port = parse_int(args.stream_port, 0, 65535, "--stream-port")
+        metrics_port = parse_int(args.metrics_port, 0, 65535, "--metrics-port") if args.metrics_port else None
         node, target, pretended = _settings(args)
         boot_id = os.environ.get("PENSTOCK_BOOT_ID") or _boot_id()  # the variable is for tests of a reboot
         watch.at(args.spool)
@@ -97,7 +98,7 @@ def _run(args: argparse.Namespace, watch: StartWatch) -> int:
         with_tls = args.cert_dir is not None
         listener = open_port(args.stream_bind, port, with_tls, read_port(spool.dir_fd))
         write_port(spool.dir_fd, listener.getsockname()[1])
-        settings = daemon.Settings(node, target, pretended, listener, with_tls)
+        settings = daemon.Settings(node, target, pretended, listener, with_tls, metrics_port)
     except (SpoolError, BadValue, BadNodeSetup, PortError) as error:
         return _bad(str(error), error)
     except BlockingIOError:

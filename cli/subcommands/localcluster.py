@@ -96,13 +96,14 @@ class LocalCluster:
 
         prepare(home)
         nodes, name = plan_nodes(options, machine_now()), options.name or CLUSTER_NAME
-        command_port, node_port = free_ports(2)
+        command_port, node_port, metrics_port = free_ports(3)
         for folder in (CTLD, "noded", "certs", "log"):
             (home / folder).mkdir(mode=0o700, exist_ok=True)
         (home / CTLD).chmod(0o711)
         conf = home / "slurm.conf"
         conf.write_text(
-            conf_text(home, login_of(str(os.geteuid())), (command_port, node_port), nodes, name), encoding="utf-8"
+            conf_text(home, login_of(str(os.geteuid())), (command_port, node_port, metrics_port), nodes, name),
+            encoding="utf-8",
         )
         ca = home / CTLD / "ca"
         if not (ca / "ca.key").exists():
@@ -177,6 +178,8 @@ class LocalCluster:
             str(spool),
             "--cluster-file",
             str(self.home / "cluster.json"),
+            "--metrics-port",
+            "0",  # any free one: the nodes share a machine
             "--stream-port",
             "0",
             "--stream-bind",

@@ -153,8 +153,10 @@ def free_ports(count: int) -> list[int]:
     raise CommandError(f"no {count} free ports between {PORTS.start} and {PORTS.stop} in {PORT_TRIES_MAX} tries")
 
 
-def conf_text(home: Path, user: str, ports: tuple[int, int], nodes: list[LocalNode], name: str = CLUSTER_NAME) -> str:
-    """slurm.conf of the cluster."""
+def conf_text(
+    home: Path, user: str, ports: tuple[int, int, int], nodes: list[LocalNode], name: str = CLUSTER_NAME
+) -> str:
+    """slurm.conf of the cluster. `ports`: for commands, for nodes, for metrics."""
     names = nodes[0].name if len(nodes) == 1 else f"n[1-{len(nodes)}]"
     size = nodes[0]
     kind = f"gpu:{size.gpu_type}" if size.gpu_type else "gpu"
@@ -169,6 +171,9 @@ PenstockNodePort={ports[1]}
 SlurmUser={user}
 StateSaveLocation="{home}/ctld"
 SlurmdSpoolDir="{home}/noded"
+
+# MetricsType=metrics/openmetrics shows them on this port of the loopback address, after `penstock down` and `penstock up`.
+PenstockMetricsPort={ports[2]}
 
 # A node that was down is used again as soon as it registers.
 ReturnToService=2

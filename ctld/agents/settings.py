@@ -39,6 +39,7 @@ def node_settings(config: Config, node: str = "") -> node_pb2.NodeSettings:
         if own
         else (),
         gpu=_gpu(config, own),
+        metrics=_metrics(config),
     )
 
 
@@ -77,6 +78,18 @@ def _cgroup(config: CgroupConfig, holds: bool) -> node_pb2.CgroupSettings:
         plugin=config.plugin if uses_groups else "disabled",
         pids_max=config.penstock_max_pids_per_job,
         signal_children=config.signal_children,
+    )
+
+
+def _metrics(config: Config) -> node_pb2.MetricsSettings:
+    return node_pb2.MetricsSettings(
+        port=config.metrics_node_port if config.metrics_type else 0,
+        addr=config.metrics_node_addr,
+        allow=config.metrics_allow,
+        token_file=config.metrics_token_file,
+        tls=config.metrics_tls,
+        dcgm_names=config.metrics_dcgm_names,
+        default_account=config.penstock_default_account.lower(),
     )
 
 

@@ -123,6 +123,7 @@ def make_server(
         services.denials.note,
         runtime.whole,
         runtime.measures.spared,
+        runtime.measures.calls.count,
     )
     server = grpc.aio.server(interceptors=[gate], options=OPTIONS)
     made = {

@@ -6,17 +6,19 @@ Begin times are those of time.perf_counter_ns().
 import time
 
 from ctld.core.records.effects import Batch
-from ctld.metrics import Diagnostics, Metrics
+from ctld.metrics import CallOutcomes, Diagnostics, Durations, Metrics
 
 
 class Measures:
     """The counts of one loop."""
 
-    __slots__ = ("diagnostics", "metrics")
+    __slots__ = ("calls", "diagnostics", "metrics", "times")
 
     def __init__(self, metrics: Metrics, diagnostics: Diagnostics) -> None:
         self.metrics = metrics
         self.diagnostics = diagnostics
+        self.times = Durations()
+        self.calls = CallOutcomes()
 
     def spared(self) -> None:
         """Counts a request that was refused for an internal error."""
@@ -25,11 +27,15 @@ class Measures:
 
     def quick_pass(self, begun_ns: int, rows: int, ready: int) -> None:
         """Counts a quick pass."""
-        self.diagnostics.main.count(_us_since(begun_ns), rows, ready)
+        took_us = _us_since(begun_ns)
+        self.diagnostics.main.count(took_us, rows, ready)
+        self.times.quick_passes.count(took_us)
 
     def full_pass(self, begun_ns: int, rows: int, starts: int, table: int, now_us: int) -> None:
         """Counts a full pass that has returned."""
-        self.diagnostics.count_backfill(_us_since(begun_ns), rows, starts, table, now_us)
+        took_us = _us_since(begun_ns)
+        self.diagnostics.count_backfill(took_us, rows, starts, table, now_us)
+        self.times.full_passes.count(took_us)
 
     def committed(self, begun_ns: int, batch: Batch) -> None:
         """Counts a batch that is in the database."""
@@ -40,6 +46,7 @@ class Measures:
         metrics.rows += len(batch.jobs) + len(batch.steps) + len(batch.history)
         diagnostics.commits += 1
         diagnostics.commit_us += took_us
+        self.times.commits.count(took_us)
 
     def released(self, batch: Batch) -> None:
         """Counts a batch that is visible, and whose effects have left."""

@@ -7,7 +7,8 @@ A job that waits for its first start has a compact row (core/records/waiting_row
 the controller's memory.
 
 Answers are encoded once per row and cached, the oldest evicted first; so only requested rows use memory. Indexes by
-user, state and partition are built by the first query that can use them, and updated from then on.
+user, state and partition are built by the first query that can use them, and updated from then on. Counts for metrics
+(tally.py) are updated where the site has metrics.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,6 +20,7 @@ from ctld.core.records.job import JobRow
 from ctld.core.records.step import StepRow
 from ctld.core.records.waiting_row import compact
 from ctld.core.state.forecast import Forecast
+from ctld.runtime.tally import JobTally, weight
 from penstock.values.states import END_STATES, JobState
 from penstock.values.taskset import TaskSet
 
@@ -122,6 +124,7 @@ class Snapshot:
         self.counts: dict[JobState, int] = dict.fromkeys(JobState, 0)  # tasks by state
         self.forecast: Forecast | None = None  # ctld.core.queue.planning.Forecast of the last whole pass
         self.revision = 0  # incremented with every batch
+        self.tally: JobTally | None = None
         self._indexes: dict[str, Index] = {}
         self._encoded: dict[int, tuple[JobRow, bytes]] = {}
         self._encoded_bytes = 0
@@ -142,6 +145,14 @@ class Snapshot:
                 self._put_step(step)
         for job_id in batch.purged:
             self._drop(job_id)
+
+    def count_for_metrics(self) -> JobTally:
+        """Counts every row, and from now on every change."""
+        tally = JobTally()
+        for row in self.jobs.values():
+            tally.add(row)
+        self.tally = tally
+        return tally
 
     def index(self, name: str) -> Index:
         """Returns the index of rows by one filter: uids, states or partitions. Its first use reads every row."""
@@ -187,13 +198,15 @@ class Snapshot:
     def _put(self, row: JobRow) -> None:
         old = self.jobs.get(row.job_id)
         if old is not None:
-            self.counts[old.state] -= _weight(old)
+            self.counts[old.state] -= weight(old)
         if row.array_job_id and (old is None or old.array_task_id != row.array_task_id):
             if row.array_job_id not in self.arrays:
                 self.arrays[row.array_job_id] = ArrayRows()
             self.arrays[row.array_job_id].enter(row)
         self.jobs[row.job_id] = row
-        self.counts[row.state] += _weight(row)
+        self.counts[row.state] += weight(row)
+        if self.tally is not None:
+            self.tally.move(old, row)
         for index in self._indexes.values():
             index.move(old, row)
 
@@ -201,7 +214,9 @@ class Snapshot:
         row = self.jobs.pop(job_id, None)
         if row is None:
             return
-        self.counts[row.state] -= _weight(row)
+        self.counts[row.state] -= weight(row)
+        if self.tally is not None:
+            self.tally.move(row, None)
         for index in self._indexes.values():
             index.move(row, None)
         self._forget(job_id)
@@ -231,7 +246,3 @@ class Snapshot:
         kept = self._encoded.pop(job_id, None)
         if kept is not None:
             self._encoded_bytes -= len(kept[1])
-
-
-def _weight(row: JobRow) -> int:
-    return len(row.array_tasks) if row.array_tasks is not None else 1

@@ -10,6 +10,8 @@ import selectors
 import time
 from collections.abc import Callable
 
+from ctld.metrics import Histogram
+
 thread_time_ns = time.thread_time_ns
 
 
@@ -19,6 +21,7 @@ class TurnSelector(selectors.DefaultSelector):  # type: ignore[misc,valid-type,u
     def __init__(self) -> None:
         super().__init__()
         self.longest_us = 0
+        self.times = Histogram()
         self._begun_ns = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -26,6 +29,7 @@ class TurnSelector(selectors.DefaultSelector):  # type: ignore[misc,valid-type,u
         took_us = (thread_time_ns() - self._begun_ns) // 1000 if self._begun_ns else 0
         if took_us > self.longest_us:
             self.longest_us = took_us
+        self.times.count(took_us)
         ready = super().select(timeout)
         self._begun_ns = thread_time_ns()
         return ready
@@ -52,3 +56,9 @@ def longest_turn(loop: asyncio.AbstractEventLoop) -> Callable[[bool], int]:
         return longest
 
     return read
+
+
+def turn_times() -> Histogram | None:
+    """Returns the turns of the running loop since its start; None for a loop without measurement."""
+    turns = getattr(asyncio.get_running_loop(), "turns", None)
+    return turns.times if isinstance(turns, TurnSelector) else None

@@ -37,6 +37,10 @@ SCRIPT_MESSAGE = b"said"
 SCOPE_BATCH, SCOPE_ALL = 0, 1
 
 
+#: Fields that are no part of the order's table: two that are sent apart, and two that are for the daemon alone.
+NOT_SENT = ("key", "environment", "account", "partition")
+
+
 class TaskOrder:
     """One task of a step of srun on this node. An empty path: that stream goes through the client."""
 
@@ -129,6 +133,8 @@ class LaunchOrder:
     script_environment: dict[str, str]  # of prolog and epilog
     script_timeout_s: int = 0  # of each of them; 0 = none
     script_flags: list[str]  # RUNINJOB, SERIAL
+    account: str = ""  # of the job, as the partition: for metrics, and not sent to the launcher
+    partition: str = ""
     message: str = ""  # to write to the error output before the program runs
 
     def __init__(self, **known: object) -> None:
@@ -149,7 +155,7 @@ class LaunchOrder:
         known = {
             name: _plain(value)
             for name, value in vars(self).items()
-            if name not in ("key", "environment") and (value or name not in _FRESH) and value != _DEFAULTS.get(name)
+            if name not in NOT_SENT and (value or name not in _FRESH) and value != _DEFAULTS.get(name)
         }
         key = self.key.encode()
         body = pack([dump(known), pack([*self.environment, *self.environment.values()])])

@@ -39,6 +39,8 @@ from nodedaemon.gpu import detect, mig, once
 from nodedaemon.gpu.mps import FOLDER as MPS_FOLDER
 from nodedaemon.gpu.mps import Mps
 from nodedaemon.launch import wire
+from nodedaemon.observe.exporter import NodeExporter, NodeSources
+from nodedaemon.observe.stepusage import StepReader
 from nodedaemon.spool.journal import COMPACT_BYTES
 from nodedaemon.spool.space import CHECK_S, NO_ROOM, SPOOL_FULL
 from nodedaemon.spool.spool import Spool
@@ -87,6 +89,7 @@ class Settings:
     pretended: inventory.Pretended
     listener: socket.socket  # of the stream port
     stream_tls: bool
+    metrics_port: int | None = None  # in place of the controller's setting; 0 = any free one
 
 
 class Daemon:
@@ -130,6 +133,8 @@ class Daemon:
         self._usage: GpuUsage | None = None
         self._mps: Mps | None = None
         self._gpus = self._make_gpus(found)
+        self._exporter = self._make_exporter()
+        node.site.listeners.append(lambda: self._exporter.use(node.site.settings.metrics))
         node.site.listeners.append(lambda: detect.remember(spool.dir_fd, node.site.settings.gpu.detect))
         if self._gpus is not None or self._inventory.gpus:
             self._inventory.gpu_constraint = settings.node.site.gpu_constraint()
@@ -171,6 +176,19 @@ class Daemon:
         )
         site.listeners.append(lambda: agent.take_settings(site.settings.gpu))
         return agent
+
+    def _make_exporter(self) -> NodeExporter:
+        """Makes the endpoint of metrics; it listens once the controller's settings say so."""
+        spool, settings = self._spool, self._settings
+        sources = NodeSources(
+            settings.node.node_name, spool.path, StepReader(self._cgroups, spool.steps_fd), self._executor,
+            lambda: [step.key for step in self._machine.live_steps()], self._gpu_clock.now_us, settings.target.cert_dir,
+            settings.metrics_port,
+        )  # fmt: skip
+        exporter = NodeExporter(sources, self._gpus)
+        if self._gpus is not None:
+            self._gpus.metrics = exporter
+        return exporter
 
     def _is_suspended(self, job: tuple[int, int]) -> bool:
         live = [step for step in self._machine.live_steps() if (step.key.job_id, step.key.attempt) == job]
@@ -217,6 +235,7 @@ class Daemon:
             checking.cancel()
             renewing.cancel()
             self._adoption.close()
+            self._exporter.stop()
             lost.cancel()
             linking.cancel()
             await asyncio.gather(linking, lost, checking, renewing, return_exceptions=True)
@@ -331,6 +350,7 @@ class Daemon:
                 message = wire.report_message(effect, self._spool.boot_id, self._machine.spool_id)
                 self._link.send(effect.link, message)
             elif isinstance(effect, core.StartStep):
+                self._exporter.launched(effect.key, effect.order)
                 if self._gpus is not None and effect.order.gpus:
                     self._gpus.began(effect.key, effect.order.user_id, tuple(effect.order.gpus))
                 if self._mps is not None and effect.order.mps_gpu:

@@ -93,6 +93,7 @@ class GpuAgent:
         self.watch = GpuWatch(self.take)
         self.usage: Listener = Listener()
         self.mps: Listener = Listener()
+        self.metrics: Listener = Listener()
         self.settings = node_pb2.GpuSettings()
         self._loop = asyncio.get_running_loop()
         self._inbox: asyncio.Queue[WatchMessage | words.HealthEvent | asyncio.Future[None]] = asyncio.Queue()
@@ -354,7 +355,7 @@ class GpuAgent:
             found = await self._loop.run_in_executor(self.executor, owners.owners, pids, self._jobs())
         self._judge(words.Seen(polled, found if self._knows_pids else ()))
         by_pid = {owner.pid: owner for owner in found}
-        for listener in (self.usage, self.mps):
+        for listener in (self.usage, self.mps, self.metrics):
             listener.polled(polled, by_pid)
 
     def _report_inventory(self) -> None:

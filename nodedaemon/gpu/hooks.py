@@ -5,6 +5,8 @@
 
     agent.usage = Usage(...)
 
+`agent.metrics` is told of polls alone.
+
 All of it is called in the loop's thread and must not block: work goes to `agent.executor`. A listener that raises ends
 the daemon, like any other fault of it. Reports are sent with `agent.send_report(report)`.
 """

@@ -120,6 +120,8 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
     order.io_key = message.io_key
     order.asking_key = asking_key(message.io_key)
     order.node_name = node.node_name
+    order.account = message.facts.account
+    order.partition = message.facts.partition
     _find_gpus(order, message, node.site)
     contain(order, message, node.site)
     pinning.bind_tasks(order, message, node.site)

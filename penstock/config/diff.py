@@ -29,6 +29,11 @@ _NEEDS_RESTART = (
     "penstock_witness_file",
     "slurmctld_port",
     "penstock_node_port",
+    "metrics_type",
+    "metrics_port",
+    "metrics_addr",
+    "metrics_token_file",
+    "metrics_tls",
 )
 
 #: The number of changes that are listed individually.

@@ -152,9 +152,25 @@ _GPUS = (
     Key("PenstockMpsProgram", "mps_program", kinds.PROGRAM),
 )
 
+#: Metrics over HTTP.
+_METRICS = (
+    Key("MetricsType", "metrics_type", kinds.choice("metrics/openmetrics", also={"none": "", "metrics/none": ""})),
+    Key("MetricsParameters", "metrics_parameters", kinds.PARAMETERS),
+    Key("PenstockMetricsPort", "metrics_port", kinds.PORT),
+    Key("PenstockMetricsAddr", "metrics_addr", kinds.HOST),
+    Key("PenstockMetricsNodePort", "metrics_node_port", kinds.integer(0, 65535)),
+    Key("PenstockMetricsNodeAddr", "metrics_node_addr", kinds.HOST),
+    Key("PenstockMetricsDcgmNames", "metrics_dcgm_names", kinds.BOOL),
+    Key("PenstockMetricsTokenFile", "metrics_token_file", kinds.OPTIONAL_PATH),
+    Key("PenstockMetricsAllow", "metrics_allow", policykinds.NETWORKS),
+    Key("PenstockMetricsTls", "metrics_tls", kinds.BOOL),
+    Key("PenstockMetricsValuesMax", "metrics_values_max", kinds.integer(1, 100_000)),
+)
+
 _SUPPORTED_GLOBALS = (
     *_SITE_PROGRAMS,
     *_GPUS,
+    *_METRICS,
     Key("ClusterName", "cluster_name", kinds.CLUSTER_NAME),
     # may be repeated and contain an address, which the loader parses
     Key("SlurmctldHost", "controller_host", kinds.TEXT),

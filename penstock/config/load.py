@@ -197,9 +197,16 @@ def _config_fields(values: Values, findings: Findings) -> Fields:
         findings.error(
             where, f"SlurmctldPort and PenstockNodePort are both {ports[0]}; node daemons need their own port"
         )
+    _check_metrics_port(values, fields, ports, findings)
     if "slurm_user" in values and find_uid(values["slurm_user"].value) is None:
         findings.warn(values["slurm_user"].where, f"SlurmUser {values['slurm_user'].value} is no user of this machine")
     return fields
+
+
+def _check_metrics_port(values: Values, fields: Fields, ports: list[int], findings: Findings) -> None:
+    if fields.get("metrics_type") and (port := fields.get("metrics_port", _DEFAULTS.metrics_port)) in ports:
+        where = (values.get("metrics_port") or values["metrics_type"]).where
+        findings.error(where, f"PenstockMetricsPort is {port}, as is another port of the controller; choose a free one")
 
 
 def _check_presence(values: Values, lines: _Lines, has_dynamic: bool, where: Where, findings: Findings) -> None:

@@ -103,7 +103,7 @@ MaxJobId=67043328 | the number after which job ids start again | job ids are nev
 MaxNodeCount=0 | room for nodes that register by themselves | each node needs a NodeName line; a reload adds nodes at any time
 MemLimitEnforce=- [no] | ends jobs that use more memory | memory is limited by control groups (ConstrainRAMSpace)
 MessageTimeout=10~sec | how long a message may take | a command waits 10 s for the controller, and retries while it restarts
-MetricsType | metrics for Prometheus | sdiag shows them
+MetricsAuthUsers | users whose tokens may read metrics | PenstockMetricsTokenFile names a file with a token, PenstockMetricsAllow addresses
 NodeFeaturesPlugins [node_features/none] | features that a reboot changes | features are those of the node's line
 PlugStackConfig | plugstack.conf, with SPANK plug-ins | {_PLUGIN}; options of such plug-ins (--container-image, ...) are refused
 PluginDir | where plug-ins lie | {_PLUGIN}

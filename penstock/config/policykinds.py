@@ -1,6 +1,7 @@
 """Kinds of values for job policy and logging: exit codes, log levels, GPU defaults."""
 
 import re
+from ipaddress import ip_network
 
 from penstock.config.kinds import NAMES, NAMES_OR_ALL, ValueKind, choice
 from penstock.values.errors import BadValue
@@ -76,6 +77,21 @@ def _write_ranges(codes: tuple[int, ...]) -> str:
         else:
             parts.append([code, code])
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def _read_networks(text: str, what: str) -> tuple[str, ...]:
+    """Reads addresses and networks (`10.0.0.0/8,::1`), separated by commas."""
+    if text.lower() in ("all", "none", "(null)"):
+        return ()
+    found = []
+    for word in map(str.strip, text.split(",")):
+        try:
+            found.append(str(ip_network(word)))
+        except ValueError:
+            raise BadValue(
+                f"Invalid {what}: expected addresses or networks such as 10.1.0.0/16, not {shown(word)}"
+            ) from None
+    return tuple(dict.fromkeys(found))
 
 
 def _read_domain(text: str, what: str) -> str:
@@ -172,6 +188,7 @@ QOS_NAME = ValueKind(_read_qos, lambda name: name or "N/A")
 PRIVATE_DATA = ValueKind(_read_private, lambda words: ",".join(words) or "none")
 EXIT_CODES = ValueKind(_read_exit_codes, lambda codes: _write_ranges(codes) or "none", _write_ranges)
 DOMAIN = ValueKind(_read_domain)
+NETWORKS = ValueKind(_read_networks, ",".join)
 JOB_DEFAULTS = ValueKind(_read_job_defaults)
 LOG_LEVEL = ValueKind(_read_log_level)
 LOG_TIME = choice(

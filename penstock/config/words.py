@@ -201,6 +201,7 @@ WORDS: dict[str, dict[str, str]] = {
     "SlurmctldParameters": _SLURMCTLD,
     "SlurmdParameters": _SLURMD,
     "LaunchParameters": _LAUNCH,
+    "MetricsParameters": {"ignore_private_data": ""},
     "DependencyParameters": _DEPENDENCY,
     "CommunicationParameters": _COMMUNICATION,
     "TopologyParam": _TOPOLOGY,

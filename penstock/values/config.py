@@ -340,6 +340,18 @@ class Config:
     penstock_budget_at_end: str = "finish"  # or cancel: the running jobs of a budget that is used up
     penstock_lending: str = "none"  # or all: accounts without Lend= lend all of their GrpTRES
     enforce: tuple[str, ...] = ()  # AccountingStorageEnforce with the words that it implies (policykinds.ENFORCE)
+    # -- metrics
+    metrics_type: str = ""  # or metrics/openmetrics
+    metrics_parameters: tuple[tuple[str, str], ...] = ()
+    metrics_port: int = 6821
+    metrics_addr: str = "127.0.0.1"  # the address to listen on
+    metrics_node_port: int = 6822  # of node daemons; 0 = they have no metrics
+    metrics_node_addr: str = "127.0.0.1"
+    metrics_dcgm_names: bool = False  # GPUs also under dcgm-exporter's names
+    metrics_token_file: str = ""  # "" = no token is asked for
+    metrics_allow: tuple[str, ...] = ()  # addresses and networks; () = all
+    metrics_tls: bool = False
+    metrics_values_max: int = 1000  # values of a label that users choose, as accounts
     # from slurmdbd.conf
     purge_after: tuple[tuple[str, int, str], ...] = field(
         default=(), compare=False

@@ -61,7 +61,7 @@ def test_other_sizes_are_named() -> None:
 def test_slurm_conf_says_what_was_planned(tmp_path: Path) -> None:
     home = tmp_path / "with space"
     lines = conf_text(
-        home, "ann", (20001, 20002), plan_nodes(LocalClusterOptions(nodes=4, gpus_per_node=(2, "")), MACHINE)
+        home, "ann", (20001, 20002, 20003), plan_nodes(LocalClusterOptions(nodes=4, gpus_per_node=(2, "")), MACHINE)
     ).splitlines()
     assert "ClusterName=local" in lines
     assert "NodeName=n[1-4] NodeAddr=127.0.0.1 CPUs=2 RealMemory=2250 Gres=gpu:2 State=UNKNOWN" in lines
@@ -84,7 +84,7 @@ def test_slurm_conf_can_be_read_without_a_warning(tmp_path: Path, wish: LocalClu
     home = tmp_path / "with space"
     home.mkdir()
     nodes = plan_nodes(wish, MACHINE)
-    (home / "slurm.conf").write_text(conf_text(home, getpass.getuser(), (20001, 20002), nodes))
+    (home / "slurm.conf").write_text(conf_text(home, getpass.getuser(), (20001, 20002, 20003), nodes))
     loaded = load(str(home / "slurm.conf"))
     assert [str(w) for w in loaded.warnings] == []
     config = loaded.config

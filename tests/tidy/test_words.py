@@ -81,7 +81,7 @@ def test_no_path_of_a_machine_in_documents_and_sources() -> None:
     files = [
         *DOCUMENTS,
         *tree.sources(*tree.PACKAGES, *tree.OPTIONAL_PACKAGES, "tools"),
-        *(tree.ROOT / "packaging").iterdir(),
+        *(path for path in (tree.ROOT / "packaging").rglob("*") if path.is_file()),
     ]
     files += [
         tree.ROOT / "Makefile",

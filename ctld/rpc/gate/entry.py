@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
 # Any: what a handler takes, bytes or a stream of them, follows from its kind
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import grpc
 import grpc.aio
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.ctld")
 
+#: gRPC's numbers of statuses; its contexts return these, or None while nothing was said.
+_STATUS_NAMES: Final[dict[object, str]] = {None: "OK"} | {status.value[0]: status.name for status in grpc.StatusCode}
 #: Called with the caller, the method, the refusal's text and the address.
 Denied = Callable[[Peer, str, str, str], None]
 
@@ -53,13 +55,16 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         denied: Denied | None = None,
         whole: Callable[[], Awaitable[None] | None] = lambda: None,
         failed: Callable[[], None] | None = None,
+        ended: Callable[[str, str], None] = lambda method, status: None,
     ) -> None:
-        """`count` is called for each admitted call: method, uid (-1 = a node), microseconds.
+        """`count` is called for each admitted call: method, uid (-1 = a node), microseconds; `ended` for every call:
+        method, gRPC status.
 
         `denied` is called for each denied call: by this gate, by its handler or by the core. `whole`: what to await
         while the core handles a long change (Runtime.whole). `failed` is called for each handler that failed.
         """
         self._on_failed = failed
+        self._ended = ended
         self._whole = whole
         self._denied = denied
         self._authenticator = authenticator
@@ -177,10 +182,19 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
             self._on_failed()
         await refuse(context, grpc.StatusCode.INTERNAL, Code.INTERNAL, TEXT[Code.INTERNAL])
 
-    def count_call_end(self, method: str, uid: int | None, begun_ns: int) -> None:
-        """Counts the end of an admitted call."""
+    def count_call_end(self, method: str, uid: int | None, begun_ns: int, context: Context) -> None:
+        """Counts the end of a call; `uid` None = it was not admitted."""
+        name = method.rpartition("/")[2]
+        self._ended(name, _status_of(context))
         if uid is not None and self._count is not None:
-            self._count(method.rpartition("/")[2], uid, (time.perf_counter_ns() - begun_ns) // 1000)
+            self._count(name, uid, (time.perf_counter_ns() - begun_ns) // 1000)
+
+
+def _status_of(context: Context) -> str:
+    """Returns the name of the status with which a call ends."""
+    if isinstance(context, LocalCall):
+        return context.status.name
+    return _STATUS_NAMES.get(context.code(), "UNKNOWN")
 
 
 async def _refuse_for_now(context: Context, refusal: tuple[Code, str]) -> NoReturn:
@@ -248,7 +262,7 @@ def _wrap(handler: "Handler", method: str, gate: Gate) -> "Handler":
             data = None
             await gate.failed(method, context, error)
         finally:
-            gate.count_call_end(method, uid, begun)
+            gate.count_call_end(method, uid, begun, context)
 
     async def many(stream: object, context: Context) -> object:
         begun = time.perf_counter_ns()
@@ -271,7 +285,7 @@ def _wrap(handler: "Handler", method: str, gate: Gate) -> "Handler":
             data = None
             await gate.failed(method, context, error)
         finally:
-            gate.count_call_end(method, uid, begun)
+            gate.count_call_end(method, uid, begun, context)
 
     async def each(stream: AsyncIterator[bytes]) -> AsyncIterator[object]:
         async for data in stream:
@@ -320,7 +334,7 @@ def direct(
         except Exception as error:  # noqa: BLE001 (whatever it is, it is this call's)
             await gate.failed(method, context, error)
         finally:
-            gate.count_call_end(method, uid, begun)
+            gate.count_call_end(method, uid, begun, context)
         return reply
 
     return once
