@@ -32,6 +32,7 @@ BELOW = OPERATOR | {"coordinator"}
 #: Error numbers of a right that is lacking.
 RIGHTS = frozenset((2002, 2010))
 JOB = "{job}"
+WCKEY = "{wckey}"
 ACCOUNT = {"name": "rlab", "description": "rlab", "organization": "root"}
 HELD = {"name": "r", "current_working_directory": "/tmp", "environment": ["A=1"], "script": "#!/bin/sh\n"}
 RESERVATION = {
@@ -41,7 +42,7 @@ RESERVATION = {
     "users": ["root"],
     "node_list": ["n1"],
 }
-#: Method, path, body and who is let through. {job}: a waiting job of the user's.
+#: Method, path, body and who is let through. {job}: a waiting job of the user's; {wckey}: the number of a wckey of theirs.
 READ = (
     "conf", "diag", f"job/{JOB}", "jobs", "jobs/state", "licenses", "nodes", "node/n1", "partitions", "partition/main", "ping",
     "reservations", "reservation/none", f"resources/{JOB}", "shares",
@@ -90,8 +91,8 @@ TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
         BELOW,
     ),
     ("POST", f"{DB}/qos", {"qos": [{"name": "normal", "description": ""}]}, OPERATOR),
-    ("POST", f"{DB}/wckeys", {"wckeys": [{"name": "rkey", "user": "daemon", "cluster": "e2e"}]}, OPERATOR),
-    ("DELETE", f"{DB}/wckey/1", None, OPERATOR),
+    ("POST", f"{DB}/wckeys", {"wckeys": [{"name": "rother", "user": "daemon", "cluster": "e2e"}]}, OPERATOR),
+    ("DELETE", f"{DB}/wckey/{WCKEY}", None, OPERATOR),
     ("POST", f"{DB}/config", {"accounts": [ACCOUNT]}, OPERATOR),
     ("POST", f"{DB}/clusters", {"clusters": [{"name": "e2e"}]}, OPERATOR),
     ("POST", f"{DB}/tres", {"TRES": []}, ALL),  # refused for all: 2036
@@ -160,10 +161,12 @@ def callers(rest: LiveRest) -> Iterator[dict[str, httpx.Client]]:
         ("accounts", {"accounts": [ACCOUNT]}), ("associations", {"associations": places}),
         ("users", {"users": [{"name": NAMES["coordinator"], "coordinators": [{"name": "rlab"}]},
                              {"name": NAMES["operator"], "administrator_level": ["Operator"]}]}),
+        ("wckeys", {"wckeys": [{"name": "rkey", "user": NAMES["user"], "cluster": "e2e"}]}),
     ):  # fmt: skip
         assert admin.post(f"{DB}/{path}", json=body).status_code == 200
     yield found
-    admin.delete(f"{DB}/account/rlab")
+    assert admin.request("DELETE", f"{SLURM}/jobs", json={"account": "rlab"}).status_code == 200
+    assert admin.delete(f"{DB}/account/rlab").status_code == 200
     for one in found.values():
         one.close()
 
@@ -176,10 +179,12 @@ def test_every_path_times_every_role(rest, callers):
 
     def ask(client: httpx.Client, method: str, path: str, body: Any, job_id: str) -> httpx.Response:
         sent = None if body is None else json.loads(json.dumps(body).replace(JOB, job_id))
-        return client.request(method, path.replace(JOB, job_id), json=sent)
+        return client.request(method, path.replace(JOB, job_id).replace(WCKEY, wckey), json=sent)
 
     wrong: list[str] = []
     job_id = new_job()
+    (found,) = callers["admin"].get(f"{DB}/wckeys?name=rkey").json()["wckeys"]
+    wckey = str(found["id"])
     with httpx.Client(base_url=rest.url, timeout=ANSWER_S) as anonymous:
         for method, path, body, allowed in TABLE:
             nobody = ask(anonymous, method, path, body, job_id)
