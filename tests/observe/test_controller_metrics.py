@@ -44,7 +44,7 @@ class MeasuredSite(Site):
 
     async def page(self, name: str, **headers: str) -> ScrapedPage:
         """One page."""
-        return await scrape(self.port, f"/metrics/{name}", **headers)
+        return await scrape(self.port, f"/metrics/{name}", None, **headers)
 
 
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
