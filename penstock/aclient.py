@@ -128,7 +128,7 @@ class AsyncClient:
         as in call()."""
         rpc = find_stream(method, request)
 
-        async def attempt(proven: "Proof", left_s: float | None) -> deque[ReplyMessage]:
+        async def attempt(proven: "Proof", left_s: float | None) -> deque[Message]:
             stub = self._connect().unary_stream(rpc.path, rpc.serialize, rpc.deserialize)
             return deque([page async for page in stub(request, timeout=left_s, metadata=proven)])
 
@@ -147,7 +147,7 @@ class AsyncClient:
 
         async def attempt(
             proven: "Proof", left_s: float | None
-        ) -> tuple[ReplyMessage, "grpc.aio.UnaryStreamCall[Message, ReplyMessage]"]:
+        ) -> tuple[object, "grpc.aio.UnaryStreamCall[Message, Message]"]:
             messages = self._connect().unary_stream(rpc.path, rpc.serialize, rpc.deserialize)(
                 request, timeout=limit_s, metadata=proven
             )

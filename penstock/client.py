@@ -116,7 +116,7 @@ class Client:
         rpc = find_rpc(method, request)
         body = rpc.serialize(request)
 
-        def attempt(connect_s: float, deadline: float) -> ReplyMessage:
+        def attempt(connect_s: float, deadline: float) -> object:
             calls = self._connect_calls(connect_s) if not rpc.is_stream else None
             if calls is not None:
                 return rpc.deserialize(calls.call(rpc.path, body, deadline, MESSAGE_BYTES_MAX))

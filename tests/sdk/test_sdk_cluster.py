@@ -58,8 +58,8 @@ def test_a_job_that_fails_and_one_that_lasts(cluster: Cluster, live: LiveCluster
         failed.wait(END_S, check=True)
     assert caught.value.detail == "the reason\n" and caught.value.record.state == "FAILED"
     lasting = cluster.submit_text(WAITS)
-    with pytest.raises(WaitTimeout, match="has not ended after 0.2 s"):
-        lasting.wait(0.2)
+    with pytest.raises(WaitTimeout, match="has not ended after 0 s"):
+        lasting.wait(0)
     (live.work / "go").touch()
     assert lasting.wait(END_S).succeeded
     (live.work / "go").unlink()

@@ -1,1 +1,1 @@
-"""Watch: committed changes in their order, to whoever listens. Never decides."""
+"""Watch: committed changes in their order, to their watchers. Never decides."""

@@ -3,8 +3,8 @@
 Each change has a sequence number: the controller's epoch, then a count, so that it grows from one start to the next and a
 number of an earlier start is recognised. A change is kept as its encoded message, with what decides who may see it.
 
-Nothing is kept before somebody watches, nor KEPT_US after the last one has left. A row whose visible fields are as they were
-(a new reason of a waiting job, a priority) is no change: a pass over a long queue would push everything else out.
+Nothing is kept before the first watcher comes, nor KEPT_US after the last one has left. A row whose visible fields are as
+they were (a new reason of a waiting job, a priority) is no change: a pass over a long queue would push everything else out.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from ctld.rpc.watch.changed import JOB, changes_of
 #: For how long changes are kept, and how many: some 200 bytes each.
 KEPT_US: Final = 600 * 1_000_000
 KEPT_MAX: Final = 50_000
-#: Watchers are told once in this time, so that one message carries what many changes of a busy time are.
+#: Watchers get a message once in this time, so that one message carries what many changes of a busy time are.
 TICK_S: Final = 0.25
 #: Bits of a sequence number below the epoch. Both fit into 53 bits, which JavaScript's numbers have.
 COUNT_BITS: Final = 32
@@ -92,18 +92,21 @@ class ChangeFeed:
         """Keeps the changes of a committed batch."""
         if not self._is_on:
             return
-        now_us, before = self._clock_us(), self.sequence
+        now_us = self._clock_us()
+        before = self.sequence
         if not self._watchers and now_us - self._left_at_us > KEPT_US:
             self._forget()
             return
         for change in changes_of(batch, self._state):
-            key, visible = (change.kind, change.key), hash(change.visible)
+            key = (change.kind, change.key)
+            visible = hash(change.visible)
             if self._visible.get(key) == visible:
                 continue
             self._visible[key] = visible
             self.sequence += 1
             message = change.message()
-            message.sequence, message.at_us = self.sequence, now_us
+            message.sequence = self.sequence
+            message.at_us = now_us
             self._kept.append(
                 KeptChange(
                     self.sequence, now_us, change.kind, message.SerializeToString(), change.uid, change.account,

@@ -1,7 +1,7 @@
 """The Watch service: one stream for each watcher, which gets what it may see once a tick.
 
-Rights are those of the listings, looked at anew for each message. Watchers with the same rights and wishes who are at the
-same place get the same bytes, made once. Who reads slowly gets everything that is still kept, then is told what it missed.
+Rights are those of the listings, checked for each message. Watchers with the same rights and demands who are at the
+same place get the same bytes, made once. A slow reader gets everything that is still kept; what is not is reported as missed.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ WATCHES_OF_USER_MAX: Final = 64
 _CHANGES_TAG: Final = b"\x0a"
 
 
-class Wishes(NamedTuple):
+class WatchDemands(NamedTuple):
     """What one watcher may see and wants to see; equal ones get equal answers."""
 
     kinds: frozenset[str]
@@ -51,7 +51,7 @@ class WatchService:
         runtime = services.runtime
         self.feed = ChangeFeed(runtime.core.state, runtime.epoch, runtime.clock_us)
         runtime.observers.append(self.feed.committed)
-        self._shared: dict[tuple[int, Wishes], tuple[bytes, int]] = {}  # of the present last change
+        self._shared: dict[tuple[int, WatchDemands], tuple[bytes, int]] = {}  # of the present last change
         self._shared_of = 0
         self._watches: dict[int, int] = {}  # by uid
 
@@ -89,7 +89,7 @@ class WatchService:
             if not self.feed.has_all_after(at):
                 at = self.feed.sequence
                 yield watch_pb2.WatchReply(last=at, missed=True).SerializeToString()
-            data, at = self._message(at, self._wishes(kinds, uids, actor))
+            data, at = self._message(at, self._demands(kinds, uids, actor))
             if data or now_s() >= due_s:
                 yield data + watch_pb2.WatchReply(last=at).SerializeToString()
                 due_s = now_s() + HEARTBEAT_S
@@ -98,35 +98,35 @@ class WatchService:
             else:
                 await asyncio.sleep(0)
 
-    def _message(self, at: int, wishes: Wishes) -> tuple[bytes, int]:
-        """The changes after this one as part of a reply, and the last one that was looked at."""
+    def _message(self, at: int, demands: WatchDemands) -> tuple[bytes, int]:
+        """The changes after this one as part of a reply, and the last one that was examined."""
         if self._shared_of != self.feed.sequence or len(self._shared) >= SHARED_MAX:
             self._shared.clear()
             self._shared_of = self.feed.sequence
-        found = self._shared.get((at, wishes))
+        found = self._shared.get((at, demands))
         if found is None:
             changes = list(self.feed.after(at, CHANGES_MAX))
-            seen = [change.encoded for change in changes if self._sees(change, wishes)]
+            seen = [change.encoded for change in changes if self._sees(change, demands)]
             data = b"".join(part for one in seen for part in (_CHANGES_TAG, varint(len(one)), one))
-            found = self._shared[(at, wishes)] = data, changes[-1].sequence if changes else at
+            found = self._shared[(at, demands)] = data, changes[-1].sequence if changes else at
         return found
 
-    def _wishes(self, kinds: frozenset[str], uids: frozenset[int], actor: Actor) -> Wishes:
+    def _demands(self, kinds: frozenset[str], uids: frozenset[int], actor: Actor) -> WatchDemands:
         """With the rights of this moment."""
         state = self._runtime.core.state
         if is_private(state.config, actor, "nodes"):
             kinds -= {NODE, GPU}
         hides = is_private(state.config, actor, "reservations")
-        return Wishes(kinds, uids, job_visibility(state, actor), actor if hides else None)
+        return WatchDemands(kinds, uids, job_visibility(state, actor), actor if hides else None)
 
-    def _sees(self, change: KeptChange, wishes: Wishes) -> bool:
-        if change.kind not in wishes.kinds:
+    def _sees(self, change: KeptChange, demands: WatchDemands) -> bool:
+        if change.kind not in demands.kinds:
             return False
         if change.kind == JOB:
-            return (not wishes.uids or change.uid in wishes.uids) and wishes.jobs.sees_of(change.uid, change.account)
-        if change.kind == RESERVATION and wishes.reservations_of is not None:
+            return (not demands.uids or change.uid in demands.uids) and demands.jobs.sees_of(change.uid, change.account)
+        if change.kind == RESERVATION and demands.reservations_of is not None:
             config, found = self._runtime.core.state.config, change.reservation
-            return found is not None and sees_reservation(config, wishes.reservations_of, found)
+            return found is not None and sees_reservation(config, demands.reservations_of, found)
         return True
 
     async def _uids(self, users: Iterable[str]) -> frozenset[int]:
