@@ -1,7 +1,7 @@
 """Hostile and absurd input: huge arrays, scripts and numbers, bytes that are no text, configurations that are no good.
 
-The rule everywhere: a clear message that names what is wrong, status 1, no traceback, nothing submitted; or, where the
-input is legal, byte-exact passage.
+The rule everywhere: a clear message that names what is wrong, status 1 (255 for what Slurm's sbatch reads itself), no
+traceback, nothing submitted; or, where the input is legal, byte-exact passage.
 """
 
 import os
@@ -164,6 +164,8 @@ def test_scenario_45_bytes_that_are_no_text(cluster: LiveCluster) -> None:
 # ---- numbers -------------------------------------------------------------------------------------------------------
 
 NOT_NUMBERS = ("-1", "1e309", "NaN", "1_000", "０", "0x10", "9223372036854775808", "1.5", "")
+#: Options whose values end sbatch with 255, as in 22.05; the status of the others is 1.
+STATUSES = dict.fromkeys(("--nodes", "--mem", "--mem-per-cpu", "--nice", "--priority", "--time"), 255)
 NAMES = {"--ntasks": "ntasks", "--cpus-per-task": "cpus-per-task", "--nodes": "node count", "--mem": "mem",
          "--mem-per-cpu": "mem-per-cpu", "--gpus-per-node": "gpus-per-node", "--ntasks-per-node": "ntasks-per-node"}  # fmt: skip
 
@@ -172,7 +174,7 @@ NAMES = {"--ntasks": "ntasks", "--cpus-per-task": "cpus-per-task", "--nodes": "n
 def test_scenario_47_numbers_that_are_none(cluster: LiveCluster, option: str, name: str) -> None:
     before = job_ids(cluster)
     for number in NOT_NUMBERS:
-        refused(cluster.run("sbatch", f"{option}={number}", "--wrap=true"), name)
+        refused(cluster.run("sbatch", f"{option}={number}", "--wrap=true"), name, status=STATUSES.get(option, 1))
     assert job_ids(cluster) <= before  # old ones may have been purged meanwhile
 
 
@@ -184,7 +186,7 @@ def test_scenario_47_numbers_that_are_none(cluster: LiveCluster, option: str, na
 )  # fmt: skip
 def test_scenario_47_numbers_out_of_range(cluster: LiveCluster, option: str, number: str) -> None:
     before = job_ids(cluster)
-    refused(cluster.run("sbatch", f"{option}={number}", "--wrap=true"))
+    refused(cluster.run("sbatch", f"{option}={number}", "--wrap=true"), status=STATUSES.get(option, 1))
     assert job_ids(cluster) <= before  # old ones may have been purged meanwhile
 
 
@@ -193,7 +195,7 @@ def test_scenario_47_numbers_out_of_range(cluster: LiveCluster, option: str, num
 def test_scenario_48_time_limits(cluster: LiveCluster, text: str, limit_s: int | None) -> None:
     done = cluster.run("sbatch", "--parsable", "--hold", f"--time={text}", "--wrap=true")
     if limit_s is None:
-        refused(done, "time")
+        refused(done, "time", status=STATUSES["--time"])
         return
     limit = cluster.job(int(done.ok().out)).time_limit_s
     assert limit in (limit_s, -(-limit_s // 60) * 60)  # Slurm counts whole minutes, rounded up

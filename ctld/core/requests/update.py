@@ -137,8 +137,8 @@ def _resolved(job: Job, values: UpdateValues) -> UpdateValues:
 
 
 def _check(state: ClusterState, event: UpdateJobs, job: Job, values: UpdateValues) -> None:
-    if job.state in END_STATES and not (event.of_records and all(KEYS[name].ended for name in values)):
-        raise Refused(Code.JOB_FINISHED)  # as in Slurm: for each key and each caller
+    if job.state in END_STATES and not all(KEYS[name].ended for name in values):
+        raise Refused(Code.JOB_FINISHED)
     if job.state not in END_STATES and any(KEYS[name].only_ended for name in values):
         raise Refused(Code.INVALID_VALUE, "the job has not ended")
     if job.request.cron:
