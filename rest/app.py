@@ -177,6 +177,7 @@ class PathEndpoint:
         return RestCall(
             operation, request.path_params, query, body, shared.cluster, shared.clock_us(), shared.client, proof,
             warnings=warnings, tag=tag,
+            idempotency_keys=tuple(request.headers.getlist("idempotency-key")),
             if_none_match=request.headers.get("if-none-match", "") if reads(operation) else "",
         )  # fmt: skip
 
