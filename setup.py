@@ -173,7 +173,8 @@ setup(
     license="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.11",
-    package_dir={"": "."},
+    # Kept apart: in the project's own folder our type checker would take them for those of `penstock`.
+    package_dir={"": ".", "penstock-stubs": "packaging/stubs/penstock-stubs"},
     packages=[
         *find_packages(include=[found for name in PACKAGES for found in (name, f"{name}.*")]),
         "penstock-stubs",

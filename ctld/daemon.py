@@ -457,6 +457,7 @@ class Controller:
         self._authenticator.roles = Roles.of(loaded.config, runtime.core.state.shares.people)
         self._authenticator.directory.clear()
         self._authenticator.deny(denied)
+        self.registry.end_denied(denied)
         warning = await asyncio.to_thread(
             self._authenticator.user_tokens.load, loaded.config, loaded.config.cluster_name
         )

@@ -8,7 +8,7 @@ __version__ = "0.1.0"
 #: The release of Slurm whose interface Penstock follows; programs enable features by it.
 SLURM_VERSION = "25.05.0"
 
-#: Public names by the module that has them. penstock-stubs/__init__.pyi repeats them for users' type checkers: beside this
+#: Public names by the module that has them. packaging/stubs/penstock-stubs repeats them for users' type checkers: beside this
 #: file it would make a circle of the whole package for ours.
 PUBLIC = {
     "AsyncCluster": "sdk.aio",
@@ -25,6 +25,7 @@ PUBLIC = {
     "JobRecord": "sdk.records",
     "NodeRecord": "sdk.records",
     "NotPermitted": "sdk.errors",
+    "NotProven": "penstock.errors",
     "OutputNotHere": "sdk.output",
     "PenstockError": "penstock.errors",
     "ExpectedStart": "sdk.records",

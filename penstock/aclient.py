@@ -26,6 +26,7 @@ from penstock.calls import (
     LIMITED_MAX_S,
     MESSAGE_BYTES_MAX,
     NO_AUTH_SOCKET,
+    SILENT_S,
     TIMEOUT_S,
     TOKEN_BYTES_MAX,
     TOKEN_KEY,
@@ -42,7 +43,7 @@ from penstock.calls import (
 from penstock.client import ReplyMessage
 from penstock.cluster import find_cluster
 from penstock.clusterfile import ClusterFile
-from penstock.errors import PenstockError
+from penstock.errors import RECEIVE_FAILURE, RECEIVE_FAILURE_TEXT, PenstockError, Unreachable
 from penstock.grpclib import CHANNEL_OPTIONS, call_failed, time_left
 from penstock.security.names import CONTROLLER_OPTIONS
 from penstock.security.tls import client_channel
@@ -142,7 +143,7 @@ class AsyncClient:
         """Sends one request and yields messages as they arrive, as `Client.follow` does: of Watch, or pages that are not
         to be held. `timeout_s`: for all of them. `proof`: as in call().
         """
-        limit_s = None if timeout_s == math.inf else timeout_s
+        limit_s, silent_s = (None, SILENT_S) if timeout_s == math.inf else (timeout_s, None)
         rpc = find_stream(method, request)
 
         async def attempt(
@@ -151,13 +152,21 @@ class AsyncClient:
             messages = self._connect().unary_stream(rpc.path, rpc.serialize, rpc.deserialize)(
                 request, timeout=limit_s, metadata=proven
             )
-            return await messages.read(), messages
+            try:
+                async with asyncio.timeout(silent_s):
+                    return await messages.read(), messages
+            except TimeoutError:
+                messages.cancel()
+                raise Unreachable(RECEIVE_FAILURE_TEXT, code=RECEIVE_FAILURE) from None
 
         message, messages = await self._persist(attempt, self._attempts(method, None), None, proof)
         try:
             while message is not END:
                 yield message
-                message = await messages.read()
+                async with asyncio.timeout(silent_s):
+                    message = await messages.read()
+        except TimeoutError:
+            raise Unreachable(RECEIVE_FAILURE_TEXT, code=RECEIVE_FAILURE) from None
         except grpc.RpcError as error:
             raise final_error(call_failed(error)) from error
         finally:

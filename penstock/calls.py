@@ -117,6 +117,8 @@ class TryAgain(Exception):
         self.pause_s = pause_s
 
 
+#: The controller sends something on a stream of changes every 15 s. One that is silent for so long is given up.
+SILENT_S: Final = 60.0
 #: Exceptions of an attempt.
 FAILURES: Final = (CallFailed, TryAgain, PenstockError)
 

@@ -27,6 +27,7 @@ from penstock.calls import (
     CODE_KEY,
     FAILURES,
     MESSAGE_BYTES_MAX,
+    SILENT_S,
     TIMEOUT_S,
     TOKEN_KEY,
     Attempts,
@@ -143,13 +144,13 @@ class Client:
 
     def follow(self, method: str, request: "Message") -> Iterator[ReplyMessage]:
         """Sends one request and yields messages as they arrive, without an end (Watch). Nothing is sent again: raises
-        Unreachable when the controller goes away.
+        Unreachable when the controller goes away, or is silent.
         """
         rpc = find_stream(method, request)
         body = rpc.serialize(request)
 
         def attempt(connect_s: float, deadline: float) -> tuple[bytes | None, Iterator[bytes]]:
-            messages = self._begin(rpc, body, connect_s, math.inf)
+            messages = self._begin(rpc, body, connect_s, math.inf, SILENT_S)
             return next(messages, None), messages
 
         first, messages = self._persist(attempt, self._attempts(method, None))
@@ -196,10 +197,12 @@ class Client:
             self._calls = CallConnection(wire)
         return self._calls
 
-    def _begin(self, rpc: Rpc, body: bytes, connect_s: float, deadline: float) -> Iterator[bytes]:
+    def _begin(
+        self, rpc: Rpc, body: bytes, connect_s: float, deadline: float, silent_s: float = math.inf
+    ) -> Iterator[bytes]:
         proof = self._proof or ((TOKEN_KEY, fetch_token(self.cluster.auth_socket, connect_s)),)
         connection = self._connect(deadline)
-        return connection.call(rpc.path, body, proof, deadline, MESSAGE_BYTES_MAX)
+        return connection.call(rpc.path, body, proof, deadline, MESSAGE_BYTES_MAX, silent_s)
 
     def _connect(self, deadline: float) -> "Connection":
         from penstock.h2call import Connection

@@ -14,6 +14,7 @@ request streams, compression, retries.
 """
 
 import binascii
+import math
 import select
 import socket
 import time
@@ -97,6 +98,7 @@ class Connection:
         self._said: dict[str, str] = {}  # the headers and trailers of the answer
         self._messages = bytearray()
         self._have = bytearray()  # an incomplete frame
+        self._silent_s = math.inf
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="latin-1"))
         self._h2.local_settings = Settings(
             client=True,
@@ -145,12 +147,19 @@ class Connection:
         return not self._leaving
 
     def call(
-        self, path: str, request: bytes, metadata: Iterable[tuple[str, str | bytes]], deadline: float, bytes_max: int
+        self,
+        path: str,
+        request: bytes,
+        metadata: Iterable[tuple[str, str | bytes]],
+        deadline: float,
+        bytes_max: int,
+        silent_s: float = math.inf,
     ) -> Iterator[bytes]:
-        """Makes one call and yields its answers, as they arrive. Times by time.monotonic(); inf = no deadline. Raises
-        CallFailed.
+        """Makes one call and yields its answers, as they arrive. Times by time.monotonic(); inf = no deadline. `silent_s`:
+        the longest time without anything from the server. Raises CallFailed.
         """
         self._sent = False
+        self._silent_s = silent_s
         try:
             yield from self._call(path, request, metadata, deadline, bytes_max)
         except CallFailed as error:
@@ -227,7 +236,7 @@ class Connection:
                 yield message
             if self._over:
                 return
-            self._read(deadline)
+            self._read(min(deadline, time.monotonic() + self._silent_s))
 
     # -- the socket
 

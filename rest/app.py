@@ -10,7 +10,7 @@ expected is logged with its traceback and answered with 500 and one line.
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
@@ -29,6 +29,7 @@ from rest.calling import ControllerClient, RestCall
 from rest.contract.conform import NULLABLE, conform
 from rest.contract.facts import VERSION_MARK, Contract, ListOf, Operation
 from rest.contract.parse import parse
+from rest.events import EventStreams, read_wishes
 from rest.handlers import HANDLERS, RestHandler, own
 from rest.limits import Requests, RequestShare
 from rest.listing import StreamedList
@@ -70,8 +71,14 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def make_app(client: ControllerClient, cluster: str, contract: Contract, requests: Requests | None = None) -> ASGIApp:
-    """The application of one cluster. `client` is shared by all callers."""
+def make_app(
+    client: ControllerClient,
+    cluster: str,
+    contract: Contract,
+    requests: Requests | None = None,
+    streams: EventStreams | None = None,
+) -> ASGIApp:
+    """The application of one cluster. `client` is shared by all callers; `streams` are ended by who stops the server."""
     shared = RestApp(client, cluster, contract, requests or Requests(), lambda: now_us())
     routes = [
         Route(f"/{path.strip('/')}".replace(VERSION_MARK, version.name), PathEndpoint(shared, operations))
@@ -82,6 +89,7 @@ def make_app(client: ControllerClient, cluster: str, contract: Contract, request
     routes += [
         Route(f"{own.PREFIX}{one.path}", PathEndpoint(shared, {"get": one.operation()})) for one in own.OWN_PATHS
     ]
+    routes.append(Route(f"{own.PREFIX}/events", EventsEndpoint(streams or EventStreams(client))))
     routes.append(Route(f"{own.PREFIX}/openapi.json", DocumentEndpoint(lambda: openapi.own_document(own.OWN_PATHS))))
     app = Starlette(routes=routes, exception_handlers={404: _not_found})
     app.router.redirect_slashes = False
@@ -169,8 +177,37 @@ class PathEndpoint:
         return RestCall(
             operation, request.path_params, query, body, shared.cluster, shared.clock_us(), shared.client, proof,
             warnings=warnings, tag=tag,
+            idempotency_keys=tuple(request.headers.getlist("idempotency-key")),
             if_none_match=request.headers.get("if-none-match", "") if reads(operation) else "",
         )  # fmt: skip
+
+
+class EventsEndpoint:
+    """The stream of changes: an answer without an end, so not one of the requests in progress."""
+
+    def __init__(self, streams: EventStreams) -> None:
+        self._streams = streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        request = Request(scope, receive)
+        async with AsyncExitStack() as held:  # until the stream ends
+            response = await (
+                _not_found(request, NotModified()) if request.method != "GET" else self._open(request, held)
+            )
+            log.debug("%s %s %s: %d", source_of(request), request.method, scope["path"], response.status_code)
+            await response(scope, receive, send)
+
+    async def _open(self, request: Request, held: AsyncExitStack) -> Response:
+        try:
+            caller = identify(request.headers.raw, request.scope.get("client"))
+            wishes, after = read_wishes(request, caller.proof)
+            held.enter_context(self._streams.counted(caller.key))
+            return await held.enter_async_context(self._streams.opened(wishes, after))
+        except RestError as error:
+            return refused(error, {}, JSON_TYPE)
+        except PenstockError as error:
+            return refused(error_of(error, own.TAG), {}, JSON_TYPE)
 
 
 class DocumentEndpoint:

@@ -54,6 +54,7 @@ class RestCall:
     warnings: list[Json] = field(default_factory=list)
     tag: EntityTag = field(default_factory=EntityTag)
     if_none_match: str = ""
+    idempotency_keys: tuple[str, ...] = ()  # the headers
 
     async def call(self, method: str, request: "Message", timeout_s: float = CALL_TIMEOUT_S) -> "ReplyMessage":
         """One request to the controller, for the caller. Raises PenstockError."""

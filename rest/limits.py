@@ -43,6 +43,13 @@ WHOLE_BYTES_MAX: Final = 64 * 1024
 SLICE_ITEMS: Final = 50
 #: Time in which a caller must take a page of an answer.
 STALL_TIMEOUT_S: Final = 30.0
+#: Streams of events: in all, and of one caller (429).
+STREAMS_MAX: Final = 1024
+CALLER_STREAMS_MAX: Final = 256
+#: Events that are kept for the streams of one caller with the same wishes, some 500 bytes each.
+EVENTS_KEPT_MAX: Final = 1_000
+#: A stream without events shows so often that it is there.
+KEEP_ALIVE_S: Final = 15.0
 #: Retry-After of a 429 that the controller gave no pause for, and of a 503.
 RETRY_AFTER_S: Final = 1
 

@@ -100,9 +100,12 @@ async def _serve(
 ) -> None:
     from penstock.aclient import AsyncClient
     from rest.contract.facts import load
+    from rest.events import EventStreams
 
     async with AsyncClient(cluster, retry=False, limited_max_s=0) as client:
-        await serve(make_app(client, cluster.cluster_name, load()), listeners, tls)  # type: ignore[misc]
+        streams = EventStreams(client)
+        app = make_app(client, cluster.cluster_name, load(), streams=streams)
+        await serve(app, listeners, tls, streams.stop)  # type: ignore[misc]
 
 
 def check_user(cluster: ClusterFile) -> None:

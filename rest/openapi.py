@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from cli.base.document import Json
 from penstock import __version__
 from rest.contract.facts import VERSION_MARK, Contract, Parameter, Words, of_version
+from rest.events import CHANGE_MEMBERS, KINDS
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -126,12 +127,35 @@ def own_document(paths: "Iterable[OwnPath]") -> Json:
         "warning": _record_schema({"description": "string", "source": "string"}),
     }
     made = {f"{_PREFIX}{one.path}": {"get": _own_operation(one, schemas)} for one in paths}
+    made[f"{_PREFIX}/events"] = {"get": _events_operation(schemas)}
     return {
         "openapi": "3.0.3",
         "info": {"title": "Penstock", "version": "1"},
         "security": [{"user": [], "token": []}, {"token": []}, {"bearerAuth": []}, {}],
         "paths": made,
         "components": {"securitySchemes": SECURITY, "schemas": schemas},
+    }
+
+
+def _events_operation(schemas: Json) -> Json:
+    """The stream of changes. `change`: the data of an event."""
+    schemas["change"] = _record_schema({name: kind for name, (kind, _) in CHANGE_MEMBERS.items()})
+    schemas["change"]["properties"]["flags"] = {"type": "array", "items": {"type": "string"}}
+    number = {"type": "integer", "format": "int64"}
+    parameters = [
+        {"name": "kinds", "in": "query", "schema": {"type": "array", "items": {"type": "string", "enum": list(KINDS)}}},
+        {"name": "users", "in": "query", "schema": {"type": "array", "items": {"type": "string"}}},
+        {"name": "after", "in": "query", "schema": number},
+        {"name": "Last-Event-ID", "in": "header", "schema": number},
+    ]
+    stream = {"description": _REASONS["200"], "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+    refused = {status: {"description": words} for status, words in _REASONS.items() if status not in ("200", "304")}
+    return {
+        "operationId": "penstock_v1_events",
+        "summary": "Changes as they are committed, as server-sent events",
+        "tags": ["penstock"],
+        "parameters": parameters,
+        "responses": {"200": stream, **refused},
     }
 
 

@@ -84,7 +84,7 @@ class PagedResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends it."""
-        gone = asyncio.create_task(_gone(receive))
+        gone = asyncio.create_task(until_gone(receive))
         try:
             await self._send(scope, send, gone)
         finally:
@@ -122,7 +122,7 @@ class PagedResponse(Response):
         yield f"]{rest}" if rest == "}" else f"],{rest}"
 
 
-async def _gone(receive: Receive) -> None:
+async def until_gone(receive: Receive) -> None:
     """Ends when the caller does not wait any more."""
     while (await receive())["type"] != "http.disconnect":
         pass

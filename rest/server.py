@@ -13,7 +13,7 @@ import signal
 import socket
 import stat
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import uvicorn
@@ -94,8 +94,10 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(app: "ASGIApp", listeners: Sequence[socket.socket], tls: Tls) -> None:
-    """Serves until SIGTERM or SIGINT; then waits for the requests in progress."""
+async def serve(
+    app: "ASGIApp", listeners: Sequence[socket.socket], tls: Tls, stopping: Callable[[], None] = lambda: None
+) -> None:
+    """Serves until SIGTERM or SIGINT; then calls `stopping`, and waits for the requests in progress."""
     groups = (
         ([one for one in listeners if one.family == socket.AF_UNIX], Tls()),
         ([one for one in listeners if one.family != socket.AF_UNIX], tls),
@@ -106,6 +108,7 @@ async def serve(app: "ASGIApp", listeners: Sequence[socket.socket], tls: Tls) ->
     def stop() -> None:
         for server, _ in servers:
             server.should_exit = True
+        stopping()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)

@@ -73,6 +73,7 @@ class NodeLink:
         self.clock_since_us = 0
         self.judge_clock: Callable[[NodeLink], None] = lambda link: None  # called at the first heartbeat
         self.certificate_end_us = 0  # until when the node's identity is valid; 0 = unauthenticated
+        self.certificate_serial = 0  # of the certificate with which it was opened
         self._runtime = runtime
         self._specs = specs
         self._secret = secret

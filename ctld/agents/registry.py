@@ -7,6 +7,7 @@ newer admitted stream of the same node ends the older one.
 import asyncio
 import logging
 import time
+from collections.abc import Container
 
 # Any: an effect of any of the kinds that go to nodes
 from typing import Any
@@ -109,6 +110,12 @@ class LinkRegistry:
             settings=node_settings(config, node),
             command_port=config.slurmctld_port,
         )
+
+    def end_denied(self, serials: Container[int]) -> None:
+        """Ends the streams that were opened with one of these certificates, which count no longer."""
+        for link in list(self.links.values()):
+            if link.certificate_serial in serials:
+                link.end("its certificate has been revoked")
 
     def send_settings(self) -> None:
         """Sends the settings to all nodes after the configuration was read again."""

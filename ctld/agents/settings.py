@@ -4,8 +4,13 @@ Sent with every registration and after every reload; a node daemon reads no conf
 that it does not know, so fields may be added freely.
 """
 
+from typing import Final
+
 from penstock.v1 import node_pb2
 from penstock.values.config import CgroupConfig, Config, NodeConfig
+
+#: What the metrics of a step say, by the words of PrivateData.
+_SHOWN_OF_STEPS: Final = frozenset(("jobs", "users", "accounts", "usage", "partitions"))
 
 
 def node_settings(config: Config, node: str = "") -> node_pb2.NodeSettings:
@@ -90,7 +95,15 @@ def _metrics(config: Config) -> node_pb2.MetricsSettings:
         tls=config.metrics_tls,
         dcgm_names=config.metrics_dcgm_names,
         default_account=config.penstock_default_account.lower(),
+        hides_jobs=_hides_jobs(config),
     )
+
+
+def _hides_jobs(config: Config) -> bool:
+    """Whether PrivateData hides the steps that a node's page shows. A caller with the token is trusted."""
+    if config.metrics_token_file or config.has_word("metrics_parameters", "ignore_private_data"):
+        return False
+    return not _SHOWN_OF_STEPS.isdisjoint(config.private_data)
 
 
 def _gpu(config: Config, own: NodeConfig | None) -> node_pb2.GpuSettings:

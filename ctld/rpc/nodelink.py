@@ -53,7 +53,8 @@ class NodeLinkService:
         node = await require_node(context, register.node_name)
         registry, runtime = self._services.registry, self._services.runtime
         link = registry.open(node)
-        link.certificate_end_us = current_peer().ends_at_us
+        peer = current_peer()
+        link.certificate_end_us, link.certificate_serial = peer.ends_at_us, peer.serial
         reader: asyncio.Task[None] | None = None
         try:
             link.time.heard(register.at_us)

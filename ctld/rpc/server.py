@@ -135,7 +135,7 @@ def make_server(
         "Steps": StepsService(services),
         "Periodic": PeriodicService(services, authenticator),
         "NodeLink": NodeLinkService(services),
-        "Watch": WatchService(services),
+        "Watch": WatchService(services, authenticator),
     }
     unary: dict[str, Method] = {}
     for name, descriptor in ((name, found) for file in FILES for name, found in file.services_by_name.items()):

@@ -2,7 +2,7 @@
 
 Nothing is asked for a scrape but the kernel: GPUs are shown as of the agent's last poll, with its age, however long NVML
 hangs. /proc is read in a worker thread of the daemon. A port that is taken, or a token that cannot be read, is logged,
-and the node works without metrics.
+and the node works without metrics. Where the settings hide jobs, the page has no steps, and GPUs without a user.
 """
 
 import asyncio
@@ -147,7 +147,7 @@ class NodeExporter(Listener):
 
     async def _families(self) -> Iterable[MetricFamily]:
         sources = self._sources
-        keys = sources.live()
+        keys = [] if self._settings.hides_jobs else sources.live()
         machine, readings = await asyncio.get_running_loop().run_in_executor(sources.executor, self._read, keys)
         return [*machine, *step_families(readings, self._known), *self._gpu_families()]
 
@@ -162,7 +162,7 @@ class NodeExporter(Listener):
         views = [
             GpuReading(
                 device, sample, self._power_w.get(device.uuid),
-                tuple(held.key for held in agent.steps_using(device.uuid)),
+                () if self._settings.hides_jobs else tuple(held.key for held in agent.steps_using(device.uuid)),
             )
             for device in agent.devices()
             if (sample := self._samples.get(device.uuid)) is not None

@@ -57,6 +57,7 @@ class Caller(msgspec.Struct, frozen=True):
     host: str
     role: str  # controller, login or node
     has_job: bool = True  # whether the user has a job on the signing node; only root is accepted without
+    signer_serial: int = 0  # of the host's certificate
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -140,10 +141,18 @@ class TokenVerifier:
             raise TokenRefused("cluster", f"the token is for cluster {claims.aud!r} from host {claims.host!r}")
         self._check_times(claims, now_us)
         self._remember(claims, now_us)
-        has_job = signer.role != "node" or self.has_job(signer.host, claims.uid)
-        if not has_job and claims.uid != 0:
-            raise TokenRefused("no-job", f"uid {claims.uid} has no job on node {signer.host}")
-        return Caller(claims.uid, claims.gid, signer.host, signer.role, has_job)
+        caller = Caller(claims.uid, claims.gid, signer.host, signer.role, signer_serial=signer.serial)
+        return self.verify_again(caller)
+
+    def verify_again(self, caller: Caller) -> Caller:
+        """Returns the caller of a token that was accepted before, if its host may still assert that user: the token's own
+        term is that of its first use. Raises TokenRefused."""
+        if caller.signer_serial in self.denied:
+            raise TokenRefused("signer", "the token's signer has been revoked")
+        has_job = caller.role != "node" or self.has_job(caller.host, caller.uid)
+        if not has_job and caller.uid != 0:
+            raise TokenRefused("no-job", f"uid {caller.uid} has no job on node {caller.host}")
+        return msgspec.structs.replace(caller, has_job=has_job)
 
     def _signer(self, der: bytes, now_us: int) -> _Signer:
         """Verifies the CA's signature once per certificate, its term and the deny list on every use."""

@@ -308,7 +308,7 @@ class NodeSettings(_message.Message):
     def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[NodeDevice, _Mapping]]] = ..., gpu: _Optional[_Union[GpuSettings, _Mapping]] = ..., metrics: _Optional[_Union[MetricsSettings, _Mapping]] = ..., log_level: _Optional[str] = ..., slurm_conf: _Optional[str] = ...) -> None: ...
 
 class MetricsSettings(_message.Message):
-    __slots__ = ("port", "addr", "allow", "token_file", "tls", "dcgm_names", "default_account")
+    __slots__ = ("port", "addr", "allow", "token_file", "tls", "dcgm_names", "default_account", "hides_jobs")
     PORT_FIELD_NUMBER: _ClassVar[int]
     ADDR_FIELD_NUMBER: _ClassVar[int]
     ALLOW_FIELD_NUMBER: _ClassVar[int]
@@ -316,6 +316,7 @@ class MetricsSettings(_message.Message):
     TLS_FIELD_NUMBER: _ClassVar[int]
     DCGM_NAMES_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    HIDES_JOBS_FIELD_NUMBER: _ClassVar[int]
     port: int
     addr: str
     allow: _containers.RepeatedScalarFieldContainer[str]
@@ -323,7 +324,8 @@ class MetricsSettings(_message.Message):
     tls: bool
     dcgm_names: bool
     default_account: str
-    def __init__(self, port: _Optional[int] = ..., addr: _Optional[str] = ..., allow: _Optional[_Iterable[str]] = ..., token_file: _Optional[str] = ..., tls: bool = ..., dcgm_names: bool = ..., default_account: _Optional[str] = ...) -> None: ...
+    hides_jobs: bool
+    def __init__(self, port: _Optional[int] = ..., addr: _Optional[str] = ..., allow: _Optional[_Iterable[str]] = ..., token_file: _Optional[str] = ..., tls: bool = ..., dcgm_names: bool = ..., default_account: _Optional[str] = ..., hides_jobs: bool = ...) -> None: ...
 
 class GpuSettings(_message.Message):
     __slots__ = ("read_only", "detect", "env", "env_uuid", "xids", "lost_drains_node", "poll_s", "check_program", "reset_program", "idle_warn_s", "idle_percent", "job_map_dir", "accounting_mode", "mps_program")

@@ -1,7 +1,7 @@
 """POST job/submit: a script, or the components of a heterogeneous job; POST job/allocate: nodes without a script.
 
 The request is the one that sbatch sends, or salloc --no-shell. The key by which the controller recognises a repeated
-submission is new for each request, or the caller's: header Idempotency-Key is not read yet.
+submission is the caller's (header Idempotency-Key), or new for each request.
 """
 
 import os
@@ -16,7 +16,7 @@ from penstock.v1.common_pb2 import SALLOC, JobRequest, JobSpec
 from penstock.v1.controller_pb2 import SubmitJobReply, SubmitJobRequest
 from penstock.v1.steps_pb2 import AllocationReply, AwaitAllocationRequest
 from penstock.values.errors import BadValue
-from penstock.values.requestkey import new_request_key
+from penstock.values.requestkey import new_request_key, read_request_key
 from penstock.values.states import ENDED
 from penstock.values.text import check_name
 from rest.answers import RestError
@@ -75,12 +75,25 @@ async def allocate(call: RestCall) -> Json:
 
 
 async def _send(call: RestCall, jobs: list[JobRequest], spec: JobSpec) -> SubmitJobReply:
-    key = new_request_key(time.time_ns() // 1000, os.urandom(16))
-    request = SubmitJobRequest(request_key=key, job=jobs[0], spec=spec, components=jobs[1:])
+    request = SubmitJobRequest(request_key=_key(call.idempotency_keys), job=jobs[0], spec=spec, components=jobs[1:])
     reply: SubmitJobReply = await call.call("SubmitJob", request)
     for text in reply.warnings:
         call.warn(text, "slurm_submit_batch_job()")
     return reply
+
+
+def _key(given: tuple[str, ...]) -> str:
+    """The key of a submission. The controller refuses one whose time is not of the last ten minutes: it may have been used
+    before. Raises RestError.
+    """
+    if not given:
+        return new_request_key(time.time_ns() // 1000, os.urandom(16))
+    if len(given) > 1:
+        raise RestError(400, 0, "Idempotency-Key: give one", is_plain=True)
+    try:
+        return read_request_key(given[0].strip('"'))
+    except BadValue as error:
+        raise RestError(400, 0, f"Idempotency-Key {error}", is_plain=True) from error
 
 
 def _components(body: Mapping[str, object], list_name: str) -> list[tuple[str, Members]]:

@@ -7,13 +7,14 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from livecluster import free_ports
 from patience import ANSWER_S
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from ctld.agents.settings import node_settings
 from nodedaemon.base import proctree
 from nodedaemon.cgroups.cgroup import NONE
 from nodedaemon.core.gpuhealth_messages import Opinion
@@ -24,6 +25,7 @@ from nodedaemon.observe.gpus import GpuReading, dcgm_families, gpu_families, use
 from nodedaemon.observe.machine import machine_families
 from nodedaemon.observe.stepusage import StepLabels, StepReader, step_families
 from nodedaemon.spool.steprecord import Claim, write_claim
+from penstock.config import load
 from penstock.exporter.exposition import MetricFamily, pieces
 from penstock.v1 import node_pb2
 from penstock.values.gpustates import GpuState
@@ -144,10 +146,9 @@ def test_a_steps_usage_is_that_of_the_processes_below_its_supervisor_and_never_f
         record = os.open(tmp_path / str(KEY), os.O_RDONLY)
         os.close(write_claim(record, claim))
         reader = StepReader(NONE, folder)
-        while not reader.read([KEY])[KEY].processes:
+        while not (found := reader.read([KEY])[KEY]).mem_bytes:  # 0 between the child's fork and its program
             assert supervisor.poll() is None
-        found = reader.read([KEY])[KEY]
-        assert found.processes == 1 and found.mem_bytes > 0
+        assert found.processes == 1
         text = list(step_families({KEY: found}, LABELS))
         assert value(text, "penstock_step_processes", job="7", step="0", user="ann", account="physics") == 1
         before = found._replace(cpu_us=10**9, written_bytes=10**9)
@@ -174,7 +175,65 @@ class Agent:
         return (Opinion("GPU-1", GpuState.UNRESPONSIVE),)
 
     def steps_using(self, uuid: str) -> tuple[Any, ...]:
-        return ()
+        return (GpuUse(KEY),)
+
+
+class GpuUse(NamedTuple):
+    """A step that has the GPU."""
+
+    key: StepKey
+
+
+def test_private_jobs_are_not_shown(tmp_path: Path) -> None:
+    """The machine and its GPUs stay; whose they are goes, also under dcgm's names."""
+
+    async def body() -> None:
+        (port,) = free_ports(1)
+        folder = os.open(tmp_path, os.O_RDONLY)
+        with ThreadPoolExecutor(1) as executor:
+            reader = StepReader(NONE, folder)
+            sources = NodeSources("n1", str(tmp_path), reader, executor, lambda: [KEY], lambda: 9_000_000, None)
+            agent: Any = Agent()
+            exporter = NodeExporter(sources, agent)
+            exporter._known = LABELS
+            exporter.polled(Polled(5_000_000, (Sample("GPU-1", 5_000_000, util_percent=75),)), {})
+            for hides in (False, True):
+                settings = node_pb2.MetricsSettings(port=port, addr="127.0.0.1", dcgm_names=True, hides_jobs=hides)
+                exporter.use(settings)
+                await exporter.settled()
+                page = await scrape(port, "/metrics")
+                shown = {
+                    pair for family in page.families().values() for one in family.samples for pair in one.labels.items()
+                }
+                found = {
+                    pair for pair in shown if pair[0] in ("job", "step", "user", "account", "partition", "hpc_job")
+                }
+                assert {value for _, value in found} == ({""} if hides else {"7", "0", "ann", "physics", "gpu"}), found
+                assert {"penstock_node_load1", "penstock_gpu_utilization_percent"} <= page.families().keys()
+                assert bool(page.families()["penstock_step_processes"].samples) is not hides
+            exporter.stop()
+        os.close(folder)
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    ("lines", "hides"),
+    [
+        ("", False),
+        ("PrivateData=jobs\n", True),
+        ("PrivateData=users,nodes\n", True),
+        ("PrivateData=nodes,reservations,events\n", False),
+        ("PrivateData=jobs\nMetricsParameters=ignore_private_data\n", False),
+        ("PrivateData=jobs\nPenstockMetricsTokenFile=/etc/penstock/metrics.token\n", False),
+    ],
+)
+def test_the_controller_tells_nodes_what_is_private(tmp_path: Path, lines: str, hides: bool) -> None:
+    path = tmp_path / "slurm.conf"
+    path.write_text(
+        f"ClusterName=c\nSlurmctldHost=h\nMetricsType=metrics/openmetrics\n{lines}NodeName=n1\nPartitionName=p Nodes=n1\n"
+    )
+    assert node_settings(load(str(path)).config, "n1").metrics.hides_jobs is hides
 
 
 def test_the_endpoint_follows_the_settings_and_needs_no_nvml(tmp_path, caplog):

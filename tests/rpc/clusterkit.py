@@ -109,12 +109,15 @@ class Site:
             finally:
                 await controller.stop()
 
+    def token(self, uid: int) -> bytes:
+        """A token of this machine's auth socket for a user, for one call."""
+        return TokenIssuer(load_credentials(self.state / "ca", "controller", now_us())).issue(uid, uid, now_us())
+
     async def call_as(self, uid: int, method: str, request):
         """One call with a token for another user, as issued by this machine's auth socket."""
-        token = TokenIssuer(load_credentials(self.state / "ca", "controller", now_us())).issue(uid, uid, now_us())
         rpc = find_rpc(method, request)
         async with grpc.aio.insecure_channel(f"unix:{self.state}/ctld.sock") as channel:
-            metadata = ((TOKEN_KEY, token),)
+            metadata = ((TOKEN_KEY, self.token(uid)),)
             if rpc.is_stream:
                 call = channel.unary_stream(rpc.path, rpc.serialize, rpc.deserialize)(request, metadata=metadata)
                 return [page async for page in call]

@@ -1,7 +1,6 @@
 """Watch: changes in the order of their commits, to those who may see them; nothing is lost silently."""
 
 import asyncio
-import contextlib
 
 import grpc
 import grpc.aio
@@ -10,48 +9,12 @@ from patience import ANSWER_S
 
 from ctld.rpc.watch import feed as feeds
 from ctld.rpc.watch import service
-from penstock.calls import TOKEN_KEY, find_stream
-from penstock.security.ca import load_credentials
-from penstock.security.tokens import TokenIssuer
 from penstock.v1 import controller_pb2 as c
-from penstock.v1 import watch_pb2 as w
 from penstock.values.refusals import Code
-from tests.rpc.clusterkit import Site, code_of, now_us, submission
+from tests.rpc.clusterkit import Site, code_of, submission
+from tests.rpc.watchkit import Watcher, watching
 
 ANN, SAM = 54_321, 54_322  # nobody's uids here
-
-
-class Watcher:
-    """One stream of a user."""
-
-    def __init__(self, site: Site, channel, uid: int, **fields) -> None:
-        token = TokenIssuer(load_credentials(site.state / "ca", "controller", now_us())).issue(uid, uid, now_us())
-        request = w.WatchRequest(**fields)
-        rpc = find_stream("Watch", request)
-        self.call = channel.unary_stream(rpc.path, rpc.serialize, rpc.deserialize)(
-            request, metadata=((TOKEN_KEY, token),)
-        )
-        self.last = 0
-
-    async def reply(self) -> w.WatchReply:
-        reply = await asyncio.wait_for(self.call.read(), ANSWER_S)
-        assert reply.last >= self.last
-        self.last = reply.last
-        return reply
-
-    async def changes(self, number: int) -> list[w.ChangedObject]:
-        """The next ones, so many."""
-        found: list[w.ChangedObject] = []
-        while len(found) < number:
-            found += (await self.reply()).changes
-        assert [one.sequence for one in found] == sorted({one.sequence for one in found})
-        return found
-
-
-@contextlib.asynccontextmanager
-async def watching(site: Site):
-    async with grpc.aio.insecure_channel(f"unix:{site.state}/ctld.sock") as channel:
-        yield lambda uid, **fields: Watcher(site, channel, uid, **fields)
 
 
 def told(changes) -> list[tuple[str, str, str]]:
@@ -179,8 +142,8 @@ def _known(monkeypatch):
     WATCHES.clear()
     made = service.WatchService.__init__
 
-    def init(self, services) -> None:
-        made(self, services)
+    def init(self, *parts) -> None:
+        made(self, *parts)
         WATCHES.append(self)
 
     monkeypatch.setattr(service.WatchService, "__init__", init)

@@ -38,7 +38,7 @@ def test_the_page_names_what_there_is() -> None:
 
 
 def test_type_checkers_see_the_same_names() -> None:
-    stub = (tree.ROOT / "penstock-stubs/__init__.pyi").read_text(encoding="utf-8")
+    stub = (tree.ROOT / "packaging/stubs/penstock-stubs/__init__.pyi").read_text(encoding="utf-8")
     assert set(re.findall(r"(\w+) as \1\b", stub)) == set(penstock.PUBLIC)
     for name in penstock.PUBLIC:
         assert getattr(penstock, name).__name__ == name

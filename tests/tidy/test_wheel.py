@@ -51,7 +51,7 @@ def test_types_travel_with_the_package(setup: dict) -> None:
     assert "py.typed" in setup["data"]["penstock"]
     assert (tree.ROOT / "penstock" / "py.typed").exists()
     assert set(setup["data"]["penstock-stubs"]) == {"py.typed", "*.pyi"}
-    assert (tree.ROOT / "penstock-stubs" / "py.typed").read_text() == "partial\n"
+    assert (tree.ROOT / "packaging/stubs/penstock-stubs/py.typed").read_text() == "partial\n"
 
 
 def test_every_console_script_has_its_function(setup: dict) -> None:

@@ -19,15 +19,16 @@ A token's uid is trusted; the names and groups that go with it are looked up on 
 looked up now is asked to come again: without the names the rights are not known.
 
 Tokens are for one use, so a call is authenticated once, by the gate in entry.py; handlers use `caller()` or
-`calling_node()`.
+`calling_node()`. A stream that lasts asks for its caller `again` before each message: what the call was proven by may have
+ended, and the user's role changed.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from cryptography import x509
@@ -36,12 +37,13 @@ from ctld.core.records.accounting_rows import UserRow
 from ctld.core.records.events import Actor, Role
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.localcall import LocalCall
-from ctld.rpc.gate.usertokens import Presented, UserTokens, presented
+from ctld.rpc.gate.usertokens import Proven, UserTokens, presented
 from ctld.runtime.answercache import AnswerCache
 from ctld.runtime.lookups import LookupFailed, Lookups
 from penstock.calls import TOKEN_KEY
 from penstock.security.ca import BadCertificate, CertifiedIdentity, check_certificate
 from penstock.security.jwtkeys import JwtRefused
+from penstock.security.tokens import Caller as VouchedUser
 from penstock.security.tokens import TokenRefused, TokenVerifier
 from penstock.values.config import Config
 
@@ -66,6 +68,13 @@ class Reach(IntEnum):
     ALL = 3  # all rights of their role
 
 
+class Grounds(NamedTuple):
+    """By what a user is proven, and from which address."""
+
+    proof: Proven | VouchedUser
+    address: str
+
+
 class Peer(msgspec.Struct, frozen=True):
     """The other side of a call: a user, a node, or unauthenticated, with the reason."""
 
@@ -76,7 +85,9 @@ class Peer(msgspec.Struct, frozen=True):
     passing: bool = False
     reach: Reach = Reach.ALL
     root_of: str = ""  # root on this node, by the node's token
-    ends_at_us: int = 0  # of a node: the end of its certificate
+    ends_at_us: int = 0  # the end of a node's certificate, or of a user's JSON web token; 0 = open
+    serial: int = 0  # of a node's certificate
+    grounds: Grounds | None = None  # of a user with a token
 
 
 class User(msgspec.Struct, frozen=True):
@@ -197,10 +208,12 @@ class Authenticator:
 
     async def identify(self, context: Context) -> Peer:
         """Authenticates the caller of this call. Consumes the call's token: once per call."""
-        try:
-            return await self._identified(context)
-        except LookupFailed as error:
-            return Peer(why_nobody=error.text, passing=True)
+        return await _or_nobody(self._identified(context))
+
+    async def again(self, peer: Peer) -> Peer:
+        """Returns the caller of an earlier call with the rights of this moment: unauthenticated, with the reason, if what
+        proved the user does not hold any more."""
+        return peer if peer.grounds is None else await _or_nobody(self._proven_again(peer.grounds))
 
     async def _identified(self, context: Context) -> Peer:
         if isinstance(context, LocalCall):
@@ -208,43 +221,47 @@ class Authenticator:
         pem = context.auth_context().get("x509_pem_cert")
         if pem:
             try:
-                identity, ends_at_us = self._certified(bytes(next(iter(pem))))
+                identity, certificate = self._certified(bytes(next(iter(pem))))
             except BadCertificate as error:
                 return Peer(why_nobody=str(error))
             if identity.role == "node":
-                return Peer(node=identity.name, ends_at_us=ends_at_us)
+                end_us = int(certificate.not_valid_after_utc.timestamp()) * 1_000_000
+                return Peer(node=identity.name, ends_at_us=end_us, serial=certificate.serial_number)
         metadata = tuple(context.invocation_metadata() or ())
-        try:
-            proof = presented(metadata)
-            if proof is not None:
-                return await self._proven(proof, context.peer())
-        except JwtRefused as error:
-            return Peer(why_nobody=error.explanation)
+        proof = presented(metadata)
+        if proof is not None:
+            return await self._proven(self.user_tokens.verify(proof), context.peer())
         token = next((v for k, v in metadata if k == TOKEN_KEY), None)
         if token is None:
             return Peer(why_nobody="the call carries no token")
-        try:
-            said = self._verifier.verify(token if isinstance(token, bytes) else token.encode(), self._clock_us())
-        except TokenRefused as error:
-            return Peer(why_nobody=error.explanation, passing=error.passing)
-        address = context.peer()
+        said = self._verifier.verify(token if isinstance(token, bytes) else token.encode(), self._clock_us())
+        return await self._vouched(said, context.peer())
+
+    async def _proven_again(self, grounds: Grounds) -> Peer:
+        """Raises JwtRefused, TokenRefused, LookupFailed."""
+        proof, address = grounds
+        if isinstance(proof, Proven):
+            return await self._proven(self.user_tokens.verify_again(proof), address)
+        return await self._vouched(self._verifier.verify_again(proof), address)
+
+    async def _vouched(self, said: VouchedUser, address: str) -> Peer:
+        """Returns the user of a host's token. Raises LookupFailed."""
         origin = said.host if address.startswith("unix:") else f"{said.host} {address}"
         actor = await self.actor(said.uid, said.gid, VIA.get(said.role, said.role), origin)
         reach = self.roles.reach(actor, said.role, said.has_job)
         root_of = said.host if said.role == "node" and said.uid == 0 else ""
         known = actor if reach is Reach.ALL else msgspec.structs.replace(actor, role=Role.USER)
-        return Peer(known, reach=reach, root_of=root_of)
+        return Peer(known, reach=reach, root_of=root_of, grounds=Grounds(said, address))
 
-    async def _proven(self, proof: Presented, address: str) -> Peer:
+    async def _proven(self, proven: Proven, address: str) -> Peer:
         """Returns the user of a JSON web token. Raises JwtRefused, LookupFailed."""
-        proven = self.user_tokens.verify(proof)
         owner = actor = await self._named(proven.user_name, address)
         if proven.wanted != proven.user_name:
             if owner.uid not in self.roles.administrator_uids and owner.user_name != self.roles.slurm_user:
                 raise JwtRefused("user", "the token is another user's")
             actor = await self._named(proven.wanted, f"{address} by {owner.user_name}")
         self.user_tokens.check_revoked(proven, owner.user_name)
-        return Peer(actor)
+        return Peer(actor, ends_at_us=proven.ends_at_us, grounds=Grounds(proven, address))
 
     async def _named(self, name: str, origin: str) -> Actor:
         """Returns the user of that name. Raises JwtRefused, LookupFailed."""
@@ -264,8 +281,8 @@ class Authenticator:
         role = self.roles.role(uid, user.name)
         return Actor(uid, gid, user.name, user.group_names[gid], groups, role, via, origin)
 
-    def _certified(self, pem: bytes) -> tuple[CertifiedIdentity, int]:
-        """Returns the certificate's identity and its expiry. TLS has checked the chain; the term and the deny list are
+    def _certified(self, pem: bytes) -> tuple[CertifiedIdentity, x509.Certificate]:
+        """Returns the identity and the certificate. TLS has checked the chain; the term and the deny list are
         checked at every call."""
         certificate = self._certificates.get(pem)
         if certificate is None:
@@ -281,7 +298,19 @@ class Authenticator:
             raise BadCertificate("the client's certificate has been revoked")
         if identity.cluster != self._cluster:
             raise BadCertificate(f"the client's certificate is for cluster {identity.cluster!r}")
-        return identity, int(certificate.not_valid_after_utc.timestamp()) * 1_000_000
+        return identity, certificate
+
+
+async def _or_nobody(authenticated: Awaitable[Peer]) -> Peer:
+    """Returns the peer, or an unauthenticated one with the reason."""
+    try:
+        return await authenticated
+    except LookupFailed as error:
+        return Peer(why_nobody=error.text, passing=True)
+    except JwtRefused as error:
+        return Peer(why_nobody=error.explanation)
+    except TokenRefused as error:
+        return Peer(why_nobody=error.explanation, passing=error.passing)
 
 
 _peer: ContextVar[Peer] = ContextVar("penstock_peer")

@@ -18,8 +18,8 @@ import grpc
 import grpc.aio
 from google.protobuf.descriptor import FileDescriptor, ServiceDescriptor
 
-from ctld.core.records.events import Role
-from ctld.rpc.gate.auth import Peer, Reach, calling_node
+from ctld.core.records.events import Actor, Role
+from ctld.rpc.gate.auth import Peer, Reach, caller, calling_node, set_peer
 from ctld.rpc.gate.context import Context
 from penstock.calls import CODE_KEY
 from penstock.values.refusals import TEXT, Code
@@ -184,6 +184,16 @@ async def refuse(context: Context, status: grpc.StatusCode, code: Code, text: st
     """Ends the call with a refusal: the status for gRPC, the number and the text for the user."""
     await context.abort(status, text, ((CODE_KEY, str(int(code))),))
     raise AssertionError("abort does not return")
+
+
+async def require_again(context: Context, method: str, peer: Peer) -> Actor:
+    """Returns the user of a stream as of now; ends the stream if that user may not call its method any more."""
+    refusal = judge(method, peer)
+    if refusal is not None:
+        status, explanation = refusal
+        await refuse(context, status, Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {explanation}")
+    set_peer(peer)
+    return caller()
 
 
 async def require_node(context: Context, claimed: str) -> str:

@@ -58,6 +58,9 @@ class Proven(NamedTuple):
     user_name: str  # of the token
     wanted: str  # the user that the caller wants to be: only root's token may name another one
     issued_at_us: int  # 0 = the token does not say
+    ends_at_us: int
+    presented: Presented
+    keys: JwtKeys  # by which it was verified
 
 
 class UserTokens:
@@ -81,11 +84,22 @@ class UserTokens:
 
     def verify(self, presented: Presented) -> Proven:
         """Returns the users of a token, which may be revoked (`check_revoked`). Raises JwtRefused."""
-        if self.keys.verifying is None:
+        keys = self.keys.verifying
+        if keys is None:
             raise JwtRefused("off", "this cluster accepts no JSON web tokens")
-        claims = self.keys.verifying.verify(presented.token, self._clock_us() / 1_000_000)
-        user_name = claims.user_name
-        return Proven(user_name, presented.user_name or user_name, round(claims.issued_at_s * 1_000_000))
+        claims = keys.verify(presented.token, self._clock_us() / 1_000_000)
+        wanted = presented.user_name or claims.user_name
+        issued_at_us, ends_at_us = (round(at_s * 1_000_000) for at_s in (claims.issued_at_s, claims.ends_at_s))
+        return Proven(claims.user_name, wanted, issued_at_us, ends_at_us, presented, keys)
+
+    def verify_again(self, proven: Proven) -> Proven:
+        """Returns the users of a token that was verified before: its signature is, again, only if the keys are others now.
+        Raises JwtRefused."""
+        if proven.keys is not self.keys.verifying:
+            return self.verify(proven.presented)
+        if (ago_us := self._clock_us() - proven.ends_at_us) >= 0:
+            raise JwtRefused("expired", f"the token has expired {ago_us / 1_000_000:.0f} s ago")
+        return proven
 
     def check_revoked(self, proven: Proven, user_name: str) -> None:
         """Checks a token's time of issue, after whatever the caller had to wait for. `user_name`: of the token's user; the

@@ -6,7 +6,6 @@ authoritative ones.
 """
 
 import hashlib
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
@@ -23,6 +22,7 @@ from penstock.values.config import Config
 from penstock.values.errors import BadValue
 from penstock.values.fields import Fields
 from penstock.values.refusals import TEXT, Code
+from penstock.values.requestkey import read_request_key
 from penstock.values.rlimits import check_rlimits
 
 #: Maximum size of a job's request without its script, arguments and environment. It is in memory for as long as the job
@@ -35,8 +35,6 @@ ARGV_BYTES_MAX: Final = 512 * 1024
 #: How many submissions' contents are kept, and their largest size.
 KEPT_MAX: Final = 64
 KEPT_BYTES_MAX: Final = 16 * 1024
-
-_KEY: Final = re.compile(r"[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}")
 
 
 def _gres(entries: Iterable[GresCount]) -> tuple[tuple[str, str, int], ...]:
@@ -154,9 +152,10 @@ def spec_hash(script: bytes, argv: tuple[bytes, ...], environment: tuple[bytes, 
 
 def submit_key(text: str) -> tuple[str, int]:
     """Returns a submission's key, a UUID version 7 in hex, and the time in it. Raises BadRequest."""
-    key = text.replace("-", "").lower() if len(text) <= 36 else ""
-    if not _KEY.fullmatch(key):
-        raise BadRequest(Code.INVALID_VALUE, "request_key must be a UUID of version 7 in hex")
+    try:
+        key = read_request_key(text)
+    except BadValue as error:
+        raise BadRequest(Code.INVALID_VALUE, f"request_key {error}") from error
     return key, int(key[:12], 16) * 1000
 
 

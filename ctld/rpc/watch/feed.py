@@ -9,8 +9,7 @@ they were (a new reason of a waiting job, a priority) is no change: a pass over 
 
 import asyncio
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final, NamedTuple
 
 from ctld.core.records.effects import Batch
@@ -21,6 +20,8 @@ from ctld.rpc.watch.changed import JOB, changes_of
 #: For how long changes are kept, and how many: some 200 bytes each.
 KEPT_US: Final = 600 * 1_000_000
 KEPT_MAX: Final = 50_000
+#: Dropped changes whose places in the list are not given back yet.
+SLACK_MAX: Final = 4_096
 #: Watchers get a message once in this time, so that one message carries what many changes of a busy time are.
 TICK_S: Final = 0.25
 #: Bits of a sequence number below the epoch. Both fit into 53 bits, which JavaScript's numbers have.
@@ -46,7 +47,8 @@ class ChangeFeed:
         self._state = state
         self._clock_us = clock_us
         self.sequence = epoch << COUNT_BITS  # of the last change
-        self._kept: deque[KeptChange] = deque()
+        self._kept: list[KeptChange] = []
+        self._dropped = 0  # so many at its front are not kept any more
         self._known_from = self.sequence  # all changes after this one are kept
         self._visible: dict[tuple[str, Hashable], int] = {}  # by object: the hash of what was visible of it
         self._watchers = 0
@@ -73,12 +75,10 @@ class ChangeFeed:
         """Whether nothing after this change was dropped, or happened while nobody watched."""
         return self._known_from <= sequence <= self.sequence
 
-    def after(self, sequence: int, changes_max: int) -> Iterator[KeptChange]:
+    def after(self, sequence: int, changes_max: int) -> Sequence[KeptChange]:
         """The first changes after this one."""
-        kept = self._kept
-        first = bisect_right(kept, sequence, key=lambda change: change.sequence)
-        for index in range(first, min(len(kept), first + changes_max)):
-            yield kept[index]
+        first = bisect_right(self._kept, sequence, self._dropped, key=lambda change: change.sequence)
+        return self._kept[first : first + changes_max]
 
     async def changed(self, limit_s: float) -> None:
         """Returns at the next tick with changes, or after that time."""
@@ -118,20 +118,30 @@ class ChangeFeed:
         self._drop_old(now_us)
         if self.sequence != before and self._tick is not None and not self._is_due:
             self._is_due = True
-            asyncio.get_running_loop().call_later(TICK_S, self._wake)
+            asyncio.get_running_loop().call_later(TICK_S, self._tick_over)
 
     def _drop_old(self, now_us: int) -> None:
-        kept = self._kept
-        while kept and (len(kept) > KEPT_MAX or now_us - kept[0].at_us > KEPT_US):
-            self._known_from = kept.popleft().sequence
+        kept, first = self._kept, self._dropped
+        while first < len(kept) and (len(kept) - first > KEPT_MAX or now_us - kept[first].at_us > KEPT_US):
+            self._known_from = kept[first].sequence
+            first += 1
+        if first > SLACK_MAX:
+            del kept[:first]
+            first = 0
+        self._dropped = first
 
     def _forget(self) -> None:
         self._kept.clear()
+        self._dropped = 0
         self._visible.clear()
         self._is_on = False
 
-    def _wake(self) -> None:
+    def _tick_over(self) -> None:
         self._is_due = False
+        self.wake()
+
+    def wake(self) -> None:
+        """Lets all watchers look again at once."""
         if self._tick is not None:
             self._tick.set_result(None)
             self._tick = None

@@ -1,18 +1,23 @@
 """The Watch service: one stream for each watcher, which gets what it may see once a tick.
 
-Rights are those of the listings, checked for each message. Watchers with the same rights and demands who are at the
-same place get the same bytes, made once. A slow reader gets everything that is still kept; what is not is reported as missed.
+Rights are those of the listings. For each message the caller is asked for again (gate/auth.py): a stream ends when its token
+does, and a role, a group or a PrivateData that has changed counts for what comes after. Watchers with the same rights and
+demands who are at the same place get the same bytes, made once. A slow reader gets everything that is still kept; what is
+not is reported as missed.
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Iterable
 from typing import Final, NamedTuple
 
+from ctld.core.records.effects import Batch
 from ctld.core.records.events import Actor
-from ctld.rpc.gate.auth import caller
+from ctld.rpc.gate.auth import Authenticator, Peer, caller, current_peer
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.paging import varint
 from ctld.rpc.gate.refusals import refuse_as
+from ctld.rpc.gate.rights import require_again
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.underway import PAUSE_MS
 from ctld.rpc.gate.visibility import JobVisibility, is_private, job_visibility, sees_reservation
@@ -29,6 +34,7 @@ CHANGES_MAX: Final = 2_000
 SHARED_MAX: Final = 64
 #: Streams of one user: each tab of a browser may be one.
 WATCHES_OF_USER_MAX: Final = 64
+METHOD: Final = "/penstock.v1.Watch/Watch"
 #: `changes` is field 1 of WatchReply: its tag and wire type, before a length.
 _CHANGES_TAG: Final = b"\x0a"
 
@@ -45,15 +51,20 @@ class WatchDemands(NamedTuple):
 class WatchService:
     """The methods, by the names of the service."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, authenticator: Authenticator) -> None:
         self._services = services
+        self._authenticator = authenticator
         self._runtime = services.runtime
         runtime = services.runtime
         self.feed = ChangeFeed(runtime.core.state, runtime.epoch, runtime.clock_us)
-        runtime.observers.append(self.feed.committed)
+        runtime.observers += [self.feed.committed, self._committed]
         self._shared: dict[tuple[int, WatchDemands], tuple[bytes, int]] = {}  # of the present last change
         self._shared_of = 0
         self._watches: dict[int, int] = {}  # by uid
+
+    def _committed(self, batch: Batch) -> None:
+        if batch.token_revocations:
+            self.feed.wake()
 
     def watches_of(self, uid: int) -> int:
         """Returns the number of the user's open streams."""
@@ -72,7 +83,7 @@ class WatchService:
         self._watches[actor.uid] = self._watches.get(actor.uid, 0) + 1
         self.feed.enter()
         try:
-            async for reply in self._replies(request.after, kinds, uids, actor):
+            async for reply in self._replies(request.after, kinds, uids, context):
                 yield reply
         finally:
             self.feed.leave()
@@ -81,11 +92,13 @@ class WatchService:
                 del self._watches[actor.uid]
 
     async def _replies(
-        self, after: int, kinds: frozenset[str], uids: frozenset[int], actor: Actor
+        self, after: int, kinds: frozenset[str], uids: frozenset[int], context: Context
     ) -> AsyncIterator[bytes]:
         now_s = asyncio.get_running_loop().time
         at, due_s = after or self.feed.sequence, now_s()
         while True:
+            peer = await self._authenticator.again(current_peer())
+            actor = await require_again(context, METHOD, peer)
             if not self.feed.has_all_after(at):
                 at = self.feed.sequence
                 yield watch_pb2.WatchReply(last=at, missed=True).SerializeToString()
@@ -94,9 +107,13 @@ class WatchService:
                 yield data + watch_pb2.WatchReply(last=at).SerializeToString()
                 due_s = now_s() + HEARTBEAT_S
             if at == self.feed.sequence:
-                await self.feed.changed(due_s - now_s())
+                await self.feed.changed(min(due_s - now_s(), self._left_s(peer)))
             else:
                 await asyncio.sleep(0)
+
+    def _left_s(self, peer: Peer) -> float:
+        """The time until the caller's token ends."""
+        return (peer.ends_at_us - self._runtime.clock_us()) / 1_000_000 if peer.ends_at_us else math.inf
 
     def _message(self, at: int, demands: WatchDemands) -> tuple[bytes, int]:
         """The changes after this one as part of a reply, and the last one that was examined."""
@@ -105,7 +122,7 @@ class WatchService:
             self._shared_of = self.feed.sequence
         found = self._shared.get((at, demands))
         if found is None:
-            changes = list(self.feed.after(at, CHANGES_MAX))
+            changes = self.feed.after(at, CHANGES_MAX)
             seen = [change.encoded for change in changes if self._sees(change, demands)]
             data = b"".join(part for one in seen for part in (_CHANGES_TAG, varint(len(one)), one))
             found = self._shared[(at, demands)] = data, changes[-1].sequence if changes else at

@@ -1,5 +1,6 @@
 """The public names, for type checkers; at run time penstock/__init__.py looks them up. A partial stub: the rest is inline."""
 
+from penstock.errors import NotProven as NotProven
 from penstock.errors import PenstockError as PenstockError
 from penstock.errors import Unreachable as Unreachable
 from sdk.aio import AsyncCluster as AsyncCluster
