@@ -392,6 +392,7 @@ class Controller:
             auth_socket=str(folder.auth_socket),
             address=address,
             ca=str(folder.public_ca),
+            conf=self._daemon.config_path,
         )
 
     # ---- actions -------------------------------------------------------------------------------------------------

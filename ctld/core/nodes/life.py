@@ -164,6 +164,10 @@ def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegister
     held = {(h.job_id, h.attempt, h.step_id): h for h in event.held}
     foreign = restored.unknown_steps(state, now_us, node, event.held)
     restored.judge_pending(state, now_us, node, [h for key, h in held.items() if key not in foreign])
+    # Before anything is settled: the time limit of a job that has another step here looks at it.
+    node.exited = {
+        (h.job_id, h.attempt, h.step_id): None for h in event.held if h.state == "EXITED" and not h.end_acknowledged
+    }
     for job_id in list(node.jobs):
         job = state.jobs[job_id]
         attempt = job.attempt
@@ -172,9 +176,6 @@ def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegister
                 key = (job_id, attempt, step.step_id)
                 found = held.pop(key, None) if key not in foreign else None
                 _settle(state, now_us, job, step, node.name, found, forgotten)
-    node.exited = {
-        (h.job_id, h.attempt, h.step_id): None for h in event.held if h.state == "EXITED" and not h.end_acknowledged
-    }
     node.leftovers = {}
     for key in held:
         if key in foreign or _is_over(state, *key, node.name):

@@ -59,7 +59,7 @@ class UpdateKey(Generic[V]):
     operator: bool = False  # operators only, in any direction
     lower: bool = False  # others may only decrease it
     is_date: bool = False  # arrives resolved in the event
-    ended: bool = False  # may be changed for an ended job, too
+    ended: bool = False  # sacctmgr may change it in the record of an ended job
     only_ended: bool = False  # and for no other
 
 
