@@ -44,6 +44,8 @@ def _pass(state: ClusterState, now_us: int) -> None:
     schedule.quick_pass(state, now_us)
     if limit_wake.after_pass(state, now_us):
         schedule.quick_pass(state, now_us)
+    if state.rebooting:
+        reboot.issue(state, now_us)  # for jobs that have just started
     if changed and state.gpus.divisible:
         mig_division.begin_divisions(state, now_us)
     if changed and state.preemption.suspended:

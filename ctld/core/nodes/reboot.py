@@ -1,4 +1,4 @@
-"""scontrol reboot: nodes that run RebootProgram once no job runs on them.
+"""scontrol reboot, and --reboot of a job (jobs/node_boots.py): nodes that run RebootProgram once no job runs on them.
 
     REBOOT_REQUESTED -> (no allocation left) REBOOT_ISSUED -> registered with a new boot id -> its next state
 
@@ -66,10 +66,15 @@ def issue(state: ClusterState, now_us: int) -> None:
         node = state.nodes.get(name)
         if node is None or not node.flags & NodeFlag.REBOOT_REQUESTED:
             del state.rebooting[name]
-        elif node.connected and not node.jobs and not node.leftovers and not node.flags & NodeFlag.REBOOT_ISSUED:
+        elif node.connected and _is_unused(node) and not node.flags & NodeFlag.REBOOT_ISSUED:
             node.flags |= NodeFlag.REBOOT_ISSUED
             _order(state, node, now_us)
             state.touch_node(node)
+
+
+def _is_unused(node: Node) -> bool:
+    """Whether nothing runs there; a job that waits for the reboot does not."""
+    return not node.leftovers and (not node.jobs or bool(node.flags & NodeFlag.REBOOT_FOR_JOB))
 
 
 def _order(state: ClusterState, node: Node, now_us: int) -> None:
@@ -98,13 +103,10 @@ def registered(state: ClusterState, node: Node, rebooted: bool, now_us: int) -> 
             node_reason.reword(node, "")
 
 
-def timed_out(state: ClusterState, now_us: int, name: str, check: int) -> None:
-    """Handles ResumeTimeout after the order."""
-    node = state.nodes.get(name)
-    if node is None or not node.flags & NodeFlag.REBOOT_ISSUED:
-        return
-    node.flags = (node.flags & ~_ALL) | NodeFlag.DOWN
-    state.rebooting.pop(name, None)
+def give_up(state: ClusterState, node: Node, now_us: int) -> None:
+    """Sets a node DOWN that has not come back."""
+    node.flags = (node.flags & ~(_ALL | NodeFlag.REBOOT_FOR_JOB)) | NodeFlag.DOWN
+    state.rebooting.pop(node.name, None)
     node_reason.explain(node, TIMED_OUT, 0, now_us)
     state.touch_node(node)
 
