@@ -2,7 +2,7 @@
 
 Where AllowSpecResourcesUsage is set, such a job has whole nodes, and its own number of cores replaces a node's CoreSpecCount:
 it is charged for the node, its tasks get all CPUs but these. They are those of the node first, then as CoreSpecCount
-chooses. Elsewhere the options are ignored, and the user is told so.
+chooses. Elsewhere the options are ignored, with Slurm's message.
 """
 
 from typing import Final

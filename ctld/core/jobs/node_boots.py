@@ -16,33 +16,20 @@ FOR_JOB = NodeFlag.REBOOT_FOR_JOB
 
 
 def order(state: ClusterState, job: Job) -> None:
-    """Marks the nodes of a job that has just got them, if it asks for it."""
-    if not job.request.reboot or not state.config.reboot_program:
-        return
-    for part in job.alloc:
-        node = state.nodes[part.node]
-        node.flags |= NodeFlag.REBOOT_REQUESTED | FOR_JOB
-        state.rebooting[node.name] = None
-        state.touch_node(node)
+    """Asks for the reboot of the nodes of a job that has just got them, if it wants that; nodes/reboot.py marks them."""
+    if job.request.reboot and state.config.reboot_program:
+        state.boots_for_jobs |= {part.node: None for part in job.alloc}
 
 
 def are_awaited(state: ClusterState, job: Job) -> bool:
     """Whether a node of the job has yet to come back."""
-    if not job.request.reboot:
-        return False
-    return any(part.node in state.nodes and state.nodes[part.node].flags & FOR_JOB for part in job.alloc)
+    return job.request.reboot and any(_is_awaited(state, part.node) for part in job.alloc)
+
+
+def _is_awaited(state: ClusterState, name: str) -> bool:
+    return name in state.boots_for_jobs or (name in state.nodes and bool(state.nodes[name].flags & FOR_JOB))
 
 
 def is_for_job(state: ClusterState, node: Node) -> bool:
     """Whether a job waits for the node, and has nothing there that a reboot could end."""
     return bool(node.flags & FOR_JOB) and any(are_awaited(state, state.jobs[job_id]) for job_id in node.jobs)
-
-
-def is_back(state: ClusterState, node: Node) -> list[Job]:
-    """Takes the mark from a node, and returns its jobs that wait for no other node."""
-    if not node.flags & FOR_JOB:
-        return []
-    node.flags &= ~FOR_JOB
-    state.touch_node(node)
-    waiting = (job for job in (state.jobs[job_id] for job_id in node.jobs) if job.request.reboot)
-    return [job for job in waiting if not are_awaited(state, job)]

@@ -71,9 +71,8 @@ def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> 
     state.touch_node(node)
     lease.reachable(state, node)
     _reconcile(state, now_us, node, event, forgotten)
-    if not node.flags & (NodeFlag.REBOOT_REQUESTED | NodeFlag.REBOOT_ISSUED):
-        for job in node_boots.is_back(state, node):
-            job_life.begin_after_reboot(state, job, now_us)
+    for job in reboot.jobs_of_node_back(state, node):
+        job_life.begin_after_reboot(state, job, now_us)
     if rebooted and not for_job:
         for job_id in list(node.jobs):
             _end_broken(state, node, state.jobs[job_id], now_us)

@@ -13,8 +13,10 @@ Rules (scontrol(1))
 The next state is kept in flags of the node, so that it survives a restart of the controller.
 """
 
+from ctld.core.jobs import node_boots
 from ctld.core.nodes import node_reason
 from ctld.core.records.effects import RebootNode
+from ctld.core.records.job import Job
 from ctld.core.records.node import Node
 from ctld.core.state.state import ClusterState
 from ctld.core.state.timers import Timer
@@ -61,7 +63,14 @@ def _clear(state: ClusterState, node: Node) -> None:
 
 
 def issue(state: ClusterState, now_us: int) -> None:
-    """Sends the order to marked nodes on which no job runs."""
+    """Marks the nodes of jobs that have just started and want it, and sends the order to marked nodes on which no job
+    runs."""
+    for name in state.boots_for_jobs:
+        node = state.nodes[name]
+        node.flags |= NodeFlag.REBOOT_REQUESTED | NodeFlag.REBOOT_FOR_JOB
+        state.rebooting[name] = None
+        state.touch_node(node)
+    state.boots_for_jobs = {}
     for name in list(state.rebooting):
         node = state.nodes.get(name)
         if node is None or not node.flags & NodeFlag.REBOOT_REQUESTED:
@@ -101,6 +110,16 @@ def registered(state: ClusterState, node: Node, rebooted: bool, now_us: int) -> 
         if then & NodeFlag.REBOOT_THEN_RESUME:
             node.flags &= ~NodeFlag.DRAIN
             node_reason.reword(node, "")
+
+
+def jobs_of_node_back(state: ClusterState, node: Node) -> list[Job]:
+    """Takes the mark from a node that has rebooted, and returns its jobs that wait for no other."""
+    if not node.flags & NodeFlag.REBOOT_FOR_JOB or node.flags & (NodeFlag.REBOOT_REQUESTED | NodeFlag.REBOOT_ISSUED):
+        return []
+    node.flags &= ~NodeFlag.REBOOT_FOR_JOB
+    state.touch_node(node)
+    waiting = (job for job in (state.jobs[job_id] for job_id in node.jobs) if job.request.reboot)
+    return [job for job in waiting if not node_boots.are_awaited(state, job)]
 
 
 def give_up(state: ClusterState, node: Node, now_us: int) -> None:
