@@ -335,6 +335,7 @@ _JOB_GLOBALS = (
     Key("TrackWCKey", "track_wckey", kinds.YES_NO_SMALL),
     Key("AccountingStorageEnforce", "enforce", policykinds.ENFORCE, note=policykinds.enforce_note),
     Key("GpuFreqDef", "gpu_freq_def", kinds.TEXT),
+    Key("AllowSpecResourcesUsage", "allow_spec_resources_usage", kinds.YES_NO_SMALL),
 )
 
 GLOBALS = Table(

@@ -230,6 +230,7 @@ class Config:
     max_mem_per_cpu_mb: int = 0
     max_mem_per_node_mb: int = 0
     enforce_part_limits: str = "NO"
+    allow_spec_resources_usage: bool = False  # jobs choose the cores that they leave to the system
     unkillable_step_timeout_s: int = 60
     unkillable_step_program: str = ""
     proctrack_type: str = "proctrack/cgroup"

@@ -96,6 +96,9 @@ class Code(IntEnum):
     ACCOUNTING_POLICY = 2050
 
 
+#: Slurm's line before its message to a plain user who asks for --reboot.
+REBOOT_DENIED = "rebooting of nodes is only allowed for admins"
+
 TEXT: dict[Code, str] = {
     Code.ACCESS_DENIED: "Access/permission denied",
     Code.INVALID_PARTITION: "Invalid partition name specified",

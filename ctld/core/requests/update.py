@@ -7,6 +7,7 @@ an array's tasks, so a change makes a new one under a new request id.
 from typing import cast
 
 from ctld.core.accounts.audit_diff import OthersJobChanges
+from ctld.core.demand import specialized
 from ctld.core.jobs import waiters
 from ctld.core.jobs.select import JobTarget, all_matching
 from ctld.core.lifecycle import depends, resize
@@ -210,6 +211,11 @@ def _changed(event: UpdateJobs, job: Job, values: UpdateValues) -> JobRequest:
         fields["mem_per_node_mb"] = None
     if "gres_per_node" in fields:
         fields |= {"gres_per_job": (), "gres_per_task": (), "gres_per_socket": (), "gres_sockets": 0}
+    if own := [name for name in specialized.FIELDS if name in fields]:
+        fields = dict.fromkeys(specialized.FIELDS) | fields
+        fields |= {"exclusive": job.request.exclusive or any(fields[name] is not None for name in own)}
+    if fields.get("reboot"):
+        fields["exclusive"] = True
     if "dependency" in values:
         fields["dependency"] = event.changes["dependency"]
     return with_changes(job.request, **fields)
