@@ -152,6 +152,8 @@ def _submit(client: Client, request: SubmitJobRequest, values: OptionValues, clu
 
         raise CommandError(lines_of(COMMAND.name, words, error), plain=True) from error
     if not values.flag("quiet"):
+        for line in reply.user_messages:
+            complain(COMMAND.name, f"{COMMAND.name}: {line}", plain=True)
         for warning in reply.warnings:
             warn(COMMAND.name, warning)
     if request.test_only:

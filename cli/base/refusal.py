@@ -36,7 +36,10 @@ def lines_of(name: str, before: str, error: PenstockError) -> str:
     words, detail = split_message(error)
     first, _, rest = detail.partition(": ")  # an update that was stored for later has not failed
     lines = []
-    if error.code == Code.INVALID_PARTITION and detail:
+    if error.code == Code.FILTER_REFUSED:  # the site's own words are errors, and come first
+        lines += [f"{name}: error: {line}" for line in detail.split("\n") if line]
+        detail = ""
+    elif error.code == Code.INVALID_PARTITION and detail:
         lines.append(f"{name}: error: invalid partition specified: {detail}")
         detail = ""
     elif first.endswith(UNSATISFIED) or first in (NO_GRES, REBOOT_DENIED):

@@ -79,6 +79,8 @@ class Allocation:
             text = lines_of(self.name, f"{self.name}: error: {FAILED}", error)
             raise CommandError(text, error_status(), plain=True) from error
         self.job_id = reply.job_id
+        for line in reply.user_messages:
+            self.say(line)
         for warning in reply.warnings:
             self.say(warning_text(warning))
         return list(reply.warnings)

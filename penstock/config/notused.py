@@ -94,7 +94,6 @@ JobCompType [jobcomp/none] | writes a line about each finished job to a file or 
 JobCompUser=root | where finished jobs are written | {_JOBCOMP}
 JobCredentialPrivateKey=- | a key for credentials | {_AUTH}
 JobCredentialPublicCertificate=- | a key for credentials | {_AUTH}
-JobSubmitPlugins | changes or refuses jobs when they are submitted | {_PLUGIN}, nor can job_submit.lua: jobs are accepted as submitted
 KeepAliveTime=- | keep-alive of srun's connections | not needed to detect lost connections
 LaunchType=- [launch/slurm] | how srun starts tasks | {_OLD}
 MaxDBDMsgs=0 | how many messages wait for slurmdbd | {_SLURMDBD}
