@@ -164,7 +164,7 @@ def compile_program(source: Path, program: Path, flags: "list[str]", otherwise: 
     return True
 
 
-PACKAGES = ("penstock", "ctld", "nodedaemon", "accounting", "cli", "_fastsched", "sim", "rest", "sdk", "web")
+PACKAGES = ("penstock", "ctld", "nodedaemon", "accounting", "cli", "_fastsched", "sim", "rest", "sdk")
 
 setup(
     name="penstock",
@@ -184,7 +184,7 @@ setup(
         "penstock-stubs": ["py.typed", "*.pyi"],
         "_fastsched": ["*.pyi"],
         "nodedaemon": ["gpu/*.toml"],
-        "rest": ["contract/facts.json"],
+        "rest": ["contract/facts.json", "static/*", "static/assets/*"],
         "ctld": ["store/migrations/*", "store/migrations/versions/*"],
     },
     # Manual pages and completions, written by tools/manual from the option tables.
