@@ -122,7 +122,7 @@ def test_details_show_what_is_held():
     failed = pb.JobInfo(job_id=1, state="COMPLETED", derived_exit=ExitStatus(code=3))
     assert "DerivedExitCode=3:0" in job_record(failed, NOW._replace(detail=True))
     at = record.index("JOB_GRES=gpu:a100:4")
-    assert record[at + 1] == "  Nodes=n1 CPU_IDs=(null) Mem=4096 GRES=gpu:a100:2(IDX:0-1)"
+    assert record[at + 1] == "  Nodes=n[1-2] CPU_IDs=(null) Mem=4096 GRES=gpu:a100:2(IDX:0-1)"
 
 
 def test_nodes_with_the_same_are_one_line():
