@@ -153,10 +153,13 @@ def main() -> None:
 
 def body(argv: list[str]) -> int:
     """Runs sacct once. Other arguments are ignored, as by Slurm."""
-    options = parse(COMMAND, argv, environment()).values
+    line = parse(COMMAND, argv, environment())
+    options = line.values
     if helped := _help_lines(options):
         emit(helped)
         return 0
+    if line.positional:
+        raise CommandError("\n".join(["Unknown arguments:", *(f" {word}" for word in line.positional)]))
     given = parse(COMMAND, argv).values
     if options.text("file"):
         options["completion"] = True
@@ -271,7 +274,8 @@ def _check(options: OptionValues, given: OptionValues) -> None:
             raise fatal(f"When requesting {what} you must also request specific jobs with the '-j' option.")
     unit = options.text("units", "K")
     if len(unit) != 1 or unit.upper() not in UNITS:
-        raise fatal(f"Invalid unit type '{unit}': one of {', '.join(UNITS)}")
+        text = f"sacct: error: Invalid unit type '{unit}'. Possible options are '{''.join(UNITS)}'"
+        raise CommandError(f"{text}\nsacct: fatal: Invalid unit type", plain=True)
     if "units" in options:
         options["units"] = unit.upper()
     whole = options.get("whole_hetjob", "yes")

@@ -219,7 +219,7 @@ def _without_node(name: str, setting: Setting, named: bool) -> Setting:
         complain(NAME, NO_NODE.format(where), plain=True)
     rest = tuple(tres for tres in setting.tres if tres != "node")
     if not rest:
-        raise CommandError("No valid TRES given")
+        raise CommandError("No valid TRES given", level="fatal")
     return setting._replace(tres=rest)
 
 

@@ -4,6 +4,7 @@ number selects its first step of srun, else its script, as in Slurm; -a all of t
 sample (JobAcctGatherFrequency).
 """
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -146,13 +147,23 @@ def body(argv: list[str]) -> int:
     wants_pids = any(column.name == "Pids" for column in columns)
     with Client.open() as client:
         steps, missing = find_steps(client, named, options.flag("allsteps"))
-        for name in missing:
-            complain(NAME, f"couldn't get steps for job {name}")
+        for selector in missing:
+            complain(NAME, _not_found(client, selector))
         rows = [row for step in steps for row in rows_of(client, step, wants_pids)]
     delimiter = "|" if options.flag("parsable") or options.flag("parsable2") else ""
     style = TableStyle(delimiter, options.flag("parsable"), not options.flag("noheader"))
     emit(table_lines(columns, rows, Sizes("", not options.flag("noconvert")), style))
-    return 1 if missing else 0
+    return 0
+
+
+def _not_found(client: Client, selector: JobSelector) -> str:
+    """What Slurm says of a job or step without a live step; its exit status is 0."""
+    job = wire_id(dataclasses.replace(selector, step_id=None))
+    if selector.step_id is None:
+        return f"No steps running for job {job}"
+    if any(is_live(step) for step in list_steps(client, [dataclasses.replace(selector, step_id=None)])):
+        return f"StepId={wire_id(selector)} not found running."
+    return f"couldn't get steps for job {job}"
 
 
 def _selector(text: str) -> JobSelector:
@@ -162,8 +173,8 @@ def _selector(text: str) -> JobSelector:
         raise CommandError(f"Bad job/step specified: {text[:80]}", detail=str(error), level="fatal") from error
 
 
-def find_steps(client: Client, named: list[str], all_steps: bool) -> tuple[list[StepInfo], list[str]]:
-    """The selected live steps, in the order of the ids, and the ids that select none."""
+def find_steps(client: Client, named: list[str], all_steps: bool) -> tuple[list[StepInfo], list[JobSelector]]:
+    """The selected live steps, in the order of the ids, and the selectors of none."""
     selectors = [_selector(name) for name in named]
     known = [step for step in list_steps(client, selectors) if is_live(step)]
     steps: list[StepInfo] = []
@@ -178,7 +189,7 @@ def find_steps(client: Client, named: list[str], all_steps: bool) -> tuple[list[
         elif selector.step_id is None:
             found = [step for step in found if step.step_id != EXTERN_STEP]
         steps += [step for step in found if step not in steps]
-        missing += [] if found else [wire_id(selector)]
+        missing += [] if found else [selector]
     return steps, missing
 
 

@@ -107,7 +107,7 @@ def columns_of(
         name, percent, width = part.partition("%")
         field = find_field(name)
         if field is None:
-            raise CommandError(f" Unknown field '{name}'", plain=True)
+            raise CommandError(f"Unknown field '{name}'", plain=True)
         columns.append(
             TableColumn(
                 field.header,

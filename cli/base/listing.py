@@ -109,7 +109,7 @@ def numbers_in(text: str, what: str) -> tuple[int, int | None]:
     """Parses `5`, `2-7` or `2-` to a range."""
     match = re.fullmatch(r"([0-9]{1,9})(?:(-)([0-9]{1,9})?)?", text)
     if match is None:
-        raise CommandError(f"invalid {what} '{text}'")
+        raise CommandError(f'Invalid numeric value "{text}" for {what}.')
     low, dash, high = match.groups()
     if not dash:
         return int(low), int(low)

@@ -150,9 +150,9 @@ def _extra_filters(options: OptionValues, selectors: list[JobSelector]) -> Itera
         named = {s.job_id + (s.het_offset or 0) for s in selectors}
         yield lambda job: not job.het_offset or job.job_id in named
     if options.text("nnodes"):
-        yield _between("nodes_alloc", *numbers_in(options.text("nnodes"), "node range -i"))
+        yield _between("nodes_alloc", *numbers_in(options.text("nnodes"), "requested node range"))
     if options.text("ncpus"):
-        yield _between("cpus_alloc", *numbers_in(options.text("ncpus"), "cpu range -I"))
+        yield _between("cpus_alloc", *numbers_in(options.text("ncpus"), "requested cpu range"))
     if options.text("constraints"):
         features = words(options.text("constraints"))
         yield lambda job: all(feature in job.request.features for feature in features)
@@ -162,9 +162,15 @@ def _extra_filters(options: OptionValues, selectors: list[JobSelector]) -> Itera
     if options.flag("completion"):
         yield lambda job: job.state not in ACTIVE
     if least := options.text("timelimit_min"):
-        least_s = parse_duration_s(least)
-        most_s = parse_duration_s(options.text("timelimit_max", least))
+        least_s, most_s = _limit_s(least), _limit_s(options.text("timelimit_max", least))
         yield lambda job: least_s <= job.time_limit_s <= most_s
+
+
+def _limit_s(text: str) -> int:
+    try:
+        return parse_duration_s(text)
+    except BadValue as error:
+        raise fatal(f"Invalid time limit specification\nsacct: {text[:80]}: {error}") from error
 
 
 def _association_ids(options: OptionValues) -> list[int]:

@@ -7,6 +7,7 @@ function of the messages, the time of the report and the style of dates.
 """
 
 from collections.abc import Iterable
+from itertools import groupby
 from typing import NamedTuple
 
 from cli.base.format import clipped_tasks
@@ -212,7 +213,7 @@ def _node_count(job: JobInfo) -> str:
 
 
 def _allocation(job: JobInfo) -> ShownRecord:
-    """The job's allocation, by node."""
+    """The job's allocation: nodes one after the other that have the same are one line."""
     total: dict[tuple[str, str], int] = {}
     for place in job.allocation:
         for held in place.gres:
@@ -220,11 +221,12 @@ def _allocation(job: JobInfo) -> ShownRecord:
     if not job.allocation:
         return []
     gres = ",".join(":".join(filter(None, (*kind, str(count)))) for kind, count in total.items())
-    return [f"JOB_GRES={_null(gres)}", *(f"  {_place(place)}" for place in job.allocation)]
+    runs = ((what, compress(place.node for place in run)) for what, run in groupby(job.allocation, _held))
+    return [f"JOB_GRES={_null(gres)}", *(f"  Nodes={nodes} {what}" for what, nodes in runs)]
 
 
-def _place(place: NodeAllocation) -> str:
-    return f"Nodes={place.node} CPU_IDs={_cpu_ids(place)} Mem={place.mem_mb} GRES={job_gres(place)}"
+def _held(place: NodeAllocation) -> str:
+    return f"CPU_IDs={_cpu_ids(place)} Mem={place.mem_mb} GRES={job_gres(place)}"
 
 
 def _cpu_ids(place: NodeAllocation) -> str:

@@ -167,7 +167,7 @@ def _exclusive(job: JobInfo) -> str:
 
 def _core_spec(view: JobView, cores: int, threads: int) -> str:
     if threads >= 0:
-        return f"{threads} threads"
+        return f"{threads} Threads"
     return str(cores) if cores >= 0 else "N/A"
 
 

@@ -160,5 +160,7 @@ def known_tres(client: Client, text: str) -> tuple[str, ...]:
     by_word = {name.lower(): name for name in names}
     found = dict.fromkeys(by_word[word.lower()] for word in words(text) if word.lower() in by_word)
     if not found:
-        raise CommandError("No valid TRES given", detail=f"{text[:80]}: the cluster has {', '.join(names) or 'none'}")
+        raise CommandError(
+            "No valid TRES given", detail=f"{text[:80]}: the cluster has {', '.join(names) or 'none'}", level="fatal"
+        )
     return tuple(found)

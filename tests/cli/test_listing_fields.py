@@ -165,7 +165,7 @@ def test_who_shares_and_what_is_kept_for_the_system():
     columns, _ = parse_percent("%h %X %R", LETTERS)
     jobs = [COMPONENT, ENDED, reports.job(1, "PENDING", request=reports.request(exclusive=True))]
     found = list(lines(table_of(jobs, [c.field for c in columns]), columns, VIEW))
-    assert found == ["USER 1 threads (Resources)", "YES N/A (NonZeroExitCode)", "NO N/A (None)"]
+    assert found == ["USER 1 Threads (Resources)", "YES N/A (NonZeroExitCode)", "NO N/A (None)"]
 
 
 def test_the_tables_know_all_names_of_slurm():

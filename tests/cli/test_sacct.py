@@ -500,8 +500,10 @@ def test_no_records(monkeypatch, capsys):
         (["-o", "jobid", "-l"],
          "sacct: fatal: Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.\n"),
         (["-x", "physics"], "sacct: fatal: Invalid association id: physics\n"),
-        (["--units=X"], "sacct: fatal: Invalid unit type 'X': one of K, M, G, T, P\n"),
-        (["-i", "x"], "sacct: error: invalid node range -i 'x'\n"),
+        (["--units=X"], "sacct: error: Invalid unit type 'X'. Possible options are 'KMGTP'\nsacct: fatal: Invalid unit type\n"),
+        (["-i", "x"], "sacct: error: Invalid numeric value \"x\" for requested node range.\n"),
+        (["-I", "x"], "sacct: error: Invalid numeric value \"x\" for requested cpu range.\n"),
+        (["a", "b"], "sacct: error: Unknown arguments:\nsacct: error:  a\nsacct: error:  b\n"),
         (["-S", "2026-11-22", "-E", "2026-11-20"],
          "sacct: error: Start time (2026-11-22T00:00:00) requested is after end time (2026-11-20T00:00:00).\n"),
         (["-F", "SchedNever"], "sacct: error: Invalid --flags specification\n"

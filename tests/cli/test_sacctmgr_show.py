@@ -156,8 +156,8 @@ def test_the_table_of_qos(client, capsys):
         (("show", "user", "colour=red"), " Unknown condition: colour=red\n Use keyword 'set' to modify value\n"),
         (("show", "assoc", "colour=red"), " Unknown condition: colour=red\n"),
         (("show", "assoc", "nonsense"), " Unknown condition: nonsense\n"),
-        (("show", "user", "format=nonsense"), " Unknown field 'nonsense'\n"),
-        (("show", "qos", "format=name,nonsense%3"), " Unknown field 'nonsense'\n"),
+        (("show", "user", "format=nonsense"), "Unknown field 'nonsense'\n"),
+        (("show", "qos", "format=name,nonsense%3"), "Unknown field 'nonsense'\n"),
         (
             ("show", "user", "a=b", "c=d", "e=f"),
             " Unknown condition: a=b\n Use keyword 'set' to modify value\n Unknown condition: e=f\n Use keyword 'set' to modify value\n",

@@ -122,7 +122,18 @@ def test_details_show_what_is_held():
     failed = pb.JobInfo(job_id=1, state="COMPLETED", derived_exit=ExitStatus(code=3))
     assert "DerivedExitCode=3:0" in job_record(failed, NOW._replace(detail=True))
     at = record.index("JOB_GRES=gpu:a100:4")
-    assert record[at + 1] == "  Nodes=n1 CPU_IDs=(null) Mem=4096 GRES=gpu:a100:2(IDX:0-1)"
+    assert record[at + 1] == "  Nodes=n[1-2] CPU_IDs=(null) Mem=4096 GRES=gpu:a100:2(IDX:0-1)"
+
+
+def test_nodes_with_the_same_are_one_line():
+    """Neighbours with the same CPUs, memory and devices, as in Slurm; others have a line of their own."""
+    held = (("n1", b"\x7f", 5), ("n2", b"\x7f", 5), ("n3", b"\x03", 5), ("n4", b"\x7f", 5))
+    places = [NodeAllocation(node=node, cpus=8, mem_mb=mem_mb, cpu_ids=ids) for node, ids, mem_mb in held]
+    record = job_record(pb.JobInfo(job_id=1, state="RUNNING", allocation=places), NOW._replace(detail=True))
+    at = record.index("JOB_GRES=(null)")
+    assert record[at + 1 : at + 4] == [
+        "  Nodes=n[1-2] CPU_IDs=0-6 Mem=5 GRES=", "  Nodes=n3 CPU_IDs=0-1 Mem=5 GRES=", "  Nodes=n4 CPU_IDs=0-6 Mem=5 GRES=",
+    ]  # fmt: skip
 
 
 def test_a_pending_array():

@@ -260,7 +260,7 @@ def test_nodes_are_no_usage(client, capsys):
         "TRES node usage is no longer reported in the Cluster Utilization report.  Please use TRES CPU instead.\n"
     )
     told = wrong(capsys, "-t", "percent", "-T", "node", "user", "top")
-    assert told.endswith("sreport: error: No valid TRES given\n")
+    assert told.endswith("sreport: fatal: No valid TRES given\n")
 
 
 def test_reservations(client, capsys):
@@ -361,7 +361,7 @@ def test_filters_reach_the_controller(client, capsys):
         ),
         (
             ["-T", "beer", "user", "top"],
-            "sreport: error: No valid TRES given\nsreport: beer: the cluster has cpu, node, gres/gpu\n",
+            "sreport: fatal: No valid TRES given\nsreport: beer: the cluster has cpu, node, gres/gpu\n",
         ),
         (["-a", "--local", "user", "top"], "sreport: error: Only one cluster option can be used "
          "(--all_clusters OR --cluster OR --local)\n"),

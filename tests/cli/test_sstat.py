@@ -102,8 +102,9 @@ def test_which_steps_are_meant(client, capsys):
     assert run(capsys, "-an", "-o", "jobid", "-j", "1")[1].split() == ["1.batch", "1.0"]
     assert run(capsys, "-n", "-o", "jobid", "1.0", "2_7")[1].split() == ["1.0", "2_7.batch"]
     status, out, err = run(capsys, "-n", "-o", "jobid", "-j", "1.0,1.1,99")
-    assert (status, out.split()) == (1, ["1.0"])
-    assert err == "sstat: error: couldn't get steps for job 1.1\nsstat: error: couldn't get steps for job 99\n"
+    assert (status, out.split()) == (0, ["1.0"])
+    assert err == "sstat: error: StepId=1.1 not found running.\nsstat: error: No steps running for job 99\n"
+    assert run(capsys, "-n", "-o", "jobid", "-j", "99.0") == (0, "", "sstat: error: couldn't get steps for job 99\n")
 
 
 def test_a_node_that_does_not_answer_is_named(client, capsys):

@@ -65,11 +65,10 @@ def _clear(state: ClusterState, node: Node) -> None:
 def issue(state: ClusterState, now_us: int) -> None:
     """Marks the nodes of jobs that have just started and want it, and sends the order to marked nodes on which no job
     runs."""
-    for name in state.boots_for_jobs:
-        node = state.nodes[name]
-        node.flags |= NodeFlag.REBOOT_REQUESTED | NodeFlag.REBOOT_FOR_JOB
-        state.rebooting[name] = None
-        state.touch_node(node)
+    for marked in map(state.nodes.__getitem__, state.boots_for_jobs):
+        marked.flags |= NodeFlag.REBOOT_REQUESTED | NodeFlag.REBOOT_FOR_JOB
+        state.rebooting[marked.name] = None
+        state.touch_node(marked)
     state.boots_for_jobs = {}
     for name in list(state.rebooting):
         node = state.nodes.get(name)
