@@ -20,7 +20,7 @@ from sdk.output import GrowingOutput, last_words, read_output
 from sdk.questions import ClusterQuestion
 from sdk.records import ChangeRecord, ExpectedStart, JobRecord, NodeRecord, WaitReasons, changes
 from sdk.request import JobProgram, from_command, from_script_file, from_text, submission
-from sdk.waiting import Asking
+from sdk.waiting import QuestionSteps
 
 T = TypeVar("T")
 
@@ -152,7 +152,7 @@ class AsyncCluster:
                 raise classified(error) from error
             await asyncio.sleep(RECONNECT_S)
 
-    async def drive(self, asking: Asking[T]) -> T:
+    async def drive(self, asking: QuestionSteps[T]) -> T:
         """As Cluster.drive."""
         try:
             asked = next(asking)

@@ -20,7 +20,7 @@ from sdk.output import GrowingOutput, last_words, read_output
 from sdk.questions import ClusterQuestion
 from sdk.records import ChangeRecord, ExpectedStart, JobRecord, NodeRecord, WaitReasons, changes
 from sdk.request import JobProgram, from_command, from_script_file, from_text, submission
-from sdk.waiting import Asking
+from sdk.waiting import QuestionSteps
 
 T = TypeVar("T")
 #: One request and its answer, with the controller's restarts in between.
@@ -187,7 +187,7 @@ class Cluster:
         except PenstockError as error:
             raise classified(error) from error
 
-    def drive(self, asking: Asking[T]) -> T:
+    def drive(self, asking: QuestionSteps[T]) -> T:
         """Makes the calls of a generator of questions (sdk.waiting), and returns its result."""
         try:
             asked = next(asking)

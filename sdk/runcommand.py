@@ -126,7 +126,8 @@ class Interrupts:
 
 def follow(job: JobHandle, interrupts: Interrupts) -> JobRecord:
     """Shows the job's output until it has ended."""
-    growing, is_cancelled, is_waiting = GrowingOutput(), False, False
+    growing = GrowingOutput()
+    is_cancelled = is_waiting = False
     record = job.record()
     while True:
         is_waiting = _say_wait(record, is_waiting)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator
 
 # Any: the type of an answer follows from its question
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from penstock.errors import Unreachable
 from penstock.values.refusals import Code
@@ -28,10 +28,10 @@ class Ask(NamedTuple):
     limit_s: float | None = None
 
 
-Asking: TypeAlias = Generator[Ask, Any, R]
+QuestionSteps: TypeAlias = Generator[Ask, object, R]
 
 
-def record(job_id: str) -> Asking[JobRecord]:
+def record(job_id: str) -> QuestionSteps[JobRecord]:
     """What is known of a job, from the queue or from accounting."""
     try:
         found = yield Ask(questions.job_of(job_id))
@@ -39,11 +39,10 @@ def record(job_id: str) -> Asking[JobRecord]:
         found = None
     if found is None:
         found = yield Ask(questions.recorded(job_id))
-    known: JobRecord = found
-    return known
+    return cast(JobRecord, found)
 
 
-def end(job: JobRecord, limit_s: float) -> Asking[None]:
+def end(job: JobRecord, limit_s: float) -> QuestionSteps[None]:
     """Returns when the job has ended, or after that time."""
     began_s = time.monotonic()
     try:
@@ -55,7 +54,7 @@ def end(job: JobRecord, limit_s: float) -> Asking[None]:
             raise
 
 
-def ended(job_id: str, timeout_s: float | None) -> Asking[JobRecord]:
+def ended(job_id: str, timeout_s: float | None) -> QuestionSteps[JobRecord]:
     """Waits for a job's end. Raises WaitTimeout."""
     until = None if timeout_s is None else time.monotonic() + timeout_s
     job = yield from record(job_id)
