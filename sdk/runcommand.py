@@ -79,12 +79,17 @@ def main(argv: list[str]) -> int:
 
 
 def read_line(words: Sequence[str]) -> tuple[OptionValues, list[str]]:
-    """The options of the job, and its program with arguments. Raises CommandError, InvalidRequest."""
+    """The options of the job, and its program with arguments. Raises InvalidRequest, click's UsageError for an option that is
+    none of a job's.
+    """
     try:
         line = parse(LINE, words)
     except CommandError as error:
-        hint = error.detail or "the options of the program come after `--`"
-        raise InvalidRequest(Code.CONFIG_INVALID, error.text, hint) from error
+        if not error.plain:
+            raise InvalidRequest(Code.CONFIG_INVALID, error.text, error.detail) from error
+        text = error.text.partition("\n")[0].removeprefix(f"{NAME}: ").replace("unrecognized option", "No such option")
+        hint = "" if words[0].startswith("-") else "; options of the program come after --"
+        raise click.UsageError(text + hint, click.get_current_context(silent=True)) from error
     if not line.positional:
         raise InvalidRequest(Code.JOB_SCRIPT_MISSING, "name the program to run")
     if "array" in line.values:
