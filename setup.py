@@ -164,6 +164,9 @@ def compile_program(source: Path, program: Path, flags: "list[str]", otherwise: 
     return True
 
 
+#: Kept apart: in the project's own folder our type checker would take them for those of `penstock`. An editable
+#: installation goes without: with a package from elsewhere every start of Python would import a finder, not read a path.
+STUBS = {} if "editable_wheel" in sys.argv else {"penstock-stubs": "packaging/stubs/penstock-stubs"}
 PACKAGES = ("penstock", "ctld", "nodedaemon", "accounting", "cli", "_fastsched", "sim", "rest", "sdk")
 
 setup(
@@ -173,12 +176,8 @@ setup(
     license="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.11",
-    # Kept apart: in the project's own folder our type checker would take them for those of `penstock`.
-    package_dir={"": ".", "penstock-stubs": "packaging/stubs/penstock-stubs"},
-    packages=[
-        *find_packages(include=[found for name in PACKAGES for found in (name, f"{name}.*")]),
-        "penstock-stubs",
-    ],
+    package_dir={"": ".", **STUBS},
+    packages=[*find_packages(include=[found for name in PACKAGES for found in (name, f"{name}.*")]), *STUBS],
     package_data={
         "penstock": ["py.typed"],
         "penstock-stubs": ["py.typed", "*.pyi"],

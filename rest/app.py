@@ -29,7 +29,7 @@ from rest.calling import ControllerClient, RestCall
 from rest.contract.conform import NULLABLE, conform
 from rest.contract.facts import VERSION_MARK, Contract, ListOf, Operation
 from rest.contract.parse import parse
-from rest.events import EventStreams, read_wishes
+from rest.events import EventStreams, read_demands
 from rest.handlers import HANDLERS, RestHandler, own
 from rest.limits import Requests, RequestShare
 from rest.listing import StreamedList
@@ -207,9 +207,9 @@ class EventsEndpoint:
     async def _open(self, request: Request, held: AsyncExitStack) -> Response:
         try:
             caller = identify(request.headers.raw, request.scope.get("client"))
-            wishes, after = read_wishes(request, caller.proof)
+            demands, after = read_demands(request, caller.proof)
             held.enter_context(self._streams.counted(caller.key))
-            return await held.enter_async_context(self._streams.opened(wishes, after))
+            return await held.enter_async_context(self._streams.opened(demands, after))
         except RestError as error:
             return refused(error, {}, JSON_TYPE)
         except PenstockError as error:

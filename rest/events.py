@@ -6,7 +6,7 @@
     event: error                   {"reason": ...}: the token has ended, and with it the stream
 
 The controller decides what a caller sees: each source is one Watch with the caller's own proof. Streams with the same proof and
-the same wishes share one, so that any number of browsers of one user costs the controller one watcher. A stream continues
+the same demands share one, so that any number of browsers of one user costs the controller one watcher. A stream continues
 after the change that `Last-Event-ID` or `after` names: from what a source keeps, or from a source that begins there.
 """
 
@@ -75,7 +75,7 @@ CHANGE_MEMBERS: Final[dict[str, tuple[str, Callable[[ChangedObject], object]]]] 
 }
 
 
-class EventWishes(NamedTuple):
+class EventDemands(NamedTuple):
     """Which changes a stream has, and by whose rights."""
 
     proof: "Proof | None"
@@ -83,8 +83,8 @@ class EventWishes(NamedTuple):
     users: tuple[str, ...]
 
 
-def read_wishes(request: Request, proof: "Proof | None") -> tuple[EventWishes, int]:
-    """The wishes of a request, and after which change it continues; 0 = from now on. Raises RestError."""
+def read_demands(request: Request, proof: "Proof | None") -> tuple[EventDemands, int]:
+    """The demands of a request, and after which change it continues; 0 = from now on. Raises RestError."""
     found: dict[str, list[str]] = {name: [] for name in PARAMETERS}
     for name, value in request.query_params.multi_items():
         found.setdefault(name, []).extend(word for word in value.split(",") if word)
@@ -96,7 +96,7 @@ def read_wishes(request: Request, proof: "Proof | None") -> tuple[EventWishes, i
     if not (after.isascii() and after.isdigit() and len(after) <= DIGITS_MAX):
         raise bad_query("after", after, CONVERSION)
     kinds, users = (tuple(sorted(set(words))) for words in ([one.lower() for one in found["kinds"]], found["users"]))
-    return EventWishes(proof, kinds, users), int(after)
+    return EventDemands(proof, kinds, users), int(after)
 
 
 class KeptEvent(NamedTuple):
@@ -109,14 +109,14 @@ class KeptEvent(NamedTuple):
 class ChangeSource:
     """One Watch, and the events of it that are kept. `after`: 0 = from now on."""
 
-    def __init__(self, client: ControllerClient, wishes: EventWishes, after: int) -> None:
+    def __init__(self, client: ControllerClient, demands: EventDemands, after: int) -> None:
         self.streams = 0
         self.last = after
         self.error: PenstockError | None = None  # why it has ended
         self.is_over = False
         self._is_admitted = False
         self._client = client
-        self._wishes = wishes
+        self._demands = demands
         self._from = after  # all changes after this one were kept
         self._lacked = 0  # the controller did not have those after this one any more
         self._kept: list[KeptEvent] = []
@@ -161,17 +161,17 @@ class ChangeSource:
         """Ends it, and its streams."""
         self._task.cancel()
         self.is_over = True
-        self._tell()
+        self._wake_readers()
 
     # ---- the controller
 
     async def _run(self) -> None:
-        kinds = [kind.upper() for kind in self._wishes.kinds]
+        kinds = [kind.upper() for kind in self._demands.kinds]
         try:
             while True:
-                request = WatchRequest(after=self.last, kinds=kinds, users=self._wishes.users)
+                request = WatchRequest(after=self.last, kinds=kinds, users=self._demands.users)
                 with contextlib.suppress(Unreachable):
-                    async for reply in self._client.follow("Watch", request, proof=self._wishes.proof):
+                    async for reply in self._client.follow("Watch", request, proof=self._demands.proof):
                         self._take(reply)
                 if not self._is_admitted:  # its first streams wait for the answer
                     raise Unreachable
@@ -181,7 +181,7 @@ class ChangeSource:
         except PenstockError as error:
             self.error = error
             self.is_over = True
-            self._tell()
+            self._wake_readers()
 
     def _take(self, reply: WatchReply) -> None:
         self._is_admitted = True
@@ -196,9 +196,9 @@ class ChangeSource:
             del self._kept[:surplus]
             self._dropped += surplus
         self.last = reply.last
-        self._tell()
+        self._wake_readers()
 
-    def _tell(self) -> None:
+    def _wake_readers(self) -> None:
         for waited in (self._ready, self._change):
             if not waited.done():
                 waited.set_result(None)
@@ -210,8 +210,18 @@ class EventStreams:
 
     def __init__(self, client: ControllerClient) -> None:
         self._client = client
-        self._sources: dict[EventWishes, list[ChangeSource]] = {}
+        self._sources: dict[EventDemands, list[ChangeSource]] = {}
         self._by_caller: Counter[str] = Counter()
+
+    @property
+    def watches(self) -> int:
+        """The number of the controller's watchers."""
+        return sum(map(len, self._sources.values()))
+
+    @property
+    def open_streams(self) -> int:
+        """The number of streams."""
+        return self._by_caller.total()
 
     def stop(self) -> None:
         """Ends all streams: the daemon stops, and clients come again elsewhere."""
@@ -222,7 +232,7 @@ class EventStreams:
     @contextlib.contextmanager
     def counted(self, caller: str) -> Iterator[None]:
         """Counts one stream. Raises RestError with 429."""
-        if self._by_caller.total() >= STREAMS_MAX:
+        if self.open_streams >= STREAMS_MAX:
             raise RestError(429, 0, f"{STREAMS_MAX} streams of events are open here", retry_after_s=RETRY_AFTER_S)
         if self._by_caller[caller] >= CALLER_STREAMS_MAX:
             text = f"{CALLER_STREAMS_MAX} streams of events of this caller are open"
@@ -236,12 +246,12 @@ class EventStreams:
                 del self._by_caller[caller]
 
     @contextlib.asynccontextmanager
-    async def opened(self, wishes: EventWishes, after: int) -> AsyncIterator["EventResponse"]:
+    async def opened(self, demands: EventDemands, after: int) -> AsyncIterator["EventResponse"]:
         """A stream, which the controller has admitted. Raises PenstockError."""
-        sources = self._sources.setdefault(wishes, [])
+        sources = self._sources.setdefault(demands, [])
         source = await _fitting(sources, after)
         if source is None:
-            source = ChangeSource(self._client, wishes, after)
+            source = ChangeSource(self._client, demands, after)
             sources.append(source)
         source.streams += 1
         try:
@@ -254,7 +264,7 @@ class EventStreams:
                 source.end()
                 sources.remove(source)
                 if not sources:
-                    self._sources.pop(wishes, None)
+                    self._sources.pop(demands, None)
 
 
 async def _fitting(sources: list[ChangeSource], after: int) -> ChangeSource | None:

@@ -139,8 +139,9 @@ def own_document(paths: "Iterable[OwnPath]") -> Json:
 
 def _events_operation(schemas: Json) -> Json:
     """The stream of changes. `change`: the data of an event."""
-    schemas["change"] = _record_schema({name: kind for name, (kind, _) in CHANGE_MEMBERS.items()})
-    schemas["change"]["properties"]["flags"] = {"type": "array", "items": {"type": "string"}}
+    change = _record_schema({name: kind for name, (kind, _) in CHANGE_MEMBERS.items()})
+    cast("Json", change["properties"])["flags"] = {"type": "array", "items": {"type": "string"}}
+    schemas["change"] = change
     number = {"type": "integer", "format": "int64"}
     parameters = [
         {"name": "kinds", "in": "query", "schema": {"type": "array", "items": {"type": "string", "enum": list(KINDS)}}},

@@ -4,7 +4,6 @@ tasks share. Imports the library grpc, which the blocking face does not need.
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Self, TypeVar, Unpack
@@ -13,15 +12,15 @@ from penstock.aclient import AsyncClient
 from penstock.cluster import find_cluster
 from penstock.clusterfile import ClusterFile, read_cluster
 from penstock.errors import PenstockError, Unreachable
-from penstock.values.refusals import Code
-from sdk import questions
-from sdk.cluster import CALL_TIMEOUT_S, FOLLOW_PAUSE_S, LINES_OF_FAILURE, RECONNECT_S, WAIT_CALL_S
-from sdk.errors import JobFailed, JobNotFound, WaitTimeout, classified
+from sdk import questions, waiting
+from sdk.cluster import CALL_TIMEOUT_S, FOLLOW_PAUSE_S, RECONNECT_S
+from sdk.errors import JobFailed, classified
 from sdk.options import JobOptions
-from sdk.output import GrowingOutput, OutputNotHere, read_output
+from sdk.output import GrowingOutput, last_words, read_output
 from sdk.questions import ClusterQuestion
 from sdk.records import ChangeRecord, ExpectedStart, JobRecord, NodeRecord, WaitReasons, changes
 from sdk.request import JobProgram, from_command, from_script_file, from_text, submission
+from sdk.waiting import QuestionSteps
 
 T = TypeVar("T")
 
@@ -153,6 +152,21 @@ class AsyncCluster:
                 raise classified(error) from error
             await asyncio.sleep(RECONNECT_S)
 
+    async def drive(self, asking: QuestionSteps[T]) -> T:
+        """As Cluster.drive."""
+        try:
+            asked = next(asking)
+            while True:
+                try:
+                    answer = await self.ask(asked.question, asked.limit_s)
+                except PenstockError as error:
+                    asked = asking.throw(error)
+                else:
+                    asked = asking.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
     async def ask(self, question: ClusterQuestion[T], timeout_s: float | None = None) -> T:
         """Makes the call. Raises PenstockError, by class (sdk.errors)."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
@@ -177,11 +191,7 @@ class AsyncJobHandle:
 
     async def record(self) -> JobRecord:
         """As JobHandle.record."""
-        try:
-            found = await self.cluster.ask(questions.job_of(self.id))
-        except JobNotFound:
-            found = None
-        return found if found is not None else await self.cluster.ask(questions.recorded(self.id))
+        return await self.cluster.drive(waiting.record(self.id))
 
     async def state(self) -> str:
         """As JobHandle.state."""
@@ -189,27 +199,10 @@ class AsyncJobHandle:
 
     async def wait(self, timeout_s: float | None = None, *, check: bool = False) -> JobRecord:
         """As JobHandle.wait."""
-        until = None if timeout_s is None else time.monotonic() + timeout_s
-        record = await self.record()
-        while not record.has_ended:
-            left_s = WAIT_CALL_S if until is None else min(WAIT_CALL_S, until - time.monotonic())
-            if left_s <= 0:
-                raise WaitTimeout(Code.INTERNAL, f"job {self.id} has not ended after {timeout_s} s: {record.state}")
-            await self._await_end(record.array_job_id or record.job_id, left_s)
-            record = await self.record()
+        record = await self.cluster.drive(waiting.ended(self.id, timeout_s))
         if check and not record.succeeded:
-            raise JobFailed(record, await asyncio.to_thread(_words_of_failure, record))
+            raise JobFailed(record, await asyncio.to_thread(last_words, record))
         return record
-
-    async def _await_end(self, job_id: int, limit_s: float) -> None:
-        began_s = time.monotonic()
-        try:
-            await self.cluster.ask(questions.ended(job_id), limit_s)
-        except JobNotFound:
-            return
-        except Unreachable:
-            if time.monotonic() - began_s < limit_s:
-                raise
 
     async def output(self, lines: int | None = None, *, error: bool = False) -> str:
         """As JobHandle.output; read without blocking the loop."""
@@ -224,7 +217,7 @@ class AsyncJobHandle:
                 yield text
             if record.has_ended:
                 return
-            await self._await_end(record.array_job_id or record.job_id, pause_s)
+            await self.cluster.drive(waiting.end(record, pause_s))
 
     async def script(self) -> str:
         """As JobHandle.script."""
@@ -265,10 +258,3 @@ class AsyncJobHandle:
     async def update(self, **changes: object) -> None:
         """As JobHandle.update."""
         await self.cluster.ask(questions.updated(self.id, changes))
-
-
-def _words_of_failure(record: JobRecord) -> str:
-    try:
-        return read_output(record, LINES_OF_FAILURE, error=True)
-    except OutputNotHere as error:
-        return error.text

@@ -13,26 +13,22 @@ from penstock.client import Client
 from penstock.cluster import find_cluster
 from penstock.clusterfile import ClusterFile, read_cluster
 from penstock.errors import PenstockError, Unreachable
-from penstock.values.refusals import Code
-from sdk import questions
-from sdk.errors import JobFailed, JobNotFound, WaitTimeout, classified
+from sdk import questions, waiting
+from sdk.errors import JobFailed, classified
 from sdk.options import JobOptions
-from sdk.output import GrowingOutput, OutputNotHere, read_output
+from sdk.output import GrowingOutput, last_words, read_output
 from sdk.questions import ClusterQuestion
 from sdk.records import ChangeRecord, ExpectedStart, JobRecord, NodeRecord, WaitReasons, changes
 from sdk.request import JobProgram, from_command, from_script_file, from_text, submission
+from sdk.waiting import QuestionSteps
 
 T = TypeVar("T")
 #: One request and its answer, with the controller's restarts in between.
 CALL_TIMEOUT_S: Final = 60.0
-#: One call that waits for a job; then it is asked again.
-WAIT_CALL_S: Final = 300.0
 #: Between two looks at an output that grows.
 FOLLOW_PAUSE_S: Final = 1.0
 #: Before a stream of changes that broke is opened again.
 RECONNECT_S: Final = 0.5
-#: Lines of the output in the message of a job that failed.
-LINES_OF_FAILURE: Final = 20
 
 
 class Cluster:
@@ -191,6 +187,21 @@ class Cluster:
         except PenstockError as error:
             raise classified(error) from error
 
+    def drive(self, asking: QuestionSteps[T]) -> T:
+        """Makes the calls of a generator of questions (sdk.waiting), and returns its result."""
+        try:
+            asked = next(asking)
+            while True:
+                try:
+                    answer = self.ask(asked.question, asked.limit_s)
+                except PenstockError as error:
+                    asked = asking.throw(error)
+                else:
+                    asked = asking.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
     def _client(self) -> Client:
         client: Client | None = getattr(self._of_thread, "client", None)
         if client is None:
@@ -212,11 +223,7 @@ class JobHandle:
 
     def record(self) -> JobRecord:
         """What is known of it, from the queue or from accounting. Raises JobNotFound."""
-        try:
-            found = self.cluster.ask(questions.job_of(self.id))
-        except JobNotFound:
-            found = None
-        return found if found is not None else self.cluster.ask(questions.recorded(self.id))
+        return self.cluster.drive(waiting.record(self.id))
 
     def state(self) -> str:
         """Slurm's word: PENDING, RUNNING, COMPLETED, ..."""
@@ -226,34 +233,10 @@ class JobHandle:
         """Waits for its end, of an array for that of all tasks. Raises WaitTimeout, and with `check` JobFailed for any other
         state than COMPLETED.
         """
-        until = None if timeout_s is None else time.monotonic() + timeout_s
-        record = self.record()
-        while not record.has_ended:
-            left_s = WAIT_CALL_S if until is None else min(WAIT_CALL_S, until - time.monotonic())
-            if left_s <= 0:
-                raise WaitTimeout(Code.INTERNAL, f"job {self.id} has not ended after {timeout_s} s: {record.state}")
-            self._await_end(record.array_job_id or record.job_id, left_s)
-            record = self.record()
+        record = self.cluster.drive(waiting.ended(self.id, timeout_s))
         if check and not record.succeeded:
-            raise JobFailed(record, self._words_of_failure(record))
+            raise JobFailed(record, last_words(record))
         return record
-
-    def _await_end(self, job_id: int, limit_s: float) -> None:
-        """Returns when it has ended, or after that time."""
-        began_s = time.monotonic()
-        try:
-            self.cluster.ask(questions.ended(job_id), limit_s)
-        except JobNotFound:
-            return  # ended, and gone from the queue
-        except Unreachable:
-            if time.monotonic() - began_s < limit_s:
-                raise
-
-    def _words_of_failure(self, record: JobRecord) -> str:
-        try:
-            return read_output(record, LINES_OF_FAILURE, error=True)
-        except OutputNotHere as error:
-            return error.text
 
     def output(self, lines: int | None = None, *, error: bool = False) -> str:
         """Its output file, or its last lines; with `error` that of standard error. Read where this program runs: raises
@@ -309,4 +292,4 @@ class JobHandle:
             yield from growing.more(record)
             if record.has_ended:
                 return
-            self._await_end(record.array_job_id or record.job_id, pause_s)
+            self.cluster.drive(waiting.end(record, pause_s))

@@ -11,6 +11,8 @@ from sdk.records import JobRecord
 
 #: What one call reads at most, from the end of the file.
 BYTES_MAX: Final = 64 * 1024 * 1024
+#: Lines of the output in the message of a job that failed.
+LINES_OF_FAILURE: Final = 20
 _BLOCK_BYTES: Final = 64 * 1024
 
 
@@ -32,6 +34,14 @@ def read_output(record: JobRecord, lines: int | None, error: bool) -> str:
             return file.read(BYTES_MAX).decode(errors="replace")
     except OSError as problem:
         raise _not_here(record, path, problem) from problem
+
+
+def last_words(record: JobRecord) -> str:
+    """The end of the output of a job that failed, or why it cannot be read."""
+    try:
+        return read_output(record, LINES_OF_FAILURE, error=True)
+    except OutputNotHere as problem:
+        return problem.text
 
 
 class GrowingOutput:

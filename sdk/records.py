@@ -2,7 +2,6 @@
 a count that is not known is 0, a time that has not come is None.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -259,11 +258,6 @@ def nodes_of(hostlist: str) -> tuple[str, ...]:
         return tuple(expand(hostlist)) if hostlist else ()
     except BadValue:
         return ()
-
-
-def ids_of(jobs: Iterable[JobRecord]) -> list[str]:
-    """Their ids as commands take them."""
-    return [job.shown_id for job in jobs]
 
 
 def _shown_id(job: "JobInfo | AccountedJob", task: int | None) -> str:

@@ -64,11 +64,18 @@ def from_command(words: Sequence[str]) -> JobProgram:
 def submission(
     program: JobProgram, env: Mapping[str, str], key: str, test_only: bool, **options: Unpack[JobOptions]
 ) -> SubmitJobRequest:
+    """The request. Raises InvalidRequest."""
+    return requested(program, option_values(**options), env, key, test_only)
+
+
+def requested(
+    program: JobProgram, values: OptionValues, env: Mapping[str, str], key: str, test_only: bool
+) -> SubmitJobRequest:
     """The request. `env`: variables beside those of this process; `key`: of a submission that is repeated, else "".
     Raises InvalidRequest.
     """
     try:
-        values = merge(_of_script(program), option_values(**options))
+        values = merge(_of_script(program), values)
         check_conflicts(values)
         check_gpus(values)
         job = _job(values, program)

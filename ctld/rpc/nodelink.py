@@ -54,7 +54,8 @@ class NodeLinkService:
         registry, runtime = self._services.registry, self._services.runtime
         link = registry.open(node)
         peer = current_peer()
-        link.certificate_end_us, link.certificate_serial = peer.ends_at_us, peer.serial
+        link.certificate_end_us = peer.ends_at_us
+        link.certificate_serial = peer.serial
         reader: asyncio.Task[None] | None = None
         try:
             link.time.heard(register.at_us)

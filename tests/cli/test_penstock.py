@@ -39,7 +39,8 @@ def test_help_has_examples(words: str, capsys: pytest.CaptureFixture[str]) -> No
     said = capsys.readouterr().out
     assert said.startswith(f"Usage: {words} ")
     assert "Examples:\n  " in said
-    assert ("--json" in said) != isinstance(COMMANDS[words], CommandGroup)
+    if words != "penstock run":  # its output is that of the program
+        assert ("--json" in said) != isinstance(COMMANDS[words], CommandGroup)
 
 
 @pytest.mark.parametrize("words", [program.words for program in penstock.PROGRAMS if program.is_daemon])

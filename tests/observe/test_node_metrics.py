@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -195,7 +196,8 @@ def test_private_jobs_are_not_shown(tmp_path: Path) -> None:
             sources = NodeSources("n1", str(tmp_path), reader, executor, lambda: [KEY], lambda: 9_000_000, None)
             agent: Any = Agent()
             exporter = NodeExporter(sources, agent)
-            exporter._known = LABELS
+            order: Any = SimpleNamespace(user_name="ann", account="physics", partition="gpu")
+            exporter.launched(KEY, order)
             exporter.polled(Polled(5_000_000, (Sample("GPU-1", 5_000_000, util_percent=75),)), {})
             for hides in (False, True):
                 settings = node_pb2.MetricsSettings(port=port, addr="127.0.0.1", dcgm_names=True, hides_jobs=hides)

@@ -85,9 +85,9 @@ class Browser:
         self.text = ""
         self._reads = reads
         self._left = asyncio.Event()
-        self._parts: asyncio.Queue[str | None] = asyncio.Queue()
+        self.parts: asyncio.Queue[str | None] = asyncio.Queue()
         self._task = asyncio.create_task(app(scope, self._receive, self._send))
-        self._task.add_done_callback(lambda _: self._parts.put_nowait(None))
+        self._task.add_done_callback(lambda _: self.parts.put_nowait(None))
 
     async def _receive(self) -> dict[str, Any]:
         await self._left.wait()
@@ -99,13 +99,13 @@ class Browser:
             return
         if not self._reads:
             await asyncio.Event().wait()
-        self._parts.put_nowait(message["body"].decode())
+        self.parts.put_nowait(message["body"].decode())
 
     async def event(self) -> tuple[str, Any, int]:
         """The next event: name, data, id."""
         async with asyncio.timeout(ANSWER_S):
             while "\n\n" not in self.text:
-                part = await self._parts.get()
+                part = await self.parts.get()
                 assert part is not None, self.text
                 self.text += part
         block, _, self.text = self.text.partition("\n\n")
@@ -115,7 +115,7 @@ class Browser:
     async def rest(self) -> str:
         """What comes until the answer's end."""
         async with asyncio.timeout(ANSWER_S):
-            while (part := await self._parts.get()) is not None:
+            while (part := await self.parts.get()) is not None:
                 self.text += part
             await self._task
         return self.text
@@ -148,7 +148,7 @@ async def story() -> AsyncIterator[Story]:
     for browser in made.browsers:
         await browser.leave()
     await until(lambda: not made.watch.open)
-    assert not made.streams._sources and not made.streams._by_caller
+    assert (made.streams.watches, made.streams.open_streams) == (0, 0)
 
 
 async def until(holds: Any) -> None:
@@ -194,7 +194,7 @@ def test_many_browsers_of_one_user_are_one_watcher_and_others_are_not() -> None:
             its.watch.change()
             for browser in (*browsers, other, narrow):
                 assert (await browser.event())[2] == 101
-            assert len(its.watch.asked) == 3, "not more than proofs and wishes"
+            assert len(its.watch.asked) == 3, "not more than proofs and demands"
             for browser in browsers[1:]:
                 await browser.leave()
             its.watch.change()
@@ -292,7 +292,7 @@ def test_a_controller_that_is_away_is_asked_again(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("query", "status"), [("kinds=moon", 422), ("after=x", 422), ("after=-1", 422), ("after=" + "9" * 40, 422)]
 )
-def test_wishes_are_checked(query: str, status: int) -> None:
+def test_demands_are_checked(query: str, status: int) -> None:
     async def body() -> None:
         async with story() as its:
             browser = its.browser(query)
@@ -362,7 +362,7 @@ def test_a_quiet_stream_shows_that_it_is_there(monkeypatch: pytest.MonkeyPatch) 
             await browser.event()
             its.watch.last = 105  # changes that this caller does not see
             its.watch.wake()
-            await until(lambda: "id: 105" in browser.text or not browser._parts.empty())
+            await until(lambda: "id: 105" in browser.text or not browser.parts.empty())
             name, data, number = await browser.event()
             while number != 105:
                 name, data, number = await browser.event()

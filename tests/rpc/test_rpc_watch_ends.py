@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import json
 import time
+from collections.abc import Callable, Mapping
 
 import grpc
 import jwt
 import pytest
 from patience import ANSWER_S
 
+from ctld.rpc.gate.usertokens import UserTokens
 from ctld.rpc.watch import service
 from penstock.v1 import controller_pb2 as c
 from penstock.v1 import shares_pb2 as s
@@ -54,16 +56,18 @@ def test_a_quiet_stream_ends_when_its_token_does(tmp_path) -> None:
     asyncio.run(story())
 
 
-def test_no_message_is_sent_to_a_token_that_has_ended(tmp_path) -> None:
+def test_no_message_is_sent_to_a_token_that_has_ended(tmp_path, monkeypatch) -> None:
     site = site_of(tmp_path)
     ahead_us = 0
 
+    def made(revoked: Mapping[str, int], clock_us: Callable[[], int]) -> UserTokens:
+        return UserTokens(revoked, lambda: clock_us() + ahead_us)
+
+    monkeypatch.setattr("ctld.daemon.UserTokens", made)
+
     async def story():
         nonlocal ahead_us
-        async with site.controller() as running, watching(site) as watch:
-            tokens = running.services.user_tokens
-            clock_us = tokens._clock_us
-            tokens._clock_us = lambda: clock_us() + ahead_us
+        async with site.controller(), watching(site) as watch:
             theirs, local = watch(token_of(NOBODY.pw_name)), watch(NOBODY.pw_uid)
             for watcher in (theirs, local):
                 await watcher.reply()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from livecluster import CTLD, ClusterConf, LiveCluster
 
+from penstock.aclient import AsyncClient
 from penstock.client import Client
 from penstock.clusterfile import read_cluster
 from penstock.errors import NotProven, Unreachable
@@ -89,8 +90,8 @@ def test_the_same_silence_from_asyncio(own: LiveCluster, monkeypatch: pytest.Mon
     controller = own.daemons[CTLD].process
 
     async def story() -> None:
-        async with AsyncCluster(own.cluster_file) as cluster:
-            replies = cluster._client.follow("Watch", watched(0, (), ()))
+        async with AsyncClient(read_cluster(own.cluster_file)) as client:
+            replies = client.follow("Watch", watched(0, (), ()))
             await anext(replies)
             controller.send_signal(signal.SIGSTOP)
             try:

@@ -20,7 +20,7 @@ from ctld.rpc.watch.changed import JOB, changes_of
 #: For how long changes are kept, and how many: some 200 bytes each.
 KEPT_US: Final = 600 * 1_000_000
 KEPT_MAX: Final = 50_000
-#: Dropped changes whose places in the list are not given back yet.
+#: Dropped changes that the list may still have at its front.
 SLACK_MAX: Final = 4_096
 #: Watchers get a message once in this time, so that one message carries what many changes of a busy time are.
 TICK_S: Final = 0.25
@@ -141,7 +141,7 @@ class ChangeFeed:
         self.wake()
 
     def wake(self) -> None:
-        """Lets all watchers look again at once."""
+        """Lets all watchers examine their rights and the changes at once."""
         if self._tick is not None:
             self._tick.set_result(None)
             self._tick = None
