@@ -74,7 +74,10 @@ def _from_json(content: object, path: str | os.PathLike[str]) -> ClusterFile:
             Code.CONFIG_INVALID, f"{path}: version {found!r} is not known here, this is version {VERSION}"
         )
     controller = content["controller"]
-    words = {key: controller.get(key, "") for key in ("host", "socket", "call_socket", "auth_socket", "address", "ca", "conf")}
+    words = {
+        key: controller.get(key, "")
+        for key in ("host", "socket", "call_socket", "auth_socket", "address", "ca", "conf")
+    }
     words["cluster_name"] = content.get("cluster_name", "")
     for key, value in words.items():
         if not isinstance(value, str):
