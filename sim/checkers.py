@@ -280,9 +280,10 @@ class Checkers:
         unless they are being terminated, for which they continue."""
         row = self.rows[holder]
         own = [p for p in self.live.values() if p.node == node and (p.key.job_id, p.key.attempt) == holder]
+        suspended = row.suspended_by is not Suspend.NO
         if own and is_signalled and row.state is not JobState.COMPLETING:
-            return all(process.gave_cpus_up for process in own)
-        return row.suspended_by is not Suspend.NO or (bool(own) and all(process.gave_cpus_up for process in own))
+            return all(process.gave_cpus_up or (suspended and process.is_ending) for process in own)
+        return suspended or (bool(own) and all(process.gave_cpus_up for process in own))
 
     def _check_capacity(self, process: SimProcess, starts: bool = True) -> None:
         for part in process.job.alloc:
@@ -401,6 +402,8 @@ class Checkers:
         suspended_us = row.suspended_us  # the limit does not count it
         if row.state is JobState.SUSPENDED:
             suspended_us += max(0, end_us - row.suspended_at_us)
+        if suspended_us:  # a limit that comes due meanwhile ends the job when it is resumed
+            since_us = max(since_us, row.suspended_at_us)
         due_us = max(process.start_us + limit_s * US + suspended_us, since_us, self._database_back_us)
         if end_us - due_us > allowed_us:
             late_s = (end_us - due_us) / US

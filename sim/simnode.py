@@ -412,6 +412,7 @@ class SimNode:
         if process is None:
             return
         behaviour, signals = process.behaviour, set(effect.signals)
+        process.is_ending |= {SIGCONT, SIGTERM} <= signals
         if signals & {SIGSTOP, SIGTSTP}:
             process.gave_cpus_up = True
         if SIGSTOP in signals:

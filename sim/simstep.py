@@ -51,6 +51,7 @@ class SimProcess:
         self.end_planned_us = start_us + behaviour.run_us
         self.signal_planned = 0  # the signal of that end
         self.gave_cpus_up = False  # it has received a stop signal, and no SIGCONT since
+        self.is_ending = False  # it has got the order to end, and is killed KillWait later
         self.stopped_at_us = 0  # 0 = it is not stopped
         self.stopped_us = 0  # how long it was stopped, the present time apart
         self.left_us = 0  # how long it would run on, while it is stopped

@@ -142,7 +142,9 @@ class StepCheckers:
                 devices[name, type_] = devices.get((name, type_), 0) | mask
         of_job = {(name, type_): mask for name, type_, mask in mine.gres}
         foreign = any(mask & ~of_job.get(kind, 0) for kind, mask in devices.items())
-        if cpus > mine.cpus or mem_mb > mine.mem_mb or foreign or (mine.cpu_ids and ids & ~mine.cpu_ids):
+        # What ran before a suspension stays bound to the old numbers; what starts has the new ones.
+        elsewhere = mine.cpu_ids and process.part is not None and process.part.cpu_ids & ~mine.cpu_ids
+        if cpus > mine.cpus or mem_mb > mine.mem_mb or foreign or elsewhere:
             text = f"steps of job {job.job_id} have {cpus} cpus {ids:#x}, {mem_mb} MB, {devices} of {mine}"
             raise Broken("capacity", text, job.job_id)
 

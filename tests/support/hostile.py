@@ -128,7 +128,12 @@ def cases(new_key: Callable[[], str], everything: bool = False) -> Iterator[Case
             for what, fill in _fills(fields[-1], everything):
                 yield Case(method, path, what, partial(_filled, base, new_key, fields, fill), is_stream)
     for method, what, make in TOGETHER:
-        yield Case(f"/penstock.v1.{method}", "together", what, lambda make=make: make(new_key()).SerializeToString())
+        yield Case(f"/penstock.v1.{method}", "together", what, partial(_made, make, new_key))
+
+
+def _made(make: Callable[[str], Any], new_key: Callable[[], str]) -> bytes:
+    data: bytes = make(new_key()).SerializeToString()
+    return data
 
 
 def _filled(

@@ -140,7 +140,7 @@ def _resolved(job: Job, values: UpdateValues) -> UpdateValues:
 def _check(state: ClusterState, event: UpdateJobs, job: Job, values: UpdateValues) -> None:
     ends = job.state is JobState.COMPLETING and job.end_state is not JobState.REQUEUED
     if (ends or job.state in END_STATES) and not (event.of_records and all(KEYS[name].ended for name in values)):
-        raise Refused(Code.JOB_FINISHED)  # as in Slurm, whichever the key and whoever the caller
+        raise Refused(Code.JOB_FINISHED)  # as in Slurm, for every key and every caller
     if job.state not in END_STATES and any(KEYS[name].only_ended for name in values):
         raise Refused(Code.INVALID_VALUE, "the job has not ended")
     if job.request.cron:
