@@ -30,6 +30,7 @@ from ctld.metrics import Diagnostics
 from ctld.runtime import filterworker
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.fair import FairThreads
+from ctld.runtime.filterbase import MODIFY, SUBMIT
 from ctld.runtime.helperprocess import HelperFailed, HelperProcess
 from ctld.runtime.lookups import Lookups
 from ctld.runtime.programs import UserIdentity
@@ -47,7 +48,6 @@ START_S: Final = 20.0
 FILE_BYTES_MAX: Final = 1024 * 1024
 #: Lua's file, in the folder of slurm.conf.
 LUA_FILE: Final = "job_submit.lua"
-SUBMIT, MODIFY = "job_submit", "job_modify"
 
 
 class FilterError(Exception):

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from ctld.rpc.jobs.filterfields import FIELDS, SPEC, apply, record_of
-from penstock.submitfilter import FACTS, Job
+from penstock.submitfilter import FACTS, SubmittedJob
 from penstock.v1 import common_pb2, periodic_pb2
 from penstock.v1 import controller_pb2 as c
 from penstock.v1.explain_pb2 import DiagnosticsRequest
@@ -332,7 +332,7 @@ def job_submit(job, submitter):
 
 
 def test_the_table_has_the_fields_of_the_record():
-    assert {*FIELDS, *SPEC, *FACTS} == set(Job.__slots__)
+    assert {*FIELDS, *SPEC, *FACTS} == set(SubmittedJob.__slots__)
 
 
 VALUES = {

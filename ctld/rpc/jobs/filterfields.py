@@ -1,6 +1,6 @@
 """A job's request as the site's submit filters see it, and their changes put back: one table, FIELDS.
 
-Names, units and values are those of penstock.submitfilter.Job. A filter's process is not believed: each value is checked
+Names, units and values are those of penstock.submitfilter.SubmittedJob. A filter's process is not believed: each value is checked
 here for its type, and the changed message passes the gate's bounds like any that arrives (filtering.py); what the
 values mean is checked by the core.
 """
@@ -139,8 +139,10 @@ def _get_shared(job: JobRequest) -> FilterValue:
 def _put_shared(job: JobRequest, value: FilterValue) -> None:
     if value not in (None, EXCLUSIVE, OVERSUBSCRIBE, BY_USER, BY_MCS, BY_TOPOLOGY):
         raise BadValue(f"{value!r} is not one of 0 to {BY_TOPOLOGY}")
-    job.exclusive, job.exclusive_user = value == EXCLUSIVE and value is not None, value == BY_USER
-    job.exclusive_mcs, job.exclusive_topo = value == BY_MCS, value == BY_TOPOLOGY
+    job.exclusive = value == EXCLUSIVE and value is not None
+    job.exclusive_user = value == BY_USER
+    job.exclusive_mcs = value == BY_MCS
+    job.exclusive_topo = value == BY_TOPOLOGY
     job.ClearField("oversubscribe")
     if value == OVERSUBSCRIBE:
         job.oversubscribe = True
@@ -181,7 +183,7 @@ _NUMBERS: Final = {
 }  # fmt: skip
 _FLAGS: Final = ("contiguous", "overcommit", "requeue", "reboot")
 _PATHS: Final = ("work_dir", "std_in", "std_out", "std_err")
-#: By the names of penstock.submitfilter.Job; a test compares.
+#: By the names of penstock.submitfilter.SubmittedJob; a test compares.
 FIELDS: Final[dict[str, FilterField]] = {
     **{name: _plain(wire, str) for name, wire in _TEXTS.items()},
     **{name: _plain(wire, int) for name, wire in _NUMBERS.items()},
@@ -209,7 +211,7 @@ SPEC: Final = ("script", "argv", "environment")
 
 
 def record_of(job: JobRequest, spec: JobSpec | None, facts: Mapping[str, object]) -> dict[str, object]:
-    """Returns the fields of a Job; `spec` None: a component after the first."""
+    """Returns the fields of a SubmittedJob; `spec` None: a component after the first."""
     found: dict[str, object] = {name: field.get(job) for name, field in FIELDS.items()}
     found |= {"script": None, "argv": None, "environment": {}}
     if spec is not None:
