@@ -136,6 +136,8 @@ def load(scripts: list[list[str]]) -> list[LoadedFilter]:
 
 def answer(filters: list[LoadedFilter], call: dict[str, object]) -> dict[str, object]:
     """Runs the filters, one after the other, on what the one before has left."""
+    if not filters:  # this process has taken the place of one that ended after it was loaded
+        return {"failed": "the filters are not loaded"}
     submitfilter.take_messages()
     job = _record(call, "job")
     before = copy.deepcopy(job)

@@ -81,10 +81,15 @@ class _Worker(HelperProcess):
         """Returns the answer to a call. Raises FilterError."""
         try:
             self.load()
-            found = json.loads(self.ask(question))
+            return self._checked(self.ask(question))
         except HelperFailed as error:
             raise FilterError(str(error)) from None
-        except ValueError:
+
+    def _checked(self, data: bytes) -> dict[str, object]:
+        """Returns an answer that is an object and no failure. Raises FilterError."""
+        try:
+            found = json.loads(data)
+        except (ValueError, RecursionError):
             self.stop()
             raise FilterError("an answer that is no JSON") from None
         if not isinstance(found, dict):
@@ -99,16 +104,15 @@ class _Worker(HelperProcess):
             wire = self.start()
             if self._is_loaded:
                 return
-            found = json.loads(self.exchange(wire, self._scripts, START_S))
+            found = self._checked(self.exchange(wire, self._scripts, START_S))
         except TimeoutError:
             self.stop()
             raise FilterError(f"not loaded within {START_S:g} s") from None
-        except (OSError, ValueError) as error:
+        except OSError as error:
             self.stop()
             raise FilterError(f"not loaded: {error}") from None
-        if "failed" in found:
-            raise FilterError(clean_line(str(found["failed"])))
-        self.has = frozenset(found["has"])
+        has = found.get("has")
+        self.has = frozenset(map(str, has if isinstance(has, list) else ()))
         self._is_loaded = True
 
 
@@ -166,8 +170,10 @@ def _read_answer(found: dict[str, object]) -> FilterAnswer:
         log.info("the submit filter: %s", clean_line(str(note)))
     if not isinstance(refused, list):
         return FilterAnswer(changed, tuple(map(str, removed)), lines)
-    code, text = refused
-    return FilterAnswer(messages=lines, refused=(int(code), "\n".join(map(clean_line, str(text).splitlines()))))
+    if len(refused) != 2 or not isinstance(refused[0], int):
+        raise FilterError("a refusal without its number")
+    text = "\n".join(map(clean_line, str(refused[1]).splitlines()))
+    return FilterAnswer(messages=lines, refused=(refused[0], text))
 
 
 class SubmitFilter:
