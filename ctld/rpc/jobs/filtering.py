@@ -3,7 +3,7 @@ events.
 
 A changed message is checked like one that has arrived: its bounds by the gate's table, its contents by the core. A
 submission whose key is known has been answered before, and its repetition is not shown to a filter; nor is one refused
-that became known while the filter looked at it, so that a request that is sent twice has one answer. Steps, holds,
+that became known while the filter ran, so that a request that is sent twice has one answer. Steps, holds,
 releases and cancellations are not shown to filters.
 """
 
