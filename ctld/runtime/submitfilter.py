@@ -285,8 +285,9 @@ class SubmitFilter:
         if os.geteuid() != 0:
             return None
         found = await self._lookups.identity(config.submit_filter_user, 0)
-        if found is None:
-            text = f"PenstockSubmitFilterUser={config.submit_filter_user}: there is no such user"
+        if found is None or found.uid == 0:
+            why = "filters never run as root" if found is not None else "there is no such user"
+            text = f"PenstockSubmitFilterUser={config.submit_filter_user}: {why}"
             raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n{text}")
         return found
 

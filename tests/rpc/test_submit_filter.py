@@ -328,6 +328,22 @@ def job_submit(job, submitter):
     asyncio.run(story())
 
 
+@pytest.mark.root
+@pytest.mark.parametrize(("name", "why"), [("root", "filters never run as root"), ("nosuch", "there is no such user")])
+def test_a_user_that_it_cannot_be(tmp_path, name: str, why: str):
+    site = site_with(tmp_path, "def job_submit(job, submitter):\n    pass\n")
+
+    async def story():
+        async with site.controller():
+            path = tmp_path / "filter.py"
+            site.write(f"PenstockSubmitFilter={path}\nPenstockSubmitFilterUser={name}\n")
+            _, said = await refused(site.call_as(0, "Reconfigure", c.ReconfigureRequest()))
+            assert said.endswith(f"PenstockSubmitFilterUser={name}: {why}")
+            await site.call_as(NOBODY, "SubmitJob", submission())  # the old ones stay in force
+
+    asyncio.run(story())
+
+
 # ---- the table of fields -------------------------------------------------------------------------------------------
 
 
