@@ -220,6 +220,16 @@ class SubmitFilter:
             raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n{error}") from None
         return found
 
+    async def problems_of(self, config: Config) -> tuple[str, ...]:
+        """Returns why the filters of a configuration could not be loaded."""
+        try:
+            found = await self.prepare(config)
+        except BadRequest as error:
+            return (error.text.partition("\n")[2],)
+        if found is not None:
+            found.close()
+        return ()
+
     def use(self, found: FilterSet | None) -> None:
         """Puts a prepared set in force. Calls in progress end with the old one."""
         old, self._set = self._set, found
@@ -272,7 +282,7 @@ class SubmitFilter:
             return
         self._diagnostics.filter_refusals += 1
         number, text = answer.refused
-        code = Code(number) if number in TEXT else Code.FILTER_REFUSED  # type: ignore[comparison-overlap]  # an IntEnum's keys
+        code = Code(number) if number in TEXT else Code.FILTER_REFUSED
         said = "\n".join(filter(None, (*answer.messages, text)))
         raise BadRequest(code, f"{TEXT[code]}: {said}" if said else TEXT[code])
 

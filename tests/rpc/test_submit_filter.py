@@ -275,6 +275,8 @@ def test_reload_checks_first(tmp_path):
                 rewrite(site, text)
                 code, said = await refused(site.call_as(0, "Reconfigure", c.ReconfigureRequest()))
                 assert code is Code.CONFIG_INVALID and wrong in said, said
+                preview = await client.call("Reconfigure", c.ReconfigureRequest(dry_run=True))
+                assert wrong in preview.problems[0]
             path.chmod(0o622)
             _, said = await refused(site.call_as(0, "Reconfigure", c.ReconfigureRequest()))
             assert "others than its owner can write to it" in said

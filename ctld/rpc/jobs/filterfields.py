@@ -35,7 +35,7 @@ def _plain(name: str, kind: type[str] | type[int] | type[bool], encoded: bool = 
     optional = JobRequest.DESCRIPTOR.fields_by_name[name].has_presence
 
     def get(job: JobRequest) -> FilterValue:
-        if optional and not job.HasField(name):  # type: ignore[arg-type]  # a name of the table
+        if optional and not job.HasField(name):
             return None
         value = getattr(job, name)
         if encoded:
@@ -43,7 +43,7 @@ def _plain(name: str, kind: type[str] | type[int] | type[bool], encoded: bool = 
         return value if value or optional else None
 
     def put(job: JobRequest, value: FilterValue) -> None:
-        job.ClearField(name)  # type: ignore[arg-type]
+        job.ClearField(name)
         if value is not None:
             setattr(job, name, str(value).encode("utf-8", "surrogateescape") if encoded else value)
 
@@ -69,7 +69,7 @@ def _listed(name: str) -> FilterField:
     """A list of words, as a text with commas."""
 
     def put(job: JobRequest, value: FilterValue) -> None:
-        job.ClearField(name)  # type: ignore[arg-type]
+        job.ClearField(name)
         getattr(job, name).extend(word for word in str(value or "").split(",") if word)
 
     return FilterField(lambda job: ",".join(getattr(job, name)) or None, put, str)
@@ -83,7 +83,7 @@ def _gres(name: str) -> FilterField:
         return ",".join(words) or None
 
     def put(job: JobRequest, value: FilterValue) -> None:
-        job.ClearField(name)  # type: ignore[arg-type]
+        job.ClearField(name)
         found = parse_gres(_without_gres(str(value))) if value else ()
         getattr(job, name).extend(GresCount(name=one.name, type=one.type, count=one.count) for one in found)
 
@@ -239,7 +239,7 @@ def apply(changed: Mapping[str, object], job: JobRequest, spec: JobSpec | None) 
 
 def _checked(value: object, kind: type[str] | type[int] | type[bool]) -> FilterValue:
     if value is None or (isinstance(value, kind) and (kind is bool or not isinstance(value, bool))):
-        return cast("FilterValue", value)
+        return value
     if kind is int and isinstance(value, float) and value.is_integer():  # Lua's numbers
         return int(value)
     if kind is bool and value in (0, 1):
