@@ -429,7 +429,8 @@ class Controller:
     async def _preview(self) -> Preview:
         """Computes what a reload would do now. Raises BadRequest for invalid files."""
         loaded, _ = self._kept_by_hand(await read(self._daemon.config_path))
-        return preview(self.runtime.core.state, loaded)
+        found = preview(self.runtime.core.state, loaded)
+        return found._replace(problems=(*found.problems, *await self._filter.problems_of(loaded.config)))
 
     def _kept_by_hand(self, loaded: Loaded) -> tuple[Loaded, tuple[tuple[str, str], ...]]:
         """Returns the configuration of the files with objects that scontrol created and the files lack; and the changes
@@ -458,11 +459,14 @@ class Controller:
             act = msgspec.structs.replace(
                 act, after={"changes": list(changes(runtime.core.state.config, loaded.config))}
             )
-        body = await runtime.ask(LoadConfig(loaded.config, runtime.new_reply_to(), (), dropped, act))
-        if isinstance(body, Refusal):
+        try:
+            body = await runtime.ask(LoadConfig(loaded.config, runtime.new_reply_to(), (), dropped, act))
+            if isinstance(body, Refusal):
+                raise BadRequest(Code(body.code), body.text)
+        except (BadRequest, NotTaken):
             if filters is not None:
                 filters.close()
-            raise BadRequest(Code(body.code), body.text)
+            raise
         self._filter.use(filters)
         self._authenticator.roles = Roles.of(loaded.config, runtime.core.state.shares.people)
         self._authenticator.directory.clear()

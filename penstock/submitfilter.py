@@ -1,8 +1,8 @@
 """What a site's submit filter in Python imports (docs/hooks.md): the record of a job, who submits it, and its answers.
 
-    from penstock.submitfilter import Job, Refuse, Submitter, log_user
+    from penstock.submitfilter import Refuse, Submitter, log_user
 
-    def job_submit(job: Job, submitter: Submitter) -> None:
+    def job_submit(job: SubmittedJob, submitter: Submitter) -> None:
         if job.account is None:
             raise Refuse("name an account: --account=ACCOUNT")
 
@@ -39,7 +39,7 @@ class Submitter:
 
 
 @dataclass(slots=True)
-class Job:
+class SubmittedJob:
     """A request as it was submitted. A new value of a field changes it, None removes it."""
 
     # -- who and what
@@ -124,7 +124,7 @@ class Job:
     test_only: bool = False  # sbatch --test-only
 
 
-#: Fields of a Job that are facts.
+#: Fields of a SubmittedJob that are facts.
 FACTS: Final = ("user_id", "user_name", "group_id", "submit_line", "alloc_node", "het_job_offset", "test_only")
 
 _messages: list[str] = []

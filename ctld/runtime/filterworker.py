@@ -21,55 +21,27 @@ import socket
 import sys
 import types
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 if __name__ == "__main__":  # -I omits the project; it comes last, so that it cannot shadow the standard library
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
+from ctld.runtime.filterbase import (
+    ERROR_CHARS_MAX,
+    MODIFY,
+    SUBMIT,
+    FilterFailed,
+    FilterRefusal,
+    LoadedFilter,
+    take_notes,
+)
 from ctld.runtime.lookuphelper import LENGTH, receive
 from penstock import submitfilter
 from penstock.oom import allow_oom_kill
-from penstock.submitfilter import Job, Refuse, Submitter
+from penstock.submitfilter import Refuse, SubmittedJob, Submitter
 
 #: Address space of this process: a filter that fills it fails, and not the machine.
 MEMORY_BYTES_MAX: Final = 4 * 1024**3
-#: Longest description of a filter's error.
-ERROR_CHARS_MAX: Final = 500
-#: The functions of a filter, each optional.
-SUBMIT, MODIFY = "job_submit", "job_modify"
-
-
-_notes: list[str] = []
-
-
-def note(text: str) -> None:
-    """Writes a line of a filter to the controller's log, with the answer."""
-    if len(_notes) < submitfilter.MESSAGES_MAX:
-        _notes.append(text[: submitfilter.MESSAGE_CHARS_MAX])
-
-
-class FilterFailed(Exception):
-    """A filter is wrong: its text, or what it has done in a call. The text names its line."""
-
-
-class Refused(Exception):
-    """A filter has refused the request. `code`: a number of Slurm's; 0 = its general error."""
-
-    def __init__(self, text: str, code: int = 0) -> None:
-        super().__init__(text)
-        self.code = code
-
-
-class Filter(Protocol):
-    """A loaded filter. Both functions change the dictionary, and raise Refused or FilterFailed."""
-
-    has: tuple[str, ...]  # SUBMIT, MODIFY
-
-    def submit(self, job: dict[str, object], call: dict[str, object]) -> None:
-        """Handles a submission."""
-
-    def modify(self, changes: dict[str, str], call: dict[str, object]) -> None:
-        """Handles an update."""
 
 
 class _Text(importlib.abc.SourceLoader):
@@ -108,9 +80,9 @@ class PythonFilter:
         """Calls job_submit(job, submitter)."""
         if SUBMIT not in self.has:
             return
-        record = Job(**job)  # type: ignore[arg-type]  # the controller sends the fields of a Job
+        record = SubmittedJob(**job)  # type: ignore[arg-type]  # the controller sends the fields of a SubmittedJob
         self._guard(self._functions[SUBMIT], record, _submitter(call))
-        job.update({name: getattr(record, name) for name in Job.__slots__})
+        job.update({name: getattr(record, name) for name in SubmittedJob.__slots__})
 
     def modify(self, changes: dict[str, str], call: dict[str, object]) -> None:
         """Calls job_modify(job, changes, submitter)."""
@@ -119,11 +91,11 @@ class PythonFilter:
             self._guard(self._functions[MODIFY], known, changes, _submitter(call))
 
     def _guard(self, function: Callable[..., object], *values: object) -> None:
-        """Calls the site's code. Raises Refused, FilterFailed."""
+        """Calls the site's code. Raises FilterRefusal, FilterFailed."""
         try:
             function(*values)
         except Refuse as error:
-            raise Refused(str(error)) from None
+            raise FilterRefusal(str(error)) from None
         except SyntaxError as error:
             raise FilterFailed(f"{error.filename or self._path}:{error.lineno}: {error.msg}") from None
         except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever the site's code does is its failure)
@@ -149,9 +121,9 @@ def _submitter(call: dict[str, object]) -> Submitter:
     return Submitter(**{**fields, "groups": tuple(groups) if isinstance(groups, list) else ()})  # type: ignore[arg-type]
 
 
-def load(scripts: list[list[str]]) -> list[Filter]:
+def load(scripts: list[list[str]]) -> list[LoadedFilter]:
     """Loads the filters: (language, path, text). Raises FilterFailed."""
-    found: list[Filter] = []
+    found: list[LoadedFilter] = []
     for language, path, text in scripts:
         if language == "lua":
             from ctld.runtime.luafilter import LuaFilter
@@ -162,8 +134,10 @@ def load(scripts: list[list[str]]) -> list[Filter]:
     return found
 
 
-def answer(filters: list[Filter], call: dict[str, object]) -> dict[str, object]:
+def answer(filters: list[LoadedFilter], call: dict[str, object]) -> dict[str, object]:
     """Runs the filters, one after the other, on what the one before has left."""
+    if not filters:  # this process has taken the place of one that ended after it was loaded
+        return {"failed": "the filters are not loaded"}
     submitfilter.take_messages()
     job = _record(call, "job")
     before = copy.deepcopy(job)
@@ -174,15 +148,14 @@ def answer(filters: list[Filter], call: dict[str, object]) -> dict[str, object]:
                 one.submit(job, call)
             else:
                 one.modify(job, call)  # type: ignore[arg-type]  # changes are texts
-    except Refused as error:
+    except FilterRefusal as error:
         result["refused"] = [error.code, str(error)]
     except FilterFailed as error:
         result["failed"] = str(error)
     result["changed"] = {name: value for name, value in job.items() if value != before.get(name, ...)}
     result["removed"] = [name for name in before if name not in job]
     result["messages"] = submitfilter.take_messages()
-    result["notes"] = list(_notes)
-    _notes.clear()
+    result["notes"] = take_notes()
     return result
 
 
@@ -210,7 +183,7 @@ def main(fd: int, uid: int, gid: int, groups: list[int], has_lua: bool) -> None:
         importlib.import_module("ctld.runtime.luafilter")  # before the switch: its library may be readable by root only
     if uid >= 0:
         become(uid, gid, groups)
-    filters: list[Filter] = []
+    filters: list[LoadedFilter] = []
     with socket.socket(fileno=fd) as wire:
         while head := receive(wire, LENGTH.size):
             question = json.loads(receive(wire, *LENGTH.unpack(head)))
@@ -225,6 +198,5 @@ def main(fd: int, uid: int, gid: int, groups: list[int], has_lua: bool) -> None:
 
 
 if __name__ == "__main__":
-    sys.modules["ctld.runtime.filterworker"] = sys.modules["__main__"]  # luafilter raises the exceptions of this module
     gids = [int(gid) for gid in sys.argv[4].split(",") if gid]
     main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), gids, "lua" in sys.argv[5:])

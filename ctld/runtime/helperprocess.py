@@ -6,6 +6,9 @@ within a time limit; when it dies, or is late, it is killed, and the next questi
 answer are bytes after their length (lookuphelper.LENGTH), on a socket that the process inherits.
 """
 
+import contextlib
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -68,8 +71,7 @@ class HelperProcess:
             self._wire.close()
             self._wire = None
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            _kill(self._process)
             self._process = None
 
     def close(self) -> None:
@@ -77,8 +79,7 @@ class HelperProcess:
         self._is_closed = True
         process = self._process
         if process is not None:
-            process.kill()
-            process.wait()
+            _kill(process)
 
     def ask(self, question: bytes) -> bytes:
         """Returns the answer. Raises HelperFailed."""
@@ -103,6 +104,14 @@ class HelperProcess:
         if size > ANSWER_BYTES_MAX:
             raise ConnectionError(f"an answer of {size} bytes")
         return _receive(wire, size, end_s)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Ends a helper, with what it has started itself."""
+    if process.poll() is None:  # else its number may be another process's by now
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # it leads a session
+    process.wait()
 
 
 def _receive(wire: socket.socket, size: int, end_s: float) -> bytes:

@@ -10,20 +10,21 @@ as the user of the worker. It has no access to Python's objects.
 """
 
 import os
-
-# Any: tables and functions of Lua have no types
-from typing import Any, Final
+from collections.abc import ItemsView, Iterator
+from typing import Final, Protocol, cast
 
 from lupa.lua54 import LuaError, LuaRuntime, LuaSyntaxError, lua_type
 
-from ctld.runtime import filterworker
+from ctld.runtime.filterbase import ERROR_CHARS_MAX, MODIFY, SUBMIT, FilterFailed, FilterRefusal, note
 from penstock.submitfilter import log_user
 from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
 from penstock.values.memory import parse_mb
 from penstock.values.refusals import Code
 
-NO_VAL8, NO_VAL16, NO_VAL = 0xFE, 0xFFFE, 0xFFFF_FFFE
+NO_VAL8: Final = 0xFE
+NO_VAL16: Final = 0xFFFE
+NO_VAL: Final = 0xFFFF_FFFE
 INFINITE: Final = 0xFFFF_FFFF
 #: Numbers of 16 bits, and of 8; those that are 0 or nil when they were not given. All others have 32.
 _WIDTH16: Final = (
@@ -108,12 +109,21 @@ _MINUTES: Final = {"timelimit": "time_limit", "timemin": "time_min"}
 UPDATES: Final = {**_NAMES, **_COUNTS, **_SIZES, **_MINUTES}
 
 
+class _LuaTable(Protocol):
+    """A table of Lua."""
+
+    def __getitem__(self, key: bytes) -> object: ...
+    def __iter__(self) -> Iterator[object]: ...
+    def items(self) -> ItemsView[object, object]:
+        """Returns its pairs."""
+
+
 class LuaFilter:
     """A loaded job_submit.lua."""
 
     def __init__(self, path: str, text: str) -> None:
         self._path = path
-        self._lua = LuaRuntime(  # type: ignore[call-arg]  # arguments of a later release than its stubs
+        self._lua = LuaRuntime(
             encoding=None, register_eval=False, register_builtins=False, unpack_returned_tuples=True,
             attribute_filter=_no_attributes,
         )  # fmt: skip
@@ -125,24 +135,24 @@ class LuaFilter:
         try:
             self._lua.execute(text.encode("utf-8", "surrogateescape"), name=f"@{os.path.basename(path)}".encode())
         except (LuaError, LuaSyntaxError) as error:
-            raise filterworker.FilterFailed(self._described(error)) from None
+            raise FilterFailed(self._described(error)) from None
         self._functions = {
             name: table[f"slurm_{name}".encode()]
-            for name in (filterworker.SUBMIT, filterworker.MODIFY)
+            for name in (SUBMIT, MODIFY)
             if lua_type(table[f"slurm_{name}".encode()]) == "function"
         }
         self.has = tuple(self._functions)
         if not self.has:
-            raise filterworker.FilterFailed(f"{path}: it has neither slurm_job_submit nor slurm_job_modify")
+            raise FilterFailed(f"{path}: it has neither slurm_job_submit nor slurm_job_modify")
 
     def submit(self, job: dict[str, object], call: dict[str, object]) -> None:
         """Calls slurm_job_submit."""
-        if filterworker.SUBMIT not in self.has:
+        if SUBMIT not in self.has:
             return
         before = _as_slurm(job)
         before["default_account"] = _inside(call, "submitter").get("default_account")
         table = self._table(before)
-        self._call(filterworker.SUBMIT, table, self._part_list(call), job["user_id"])
+        self._call(SUBMIT, table, self._part_list(call), job["user_id"])
         after = self._values(table, before)
         if "gres" in after:
             after.setdefault("tres_per_node", after.pop("gres"))
@@ -150,14 +160,14 @@ class LuaFilter:
 
     def modify(self, changes: dict[str, str], call: dict[str, object]) -> None:
         """Calls slurm_job_modify."""
-        if filterworker.MODIFY not in self.has:
+        if MODIFY not in self.has:
             return
         record = _inside(call, "record")
         before = {**_as_slurm({}), **_update(changes, record)}
         table = self._table(before)
         uid = _inside(call, "submitter").get("user_id")
         job_rec = self._table(_as_slurm(record))
-        self._call(filterworker.MODIFY, table, job_rec, self._part_list(call), uid)
+        self._call(MODIFY, table, job_rec, self._part_list(call), uid)
         keys = {name: key for key, name in UPDATES.items()} | {
             name: key for key, name in UPDATES.items() if key in changes
         }
@@ -169,13 +179,13 @@ class LuaFilter:
         try:
             code = self._functions[function](*values)
         except LuaError as error:
-            raise filterworker.FilterFailed(self._described(error)) from None
+            raise FilterFailed(self._described(error)) from None
         if isinstance(code, tuple):
             code = code[0] if code else None
         if isinstance(code, bool) or not isinstance(code, (int, float)):
-            raise filterworker.FilterFailed(f"{self._path}: slurm_{function} returned no number")
+            raise FilterFailed(f"{self._path}: slurm_{function} returned no number")
         if code:
-            raise filterworker.Refused("", int(code))
+            raise FilterRefusal("", int(code))
 
     def _described(self, error: Exception) -> str:
         text = error.args[0] if error.args else b""
@@ -183,14 +193,14 @@ class LuaFilter:
         shown = shown.split("\nstack traceback:")[0].removeprefix("error loading code: ")
         name = os.path.basename(self._path)  # Lua cuts longer names of chunks
         shown = shown.replace(f"{name}:", f"{self._path}:")
-        return (shown if self._path in shown else f"{self._path}: {shown}")[: filterworker.ERROR_CHARS_MAX]
+        return (shown if self._path in shown else f"{self._path}: {shown}")[:ERROR_CHARS_MAX]
 
     def _part_list(self, call: dict[str, object]) -> object:
         found = call["partitions"]
         listed = found if isinstance(found, list) else []
         return self._table({str(one["name"]): _part(one) for one in listed})
 
-    def _table(self, value: object) -> Any:
+    def _table(self, value: object) -> object:
         """Returns a value as Lua's."""
         if isinstance(value, dict):
             return self._lua.table_from({_bytes(str(key)): self._table(one) for key, one in value.items()})
@@ -198,12 +208,13 @@ class LuaFilter:
             return self._lua.table_from([self._table(one) for one in value])
         return _bytes(value) if isinstance(value, str) else value
 
-    def _values(self, table: Any, before: dict[str, object]) -> dict[str, object]:
+    def _values(self, table: object, before: dict[str, object]) -> dict[str, object]:
         """Returns what differs from the values before, as a filter in Python would set it."""
         found: dict[str, object] = {}
-        names = {str(_plain(key)) for key in table} | before.keys()
+        after = cast("_LuaTable", table)
+        names = {str(_plain(key)) for key in after} | before.keys()
         for name in names:
-            value = _plain(table[_bytes(name)])
+            value = _plain(after[_bytes(name)])
             if value == before.get(name):
                 continue
             if name == "argv" and isinstance(value, dict):
@@ -305,19 +316,19 @@ def _inside(call: dict[str, object], name: str) -> dict[str, object]:
 
 
 def _log(text: bytes, level: bytes) -> None:
-    filterworker.note(f"{level.decode()}: {text.decode('utf-8', 'replace')}")
+    note(f"{level.decode()}: {text.decode('utf-8', 'replace')}")
 
 
 def _user(text: bytes, level: object = None) -> None:
     log_user(text.decode("utf-8", "replace"))
 
 
-def _plain(value: Any) -> object:
+def _plain(value: object) -> object:
     """Returns a value of Lua's as Python's."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     if lua_type(value) == "table":
-        return {str(_plain(key)): _plain(one) for key, one in value.items()}
+        return {str(_plain(key)): _plain(one) for key, one in cast("_LuaTable", value).items()}
     return value
 
 

@@ -30,6 +30,7 @@ from ctld.metrics import Diagnostics
 from ctld.runtime import filterworker
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.fair import FairThreads
+from ctld.runtime.filterbase import MODIFY, SUBMIT
 from ctld.runtime.helperprocess import HelperFailed, HelperProcess
 from ctld.runtime.lookups import Lookups
 from ctld.runtime.programs import UserIdentity
@@ -47,7 +48,6 @@ START_S: Final = 20.0
 FILE_BYTES_MAX: Final = 1024 * 1024
 #: Lua's file, in the folder of slurm.conf.
 LUA_FILE: Final = "job_submit.lua"
-SUBMIT, MODIFY = "job_submit", "job_modify"
 
 
 class FilterError(Exception):
@@ -81,10 +81,15 @@ class _Worker(HelperProcess):
         """Returns the answer to a call. Raises FilterError."""
         try:
             self.load()
-            found = json.loads(self.ask(question))
+            return self._checked(self.ask(question))
         except HelperFailed as error:
             raise FilterError(str(error)) from None
-        except ValueError:
+
+    def _checked(self, data: bytes) -> dict[str, object]:
+        """Returns an answer that is an object and no failure. Raises FilterError."""
+        try:
+            found = json.loads(data)
+        except (ValueError, RecursionError):
             self.stop()
             raise FilterError("an answer that is no JSON") from None
         if not isinstance(found, dict):
@@ -99,16 +104,15 @@ class _Worker(HelperProcess):
             wire = self.start()
             if self._is_loaded:
                 return
-            found = json.loads(self.exchange(wire, self._scripts, START_S))
+            found = self._checked(self.exchange(wire, self._scripts, START_S))
         except TimeoutError:
             self.stop()
             raise FilterError(f"not loaded within {START_S:g} s") from None
-        except (OSError, ValueError) as error:
+        except OSError as error:
             self.stop()
             raise FilterError(f"not loaded: {error}") from None
-        if "failed" in found:
-            raise FilterError(clean_line(str(found["failed"])))
-        self.has = frozenset(found["has"])
+        has = found.get("has")
+        self.has = frozenset(map(str, has if isinstance(has, list) else ()))
         self._is_loaded = True
 
 
@@ -166,8 +170,10 @@ def _read_answer(found: dict[str, object]) -> FilterAnswer:
         log.info("the submit filter: %s", clean_line(str(note)))
     if not isinstance(refused, list):
         return FilterAnswer(changed, tuple(map(str, removed)), lines)
-    code, text = refused
-    return FilterAnswer(messages=lines, refused=(int(code), "\n".join(map(clean_line, str(text).splitlines()))))
+    if len(refused) != 2 or not isinstance(refused[0], int):
+        raise FilterError("a refusal without its number")
+    text = "\n".join(map(clean_line, str(refused[1]).splitlines()))
+    return FilterAnswer(messages=lines, refused=(refused[0], text))
 
 
 class SubmitFilter:
@@ -213,6 +219,16 @@ class SubmitFilter:
         except FilterError as error:
             raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n{error}") from None
         return found
+
+    async def problems_of(self, config: Config) -> tuple[str, ...]:
+        """Returns why the filters of a configuration could not be loaded."""
+        try:
+            found = await self.prepare(config)
+        except BadRequest as error:
+            return (error.text.partition("\n")[2],)
+        if found is not None:
+            found.close()
+        return ()
 
     def use(self, found: FilterSet | None) -> None:
         """Puts a prepared set in force. Calls in progress end with the old one."""
@@ -266,7 +282,7 @@ class SubmitFilter:
             return
         self._diagnostics.filter_refusals += 1
         number, text = answer.refused
-        code = Code(number) if number in TEXT else Code.FILTER_REFUSED  # type: ignore[comparison-overlap]  # an IntEnum's keys
+        code = Code(number) if number in TEXT else Code.FILTER_REFUSED
         said = "\n".join(filter(None, (*answer.messages, text)))
         raise BadRequest(code, f"{TEXT[code]}: {said}" if said else TEXT[code])
 
@@ -279,8 +295,9 @@ class SubmitFilter:
         if os.geteuid() != 0:
             return None
         found = await self._lookups.identity(config.submit_filter_user, 0)
-        if found is None:
-            text = f"PenstockSubmitFilterUser={config.submit_filter_user}: there is no such user"
+        if found is None or found.uid == 0:
+            why = "filters never run as root" if found is not None else "there is no such user"
+            text = f"PenstockSubmitFilterUser={config.submit_filter_user}: {why}"
             raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n{text}")
         return found
 

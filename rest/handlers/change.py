@@ -147,6 +147,8 @@ async def update_job(call: RestCall) -> Json:
     else:
         action = ControlJobsRequest.HOLD if body["hold"] else ControlJobsRequest.RELEASE
         reply = await call.call("ControlJobs", ControlJobsRequest(ids=[text], action=action))
+    for line in reply.user_messages:  # of the site's submit filter
+        call.warn(line, "slurm_update_job()")
     _check_results(list(reply.results))
     return {"results": [_result(one) for one in reply.results] if len(reply.results) > 1 else None}
 

@@ -524,3 +524,16 @@ def test_refused_updates(code, number):
     rest = FakeRest({"UpdateJobs": JobResultsReply(results=[JobResult(id="5", code=code, text=TEXT[code])])})
     reply = rest.post(f"{CURRENT}/job/5", {"comment": "x"})
     assert (reply.status_code, numbers(reply)) == (422, [number])
+
+
+def test_lines_of_the_submit_filter_are_in_the_answer():
+    replies = {
+        "SubmitJob": SubmitJobReply(job_id=1, user_messages=["time limit set", "be well"]),
+        "UpdateJobs": JobResultsReply(results=[JobResult(id="1")], user_messages=["seen"]),
+    }
+    rest = FakeRest(replies)
+    job = {"script": "#!/bin/sh\n", "current_working_directory": "/tmp", "environment": ["A=1"]}
+    answer = rest.post(f"{CURRENT}/job/submit", {"job": job}).json()
+    assert answer["job_submit_user_msg"] == "time limit set\nbe well"
+    answer = rest.post(f"{CURRENT}/job/1", {"comment": "x"}).json()
+    assert [one["description"] for one in answer["warnings"]] == ["seen"]

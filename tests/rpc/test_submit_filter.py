@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from ctld.rpc.jobs.filterfields import FIELDS, SPEC, apply, record_of
-from penstock.submitfilter import FACTS, Job
+from penstock.submitfilter import FACTS, SubmittedJob
 from penstock.v1 import common_pb2, periodic_pb2
 from penstock.v1 import controller_pb2 as c
 from penstock.v1.explain_pb2 import DiagnosticsRequest
@@ -275,6 +275,8 @@ def test_reload_checks_first(tmp_path):
                 rewrite(site, text)
                 code, said = await refused(site.call_as(0, "Reconfigure", c.ReconfigureRequest()))
                 assert code is Code.CONFIG_INVALID and wrong in said, said
+                preview = await client.call("Reconfigure", c.ReconfigureRequest(dry_run=True))
+                assert wrong in preview.problems[0]
             path.chmod(0o622)
             _, said = await refused(site.call_as(0, "Reconfigure", c.ReconfigureRequest()))
             assert "others than its owner can write to it" in said
@@ -328,11 +330,27 @@ def job_submit(job, submitter):
     asyncio.run(story())
 
 
+@pytest.mark.root
+@pytest.mark.parametrize(("name", "why"), [("root", "filters never run as root"), ("nosuch", "there is no such user")])
+def test_a_user_that_it_cannot_be(tmp_path, name: str, why: str):
+    site = site_with(tmp_path, "def job_submit(job, submitter):\n    pass\n")
+
+    async def story():
+        async with site.controller():
+            path = tmp_path / "filter.py"
+            site.write(f"PenstockSubmitFilter={path}\nPenstockSubmitFilterUser={name}\n")
+            _, said = await refused(site.call_as(0, "Reconfigure", c.ReconfigureRequest()))
+            assert said.endswith(f"PenstockSubmitFilterUser={name}: {why}")
+            await site.call_as(NOBODY, "SubmitJob", submission())  # the old ones stay in force
+
+    asyncio.run(story())
+
+
 # ---- the table of fields -------------------------------------------------------------------------------------------
 
 
 def test_the_table_has_the_fields_of_the_record():
-    assert {*FIELDS, *SPEC, *FACTS} == set(Job.__slots__)
+    assert {*FIELDS, *SPEC, *FACTS} == set(SubmittedJob.__slots__)
 
 
 VALUES = {

@@ -1,16 +1,17 @@
 """job_submit.lua: Slurm's interface as site scripts use it."""
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ctld.runtime import filterworker
-from ctld.runtime.filterworker import FilterFailed, answer, load
+from ctld.runtime.filterbase import FilterFailed
+from ctld.runtime.filterworker import answer, load
 from penstock.v1 import controller_pb2 as c
 from penstock.values.refusals import Code
-from tests.rpc.clusterkit import Site, jobs_of, submission
+from tests.rpc.clusterkit import ROOT, Site, jobs_of, submission
 from tests.rpc.test_submit_filter import NOBODY, refused
 
 JOB: dict[str, Any] = {
@@ -112,7 +113,6 @@ def test_a_failure_names_its_line(line: str, said: str):
 def test_a_file_that_cannot_be_loaded(text: str):
     with pytest.raises(FilterFailed, match=r"^/etc/job_submit.lua"):
         load([["lua", "/etc/job_submit.lua", text]])
-    assert filterworker.answer([], {"function": "job_submit", "job": {}})["changed"] == {}
 
 
 def test_modify():
@@ -127,6 +127,16 @@ def test_modify():
     found = run(text, "job_modify", record, timelimit="+30", partition="debug")
     assert found["changed"] == {"timelimit": "120", "comment": "old7"}
     assert run(text, "job_modify", record, timelimit="1:00:00", account="a")["changed"] == {}
+
+
+def test_the_example_of_the_page():
+    found = re.search(r"```lua\n(.*?)```", (ROOT / "docs" / "hooks.md").read_text(), re.S)
+    assert found is not None
+    assert run(found[1], time_limit=5)["changed"] == {"account": "physics"}
+    told = run(found[1])
+    assert told["refused"] == [int(Code.INVALID_TIME_LIMIT), ""] and told["messages"] == [
+        "set a time limit with --time"
+    ]
 
 
 def test_it_is_run_by_the_controller(tmp_path: Path):

@@ -1,6 +1,6 @@
 """A job's request as the site's submit filters see it, and their changes put back: one table, FIELDS.
 
-Names, units and values are those of penstock.submitfilter.Job. A filter's process is not believed: each value is checked
+Names, units and values are those of penstock.submitfilter.SubmittedJob. A filter's process is not believed: each value is checked
 here for its type, and the changed message passes the gate's bounds like any that arrives (filtering.py); what the
 values mean is checked by the core.
 """
@@ -35,7 +35,7 @@ def _plain(name: str, kind: type[str] | type[int] | type[bool], encoded: bool = 
     optional = JobRequest.DESCRIPTOR.fields_by_name[name].has_presence
 
     def get(job: JobRequest) -> FilterValue:
-        if optional and not job.HasField(name):  # type: ignore[arg-type]  # a name of the table
+        if optional and not job.HasField(name):
             return None
         value = getattr(job, name)
         if encoded:
@@ -43,7 +43,7 @@ def _plain(name: str, kind: type[str] | type[int] | type[bool], encoded: bool = 
         return value if value or optional else None
 
     def put(job: JobRequest, value: FilterValue) -> None:
-        job.ClearField(name)  # type: ignore[arg-type]
+        job.ClearField(name)
         if value is not None:
             setattr(job, name, str(value).encode("utf-8", "surrogateescape") if encoded else value)
 
@@ -69,7 +69,7 @@ def _listed(name: str) -> FilterField:
     """A list of words, as a text with commas."""
 
     def put(job: JobRequest, value: FilterValue) -> None:
-        job.ClearField(name)  # type: ignore[arg-type]
+        job.ClearField(name)
         getattr(job, name).extend(word for word in str(value or "").split(",") if word)
 
     return FilterField(lambda job: ",".join(getattr(job, name)) or None, put, str)
@@ -83,7 +83,7 @@ def _gres(name: str) -> FilterField:
         return ",".join(words) or None
 
     def put(job: JobRequest, value: FilterValue) -> None:
-        job.ClearField(name)  # type: ignore[arg-type]
+        job.ClearField(name)
         found = parse_gres(_without_gres(str(value))) if value else ()
         getattr(job, name).extend(GresCount(name=one.name, type=one.type, count=one.count) for one in found)
 
@@ -139,8 +139,10 @@ def _get_shared(job: JobRequest) -> FilterValue:
 def _put_shared(job: JobRequest, value: FilterValue) -> None:
     if value not in (None, EXCLUSIVE, OVERSUBSCRIBE, BY_USER, BY_MCS, BY_TOPOLOGY):
         raise BadValue(f"{value!r} is not one of 0 to {BY_TOPOLOGY}")
-    job.exclusive, job.exclusive_user = value == EXCLUSIVE and value is not None, value == BY_USER
-    job.exclusive_mcs, job.exclusive_topo = value == BY_MCS, value == BY_TOPOLOGY
+    job.exclusive = value == EXCLUSIVE and value is not None
+    job.exclusive_user = value == BY_USER
+    job.exclusive_mcs = value == BY_MCS
+    job.exclusive_topo = value == BY_TOPOLOGY
     job.ClearField("oversubscribe")
     if value == OVERSUBSCRIBE:
         job.oversubscribe = True
@@ -181,7 +183,7 @@ _NUMBERS: Final = {
 }  # fmt: skip
 _FLAGS: Final = ("contiguous", "overcommit", "requeue", "reboot")
 _PATHS: Final = ("work_dir", "std_in", "std_out", "std_err")
-#: By the names of penstock.submitfilter.Job; a test compares.
+#: By the names of penstock.submitfilter.SubmittedJob; a test compares.
 FIELDS: Final[dict[str, FilterField]] = {
     **{name: _plain(wire, str) for name, wire in _TEXTS.items()},
     **{name: _plain(wire, int) for name, wire in _NUMBERS.items()},
@@ -209,7 +211,7 @@ SPEC: Final = ("script", "argv", "environment")
 
 
 def record_of(job: JobRequest, spec: JobSpec | None, facts: Mapping[str, object]) -> dict[str, object]:
-    """Returns the fields of a Job; `spec` None: a component after the first."""
+    """Returns the fields of a SubmittedJob; `spec` None: a component after the first."""
     found: dict[str, object] = {name: field.get(job) for name, field in FIELDS.items()}
     found |= {"script": None, "argv": None, "environment": {}}
     if spec is not None:
@@ -237,7 +239,7 @@ def apply(changed: Mapping[str, object], job: JobRequest, spec: JobSpec | None) 
 
 def _checked(value: object, kind: type[str] | type[int] | type[bool]) -> FilterValue:
     if value is None or (isinstance(value, kind) and (kind is bool or not isinstance(value, bool))):
-        return cast("FilterValue", value)
+        return value
     if kind is int and isinstance(value, float) and value.is_integer():  # Lua's numbers
         return int(value)
     if kind is bool and value in (0, 1):

@@ -3,7 +3,7 @@ events.
 
 A changed message is checked like one that has arrived: its bounds by the gate's table, its contents by the core. A
 submission whose key is known has been answered before, and its repetition is not shown to a filter; nor is one refused
-that became known while the filter looked at it, so that a request that is sent twice has one answer. Steps, holds,
+that became known while the filter ran, so that a request that is sent twice has one answer. Steps, holds,
 releases and cancellations are not shown to filters.
 """
 
@@ -23,8 +23,9 @@ from ctld.rpc.jobs.filterfields import apply, record_of
 from ctld.rpc.jobs.jobinfo import request_message
 from ctld.rpc.jobs.listing import select_rows
 from ctld.runtime.errors import BadRequest
+from ctld.runtime.filterbase import MODIFY, SUBMIT
 from ctld.runtime.loop import Runtime
-from ctld.runtime.submitfilter import MODIFY, SUBMIT, FilterAnswer, FilterError, SubmitFilter
+from ctld.runtime.submitfilter import FilterAnswer, FilterError, SubmitFilter
 from penstock.v1 import controller_pb2, periodic_pb2
 from penstock.v1.common_pb2 import JobRequest, JobSpec
 from penstock.values.errors import BadValue
@@ -97,7 +98,7 @@ class Filtering:
         changed = periodic_pb2.CrontabEntry()
         changed.CopyFrom(entry)
         try:
-            said = await self._one(changed.job, changed.spec, actor, {})
+            said = list(await self._one(changed.job, changed.spec, actor, {}))
             self._check(changed)
         except FilterError as error:
             self._filter.failed(f"a crontab of {actor.user_name}", error)
