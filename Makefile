@@ -5,10 +5,10 @@ PYTHON ?=
 WORKERS ?= 4
 VENV := .venv
 PY := $(VENV)/bin/python
-PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounting/ _fastsched/ sim/ rest/ sdk/ web/ tools/))
+PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounting/ _fastsched/ sim/ rest/ sdk/ tools/))
 PIP := $(PY) -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help build demo check test test-full test-gpu steady fuzz bench bench-sim bench-sched bench-live bench-guard bench-history peer-tools mpi-tools client-tools differential proto records manual statistics lock clean
+.PHONY: help build demo check test test-full test-gpu steady fuzz bench bench-sim bench-sched bench-live bench-guard bench-history peer-tools mpi-tools client-tools differential proto records manual statistics web lock clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -35,6 +35,7 @@ help:
 	@echo "make records    generate ctld/store/rows.py and the fields of stored records from tools/records"
 	@echo "make manual     write docs/compatibility.md, manual pages and completions from the option tables"
 	@echo "make statistics write the sizes in ARCHITECTURE.md's last section"
+	@echo "make web        build the web interface from web/ into rest/static (node and npm; users need neither)"
 	@echo "make lock       choose the newest versions for requirements-dev.lock"
 	@echo "make clean      remove all that the others made"
 
@@ -74,6 +75,8 @@ check: build
 	@$(PY) -m tools.records --check
 	@$(PY) -m tools.manual --check
 	@$(PY) -m tools.statistics --check
+	@$(PY) -m tools.webtypes --check
+	@$(PY) -m tools.webbuild --check
 	@$(PY) -m tools.testgate --out build/gate-rules --workers 0 -- -q --no-header $(HOUSE_RULES)
 
 # Runs the tests, and a few that failed once more, alone: tools/testgate decides.
@@ -167,6 +170,10 @@ records: build
 
 manual: build
 	@$(PY) -m tools.manual
+
+web: build
+	@$(PY) -m tools.webtypes
+	@$(PY) -m tools.webbuild
 
 statistics: build
 	@$(PY) -m tools.statistics

@@ -167,7 +167,7 @@ def compile_program(source: Path, program: Path, flags: "list[str]", otherwise: 
 #: Kept apart: in the project's own folder our type checker would take them for those of `penstock`. An editable
 #: installation goes without: with a package from elsewhere every start of Python would import a finder, not read a path.
 STUBS = {} if "editable_wheel" in sys.argv else {"penstock-stubs": "packaging/stubs/penstock-stubs"}
-PACKAGES = ("penstock", "ctld", "nodedaemon", "accounting", "cli", "_fastsched", "sim", "rest", "sdk", "web")
+PACKAGES = ("penstock", "ctld", "nodedaemon", "accounting", "cli", "_fastsched", "sim", "rest", "sdk")
 
 setup(
     name="penstock",
@@ -183,7 +183,7 @@ setup(
         "penstock-stubs": ["py.typed", "*.pyi"],
         "_fastsched": ["*.pyi"],
         "nodedaemon": ["gpu/*.toml"],
-        "rest": ["contract/facts.json"],
+        "rest": ["contract/facts.json", "static/*", "static/assets/*"],
         "ctld": ["store/migrations/*", "store/migrations/versions/*"],
     },
     # Manual pages and completions, written by tools/manual from the option tables.
@@ -219,6 +219,7 @@ setup(
     extras_require={
         "sim": ["matplotlib>=3.9", "rich>=13.9"],
         "postgresql": ["psycopg[binary]>=3.2"],
+        "lua": ["lupa>=2.4"],
         "rest": ["starlette>=0.46", "uvicorn>=0.34"],
         "dev": [
             "pytest>=9.0",

@@ -142,6 +142,7 @@ COMMAND = Command(
     footer=FOOTER,
     shape=VALUES,
     usage="[options]\n\tUse --help for help",
+    hints=False,
 )
 
 

@@ -18,7 +18,7 @@ from cli.base.environment import current_umask, export_text, job_environment, so
 from cli.base.exitstatus import with_exit_error
 from cli.base.options import MAYBE, NO, STATUS_WRONG_LINE, YES, Command, Option, OptionValues, parse
 from cli.base.requestkey import REQUEST_KEY, new_key, not_known
-from cli.base.run import CommandError, RemoteAnswer, complain, need_own_process, run
+from cli.base.run import CommandError, RemoteAnswer, complain, need_own_process, run, warn
 from cli.jobs.bindwords import BindHint
 from cli.jobs.components import join, parse_components
 from cli.jobs.gpuchecks import check_gpus
@@ -152,8 +152,10 @@ def _submit(client: Client, request: SubmitJobRequest, values: OptionValues, clu
 
         raise CommandError(lines_of(COMMAND.name, words, error), plain=True) from error
     if not values.flag("quiet"):
+        for line in reply.user_messages:
+            complain(COMMAND.name, f"{COMMAND.name}: {line}", plain=True)
         for warning in reply.warnings:
-            complain(COMMAND.name, f"{COMMAND.name}: warning: {warning}", plain=True)
+            warn(COMMAND.name, warning)
     if request.test_only:
         complain(COMMAND.name, prediction(COMMAND.name, reply), plain=True)
         return 0

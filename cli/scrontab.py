@@ -169,6 +169,8 @@ class _Crontab:
                 f"The error message was: {reply.text}\n{more}"
             )
             return 1, [(first, last)]
+        for line in reply.user_messages:
+            complain(COMMAND.name, f"{COMMAND.name}: {line}", plain=True)
         for warning in reply.warnings:
             warn(COMMAND.name, warning)
         if self.verbose:

@@ -6,7 +6,7 @@ user's association for one partition has its own line; -m shows the partition.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 
 from cli.base.account_tree import load_associations
@@ -66,13 +66,20 @@ def _shares(one: Association, view: ListAssociationsReply) -> str:
 
 
 def _level(one: Association, view: ListAssociationsReply) -> str:
-    return f"{one.level_fs:.6f}" if one.depth else ""
+    return f"{one.level_fs if view.multifactor else 0:.6f}" if one.depth else ""
+
+
+def _fair_share(one: Association, view: ListAssociationsReply) -> str:
+    return f"{one.fair_share if view.multifactor else 0:.6f}" if one.user else ""
+
+
+def _normal(name: str) -> Callable[[Association, ListAssociationsReply], str]:
+    """A part of the whole: priority/basic computes none, and Slurm prints nothing."""
+    return lambda one, view: f"{getattr(one, name):.6f}" if view.multifactor else ""
 
 
 def _amounts(found: Mapping[str, str]) -> str:
-    """The usage of each TRES, in Slurm's order; empty without data from the controller."""
-    if not found:
-        return ""
+    """The usage of each TRES, in Slurm's order."""
     names = dict.fromkeys((*TRES_ALWAYS, *sorted(found)))
     return ",".join(f"{name}={found.get(name, '0')}" for name in names)
 
@@ -81,13 +88,13 @@ COLUMNS: tuple[TableColumn[Association, ListAssociationsReply], ...] = (
     TableColumn("Account", -20, _account),
     TableColumn("Cluster", 10, lambda one, view: view.cluster),
     TableColumn("EffectvUsage", 13, lambda one, view: f"{one.effective_usage:.6f}"),
-    TableColumn("FairShare", 10, lambda one, view: f"{one.fair_share:.6f}" if one.user else ""),
+    TableColumn("FairShare", 10, _fair_share),
     TableColumn("ID", 6, lambda one, view: str(one.id)),
     TableColumn("GrpTRESMins", 30, lambda one, view: one.limits.get("grptresmins", "")),
     TableColumn("GrpTRESRaw", 30, lambda one, view: _amounts(one.tres_mins)),
     TableColumn("LevelFS", 10, _level),
-    TableColumn("NormShares", 11, lambda one, view: f"{one.norm_shares:.6f}"),
-    TableColumn("NormUsage", 11, lambda one, view: f"{one.norm_usage:.6f}"),
+    TableColumn("NormShares", 11, _normal("norm_shares")),
+    TableColumn("NormUsage", 11, _normal("norm_usage")),
     TableColumn("Partition", 12, lambda one, view: one.partition),
     TableColumn("Parent", 20, lambda one, view: one.parent),
     TableColumn("RawShares", 10, _shares),

@@ -51,6 +51,7 @@ COMMAND = Command(
     ),
     shape=VALUES,
     usage="[options] -j <job(.stepid)>\n\tUse --help for help",
+    hints=False,
 )
 
 

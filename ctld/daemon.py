@@ -56,6 +56,7 @@ from ctld.runtime.rolling import RollUps
 from ctld.runtime.scripts import ScriptRunner
 from ctld.runtime.snapshot import Snapshot
 from ctld.runtime.statefolder import StateFolder
+from ctld.runtime.submitfilter import SubmitFilter
 from ctld.runtime.triggers import TriggerRunner
 from ctld.store.address import database_address
 from ctld.store.committer import Store
@@ -186,6 +187,7 @@ class Controller:
         self._fencer = Fencer(runtime)
         self._scripts = ScriptRunner(runtime, config.cluster_name)
         self._lookups = Lookups()
+        self._filter = SubmitFilter(self._lookups, runtime.diagnostics, self._config_folder)
         self._mails = MailRunner(runtime, self._lookups)
         self._triggers = TriggerRunner(runtime, config.cluster_name, self._lookups)
         self.rollups = RollUps(runtime, str(address), store.leads, folder.path)
@@ -231,6 +233,7 @@ class Controller:
             self._traces,
             self.rollups,
             self.certificates.now,
+            self._filter,
         )
 
     async def _serve(self, config: Config) -> None:
@@ -244,6 +247,7 @@ class Controller:
             self._exporter = MetricsExporter(self.services, config)
             await self._exporter.start(config)
         self._lookups.start()
+        await self._filter.start(config)
         self.runtime.start()
         self.rollups.start()
         await self._server.start()
@@ -286,6 +290,7 @@ class Controller:
         self._mails.stop()
         self._triggers.stop()
         await asyncio.gather(self._server.stop(STOP_GRACE_S), self._calls.stop(STOP_GRACE_S))
+        self._filter.stop()
         self._lookups.stop()
         self.connections.stop()
         self._copies.stop()
@@ -392,6 +397,7 @@ class Controller:
             auth_socket=str(folder.auth_socket),
             address=address,
             ca=str(folder.public_ca),
+            conf=self._daemon.config_path,
         )
 
     # ---- actions -------------------------------------------------------------------------------------------------
@@ -447,13 +453,17 @@ class Controller:
         denied = load_denied(self._daemon.folder.certificates / "denied.json")  # first: it may be damaged
         if problems := problems_of(runtime.core.state, loaded):
             raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n" + "\n".join(problems))
+        filters = await self._filter.prepare(loaded.config)
         if act is not None:
             act = msgspec.structs.replace(
                 act, after={"changes": list(changes(runtime.core.state.config, loaded.config))}
             )
         body = await runtime.ask(LoadConfig(loaded.config, runtime.new_reply_to(), (), dropped, act))
         if isinstance(body, Refusal):
+            if filters is not None:
+                filters.close()
             raise BadRequest(Code(body.code), body.text)
+        self._filter.use(filters)
         self._authenticator.roles = Roles.of(loaded.config, runtime.core.state.shares.people)
         self._authenticator.directory.clear()
         self._authenticator.deny(denied)

@@ -150,6 +150,9 @@ class Diagnostics:
         self.commits = 0
         self.commit_us = 0
         self.spared = 0  # requests refused for an internal error: see the log
+        self.filter_calls = 0  # requests that the site's submit filters were asked about
+        self.filter_failures = 0
+        self.filter_refusals = 0
         self.by_method: dict[str, list[int]] = {}  # [calls, total microseconds]
         self.by_user: dict[int, list[int]] = {}  # uid -> the same
 

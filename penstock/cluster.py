@@ -6,6 +6,7 @@ but cannot be used is an error, never skipped. Paths are strings here: importing
 milliseconds.
 """
 
+import contextlib
 import os
 
 from penstock.clusterfile import ClusterFile, read_cluster
@@ -28,16 +29,23 @@ def conf_path() -> str:
 
 
 def own_conf_path() -> str:
-    """The default slurm.conf of a check: of the private cluster that commands talk to, else conf_path().
+    """The default slurm.conf of a check: of the cluster that commands talk to, else conf_path().
 
-    PENSTOCK_CLUSTER and PENSTOCK_HOME count before SLURM_CONF, as in find_cluster().
+    It is beside the cluster file, or the one that the file names. PENSTOCK_CLUSTER and PENSTOCK_HOME count before
+    SLURM_CONF, as in find_cluster(), and lead to no other cluster's slurm.conf: then the path is that of a missing file.
     """
     named = next((name for name in _VARIABLES if os.environ.get(name)), "")
+    beside = ""
     for path in () if named == "SLURM_CONF" else candidate_paths():
         beside = os.path.join(os.path.dirname(path), "slurm.conf")
-        if os.path.exists(path) and os.path.exists(beside):
+        if not os.path.exists(path):
+            continue
+        if os.path.exists(beside):
             return beside
-    return conf_path()
+        with contextlib.suppress(PenstockError, FileNotFoundError):  # who needs the cluster says what is wrong with it
+            if conf := read_cluster(path).conf:
+                return conf
+    return beside if named in _VARIABLES[:2] else conf_path()
 
 
 def candidate_paths() -> list[str]:

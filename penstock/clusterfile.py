@@ -34,6 +34,7 @@ class ClusterFile(NamedTuple):
     local: Mapping[str, object] = MappingProxyType({})
     path: str = ""  # the file this was read from; not stored
     call_socket: str = ""  # the controller's socket for calls without tokens (penstock/frames.py), on its machine
+    conf: str = ""  # the slurm.conf that the controller read, on its machine
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -73,7 +74,10 @@ def _from_json(content: object, path: str | os.PathLike[str]) -> ClusterFile:
             Code.CONFIG_INVALID, f"{path}: version {found!r} is not known here, this is version {VERSION}"
         )
     controller = content["controller"]
-    words = {key: controller.get(key, "") for key in ("host", "socket", "call_socket", "auth_socket", "address", "ca")}
+    words = {
+        key: controller.get(key, "")
+        for key in ("host", "socket", "call_socket", "auth_socket", "address", "ca", "conf")
+    }
     words["cluster_name"] = content.get("cluster_name", "")
     for key, value in words.items():
         if not isinstance(value, str):
@@ -96,6 +100,7 @@ def write_cluster(path: str | os.PathLike[str], cluster: ClusterFile) -> None:
             "auth_socket": cluster.auth_socket,
             "address": cluster.address,
             "ca": cluster.ca,
+            "conf": cluster.conf,
         },
         "local": dict(cluster.local),
     }

@@ -33,7 +33,9 @@ from rest.events import EventStreams, read_demands
 from rest.handlers import HANDLERS, RestHandler, own
 from rest.limits import Requests, RequestShare
 from rest.listing import StreamedList
+from rest.pages import Pages, StaticFile
 from rest.sending import PagedResponse, takes_gzip, whole
+from rest.sessions import Sessions
 from rest.tags import EntityTag
 
 if TYPE_CHECKING:
@@ -77,8 +79,11 @@ def make_app(
     contract: Contract,
     requests: Requests | None = None,
     streams: EventStreams | None = None,
+    files: Mapping[str, StaticFile] | None = None,
 ) -> ASGIApp:
-    """The application of one cluster. `client` is shared by all callers; `streams` are ended by who stops the server."""
+    """The application of one cluster. `client` is shared by all callers; `streams` are ended by who stops the server.
+    `files`: of the web interface, if it is served.
+    """
     shared = RestApp(client, cluster, contract, requests or Requests(), lambda: now_us())
     routes = [
         Route(f"/{path.strip('/')}".replace(VERSION_MARK, version.name), PathEndpoint(shared, operations))
@@ -93,7 +98,8 @@ def make_app(
     routes.append(Route(f"{own.PREFIX}/openapi.json", DocumentEndpoint(lambda: openapi.own_document(own.OWN_PATHS))))
     app = Starlette(routes=routes, exception_handlers={404: _not_found})
     app.router.redirect_slashes = False
-    return without_end_slash(app)
+    api = without_end_slash(app)
+    return Pages(files, Sessions(api, client, cluster, shared.requests)) if files else api
 
 
 def _names_first(item: tuple[str, object]) -> tuple[int, str]:

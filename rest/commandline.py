@@ -24,6 +24,7 @@ def command_line() -> DaemonLine:
             ),
             DaemonOption(("--tls-cert",), "certificate of the TCP addresses (PEM, with its chain)", "FILE"),
             DaemonOption(("--tls-key",), "its private key (PEM)", "FILE"),
+            DaemonOption(("--web",), "serve the web interface at /, too (docs/web.md)"),
             DaemonOption(
                 ("--allow-plain",), "listen without TLS on addresses that are not this machine's own loopback, too"
             ),

@@ -14,6 +14,7 @@ import ssl
 import sys
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from penstock import SLURM_VERSION
@@ -32,6 +33,7 @@ PRIVILEGED: Final = (
 PLAIN: Final = (
     "{}: without TLS, tokens can be read on the way: give --tls-cert and --tls-key, or --allow-plain behind a proxy"
 )
+NOT_BUILT: Final = "the files of the web interface are not here: install a wheel, or run `make web` in the source tree"
 UNIX: Final = "unix:"
 
 
@@ -58,8 +60,12 @@ def main(argv: list[str]) -> int:
 
 def _run(options: Namespace) -> int:
     from rest.app import make_app  # first: what is not installed is said before all else
+    from rest.pages import load as load_pages
     from rest.server import Tls, listen_tcp, listen_unix, serve
 
+    files = load_pages() if options.web else {}
+    if options.web and not files:
+        raise BadSetup(NOT_BUILT)
     cluster = _cluster(options.config)
     if not options.allow_privileged:
         check_user(cluster)
@@ -87,7 +93,7 @@ def _run(options: Namespace) -> int:
     os.environ.pop(USER_TOKEN_VARIABLE, None)  # its own calls are its uid's, by the kernel's word
     for listener in listeners:
         _say(f"listening on {shown(listener, bool(tls.certificate))}")
-    asyncio.run(_serve(cluster, listeners, tls, make_app, serve))
+    asyncio.run(_serve(cluster, listeners, tls, partial(make_app, files=files), serve))
     return 0
 
 

@@ -32,7 +32,7 @@ from ctld.core.recover import LoadedState
 from ctld.store.schema import JOB, STEP
 from penstock.values.config import Config
 from penstock.values.jobid import BATCH_STEP
-from penstock.values.states import END_STATES, JobState, Reason, Suspend
+from penstock.values.states import ALLOCATED_STATES, END_STATES, JobState, Reason, Suspend
 from sim.broken import Broken as Broken
 from sim.simstep import SimProcess, is_cpu_time_of
 from sim.stepcheckers import StepCheckers
@@ -83,6 +83,7 @@ class Checkers:
         self.clock_set = False  # the controller's
         self.clock_jumped = False  # clocks disagree: no oracle compares their times
         self._good_since: dict[str, int] = {}  # node -> since when its connection is undisturbed
+        self._database_back_us = 0  # until then no commit succeeds, and no order leaves
         self._streams: dict[str, object] = {}
         self.steps = StepCheckers(self.live, self.ghosts, self._good_since)
 
@@ -121,6 +122,10 @@ class Checkers:
             for process in self.live.values():
                 if process.node == node:
                     self._check_overrun(process, since_us)
+
+    def database_away(self, until_us: int) -> None:
+        """Records that the database is away."""
+        self._database_back_us = max(self._database_back_us, until_us)
 
     # ---- submits -------------------------------------------------------------------------------------------------
 
@@ -218,10 +223,15 @@ class Checkers:
     def answered_stop(self, job_id: int, why: str, requeues: int) -> None:
         """Records a successful cancel or hold of a whole job: no launch of it may leave from now on. `requeues`: how often
         it had been requeued after its end when that was asked. If it was again before the answer arrived, that is a new
-        run, and the answer may be about the one before.
+        run, and the answer may be about the one before. A run that had its nodes when it was held goes on, though a
+        controller that died then has to launch it.
         """
-        if self.again.get(job_id, 0) == requeues:
-            self.stopped.setdefault(job_id, (why, frozenset(self.sent)))
+        if self.again.get(job_id, 0) != requeues:
+            return
+        row = self.last.get(job_id)
+        is_run = why == "held" and row is not None and row.state in ALLOCATED_STATES
+        running = {(job_id, row.attempt)} if row is not None and is_run else set()
+        self.stopped.setdefault(job_id, (why, frozenset(self.sent) | running))
 
     def about_to_release(self, job_id: int) -> None:
         """Records that the job is about to be released."""
@@ -391,7 +401,7 @@ class Checkers:
         suspended_us = row.suspended_us  # the limit does not count it
         if row.state is JobState.SUSPENDED:
             suspended_us += max(0, end_us - row.suspended_at_us)
-        due_us = max(process.start_us + limit_s * US + suspended_us, since_us)
+        due_us = max(process.start_us + limit_s * US + suspended_us, since_us, self._database_back_us)
         if end_us - due_us > allowed_us:
             late_s = (end_us - due_us) / US
             text = f"job {process.key.job_id} still ran {late_s:.0f} s after its limit of {limit_s} s"

@@ -158,6 +158,7 @@ class Faults:
         away_us = self._random.randint(1 * US, 90 * US)
         self._timeline.say(0, f"the database is away for {away_us / US:.1f} s")
         self._ctld.store.away_until_us = self._timeline.now_us + away_us
+        self._checkers.database_away(self._ctld.store.away_until_us)
 
     def start_on_full_disk(self) -> None:
         """The controller dies, and its next starts find no room in the database."""

@@ -166,7 +166,7 @@ class _Reader:
 
     def wrong(self, text: str) -> CommandError:
         name = self.command.name
-        words = f'{name}: {text}\nTry "{name} --help" for more information'
+        words = f'{name}: {text}\nTry "{name} --help" for more information' if self.command.hints else f"{name}: {text}"
         return CommandError(words, self.command.wrong_status, plain=True)
 
 

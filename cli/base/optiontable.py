@@ -106,6 +106,7 @@ class Command(NamedTuple):
     usage_end: str = ""  # what follows that list, where it is not in the synopsis
     groups: tuple[tuple[str, frozenset[str]], ...] = ()  # of --help: headings, and the names of the options below them
     wrong_status: int = 1  # the exit status for a command line that cannot be read
+    hints: bool = True  # a second line then refers to --help; Slurm's sacct and sstat have none
 
 
 _COMMON = (

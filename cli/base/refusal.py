@@ -9,7 +9,7 @@ module splits it.
 """
 
 from penstock.errors import PenstockError
-from penstock.values.refusals import TEXT, Code
+from penstock.values.refusals import REBOOT_DENIED, TEXT, Code
 
 #: The part of a request that no node satisfies: Slurm's first line, with which the controller's explanation begins.
 UNSATISFIED = " can not be satisfied"
@@ -36,10 +36,13 @@ def lines_of(name: str, before: str, error: PenstockError) -> str:
     words, detail = split_message(error)
     first, _, rest = detail.partition(": ")  # an update that was stored for later has not failed
     lines = []
-    if error.code == Code.INVALID_PARTITION and detail:
+    if error.code == Code.FILTER_REFUSED:  # the site's own words are errors, and come first
+        lines += [f"{name}: error: {line}" for line in detail.split("\n") if line]
+        detail = ""
+    elif error.code == Code.INVALID_PARTITION and detail:
         lines.append(f"{name}: error: invalid partition specified: {detail}")
         detail = ""
-    elif first.endswith(UNSATISFIED) or first == NO_GRES:
+    elif first.endswith(UNSATISFIED) or first in (NO_GRES, REBOOT_DENIED):
         lines.append(f"{name}: error: {first}")
         detail = rest
     lines.append(f"{name}: error: {words}" if error.code == Code.STORAGE_WAITS else f"{before}: {words}")

@@ -140,7 +140,12 @@ def complain(name: str, text: str, *, plain: bool = False, level: str = "error")
 
 def warn(name: str, text: str) -> None:
     """Writes a warning to stderr."""
-    complain(name, f"{name}: warning: {text}", plain=True)
+    complain(name, f"{name}: {warning_text(text)}", plain=True)
+
+
+def warning_text(text: str) -> str:
+    """Returns a warning with its word; some have Slurm's `error:` already."""
+    return text if text.startswith("error: ") else f"warning: {text}"
 
 
 def _answer(body: Body, argv: list[str]) -> int:

@@ -201,8 +201,10 @@ def _ask_update(request: pb.UpdateJobsRequest, what: "Update") -> Sequence[JobRe
     or the job's."""
     with Client.open() as client:
         try:
-            results: Sequence[JobResult] = client.call("UpdateJobs", request).results
-            return results
+            reply: pb.JobResultsReply = client.call("UpdateJobs", request)
+            for line in reply.user_messages:  # of the site's submit filter
+                complain("scontrol", f"scontrol: {line}", plain=True)
+            return reply.results
         except Unreachable as error:
             raise refused("slurm_update", error) from error
         except PenstockError as error:

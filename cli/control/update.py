@@ -69,6 +69,7 @@ SPELLED = {
     "taskspernode": "TasksPerNode", "arraytaskthrottle": "ArrayTaskThrottle", "reqsockets": "ReqSockets",
     "reqcores": "ReqCores", "reqthreads": "ReqThreads", "reboot": "Reboot", "cpuspertask": "CPUs/Task",
     "switches": "Switches", "delayboot": "DelayBoot", "mailtype": "MailType", "sitefactor": "SiteFactor",
+    "corespec": "CoreSpec", "threadspec": "ThreadSpec",
 }  # fmt: skip
 #: Keys of a partition that hold a list; -= on any other would be taken for a negative number.
 PARTITION_LISTS = words_of("nodes allowgroups allowaccounts denyaccounts allowqos denyqos allocnodes")

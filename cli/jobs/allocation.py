@@ -18,7 +18,7 @@ from cli.base.exitstatus import error_status, immediate_status
 from cli.base.insist import insist
 from cli.base.options import OptionValues
 from cli.base.requestkey import new_key, not_known
-from cli.base.run import CommandError, complain
+from cli.base.run import CommandError, complain, warning_text
 from cli.jobs.release import release_allocation
 from penstock.client import Client
 from penstock.errors import NotKnown, PenstockError
@@ -79,8 +79,10 @@ class Allocation:
             text = lines_of(self.name, f"{self.name}: error: {FAILED}", error)
             raise CommandError(text, error_status(), plain=True) from error
         self.job_id = reply.job_id
+        for line in reply.user_messages:
+            self.say(line)
         for warning in reply.warnings:
-            self.say(f"warning: {warning}")
+            self.say(warning_text(warning))
         return list(reply.warnings)
 
     def wait(self, immediate_s: int | None = None) -> AllocationReply:

@@ -57,6 +57,11 @@ def report(d: "DiagnosticsReply", order: _Order | None = None) -> list[str]:
         "DBD Agent queue size: 0",
         f"Inbox size:           {d.inbox}",
         f"Longest turn:         {d.longest_turn_us}",
+        *(
+            [f"Submit filter:        {d.filter_calls} calls, {d.filter_refusals} refused, {d.filter_failures} failed"]
+            if d.filter_calls
+            else []
+        ),
         *([f"Internal errors:      {d.spared} (requests were refused; see the controller's log)"] if d.spared else []),
         "",
         f"Jobs submitted: {d.jobs_submitted}",

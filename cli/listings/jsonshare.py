@@ -15,8 +15,9 @@ def share_object(one: Association, view: ListAssociationsReply) -> Json:
     return {
         "id": one.id, "cluster": view.cluster, "name": one.user or one.account, "parent": one.parent,
         "partition": one.partition,
-        "shares": number(max(one.shares, 0), infinite=one.shares < 0), "shares_normalized": number(one.norm_shares),
-        "usage": one.usage_s, "usage_normalized": number(one.norm_usage),
+        "shares": number(max(one.shares, 0), infinite=one.shares < 0),
+        "shares_normalized": number(one.norm_shares if view.multifactor else None),
+        "usage": one.usage_s, "usage_normalized": number(one.norm_usage if view.multifactor else None),
         "effective_usage": number(one.effective_usage), "type": ["USER" if one.user else "ASSOCIATION"],
         "fairshare": {"factor": number(one.fair_share if one.user else None),
                       "level": number(level, infinite=level is None)},

@@ -71,6 +71,8 @@ class OwnJob:
                 raise not_known(NAME, request.job.name, request.request_key, error, error_status()) from error
             raise _refused("Unable to allocate resources", error) from error
         self.job_id = reply.job_id
+        for line in reply.user_messages:
+            self._say(line)
         for warning in reply.warnings:
             self._say(f"warning: {warning}")
         waited = False

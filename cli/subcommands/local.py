@@ -69,6 +69,7 @@ _NAME = Converted("name", _cluster_name)
     help="Starts a cluster of your own in $PENSTOCK_HOME (~/.penstock), or its daemons that do not run.",
     examples=(
         ("penstock up", "one node, of the size of this machine"),
+        ("penstock up --web", "with the web interface, and a link that logs you in"),
         ("penstock up --nodes 2 --cpus-per-node 4 --gpus-per-node 2:h200", "two nodes of pretended sizes"),
     ),
 )
@@ -89,6 +90,9 @@ _NAME = Converted("name", _cluster_name)
 @click.option("--name", metavar="NAME", type=_NAME, help="Name of the cluster (local).")
 @click.option("--rest", is_flag=True, help="Also a REST daemon, on a Unix socket in the folder.")
 @click.option(
+    "--web", is_flag=True, help="Also the web interface, on a port of this machine only; prints a login link."
+)
+@click.option(
     "--accept-loss", is_flag=True, help="Start although the database is older than acknowledged data (a backup)."
 )
 def up_command(
@@ -97,6 +101,7 @@ def up_command(
     gpus_per_node: tuple[int, str] | None,
     name: str | None,
     rest: bool,
+    web: bool,
     accept_loss: bool,
     language: str,
 ) -> int:
@@ -113,11 +118,21 @@ def up_command(
         cluster = cluster or LocalCluster.create(home, options)
         if note := ignored_token(cluster.file.cluster_name):
             warn("penstock up", note)
-        started = cluster.start_missing(accept_loss, rest)
+        started = cluster.start_missing(accept_loss, rest, web)
+        link = _login_link(cluster) if web else ""
     if language:
-        return write(state_of(home, cluster) | {"started": started}, language)
+        return write(state_of(home, cluster) | {"started": started} | ({"login_link": link} if link else {}), language)
     _report_up(home, cluster, started)
+    if link:
+        say(f"web interface, once and within 5 minutes: {link}")
     return 0
+
+
+def _login_link(cluster: LocalCluster) -> str:
+    from cli.subcommands.weblink import login_link
+
+    with cluster.client() as client:
+        return login_link(client, cluster.rest_socket, cluster.web_port, cluster.home / "slurm.conf")
 
 
 def _progress(language: str) -> contextlib.AbstractContextManager[object]:
@@ -254,7 +269,7 @@ class DaemonState(TypedDict):
 
     pid: int | None
     running: bool
-    address: NotRequired[str]  # of the controller
+    address: NotRequired[str]  # of the controller; of the web interface
     name: NotRequired[str]  # of a node
     state: NotRequired[str]
     socket: NotRequired[str]  # of the REST daemon
@@ -295,4 +310,6 @@ def state_of(home: Path, cluster: LocalCluster | None) -> ClusterStatus:
     }
     if RESTD in cluster.processes:
         found["rest"] = {"pid": pids.get(RESTD), "socket": str(cluster.rest_socket), "running": RESTD in running}
+        if RESTD in running and cluster.serves_web():
+            found["rest"]["address"] = f"http://127.0.0.1:{cluster.web_port}"
     return found

@@ -77,6 +77,7 @@ class LocalCluster:
         self.nodes = [LocalNode(*fields) for fields in local["nodes"]]
         self.processes = {name: DetachedProcess(*fields) for name, fields in local["processes"].items()}
         self.closed_partitions: list[str] = local["closed_partitions"]
+        self.web_port = int(local.get("web_port", 0))  # 0: it never had the web interface
 
     @classmethod
     def load(cls, home: Path) -> "LocalCluster | None":
@@ -134,6 +135,7 @@ class LocalCluster:
         local = dict(self.file.local) | {
             "processes": {name: [p.pid, p.start_ticks, p.mark] for name, p in self.processes.items()},
             "closed_partitions": self.closed_partitions,
+            "web_port": self.web_port,
         }
         write_cluster(self.home / "cluster.json", self.file._replace(local=local))
 
@@ -201,11 +203,20 @@ class LocalCluster:
         """Where the REST daemon listens."""
         return self.home / "restd.sock"
 
-    def start_rest(self) -> None:
-        """Starts the REST daemon. It runs as the user, for the user."""
+    def start_rest(self, web: bool) -> None:
+        """Starts the REST daemon, with the web interface if so asked. It runs as the user, for the user."""
         conf = self.home / "slurm.conf"
-        words = ("--allow-privileged", "--listen", f"unix:{self.rest_socket}", "--config", str(conf))
+        words = ["--allow-privileged", "--listen", f"unix:{self.rest_socket}", "--config", str(conf)]
+        if web:
+            if not self.web_port or self.serves_web():  # by another program, since this daemon does not run
+                (self.web_port,) = free_ports(1)
+            words += ["--web", "--listen", f"127.0.0.1:{self.web_port}"]
         self.launch(RESTD, program(RESTD, *words), conf)
+
+    def serves_web(self) -> bool:
+        """Whether something listens where the web interface is."""
+        with socket.socket() as wire:
+            return self.web_port > 0 and wire.connect_ex(("127.0.0.1", self.web_port)) == 0
 
     def rest_missing(self, client: Client) -> list[str]:
         """Whether the REST daemon listens."""
@@ -216,7 +227,7 @@ class LocalCluster:
                 return [f"{RESTD} ({error.strerror})"]
         return []
 
-    def start_missing(self, accept_loss: bool = False, rest: bool = False) -> list[str]:
+    def start_missing(self, accept_loss: bool = False, rest: bool = False, web: bool = False) -> list[str]:
         """Starts the daemons that do not run and waits until they answer. On failure, stops those that it has
         started."""
         started: list[str] = []
@@ -232,9 +243,11 @@ class LocalCluster:
                     self.start_node(node)
             self.wait("the nodes", self.nodes_missing)
             self.reopen_partitions()
-            if rest and not self.runs(RESTD):
+            if web and self.runs(RESTD) and not self.serves_web():
+                stop([self.processes.pop(RESTD)], STOP_LIMIT_S)
+            if (rest or web) and not self.runs(RESTD):
                 started.append(RESTD)
-                self.start_rest()
+                self.start_rest(web)
                 self.wait("the REST daemon", self.rest_missing)
         except BaseException:
             stop([self.processes[n] for n in started if n in self.processes], STOP_LIMIT_S)

@@ -175,6 +175,9 @@ SlurmdSpoolDir="{home}/noded"
 # MetricsType=metrics/openmetrics shows them on this port of the loopback address, after `penstock down` and `penstock up`.
 PenstockMetricsPort={ports[2]}
 
+# `scontrol token` makes tokens: the web interface (`penstock up --web`) and other programs use them.
+AuthAltTypes=auth/jwt
+
 # A node that was down is used again as soon as it registers.
 ReturnToService=2
 # All is on one machine, so no node can be cut off; and jobs should continue after a laptop has slept.

@@ -28,7 +28,7 @@ from ctld.core.lifecycle import (
     unexpected_errors,
 )
 from ctld.core.nodes import admin as node_admin
-from ctld.core.nodes import clocks, extern_steps, gpu_health, reboot, step_reports
+from ctld.core.nodes import clocks, extern_steps, gpu_health, step_reports
 from ctld.core.nodes import life as node_life
 from ctld.core.passes import gang, gpu_idle, mig_division, schedule, victims, wait_reasons
 from ctld.core.queue import preemption
@@ -165,7 +165,7 @@ TIMERS: dict[Timer, Callable[[ClusterState, int, Any, int], None]] = {
     Timer.NODE_TIMEOUT: node_life.node_timeout,
     Timer.LEASE: node_life.lease_due,
     Timer.FENCE: lease.fence_due,
-    Timer.REBOOT: reboot.timed_out,
+    Timer.REBOOT: node_life.reboot_timed_out,
     Timer.RESUME_AFTER: node_admin.resume_due,
     Timer.PRIORITY: limit_changes.calculate_priorities,
     Timer.RESERVATION: lambda state, now_us, key, check: reservation_life.due(state, now_us, key),

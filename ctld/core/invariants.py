@@ -4,6 +4,7 @@
 ends.
 """
 
+from ctld.core.demand import specialized
 from ctld.core.gpus.invariants import check_gpus
 from ctld.core.jobs import arrays
 from ctld.core.jobs.sharing import units_in_use
@@ -160,7 +161,8 @@ def _check_node(state: ClusterState, node: Node) -> None:
         _need(not used & part.cpu_ids, f"{node.name}: a cpu given twice")
         used |= part.cpu_ids
     _need(used == node.cpus_used, f"{node.name}: cpus used")
-    _need(not used & ~node.inside.usable, f"{node.name}: a specialized cpu is given")
+    is_own = any(specialized.is_on(job.request) for _, job in held)
+    _need(is_own or not used & ~node.inside.usable, f"{node.name}: a specialized cpu is given")
     fits = sure <= node.cpus * state.layout.units_per_cpu and mem_mb <= node.real_memory_mb
     _need(fits, f"{node.name}: more given than there is")
     _check_slot(state, node)

@@ -39,11 +39,13 @@ def _pass(state: ClusterState, now_us: int) -> None:
             reclaim.before_pass(state, now_us)
         victims.before_pass(state, now_us)
         preemption.before_pass(state)
-    if state.rebooting:
+    if state.rebooting or state.boots_for_jobs:
         reboot.issue(state, now_us)
     schedule.quick_pass(state, now_us)
     if limit_wake.after_pass(state, now_us):
         schedule.quick_pass(state, now_us)
+    if state.boots_for_jobs:
+        reboot.issue(state, now_us)  # for jobs that have just started
     if changed and state.gpus.divisible:
         mig_division.begin_divisions(state, now_us)
     if changed and state.preemption.suspended:

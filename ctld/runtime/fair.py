@@ -32,13 +32,14 @@ QUESTIONS_MAX: Final = 32
 class FairThreads:
     """Threads for queries of one kind, shared fairly. Belongs to one event loop."""
 
-    def __init__(self, what: str, threads: int, questions_max: int = QUESTIONS_MAX) -> None:
-        """what: the name of the queries in a refusal, and of the threads."""
+    def __init__(self, what: str, threads: int, questions_max: int = QUESTIONS_MAX, share: int = 0) -> None:
+        """what: the name of the queries in a refusal, and of the threads. `share`: the most of them that one user has; 0 =
+        all but one. With 1, a user's queries keep their order."""
         self._what = what
         self._questions_max = questions_max
         self._pool = started_pool(threads, what.replace(" ", "-"))
         self._free = threads
-        self._share = max(1, threads - 1)
+        self._share = share or max(1, threads - 1)
         self._asked: Counter[int] = Counter()  # questions, by uid
         self._working: Counter[int] = Counter()  # threads, by uid
         self._queues: dict[int, deque[asyncio.Future[None]]] = {}  # by uid

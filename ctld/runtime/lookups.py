@@ -14,10 +14,6 @@ One helper of each kind is started with the controller, the others when they are
 (rpc/gate/users.py, auth.py).
 """
 
-import socket
-import subprocess
-import sys
-import time
 from queue import LifoQueue
 from typing import Final, TypeVar
 
@@ -26,7 +22,8 @@ import msgspec
 from ctld.runtime import lookuphelper
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.fair import FairThreads
-from ctld.runtime.programs import UserIdentity, limit_files
+from ctld.runtime.helperprocess import HelperFailed, HelperProcess
+from ctld.runtime.programs import UserIdentity
 from penstock.values.names import why_no_login
 from penstock.values.refusals import TEXT, Code
 
@@ -38,8 +35,6 @@ NAME_HELPERS: Final = 2
 QUESTIONS_MAX: Final = 256
 #: Time limit of one answer: beyond what a slow LDAP server takes, below what a caller waits.
 ANSWER_S: Final = 10.0
-#: A group of 100,000 members has 1 MiB.
-ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 #: How often a question is asked.
 TRIES: Final = 2
 
@@ -59,96 +54,15 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
     groups: tuple[tuple[int, str], ...]  # (gid, name), the primary one and all others
 
 
-class _Helper:
-    """A helper process. Blocks; one thread uses it at a time."""
-
-    def __init__(self, program: str, answer_s: float) -> None:
-        self._program = program
-        self._answer_s = answer_s
-        self._process: subprocess.Popen[bytes] | None = None
-        self._wire: socket.socket | None = None
-        self._is_closed = False
-
-    def start(self) -> socket.socket:
-        """Starts the process, unless it runs. Raises OSError."""
-        if self._is_closed:
-            raise ConnectionError("the controller stops")
-        if self._wire is not None and self._process is not None and self._process.poll() is None:
-            return self._wire
-        self.stop()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._wire = ours
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", self._program, str(theirs.fileno())], cwd="/", pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
-        limit_files(self._process.pid)
-        return ours
-
-    def stop(self) -> None:
-        """Ends the process."""
-        if self._wire is not None:
-            self._wire.close()
-            self._wire = None
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def close(self) -> None:
-        """Ends the process, and starts no other. From any thread: a question in progress fails."""
-        self._is_closed = True
-        process = self._process
-        if process is not None:
-            process.kill()
-            process.wait()
-
-    def ask(self, question: bytes) -> bytes:
-        """Returns the answer. Raises LookupFailed."""
-        why = ""
-        for _ in range(TRIES):
-            try:
-                return self._answer(self.start(), question)
-            except TimeoutError:
-                self.stop()
-                raise LookupFailed(f"no answer within {self._answer_s:g} s") from None
-            except OSError as error:
-                self.stop()
-                why = error.strerror or str(error)
-        raise LookupFailed(why)
-
-    def _answer(self, wire: socket.socket, question: bytes) -> bytes:
-        end_s = time.monotonic() + self._answer_s
-        wire.settimeout(self._answer_s)
-        wire.sendall(lookuphelper.LENGTH.pack(len(question)) + question)
-        (size,) = lookuphelper.LENGTH.unpack(_receive(wire, lookuphelper.LENGTH.size, end_s))
-        if size > ANSWER_BYTES_MAX:
-            raise ConnectionError(f"an answer of {size} bytes")
-        return _receive(wire, size, end_s)
-
-
-def _receive(wire: socket.socket, size: int, end_s: float) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        left_s = end_s - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        wire.settimeout(left_s)
-        piece = wire.recv(size - len(data))
-        if not piece:
-            raise ConnectionError("the process that asks it has ended")
-        data += piece
-    return bytes(data)
-
-
 class _Helpers:
     """Helpers of one kind, and the threads that wait for them."""
 
     def __init__(self, what: str, number: int, program: str, answer_s: float) -> None:
         self._threads = FairThreads(what, number, QUESTIONS_MAX)
-        self._free: LifoQueue[_Helper] = LifoQueue()  # the last one used comes first: the others need not be started
-        self._all = tuple(_Helper(program, answer_s) for _ in range(number))
+        self._free: LifoQueue[HelperProcess] = (
+            LifoQueue()
+        )  # the last one used comes first: the others need not be started
+        self._all = tuple(HelperProcess(program, answer_s, TRIES) for _ in range(number))
         for helper in self._all:
             self._free.put(helper)
 
@@ -169,6 +83,8 @@ class _Helpers:
         helper = self._free.get_nowait()  # there are as many as threads
         try:
             return helper.ask(question)
+        except HelperFailed as error:
+            raise LookupFailed(str(error)) from None
         finally:
             self._free.put(helper)
 

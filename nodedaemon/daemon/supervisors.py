@@ -71,10 +71,9 @@ class Supervisors:
         self._post = post
         self._now_us = now_us
         self._loop = asyncio.get_running_loop()
-        self._control = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        self._control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        self._control.bind("")  # an abstract address that the kernel chooses, so that adopted steps can answer
+        self._control = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)  # without an address
         self._adopted: dict[StepKey, int] = {}
+        self._asked: dict[StepKey, socket.socket] = {}  # adopted steps whose answer is awaited
         #: Of steps that have begun, the claims read then: the record may be lost later. None = there was none even
         #: then.
         self._claims: dict[StepKey, Claim | None] = {}
@@ -90,12 +89,12 @@ class Supervisors:
         _, self._writer = await asyncio.open_unix_connection(sock=self._launcher.orders)
         self._launcher.packets.setblocking(False)
         self._loop.add_reader(self._launcher.packets.fileno(), self._receive)
-        self._loop.add_reader(self._control.fileno(), self._receive_answer)
 
     def close(self) -> None:
         """Disconnects: the launcher stays as long as it has stepds."""
         self._loop.remove_reader(self._launcher.packets.fileno())
-        self._loop.remove_reader(self._control.fileno())
+        for key in list(self._asked):
+            self._end_question(key)
         for pidfd in self._adopted.values():
             self._loop.remove_reader(pidfd)
             os.close(pidfd)
@@ -167,14 +166,33 @@ class Supervisors:
                 return
             self._take(unpack(data))
 
-    def _receive_answer(self) -> None:
+    def _ask(self, key: StepKey, claim: Claim) -> None:
+        """Asks an adopted step whether its tasks or its prolog have begun. The kernel lets only its stepd answer."""
+        sock = control.connected(claim.control)
+        if sock is None:
+            return  # it is ending: its record has the rest
+        self._asked[key] = sock
+        self._loop.add_reader(sock.fileno(), self._receive_answer, key)
+        with contextlib.suppress(OSError):  # likewise
+            control.send(sock, claim.control, orders.encode_signals(str(key), (), SCOPE_ALL, ""))
+
+    def _receive_answer(self, key: StepKey) -> None:
         """Handles the answer of an adopted step: it has begun."""
         try:
-            data, ancillary, _, _ = self._control.recvmsg(ANSWER_BYTES_MAX, socket.CMSG_SPACE(control.CREDENTIALS.size))
+            data = self._asked[key].recv(ANSWER_BYTES_MAX)
         except BlockingIOError:
             return
-        if control.is_from_noded(ancillary):
+        except OSError:  # it is gone, which its pidfd reports
+            data = b""
+        self._end_question(key)
+        if data:
             self._take(unpack(data))
+
+    def _end_question(self, key: StepKey) -> None:
+        sock = self._asked.pop(key, None)
+        if sock is not None:
+            self._loop.remove_reader(sock.fileno())
+            sock.close()
 
     def _take(self, packet: list[bytes]) -> None:
         kind, *values = packet
@@ -305,14 +323,14 @@ class Supervisors:
         self._claims[key] = claim
         self._loop.add_reader(pidfd, self._adopted_ended, key)
         log.info("step %s: adopted, supervisor pid %d", key, claim.pid)
-        if not has_begun:  # its tasks or its prolog may have begun while no noded received the report
-            with contextlib.suppress(OSError):  # it is ending: its record has the rest
-                control.send(self._control, claim.control, orders.encode_signals(str(key), (), SCOPE_ALL, ""))
+        if not has_begun:  # it may have, while no noded received the report
+            self._ask(key, claim)
 
     def _adopted_ended(self, key: StepKey) -> None:
         pidfd = self._adopted.pop(key)
         self._loop.remove_reader(pidfd)
         os.close(pidfd)
+        self._end_question(key)
         self._stepd_ended(key)
 
     # -- a step without supervisor

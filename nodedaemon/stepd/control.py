@@ -5,6 +5,9 @@ The kernel reports the sender of a datagram, so that only noded's are obeyed. Bu
 keeps it full locks noded out. So each datagram begins with a token from the step's claim, which only root can read, and
 the socket has a filter: datagrams without the token are dropped before they are queued.
 
+noded's own sockets are closed to others, too: that of orders has no address, and one that awaits an answer is connected to the
+stepd's, for which the kernel refuses all other senders.
+
 A claim's `control` is the address and the token; an older stepd's has no token. Where the kernel accepts no filter the
 token is checked all the same, but the queue can be filled.
 """
@@ -48,6 +51,18 @@ def open_control() -> tuple[socket.socket, bytes]:
 def send(sock: socket.socket, where: bytes, data: bytes, ancillary: "Iterable[tuple[int, int, bytes]]" = ()) -> None:
     """Sends to the stepd of a claim's `control`. Raises OSError."""
     sock.sendmsg([where[_NAME_BYTES:], data], ancillary, 0, where[:_NAME_BYTES])
+
+
+def connected(where: bytes) -> "socket.socket | None":
+    """Opens a socket to which only the stepd of a claim's `control` can send; None when it is gone."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    try:
+        sock.connect(where[:_NAME_BYTES])  # before it has an address: nothing of others can be waiting
+        sock.bind("")
+    except OSError:
+        sock.close()
+        return None
+    return sock
 
 
 def without_token(data: bytes, token: bytes) -> bytes:

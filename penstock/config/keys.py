@@ -311,6 +311,11 @@ _JOB_GLOBALS = (
     Key("MailProg", "mail_prog", kinds.OPTIONAL_PATH),
     Key("MailDomain", "mail_domain", policykinds.DOMAIN),
     Key("PenstockMailUser", "penstock_mail_user", kinds.NAME),
+    Key("JobSubmitPlugins", "job_submit_plugins", kinds.SUBMIT_PLUGINS, note=kinds.submit_plugins_note),
+    Key("PenstockSubmitFilter", "submit_filter", kinds.OPTIONAL_PATH),
+    Key("PenstockSubmitFilterTimeout", "submit_filter_timeout_s", kinds.seconds(1, 60)),
+    Key("PenstockSubmitFilterFailure", "submit_filter_failure", kinds.choice("refuse", "accept")),
+    Key("PenstockSubmitFilterUser", "submit_filter_user", kinds.NAME),
     Key("DefCpuPerGPU", "def_cpu_per_gpu", kinds.integer(0, 65533), shown=None),
     Key("DefMemPerGPU", "def_mem_per_gpu_mb", kinds.MB, shown=None),
     Key("JobDefaults", "", policykinds.JOB_DEFAULTS),
@@ -335,6 +340,7 @@ _JOB_GLOBALS = (
     Key("TrackWCKey", "track_wckey", kinds.YES_NO_SMALL),
     Key("AccountingStorageEnforce", "enforce", policykinds.ENFORCE, note=policykinds.enforce_note),
     Key("GpuFreqDef", "gpu_freq_def", kinds.TEXT),
+    Key("AllowSpecResourcesUsage", "allow_spec_resources_usage", kinds.YES_NO_SMALL),
 )
 
 GLOBALS = Table(

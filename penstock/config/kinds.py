@@ -108,6 +108,20 @@ def _read_xid_file(text: str, what: str) -> str:
     return "" if text.lower() in ("none", "(null)") else check_name(text, what, limit=4096)
 
 
+def _read_submit_plugins(text: str, what: str) -> tuple[str, ...]:
+    """Reads the submit plug-ins that there are here: Lua's."""
+    names = [name.rpartition("/")[2].lower() for name in _read_names_or_none(text, what)]
+    return ("lua",) if "lua" in names else ()
+
+
+def submit_plugins_note(text: str) -> str:
+    """Returns what is not used of JobSubmitPlugins; "" = nothing."""
+    names = [name for name in text.split(",") if name.rpartition("/")[2].lower() not in ("lua", "none", "(null)")]
+    if not names:
+        return ""
+    return f"{', '.join(names)}: Slurm's compiled plug-ins cannot be loaded; lua and PenstockSubmitFilter are used"
+
+
 def _read_program(text: str, what: str) -> str:
     """Reads an absolute path, or a name to be searched in root's PATH."""
     return _read_name(text, what) if "/" not in text else _read_path(text, what)
@@ -430,6 +444,7 @@ OPTIONAL_NAME = ValueKind(lambda text, what: "" if text.lower() in ("none", "(nu
 XID_FILE = ValueKind(_read_xid_file)
 PROGRAM = ValueKind(_read_program)
 OPTIONAL_PATH = ValueKind(_read_optional_path)
+SUBMIT_PLUGINS = ValueKind(_read_submit_plugins, lambda names: _join(names) or "(null)")
 PATHS = ValueKind(_read_paths, _join)
 PATTERNS = ValueKind(_read_patterns, _join)
 SCRIPT_TIMEOUT = ValueKind(_read_script_timeout_s, lambda value: str(value or _NO_TIMEOUT_S))

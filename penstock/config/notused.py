@@ -40,7 +40,6 @@ AcctGatherFilesystemType [acct_gather_filesystem/none] | measures a parallel fil
 AcctGatherInterconnectType [acct_gather_interconnect/none] | measures the network | {_GATHER}
 AcctGatherNodeFreq=0~sec | how often energy is measured | {_GATHER}
 AcctGatherProfileType [acct_gather_profile/none] | time series of each task in HDF5 files | {_GATHER}
-AllowSpecResourcesUsage=no [0] | lets jobs choose their specialized cores (--core-spec) | CoreSpecCount and CpuSpecList apply to every job
 AuthInfo | settings of munge | {_AUTH}
 AuthType=auth/munge | authentication of users and machines | {_AUTH}
 BackupAddr=- | the second controller's address | one controller runs; a crash loses nothing that was acknowledged, and jobs continue meanwhile
@@ -95,7 +94,6 @@ JobCompType [jobcomp/none] | writes a line about each finished job to a file or 
 JobCompUser=root | where finished jobs are written | {_JOBCOMP}
 JobCredentialPrivateKey=- | a key for credentials | {_AUTH}
 JobCredentialPublicCertificate=- | a key for credentials | {_AUTH}
-JobSubmitPlugins | changes or refuses jobs when they are submitted | {_PLUGIN}, nor can job_submit.lua: jobs are accepted as submitted
 KeepAliveTime=- | keep-alive of srun's connections | not needed to detect lost connections
 LaunchType=- [launch/slurm] | how srun starts tasks | {_OLD}
 MaxDBDMsgs=0 | how many messages wait for slurmdbd | {_SLURMDBD}

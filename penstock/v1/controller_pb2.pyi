@@ -53,20 +53,22 @@ class SubmitJobRequest(_message.Message):
     def __init__(self, request_key: _Optional[str] = ..., job: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., test_only: bool = ..., components: _Optional[_Iterable[_Union[_common_pb2.JobRequest, _Mapping]]] = ...) -> None: ...
 
 class SubmitJobReply(_message.Message):
-    __slots__ = ("job_id", "warnings", "start_at_us", "node_list", "cpus", "partition")
+    __slots__ = ("job_id", "warnings", "start_at_us", "node_list", "cpus", "partition", "user_messages")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     START_AT_US_FIELD_NUMBER: _ClassVar[int]
     NODE_LIST_FIELD_NUMBER: _ClassVar[int]
     CPUS_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
+    USER_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     warnings: _containers.RepeatedScalarFieldContainer[str]
     start_at_us: int
     node_list: str
     cpus: int
     partition: str
-    def __init__(self, job_id: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ..., start_at_us: _Optional[int] = ..., node_list: _Optional[str] = ..., cpus: _Optional[int] = ..., partition: _Optional[str] = ...) -> None: ...
+    user_messages: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job_id: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ..., start_at_us: _Optional[int] = ..., node_list: _Optional[str] = ..., cpus: _Optional[int] = ..., partition: _Optional[str] = ..., user_messages: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AwaitJobRequest(_message.Message):
     __slots__ = ("job_id",)
@@ -694,10 +696,12 @@ class ChangeQosRequest(_message.Message):
     def __init__(self, action: _Optional[_Union[ChangeQosRequest.Action, str]] = ..., names: _Optional[_Iterable[str]] = ..., changes: _Optional[_Mapping[str, str]] = ..., check_only: bool = ...) -> None: ...
 
 class JobResultsReply(_message.Message):
-    __slots__ = ("results",)
+    __slots__ = ("results", "user_messages")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
+    USER_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[JobResult]
-    def __init__(self, results: _Optional[_Iterable[_Union[JobResult, _Mapping]]] = ...) -> None: ...
+    user_messages: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, results: _Optional[_Iterable[_Union[JobResult, _Mapping]]] = ..., user_messages: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class JobResult(_message.Message):
     __slots__ = ("id", "code", "text")

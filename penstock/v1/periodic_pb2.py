@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from penstock.v1 import common_pb2 as penstock_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1apenstock/v1/periodic.proto\x12\x0bpenstock.v1\x1a\x18penstock/v1/common.proto\"!\n\x11GetCrontabRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\"X\n\x0fGetCrontabReply\x12\r\n\x05\x66ound\x18\x01 \x01(\x08\x12\x0c\n\x04text\x18\x02 \x01(\t\x12(\n\x08\x64isabled\x18\x03 \x03(\x0b\x32\x16.penstock.v1.LineRange\"(\n\tLineRange\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\x0c\n\x04last\x18\x02 \x01(\r\"n\n\x14UpdateCrontabRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x0e\n\x06remove\x18\x02 \x01(\x08\x12\x0c\n\x04text\x18\x03 \x01(\t\x12*\n\x07\x65ntries\x18\x04 \x03(\x0b\x32\x19.penstock.v1.CrontabEntry\"\x8d\x01\n\x0c\x43rontabEntry\x12$\n\x03job\x18\x01 \x01(\x0b\x32\x17.penstock.v1.JobRequest\x12\"\n\x04spec\x18\x02 \x01(\x0b\x32\x14.penstock.v1.JobSpec\x12\x0c\n\x04\x63ron\x18\x03 \x01(\t\x12%\n\x05lines\x18\x04 \x01(\x0b\x32\x16.penstock.v1.LineRange\"\x81\x01\n\x12UpdateCrontabReply\x12\x0f\n\x07job_ids\x18\x01 \x03(\r\x12\x10\n\x08warnings\x18\x02 \x03(\t\x12,\n\x0c\x66\x61iled_lines\x18\x03 \x01(\x0b\x32\x16.penstock.v1.LineRange\x12\x0c\n\x04\x63ode\x18\x04 \x01(\x05\x12\x0c\n\x04text\x18\x05 \x01(\t\"\x85\x01\n\x11SetTriggerRequest\x12\r\n\x05kinds\x18\x01 \x01(\r\x12\x0c\n\x04what\x18\x02 \x01(\t\x12\r\n\x05nodes\x18\x03 \x01(\t\x12\x0e\n\x06job_id\x18\x04 \x01(\r\x12\x10\n\x08offset_s\x18\x05 \x01(\x03\x12\x0f\n\x07program\x18\x06 \x01(\t\x12\x11\n\tpermanent\x18\x07 \x01(\x08\"%\n\x0fSetTriggerReply\x12\x12\n\ntrigger_id\x18\x01 \x01(\r\"\x15\n\x13ListTriggersRequest\"?\n\x11ListTriggersReply\x12*\n\x08triggers\x18\x01 \x03(\x0b\x32\x18.penstock.v1.TriggerInfo\"\xc5\x01\n\x0bTriggerInfo\x12\x12\n\ntrigger_id\x18\x01 \x01(\r\x12\r\n\x05kinds\x18\x02 \x01(\r\x12\r\n\x05words\x18\x03 \x01(\t\x12\r\n\x05nodes\x18\x04 \x01(\t\x12\x0e\n\x06job_id\x18\x05 \x01(\r\x12\x10\n\x08offset_s\x18\x06 \x01(\x03\x12\x0f\n\x07user_id\x18\x07 \x01(\r\x12\x11\n\tuser_name\x18\x08 \x01(\t\x12\x0f\n\x07program\x18\t \x01(\t\x12\x11\n\tpermanent\x18\n \x01(\x08\x12\x0b\n\x03\x64ue\x18\x0b \x01(\x08\"H\n\x14\x43learTriggersRequest\x12\x12\n\ntrigger_id\x18\x01 \x01(\r\x12\x0e\n\x06job_id\x18\x02 \x01(\r\x12\x0c\n\x04user\x18\x03 \x01(\t\")\n\x12\x43learTriggersReply\x12\x13\n\x0btrigger_ids\x18\x01 \x03(\r2\x9e\x03\n\x08Periodic\x12J\n\nGetCrontab\x12\x1e.penstock.v1.GetCrontabRequest\x1a\x1c.penstock.v1.GetCrontabReply\x12S\n\rUpdateCrontab\x12!.penstock.v1.UpdateCrontabRequest\x1a\x1f.penstock.v1.UpdateCrontabReply\x12J\n\nSetTrigger\x12\x1e.penstock.v1.SetTriggerRequest\x1a\x1c.penstock.v1.SetTriggerReply\x12P\n\x0cListTriggers\x12 .penstock.v1.ListTriggersRequest\x1a\x1e.penstock.v1.ListTriggersReply\x12S\n\rClearTriggers\x12!.penstock.v1.ClearTriggersRequest\x1a\x1f.penstock.v1.ClearTriggersReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1apenstock/v1/periodic.proto\x12\x0bpenstock.v1\x1a\x18penstock/v1/common.proto\"!\n\x11GetCrontabRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\"X\n\x0fGetCrontabReply\x12\r\n\x05\x66ound\x18\x01 \x01(\x08\x12\x0c\n\x04text\x18\x02 \x01(\t\x12(\n\x08\x64isabled\x18\x03 \x03(\x0b\x32\x16.penstock.v1.LineRange\"(\n\tLineRange\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\x0c\n\x04last\x18\x02 \x01(\r\"n\n\x14UpdateCrontabRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x0e\n\x06remove\x18\x02 \x01(\x08\x12\x0c\n\x04text\x18\x03 \x01(\t\x12*\n\x07\x65ntries\x18\x04 \x03(\x0b\x32\x19.penstock.v1.CrontabEntry\"\x8d\x01\n\x0c\x43rontabEntry\x12$\n\x03job\x18\x01 \x01(\x0b\x32\x17.penstock.v1.JobRequest\x12\"\n\x04spec\x18\x02 \x01(\x0b\x32\x14.penstock.v1.JobSpec\x12\x0c\n\x04\x63ron\x18\x03 \x01(\t\x12%\n\x05lines\x18\x04 \x01(\x0b\x32\x16.penstock.v1.LineRange\"\x99\x01\n\x12UpdateCrontabReply\x12\x0f\n\x07job_ids\x18\x01 \x03(\r\x12\x10\n\x08warnings\x18\x02 \x03(\t\x12,\n\x0c\x66\x61iled_lines\x18\x03 \x01(\x0b\x32\x16.penstock.v1.LineRange\x12\x0c\n\x04\x63ode\x18\x04 \x01(\x05\x12\x0c\n\x04text\x18\x05 \x01(\t\x12\x16\n\ruser_messages\x18\xbc\x05 \x03(\t\"\x85\x01\n\x11SetTriggerRequest\x12\r\n\x05kinds\x18\x01 \x01(\r\x12\x0c\n\x04what\x18\x02 \x01(\t\x12\r\n\x05nodes\x18\x03 \x01(\t\x12\x0e\n\x06job_id\x18\x04 \x01(\r\x12\x10\n\x08offset_s\x18\x05 \x01(\x03\x12\x0f\n\x07program\x18\x06 \x01(\t\x12\x11\n\tpermanent\x18\x07 \x01(\x08\"%\n\x0fSetTriggerReply\x12\x12\n\ntrigger_id\x18\x01 \x01(\r\"\x15\n\x13ListTriggersRequest\"?\n\x11ListTriggersReply\x12*\n\x08triggers\x18\x01 \x03(\x0b\x32\x18.penstock.v1.TriggerInfo\"\xc5\x01\n\x0bTriggerInfo\x12\x12\n\ntrigger_id\x18\x01 \x01(\r\x12\r\n\x05kinds\x18\x02 \x01(\r\x12\r\n\x05words\x18\x03 \x01(\t\x12\r\n\x05nodes\x18\x04 \x01(\t\x12\x0e\n\x06job_id\x18\x05 \x01(\r\x12\x10\n\x08offset_s\x18\x06 \x01(\x03\x12\x0f\n\x07user_id\x18\x07 \x01(\r\x12\x11\n\tuser_name\x18\x08 \x01(\t\x12\x0f\n\x07program\x18\t \x01(\t\x12\x11\n\tpermanent\x18\n \x01(\x08\x12\x0b\n\x03\x64ue\x18\x0b \x01(\x08\"H\n\x14\x43learTriggersRequest\x12\x12\n\ntrigger_id\x18\x01 \x01(\r\x12\x0e\n\x06job_id\x18\x02 \x01(\r\x12\x0c\n\x04user\x18\x03 \x01(\t\")\n\x12\x43learTriggersReply\x12\x13\n\x0btrigger_ids\x18\x01 \x03(\r2\x9e\x03\n\x08Periodic\x12J\n\nGetCrontab\x12\x1e.penstock.v1.GetCrontabRequest\x1a\x1c.penstock.v1.GetCrontabReply\x12S\n\rUpdateCrontab\x12!.penstock.v1.UpdateCrontabRequest\x1a\x1f.penstock.v1.UpdateCrontabReply\x12J\n\nSetTrigger\x12\x1e.penstock.v1.SetTriggerRequest\x1a\x1c.penstock.v1.SetTriggerReply\x12P\n\x0cListTriggers\x12 .penstock.v1.ListTriggersRequest\x1a\x1e.penstock.v1.ListTriggersReply\x12S\n\rClearTriggers\x12!.penstock.v1.ClearTriggersRequest\x1a\x1f.penstock.v1.ClearTriggersReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,21 +43,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CRONTABENTRY']._serialized_start=349
   _globals['_CRONTABENTRY']._serialized_end=490
   _globals['_UPDATECRONTABREPLY']._serialized_start=493
-  _globals['_UPDATECRONTABREPLY']._serialized_end=622
-  _globals['_SETTRIGGERREQUEST']._serialized_start=625
-  _globals['_SETTRIGGERREQUEST']._serialized_end=758
-  _globals['_SETTRIGGERREPLY']._serialized_start=760
-  _globals['_SETTRIGGERREPLY']._serialized_end=797
-  _globals['_LISTTRIGGERSREQUEST']._serialized_start=799
-  _globals['_LISTTRIGGERSREQUEST']._serialized_end=820
-  _globals['_LISTTRIGGERSREPLY']._serialized_start=822
-  _globals['_LISTTRIGGERSREPLY']._serialized_end=885
-  _globals['_TRIGGERINFO']._serialized_start=888
-  _globals['_TRIGGERINFO']._serialized_end=1085
-  _globals['_CLEARTRIGGERSREQUEST']._serialized_start=1087
-  _globals['_CLEARTRIGGERSREQUEST']._serialized_end=1159
-  _globals['_CLEARTRIGGERSREPLY']._serialized_start=1161
-  _globals['_CLEARTRIGGERSREPLY']._serialized_end=1202
-  _globals['_PERIODIC']._serialized_start=1205
-  _globals['_PERIODIC']._serialized_end=1619
+  _globals['_UPDATECRONTABREPLY']._serialized_end=646
+  _globals['_SETTRIGGERREQUEST']._serialized_start=649
+  _globals['_SETTRIGGERREQUEST']._serialized_end=782
+  _globals['_SETTRIGGERREPLY']._serialized_start=784
+  _globals['_SETTRIGGERREPLY']._serialized_end=821
+  _globals['_LISTTRIGGERSREQUEST']._serialized_start=823
+  _globals['_LISTTRIGGERSREQUEST']._serialized_end=844
+  _globals['_LISTTRIGGERSREPLY']._serialized_start=846
+  _globals['_LISTTRIGGERSREPLY']._serialized_end=909
+  _globals['_TRIGGERINFO']._serialized_start=912
+  _globals['_TRIGGERINFO']._serialized_end=1109
+  _globals['_CLEARTRIGGERSREQUEST']._serialized_start=1111
+  _globals['_CLEARTRIGGERSREQUEST']._serialized_end=1183
+  _globals['_CLEARTRIGGERSREPLY']._serialized_start=1185
+  _globals['_CLEARTRIGGERSREPLY']._serialized_end=1226
+  _globals['_PERIODIC']._serialized_start=1229
+  _globals['_PERIODIC']._serialized_end=1643
 # @@protoc_insertion_point(module_scope)

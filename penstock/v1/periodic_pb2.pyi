@@ -56,18 +56,20 @@ class CrontabEntry(_message.Message):
     def __init__(self, job: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., cron: _Optional[str] = ..., lines: _Optional[_Union[LineRange, _Mapping]] = ...) -> None: ...
 
 class UpdateCrontabReply(_message.Message):
-    __slots__ = ("job_ids", "warnings", "failed_lines", "code", "text")
+    __slots__ = ("job_ids", "warnings", "failed_lines", "code", "text", "user_messages")
     JOB_IDS_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     FAILED_LINES_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    USER_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     job_ids: _containers.RepeatedScalarFieldContainer[int]
     warnings: _containers.RepeatedScalarFieldContainer[str]
     failed_lines: LineRange
     code: int
     text: str
-    def __init__(self, job_ids: _Optional[_Iterable[int]] = ..., warnings: _Optional[_Iterable[str]] = ..., failed_lines: _Optional[_Union[LineRange, _Mapping]] = ..., code: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
+    user_messages: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job_ids: _Optional[_Iterable[int]] = ..., warnings: _Optional[_Iterable[str]] = ..., failed_lines: _Optional[_Union[LineRange, _Mapping]] = ..., code: _Optional[int] = ..., text: _Optional[str] = ..., user_messages: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SetTriggerRequest(_message.Message):
     __slots__ = ("kinds", "what", "nodes", "job_id", "offset_s", "program", "permanent")

@@ -230,6 +230,7 @@ class Config:
     max_mem_per_cpu_mb: int = 0
     max_mem_per_node_mb: int = 0
     enforce_part_limits: str = "NO"
+    allow_spec_resources_usage: bool = False  # jobs choose the cores that they leave to the system
     unkillable_step_timeout_s: int = 60
     unkillable_step_program: str = ""
     proctrack_type: str = "proctrack/cgroup"
@@ -315,6 +316,11 @@ class Config:
     mail_prog: str = "/bin/mail"
     mail_domain: str = ""  # appended to users who give no address
     penstock_mail_user: str = "nobody"  # user that MailProg runs as if the controller is root
+    submit_filter: str = ""  # a Python file with job_submit, job_modify
+    submit_filter_timeout_s: int = 2
+    submit_filter_failure: str = "refuse"  # or accept: what becomes of a request at which the filter fails
+    submit_filter_user: str = "nobody"  # user that filters run as if the controller is root
+    job_submit_plugins: tuple[str, ...] = ()  # lua: job_submit.lua beside slurm.conf
     def_cpu_per_gpu: int = 0
     def_mem_per_gpu_mb: int = 0
     job_file_append: bool = False  # append to output files instead of truncating them

@@ -3,6 +3,9 @@
 A CPU's number is Slurm's abstract one: socket by socket, core by core, thread by thread.
 """
 
+from collections.abc import Iterator
+from itertools import islice
+
 from penstock.values.errors import BadValue
 from penstock.values.taskset import TaskSet
 
@@ -44,12 +47,16 @@ def whole_cores(mask: int, cpus_per_core: int) -> int:
 
 
 def last_cores(count: int, sockets: int, cores_per_socket: int, cpus_per_core: int, first: bool = False) -> int:
-    """Returns the CPUs of `count` cores as CoreSpecCount chooses them (slurm.conf(5)): the last core of the last socket,
-    the last of the one before, and so on around; `first` (spec_cores_first): the first of the first socket."""
-    mask, core = 0, (1 << cpus_per_core) - 1
-    for i in range(min(count, sockets * cores_per_socket)):
+    """Returns the CPUs of `count` cores as CoreSpecCount chooses them (slurm.conf(5)): `spec_order`."""
+    core = (1 << cpus_per_core) - 1
+    return sum(core << at * cpus_per_core for at in islice(spec_order(sockets, cores_per_socket, first), count))
+
+
+def spec_order(sockets: int, cores_per_socket: int, first: bool = False) -> Iterator[int]:
+    """Returns the cores in the order in which they are taken for the system: the last core of the last socket, the last
+    of the one before, and so on around; `first` (spec_cores_first): the first of the first socket."""
+    for i in range(sockets * cores_per_socket):
         within, socket = divmod(i, sockets)
         if not first:
             within, socket = cores_per_socket - 1 - within, sockets - 1 - socket
-        mask |= core << (socket * cores_per_socket + within) * cpus_per_core
-    return mask
+        yield socket * cores_per_socket + within

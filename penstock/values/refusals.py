@@ -90,11 +90,16 @@ class Code(IntEnum):
     NO_CRONTAB = 9303
     TRIGGER_DUP = 9304
     NO_TRIGGER = 9305
+    FILTER_FAILED = 9310
+    FILTER_REFUSED = 9311
     OVER_ALLOCATE = 7005
     NO_REMOVE_DEFAULT_ACCOUNT = 7009
     NO_REMOVE_DEFAULT_QOS = 7011
     ACCOUNTING_POLICY = 2050
 
+
+#: Slurm's line before its message to a plain user who asks for --reboot.
+REBOOT_DENIED = "rebooting of nodes is only allowed for admins"
 
 TEXT: dict[Code, str] = {
     Code.ACCESS_DENIED: "Access/permission denied",
@@ -179,6 +184,9 @@ TEXT: dict[Code, str] = {
     Code.TRIGGER_DUP: "Duplicate event trigger",
     Code.NO_TRIGGER: "There is no such trigger",
     Code.INVALID_WCKEY: "Invalid wckey specification",
+    Code.FILTER_FAILED: "The submit filter of this cluster has failed",
+    # Slurm's text of a plug-in's refusal without a number; the plug-in's own lines come before it
+    Code.FILTER_REFUSED: "Unspecified error",
     Code.OVER_ALLOCATE: "You can not allocate more than 100% of a resource",
     Code.NO_REMOVE_DEFAULT_ACCOUNT: "You can not remove the default account of a user",
     Code.NO_REMOVE_DEFAULT_QOS: (

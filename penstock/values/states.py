@@ -80,6 +80,7 @@ class NodeFlag(IntFlag):
     REBOOT_THEN_RESUME = 512  # nextstate=
     REBOOT_THEN_DOWN = 1024
     REBOOT_DRAINED = 2048  # the drain was set by reboot ASAP
+    REBOOT_FOR_JOB = 8192  # for the job there that has asked for it: --reboot
     FUTURE = 4096  # not in service yet; registering makes it a normal node
 
 

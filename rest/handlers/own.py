@@ -1,6 +1,8 @@
 """Penstock's own interface, /penstock/v1/: what Slurm's has not. It only grows: a path, a parameter or a member that is there
 stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
 
+    GET /penstock/v1/jobs                   jobs in short, for tables of many
+    GET /penstock/v1/jobs/{job_id}/script   the script of a batch job
     GET /penstock/v1/jobs/{job_id}/why      why a job waits, and what would start it sooner
     GET /penstock/v1/jobs/{job_id}/story    what happened to it, in order
     GET /penstock/v1/fits                   the largest jobs that would start now
@@ -17,6 +19,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from cli.base.document import Json, message_object
 from cli.base.listing import words
 from penstock.v1.controller_pb2 import (
+    GetBatchScriptReply,
+    GetBatchScriptRequest,
     GpuInfo,
     JobFilter,
     JobInfo,
@@ -99,6 +103,51 @@ async def story(call: RestCall) -> Json:
     return {"job_id": job_id, "lines": [message_object(one) for one in reply.lines]}
 
 
+async def jobs(call: RestCall) -> Json:
+    """Jobs in short: those in the queue and those that ended lately."""
+    which = JobFilter(
+        states=words(call.query.get("states")),
+        users=words(call.query.get("users")),
+        partitions=words(call.query.get("partitions")),
+    )
+    request = ListJobsRequest(filter=which, all_states=True, planned=True)
+    return {"jobs": await listing(call, "ListJobs", request, _in_short)}
+
+
+def _in_short(page: ListJobsReply) -> list[Json]:
+    return [
+        {
+            "job_id": one.job_id,
+            "shown_id": _shown_id(one),
+            "name": one.request.name,
+            "user_name": one.user_name,
+            "account": one.request.account,
+            "partition": one.partition,
+            "qos": one.request.qos,
+            "state": one.state,
+            "reason": one.reason,
+            "priority": one.priority,
+            "nodes": one.nodes,
+            "node_list": one.node_list,
+            "cpus": one.cpus,
+            "tres": one.tres_alloc or one.tres_req,
+            "submit_at_us": one.submit_at_us,
+            "start_at_us": one.start_at_us,
+            "end_at_us": one.end_at_us,
+            "time_limit_s": one.time_limit_s,
+            "planned_start_at_us": one.planned_start_at_us,
+        }
+        for one in page.jobs
+    ]
+
+
+async def script(call: RestCall) -> Json:
+    """The script of a batch job; bytes that are not UTF-8 are replaced."""
+    selector = job_path(call.path["job_id"])
+    reply: GetBatchScriptReply = await call.call("GetBatchScript", GetBatchScriptRequest(job_id=selector.job_id))
+    return {"job_id": selector.job_id, "script": reply.script.decode("utf-8", "replace")}
+
+
 async def fits(call: RestCall) -> Json:
     """The largest jobs that would start now, by partition."""
     request = FitsRequest(partitions=words(call.query.get("partitions")))
@@ -158,6 +207,12 @@ _FORECAST: Final = {
     "job_id": "integer", "shown_id": "string", "name": "string", "user_name": "string", "partition": "string",
     "priority": "integer", "reason": "string", "start_at_us": "integer", "node_list": "string",
 }  # fmt: skip
+_IN_SHORT: Final = {
+    "job_id": "integer", "shown_id": "string", "name": "string", "user_name": "string", "account": "string",
+    "partition": "string", "qos": "string", "state": "string", "reason": "string", "priority": "integer",
+    "nodes": "integer", "node_list": "string", "cpus": "integer", "tres": "string", "submit_at_us": "integer",
+    "start_at_us": "integer", "end_at_us": "integer", "time_limit_s": "integer", "planned_start_at_us": "integer",
+}  # fmt: skip
 _STATES: Final = Words(tuple(GpuState.__members__))
 
 
@@ -166,6 +221,10 @@ def _query(name: str, schema: Scalar | Words = _TEXT) -> Parameter:
 
 
 OWN_PATHS: Final = (
+    OwnPath("/jobs", "Jobs in short", jobs, (_query("states"), _query("users"), _query("partitions")),
+            {"jobs": OwnRecord(None, _IN_SHORT, is_list=True)}),
+    OwnPath("/jobs/{job_id}/script", "The script of a batch job", script, (_JOB_ID,),
+            {"job_id": "integer", "script": "string"}),
     OwnPath("/jobs/{job_id}/why", "Why a job waits, and what would start it sooner", why, (_JOB_ID,),
             {"why": OwnRecord(WhyJobReply, {"sentence": "string"})}),
     OwnPath("/jobs/{job_id}/story", "What happened to a job, in order", story, (_JOB_ID,),

@@ -52,7 +52,7 @@ async def submit(call: RestCall) -> Json:
     jobs = [_job(one, source, call) for source, one in components]
     first = components[0][1]
     reply = await _send(call, jobs, _spec(first, str(first.get("script") or body.get("script") or "")))
-    return {"job_id": reply.job_id, "step_id": "batch", "job_submit_user_msg": ""}
+    return {"job_id": reply.job_id, "step_id": "batch", "job_submit_user_msg": "\n".join(reply.user_messages)}
 
 
 async def allocate(call: RestCall) -> Json:
@@ -63,7 +63,8 @@ async def allocate(call: RestCall) -> Json:
         job.kind = SALLOC
         if members.get("immediate"):
             job.immediate_s = 0
-    job_id = (await _send(call, jobs, JobSpec())).job_id
+    sent = await _send(call, jobs, JobSpec())
+    job_id = sent.job_id
     reply: AllocationReply = await call.call(
         "AwaitAllocation", AwaitAllocationRequest(job_id=job_id, wait_s=ALLOCATION_WAIT_S)
     )
@@ -71,7 +72,7 @@ async def allocate(call: RestCall) -> Json:
         raise RestError(422, NOT_AT_ONCE, TEXT_NOT_AT_ONCE, f"job {job_id}: {reply.reason or reply.state}")
     if reply.state in WAITING:
         call.warn(f"job {job_id} waits ({reply.reason}); it is cancelled when nobody waits for it for a minute")
-    return {"job_id": job_id, "job_submit_user_msg": ""}
+    return {"job_id": job_id, "job_submit_user_msg": "\n".join(sent.user_messages)}
 
 
 async def _send(call: RestCall, jobs: list[JobRequest], spec: JobSpec) -> SubmitJobReply:

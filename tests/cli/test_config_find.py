@@ -85,6 +85,26 @@ def test_a_check_without_a_name_reads_the_file_of_the_own_cluster(home: Path, mo
     assert own_conf_path() == str(mine)
 
 
+def test_a_check_reads_the_file_that_the_state_folders_cluster_file_names(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And never that of another cluster, if a variable names one."""
+    (home / "etc1.conf").touch()
+    read = home / "site" / "other.conf"
+    write_cluster(home / "state" / "cluster.json", ClusterFile("c", socket="/s", conf=str(read)))
+    monkeypatch.setenv("PENSTOCK_CLUSTER", str(home / "state" / "cluster.json"))
+    assert own_conf_path() == str(read)
+    place(home / "state", "of an earlier release")
+    assert own_conf_path() == str(home / "state" / "slurm.conf")
+    (home / "state" / "cluster.json").write_text("{")
+    assert own_conf_path() == str(home / "state" / "slurm.conf")
+    monkeypatch.delenv("PENSTOCK_CLUSTER")
+    monkeypatch.setenv("PENSTOCK_HOME", str(home / "nothing"))
+    assert own_conf_path() == str(home / "nothing" / "slurm.conf")
+    monkeypatch.delenv("PENSTOCK_HOME")
+    assert own_conf_path() == str(home / "etc1.conf")
+
+
 def test_slurms_own_place_comes_last(home: Path) -> None:
     with pytest.raises(PenstockError, match="no cluster found"):
         find_cluster()

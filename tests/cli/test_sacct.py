@@ -506,7 +506,7 @@ def test_no_records(monkeypatch, capsys):
          "sacct: error: Start time (2026-11-22T00:00:00) requested is after end time (2026-11-20T00:00:00).\n"),
         (["-F", "SchedNever"], "sacct: error: Invalid --flags specification\n"
          "sacct: write SchedSubmit, SchedMain or SchedBackfill\n"),
-        (["--name"], "sacct: option '--name' requires an argument\nTry \"sacct --help\" for more information\n"),
+        (["--name"], "sacct: option '--name' requires an argument\n"),
         (["--whole-hetjob=maybe"], 'sacct: fatal: Invalid --whole-hetjob value "maybe". Valid values: [yes|no].\n'),
     ],
 )  # fmt: skip

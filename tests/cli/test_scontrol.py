@@ -686,7 +686,7 @@ def test_keys_of_update_are_those_of_the_controller() -> None:
         "derivedexitcode",
         "steptimelimit",
     }  # other spellings; sacctmgr; StepId=
-    no_effect = {"corespec", "threadspec", "mcslabel", "burstbuffer"}  # taken here, refused there
+    no_effect = {"mcslabel", "burstbuffer"}  # taken here, refused there
     there, here = set(update_keys.KEYS) - elsewhere, set(KEYS["job"]) - no_effect
     assert there == here, (
         f"{sorted(there ^ here)}: cli/control/update.py (KEYS), ctld/core/requests/update_keys.py (KEYS)"

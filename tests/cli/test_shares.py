@@ -24,6 +24,8 @@ from penstock.v1.shares_pb2 import (
 from penstock.values.refusals import Code
 from tests.cli.fake_controller import FakeClient, run_body
 
+#: TRES of an association that has used none, and has nothing running.
+NOTHING = "cpu=0,mem=0,energy=0,node=0,billing=0,fs/disk=0,vmem=0,pages=0"
 ME = getpass.getuser()
 WEIGHTS = PriorityWeights(
     multifactor=True, age=1000, fair_share=100000, job_size=500, tres=["cpu", "gres/gpu"], tres_weights=[10, 2.5]
@@ -174,11 +176,19 @@ def test_sshare_shows_accounts_and_ones_own(client, capsys):
 
 
 def test_sshare_prints_its_rows_under_priority_basic_too(client, capsys):
-    usual = out(capsys, sshare, "-a")
+    """Without what that plug-in does not compute: normalised shares and usage are empty, factors 0, as in Slurm."""
+    usual = out(capsys, sshare, "-a").splitlines()
     client.answers["ListAssociations"] = [
         ListAssociationsReply(associations=ASSOCIATIONS, cluster="tiny", fair_tree=True)
     ]
-    assert out(capsys, sshare, "-a") == usual
+    found = out(capsys, sshare, "-a").splitlines()
+    assert len(found) == len(usual)
+    assert found[:2] == usual[:2]
+    assert found[4] == "  bio                       bob     parent                     900      0.900000   0.000000 "
+    long = "Account,User,NormShares,NormUsage,FairShare,LevelFS,TRESRunMins"
+    rows = out(capsys, sshare, "-a", "-P", "-o", long).splitlines()
+    assert rows[1].startswith("root||||||cpu=0,mem=0,energy=0,node=0,billing=0,")
+    assert rows[3].startswith("  bio|bob|||0.000000|0.000000|cpu=0,")
 
 
 def test_sshare_long_and_delimited(client, capsys):
@@ -186,8 +196,8 @@ def test_sshare_long_and_delimited(client, capsys):
     assert lines[0] == (
         "Account|User|RawShares|NormShares|RawUsage|NormUsage|EffectvUsage|FairShare|LevelFS|GrpTRESMins|TRESRunMins"
     )
-    assert lines[3] == "  bio|bob|parent|0.250000|900|0.900000|0.900000|0.500000|0.277778||"
-    assert lines[5] == f"  physics|{ME}|1|1.000000|0|0.000000|0.000000|1.000000|inf||"
+    assert lines[3] == f"  bio|bob|parent|0.250000|900|0.900000|0.900000|0.500000|0.277778||{NOTHING}"
+    assert lines[5] == f"  physics|{ME}|1|1.000000|0|0.000000|0.000000|1.000000|inf||{NOTHING}"
 
 
 def test_sshare_of_partitions_and_limits(client, capsys):
@@ -211,7 +221,7 @@ def test_sshare_of_partitions_and_limits(client, capsys):
     assert out(
         capsys, sshare, "-nP", "-u", "bob", "-U", "-o", "p,parent,grptresmins,grptresraw,tresrunmins"
     ).split() == [
-        "|bio|||",
+        f"|bio||{NOTHING}|{NOTHING}",
         "gpu|bio|cpu=100|cpu=50,mem=0,energy=0,node=0,billing=0,fs/disk=0,vmem=0,pages=0,gres/gpu=7|"
         "cpu=3,mem=2G,energy=0,node=0,billing=0,fs/disk=0,vmem=0,pages=0",
     ]

@@ -223,9 +223,11 @@ class Script(StepCommands, HetCommands, GpuCommands, CronCommands, LimitCommands
         return {name: self.world.now_us + int(keys[name]) * 1_000_000 for name in DATES if keys.get(name)}
 
     def update(self, plain: list[str], keys: dict[str, str]) -> list[str]:
-        """update IDS user=ann KEY=VALUE: scontrol update; dates in seconds from now."""
+        """update IDS user=ann KEY=VALUE: scontrol update; dates in seconds from now. records=1: sacctmgr modify job."""
         actor = self.world.actor(keys.pop("user", "ann"))
-        return self.world.do(UpdateJobs(actor, tuple(plain), keys, self._dates(keys), self.world.reply_to()))
+        of_records = bool(keys.pop("records", ""))
+        dates = self._dates(keys)
+        return self.world.do(UpdateJobs(actor, tuple(plain), keys, dates, self.world.reply_to(), of_records=of_records))
 
     def request(self, plain: list[str], keys: dict[str, str]) -> list[str]:
         """What a job asks for, where that is not the default."""

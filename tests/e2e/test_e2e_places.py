@@ -50,3 +50,37 @@ def test_a_job_is_told_where_its_cpus_and_devices_are(cluster: LiveCluster) -> N
     (line,) = [line.strip() for line in text.splitlines() if line.strip().startswith("Nodes=")]
     assert line.split(" Mem=")[0] == "Nodes=n1 CPU_IDs=0-3"
     assert line.split(" GRES=")[1] == "gpu:h200:2(IDX:0-1)"
+
+
+def test_a_job_leaves_cores_to_the_system(new_cluster: Callable[..., LiveCluster]) -> None:
+    cluster = new_cluster(1, ClusterConf(cpus=8, more=("AllowSpecResourcesUsage=yes",)))
+    shown = "echo $SLURM_JOB_CPUS_PER_NODE $SLURM_CPUS_ON_NODE $SLURM_TASKS_PER_NODE; srun -n7 true && echo ran; srun -n8 true"
+    job = cluster.sbatch("-S1", "-o", "spec.txt", "--wrap", shown)
+    cluster.wait_state(job, "FAILED")
+    first, ran, *_ = (cluster.work / "spec.txt").read_text().splitlines()
+    assert (first, ran) == ("7 7 7", "ran")
+    text = cluster.run("scontrol", "-d", "show", "job", str(job)).ok().out
+    assert "NumCPUs=8 NumTasks=1 " in text and "AllocTRES=cpu=8," in text
+    assert " CoreSpec=1\n" in text and "CPU_IDs=0-6 " in text and "OverSubscribe=NO " in text
+    assert cluster.run("squeue", "-h", "-t", "all", "-o", "%X %C").ok().out == "1 8\n"
+    refused = cluster.run("sbatch", "-S8", "--wrap", "true")
+    assert refused.status == 1
+    assert refused.err.startswith(
+        "sbatch: error: Batch job submission failed: Requested node configuration is not available\n"
+    )
+
+    held = str(cluster.sbatch("-H", "--wrap", "true"))
+    for value, found in (("2", "CoreSpec=2"), ("*", "CoreSpec=*"), ("", "CoreSpec=0")):
+        cluster.run("scontrol", "update", f"jobid={held}", f"corespec={value}").ok()
+        assert f" {found}\n" in cluster.run("scontrol", "show", "job", held).ok().out
+    wrong = cluster.run("scontrol", "update", f"jobid={held}", "corespec=x")
+    assert (wrong.status, wrong.err.startswith("scontrol: error: Invalid CoreSpec value: x")) == (1, True)
+
+
+def test_elsewhere_specialized_cores_are_ignored(cluster: LiveCluster) -> None:
+    for option, name in (("-S1", "-S"), ("--thread-spec=1", "--thread-spec")):
+        done = cluster.run("sbatch", option, "-o", "/dev/null", "--wrap", "true")
+        word = (
+            f"sbatch: error: Ignoring {name} since it's not allowed by configuration (AllowSpecResourcesUsage = No)\n"
+        )
+        assert (done.status, done.err) == (0, word)

@@ -50,6 +50,36 @@ def test_a_node_reboots_when_its_job_has_ended(new_cluster: Make, tmp_path: Path
     assert lines(log) == ["reboot n1"]
 
 
+def test_a_node_reboots_for_a_job(new_cluster: Make, tmp_path: Path) -> None:
+    log, out = tmp_path / "log", tmp_path / "out"
+    reboot = program(tmp_path / "reboot.sh", f"echo $SLURM_SCRIPT_CONTEXT $SLURMD_NODENAME >> {log}")
+    cluster = new_cluster(1, ClusterConf(cpus=4, more=(f"RebootProgram={reboot}", "ResumeTimeout=600")))
+    if os.geteuid():  # root and SlurmUser are administrators
+        denied = cluster.run("sbatch", "--reboot", "--wrap", "true")
+        if denied.status:
+            assert denied.err.splitlines() == [
+                "sbatch: error: rebooting of nodes is only allowed for admins",
+                "sbatch: error: Batch job submission failed: Access/permission denied",
+            ]
+            return
+    job = cluster.sbatch("--reboot", "-o", str(out), "--wrap", "echo ran")
+    cluster.wait(lambda: lines(log) == ["reboot n1"], "RebootProgram has run")
+    queue = ("squeue", "-h", "-j", str(job), "-o", "%T %C %N %h")
+    assert cluster.run(*queue).ok().out == "CONFIGURING 4 n1 NO\n"
+    assert node_state(cluster, "n1") == "alloc^|none"
+    assert (
+        "\n   Requeue=1 Restarts=0 BatchFlag=1 Reboot=1 " in cluster.run("scontrol", "show", "job", str(job)).ok().out
+    )
+    cluster.kill("n1")
+    cluster.kill(CTLD)
+    cluster.start_controller()
+    assert cluster.run(*queue).ok().out == "CONFIGURING 4 n1 NO\n"
+    cluster.boot_ids["n1"] = "another-boot"
+    cluster.start_node("n1")
+    cluster.wait_state(job, "COMPLETED")
+    assert (lines(log), lines(out)) == (["reboot n1"], ["ran"])
+
+
 def test_what_cannot_be_rebooted_is_said(new_cluster: Make) -> None:
     cluster = new_cluster(1)
     done = cluster.run("scontrol", "reboot", "n1")

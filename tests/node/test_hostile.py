@@ -375,6 +375,45 @@ def test_who_floods_a_control_socket_does_not_fill_its_queue(junk):
             ours.recv(4096)
 
 
+def test_only_the_step_that_is_asked_can_answer():
+    ours, token = control.open_control()
+    asked = control.connected(ours.getsockname() + token)
+    assert asked is not None
+    with ours, asked, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+        with pytest.raises(PermissionError):  # by the kernel, which wakes nobody for it
+            stranger.sendto(b"began", asked.getsockname())
+        control.send(asked, ours.getsockname() + token, b"?")
+        _, _, _, sender = ours.recvmsg(100)
+        ours.sendto(b"began", sender)
+        assert asked.recv(100) == b"began"
+    assert control.connected(b"\0none!" + token) is None
+
+
+def datagram_addresses(pid: int) -> list[str]:
+    """Of the process's datagram sockets, "" for one that nobody can send to."""
+    links = [os.path.realpath(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    own = {link.rpartition("[")[2].rstrip("]") for link in links if "socket:[" in link}
+    with open("/proc/net/unix") as table:
+        rows = [row.split() for row in table]
+    return [" ".join(row[7:]) for row in rows if row[6] in own and row[4] == "0002"]
+
+
+def test_a_node_daemon_has_no_address_that_a_job_could_flood(tmp_path):
+    async def scenario() -> None:
+        async with cluster(tmp_path) as (controller, daemon):
+            controller.launch(1, "sleep 1000")
+            await controller.started(1)
+            assert not any(datagram_addresses(daemon.process.pid))
+            await daemon.kill()
+            await daemon.start()
+            await controller.connected(2)
+            assert "adopted" in daemon.text()
+            found = datagram_addresses(daemon.process.pid)
+            assert found and not any(found)
+
+    asyncio.run(scenario())
+
+
 def test_a_storm_of_orphans_leaves_time_for_orders(monkeypatch):
     step = supervisor()
     step.tasks.all = [Task(orders.TaskOrder(0), False)]  # it has not ended

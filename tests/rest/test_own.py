@@ -15,7 +15,15 @@ import pytest
 from fakerest import FakeRest
 
 from penstock.errors import PenstockError
-from penstock.v1.controller_pb2 import GpuInfo, JobInfo, ListJobsReply, ListNodesReply, NodeInfo, StoryReply
+from penstock.v1.controller_pb2 import (
+    GetBatchScriptReply,
+    GpuInfo,
+    JobInfo,
+    ListJobsReply,
+    ListNodesReply,
+    NodeInfo,
+    StoryReply,
+)
 from penstock.v1.explain_pb2 import FitsReply, WhyJobReply
 from penstock.values.refusals import TEXT, Code
 from rest.handlers.own import OWN_PATHS
@@ -27,13 +35,22 @@ REPLIES = {
     "WhyJob": WhyJobReply(job_id=5, reason="Resources", state="PENDING", obstacles=[{"reason": "BeginTime", "at_us": 7}],
                           hints=[{"options": ["-t 10"], "starts_now": True}]),
     "Story": StoryReply(lines=[{"at_us": 3, "attempt": 1, "event": "start", "detail": "n1"}]),
+    "GetBatchScript": GetBatchScriptReply(script=b"#!/bin/sh\n\xff"),
     "Fits": FitsReply(now_us=9, partitions=[{"partition": "main", "shapes": [{"kind": "node", "cpus": 4, "limit_s": -1}]}]),
     "ListJobs": ListJobsReply(jobs=[JobInfo(job_id=6, planned_start_at_us=11, planned_node_list="n1", reason="Priority")]),
     "ListNodes": ListNodesReply(nodes=[NodeInfo(name="n1", gpus=[
         GpuInfo(uuid="GPU-1", state="HEALTHY", job_ids=[6]), GpuInfo(uuid="GPU-2", state="DRAINED", xids=[{"xid": 79}]),
     ])]),
 }  # fmt: skip
-PATHS = {"why": "/jobs/5/why", "story": "/jobs/5/story", "fits": "/fits", "forecast": "/forecast", "gpus": "/gpus"}
+PATHS = {
+    "jobs": "/jobs",
+    "script": "/jobs/5/script",
+    "why": "/jobs/5/why",
+    "story": "/jobs/5/story",
+    "fits": "/fits",
+    "forecast": "/forecast",
+    "gpus": "/gpus",
+}
 
 
 def problems(value: Any, schema: Any, document: Any, where: str = "") -> Iterator[str]:

@@ -327,7 +327,8 @@ def test_shutdown_stops_cleanly_and_the_port_is_gone(tmp_path):
         async with site.controller() as controller, site.client() as client:
             await client.call("Shutdown", c.ShutdownRequest())
             await asyncio.wait_for(controller.until_stopped(), END_S)
-        assert read_cluster(site.state / "cluster.json").address == f"127.0.0.1:{site.ports[0]}"
+        found = read_cluster(site.state / "cluster.json")
+        assert (found.address, found.conf) == (f"127.0.0.1:{site.ports[0]}", str(site.conf))
         async with site.client() as client:
             with pytest.raises(Unreachable):
                 await client.call("Ping", c.PingRequest())

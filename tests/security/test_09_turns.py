@@ -1,17 +1,19 @@
 """Item 9: one request that means millions. Every method, every repeated and text field, filled with what is worst for it,
 against a controller of its own: the loop's longest turn stays short, so nobody waits long for anybody else.
 
-A turn is measured in the CPU time of the loop's thread, by the controller itself, so a busy machine fails nothing.
+A turn is measured in the CPU time of the loop's thread, by the controller itself, so a busy machine fails nothing. Beside each
+request another user lists the queue; what takes too long is tried again, as a busy machine is late once and not each time.
 """
 
 import asyncio
 import os
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
@@ -30,13 +32,15 @@ from tests.rpc.clusterkit import Process, Site, now_us, submit
 
 #: The rule is 50 ms a turn; twice as much is what a slow machine is allowed.
 TURN_MAX_US = 100_000
+#: Another user's listing of the queue, begun together with the request.
+LISTING_MAX_S = 1.5
 TRIES = 3
 #: How long a caller waits for what will not happen: the work of its request is done in the first turn.
 PATIENCE_S = 0.2
 #: Jobs that were taken stay, and so does some room for messages of 16 MB. The cases have gigabytes: what each left would show.
 MEMORY_MAX_KB = 512 * 1024
 #: Nobody's on any machine.
-USER, OPERATOR, COORDINATOR = 771_003, 771_004, 771_005
+USER, OPERATOR, COORDINATOR, BYSTANDER = 771_003, 771_004, 771_005, 771_006
 #: Named by the code that counts turns, and slow by intention: the configuration is read, the database is gone through.
 EXTRA = f"PenstockOperators={OPERATOR}\nMaxArraySize=4000001\nScronParameters=enable\n"
 
@@ -48,12 +52,12 @@ class Attacker:
         self._issuer = TokenIssuer(load_credentials(site.state / "ca", "controller", now_us()))
         self._channel, self._uid = channel, uid
 
-    async def call(self, case: Case) -> str:
+    async def call(self, case: Case, data: bytes) -> str:
         """The status of the answer."""
         metadata = ((TOKEN_KEY, self._issuer.issue(self._uid, self._uid, now_us())),) if self._uid is not None else ()
         make = self._channel.unary_stream if case.is_stream else self._channel.unary_unary
         limit_s = PATIENCE_S if case.waits else END_S
-        call = make(case.method, None, None)(case.data, metadata=metadata, timeout=limit_s)
+        call = make(case.method, None, None)(data, metadata=metadata, timeout=limit_s)
         try:
             if case.is_stream:
                 async for _ in call:
@@ -68,10 +72,26 @@ class Attacker:
 
 
 class Watch:
-    """What the controller says of itself."""
+    """What the controller says of itself, and what another user notices."""
 
-    def __init__(self, client: Any, child: int) -> None:
-        self._client, self._child = client, child
+    def __init__(self, site: Site, client: Any, child: int) -> None:
+        self._site, self._client, self._child = site, client, child
+        self.calls = self.longest_us = 0
+        self.listing_s = 0.0
+        self._begun_kb = self.memory_kb()
+
+    async def listing(self) -> float:
+        """Seconds that a listing of the queue takes another user."""
+        began_s = time.monotonic()
+        await self._site.call_as(BYSTANDER, "ListJobs", controller_pb2.ListJobsRequest())
+        return time.monotonic() - began_s
+
+    def figures(self) -> str:
+        """What was the worst."""
+        return (
+            f"{self.calls} calls, longest turn {self.longest_us / 1000:.0f} ms, longest listing of another user "
+            f"{self.listing_s * 1000:.0f} ms, {self.memory_kb() - self._begun_kb} kB more memory"
+        )
 
     async def turn_us(self) -> tuple[int, int]:
         """Since the last question: the longest turn, and the requests that have met an error of the controller's own."""
@@ -102,7 +122,7 @@ async def attacked(tmp_path: Path, nodes: int = 50) -> AsyncIterator[tuple[Site,
             await split_tasks(client)
             for _ in range(20):
                 await submit(client)
-            watch = Watch(client, process.child.pid)
+            watch = Watch(site, client, process.child.pid)
             before_kb = watch.memory_kb()
             yield site, channel, watch
             assert watch.memory_kb() - before_kb < MEMORY_MAX_KB
@@ -143,26 +163,37 @@ async def sweep(attacker: Attacker, watch: Watch, everything: bool = False, part
     """
     found: list[str] = []
     await watch.turn_us()
-    for number, case in enumerate(cases(new_key, everything)):
-        if number % parts != part:
-            continue
-        took_us, fault = await answer(attacker, watch, case)
-        tries = 1
-        while took_us > TURN_MAX_US and not fault and tries < TRIES:
-            again = next(islice(cases(new_key, everything), number, None))  # with a key of its own
-            took_us, fault = await answer(attacker, watch, again)
-            tries += 1
-        if fault or took_us > TURN_MAX_US:
-            found.append(f"{took_us / 1000:.0f} ms: {case}: {fault}")
+    for case in islice(cases(new_key, everything), part, None, parts):
+        for _ in range(TRIES):
+            answer = await meet(attacker, watch, case)
+            if answer.fault or not answer.is_slow:
+                break
+        watch.calls += 1
+        watch.longest_us = max(watch.longest_us, answer.turn_us)
+        watch.listing_s = max(watch.listing_s, answer.listing_s)
+        if answer.fault or answer.is_slow:
+            found.append(f"{answer.turn_us / 1000:.0f} ms, listing {answer.listing_s:.1f} s: {case}: {answer.fault}")
     return "\n".join(found)
 
 
-async def answer(attacker: Attacker, watch: Watch, case: Case) -> tuple[int, str]:
-    """The longest turn, and what was wrong with the answer."""
-    status = await attacker.call(case)
+class Met(NamedTuple):
+    """What a request has met, and caused."""
+
+    turn_us: int
+    listing_s: float
+    fault: str
+
+    @property
+    def is_slow(self) -> bool:
+        return self.turn_us > TURN_MAX_US or self.listing_s > LISTING_MAX_S
+
+
+async def meet(attacker: Attacker, watch: Watch, case: Case) -> Met:
+    """Makes the request, and a listing as somebody else."""
+    status, listing_s = await asyncio.gather(attacker.call(case, case.make()), watch.listing())
     took_us, errors = await watch.turn_us()
     is_wrong = errors or status.startswith(("UNAVAILABLE", "UNKNOWN", "DEADLINE_EXCEEDED", "INTERNAL"))
-    return took_us, f"{errors} errors, {status[:200]}" if is_wrong else ""
+    return Met(took_us, listing_s, f"{errors} errors, {status[:200]}" if is_wrong else "")
 
 
 def test_no_size_of_any_field_holds_the_loop(tmp_path: Path) -> None:
@@ -173,6 +204,7 @@ def test_no_size_of_any_field_holds_the_loop(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+#: A caller without a proof is "nobody".
 ROLES = {"nobody": None, "user": USER, "coordinator": COORDINATOR, "operator": OPERATOR, "administrator": 0}
 #: An administrator's requests do what they say: the whole sweep takes longer than a test may.
 PARTS = 6
@@ -186,13 +218,16 @@ def test_every_role_with_every_size_and_value(tmp_path: Path, role: str, part: i
 
     async def story() -> None:
         async with attacked(tmp_path) as (site, channel, watch):
-            assert await sweep(Attacker(site, channel, ROLES[role]), watch, True, part, PARTS) == ""
+            found = await sweep(Attacker(site, channel, ROLES[role]), watch, True, part, PARTS)
+            print(watch.figures())  # shown with -rP
+            assert found == ""
 
     asyncio.run(story())
 
 
 @pytest.mark.slow
-def test_a_node_with_every_size_and_value(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_node_with_every_size_and_value(tmp_path: Path, part: int) -> None:
     """With the certificate of a node: it is a node, and calls nothing else."""
 
     async def story() -> None:
@@ -200,6 +235,8 @@ def test_a_node_with_every_size_and_value(tmp_path: Path) -> None:
             options = [("grpc.max_send_message_length", -1)]
             address = f"127.0.0.1:{site.ports[1]}"
             async with grpc.aio.secure_channel(address, node_channel(site.node_credentials("n1")), options) as channel:
-                assert await sweep(Attacker(site, channel, None), watch) == ""
+                found = await sweep(Attacker(site, channel, None), watch, True, part, PARTS)
+                print(watch.figures())  # shown with -rP
+                assert found == ""
 
     asyncio.run(story())

@@ -22,6 +22,9 @@ ROOT = Path(__file__).parents[2]
 CHUNK = 10
 #: Every deed and every fault is drawn, and has its word in a story, in one of these. The test of that plays the first chunk.
 DRAWN = 40
+#: Seeds beyond the first that failed once: a script that had ended in time was ended by its limit (170); oracles that asked
+#: for more than a controller without a database, or one that had died before a launch, can do (162, 286).
+FOUND = (162, 170, 286)
 
 
 def play_all(first: int, last: int, steps: int = STEPS) -> None:
@@ -32,6 +35,11 @@ def play_all(first: int, last: int, steps: int = STEPS) -> None:
 @pytest.mark.parametrize("first", range(CHUNK + 1, 61, CHUNK))
 def test_worlds(first: int) -> None:
     play_all(first, first + CHUNK - 1)
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_worlds_that_found_something(seed: int) -> None:
+    play_all(seed, seed)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from rest.app import make_app
 from rest.callers import UnixPeer
 from rest.contract.facts import load
 from rest.limits import Requests
+from rest.pages import StaticFile
 
 TOKEN = {"X-SLURM-USER-TOKEN": "a.b.c"}
 #: The answer to a method: a message, an exception, or a function of the request.
@@ -49,10 +50,14 @@ class FakeRest:
     """The application, and requests to it."""
 
     def __init__(
-        self, replies: Mapping[str, Reply] | None = None, requests: Requests | None = None, peer_uid: int | None = None
+        self,
+        replies: Mapping[str, Reply] | None = None,
+        requests: Requests | None = None,
+        peer_uid: int | None = None,
+        files: Mapping[str, StaticFile] | None = None,
     ) -> None:
         self.client = FakeClient(replies or {})
-        app = make_app(self.client, "test", load(), requests)
+        app = make_app(self.client, "test", load(), requests, files=files)
         peer: Any = ("127.0.0.1", 40_000) if peer_uid is None else UnixPeer("unix", peer_uid)
         self.transport = httpx.ASGITransport(app, client=peer)
 

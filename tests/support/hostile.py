@@ -1,9 +1,10 @@
 """Requests designed to be expensive: from the descriptors of every service, with each field set to its worst value. A
-case is a method, a field, its value, and the request's bytes. Methods are not listed by name, except where fields are
+case is a method, a field, its value, and what makes the request's bytes: each time with a key of its own. Methods are not listed by name, except where fields are
 needed to pass the first check, so that a new method or field is covered automatically.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import FieldDescriptor as F
@@ -26,7 +27,8 @@ ARRAY = "0-3999998:20"
 ARRAY_STEP = 20
 SPLIT_TASKS = 500
 
-INTS = {F.TYPE_INT32, F.TYPE_INT64, F.TYPE_UINT32, F.TYPE_UINT64, F.TYPE_SINT32, F.TYPE_SINT64}
+SIGNED = {F.TYPE_INT32, F.TYPE_INT64, F.TYPE_SINT32, F.TYPE_SINT64}
+INTS = SIGNED | {F.TYPE_UINT32, F.TYPE_UINT64}
 WIDTH = {F.TYPE_INT32: 31, F.TYPE_SINT32: 31, F.TYPE_UINT32: 32, F.TYPE_INT64: 63, F.TYPE_SINT64: 63, F.TYPE_UINT64: 63}
 
 
@@ -34,7 +36,7 @@ class Case(NamedTuple):
     method: str  # /package.Service/Name
     path: str
     what: str
-    data: bytes
+    make: Callable[[], bytes]
     is_stream: bool = False
 
     @property
@@ -43,7 +45,7 @@ class Case(NamedTuple):
         return self.method.rpartition("/")[2] in WAITING
 
     def __str__(self) -> str:
-        return f"{self.method.rpartition('/')[2]} {self.path}={self.what} ({len(self.data)} bytes)"
+        return f"{self.method.rpartition('/')[2]} {self.path}={self.what}"
 
 
 def _crontab(cron: str) -> Any:
@@ -120,19 +122,22 @@ def methods() -> Iterator[tuple[str, Any, bool]]:
 def cases(new_key: Callable[[], str], everything: bool = False) -> Iterator[Case]:
     """Sizes for every repeated and text field; with `everything` values for all others, too."""
     for method, descriptor, is_stream in methods():
+        kind = GetMessageClass(descriptor)
+        base = BASES.get(method.rpartition("/")[2], lambda key, kind=kind: kind())
         for path, fields in _paths(descriptor, (), 0):
-            field = fields[-1]
-            for what, fill in _fills(field, everything):
-                message = BASES.get(method.rpartition("/")[2], lambda key, d=descriptor: GetMessageClass(d)())(
-                    new_key()
-                )
-                try:
-                    fill(_parent(message, fields))
-                except ValueError:  # a number that the field cannot hold
-                    continue
-                yield Case(method, path, what, message.SerializeToString(), is_stream)
+            for what, fill in _fills(fields[-1], everything):
+                yield Case(method, path, what, partial(_filled, base, new_key, fields, fill), is_stream)
     for method, what, make in TOGETHER:
-        yield Case(f"/penstock.v1.{method}", "together", what, make(new_key()).SerializeToString())
+        yield Case(f"/penstock.v1.{method}", "together", what, lambda make=make: make(new_key()).SerializeToString())
+
+
+def _filled(
+    base: Callable[[str], Any], new_key: Callable[[], str], fields: tuple[Any, ...], fill: Callable[[Any], None]
+) -> bytes:
+    message = base(new_key())
+    fill(_parent(message, fields))
+    data: bytes = message.SerializeToString()
+    return data
 
 
 def _paths(descriptor: Any, above: tuple[Any, ...], depth: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -164,7 +169,8 @@ def _fills(field: Any, everything: bool) -> Iterator[tuple[str, Callable[..., No
     elif everything and field.type == F.TYPE_BYTES:
         yield "bytes", lambda parent: setattr(parent, name, b"\xff\n" * 50_000)
     elif everything and field.type in INTS:
-        for number in (-1, 1, (1 << WIDTH[field.type]) - 1, 1 << min(62, WIDTH[field.type] - 1), -(1 << 31)):
+        numbers = (-1, 1, (1 << WIDTH[field.type]) - 1, 1 << min(62, WIDTH[field.type] - 1), -(1 << 31))
+        for number in numbers if field.type in SIGNED else numbers[1:4]:
             yield str(number), lambda parent, number=number: setattr(parent, name, number)
     elif everything and field.type == F.TYPE_ENUM:
         yield "enum", lambda parent: setattr(parent, name, 77)
@@ -194,19 +200,21 @@ def _list_fills(field: Any, bound: Any, everything: bool) -> Iterator[tuple[str,
         for number in (limit, 300_000) if everything else (limit,):
             yield f"{number} messages", lambda parent, n=number: getattr(parent, name).extend([kind()] * n)
     elif field.type == F.TYPE_STRING:
-        lists = {
-            "hosts": [HOSTS] * min(100, limit), "more hosts": [HOSTS] * min(900, limit), "tasks": [TASKS] * 20,
-            "names": [f"x{i}" for i in range(limit)], "numbers": [str(i) for i in range(1, limit + 1)],
+        lists: dict[str, Callable[[], list[str]]] = {
+            "hosts": lambda: [HOSTS] * min(100, limit), "more hosts": lambda: [HOSTS] * min(900, limit),
+            "tasks": lambda: [TASKS] * 20, "names": lambda: [f"x{i}" for i in range(limit)],
+            "numbers": lambda: [str(i) for i in range(1, limit + 1)],
         }  # fmt: skip
         if name == "ids":
             lists |= _ids_of_tasks(limit)
         if everything:
             lists |= {
-                "300,000": [f"x{i}" for i in range(300_000)], "15 MB": ["x" * 1000] * 15_000, "empty": [""] * 2_000_000,
-                "escape": ["a\x1b[2J"], "uids": [str(i) for i in range(1_000_000, 1_000_000 + limit)],
+                "300,000": lambda: [f"x{i}" for i in range(300_000)], "15 MB": lambda: ["x" * 1000] * 15_000,
+                "empty": lambda: [""] * 2_000_000, "escape": lambda: ["a\x1b[2J"],
+                "uids": lambda: [str(i) for i in range(1_000_000, 1_000_000 + limit)],
             }  # fmt: skip
         for what, values in lists.items():
-            yield what, lambda parent, values=values: getattr(parent, name).extend(values)
+            yield what, lambda parent, values=values: getattr(parent, name).extend(values())
     elif everything and field.type == F.TYPE_BYTES:
         yield "words", lambda parent: getattr(parent, name).extend([b"A=1"] * limit)
         yield "empty words", lambda parent: getattr(parent, name).extend([b""] * 2_000_000)
@@ -214,14 +222,14 @@ def _list_fills(field: Any, bound: Any, everything: bool) -> Iterator[tuple[str,
         yield "numbers", lambda parent: getattr(parent, name).extend([7] * (limit + 1))
 
 
-def _ids_of_tasks(limit: int) -> dict[str, list[str]]:
+def _ids_of_tasks(limit: int) -> dict[str, Callable[[], list[str]]]:
     """Ids that are all valid: of one array's tasks that have records of their own, again and again."""
     one = [f"1_{i * ARRAY_STEP}" for i in range(SPLIT_TASKS)]
     return {
-        "task ids again": [one[i % SPLIT_TASKS] for i in range(limit)],
-        "task ids in another order": [one[i * 7 % SPLIT_TASKS] for i in range(limit)],
-        "steps of tasks": [f"{one[i % SPLIT_TASKS]}.{i}" for i in range(limit)],
-        "steps of an array": [f"1.{i}" for i in range(limit)],
+        "task ids again": lambda: [one[i % SPLIT_TASKS] for i in range(limit)],
+        "task ids in another order": lambda: [one[i * 7 % SPLIT_TASKS] for i in range(limit)],
+        "steps of tasks": lambda: [f"{one[i % SPLIT_TASKS]}.{i}" for i in range(limit)],
+        "steps of an array": lambda: [f"1.{i}" for i in range(limit)],
     }
 
 

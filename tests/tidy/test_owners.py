@@ -23,6 +23,7 @@ UNKNOWN_RECEIVERS = {"?.<any>": "accounts/draft"}
 STATE_OWNERS = {
     "active_count": "lifecycle/job_life",
     "arrays": "jobs/arrays",
+    "boots_for_jobs": "jobs/node_boots nodes/reboot",
     "calls.owners": "lifecycle/allocations",
     "config": "nodes/layout",
     "dependencies.changed": "lifecycle/depends",

@@ -4,7 +4,8 @@
 --sockets-per-node, --cores-per-socket, --threads-per-core, --mincpus and --tmp choose nodes that have at least so much.
 --mincpus also is the least number of CPUs that the job gets on each node: its tasks there get more where they ask for
 less. With --threads-per-core=t at most t threads of a core are used (--hint=nomultithread is t = 1), and the job gets
-whole cores; its environment counts the used threads, and so does --mem-per-cpu. --ntasks-per-core=n gives each task at
+whole cores; its environment counts the used threads, and so does --mem-per-cpu. With --core-spec and --thread-spec
+(demand/specialized.py) its tasks have what these leave of a node. --ntasks-per-core=n gives each task at
 least a core divided by n, --ntasks-per-socket=n allows n tasks for each socket of a node. What that means in CPUs
 depends on the node: nodes of one kind are evaluated together, and a job does not mix kinds.
 
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter, ge
 from typing import Final, NamedTuple
 
+from ctld.core.demand import specialized
 from ctld.core.records.node import Node
 from ctld.core.records.request import JobRequest, NodeAlloc
 from penstock.values.config import NodeConfig
@@ -55,11 +57,15 @@ def node_kinds(nodes: Iterable[Node], request: JobRequest) -> list[NodeKind]:
 
 
 def _has_constraints(r: JobRequest) -> bool:
-    return bool(any(_least_of(r)) or r.ntasks_per_core or r.ntasks_per_socket)
+    return bool(any(_least_of(r)) or r.ntasks_per_core or r.ntasks_per_socket or specialized.is_on(r))
 
 
 def _takes_tasks(node: NodeConfig, request: JobRequest) -> bool:
-    """Whether its sockets are large enough for --ntasks-per-socket."""
+    """Whether its sockets are large enough for --ntasks-per-socket, and the node for what --core-spec leaves of it."""
+    if specialized.is_on(request):
+        each = 1 if request.ntasks_over else max(1, request.ntasks_per_node)
+        if specialized.cpus_left(node, request) < each * cpus_per_task(node, request):
+            return False
     return node.cores_per_socket * node.cpus_per_core() >= request.ntasks_per_socket * request.cpus_per_task
 
 
@@ -71,10 +77,10 @@ def threads_used(node: NodeConfig, request: JobRequest) -> tuple[int, int]:
 
 def cpus_used(nodes: Mapping[str, Node], request: JobRequest, alloc: Iterable[NodeAlloc]) -> tuple[int, ...]:
     """Returns the used CPUs of an allocation, by node; () = all of them."""
-    if not request.threads_per_core:
+    if not (request.threads_per_core or specialized.is_on(request)):
         return ()
     found = []
-    for part in alloc:
+    for part in specialized.usable(request, tuple(alloc)):
         working, core = threads_used(nodes[part.node].config, request) if part.node in nodes else (1, 1)
         found.append(part.cpus * working // core)
     return tuple(found)
@@ -99,4 +105,7 @@ def cpus_per_task(node: NodeConfig, request: JobRequest) -> int:
 
 def ntasks_per_node(node: NodeConfig, request: JobRequest) -> int:
     """Returns the most tasks on such a node; 0 = any number."""
-    return min(filter(None, (request.ntasks_per_node, request.ntasks_per_socket * node.sockets)), default=0)
+    room = 0
+    if specialized.is_on(request) and not request.ntasks_over:
+        room = specialized.cpus_left(node, request) // cpus_per_task(node, request)
+    return min(filter(None, (request.ntasks_per_node, request.ntasks_per_socket * node.sockets, room)), default=0)

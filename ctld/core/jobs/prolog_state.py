@@ -19,7 +19,7 @@ Deliberately absent: consequences of failures (nodes/extern_steps.py).
 
 from collections.abc import Iterable
 
-from ctld.core.jobs import het
+from ctld.core.jobs import het, node_boots
 from ctld.core.records.effects import RunScript
 from ctld.core.records.job import Job, job_row
 from ctld.core.records.step import SpreadStep, Step, StepPart, blank_spread_step
@@ -81,7 +81,9 @@ def is_up(step: SpreadStep) -> bool:
 
 
 def awaits_prolog(state: ClusterState, job: Job) -> bool:
-    """Whether the job's own steps must not be launched yet, because a prolog has not finished."""
+    """Whether the job's own steps must not be launched yet, because a prolog has not finished or a node reboots."""
+    if node_boots.are_awaited(state, job):
+        return True
     if state.steps.prologs.get(job.job_id) == (job.attempt, False):
         return True
     if job.request.het_job_id and not job.request.kind and not het.others_are_up(state, job):
@@ -91,7 +93,9 @@ def awaits_prolog(state: ClusterState, job: Job) -> bool:
 
 
 def is_done(state: ClusterState, job: Job) -> bool:
-    """Whether all prologs of the job have finished."""
+    """Whether all prologs of the job have finished, and no node of it reboots."""
+    if node_boots.are_awaited(state, job):
+        return False
     step = job.steps.get(EXTERN_STEP)
     if isinstance(step, SpreadStep):
         return is_up(step)

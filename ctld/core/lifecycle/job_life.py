@@ -22,7 +22,7 @@ Deliberately absent: who may request a transition (queue/rights.py), and when a 
 """
 
 from ctld.core.demand.node_kinds import cpus_used
-from ctld.core.jobs import arrays, het, holds, mail, outcome, ports, prolog_state, spans, waiters
+from ctld.core.jobs import arrays, het, holds, mail, node_boots, outcome, ports, prolog_state, spans, waiters
 from ctld.core.jobs.expected_end import expected_end_s, limit_at_us
 from ctld.core.jobs.sharing import units_in_use, units_taken
 from ctld.core.lifecycle import gpu_jobs, lease, requeue_policy
@@ -133,6 +133,7 @@ def start(
         state.touch_step(job.steps[BATCH_STEP])
     if state.outputs.is_stored:
         state.record(now_us, job, "start", ",".join([part.node for part in alloc]))
+    node_boots.order(state, job)
     if launch:
         begin(state, job)
     _set_limit_timers(state, job)
@@ -161,9 +162,18 @@ def _dependents_due(state: ClusterState, job: Job) -> None:
 
 
 def begin(state: ClusterState, job: Job) -> None:
-    """Begins a job that has its nodes: its prologs first, then the job itself. Safe to repeat."""
-    if not prolog_state.prolog_comes_first(state, job):
+    """Begins a job that has its nodes: reboots and prologs first, then the job itself. Safe to repeat."""
+    if not node_boots.are_awaited(state, job) and not prolog_state.prolog_comes_first(state, job):
         start_extern_step(state, job)
+
+
+def begin_after_reboot(state: ClusterState, job: Job, now_us: int) -> None:
+    """Begins a job whose nodes are back: its time counts from now."""
+    if job.state is S.CONFIGURING:
+        job.start_at_us = now_us
+        state.touch(job)
+        set_end_timers(state, job)
+        begin(state, job)
 
 
 def start_extern_step(state: ClusterState, job: Job) -> None:
@@ -228,7 +238,7 @@ def emit_launch(state: ClusterState, job: Job, step: Step, only: str = "") -> No
     )  # fmt: skip
     port = state.steps.master_ports.get(job.job_id, 0)
     rows = tuple(job_row(one) for one in het.members(state, job)) if job.request.het_job_id else ()
-    used = cpus_used(state.nodes, job.request, job.alloc) if job.request.threads_per_core else ()
+    used = cpus_used(state.nodes, job.request, job.alloc)
     if step.parts is None:
         state.emit(LaunchStep(step.node, *head, None, port, rows, state.nodes[step.node].gpu_slots, used))
         return

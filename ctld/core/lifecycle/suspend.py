@@ -15,6 +15,7 @@ A step whose launch has not arrived, or was never sent because the job began out
 the job continues: a node starts a step once, however often it gets the launch.
 """
 
+from ctld.core.demand import specialized
 from ctld.core.jobs import prolog_state, spans
 from ctld.core.jobs.expected_end import expected_end_s
 from ctld.core.jobs.sharing import RELEASED, shares, units_taken
@@ -96,6 +97,8 @@ def _awaits_launch(step: Step) -> bool:
 def _numbers(state: ClusterState, job: Job, part: NodeAlloc) -> int:
     """Returns its cpu numbers on a node: those that its live steps are bound to there if they are free, since the
     binding is kept."""
+    if specialized.is_on(job.request):
+        return specialized.left_mask(state.config, state.nodes[part.node].config, job.request)
     bound = 0
     for step in job_life.live_steps(state, job):
         for other in step.parts or ():

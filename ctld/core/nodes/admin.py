@@ -225,7 +225,7 @@ NODE_STATES: dict[str, tuple[NodeFlag, NodeFlag]] = {
 
 def _check_reboot(state: ClusterState, nodes: list[Node], to: str, next_state: str) -> None:
     if to == CANCEL_REBOOT:
-        idle = [n.name for n in nodes if (n.flags & REBOOTING) != NodeFlag.REBOOT_REQUESTED]
+        idle = [n.name for n in nodes if (n.flags & NOT_TO_CANCEL) != NodeFlag.REBOOT_REQUESTED]
         if idle:
             raise Refused(Code.INVALID_NODE_STATE, f"node {idle[0]} does not wait for a reboot")
         return
@@ -238,7 +238,7 @@ def _check_reboot(state: ClusterState, nodes: list[Node], to: str, next_state: s
 
 
 CANCEL_REBOOT = "CANCEL_REBOOT"
-REBOOTING = NodeFlag.REBOOT_REQUESTED | NodeFlag.REBOOT_ISSUED
+NOT_TO_CANCEL = NodeFlag.REBOOT_REQUESTED | NodeFlag.REBOOT_ISSUED | NodeFlag.REBOOT_FOR_JOB
 #: Actions of `state=` beside states: name -> function (node, next state, reason, uid, now).
 REBOOTS: dict[str, Callable[[ClusterState, Node, str, str, int, int], None]] = {
     "REBOOT": lambda state, node, then, *rest: reboot.request(state, node, False, then, *rest),

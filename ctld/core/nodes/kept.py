@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from ctld.core.demand import specialized
 from ctld.core.gpus import types as gpu_types
 from ctld.core.jobs.sharing import RELEASED, units_of_request, units_per_cpu
 from ctld.core.nodes import node_reason
@@ -85,12 +86,18 @@ def cpus_needed(config: Config, node: Node, jobs: Iterable[Job]) -> int:
     return max(most, -(-sure // units), at_once if "GANG" in config.preempt_mode else 0)
 
 
+def cpus_bound(node: Node, jobs: Iterable[Job]) -> int:
+    """Returns the CPUs of the node that its jobs have (a mask), and that are not to become specialized; a job with
+    --core-spec has chosen those itself, and has its nodes alone."""
+    return 0 if any(specialized.is_on(job.request) for job in jobs) else node.cpus_used
+
+
 def _large_enough(node: Node, entry: NodeConfig, jobs: list[Job], cpus: int) -> tuple[NodeConfig, list[str]]:
     """Returns the node's entry with what its jobs hold, and what the file's lacks."""
     lacks = []
     larger = entry
     most = max(cpus, (node.cpus_used >> entry.cpus << entry.cpus).bit_length())
-    taken = node.cpus_used & entry.specialized_cpus
+    taken = cpus_bound(node, jobs) & entry.specialized_cpus
     is_short = most > entry.cpus_for_jobs()
     if is_short or taken:
         lacks.append(f"{most} CPUs (it has {entry.cpus_for_jobs()})" if is_short else f"CPUs {format_cpus(taken)}")

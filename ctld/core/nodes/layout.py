@@ -78,8 +78,9 @@ def config_conflicts(state: ClusterState, config: Config) -> list[str]:
             ids = ", ".join(map(str, list(node.jobs)[:IDS_SHOWN_MAX]))
             problems.append(f"node {node.name} has jobs ({ids}) and is missing from the file: drain it first")
         else:
-            cpus = kept.cpus_needed(config, node, (state.jobs[job_id] for job_id in node.jobs))
-            problems += _too_small(node, gpu_types.in_force(node, new), cpus)
+            jobs = [state.jobs[job_id] for job_id in node.jobs]
+            bound = kept.cpus_bound(node, jobs)
+            problems += _too_small(node, gpu_types.in_force(node, new), kept.cpus_needed(config, node, jobs), bound)
     return problems + _partitions_in_use(state, new_partitions)
 
 
@@ -99,13 +100,13 @@ def _partitions_in_use(state: ClusterState, new: Collection[str]) -> list[str]:
     ]
 
 
-def _too_small(node: Node, new: NodeConfig, cpus: int) -> list[str]:
-    """`cpus`: those that the jobs there need."""
+def _too_small(node: Node, new: NodeConfig, cpus: int, bound: int) -> list[str]:
+    """`cpus`: those that the jobs there need; `bound`: those that they have, as a mask."""
     problems = []
     most = max(cpus, (node.cpus_used >> new.cpus << new.cpus).bit_length())
     if most > new.cpus_for_jobs():
         problems.append(f"node {node.name}: {most} CPUs are allocated, the file has {new.cpus_for_jobs()}")
-    elif taken := node.cpus_used & new.specialized_cpus:
+    elif taken := bound & new.specialized_cpus:
         text = f"node {node.name}: CPUs {format_cpus(taken)} are allocated, the file keeps them for the system"
         problems.append(text)
     if new.memory_for_jobs_mb() < node.mem_alloc_mb:

@@ -14,7 +14,7 @@ then; its remaining steps are ended before anything else starts on the node.
 """
 
 from ctld.core.gpus import inventory
-from ctld.core.jobs import outcome, prolog_state
+from ctld.core.jobs import node_boots, outcome, prolog_state
 from ctld.core.lifecycle import job_life, lease, restored, suspend
 from ctld.core.nodes import gpu_health, node_reason, reboot
 from ctld.core.nodes.node_reason import REASON_MAX, ROOT_UID
@@ -52,7 +52,10 @@ def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> 
     node = state.nodes[event.node]
     doubt = restored.learn(state, node, event)
     rebooted = bool(node.boot_id) and node.boot_id != event.boot_id
-    forgotten = rebooted or event.spool_lost or bool(node.spool_id and node.spool_id != event.spool_id)
+    for_job = node_boots.is_for_job(state, node)
+    forgotten = (
+        (rebooted and not for_job) or event.spool_lost or bool(node.spool_id and node.spool_id != event.spool_id)
+    )
     _take_over(node, event)
     gpu_health.registered(state, now_us, node, event.gpus, event.gpu_opinions)
     _judge_size(state.config, node, event, now_us)
@@ -68,7 +71,9 @@ def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> 
     state.touch_node(node)
     lease.reachable(state, node)
     _reconcile(state, now_us, node, event, forgotten)
-    if rebooted:
+    for job in reboot.jobs_of_node_back(state, node):
+        job_life.begin_after_reboot(state, job, now_us)
+    if rebooted and not for_job:
         for job_id in list(node.jobs):
             _end_broken(state, node, state.jobs[job_id], now_us)
 
@@ -164,6 +169,10 @@ def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegister
     held = {(h.job_id, h.attempt, h.step_id): h for h in event.held}
     foreign = restored.unknown_steps(state, now_us, node, event.held)
     restored.judge_pending(state, now_us, node, [h for key, h in held.items() if key not in foreign])
+    # Before anything is settled: the time limit of a job that has another step here looks at it.
+    node.exited = {
+        (h.job_id, h.attempt, h.step_id): None for h in event.held if h.state == "EXITED" and not h.end_acknowledged
+    }
     for job_id in list(node.jobs):
         job = state.jobs[job_id]
         attempt = job.attempt
@@ -172,9 +181,6 @@ def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegister
                 key = (job_id, attempt, step.step_id)
                 found = held.pop(key, None) if key not in foreign else None
                 _settle(state, now_us, job, step, node.name, found, forgotten)
-    node.exited = {
-        (h.job_id, h.attempt, h.step_id): None for h in event.held if h.state == "EXITED" and not h.end_acknowledged
-    }
     node.leftovers = {}
     for key in held:
         if key in foreign or _is_over(state, *key, node.name):
@@ -282,6 +288,8 @@ def node_timeout(state: ClusterState, now_us: int, name: str, link_id: int) -> N
     node = state.nodes.get(name)
     if node is None or node.connected or node.lost_link_id != link_id:  # it returned, maybe was lost again
         return
+    if node.flags & NodeFlag.REBOOT_ISSUED and node.flags & NodeFlag.REBOOT_FOR_JOB:
+        return  # reboot_timed_out
     if node.flags & NodeFlag.DOWN or not node.flags & NodeFlag.NO_RESPOND:
         return
     due_us = node.lost_at_us + state.config.slurmd_timeout_s * US if node.lost_at_us else now_us
@@ -292,6 +300,18 @@ def node_timeout(state: ClusterState, now_us: int, name: str, link_id: int) -> N
     for job_id in list(node.jobs):
         _out_of_reach(state, node, state.jobs[job_id], now_us)
     lease.request_fencing(state, node)
+
+
+def reboot_timed_out(state: ClusterState, now_us: int, name: str, check: int) -> None:
+    """Handles ResumeTimeout after the order to reboot. A job that waits for the node has nothing there that could run."""
+    node = state.nodes.get(name)
+    if node is None or not node.flags & NodeFlag.REBOOT_ISSUED:
+        return
+    waiting = [state.jobs[job_id] for job_id in node.jobs] if node.flags & NodeFlag.REBOOT_FOR_JOB else []
+    reboot.give_up(state, node, now_us)
+    for job in waiting:
+        end_for_node(state, node, job, now_us)
+        mark_steps_dead(state, node, job, now_us)
 
 
 def _out_of_reach(state: ClusterState, node: Node, job: Job, now_us: int) -> None:

@@ -1,4 +1,4 @@
-"""scontrol reboot: nodes that run RebootProgram once no job runs on them.
+"""scontrol reboot, and --reboot of a job (jobs/node_boots.py): nodes that run RebootProgram once no job runs on them.
 
     REBOOT_REQUESTED -> (no allocation left) REBOOT_ISSUED -> registered with a new boot id -> its next state
 
@@ -13,8 +13,10 @@ Rules (scontrol(1))
 The next state is kept in flags of the node, so that it survives a restart of the controller.
 """
 
+from ctld.core.jobs import node_boots
 from ctld.core.nodes import node_reason
 from ctld.core.records.effects import RebootNode
+from ctld.core.records.job import Job
 from ctld.core.records.node import Node
 from ctld.core.state.state import ClusterState
 from ctld.core.state.timers import Timer
@@ -61,15 +63,27 @@ def _clear(state: ClusterState, node: Node) -> None:
 
 
 def issue(state: ClusterState, now_us: int) -> None:
-    """Sends the order to marked nodes on which no job runs."""
+    """Marks the nodes of jobs that have just started and want it, and sends the order to marked nodes on which no job
+    runs."""
+    for name in state.boots_for_jobs:
+        node = state.nodes[name]
+        node.flags |= NodeFlag.REBOOT_REQUESTED | NodeFlag.REBOOT_FOR_JOB
+        state.rebooting[name] = None
+        state.touch_node(node)
+    state.boots_for_jobs = {}
     for name in list(state.rebooting):
         node = state.nodes.get(name)
         if node is None or not node.flags & NodeFlag.REBOOT_REQUESTED:
             del state.rebooting[name]
-        elif node.connected and not node.jobs and not node.leftovers and not node.flags & NodeFlag.REBOOT_ISSUED:
+        elif node.connected and _is_unused(node) and not node.flags & NodeFlag.REBOOT_ISSUED:
             node.flags |= NodeFlag.REBOOT_ISSUED
             _order(state, node, now_us)
             state.touch_node(node)
+
+
+def _is_unused(node: Node) -> bool:
+    """Whether nothing runs there; a job that waits for the reboot does not."""
+    return not node.leftovers and (not node.jobs or bool(node.flags & NodeFlag.REBOOT_FOR_JOB))
 
 
 def _order(state: ClusterState, node: Node, now_us: int) -> None:
@@ -98,13 +112,20 @@ def registered(state: ClusterState, node: Node, rebooted: bool, now_us: int) -> 
             node_reason.reword(node, "")
 
 
-def timed_out(state: ClusterState, now_us: int, name: str, check: int) -> None:
-    """Handles ResumeTimeout after the order."""
-    node = state.nodes.get(name)
-    if node is None or not node.flags & NodeFlag.REBOOT_ISSUED:
-        return
-    node.flags = (node.flags & ~_ALL) | NodeFlag.DOWN
-    state.rebooting.pop(name, None)
+def jobs_of_node_back(state: ClusterState, node: Node) -> list[Job]:
+    """Takes the mark from a node that has rebooted, and returns its jobs that wait for no other."""
+    if not node.flags & NodeFlag.REBOOT_FOR_JOB or node.flags & (NodeFlag.REBOOT_REQUESTED | NodeFlag.REBOOT_ISSUED):
+        return []
+    node.flags &= ~NodeFlag.REBOOT_FOR_JOB
+    state.touch_node(node)
+    waiting = (job for job in (state.jobs[job_id] for job_id in node.jobs) if job.request.reboot)
+    return [job for job in waiting if not node_boots.are_awaited(state, job)]
+
+
+def give_up(state: ClusterState, node: Node, now_us: int) -> None:
+    """Sets a node DOWN that has not come back."""
+    node.flags = (node.flags & ~(_ALL | NodeFlag.REBOOT_FOR_JOB)) | NodeFlag.DOWN
+    state.rebooting.pop(node.name, None)
     node_reason.explain(node, TIMED_OUT, 0, now_us)
     state.touch_node(node)
 

@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from ctld.core.demand import specialized
 from ctld.core.demand.task_distribution import distribute_tasks
 from ctld.core.gpus import counts as gpu_counts
 from ctld.core.jobs import arrays, het
@@ -344,6 +345,7 @@ def verify(
     if not request.ntasks_over:
         placement = distribute_tasks(request, placement)
     by_socket = state.partitions[partition].config.max_cpus_per_socket > 0 and not request.exclusive
+    is_specialized = specialized.is_on(request)
     up = columns.up.item
     free_cpus = columns.free_cpus.item
     free_mem_mb = columns.free_mem_mb.item
@@ -366,7 +368,10 @@ def verify(
             return None
         near = gres if share is None else ((GPU, "", 1 << share.gpu),)
         within = _preferred_cpus(state, node, partition) if by_socket else -1
-        cpu_ids = pick_cpus(node, cpus, near, within) if units == state.layout.units_per_cpu else 0
+        if is_specialized:
+            cpu_ids = specialized.left_mask(state.config, node.config, request)
+        else:
+            cpu_ids = pick_cpus(node, cpus, near, within) if units == state.layout.units_per_cpu else 0
         shares = () if share is None else (share,)
         found.append(NodeAlloc(node.name, cpus, mem_mb, tasks, gres, cpu_ids, shares))
     return tuple(found)

@@ -10,6 +10,7 @@ from operator import attrgetter
 
 import msgspec
 
+from ctld.core.demand import specialized
 from ctld.core.gpus import counts as gpu_counts
 from ctld.core.gpus.kinds import can_be_asked
 from ctld.core.jobs.sharing import gives_whole_nodes
@@ -53,6 +54,7 @@ def complete(
 ) -> tuple[JobRequest, tuple[str, ...]]:
     """Fills in the defaults. Returns the request and warnings. Raises Refused or BadValue."""
     _check_ranges(state, wanted)
+    wanted, ignored = specialized.permitted(state.config, wanted)
     cpus_per_task_asked, nodes_asked = bool(wanted.cpus_per_task), bool(wanted.nodes_min)
     wanted, memory_asked = memory.with_cpus(state, partitions[0], wanted)
     if partitions[0].config.over_subscribe.startswith("FORCE") and not wanted.exclusive:
@@ -110,12 +112,12 @@ def complete(
         exclusive_user=wanted.exclusive_user or partitions[0].config.exclusive_user,
         mail_user=parse_mail_user(wanted.mail_user),
         mail_types=share(parse_mail_types(",".join(wanted.mail_types))) if wanted.mail_types else (),
-        core_spec=None,  # without effect, as in a Slurm without AllowSpecResourcesUsage
-        thread_spec=None,
+        core_spec=wanted.core_spec,
+        thread_spec=wanted.thread_spec,
         mcs_label=share(wanted.mcs_label),
         apart_label=share(wanted.mcs_label) if mcs.is_kept_apart(state.config, wanted) else "",
     )
-    return compact(request), warnings
+    return compact(request), (*ignored, *warnings)
 
 
 def _per_gpu(state: ClusterState, partition: Partition, wanted: JobSubmission) -> JobSubmission:

@@ -7,6 +7,7 @@ import numpy as np
 
 import _fastsched
 from _fastsched import contract
+from ctld.core.demand import specialized
 from ctld.core.demand.node_kinds import LEAST_FIELDS, node_kinds
 from ctld.core.queue.shapes import mask_bits, shapes
 from ctld.core.records.compact_request import with_changes
@@ -146,7 +147,8 @@ _OF_CORES = frozenset(("sockets_per_node", "cores_per_socket", "threads_per_core
 
 def _inside_alone(request: JobRequest) -> JobRequest:
     """Applies only the request's constraints on sockets, cores and threads."""
-    return with_changes(request, **{name: 0 for name in LEAST_FIELDS if name not in _OF_CORES})
+    others: dict[str, int | None] = {name: 0 for name in LEAST_FIELDS if name not in _OF_CORES}
+    return with_changes(request, **others, **dict.fromkeys(specialized.FIELDS))
 
 
 def _indices(bits: int) -> list[int]:

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ctld.core.demand import specialized
 from ctld.core.demand.gpu_parts import Packed, packed, tasks_together
 from ctld.core.demand.node_kinds import LEAST_FIELDS, NodeKind, cpus_least, node_kinds, threads_used
 from ctld.core.gpus import kinds as gpu_kinds
@@ -396,7 +397,7 @@ class Placement(NamedTuple):
 #: The inputs of `placements`, besides the number of nodes.
 _asked = attrgetter(
     "features", "prefer", "nodes_required", "nodes_excluded", *LEAST_FIELDS, "ntasks_per_core", "ntasks_per_socket",
-    "ntasks_per_node", "cpus_per_task", "batch_features",
+    "ntasks_per_node", "cpus_per_task", "batch_features", *specialized.FIELDS,
 )  # fmt: skip
 
 

@@ -204,7 +204,7 @@ class ControlJobs(Event, frozen=True):
 
 
 class UpdateJobs(Event, frozen=True):
-    """scontrol update jobid=.
+    """scontrol update jobid=, and sacctmgr modify job for jobs that are still in memory.
 
     `changes`: canonical lower-case key -> value; dates, by key, as microseconds in `dates`. `which`: instead of `ids`,
     the jobs of a name, and of a user if given, that have not ended.
@@ -218,6 +218,7 @@ class UpdateJobs(Event, frozen=True):
     which: JobFilter | None = None
     chosen: tuple[int, ...] = ()  # as in CancelJobs
     tasks: TaskSet | None = None
+    of_records: bool = False  # of jobs that may have ended: sacctmgr modify job
 
 
 class CronEntry(msgspec.Struct, frozen=True, gc=False):

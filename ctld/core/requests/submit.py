@@ -36,7 +36,7 @@ from ctld.core.state.stored import spec_bytes, text_bytes
 from ctld.core.state.timers import Timer
 from penstock.values.dependency import Dependency
 from penstock.values.errors import BadValue
-from penstock.values.refusals import TEXT, Code
+from penstock.values.refusals import REBOOT_DENIED, TEXT, Code
 from penstock.values.states import Hold
 from penstock.values.taskset import TaskSet, parse_array
 from penstock.values.text import check_name
@@ -214,6 +214,8 @@ def check(state: ClusterState, now_us: int, actor: Actor, wanted: JobSubmission,
     asked = check_asked(state, now_us, wanted.reservation, *of)
     if (wanted.nice < 0 or wanted.priority is not None) and actor.role < Role.OPERATOR:
         raise Refused(Code.ACCESS_DENIED, "only an operator may set a priority or a negative nice")
+    if wanted.reboot and actor.role < Role.ADMINISTRATOR:
+        raise Refused(Code.ACCESS_DENIED, REBOOT_DENIED)
     if abs(wanted.nice) > NICE_MAX:
         raise Refused(Code.INVALID_VALUE, f"nice must be between -{NICE_MAX} and {NICE_MAX}")
     if not is_shared or asked or wanted.time_limit_s is None:  # the default limit is the association's

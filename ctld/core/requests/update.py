@@ -7,6 +7,7 @@ an array's tasks, so a change makes a new one under a new request id.
 from typing import cast
 
 from ctld.core.accounts.audit_diff import OthersJobChanges
+from ctld.core.demand import specialized
 from ctld.core.jobs import waiters
 from ctld.core.jobs.select import JobTarget, all_matching
 from ctld.core.lifecycle import depends, resize
@@ -137,8 +138,9 @@ def _resolved(job: Job, values: UpdateValues) -> UpdateValues:
 
 
 def _check(state: ClusterState, event: UpdateJobs, job: Job, values: UpdateValues) -> None:
-    if job.state in END_STATES and not all(KEYS[name].ended for name in values):
-        raise Refused(Code.JOB_FINISHED)
+    ends = job.state is JobState.COMPLETING and job.end_state is not JobState.REQUEUED
+    if (ends or job.state in END_STATES) and not (event.of_records and all(KEYS[name].ended for name in values)):
+        raise Refused(Code.JOB_FINISHED)  # as in Slurm, whichever the key and whoever the caller
     if job.state not in END_STATES and any(KEYS[name].only_ended for name in values):
         raise Refused(Code.INVALID_VALUE, "the job has not ended")
     if job.request.cron:
@@ -209,6 +211,11 @@ def _changed(event: UpdateJobs, job: Job, values: UpdateValues) -> JobRequest:
         fields["mem_per_node_mb"] = None
     if "gres_per_node" in fields:
         fields |= {"gres_per_job": (), "gres_per_task": (), "gres_per_socket": (), "gres_sockets": 0}
+    if own := [name for name in specialized.FIELDS if name in fields]:
+        fields = dict.fromkeys(specialized.FIELDS) | fields
+        fields |= {"exclusive": job.request.exclusive or any(fields[name] is not None for name in own)}
+    if fields.get("reboot"):
+        fields["exclusive"] = True
     if "dependency" in values:
         fields["dependency"] = event.changes["dependency"]
     return with_changes(job.request, **fields)

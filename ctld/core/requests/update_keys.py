@@ -59,7 +59,7 @@ class UpdateKey(Generic[V]):
     operator: bool = False  # operators only, in any direction
     lower: bool = False  # others may only decrease it
     is_date: bool = False  # arrives resolved in the event
-    ended: bool = False  # may be changed for an ended job, too
+    ended: bool = False  # sacctmgr may change it in the record of an ended job
     only_ended: bool = False  # and for no other
 
 
@@ -218,6 +218,17 @@ def _gres(state: ClusterState, actor: Actor, text: str) -> tuple[tuple[str, str,
     return check_gres(state, tuple((g.name, g.type, g.count) for g in parse_gres(text)))
 
 
+def _specialized(what: str) -> Read[int | None]:
+    """`*` or -1 is a job without its own number."""
+
+    def read(state: ClusterState, actor: Actor, text: str) -> int | None:
+        if not state.config.allow_spec_resources_usage:
+            raise Refused(Code.ACCESS_DENIED, f"{what}: AllowSpecResourcesUsage=no")
+        return None if text in ("*", "-1") else parse_int(text or "0", 0, COUNT_MAX, what)
+
+    return read
+
+
 def _features(state: ClusterState, actor: Actor, text: str) -> str:
     check_features(state, check_name(text, "features", PATH_BYTES_MAX))
     return text
@@ -321,6 +332,8 @@ KEYS: dict[str, UpdateKey[Any]] = {
     "taskspernode": UpdateKey(_count("taskspernode"), "ntasks_per_node"),
     "minmemorynode": UpdateKey(_memory("minmemorynode"), "mem_per_node_mb"),
     "minmemorycpu": UpdateKey(_memory("minmemorycpu"), "mem_per_cpu_mb"),
+    "corespec": UpdateKey(_specialized("corespec"), "core_spec"),
+    "threadspec": UpdateKey(_specialized("threadspec"), "thread_spec"),
     "mincpusnode": UpdateKey(_count("mincpusnode"), "mincpus", lower=True),
     "mintmpdisknode": UpdateKey(_memory("mintmpdisknode"), "tmp_disk_mb", lower=True),
     "cpuspertask": UpdateKey(_count("cpuspertask", 1), "cpus_per_task"),

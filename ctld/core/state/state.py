@@ -91,6 +91,7 @@ class ClusterState:
         self.partitions = dict[str, Partition]()
         self.partition_list = list[Partition]()
         self.rebooting: dict[str, None] = {}  # nodes that are to reboot (nodes/reboot.py)
+        self.boots_for_jobs: dict[str, None] = {}  # nodes that are to be marked for that: jobs/node_boots.py
         self.gpus = GpuTables()
         self.layout = ClusterLayout()
         self.reservations: dict[str, Reservation] = {}  # in the order of creation

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from ctld.core.demand import specialized
 from ctld.core.jobs import het, ports
 from ctld.core.lifecycle import job_life, resize
 from ctld.core.lifecycle.allocations import allocation_of
@@ -189,7 +190,8 @@ def _plan_with(state: ClusterState, job: Job, used: Mapping[str, UsedResources],
     if leaving is not None:
         gone = tuple(part.node for part in job.alloc if part.node not in leaving.kept)
         request = replace(request, nodes_excluded=(*request.nodes_excluded, *gone))
-    return plan_step(job.alloc, request, used, lambda name: state.nodes[name].inside, most, implied_gres(state, job))
+    alloc = specialized.usable(job.request, job.alloc)
+    return plan_step(alloc, request, used, lambda name: state.nodes[name].inside, most, implied_gres(state, job))
 
 
 def _check_ever(state: ClusterState, job: Job, request: StepRequest) -> None:

@@ -1,5 +1,6 @@
 """Invariants of a job's steps. Called by invariants.py for jobs that have started some."""
 
+from ctld.core.demand import specialized
 from ctld.core.records.job import Job
 from ctld.core.records.request import NodeAlloc
 from ctld.core.records.step import SpreadStep, StepPart
@@ -29,7 +30,7 @@ def check_steps(state: ClusterState, job: Job) -> None:
     name = f"job {job.job_id}"
     table = state.steps.by_job.get(job.job_id)
     need(table is None or job.state in ALLOCATED_STATES, f"{name}: a step table in {job.state.name}")
-    alloc = {part.node: part for part in job.alloc}
+    alloc = {part.node: part for part in specialized.usable(job.request, job.alloc)}
     for step in job.steps.values():
         if isinstance(step, SpreadStep):
             _check_step(step, alloc)

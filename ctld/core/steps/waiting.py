@@ -7,6 +7,7 @@ smallest set of kinds with which it would fit; of several such sets one is named
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from ctld.core.demand import specialized
 from ctld.core.records.job import Job
 from ctld.core.records.step import SpreadStep, Unfit, UsedResources
 from ctld.core.state.job_step_table import JobStepTable, PendingStep, used_by
@@ -82,7 +83,7 @@ def _fits(state: ClusterState, job: Job, table: JobStepTable, pending: PendingSt
     most = state.config.max_tasks_per_node
     try:
         plan_step(
-            job.alloc,
+            specialized.usable(job.request, job.alloc),
             pending.event.request,
             used,
             lambda name: state.nodes[name].inside,

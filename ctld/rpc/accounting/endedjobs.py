@@ -78,7 +78,9 @@ class EndedJobs:
         known = [r for r in found if (job := state.jobs.get(r.job_id)) is not None and job.attempt == r.attempt]
         others = [(r.job_id, r.attempt) for r in found if r not in known]
         if known:
-            event = UpdateJobs(actor, tuple(map(_id, known)), changes, reply_to=services.runtime.new_reply_to())
+            event = UpdateJobs(
+                actor, tuple(map(_id, known)), changes, reply_to=services.runtime.new_reply_to(), of_records=True
+            )
             body = await services.runtime.ask(event)
             if isinstance(body, Refusal):
                 await refuse_as(context, body)

@@ -4,7 +4,7 @@ answer. No decisions: the gate (gate/rights.py) checks rights to methods, the co
 Reading methods do not use the core: jobs come from the committed snapshot, histories from the database.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -40,6 +40,7 @@ from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import hidden_partitions, is_private, job_visibility, script_visibility, sees_reservation
 from ctld.rpc.jobs import submission
+from ctld.rpc.jobs.filtering import Filtering
 from ctld.rpc.jobs.joblists import JobLists
 from ctld.rpc.jobs.listing import select_rows
 from ctld.runtime.errors import BadRequest
@@ -65,6 +66,7 @@ class ControllerService(Certification):
         self._names = services.names
         self._specs = submission.SpecReader()
         self._job_lists = JobLists(services)
+        self._filtering = Filtering(services.runtime, services.submit_filter)
 
     # ---- submit and wait -----------------------------------------------------------------------------------------
 
@@ -80,14 +82,16 @@ class ControllerService(Certification):
         reply_to = self._runtime.new_reply_to()
         event = SubmitJob(caller(), key, key_at_us, job, spec, request.test_only, reply_to, components)
         event = await submitted_for(event, self._runtime.core.state.config.slurm_user, self._services.directory)
+        messages: tuple[str, ...] = ()
+        if self._filtering.submits:
+            event, messages = await self._filtering.submission(request, event)
         crash_point("submit:before-step")
         body: Submitted = await self._services.ask(event, context)
         if request.test_only:
-            return await self._expected(event, body)
-        return controller_pb2.SubmitJobReply(
-            job_id=body.job_id,
-            warnings=body.warnings,
-        )
+            reply = await self._expected(event, body)
+            reply.user_messages.extend(messages)
+            return reply
+        return controller_pb2.SubmitJobReply(job_id=body.job_id, warnings=body.warnings, user_messages=messages)
 
     async def _expected(self, event: events.SubmitJob, body: Submitted) -> controller_pb2.SubmitJobReply:
         """Answers --test-only: when and where the job would start in the present queue. Raises BadRequest."""
@@ -199,13 +203,7 @@ class ControllerService(Certification):
     ) -> controller_pb2.JobResultsReply:
         """scontrol update jobid=."""
         changes = dict(request.changes)
-        dates = {}
-        for name in DATES:
-            if changes.get(name):  # without a value the date is reset
-                try:
-                    dates[name] = parse_date_us(changes[name], self._runtime.clock_us())
-                except BadValue as error:
-                    raise BadRequest(Code.INVALID_TIME_VALUE, f"{TEXT[Code.INVALID_TIME_VALUE]}: {error}") from None
+        dates = self._dates(changes)
         which = None
         if request.job_name:
             users = [request.user] if request.user else []
@@ -219,10 +217,24 @@ class ControllerService(Certification):
             if len(rows) > PART_RECORDS:
                 some = (tuple(rows[at : at + PART_RECORDS]) for at in range(0, len(rows), PART_RECORDS))
                 several = (replace(event, chosen=chosen) for chosen in some)
-        reply = await self._in_parts(several, context, "UpdateJobs")
+        if self._filtering.modifies:
+            left = await self._filtering.updates(several, self._dates)
+            reply = await self._in_parts(left.events, context, "UpdateJobs")
+            reply.results.extend(left.refused)
+            reply.user_messages.extend(left.messages)
+        else:
+            reply = await self._in_parts(several, context, "UpdateJobs")
         if which is not None and not reply.results:  # in no part is a job of the caller's
             raise BadRequest(Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID])
         return reply
+
+    def _dates(self, changes: Mapping[str, str]) -> dict[str, int]:
+        """Returns the dates in changes of a job; one without a value is reset. Raises BadRequest."""
+        now_us = self._runtime.clock_us()
+        try:
+            return {name: parse_date_us(changes[name], now_us) for name in DATES if changes.get(name)}
+        except BadValue as error:
+            raise BadRequest(Code.INVALID_TIME_VALUE, f"{TEXT[Code.INVALID_TIME_VALUE]}: {error}") from None
 
     @translated
     async def CreateReservation(

@@ -116,6 +116,8 @@ class ExplainService:
             backfilled_boot=diagnostics.backfilled_boot, last_backfill_at_us=diagnostics.last_backfill_at_us,
             commits=diagnostics.commits, commit_us=diagnostics.commit_us, jobs_at_us=runtime.clock_us(),
             spared=diagnostics.spared, longest_turn_us=runtime.longest_turn(False),
+            filter_calls=diagnostics.filter_calls, filter_failures=diagnostics.filter_failures,
+            filter_refusals=diagnostics.filter_refusals,
             by_type=[
                 pb.RpcCount(name=name, count=count, total_us=total_us)
                 for name, (count, total_us) in _busiest(diagnostics.by_method)

@@ -93,6 +93,11 @@ class Reader:
         return message
 
 
+def check_bounds(message: Message) -> None:
+    """Checks a message that was changed after it was read. Raises OutOfBounds."""
+    _Walk(message.ByteSize(), REQUEST_ELEMENTS_MAX, repairs=False).over(message, "", 0)
+
+
 class _Walk:
     """A traversal of one message."""
 

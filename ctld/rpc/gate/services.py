@@ -31,6 +31,7 @@ from ctld.runtime.fair import FairThreads
 from ctld.runtime.loop import Runtime
 from ctld.runtime.ports import StoreLike
 from ctld.runtime.rolling import RollUps
+from ctld.runtime.submitfilter import SubmitFilter
 from penstock.security.ca import Authority, Credentials
 from penstock.security.join import JoinTokens
 from penstock.threads import started_pool
@@ -70,6 +71,7 @@ class Services:
     traces: Traces
     rollups: RollUps
     credentials: Callable[[], Credentials]  # the controller's own, at present
+    submit_filter: SubmitFilter
     names: UserNames = field(init=False)
     reading: Reading = field(init=False)
 

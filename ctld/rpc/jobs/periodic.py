@@ -15,6 +15,7 @@ from ctld.rpc.gate.refusals import translated
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.visibility import is_private
 from ctld.rpc.jobs import submission
+from ctld.rpc.jobs.filtering import Filtering
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import periodic_pb2
 from penstock.values.hostlist import compress
@@ -28,6 +29,7 @@ class PeriodicService:
         self._services = services
         self._runtime = services.runtime
         self._authenticator = authenticator
+        self._filtering = Filtering(services.runtime, services.submit_filter)
 
     async def _uid(self, user: str) -> int:
         """Raises BadRequest."""
@@ -76,12 +78,19 @@ class PeriodicService:
         """Replaces or removes a crontab."""
         owner = await self._owner(request.user)
         config = self._runtime.core.state.config
+        wanted, said = list(request.entries), list[str]()
+        for at, entry in enumerate(wanted if self._filtering.submits else ()):
+            try:
+                wanted[at], more = await self._filtering.entry(entry, owner)
+            except BadRequest as error:
+                return periodic_pb2.UpdateCrontabReply(failed_lines=entry.lines, code=error.code, text=error.text)
+            said += more
         entries = tuple(
             CronEntry(
                 submission.decode_submission(entry.job), submission.spec_row(entry.spec, config), entry.cron, entry.lines.first,
                 entry.lines.last,
             )
-            for entry in request.entries
+            for entry in wanted
         )  # fmt: skip
         text = None if request.remove else request.text
         event = UpdateCrontab(caller(), owner, text, entries, self._runtime.new_reply_to())
@@ -93,6 +102,7 @@ class PeriodicService:
             failed_lines=periodic_pb2.LineRange(first=first, last=last) if body.code else None,
             code=body.code,
             text=body.text,
+            user_messages=said,
         )
 
     # ---- triggers ------------------------------------------------------------------------------------------------

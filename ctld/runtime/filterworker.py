@@ -1,0 +1,230 @@
+"""Runs a site's submit filters: a process of its own, started by submitfilter.py.
+
+    python -I filterworker.py FD UID GID GID,GID... [lua]
+
+As root it becomes that user first (-1: it stays who it is), and no text of a user's or of the site's is read before. The
+first message has the filters' texts, which the controller has read and whose owner it has checked; each later one is a
+call, with a job as a JSON object. The answer has the fields that the filters have changed, lines for the user, and a
+refusal, or the filter's own error with its line. Everything that a filter does wrong is an answer; what it does to this
+process (it ends, it hangs, it takes all memory) is the end of this process, and of nothing else.
+"""
+
+import copy
+import importlib
+import importlib.abc
+import importlib.util
+import json
+import linecache
+import os
+import resource
+import socket
+import sys
+import types
+from collections.abc import Callable
+from typing import Final, Protocol
+
+if __name__ == "__main__":  # -I omits the project; it comes last, so that it cannot shadow the standard library
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from ctld.runtime.lookuphelper import LENGTH, receive
+from penstock import submitfilter
+from penstock.oom import allow_oom_kill
+from penstock.submitfilter import Job, Refuse, Submitter
+
+#: Address space of this process: a filter that fills it fails, and not the machine.
+MEMORY_BYTES_MAX: Final = 4 * 1024**3
+#: Longest description of a filter's error.
+ERROR_CHARS_MAX: Final = 500
+#: The functions of a filter, each optional.
+SUBMIT, MODIFY = "job_submit", "job_modify"
+
+
+_notes: list[str] = []
+
+
+def note(text: str) -> None:
+    """Writes a line of a filter to the controller's log, with the answer."""
+    if len(_notes) < submitfilter.MESSAGES_MAX:
+        _notes.append(text[: submitfilter.MESSAGE_CHARS_MAX])
+
+
+class FilterFailed(Exception):
+    """A filter is wrong: its text, or what it has done in a call. The text names its line."""
+
+
+class Refused(Exception):
+    """A filter has refused the request. `code`: a number of Slurm's; 0 = its general error."""
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Filter(Protocol):
+    """A loaded filter. Both functions change the dictionary, and raise Refused or FilterFailed."""
+
+    has: tuple[str, ...]  # SUBMIT, MODIFY
+
+    def submit(self, job: dict[str, object], call: dict[str, object]) -> None:
+        """Handles a submission."""
+
+    def modify(self, changes: dict[str, str], call: dict[str, object]) -> None:
+        """Handles an update."""
+
+
+class _Text(importlib.abc.SourceLoader):
+    """A module's source, from memory."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self._path = path
+        self._text = text
+
+    def get_filename(self, fullname: str) -> str:
+        """Returns the file's path, for tracebacks."""
+        return self._path
+
+    def get_data(self, path: str | bytes) -> bytes:
+        """Returns the text."""
+        return self._text.encode()
+
+
+class PythonFilter:
+    """A filter in Python."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self._path = path
+        spec = importlib.util.spec_from_loader("submit_filter", _Text(path, text))
+        if spec is None or spec.loader is None:
+            raise FilterFailed(f"{path}: cannot be loaded")
+        module = importlib.util.module_from_spec(spec)
+        self._guard(spec.loader.exec_module, module)
+        linecache.clearcache()
+        self._functions = {name: getattr(module, name) for name in (SUBMIT, MODIFY) if hasattr(module, name)}
+        self.has = tuple(self._functions)
+        if not self.has:
+            raise FilterFailed(f"{path}: it has neither {SUBMIT} nor {MODIFY}")
+
+    def submit(self, job: dict[str, object], call: dict[str, object]) -> None:
+        """Calls job_submit(job, submitter)."""
+        if SUBMIT not in self.has:
+            return
+        record = Job(**job)  # type: ignore[arg-type]  # the controller sends the fields of a Job
+        self._guard(self._functions[SUBMIT], record, _submitter(call))
+        job.update({name: getattr(record, name) for name in Job.__slots__})
+
+    def modify(self, changes: dict[str, str], call: dict[str, object]) -> None:
+        """Calls job_modify(job, changes, submitter)."""
+        if MODIFY in self.has:
+            known = types.SimpleNamespace(**_record(call, "record"))
+            self._guard(self._functions[MODIFY], known, changes, _submitter(call))
+
+    def _guard(self, function: Callable[..., object], *values: object) -> None:
+        """Calls the site's code. Raises Refused, FilterFailed."""
+        try:
+            function(*values)
+        except Refuse as error:
+            raise Refused(str(error)) from None
+        except SyntaxError as error:
+            raise FilterFailed(f"{error.filename or self._path}:{error.lineno}: {error.msg}") from None
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever the site's code does is its failure)
+            raise FilterFailed(self._described(error)) from None
+
+    def _described(self, error: BaseException) -> str:
+        line, at = 0, error.__traceback__
+        while at is not None:
+            if at.tb_frame.f_code.co_filename == self._path:
+                line = at.tb_lineno
+            at = at.tb_next
+        return f"{self._path}:{line}: {type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
+
+
+def _record(call: dict[str, object], name: str) -> dict[str, object]:
+    found = call[name]
+    return found if isinstance(found, dict) else {}
+
+
+def _submitter(call: dict[str, object]) -> Submitter:
+    fields = _record(call, "submitter")
+    groups = fields.get("groups")
+    return Submitter(**{**fields, "groups": tuple(groups) if isinstance(groups, list) else ()})  # type: ignore[arg-type]
+
+
+def load(scripts: list[list[str]]) -> list[Filter]:
+    """Loads the filters: (language, path, text). Raises FilterFailed."""
+    found: list[Filter] = []
+    for language, path, text in scripts:
+        if language == "lua":
+            from ctld.runtime.luafilter import LuaFilter
+
+            found.append(LuaFilter(path, text))
+        else:
+            found.append(PythonFilter(path, text))
+    return found
+
+
+def answer(filters: list[Filter], call: dict[str, object]) -> dict[str, object]:
+    """Runs the filters, one after the other, on what the one before has left."""
+    submitfilter.take_messages()
+    job = _record(call, "job")
+    before = copy.deepcopy(job)
+    result: dict[str, object] = {}
+    try:
+        for one in filters:
+            if call["function"] == SUBMIT:
+                one.submit(job, call)
+            else:
+                one.modify(job, call)  # type: ignore[arg-type]  # changes are texts
+    except Refused as error:
+        result["refused"] = [error.code, str(error)]
+    except FilterFailed as error:
+        result["failed"] = str(error)
+    result["changed"] = {name: value for name, value in job.items() if value != before.get(name, ...)}
+    result["removed"] = [name for name in before if name not in job]
+    result["messages"] = submitfilter.take_messages()
+    result["notes"] = list(_notes)
+    _notes.clear()
+    return result
+
+
+def become(uid: int, gid: int, groups: list[int]) -> None:
+    """Becomes the user of the filters, for good. Raises OSError."""
+    os.setgroups(groups)
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+
+
+def _send(wire: socket.socket, value: object) -> None:
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError) as error:  # the filter has set a field to what is no text, number or list
+        text = json.dumps({"failed": f"a field has a value of a wrong type: {error}"})
+    wire.sendall(LENGTH.pack(len(text)) + text.encode())
+
+
+def main(fd: int, uid: int, gid: int, groups: list[int], has_lua: bool) -> None:
+    """Answers until the other side closes."""
+    allow_oom_kill()  # first: after the switch the file is not writable
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    if has_lua:
+        importlib.import_module("ctld.runtime.luafilter")  # before the switch: its library may be readable by root only
+    if uid >= 0:
+        become(uid, gid, groups)
+    filters: list[Filter] = []
+    with socket.socket(fileno=fd) as wire:
+        while head := receive(wire, LENGTH.size):
+            question = json.loads(receive(wire, *LENGTH.unpack(head)))
+            if "scripts" not in question:
+                _send(wire, answer(filters, question))
+                continue
+            try:
+                filters = load(question["scripts"])
+                _send(wire, {"has": sorted({name for one in filters for name in one.has})})
+            except FilterFailed as error:
+                _send(wire, {"failed": str(error)})
+
+
+if __name__ == "__main__":
+    sys.modules["ctld.runtime.filterworker"] = sys.modules["__main__"]  # luafilter raises the exceptions of this module
+    gids = [int(gid) for gid in sys.argv[4].split(",") if gid]
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), gids, "lua" in sys.argv[5:])

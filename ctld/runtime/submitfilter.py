@@ -1,0 +1,322 @@
+"""The site's submit filters (PenstockSubmitFilter, JobSubmitPlugins=lua): asked before a submission or an update becomes
+an event, so the core, the flight recorder and everything behind them see the changed request only.
+
+    a request -> FairThreads -> a worker (filterworker.py) -> job_submit(job, submitter) -> the changed fields
+
+Rules
+    - The loop never waits. A call ends within PenstockSubmitFilterTimeout; then its worker is killed, and the next call
+      starts another. There are WORKERS of them, of which one user has one at a time: calls of one user keep their order,
+      and a filter that hangs on one user's requests delays nobody else's.
+    - A crash, a hang or a bad value is counted and logged, and PenstockSubmitFilterFailure decides: refuse, or accept
+      the request as it was submitted.
+    - The controller reads the files, which belong to root, SlurmUser or its own user and which nobody else can write. A
+      worker gets their text, and as root becomes another user first (PenstockSubmitFilterUser).
+    - `scontrol reconfigure` loads the files in a new worker; if that fails, the old ones stay in force. At start, a file
+      that cannot be loaded counts as a filter that fails.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import pwd
+import stat
+from collections.abc import Mapping
+from importlib.util import find_spec
+from queue import LifoQueue
+from typing import Final, NamedTuple
+
+from ctld.metrics import Diagnostics
+from ctld.runtime import filterworker
+from ctld.runtime.errors import BadRequest
+from ctld.runtime.fair import FairThreads
+from ctld.runtime.helperprocess import HelperFailed, HelperProcess
+from ctld.runtime.lookups import Lookups
+from ctld.runtime.programs import UserIdentity
+from penstock.values.config import Config
+from penstock.values.refusals import TEXT, Code
+from penstock.values.text import clean_line
+
+log = logging.getLogger("penstock.ctld")
+
+WORKERS: Final = 4
+#: Calls of one user that wait or run.
+CALLS_MAX: Final = 256
+#: Time limit for the start of a worker and the loading of the files.
+START_S: Final = 20.0
+FILE_BYTES_MAX: Final = 1024 * 1024
+#: Lua's file, in the folder of slurm.conf.
+LUA_FILE: Final = "job_submit.lua"
+SUBMIT, MODIFY = "job_submit", "job_modify"
+
+
+class FilterError(Exception):
+    """The filter has failed: its text names the cause, for the log and the administrator."""
+
+
+class FilterAnswer(NamedTuple):
+    """What the filters have made of a request."""
+
+    changed: Mapping[str, object] = {}
+    removed: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+    refused: tuple[int, str] | None = None  # a number of Slurm's, 0 = none; the text for the user
+
+
+class _Worker(HelperProcess):
+    """A worker, which loads the files first."""
+
+    def __init__(self, scripts: bytes, timeout_s: float, words: tuple[str, ...]) -> None:
+        super().__init__(filterworker.__file__, timeout_s, words=words, options="-I")
+        self._scripts = scripts
+        self._is_loaded = False
+        self.has: frozenset[str] = frozenset()
+
+    def stop(self) -> None:
+        """Ends the process."""
+        self._is_loaded = False
+        super().stop()
+
+    def call(self, question: bytes) -> dict[str, object]:
+        """Returns the answer to a call. Raises FilterError."""
+        try:
+            self.load()
+            found = json.loads(self.ask(question))
+        except HelperFailed as error:
+            raise FilterError(str(error)) from None
+        except ValueError:
+            self.stop()
+            raise FilterError("an answer that is no JSON") from None
+        if not isinstance(found, dict):
+            raise FilterError("an answer that is no object")
+        if failed := found.get("failed"):
+            raise FilterError(clean_line(str(failed)))
+        return found
+
+    def load(self) -> None:
+        """Starts the process and loads the files, unless that is done. Raises FilterError."""
+        try:
+            wire = self.start()
+            if self._is_loaded:
+                return
+            found = json.loads(self.exchange(wire, self._scripts, START_S))
+        except TimeoutError:
+            self.stop()
+            raise FilterError(f"not loaded within {START_S:g} s") from None
+        except (OSError, ValueError) as error:
+            self.stop()
+            raise FilterError(f"not loaded: {error}") from None
+        if "failed" in found:
+            raise FilterError(clean_line(str(found["failed"])))
+        self.has = frozenset(found["has"])
+        self._is_loaded = True
+
+
+class FilterSet:
+    """The filters of one configuration, with their workers. `problem`: why they could not be loaded."""
+
+    def __init__(self, config: Config, scripts: list[tuple[str, str, str]], identity: UserIdentity | None) -> None:
+        who = (-1, -1, ()) if identity is None else identity
+        self.needs_partitions = any(language == "lua" for language, _, _ in scripts)
+        words = (str(who[0]), str(who[1]), ",".join(map(str, who[2])), *(["lua"] if self.needs_partitions else []))
+        text = json.dumps({"scripts": scripts}).encode()
+        self._workers = [_Worker(text, config.submit_filter_timeout_s, words) for _ in range(WORKERS)]
+        self._free: LifoQueue[_Worker] = LifoQueue()
+        for worker in self._workers:
+            self._free.put(worker)
+        self.accepts = config.submit_filter_failure == "accept"
+        self.has: frozenset[str] = frozenset()
+        self.problem = ""
+        self.calls = 0  # in progress
+        self.is_retired = False
+
+    def load(self) -> None:
+        """Loads the files into one worker; the others follow when they are needed. Raises FilterError."""
+        worker = self._free.get_nowait()
+        try:
+            worker.load()
+            self.has = worker.has
+        finally:
+            self._free.put(worker)
+
+    def call(self, question: Mapping[str, object]) -> FilterAnswer:
+        """Asks a worker; in a thread, of which there are as many. Raises FilterError."""
+        if self.problem:
+            raise FilterError(self.problem)
+        worker = self._free.get_nowait()
+        try:
+            found = worker.call(json.dumps(question).encode())
+            return _read_answer(found)
+        finally:
+            self._free.put(worker)
+
+    def close(self) -> None:
+        """Ends the workers. A call in progress fails."""
+        for worker in self._workers:
+            worker.close()
+
+
+def _read_answer(found: dict[str, object]) -> FilterAnswer:
+    changed, removed, messages, refused = (found.get(name) for name in ("changed", "removed", "messages", "refused"))
+    if not (isinstance(changed, dict) and isinstance(removed, list) and isinstance(messages, list)):
+        raise FilterError("an answer without its parts")
+    lines = tuple(clean_line(str(line)) for line in messages)
+    notes = found.get("notes")
+    for note in notes if isinstance(notes, list) else ():
+        log.info("the submit filter: %s", clean_line(str(note)))
+    if not isinstance(refused, list):
+        return FilterAnswer(changed, tuple(map(str, removed)), lines)
+    code, text = refused
+    return FilterAnswer(messages=lines, refused=(int(code), "\n".join(map(clean_line, str(text).splitlines()))))
+
+
+class SubmitFilter:
+    """The filters in force. Belongs to one event loop."""
+
+    def __init__(self, lookups: Lookups, diagnostics: Diagnostics, config_folder: str) -> None:
+        self._lookups = lookups
+        self._diagnostics = diagnostics
+        self._folder = config_folder
+        self._threads: FairThreads | None = None
+        self._set: FilterSet | None = None
+
+    async def start(self, config: Config) -> None:
+        """Loads the filters; one that cannot be loaded fails with each request."""
+        try:
+            self._set = await self.prepare(config)
+        except BadRequest as error:
+            log.error("the submit filter: %s", error.text)
+            self._set = FilterSet(config, [], None)
+            self._set.problem = error.text
+            self._set.has = frozenset((SUBMIT, MODIFY))
+        self._start_threads()
+
+    async def prepare(self, config: Config) -> FilterSet | None:
+        """Loads the filters of a configuration; None = it has none. Raises BadRequest."""
+        named = [("python", config.submit_filter)] if config.submit_filter else []
+        if "lua" in config.job_submit_plugins:
+            named.append(("lua", os.path.join(self._folder, LUA_FILE)))
+        if not named:
+            return None
+        identity = await self._identity(config)
+        if "lua" in config.job_submit_plugins and find_spec("lupa") is None:
+            text = "JobSubmitPlugins=lua needs lupa: pip install 'penstock[lua]'"
+            raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n{text}")
+        try:
+            scripts = [(language, path, await asyncio.to_thread(read, path, config)) for language, path in named]
+            found = FilterSet(config, scripts, identity)
+            try:
+                await asyncio.to_thread(found.load)
+            except FilterError:
+                found.close()
+                raise
+        except FilterError as error:
+            raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n{error}") from None
+        return found
+
+    def use(self, found: FilterSet | None) -> None:
+        """Puts a prepared set in force. Calls in progress end with the old one."""
+        old, self._set = self._set, found
+        self._start_threads()
+        if old is not None:
+            old.is_retired = True
+            _end_if_unused(old)
+
+    def stop(self) -> None:
+        """Ends the workers."""
+        if self._set is not None:
+            self._set.close()
+
+    def has(self, function: str) -> bool:
+        """Whether the filters in force have this function."""
+        return self._set is not None and function in self._set.has
+
+    @property
+    def needs_partitions(self) -> bool:
+        """Whether a call has to bring the partitions: Lua's part_list."""
+        return self._set is not None and self._set.needs_partitions
+
+    async def ask(self, uid: int, question: Mapping[str, object]) -> FilterAnswer:
+        """Returns what the filters make of a request, when it is the user's turn. Raises FilterError, BadRequest."""
+        filters, threads = self._set, self._threads
+        if filters is None or threads is None:  # a reload has removed them
+            return FilterAnswer()
+        self._diagnostics.filter_calls += 1
+        filters.calls += 1
+        try:
+            return await threads.ask(uid, filters.call, lambda: question)
+        finally:
+            filters.calls -= 1
+            _end_if_unused(filters)
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Counts and logs a failure; returns if the request is to be accepted as it is. Raises BadRequest."""
+        self._diagnostics.filter_failures += 1
+        accepts = self._set is not None and self._set.accepts
+        log.error(
+            "the submit filter has failed at %s, which is %s: %s", what, "accepted" if accepts else "refused", error
+        )
+        if not accepts:
+            text = "the administrators see the cause in the controller's log"
+            raise BadRequest(Code.FILTER_FAILED, f"{TEXT[Code.FILTER_FAILED]}: {text}")
+
+    def refused(self, answer: FilterAnswer) -> None:
+        """Raises BadRequest if the filters have refused the request."""
+        if answer.refused is None:
+            return
+        self._diagnostics.filter_refusals += 1
+        number, text = answer.refused
+        code = Code(number) if number in TEXT else Code.FILTER_REFUSED  # type: ignore[comparison-overlap]  # an IntEnum's keys
+        said = "\n".join(filter(None, (*answer.messages, text)))
+        raise BadRequest(code, f"{TEXT[code]}: {said}" if said else TEXT[code])
+
+    def _start_threads(self) -> None:
+        if self._set is not None and self._threads is None:
+            self._threads = FairThreads("requests at the submit filter", WORKERS, CALLS_MAX, share=1)
+
+    async def _identity(self, config: Config) -> UserIdentity | None:
+        """Returns whom the workers become: nobody unless the controller is root. Raises BadRequest."""
+        if os.geteuid() != 0:
+            return None
+        found = await self._lookups.identity(config.submit_filter_user, 0)
+        if found is None:
+            text = f"PenstockSubmitFilterUser={config.submit_filter_user}: there is no such user"
+            raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n{text}")
+        return found
+
+
+def _end_if_unused(old: FilterSet) -> None:
+    if old.is_retired and not old.calls:
+        old.close()
+
+
+def read(path: str, config: Config) -> str:
+    """Returns the text of a filter that only root, SlurmUser and the controller's own user can have written. Raises
+    FilterError."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise FilterError(f"{path}: not a regular file")
+            if found.st_mode & 0o022:
+                raise FilterError(f"{path}: others than its owner can write to it: chmod go-w {path}")
+            if found.st_uid not in {0, os.geteuid(), _uid_of(config.slurm_user)}:
+                raise FilterError(f"{path}: it belongs to uid {found.st_uid}, and not to root or {config.slurm_user}")
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise FilterError(f"{path}: {error.strerror}") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise FilterError(f"{path}: more than {FILE_BYTES_MAX} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise FilterError(f"{path}:{line}: not UTF-8") from None
+
+
+def _uid_of(name: str) -> int:
+    """Returns SlurmUser's uid; -1 for an unknown one. Its name is from slurm.conf."""
+    try:
+        return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return -1

@@ -1,0 +1,238 @@
+"""Sessions of the web interface: a cookie holds the user's own token, which is passed on as the token of a header is.
+
+    POST /web/login {"token": ...}    the controller is asked whether it accepts the token; then the cookie is set
+    POST /web/login {"secret": ...}   a one-time secret of `penstock up --web`, for the token that it was made for
+    POST /web/link                    such a secret; over the Unix socket only, for the daemon's own user and root
+    POST /web/logout                  removes the cookie
+    GET  /web/session                 who is logged in ("": nobody), to be shown: rights are the controller's matter
+
+The daemon has no secret and no table of sessions: any number of daemons serve the same browser. Secrets of links live for
+LINK_LIFE_S in memory. A request that the cookie proves must come from this page: what can change something needs a header
+that no other origin may send, and a browser's word on the origin is believed where it gives one.
+"""
+
+import base64
+import binascii
+import hmac
+import json
+import secrets
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from penstock.calls import USER_TOKEN_KEY
+from penstock.errors import NotProven, PenstockError
+from penstock.v1.controller_pb2 import PingRequest
+from rest.answers import RestError, error_of
+from rest.body import read_body
+from rest.callers import UnixPeer, identify
+from rest.calling import ControllerClient
+from rest.limits import CALL_TIMEOUT_S, Requests
+from rest.sending import JSON_TYPE, whole
+
+if TYPE_CHECKING:
+    from penstock.calls import Proof
+
+PREFIX: Final = "/web/"
+#: What the page sends with each request; a browser asks before it sends it to another origin, and gets no answer here.
+PAGE_HEADER: Final = "x-penstock-web"
+COOKIE: Final = "penstock"
+#: Browsers keep cookies of 4,096 bytes with name and attributes.
+COOKIE_CHARS_MAX: Final = 3800
+LINK_LIFE_S: Final = 300.0
+#: Links that wait to be used; one more removes the oldest.
+LINKS_MAX: Final = 16
+SECRET_BYTES: Final = 32
+#: Paths that change something by GET, as it is in Slurm's interface.
+_CHANGING: Final = ("/requeue", "/reconfigure")
+_SAFE_METHODS: Final = ("GET", "HEAD")
+_OWN_SITE: Final = ("same-origin", "none")  # "none": typed by the user
+
+
+class Link(NamedTuple):
+    """A one-time secret that waits, and the token that it stands for."""
+
+    secret: str
+    token: str
+    ends_at_s: float
+
+
+class Links:
+    """One-time secrets of logins."""
+
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
+        self._waiting: list[Link] = []
+
+    def make(self, token: str) -> str:
+        """A secret for this token."""
+        link = Link(secrets.token_urlsafe(SECRET_BYTES), token, self._clock_s() + LINK_LIFE_S)
+        self._waiting = [*self._valid(), link][-LINKS_MAX:]
+        return link.secret
+
+    def take(self, secret: str) -> str:
+        """The token of a secret, which is void then; "" for a secret that is not valid (any more)."""
+        given = secret.encode("utf-8", "surrogatepass")
+        self._waiting = self._valid()
+        # All are compared, each in constant time.
+        found = [one for one in self._waiting if hmac.compare_digest(one.secret.encode(), given)]
+        self._waiting = [one for one in self._waiting if one not in found]
+        return found[0].token if found else ""
+
+    def _valid(self) -> list[Link]:
+        return [one for one in self._waiting if one.ends_at_s > self._clock_s()]
+
+
+class Sessions:
+    """The paths below /web/, and the way of a cookie to the API."""
+
+    def __init__(self, api: ASGIApp, client: ControllerClient, cluster: str, requests: Requests) -> None:
+        self._api = api
+        self._client = client
+        self._cluster = cluster
+        self._requests = requests
+        self._links = Links()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request, or passes it on with the proof that the cookie is."""
+        request = Request(scope, receive)
+        try:
+            if scope["path"].startswith(PREFIX):
+                await (await self._answer(request))(scope, receive, send)
+                return
+            scope = with_proof(scope, request)
+        except RestError as error:
+            await refusal(error)(scope, receive, send)
+            return
+        await self._api(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        asked = (request.method, request.url.path.removeprefix(PREFIX))
+        if asked == ("GET", "session"):
+            return self._session(request)
+        if asked == ("POST", "login"):
+            check_origin(request, must_be_page=True)
+            return await self._login(request)
+        if asked == ("POST", "logout"):
+            check_origin(request, must_be_page=True)
+            return self._with_cookie(request, "", {})
+        if asked == ("POST", "link"):
+            return self._link(request)
+        raise RestError(404, 0, "Not found", is_plain=True)
+
+    def _session(self, request: Request) -> Response:
+        check_origin(request, must_be_page=False)
+        token = session_token(request)
+        if not token:
+            return whole({"user": "", "cluster": ""}, 200, JSON_TYPE, NEVER_KEPT)
+        return whole({"user": claimed_user(token), "cluster": self._cluster}, 200, JSON_TYPE, NEVER_KEPT)
+
+    async def _login(self, request: Request) -> Response:
+        with self._requests.one("") as share:
+            body = await read_body(request, share)
+        given = body if isinstance(body, dict) else {}
+        secret, token = given.get("secret"), given.get("token")
+        if isinstance(secret, str):
+            token = self._links.take(secret)
+            if not token:
+                raise RestError(401, 0, "this link was used already or is too old: penstock up --web makes a new one")
+        if not isinstance(token, str):
+            raise RestError(422, 9200, "token is missing", source="#/token")
+        token = token.strip().removeprefix("SLURM_JWT=")
+        if len(token) > COOKIE_CHARS_MAX or any(one in token for one in ';,"\\'):
+            raise RestError(401, 0, "this is no token: scontrol token prints one")
+        proof = identify([(b"x-slurm-user-token", token.encode("utf-8", "replace"))], None).proof
+        await self._check(proof)
+        return self._with_cookie(request, token, {"user": claimed_user(token), "cluster": self._cluster})
+
+    async def _check(self, proof: "Proof | None") -> None:
+        """Asks the controller whether it accepts the proof. Raises RestError."""
+        try:
+            await self._client.call("Ping", PingRequest(), CALL_TIMEOUT_S, proof=proof)
+        except NotProven as error:
+            raise RestError(401, 0, "the controller does not accept this token: it may be too old") from error
+        except PenstockError as error:
+            raise error_of(error, "slurm") from error
+
+    def _link(self, request: Request) -> Response:
+        peer = request.scope.get("client")
+        if not isinstance(peer, UnixPeer):
+            raise RestError(401, 0, "Authentication failure", is_plain=True)
+        identify((), peer)  # the daemon's user or root, by the kernel's word
+        proof = identify(request.headers.raw, peer).proof
+        token = dict(proof or ()).get(USER_TOKEN_KEY, "")
+        if not token:
+            raise RestError(422, 9200, "X-SLURM-USER-TOKEN is missing")
+        content = {"secret": self._links.make(str(token)), "life_s": int(LINK_LIFE_S)}
+        return whole(content, 200, JSON_TYPE, NEVER_KEPT)
+
+    def _with_cookie(self, request: Request, token: str, content: dict[str, object]) -> Response:
+        response = whole(content, 200, JSON_TYPE, NEVER_KEPT)
+        is_secure = request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
+        response.set_cookie(
+            cookie_name(request), token, max_age=None if token else 0, path="/",
+            secure=is_secure, httponly=True, samesite="strict",
+        )  # fmt: skip
+        return response
+
+
+NEVER_KEPT: Final = {"Cache-Control": "no-store"}
+
+
+def refusal(error: RestError) -> Response:
+    """The answer to a request that is refused before the API sees it."""
+    if error.is_plain:
+        return Response(error.text, error.status, NEVER_KEPT, "text/plain")
+    return whole({"errors": error.errors, "warnings": []}, error.status, JSON_TYPE, NEVER_KEPT)
+
+
+def cookie_name(request: Request) -> str:
+    """The cookie's name. Browsers send cookies to all ports of a host: the clusters of one machine have one each."""
+    port = request.headers.get("host", "").rpartition("]")[2].rpartition(":")[2]
+    return f"{COOKIE}_{port}" if port.isascii() and port.isdigit() and len(port) < 6 else COOKIE
+
+
+def session_token(request: Request) -> str:
+    """The token of the cookie, "" without one."""
+    token = request.cookies.get(cookie_name(request), "")
+    is_token = 0 < len(token) <= COOKIE_CHARS_MAX and token.isascii() and token.isprintable() and " " not in token
+    return token if is_token else ""
+
+
+def with_proof(scope: Scope, request: Request) -> Scope:
+    """The request with the cookie's token as a header, where no header proves the caller. Raises RestError."""
+    headers: list[tuple[bytes, bytes]] = scope["headers"]
+    if any(name in (b"x-slurm-user-token", b"authorization") for name, _ in headers):
+        return scope
+    token = session_token(request)
+    if not token:
+        return scope
+    is_safe = request.method in _SAFE_METHODS and not scope["path"].rstrip("/").endswith(_CHANGING)
+    check_origin(request, must_be_page=not is_safe)
+    kept = [(name, value) for name, value in headers if name != b"x-slurm-user-name"]
+    return {**scope, "headers": [*kept, (b"x-slurm-user-token", token.encode("latin-1"))]}
+
+
+def check_origin(request: Request, *, must_be_page: bool) -> None:
+    """Raises RestError with 403 for a request that another page caused."""
+    headers = request.headers
+    origin = headers.get("origin")
+    is_other = origin is not None and origin.partition("://")[2] != headers.get("host")
+    is_other = is_other or headers.get("sec-fetch-site", "none") not in _OWN_SITE
+    if is_other or (must_be_page and headers.get(PAGE_HEADER) != "1"):
+        raise RestError(403, 0, "this request does not come from Penstock's own page")
+
+
+def claimed_user(token: str) -> str:
+    """The user whom the token names, unverified: to be shown. The claims are those of scontrol token."""
+    part = token.split(".")[1] if token.count(".") == 2 else ""
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (ValueError, binascii.Error, RecursionError):
+        return ""
+    found = (claims.get("sun") or claims.get("username")) if isinstance(claims, dict) else ""
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,95 @@
+"""A browser (Debian's chromium, driven by playwright) at the web interface of a real cluster.
+
+with WebPages(rest) as pages:
+    page = pages.login("nobody")
+    pages.open(page, "jobs/1")
+
+Every request of every page must go to the daemon, and what a page writes to its console as an error fails the test at `close`.
+"""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from liverest import LiveRest
+from patience import ANSWER_S
+from playwright.sync_api import BrowserContext, Page, Request, sync_playwright
+
+CHROMIUM = shutil.which("chromium")
+#: What the browser writes when the daemon has no event stream, is away, or refuses.
+EXPECTED = ("Failed to load resource", "net::ERR_CONNECTION_REFUSED", "net::ERR_INCOMPLETE_CHUNKED_ENCODING")
+#: Its sandbox needs rights that containers do not give; the pages are our own.
+ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage")
+
+
+class WebPages:
+    """The browser; one context, and so one session, for each login."""
+
+    def __init__(self, rest: LiveRest) -> None:
+        self.rest = rest
+        self.problems: list[str] = []
+        self._playwright = sync_playwright().start()
+        self._browser = self._playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._browser.close()
+        self._playwright.stop()
+
+    def new(self, width: int = 1280, height: int = 800, locale: str = "en-GB") -> Page:
+        """A page of a browser that nobody is logged in at."""
+        context = self._browser.new_context(
+            viewport={"width": width, "height": height},
+            locale=locale,
+            timezone_id="Europe/Berlin",
+            reduced_motion="reduce",
+        )
+        context.set_default_timeout(ANSWER_S * 1000)
+        context.grant_permissions(["clipboard-read", "clipboard-write"], origin=self.rest.url)
+        context.on("request", self._requested)
+        page = context.new_page()
+        page.on("pageerror", lambda error: self.problems.append(f"{page.url}: {error}"))
+        page.on("console", lambda said: self._said(said.type, said.text))
+        return page
+
+    def login(self, user: str = "") -> Page:
+        """A page of that user, at the overview."""
+        page = self.new()
+        page.goto(self.rest.url)
+        page.get_by_label("Token").fill(self.rest.token(user))
+        page.get_by_role("button", name="Log in").click()
+        page.get_by_role("heading", name="Overview").wait_for()
+        return page
+
+    def open(self, page: Page, where: str, heading: str) -> None:
+        """Opens a page by its address, and waits for its heading."""
+        page.goto(f"{self.rest.url}/#/{where}")
+        page.get_by_role("heading", name=heading, level=1).wait_for()
+
+    def check(self) -> None:
+        """Fails if a page asked another host, or had an error."""
+        found, self.problems = self.problems, []
+        assert found == []
+
+    def _requested(self, request: Request) -> None:
+        if not request.url.startswith((self.rest.url + "/", "data:")):
+            self.problems.append(f"request to {request.url}")
+
+    def _said(self, kind: str, text: str) -> None:
+        if kind == "error" and not text.startswith(EXPECTED):
+            self.problems.append(text)
+
+
+def cookies_of(context: BrowserContext) -> Mapping[str, Mapping[str, object]]:
+    """The cookies of a session, by name."""
+    return {str(one["name"]): dict(one) for one in context.cookies()}
+
+
+def save_picture(page: Page, name: str) -> None:
+    """A screenshot in build/web."""
+    folder = Path("build/web")
+    folder.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=folder / f"{name}.png")

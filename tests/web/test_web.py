@@ -1,0 +1,290 @@
+"""The web interface in a real browser at a real cluster: each page, each action with its effect, roles, hostile names, deep
+links, a lost connection and its return. Screenshots of every page are in build/web afterwards.
+"""
+
+import re
+import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from liverest import RESTD, LiveRest
+
+pytest.importorskip("playwright", reason="playwright is not installed")
+from axe_playwright_python.sync_playwright import Axe
+from webpages import CHROMIUM, WebPages, cookies_of, save_picture
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser (Debian package chromium)")
+HOSTILE = "<img src=x onerror=alert(1)>&amp;{{7*7}}'\""
+SLEEP = ("--wrap", "sleep 600")
+#: WCAG 2.2 AA and the best practices of axe.
+TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+
+@pytest.fixture(scope="module")
+def pages(rest: LiveRest) -> Iterator[WebPages]:
+    with WebPages(rest) as pages:
+        yield pages
+
+
+@pytest.fixture
+def web(pages: WebPages) -> Iterator[WebPages]:
+    """The browser; afterwards no page may have had an error, and jobs that a test leaves are cancelled."""
+    yield pages
+    pages.check()
+    pages.rest.cluster.clean()
+
+
+def fill(web: WebPages) -> dict[str, int]:
+    """Jobs of every kind: running with GPUs, waiting for them, held, with a hostile name."""
+    cluster = web.rest.cluster
+    jobs = {
+        "running": cluster.sbatch("-J", "train", "--gpus=6", "-n2", *SLEEP),
+        "wide": cluster.sbatch("-J", "wide", "-N2", "--gpus-per-node=8", "-t", "60", *SLEEP),
+        "held": cluster.sbatch("-J", HOSTILE, "--hold", *SLEEP),
+    }
+    cluster.wait_state(jobs["running"], "RUNNING")
+    return jobs
+
+
+def violations(page: "Page") -> list[str]:
+    """What axe finds."""
+    found = Axe().run(page, options={"runOnly": TAGS}).response["violations"]
+    return [f"{one['id']}: {one['help']}: {node['html'][:120]}" for one in found for node in one["nodes"][:2]]
+
+
+def wait_for_text(page: "Page", text: str) -> None:
+    page.get_by_text(text).first.wait_for()
+
+
+def confirm(page: "Page", button: str, answer: str, text: str = "") -> None:
+    """Presses an action's button, and confirms its question."""
+    page.locator("header.page").get_by_role("button", name=button, exact=True).click()
+    dialog = page.get_by_role("dialog")
+    if text:
+        dialog.get_by_role("textbox").fill(text)
+    dialog.get_by_role("button", name=answer, exact=True).click()
+    dialog.wait_for(state="detached")
+
+
+def test_each_page_light_and_dark_narrow_and_wide(web):
+    """Its heading, nothing for axe to find, nothing wider than a phone; the pictures are kept."""
+    jobs = fill(web)
+    places = {
+        "overview": ("", "Overview"), "jobs": ("jobs", "Jobs"), "job-waits": (f"jobs/{jobs['wide']}", "wide"),
+        "job-runs": (f"jobs/{jobs['running']}", "train"), "nodes": ("nodes", "Nodes"), "node": ("nodes/n1", "n1"),
+        "nothing": ("none", "Nothing here"),
+    }  # fmt: skip
+    page = web.login()
+    for name, (where, heading) in places.items():
+        web.open(page, where, heading)
+        page.get_by_text("Loading").first.wait_for(state="detached")
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert violations(page) == [], (name, scheme)
+            save_picture(page, f"{name}-{scheme}")
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, name
+        save_picture(page, f"{name}-narrow")
+        page.set_viewport_size({"width": 1280, "height": 800})
+    page.get_by_role("button", name="Log out").click()
+    page.get_by_role("heading", name="Penstock").wait_for()
+    assert violations(page) == []
+    save_picture(page, "login-dark")
+
+
+def test_login_by_token_and_logout(web):
+    page = web.new()
+    page.goto(web.rest.url)
+    page.get_by_label("Token").fill("a.b.c")
+    page.get_by_role("button", name="Log in").click()
+    wait_for_text(page, "the controller does not accept this token")
+    page.get_by_label("Token").fill(f"SLURM_JWT={web.rest.token()}")
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("heading", name="Overview").wait_for()
+    (session,) = [one for name, one in cookies_of(page.context).items() if name.startswith("penstock_")]
+    assert session["httpOnly"] and session["sameSite"] == "Strict"
+    assert page.evaluate("localStorage.length + sessionStorage.length") == 0
+    assert page.evaluate("document.cookie") == ""
+    page.get_by_role("button", name="Log out").click()
+    page.get_by_label("Token").wait_for()
+    assert not [name for name in cookies_of(page.context) if name.startswith("penstock_")]
+    page.reload()
+    page.get_by_label("Token").wait_for()
+
+
+def test_a_login_link_works_once_and_leaves_the_address(web):
+    with web.rest.by_socket() as http:
+        made = http.post("/web/link", headers={"X-SLURM-USER-TOKEN": web.rest.token()}).json()
+    page = web.new()
+    page.goto(f"{web.rest.url}/#login={made['secret']}")
+    page.get_by_role("heading", name="Overview").wait_for()
+    assert made["secret"] not in page.url
+    other = web.new()
+    other.goto(f"{web.rest.url}/#login={made['secret']}")
+    wait_for_text(other, "this link was used already")
+    assert made["secret"] not in other.url
+
+
+def test_a_waiting_job_is_held_released_changed_and_cancelled(web):
+    cluster = web.rest.cluster
+    fill(web)
+    job = cluster.sbatch("-J", "mine", "-N2", "--gpus-per-node=8", "-t", "60", *SLEEP)
+    page = web.login()
+    web.open(page, f"jobs/{job}", "mine")
+    wait_for_text(page, "Why it waits")
+    confirm(page, "Hold", "Hold")
+    page.locator("header.page").get_by_role("button", name="Release").wait_for()
+    assert cluster.job(job).hold
+    confirm(page, "Release", "Release")
+    page.locator("header.page").get_by_role("button", name="Hold").wait_for()
+    assert not cluster.job(job).hold
+    confirm(page, "Time limit", "Change", "1:30:00")
+    wait_for_text(page, "1 h 30 min")
+    assert cluster.job(job).time_limit_s == 5400
+    confirm(page, "Cancel", "Cancel the job")
+    wait_for_text(page, "Cancelled")
+    cluster.wait_state(job, "CANCELLED")
+
+
+def test_a_suggestion_changes_the_job_and_it_starts(web):
+    cluster = web.rest.cluster
+    jobs = fill(web)
+    page = web.login()
+    web.open(page, f"jobs/{jobs['wide']}", "wide")
+    page.get_by_role("listitem").filter(has_text="starts now").get_by_role(
+        "button", name="Change the job"
+    ).first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Change", exact=True).click()
+    cluster.wait_state(jobs["wide"], "RUNNING")
+    page.locator("header.page .chip").get_by_text("Running").wait_for()
+
+
+def test_a_running_job_is_requeued(web):
+    cluster = web.rest.cluster
+    jobs = fill(web)
+    page = web.login()
+    web.open(page, f"jobs/{jobs['running']}", "train")
+    wait_for_text(page, "GPU 0, GPU 1")
+    confirm(page, "Requeue", "Requeue")
+    cluster.wait(lambda: cluster.job(jobs["running"]).attempt == 1, "the job was requeued")
+    wait_for_text(page, "Requeued")
+
+
+def test_a_refusal_is_shown(web):
+    jobs = fill(web)
+    page = web.login()
+    web.open(page, f"jobs/{jobs['running']}", "train")
+    page.locator("header.page").get_by_role("button", name="Time limit").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("textbox").fill("soon")
+    dialog.get_by_role("button", name="Change").click()
+    dialog.get_by_role("alert").get_by_text('"soon" is no time').wait_for()
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
+
+
+def test_what_happens_on_the_cluster_is_shown(web):
+    """Without a reload: a job that comes, starts and ends."""
+    cluster = web.rest.cluster
+    page = web.login()
+    web.open(page, "jobs?state=RUNNING", "Jobs")
+    job = cluster.sbatch("-J", "fresh", *SLEEP)
+    page.get_by_role("link", name=str(job), exact=True).click()
+    page.get_by_role("heading", name="fresh").wait_for()
+    cluster.run("scancel", str(job)).ok()
+    page.locator("header.page .chip").get_by_text("Cancelled").wait_for()
+
+
+def test_hostile_names_are_text(web):
+    fill(web)
+    page = web.login()
+    page.on("dialog", lambda dialog: web.problems.append(f"a script ran: {dialog.message}"))
+    wait_for_text(page, HOSTILE)
+    web.open(page, "jobs", "Jobs")
+    page.get_by_role("cell", name=HOSTILE).first.wait_for()
+    page.get_by_role("button", name="Copy CSV").click()
+    wait_for_text(page, "Copied")
+    text = page.evaluate("navigator.clipboard.readText()")
+    assert HOSTILE.replace('"', '""') in text
+    page.goto(f"{web.rest.url}/#/jobs/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
+    page.get_by_role("alert").wait_for()
+    assert page.locator("img[src=x]").count() == 0
+
+
+def test_filter_sort_and_columns_are_in_the_address(web):
+    jobs = fill(web)
+    page = web.login()
+    web.open(page, "jobs?q=train&state=RUNNING&sort=name&cols=id,name,gpus", "Jobs")
+    page.get_by_role("link", name=str(jobs["running"]), exact=True).wait_for()
+    assert page.get_by_role("columnheader").all_inner_texts() == ["Job", "Name ↑", "GPUs"]
+    assert page.get_by_text("1 of 1").is_visible()
+    page.get_by_role("combobox", name="State").select_option("PENDING")
+    page.get_by_role("searchbox").fill("wide")
+    page.get_by_role("link", name=str(jobs["wide"]), exact=True).wait_for()
+    page.get_by_role("button", name="GPUs").click()
+    assert re.search(r"q=wide&state=PENDING&sort=gpus", page.url)
+    page.get_by_role("region", name="Jobs").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="wide").wait_for()
+    assert page.url.endswith(f"#/jobs/{jobs['wide']}")
+
+
+def test_a_node_is_drained_and_resumed(web):
+    cluster = web.rest.cluster
+    page = web.login()
+    web.open(page, "nodes/n2", "n2")
+    confirm(page, "Drain", "Drain", "fan <b>broken</b>")
+    wait_for_text(page, "fan <b>broken</b>")
+    assert cluster.node("n2").reason == "fan <b>broken</b>"
+    web.open(page, "", "Overview")
+    page.get_by_role("listitem").filter(has_text="fan <b>broken</b>").wait_for()
+    save_picture(page, "overview-attention")
+    web.open(page, "nodes/n2", "n2")
+    confirm(page, "Resume", "Resume")
+    page.locator("header.page .chip").get_by_text("Idle").wait_for()
+    assert list(cluster.node("n2").flags) == []
+
+
+def test_another_user_sees_and_may_not_touch(web):
+    """The buttons are not there; and the daemon refuses a request that is sent nevertheless."""
+    jobs = fill(web)
+    page = web.login("nobody")
+    wait_for_text(page, "You have no jobs.")
+    web.open(page, f"jobs/{jobs['running']}", "train")
+    wait_for_text(page, "Time line")
+    assert page.locator("header.page").get_by_role("button").count() == 0
+    web.open(page, "nodes/n1", "n1")
+    assert page.locator("header.page").get_by_role("button").count() == 0
+    answer = page.evaluate(
+        """async (path) => {
+            const answer = await fetch(path, {method: "DELETE", headers: {"X-Penstock-Web": "1"}});
+            return [answer.status, await answer.text()];
+        }""",
+        f"/slurm/v0.0.46/job/{jobs['running']}",
+    )
+    assert "Access/permission denied" in answer[1] or answer[0] == 422
+    assert web.rest.cluster.job(jobs["running"]).state == "RUNNING"
+
+
+def test_a_lost_connection_and_its_return(web):
+    """The last state stays with a banner, and what happened meanwhile is shown when the daemon is back."""
+    cluster = web.rest.cluster
+    jobs = fill(web)
+    page = web.login()
+    web.open(page, f"jobs/{jobs['running']}", "train")
+    wait_for_text(page, "GPU 0, GPU 1")
+    cluster.kill(RESTD, number=signal.SIGTERM)
+    cluster.wait_death(RESTD)
+    wait_for_text(page, "The connection is lost.")
+    save_picture(page, "lost")
+    assert page.get_by_role("heading", name="train").is_visible()
+    cluster.run("scancel", str(jobs["running"])).ok()
+    cluster.wait_ends(jobs["running"])
+    web.rest.start()
+    page.get_by_text("The connection is lost.").wait_for(state="detached")
+    page.locator("header.page .chip").get_by_text("Cancelled").wait_for()

@@ -1,0 +1,108 @@
+"""Writes web/src/api/types.ts, the types of the web interface's client, from the OpenAPI documents that `penstock restd` serves.
+
+    python -m tools.webtypes [--check]
+
+Only what the paths of USED need is written: their answers, as interfaces, named as the schemas without their version.
+"""
+
+import sys
+from pathlib import Path
+
+# Any: members of a document of JSON
+from typing import Any, Final
+
+from rest import openapi
+from rest.contract.facts import load
+from rest.handlers import own
+
+TARGET: Final = Path("web/src/api/types.ts")
+VERSION: Final = "v0.0.46"
+#: Paths whose answers the pages read, and the type's name of each.
+USED: Final = {
+    f"/slurm/{VERSION}/jobs": "JobDetailsAnswer",
+    f"/slurm/{VERSION}/nodes": "NodesAnswer",
+    f"/slurmdb/{VERSION}/job/{{job_id}}": "RecordsAnswer",
+    f"/slurmdb/{VERSION}/user/{{name}}": "UsersAnswer",
+    "/penstock/v1/jobs": "JobsAnswer",
+    "/penstock/v1/jobs/{job_id}/script": "ScriptAnswer",
+    "/penstock/v1/jobs/{job_id}/why": "WhyAnswer",
+    "/penstock/v1/jobs/{job_id}/story": "StoryAnswer",
+    "/penstock/v1/forecast": "ForecastAnswer",
+    "/penstock/v1/gpus": "GpusAnswer",
+}
+HEAD: Final = "// Written by tools/webtypes.py from the OpenAPI documents of penstock restd; not to be edited.\n"
+_SCALARS: Final = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
+
+
+class Types:
+    """The interfaces that are needed so far, by name."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def add(self, name: str, schema: Any, schemas: Any) -> str:
+        """The name of the interface of an object, which is written if it is not there."""
+        if name not in self.texts:
+            self.texts[name] = ""  # before its members, which may be of the same type
+            members = schema.get("properties", {}).items()
+            lines = [f"  {key}: {self.of(one, schemas)};" for key, one in members if key.isidentifier()]
+            self.texts[name] = "\n".join([f"export interface {name} {{", *lines, "}", ""])
+        return name
+
+    def of(self, schema: Any, schemas: Any) -> str:
+        """The type of a value."""
+        if "$ref" in schema:
+            key = schema["$ref"].rpartition("/")[2]
+            target = schemas[key]
+            is_object = target.get("type") == "object" and "properties" in target
+            return self.add(type_name(key), target, schemas) if is_object else self.of(target, schemas)
+        if "allOf" in schema:
+            text = " & ".join(self.of(one, schemas) for one in schema["allOf"])
+            return f"{text} | null" if schema.get("nullable") else text
+        kind = schema.get("type")
+        if kind == "array":
+            inner = self.of(schema["items"], schemas)
+            return f"({inner})[]" if " " in inner else f"{inner}[]"
+        if kind == "object":
+            members = schema.get("properties", {}).items()
+            inner = " ".join(f"{key}: {self.of(one, schemas)};" for key, one in members)
+            return f"{{ {inner} }}" if inner else "Record<string, unknown>"
+        return _SCALARS.get(kind, "unknown")
+
+
+def type_name(key: str) -> str:
+    """v0.0.46_job_info -> JobInfo."""
+    words = key.removeprefix(f"{VERSION}_").split("_")
+    words = ["own", *words] if key in ("error", "warning") else words  # Error is JavaScript's
+    return "".join(word[:1].upper() + word[1:] for word in words)
+
+
+def text() -> str:
+    """The whole file."""
+    documents: tuple[Any, ...] = (openapi.document(load()), openapi.own_document(own.OWN_PATHS))
+    types = Types()
+    for path, name in USED.items():
+        document = next(one for one in documents if path in one["paths"] or f"{path}/" in one["paths"])
+        found = document["paths"].get(path) or document["paths"][f"{path}/"]
+        schemas = document["components"]["schemas"]
+        schema = found["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        if "$ref" in schema:
+            schema = schemas[schema["$ref"].rpartition("/")[2]]
+        types.add(name, schema, schemas)
+    return "\n".join([HEAD, *(types.texts[name] for name in sorted(types.texts))])
+
+
+def main(words: list[str]) -> int:
+    """Writes the file, or compares."""
+    made = text()
+    if "--check" not in words:
+        TARGET.write_text(made)
+        return 0
+    if TARGET.read_text() != made:
+        print(f"{TARGET} is old: run .venv/bin/python -m tools.webtypes, then make web", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,124 @@
+import { Store } from "../lib/store";
+import type { User, UsersAnswer } from "./types";
+
+/** One request to the daemon that served this page. The cookie proves the user; the header proves that the page asked. */
+
+export interface Session {
+  readonly user: string;
+  readonly cluster: string;
+  /** Whether to offer what administrators may; the controller decides. */
+  readonly manages: boolean;
+}
+
+/** null: nobody is logged in; undefined: not known yet. */
+export const session = new Store<Session | null | undefined>(undefined);
+
+export const SLURM = "/slurm/v0.0.46";
+export const SLURMDB = "/slurmdb/v0.0.46";
+export const OWN = "/penstock/v1";
+
+/** A request that was not carried out. `status` 0: the daemon does not answer. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+interface Refusal {
+  errors?: { description?: string; error?: string }[];
+}
+
+/** The answer, and its entity tag. */
+export interface Tagged<T> {
+  readonly data: T;
+  readonly tag: string;
+}
+
+/** Asks; null if the answer still has the tag that the caller has. */
+export async function read<T>(path: string, tag = "", signal?: AbortSignal): Promise<Tagged<T> | null> {
+  const response = await send("GET", path, undefined, signal);
+  const found = response.headers.get("ETag") ?? "";
+  if (found && found === tag) {
+    await response.body?.cancel();
+    return null;
+  }
+  return { data: (await response.json()) as T, tag: found };
+}
+
+/** Changes something. */
+export async function change<T>(method: "POST" | "DELETE", path: string, body?: unknown): Promise<T> {
+  const response = await send(method, path, body);
+  return (await response.json()) as T;
+}
+
+async function send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+  const headers: Record<string, string> = { "X-Penstock-Web": "1", Accept: "application/json" };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const init: RequestInit = { method, headers };
+  if (body !== undefined) init.body = JSON.stringify(body);
+  if (signal) init.signal = signal;
+  let response: Response;
+  try {
+    response = await fetch(path, init);
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new ApiError(0, "The daemon does not answer.");
+  }
+  if (response.ok) return response;
+  const text = await refusalOf(response);
+  if (response.status === 401 && !path.startsWith("/web/")) session.set(null);
+  throw new ApiError(response.status, text);
+}
+
+async function refusalOf(response: Response): Promise<string> {
+  const text = await response.text().catch(() => "");
+  try {
+    const found = (JSON.parse(text) as Refusal).errors?.[0];
+    return found?.description || found?.error || `The request was refused (${response.status}).`;
+  } catch {
+    return text.slice(0, 300) || `The request was refused (${response.status}).`;
+  }
+}
+
+// ---- sessions
+
+interface LoggedIn {
+  user: string;
+  cluster: string;
+}
+
+export async function findSession(): Promise<void> {
+  try {
+    const found = (await read<LoggedIn>("/web/session"))?.data;
+    await known(found?.user ? found : null);
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 0) throw error;
+    session.set(null);
+  }
+}
+
+export async function login(proof: { token: string } | { secret: string }): Promise<void> {
+  await known(await change<LoggedIn>("POST", "/web/login", proof));
+}
+
+export async function logout(): Promise<void> {
+  await change("POST", "/web/logout", {});
+  session.set(null);
+}
+
+async function known(found: LoggedIn | null): Promise<void> {
+  if (found === null) return session.set(null);
+  session.set({ ...found, manages: await mayManage(found.user).catch(() => false) });
+}
+
+async function mayManage(user: string): Promise<boolean> {
+  if (user === "root") return true;
+  const answer = await read<UsersAnswer>(`${SLURMDB}/user/${encodeURIComponent(user)}`);
+  const is = (one: User): boolean => one.administrator_level.some((word) => word === "Administrator" || word === "Operator");
+  if (answer?.data.users.some(is)) return true;
+  const conf = await read<{ slurm_conf?: { SlurmUser?: unknown } }>(`${SLURM}/conf`);
+  return JSON.stringify(conf?.data.slurm_conf?.SlurmUser ?? "").split(/[^\w.-]+/).includes(user);
+}

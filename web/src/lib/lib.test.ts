@@ -1,0 +1,66 @@
+import { describe, expect, test } from "vitest";
+
+import { csv } from "./csv";
+import { names } from "./hostlist";
+import { changeOf, minutes } from "./model";
+import { link, parseRoute } from "./route";
+import { gpuUse, jobTone, nodeTone, words } from "./states";
+import { duration, gpusOf, limit, memory, moment, relative } from "./units";
+
+describe("units", () => {
+  test("every number has one", () => {
+    expect([45, 59.6, 720, 12000, 86400, 187200].map(duration)).toEqual(["45 s", "1 min", "12 min", "3 h 20 min", "1 d", "2 d 4 h"]);
+    expect([limit(-1), limit(60)]).toEqual(["unlimited", "1 min"]);
+    expect([676, 5423, 143771, 2097152].map(memory)).toEqual(["676 MiB", "5.3 GiB", "140 GiB", "2 TiB"]);
+  });
+  test("times", () => {
+    expect(moment(0)).toBe("–");
+    expect(relative(5_000_000 + 90e6, 5_000_000)).toBe("in 1 min");
+    expect(relative(5_000_000, 5_000_000 + 7200e6)).toBe("2 h ago");
+    expect(relative(400 * 86400e6, 1)).toBe("in more than a year");
+  });
+  test("GPUs of a TRES text", () => {
+    expect(gpusOf("cpu=4,mem=1352M,gres/gpu=6,gres/gpu:h200=6")).toBe(6);
+    expect(gpusOf("cpu=4")).toBe(0);
+  });
+});
+
+describe("hostlists", () => {
+  test.each([
+    ["n[1-4,7],login1", "n3", true], ["n[1-4,7],login1", "n7", true], ["n[1-4,7],login1", "login1", true],
+    ["n[1-4,7]", "n5", false], ["n[1-4]", "n10", false], ["n[8-12]", "n10", true], ["n[8-12]", "n7", false],
+    ["n[01-12]", "n07", true], ["n[01-12]", "n7", false], ["r[1-2]n[1-3]", "r2n3", true], ["r[1-2]n[1-3]", "r3n1", false],
+    ["n1", "n11", false], ["", "n1", false],
+  ])("%s has %s: %s", (list, node, is) => {
+    expect(names(list, node)).toBe(is);
+  });
+});
+
+test("CSV quotes, and marks what a spreadsheet would take for a formula", () => {
+  expect(csv([["a,b", 'say "x"', "=HYPERLINK(1)", "-5", "-x"]])).toBe('"a,b","say ""x""",\'=HYPERLINK(1),-5,\'-x\r\n');
+});
+
+test("routes go there and back, whatever a name holds", () => {
+  const path = ["nodes", "a/b?c#d&é"];
+  const found = parseRoute(link(path, new URLSearchParams({ q: "x y&z" })));
+  expect(found.path).toEqual(path);
+  expect(found.query.get("q")).toBe("x y&z");
+  expect(parseRoute("#/jobs/%E0%A4%A").path).toEqual(["jobs", "%E0%A4%A"]);
+});
+
+test("time limits in Slurm's forms", () => {
+  expect(["30", "1:30:00", "2-12", "1-00:30", "5:30", "x", "1:2:3:4", ""].map(minutes)).toEqual([30, 90, 3600, 1470, 6, null, null, null]);
+});
+
+test("suggestions become changes, or none", () => {
+  expect(changeOf(["--nodes=2", "--gres=gpu:2"])).toEqual({ minimum_nodes: 2, tres_per_node: "gres/gpu:2" });
+  expect(changeOf(["--time=30"])).toEqual({ time_limit: { set: true, infinite: false, number: 30 } });
+  expect(changeOf(["without --exclusive"])).toBeNull();
+});
+
+test("states", () => {
+  expect([jobTone("RUNNING"), jobTone("NODE_FAIL"), nodeTone(["IDLE", "DRAIN"]), nodeTone(["MIXED"]), words("NODE_FAIL")])
+    .toEqual(["run", "bad", "wait", "run", "Node fail"]);
+  expect([gpuUse("HEALTHY", [1], "run"), gpuUse("HEALTHY", [], "wait"), gpuUse("FAILED", [1], "run"), gpuUse("HEALTHY", [], "good")])
+    .toEqual(["busy", "closed", "broken", "free"]);
+});

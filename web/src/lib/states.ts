@@ -1,0 +1,45 @@
+/** What colour a state has: five meanings, never colour alone (the word is there, too). */
+export type Tone = "run" | "wait" | "good" | "bad" | "off";
+
+const JOB: Record<string, Tone> = {
+  RUNNING: "run",
+  COMPLETING: "run",
+  CONFIGURING: "run",
+  PENDING: "wait",
+  SUSPENDED: "wait",
+  COMPLETED: "good",
+  CANCELLED: "off",
+};
+
+export function jobTone(state: string): Tone {
+  return JOB[state] ?? "bad";
+}
+
+export const HAS_ENDED: ReadonlySet<string> = new Set([
+  "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "DEADLINE", "BOOT_FAIL", "REVOKED",
+]);
+
+const NODE_BAD = ["DOWN", "FAIL", "NOT_RESPONDING", "INVALID", "INVALID_REG", "ERROR"];
+const NODE_CLOSED = ["DRAIN", "MAINTENANCE", "POWERED_DOWN", "PLANNED"];
+
+export function nodeTone(states: readonly string[]): Tone {
+  if (states.some((one) => NODE_BAD.includes(one))) return "bad";
+  if (states.some((one) => NODE_CLOSED.includes(one))) return "wait";
+  return states.includes("ALLOCATED") || states.includes("MIXED") ? "run" : "good";
+}
+
+/** A GPU as it is drawn. */
+export type GpuUse = "busy" | "free" | "closed" | "broken";
+
+/** `nodeTone`: of its node, whose GPUs are closed with it. */
+export function gpuUse(state: string, jobIds: readonly number[], node: Tone): GpuUse {
+  if (state === "FAILED" || state === "UNRESPONSIVE" || node === "bad") return "broken";
+  if (jobIds.length) return "busy";
+  return state === "DRAINED" || node === "wait" ? "closed" : "free";
+}
+
+/** Letter case of a page: `Node fail`. */
+export function words(state: string): string {
+  const text = state.replaceAll("_", " ").toLowerCase();
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

@@ -1,0 +1,196 @@
+import type { JSX } from "preact";
+import { useMemo, useState } from "preact/hooks";
+
+import { change, OWN, session, SLURM } from "../api/client";
+import { refresh, useAnswer } from "../api/live";
+import type { GpusAnswer, JobsAnswer, NodesAnswer } from "../api/types";
+import { names } from "../lib/hostlist";
+import { isRunning, type NodeRow, nodeRows, type NodeGpu } from "../lib/model";
+import { link, route } from "../lib/route";
+import { type GpuUse, words } from "../lib/states";
+import { useStore } from "../lib/store";
+import { memory } from "../lib/units";
+import { Card, Chip, Dialog, Empty, Facts, JobState, Pending, Time } from "../parts/bits";
+import { type GpuCell, GpuGrid } from "../parts/gpugrid";
+import { type Column, Table } from "../parts/table";
+import { jobLink } from "./overview";
+
+const USES: Record<GpuUse, string> = { busy: "allocated", free: "idle", closed: "closed", broken: "broken" };
+
+function of(row: NodeRow, use: GpuUse): number {
+  return row.gpus.filter((one) => one.use === use).length;
+}
+
+function stateText(row: NodeRow): string {
+  return words(row.node.state.join(" "));
+}
+
+const COLUMNS: readonly Column<NodeRow>[] = [
+  { id: "node", title: "Node", value: (row) => row.node.name, show: (row) => <a href={link(["nodes", row.node.name])}>{row.node.name}</a>, width: 9 },
+  { id: "state", title: "State", value: stateText, show: (row) => <Chip tone={row.tone}>{stateText(row)}</Chip>, width: 10 },
+  { id: "gpus", title: "GPUs", value: (row) => row.gpus.length, width: 5, isNumber: true },
+  { id: "gpusfree", title: "GPUs idle", value: (row) => of(row, "free"), width: 6.5, isNumber: true },
+  { id: "gputype", title: "GPU type", value: (row) => row.gpus[0]?.gpu.type ?? "", width: 7 },
+  { id: "cpus", title: "CPUs", value: (row) => row.node.cpus, width: 5, isNumber: true },
+  { id: "cpusalloc", title: "CPUs allocated", value: (row) => row.node.alloc_cpus, width: 8.5, isNumber: true },
+  { id: "load", title: "Load", value: (row) => row.node.cpu_load / 100, text: (row) => (row.node.cpu_load / 100).toFixed(2), width: 5, isNumber: true },
+  { id: "memory", title: "Memory", value: (row) => row.node.real_memory, text: (row) => memory(row.node.real_memory), width: 7, isNumber: true },
+  { id: "memalloc", title: "Memory allocated", value: (row) => row.node.alloc_memory, text: (row) => memory(row.node.alloc_memory), width: 10, isNumber: true },
+  { id: "partitions", title: "Partitions", value: (row) => row.node.partitions.join(", "), width: 9 },
+  { id: "reason", title: "Reason", value: (row) => row.node.reason, width: 14 },
+];
+
+function useRows(): { rows: NodeRow[] | null; error: ReturnType<typeof useAnswer>["error"] } {
+  const nodes = useAnswer<NodesAnswer>(`${SLURM}/nodes`);
+  const gpus = useAnswer<GpusAnswer>(`${OWN}/gpus`);
+  const rows = useMemo(() => (nodes.data && gpus.data ? nodeRows(nodes.data.nodes, gpus.data.gpus) : null), [nodes.data, gpus.data]);
+  return { rows, error: nodes.error ?? gpus.error };
+}
+
+export function Nodes(): JSX.Element {
+  const { query } = useStore(route);
+  const { rows, error } = useRows();
+  const cells = useMemo(() => (rows ?? []).flatMap((row) => row.gpus.map((one) => cellOf(row, one))), [rows]);
+  if (!rows) return <><h1>Nodes</h1><Pending error={error} what="nodes" /></>;
+  return (
+    <>
+      <h1>Nodes</h1>
+      {cells.length > 0 && (
+        <Card title="All GPUs" more={<Legend />}><GpuGrid cells={cells} /></Card>
+      )}
+      <Table
+        label="Nodes" rows={rows} columns={COLUMNS} query={query} order="node" rowKey={(row) => row.node.name}
+        open={(row) => link(["nodes", row.node.name])} empty="No node passes this filter."
+      />
+    </>
+  );
+}
+
+function cellOf(row: NodeRow, { gpu, use }: NodeGpu): GpuCell {
+  const jobs = gpu.job_ids.length ? ` by job ${gpu.job_ids.join(", ")}` : "";
+  const reason = gpu.reason || (use === "closed" || use === "broken" ? row.node.reason : "");
+  return { node: row.node.name, use, label: `${row.node.name}, GPU ${gpu.index} (${gpu.type || "GPU"}): ${USES[use]}${jobs}${reason ? `, ${reason}` : ""}` };
+}
+
+function Legend(): JSX.Element {
+  return (
+    <ul class="legend">
+      {(Object.keys(USES) as GpuUse[]).map((use) => <li key={use}><i class={`dot gpu-${use}`} aria-hidden="true" /> {USES[use]}</li>)}
+    </ul>
+  );
+}
+
+export function NodePage({ name }: { name: string }): JSX.Element {
+  const nodes = useAnswer<NodesAnswer>(`${SLURM}/node/${encodeURIComponent(name)}`);
+  const gpus = useAnswer<GpusAnswer>(`${OWN}/gpus?nodes=${encodeURIComponent(name)}`);
+  const row = nodes.data && gpus.data ? nodeRows(nodes.data.nodes ?? [], gpus.data.gpus)[0] : undefined;
+  const isUnknown = nodes.data && !nodes.data.nodes?.length;
+  return (
+    <>
+      <nav class="crumbs" aria-label="Where this page is"><a href={link(["nodes"])}>Nodes</a> / {name}</nav>
+      {row ? <Node row={row} /> : isUnknown ? <div class="notice bad" role="alert">{`There is no node ${name}.`}</div>
+        : <Pending error={nodes.error ?? gpus.error} what={`node ${name}`} />}
+    </>
+  );
+}
+
+function Node({ row }: { row: NodeRow }): JSX.Element {
+  const { node } = row;
+  const jobs = useAnswer<JobsAnswer>(`${OWN}/jobs?states=RUNNING,COMPLETING,CONFIGURING,SUSPENDED`);
+  const here = (jobs.data?.jobs ?? []).filter((one) => isRunning(one) && names(one.node_list, node.name));
+  return (
+    <>
+      <header class="page">
+        <h1>{node.name}</h1>
+        <Chip tone={row.tone}>{stateText(row)}</Chip>
+        <span class="grow" />
+        <NodeActions row={row} />
+      </header>
+      {node.reason && <div class={`notice ${row.tone}`}><strong>{node.reason}</strong> {node.reason_set_by_user && `· ${node.reason_set_by_user}`} <Time us={node.reason_changed_at.number * 1e6} /></div>}
+      <div class="columns">
+        <Card title="GPUs" class="wide">
+          {row.gpus.length ? <Gpus row={row} /> : <Empty>This node has no GPU.</Empty>}
+        </Card>
+        <Card title="Jobs here" more={here.length ? <span class="faint">{here.length}</span> : null}>
+          {here.length ? (
+            <ul class="list">
+              {here.map((one) => <li key={one.shown_id}>{jobLink(one)}<span class="faint">{one.user_name}</span><JobState state={one.state} /></li>)}
+            </ul>
+          ) : <Empty>No job runs here.</Empty>}
+        </Card>
+        <Card title="Details">
+          <Facts
+            rows={[
+              ["Address", node.address],
+              ["CPUs", `${node.alloc_cpus} of ${node.cpus} allocated`],
+              ["Load", (node.cpu_load / 100).toFixed(2)],
+              ["Memory", `${memory(node.alloc_memory)} of ${memory(node.real_memory)} allocated`],
+              ["Memory free", node.free_mem.set ? memory(node.free_mem.number) : ""],
+              ["Partitions", node.partitions.join(", ")],
+              ["Features", node.active_features.join(", ")],
+              ["System", `${node.operating_system} ${node.architecture}`],
+              ["Booted", <Time key="t" us={node.boot_time.number * 1e6} />],
+              ["Daemon started", <Time key="t" us={node.slurmd_start_time.number * 1e6} />],
+              ["Version", node.version],
+            ]}
+          />
+        </Card>
+      </div>
+    </>
+  );
+}
+
+function Gpus({ row }: { row: NodeRow }): JSX.Element {
+  return (
+    <div class="scroll">
+      <table class="plain">
+        <thead><tr><th scope="col">GPU</th><th scope="col">Type</th><th scope="col">Memory</th><th scope="col">Use</th><th scope="col">Jobs</th><th scope="col">Health</th><th scope="col">XIDs</th><th scope="col">Reason</th></tr></thead>
+        <tbody>
+          {row.gpus.map(({ gpu, use }) => (
+            <tr key={gpu.uuid}>
+              <th scope="row" title={gpu.uuid}>{gpu.profile ? `${gpu.index} ${gpu.profile}` : gpu.index}</th>
+              <td>{gpu.type || gpu.name}</td>
+              <td>{memory(gpu.memory_mb)}</td>
+              <td><i class={`dot gpu-${use}`} aria-hidden="true" /> {USES[use]}</td>
+              <td>{gpu.job_ids.map((one, index) => <span key={one}>{index > 0 && ", "}<a href={link(["jobs", one])}>{one}</a></span>)}</td>
+              <td>{words(gpu.state)}</td>
+              <td>{gpu.xids.map((one) => one.xid).join(", ") || "–"}</td>
+              <td>{gpu.reason || gpu.work || "–"}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function NodeActions({ row }: { row: NodeRow }): JSX.Element | null {
+  const me = useStore(session);
+  const [asked, setAsked] = useState<"drain" | "resume" | null>(null);
+  if (!me?.manages) return null;
+  const name = row.node.name;
+  const isClosed = row.node.state.some((one) => one === "DRAIN" || one === "DOWN" || one === "FAIL");
+  const send = async (body: unknown): Promise<void> => {
+    await change("POST", `${SLURM}/node/${encodeURIComponent(name)}`, body);
+    refresh();
+  };
+  return (
+    <div class="buttons">
+      {isClosed && <button type="button" class="primary" onClick={() => setAsked("resume")}>Resume</button>}
+      {!row.node.state.includes("DRAIN") && <button type="button" class="danger" onClick={() => setAsked("drain")}>Drain</button>}
+      {asked === "drain" && (
+        <Dialog
+          title={`Drain node ${name}?`} confirm="Drain" isDangerous onClose={() => setAsked(null)}
+          input={{ label: "Reason", value: "", isRequired: true }} onConfirm={(reason) => send({ state: ["DRAIN"], reason })}
+        >
+          <p>Running jobs go on; no new one starts here.</p>
+        </Dialog>
+      )}
+      {asked === "resume" && (
+        <Dialog title={`Resume node ${name}?`} confirm="Resume" onClose={() => setAsked(null)} onConfirm={() => send({ state: ["RESUME"] })}>
+          <p>Jobs may start here again.</p>
+        </Dialog>
+      )}
+    </div>
+  );
+}

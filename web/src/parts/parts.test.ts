@@ -1,0 +1,32 @@
+import { expect, test } from "vitest";
+
+import { layout } from "./gpugrid";
+import { type Column, filtered, sorted } from "./table";
+
+interface Row { n: number; t: string }
+const COLUMNS: Column<Row>[] = [
+  { id: "n", title: "N", value: (row) => row.n, width: 1 },
+  { id: "t", title: "T", value: (row) => row.t, width: 1 },
+];
+const ROWS: Row[] = [{ n: 10, t: "Alpha" }, { n: 9, t: "beta" }, { n: 10, t: "gamma" }];
+
+test("numbers sort as numbers, and equal ones keep their order", () => {
+  expect(sorted(ROWS, COLUMNS, "n").map((one) => one.t)).toEqual(["beta", "Alpha", "gamma"]);
+  expect(sorted(ROWS, COLUMNS, "-n").map((one) => one.t)).toEqual(["Alpha", "gamma", "beta"]);
+  expect(sorted(ROWS, COLUMNS, "unknown")).toBe(ROWS);
+});
+
+test("each word of a filter must occur", () => {
+  expect(filtered(ROWS, COLUMNS, "10 ALPHA").map((one) => one.t)).toEqual(["Alpha"]);
+  expect(filtered(ROWS, COLUMNS, " ")).toBe(ROWS);
+});
+
+test("a table of 100,000 rows filters and sorts", () => {
+  const many = Array.from({ length: 100_000 }, (_, n) => ({ n: (n * 7919) % 100_000, t: `job${n}` }));
+  expect(sorted(filtered(many, COLUMNS, "job"), COLUMNS, "n")[99_999]?.n).toBe(99_999);
+});
+
+test("8,000 GPUs fit in one picture", () => {
+  expect(layout(1000, 8, 1200).height).toBeLessThan(600);
+  expect(layout(4, 8, 1200).size).toBe(22);
+});
