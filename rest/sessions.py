@@ -44,7 +44,7 @@ COOKIE: Final = "penstock"
 #: Browsers keep cookies of 4,096 bytes with name and attributes.
 COOKIE_CHARS_MAX: Final = 3800
 LINK_LIFE_S: Final = 300.0
-#: Links that wait to be used; one more removes the oldest.
+#: LoginLinks that wait to be used; one more removes the oldest.
 LINKS_MAX: Final = 16
 SECRET_BYTES: Final = 32
 #: Paths that change something by GET, as it is in Slurm's interface.
@@ -53,7 +53,7 @@ _SAFE_METHODS: Final = ("GET", "HEAD")
 _OWN_SITE: Final = ("same-origin", "none")  # "none": typed by the user
 
 
-class Link(NamedTuple):
+class LoginLink(NamedTuple):
     """A one-time secret that waits, and the token that it stands for."""
 
     secret: str
@@ -61,16 +61,16 @@ class Link(NamedTuple):
     ends_at_s: float
 
 
-class Links:
+class LoginLinks:
     """One-time secrets of logins."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
-        self._waiting: list[Link] = []
+        self._waiting: list[LoginLink] = []
 
     def make(self, token: str) -> str:
         """A secret for this token."""
-        link = Link(secrets.token_urlsafe(SECRET_BYTES), token, self._clock_s() + LINK_LIFE_S)
+        link = LoginLink(secrets.token_urlsafe(SECRET_BYTES), token, self._clock_s() + LINK_LIFE_S)
         self._waiting = [*self._valid(), link][-LINKS_MAX:]
         return link.secret
 
@@ -83,7 +83,7 @@ class Links:
         self._waiting = [one for one in self._waiting if one not in found]
         return found[0].token if found else ""
 
-    def _valid(self) -> list[Link]:
+    def _valid(self) -> list[LoginLink]:
         return [one for one in self._waiting if one.ends_at_s > self._clock_s()]
 
 
@@ -95,7 +95,7 @@ class Sessions:
         self._client = client
         self._cluster = cluster
         self._requests = requests
-        self._links = Links()
+        self._links = LoginLinks()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request, or passes it on with the proof that the cookie is."""

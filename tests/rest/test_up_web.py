@@ -26,7 +26,7 @@ def home() -> Iterator[Path]:
 
 def penstock(home: Path, *words: str) -> Any:
     environment = {**os.environ, "PENSTOCK_HOME": str(home)}
-    argv = [LAUNCHERS / "penstock", *words, "--json"]
+    argv = [str(LAUNCHERS / "penstock"), *words, "--json"]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=START_S, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
