@@ -5,7 +5,6 @@ Rows are images of the records as they are now, so a record that changed ten tim
 
 from ctld.core.limits import ledger
 from ctld.core.records.effects import Batch
-from ctld.core.records.job import job_row
 from ctld.core.records.node import PartitionRow, node_row
 from ctld.core.records.step import step_row
 from ctld.core.state.state import ClusterState
@@ -20,7 +19,8 @@ def build(state: ClusterState, sequence: int) -> Batch | None:
     if not state.outputs.is_stored:
         return _effects_alone(state, sequence)
     jobs = state.outputs.ended_attempts
-    jobs += [job_row(state.jobs[i]) for i in state.outputs.dirty_jobs if i in state.jobs]
+    image = state.jobs.image
+    jobs += [row for job_id in state.outputs.dirty_jobs if (row := image(job_id)) is not None]
     effects = state.outputs.effects
     if state.outputs.acks:
         effects += state.outputs.take_acks()

@@ -22,7 +22,7 @@ def clock_jumped(state: ClusterState, now_us: int, event: ClockJumped) -> None:
     for node in state.node_list:
         if not node.connected and node.lost_at_us:
             node.lost_at_us += jump_us
-    for job in list(state.jobs.values()):  # this event is rare
+    for job in list(state.jobs.records()):  # this event is rare
         if job.state not in ALLOCATED_STATES:
             continue
         job.start_at_us += jump_us

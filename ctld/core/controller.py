@@ -161,6 +161,7 @@ class Core:
         batch = build(state, self._sequence + 1)
         if batch is not None:
             self._sequence += 1
+        state.jobs.rest()
         return batch
 
     def check(self) -> None:

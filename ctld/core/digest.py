@@ -15,9 +15,9 @@ def digest(state: ClusterState) -> str:
     """Hashes the tables on which later decisions depend."""
     h = hashlib.sha256()
     encode = msgspec.json.Encoder(enc_hook=str).encode
-    for job_id in sorted(state.jobs):
-        h.update(encode(job_row(state.jobs[job_id])))
-        for step in state.jobs[job_id].steps.values():
+    for job in state.jobs.records():
+        h.update(encode(job_row(job)))
+        for step in job.steps.values():
             h.update(encode(step_row(step)))
     for _, assoc in sorted(state.shares.by_id.items()):
         h.update(encode((assoc.row(), assoc.usage_row(), assoc.rate)))

@@ -26,8 +26,11 @@ from penstock.values.states import ACTIVE_STATES, ALLOCATED_STATES, END_STATES, 
 
 def check(state: ClusterState) -> None:
     """Raises Violation at the first inconsistency."""
-    for job_id, job in state.jobs.items():
-        _need(job.job_id == job_id < state.next_job_id, f"job {job_id}: id")
+    last_id = 0
+    for job in state.jobs.records():
+        job_id = job.job_id
+        _need(last_id < job_id < state.next_job_id, f"job {job_id}: id, after {last_id}")
+        last_id = job_id
         _check_job(state, job)
         if job_id in state.steps.by_job or any(step.parts is not None for step in job.steps.values()):
             check_steps(state, job)
@@ -43,9 +46,9 @@ def check(state: ClusterState) -> None:
     ledger.check(state)
     _check_reservations(state)
     _check_crontabs(state)
-    active = sum(arrays.weight(job) for job in state.jobs.values() if job.state in ACTIVE_STATES)
+    active = sum(arrays.weight(job) for job in state.jobs.records() if job.state in ACTIVE_STATES)
     _need(
-        state.submissions.stored.references() == state.submissions.stored.recount(state.jobs.values()),
+        state.submissions.stored.references() == state.submissions.stored.recount(state.jobs.records()),
         "stored contents: who holds what",
     )
     _need(active == state.active_count, f"{state.active_count} active jobs counted, {active} there")
@@ -59,15 +62,18 @@ def _check_crontabs(state: ClusterState) -> None:
     entries = [(entry.job_id, tab.uid) for tab in state.periodic.crontabs.values() for entry in tab.jobs]
     owners = dict(entries)
     _need(len(owners) == len(entries), "a job is two entries of crontabs")
-    for job_id, job in state.jobs.items():
+    for job in state.jobs.records():
         if job.request.cron and job.state in ACTIVE_STATES:
-            _need(owners.get(job_id) == job.user_id, f"job {job_id} comes again, and is in no crontab of its owner")
+            _need(
+                owners.get(job.job_id) == job.user_id,
+                f"job {job.job_id} comes again, and is in no crontab of its owner",
+            )
 
 
 def _check_licenses(state: ClusterState) -> None:
     """Checks that the free count of each licence is the total less what jobs hold."""
     held = [0] * len(state.layout.license_kinds)
-    for job in state.jobs.values():
+    for job in state.jobs.records():
         if job.state in ALLOCATED_STATES:
             held = [a + b for a, b in zip(held, state.licenses_of(job.request), strict=True)]
     for name, kind in state.layout.license_kinds.items():
@@ -89,7 +95,7 @@ def _check_shares(state: ClusterState) -> None:
         _need(assoc.rate == rates.get(assoc.assoc_id, 0), f"association {assoc.assoc_id}: rate {assoc.rate}")
         _need(assoc.usage >= 0, f"association {assoc.assoc_id}: usage {assoc.usage}")
     if state.priorities is not None:
-        for job in state.jobs.values():
+        for job in state.jobs.records():
             _need(
                 job.state not in ALLOCATED_STATES or job.job_id in state.limits.charged,
                 f"job {job.job_id}: not charged",
@@ -233,7 +239,7 @@ def _check_partition_cpus(state: ClusterState) -> None:
 def _check_arrays(state: ClusterState) -> None:
     pending: dict[int, int] = {}
     running: dict[int, int] = {}
-    for job in state.jobs.values():
+    for job in state.jobs.records():
         if job.array_job_id:
             _need(job.array_job_id in state.arrays, f"job {job.job_id}: array without counters")
             counts = pending if job.state is JobState.PENDING else running if job.state in ALLOCATED_STATES else None
@@ -252,10 +258,10 @@ def _check_arrays(state: ClusterState) -> None:
 
 def _check_reservations(state: ClusterState) -> None:
     found: dict[str, list[int]] = {}
-    for job_id, job in state.jobs.items():
+    for job in state.jobs.records():
         name = running_in(job)
         if name and job.state in ALLOCATED_STATES:
-            found.setdefault(name, []).append(job_id)
+            found.setdefault(name, []).append(job.job_id)
     known = {name: sorted(jobs) for name, jobs in state.reserved.jobs.items()}
     _need({name: sorted(jobs) for name, jobs in found.items()} == known, f"jobs in reservations: {found}, {known}")
     for name, reservation in state.reservations.items():
@@ -264,7 +270,7 @@ def _check_reservations(state: ClusterState) -> None:
         )
         nodes = [part.node for part in reservation.parts]
         _need(len(nodes) == len(set(nodes)), f"reservation {name}: a node twice")
-    for job in state.jobs.values():
+    for job in state.jobs.records():
         if job.state is JobState.PENDING:
             gone = [name for name in names_asked(job) if name not in state.reservations]
             _need(not gone, f"job {job.job_id}: asks for {gone}, which is no reservation")

@@ -6,7 +6,7 @@ the nodes register (nodes/life.py): they are functions of the state, and the nod
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ctld.core.gpus import care as gpu_care
 from ctld.core.gpus import work as gpu_work
@@ -42,7 +42,7 @@ from ctld.core.records.qos import Qos
 from ctld.core.records.reservation import Reservation, ReservationSpan
 from ctld.core.records.revocation import TokenRevocation
 from ctld.core.records.step import SpreadStep, StepRow, step_from
-from ctld.core.records.waiting_row import is_compact, waiting_job_from
+from ctld.core.records.waiting_row import is_compact, whole
 from ctld.core.requests.submit import remember_key, set_deadline
 from ctld.core.reservations import spans as reserve_spans
 from ctld.core.state import shares
@@ -123,11 +123,11 @@ def recover(state: ClusterState, config: Config, loaded: LoadedState, now_us: in
     state.now_us = now_us
     _load_tables(state, loaded)
     _load_jobs(state, loaded, _drained(loaded.jobs) if consume else loaded.jobs)
-    state.submissions.stored.restore(state.jobs.values(), dict(loaded.spec_sizes))
+    state.submissions.stored.restore(state.jobs.records(), dict(loaded.spec_sizes))
     _load_arrays(state, config, loaded)
     named = kept.with_names(state, config)
     _load_nodes(state, named, loaded)
-    begun = [job for job in state.jobs.values() if job.state is not JobState.PENDING]
+    begun = [job for job in state.jobs.records() if job.state is not JobState.PENDING]
     _book(state, named, begun)
     config = kept.with_sizes(state, config, named)
     _depend(state)
@@ -194,7 +194,7 @@ def _resume_work(state: ClusterState, loaded: LoadedState, now_us: int) -> None:
     reserve_spans.settle(state, now_us)
     state.scheduling.flagged = {
         job.job_id: None
-        for job in state.jobs.values()
+        for job in state.jobs.records()
         if job.state is JobState.PENDING and job.reason in PLANNER_REASONS and job.reason is not Reason.PRIORITY
     }
 
@@ -213,14 +213,14 @@ def _drained(rows: list[JobRow]) -> Iterator[JobRow]:
 def _load_jobs(state: ClusterState, loaded: LoadedState, rows: Iterable[JobRow]) -> None:
     young = {(known.uid, known.key) for known in loaded.submit_keys}
     for row in rows:
-        if is_compact(row):
-            job = waiting_job_from(row)
+        is_asked_for = (row.user_id, row.submit_key) in young  # others are too old to be sent again
+        if is_compact(row) and (is_asked_for or not row.submit_key):
+            state.jobs.load(row)
+            job = cast(Job, row)  # read only
         else:
-            job = job_from(row)
+            job = state.jobs[row.job_id] = job_from(whole(row))
             job.steps = NO_STEPS
-        if (job.user_id, job.submit_key) not in young:  # too old to be sent again: no client asks for it any more
-            job.submit_key = ""
-        state.jobs[job.job_id] = job
+            job.submit_key = row.submit_key if is_asked_for else ""
         if job.state not in END_STATES:
             if job.request.het_job_id:
                 state.hets[job.request.het_job_id] = None
@@ -237,7 +237,7 @@ def _load_jobs(state: ClusterState, loaded: LoadedState, rows: Iterable[JobRow])
 
 def _load_arrays(state: ClusterState, config: Config, loaded: LoadedState) -> None:
     counts = {c.array_job_id: c for c in loaded.arrays}
-    for job in state.jobs.values():
+    for job in state.jobs.records():
         if not job.array_job_id:
             continue
         record = state.arrays.get(job.array_job_id)
@@ -309,7 +309,7 @@ def _book_part(state: ClusterState, config: Config, job: Job, name: str) -> None
 
 
 def _depend(state: ClusterState) -> None:
-    for job in state.jobs.values():
+    for job in state.jobs.records():
         if job.state is JobState.PENDING and job.dependency:
             dependency = parse_dependency(without_states(job.dependency))
             waiters.wait_for(state, job, dependency.any_of, dependency.terms)
@@ -318,7 +318,7 @@ def _depend(state: ClusterState) -> None:
 def _set_step_tables(state: ClusterState, begun: list[Job], now_us: int) -> None:
     """Rebuilds the step tables of jobs with steps of srun, and the liveness check of the owners of jobs without a
     script."""
-    for job in state.jobs.values():
+    for job in state.jobs.records():
         if job.request.has_owner() and job.state not in END_STATES:
             allocations.watch(state, job, now_us)
     for job in begun:
@@ -343,12 +343,13 @@ def _latest_us(state: ClusterState, job: Job, now_us: int) -> int:
 
 
 def _set_timers(state: ClusterState, now_us: int) -> None:
-    for job in state.jobs.values():
+    for job in list(state.jobs.records()):
         if job.state in END_STATES:
             due_us = job.end_at_us + state.config.min_job_age_s * 1_000_000
             state.timers.set(due_us, Timer.PURGE, job.job_id, job.attempt)
         elif job.state is JobState.PENDING:
             if job.eligible_at_us > now_us:
+                job = state.jobs[job.job_id]
                 job.eligible_at_us = min(job.eligible_at_us, _latest_us(state, job, now_us))
             begin_us = max(job.request.begin_at_us, job.eligible_at_us)
             if begin_us > now_us:

@@ -66,7 +66,7 @@ class Amender:
                 raise _bad(Code.INVALID_PARTITION, name[:64])
             users = [
                 job.job_id
-                for job in self._state.jobs.values()
+                for job in self._state.jobs.records()
                 if job.state not in END_STATES and (name == job.partition or name in job.request.partitions)
             ]
             if users:

@@ -23,6 +23,7 @@ from ctld.core.records.events import (
 )
 from ctld.core.records.gap import CLOSED, OpenGap
 from ctld.core.records.job import JobRow, SpecRow
+from ctld.core.records.waiting_row import whole
 from ctld.core.recover import LoadedState
 from penstock.values.jobid import BATCH_STEP
 from penstock.values.states import Hold, JobState, NodeFlag
@@ -185,7 +186,7 @@ def pending(job_id: int = 50, **job) -> JobRow:
     site = Site()
     made = site.submit(nodes_required="n2", **job)
     (row,) = (row for batch in site.batches for row in batch.jobs if row.job_id == made)
-    return row._replace(job_id=job_id, submit_at_us=START_US - 3600 * US)
+    return whole(row)._replace(job_id=job_id, submit_at_us=START_US - 3600 * US)
 
 
 def test_16_the_epoch_of_this_process_at_a_first_registration_proves_a_restored_folder() -> None:

@@ -11,7 +11,7 @@ from ctld.core.dispatch import HANDLERS
 from ctld.core.records.effects import Batch
 from ctld.core.records.events import NodeRegistered, Tick
 from ctld.core.records.job import JobRow, job_row
-from ctld.core.records.waiting_row import compact
+from ctld.core.records.waiting_row import compact, whole
 from ctld.core.recover import LoadedState
 from ctld.runtime import flightrec
 from ctld.runtime.flightrec import NAMES, FlightRecorder
@@ -46,7 +46,7 @@ def test_a_difference_is_found_and_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(tmp_path / "flight", 1)
-    monkeypatch.setattr("ctld.core.batch.job_row", lambda job: job_row(job)._replace(end_at_us=1))
+    monkeypatch.setattr("ctld.core.state.known_jobs.job_row", lambda job: job_row(job)._replace(end_at_us=1))
     assert flight.main([str(tmp_path / "flight")]) == flight.EXIT_DIFFERS
     out = capsys.readouterr().out
     assert "differs: recorded" in out and "start: epoch" in out and "after " in out
@@ -103,7 +103,7 @@ def test_the_waiting_jobs_of_a_start_are_written_after_it(
     now_us, state = before.now_us(), before.core.state
     jobs = [compact(row) for row in rows.values()]
     assert len({type(row) for row in jobs}) == 1
-    jobs[4] = rows[5]._replace(admin_comment="not compact")
+    jobs[4] = whole(rows[5])._replace(admin_comment="not compact")
     loaded = LoadedState(2, state.next_job_id, state.next_request_id, jobs, [], [], [], [], [])
     recorder, core = FlightRecorder(tmp_path / "flight"), Core(config, loaded, now_us)
     recorder.start(now_us, config, loaded)

@@ -83,6 +83,9 @@ class CoreTypes:
 
     def _enter_class(self, node: ast.ClassDef) -> None:
         self.bases[node.name] = [ast.unparse(base) for base in node.bases]
+        for base in node.bases:  # of `class KnownJobs(dict[int, Job])`
+            if isinstance(base, ast.Subscript) and ast.unparse(base.value) in TABLES:
+                self.names[node.name] = members(ast.unparse(base))
         found = self.attributes.setdefault(node.name, {})
         for child in node.body:
             if isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name):
@@ -270,6 +273,8 @@ class Local:
 
     def _method(self, text: str, function: ast.Attribute) -> Types:
         core, name = self._core, function.attr
+        if text in core.classes and not core.methods.get(text, {}).get(name, {}).keys() - {UNKNOWN}:
+            text = next(iter(core.alias(text)))  # what it derives from, if that is a table
         kind = ast.unparse(getattr(parsed(text), "value", parsed(text))).split(".")[-1]
         anything = ast.Constant("key")
         if kind in TABLES:

@@ -359,7 +359,7 @@ class ActiveJobs:
         self.of_name: dict[str, int] = {}
         self.of_license: dict[str, int] = {}
         self.of_account: dict[str, int] = {}  # by the account that the job names, whether that exists or not
-        for job in state.jobs.values():
+        for job in state.jobs.records():
             if job.state not in ACTIVE_STATES:
                 continue
             account = account_of(state, job)

@@ -23,7 +23,7 @@ def reload_effects(state: ClusterState, config: Config) -> list[str]:
     """Returns one line for each effect, with the jobs that it concerns."""
     found: dict[str, list[int]] = {}
     partitions = {entry.name: entry for entry in config.partitions}
-    for job in state.jobs.values():
+    for job in state.jobs.records():
         for line in _of_job(state, job, partitions):
             found.setdefault(line, []).append(job.job_id)
     return [f"{_number(ids)} {line}" for line, ids in found.items()]

@@ -134,6 +134,6 @@ def attempt_ended(state: ClusterState, job: Job) -> None:
 def recover(state: ClusterState) -> None:
     """Repeats after a restart what was in progress."""
     if state.config.prolog_slurmctld:
-        for job in state.jobs.values():
+        for job in state.jobs.records():
             if job.state is S.CONFIGURING and EXTERN_STEP not in job.steps:
                 prolog_comes_first(state, job)

@@ -133,6 +133,6 @@ def all_matching(state: ClusterState, which: JobFilter, chosen: tuple[int, ...] 
     """Returns every record that has not ended and passes the filters, in the order of the job ids. `chosen`: only of
     these.
     """
-    jobs = [state.jobs[job_id] for job_id in chosen if job_id in state.jobs] if chosen else state.jobs.values()
+    jobs = [state.jobs[job_id] for job_id in chosen if job_id in state.jobs] if chosen else state.jobs.records()
     found = matching((job for job in jobs if job.state not in END_STATES), which)
-    return [JobTarget(job, None, None) for job in sorted(found, key=lambda j: j.job_id)]
+    return [JobTarget(state.jobs.own(job), None, None) for job in sorted(found, key=lambda j: j.job_id)]

@@ -101,7 +101,7 @@ def _begin_without(state: ClusterState, jobs: list[Job], now_us: int) -> None:
 
 def check(state: ClusterState) -> None:
     """Raises Violation when some components of a job are ready or started and others are not."""
-    found = {job.request.het_job_id: None for job in state.jobs.values() if job.state not in END_STATES}
+    found = {job.request.het_job_id: None for job in state.jobs.records() if job.state not in END_STATES}
     found.pop(0, None)
     need(sorted(found) == sorted(state.hets), f"heterogeneous jobs {sorted(found)}, known {sorted(state.hets)}")
     for het_id in found:

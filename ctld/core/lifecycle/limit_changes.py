@@ -73,7 +73,7 @@ def _fill(state: ClusterState, now_us: int) -> None:
     new.aging = old.aging
     if state.priorities is not None:
         state.priorities.aging = new.aging
-    running = [job for job in state.jobs.values() if job.state in ALLOCATED_STATES]
+    running = [job for job in state.jobs.records() if job.state in ALLOCATED_STATES]
     running.sort(key=lambda job: (job.start_at_us, job.job_id))
     at_us = state.now_us
     for job in running:
@@ -81,7 +81,7 @@ def _fill(state: ClusterState, now_us: int) -> None:
             state.now_us = job.start_at_us
         enter(state, new, job.job_id, entry_of(state, job))
         state.now_us = at_us
-    for job in state.jobs.values():
+    for job in state.jobs.records():
         if job.state not in ALLOCATED_STATES:
             enter(state, new, job.job_id, entry_of(state, job, new.accruing.get(job.job_id, 0)))
 

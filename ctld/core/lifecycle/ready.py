@@ -51,6 +51,7 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
         _enter(state, job, now_us)
     reason = _reason(state, job, now_us)
     if reason is None and not job.eligible_at_us:
+        job = state.jobs.own(job)
         job.eligible_at_us = now_us  # also when the clock was set back to before its submission
         state.touch(job)
         if request.switches_max:

@@ -121,14 +121,13 @@ def overrun(state: ClusterState, now_us: int, job_id: int, attempt: int) -> None
 
 
 def _pending(state: ClusterState) -> list[Job]:
-    return [job for job in state.jobs.values() if job.state is JobState.PENDING]
+    """The waiting jobs, to be read."""
+    return [job for job in state.jobs.records() if job.state is JobState.PENDING]
 
 
 def orphan(state: ClusterState, now_us: int, reservation: Reservation) -> None:
     """Removes a deleted reservation from the requests of waiting jobs."""
-    for job in _pending(state):
-        if reservation.name not in names_asked(job):
-            continue
+    for job in [state.jobs.own(job) for job in _pending(state) if reservation.name in names_asked(job)]:
         hold = not reservation.flags & ResvFlag.NO_HOLD_JOBS_AFTER
         requeue_policy.leave_reservations(state, job, (reservation.name,), now_us, hold)
         state.pending.remove(job.job_id)
@@ -142,7 +141,7 @@ def renew_rows(state: ClusterState, now_us: int) -> None:
     for job in _pending(state):
         if job.request.reservation or had_magnetic or state.reserved.had_magnetic:
             state.pending.remove(job.job_id)
-            refresh(state, job, now_us)
+            refresh(state, state.jobs.own(job), now_us)
 
 
 def give_request(state: ClusterState, job: Job, **changes: str) -> None:

@@ -21,9 +21,7 @@ Ranks = list[int | None]
 def set_reason(state: ClusterState, job: Job, reason: Reason, detail: str | None = None) -> None:
     """Sets the reason to wait; nothing is written when it is unchanged."""
     if job.reason is not reason or (detail is not None and job.reason_detail != detail):
-        job.reason = reason
-        if detail is not None:
-            job.reason_detail = detail
+        state.jobs.give_reason(job, reason, job.reason_detail if detail is None else detail)
         state.touch_reason(job)
 
 

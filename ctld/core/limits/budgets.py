@@ -169,7 +169,7 @@ def renew(state: ClusterState, now_us: int) -> None:
 def _enter_all(state: ClusterState) -> None:
     """Enters all jobs that hold an allocation."""
     state.limits.budgets.of_job = {}
-    for job in state.jobs.values() if state.limits.budgets.books else ():
+    for job in state.jobs.records() if state.limits.budgets.books else ():
         if job.state in ALLOCATED_STATES and (books := tuple(books_of(state, job))):
             state.limits.budgets.of_job[job.job_id] = books
             for book in books:

@@ -246,7 +246,7 @@ def check(state: ClusterState) -> None:
     settle(state)
     again = LimitLedger()
     rates: dict[BookKey, dict[str, int]] = {}
-    for job in state.jobs.values():
+    for job in state.jobs.records():
         entry = entry_of(state, job, ledger.accruing.get(job.job_id, 0))
         need(entry == ledger.entries.get(job.job_id), f"job {job.job_id}: counts for {ledger.entries.get(job.job_id)}")
         if entry is None:

@@ -36,7 +36,7 @@ KEPT: Final = "slurm.conf lacks what jobs hold: "
 
 def with_names(state: ClusterState, config: Config) -> Config:
     """Returns the configuration with each partition that an unfinished job names, and each node that one holds."""
-    unfinished = [job for job in state.jobs.values() if job.state not in END_STATES]
+    unfinished = [job for job in state.jobs.records() if job.state not in END_STATES]
     partitions = dict.fromkeys(name for job in unfinished for name in (*job.request.partitions, job.partition) if name)
     holding = (job for job in unfinished if job.state in ALLOCATED_STATES)
     nodes = dict.fromkeys(part.node for job in holding for part in job.alloc)

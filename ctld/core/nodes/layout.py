@@ -87,7 +87,7 @@ def config_conflicts(state: ClusterState, config: Config) -> list[str]:
 def _partitions_in_use(state: ClusterState, new: Collection[str]) -> list[str]:
     """Returns a problem for each partition not in `new` that jobs wait for, run in, or would be requeued into."""
     counts: dict[str, dict[str, int]] = {}
-    for job in state.jobs.values():
+    for job in state.jobs.records():
         if job.state not in END_STATES:
             how = "pending" if job.state is JobState.PENDING else "running"
             for name in dict.fromkeys((*job.request.partitions, job.partition)):

@@ -24,12 +24,12 @@ SLICE = 500
 
 def begin(state: ClusterState, now_us: int) -> None:
     """Creates the rows of pending jobs: of the first at once, of the others with `enter_slice`."""
-    pending = [job for job in state.jobs.values() if job.state is JobState.PENDING]
+    pending = [job for job in state.jobs.records() if job.state is JobState.PENDING]
     if state.limits.ledger is None:
         state.pending.outside = {job.job_id: None for job in pending[AT_ONCE:] if not job.request.het_job_id}
     for job in pending:
         if job.job_id not in state.pending.outside:
-            refresh(state, job, now_us)
+            refresh(state, state.jobs.own(job), now_us)
     if state.pending.outside:
         state.timers.set(now_us, Timer.QUEUE_RECOVERY)
 
@@ -40,8 +40,9 @@ def enter_slice(state: ClusterState, now_us: int) -> None:
     state.pending.reserve(AT_ONCE + len(outside))  # once, in the first slice: later ones have fewer jobs left
     for job_id in list(islice(outside, SLICE)):
         del outside[job_id]
-        if job_id in state.jobs:
-            refresh(state, state.jobs[job_id], now_us)
+        job = state.jobs.look(job_id)
+        if job is not None:
+            refresh(state, job, now_us)
     if outside:
         state.timers.set(now_us, Timer.QUEUE_RECOVERY)
     else:

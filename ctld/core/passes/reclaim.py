@@ -73,7 +73,7 @@ def renew(state: ClusterState) -> None:
     accounts = state.shares.accounts.values()
     lending.is_on = state.limits.ledger is not None and any(account.limits.borrow for account in accounts)
     lending.was_on = lending.was_on or lending.is_on
-    lending.borrowed = {j.job_id: () for j in state.jobs.values() if j.borrowed and j.state in ALLOCATED_STATES}
+    lending.borrowed = {j.job_id: () for j in state.jobs.records() if j.borrowed and j.state in ALLOCATED_STATES}
 
 
 def before_pass(state: ClusterState, now_us: int) -> None:

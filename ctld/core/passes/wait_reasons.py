@@ -56,7 +56,7 @@ def _write_slice(state: ClusterState, backlog: ReasonBacklog, most: int) -> None
 
 
 def _give(state: ClusterState, backlog: ReasonBacklog, job_id: int, reason: Reason, kept: tuple[int, int]) -> None:
-    job = state.jobs.get(job_id)
+    job = state.jobs.look(job_id)
     if job is None or not _waits(state, job) or job_id in backlog.newer:
         return
     if reason in (Reason.RESERVATION, Reason.BAD_CONSTRAINTS) and job_id in backlog.written:
@@ -73,7 +73,7 @@ def _give(state: ClusterState, backlog: ReasonBacklog, job_id: int, reason: Reas
 
 
 def _take_back(state: ClusterState, backlog: ReasonBacklog, job_id: int) -> None:
-    job = state.jobs.get(job_id)
+    job = state.jobs.look(job_id)
     if job is None or not _waits(state, job):
         state.scheduling.flagged.pop(job_id, None)
     elif job_id not in backlog.written and job_id not in backlog.newer:

@@ -123,7 +123,7 @@ def allocated_in(alloc: tuple[NodeAlloc, ...]) -> dict[str, int]:
 
 def charge_all(state: ClusterState, now_us: int) -> None:
     """Starts charging jobs that run uncharged (the cluster had priority/basic)."""
-    for job in state.jobs.values():
+    for job in state.jobs.records():
         if job.state in ALLOCATED_STATES and job.job_id not in state.limits.charged:
             assoc, rate = of(state, job, now_us), charge_of(state, job)
             state.shares.begin(assoc, rate, now_us)
@@ -190,13 +190,14 @@ def resume(state: ClusterState) -> None:
     """Restores the rates of the jobs that run at a start. Each was charged when it started, so its usage row is of that
     time or later: amount and time stamp are kept, and the difference to now is its use since."""
     known: dict[tuple[str, str, str], int] = {}
-    for job in state.jobs.values():
+    for job in list(state.jobs.records()):
         if not job.assoc_id and job.state in ACTIVE_STATES:  # of a version that did not store it
             key = (job.request.account, job.user_name, job.partition)
             if key not in known:
                 found = find(state, job)
                 known[key] = found.assoc_id if found is not None else 0
-            job.assoc_id = known[key]
+            if known[key]:
+                state.jobs[job.job_id].assoc_id = known[key]
         if job.state in ALLOCATED_STATES:
             assoc = find(state, job)
             if assoc is not None and assoc.at_us >= job.start_at_us:

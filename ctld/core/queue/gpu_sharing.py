@@ -24,7 +24,6 @@ MIX_PERIOD_S when a job is to be placed. Earlier counts are halved each time. Th
 has changed by more than 1 / CHANGE_PART; it has at most CLASSES_MAX classes, so that this takes milliseconds.
 """
 
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -90,7 +89,7 @@ def learn(state: ClusterState, mix: Mix, now_us: int) -> None:
     """Counts the jobs in memory, and renews the tables if they have changed much."""
     mix.next_count_us = now_us + MIX_PERIOD_S * US
     found: dict[Class, int] = {key: weight // 2 for key, weight in mix.counts.items() if weight > 1}
-    for job in islice(reversed(state.jobs.values()), JOBS_MAX):
+    for job in state.jobs.last(JOBS_MAX):
         key = _class_of(mix, job.request, state.gpus.share_units)
         found[key] = min(WEIGHT_MAX, found.get(key, 0) + 2 * min(arrays.weight(job), WEIGHT_MAX))
     mix.counts = dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))[:CLASSES_MAX])

@@ -225,7 +225,7 @@ def update_all_classes(state: ClusterState) -> None:
     lay_out(state)
     for job_id in [job_id for job_id in state.running.row_of if job_id > 0]:
         update_running_class(state, state.jobs[job_id])
-    for job in state.jobs.values():
+    for job in state.jobs.records():
         if job.state is JobState.PENDING:
             update_pending_classes(state, job)
 

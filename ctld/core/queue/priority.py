@@ -73,7 +73,8 @@ def ranks(state: ClusterState, job: Job, partitions: list[Partition | None]) -> 
         number = table.put(row, job, assoc, partition)
         first = number if first is None else first
         found.append((tier(partition) << 32) | number)
-    job.priority = job.priority if first is None else first
+    if first is not None and first != job.priority:
+        state.jobs.own(job).priority = first
     return found
 
 
@@ -147,7 +148,7 @@ def qos_changed(state: ClusterState, now_us: int) -> None:
     if table is None or not table.scale.config.priority_weight_qos:
         return
     table.scale = scale_of(table.scale.config, state.node_list, state.qos)
-    for job in state.jobs.values():
+    for job in state.jobs.records():
         if job.state is JobState.PENDING:
             for row in state.pending.rows_of(job.job_id):
                 partition = state.partition_list[state.pending.partition[row]]

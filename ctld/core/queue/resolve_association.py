@@ -181,7 +181,7 @@ def reserves(state: ClusterState, job: Job) -> int:
 
 def qos_changed(state: ClusterState) -> None:
     """Updates the planner's rows of waiting jobs after a change of a QOS's flags."""
-    for job in state.jobs.values():
+    for job in state.jobs.records():
         if job.state is JobState.PENDING:
             for row in state.pending.rows_of(job.job_id):
                 state.pending.table.reserve[row] = reserves(state, job)

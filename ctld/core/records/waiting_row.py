@@ -3,17 +3,18 @@
 A job that has not started has the defaults in half of its row: no start, no end, no allocation, no exit code. With
 100,000 pending jobs these defaults took 20 MB of the read snapshot. A `WaitingRow` has only the other fields; the
 defaults are class attributes, as those of a `CompactRequest` are (compact_request.py). Readers see no difference, except
-that it is no tuple. The loader creates it from the database, and the read snapshot keeps the same one.
+that it is no tuple; it can also be read as a `Job`. The loader creates it from the database, or the core for a batch. The
+read snapshot and, while the job does not change, the core's table of jobs (state/known_jobs.py) keep the same one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Final, cast, get_type_hints
 
 import msgspec
 
-from ctld.core.records.job import NO_STEPS, Job, JobRow
-from penstock.values.states import JobState, Suspend
+from ctld.core.records.job import NO_STEPS, Job, JobRow, job_row
+from penstock.values.states import JobState, Reason, Suspend
 
 #: The fields that differ among waiting jobs. All others have the same value in each of them.
 KEPT: Final = (
@@ -36,10 +37,14 @@ def _equals(one: JobRow, other: object) -> bool:
     return isinstance(other, (JobRow, _class)) and _values_of(one) == _values_of(other)
 
 
+def _iterate(row: JobRow) -> Iterator[object]:
+    return iter(_values_of(row))
+
+
 _class = msgspec.defstruct(
     "WaitingRow",
     [(name, _types[name]) for name in KEPT],
-    namespace={"__eq__": _equals} | {name: _USUAL[name] for name in _REST},
+    namespace={"__eq__": _equals, "__iter__": _iterate, "steps": NO_STEPS} | {name: _USUAL[name] for name in _REST},
     module=__name__,
     frozen=True,
     array_like=True,
@@ -53,6 +58,7 @@ else:
 _kept = itemgetter(*map(JobRow._fields.index, KEPT))
 _rest = itemgetter(*map(JobRow._fields.index, _REST))
 _usual: Final = tuple(_USUAL[name] for name in _REST)
+_kept_of, _rest_of = attrgetter(*KEPT), attrgetter(*_REST)
 
 
 def compact(row: JobRow) -> JobRow:
@@ -66,6 +72,21 @@ def is_compact(row: JobRow) -> bool:
     """Whether the row is a `WaitingRow`."""
     kind: object = type(row)
     return kind is _class
+
+
+def image_of(job: Job) -> JobRow:
+    """Returns the row of a pending job, in compact form if it waits for its first start."""
+    return WaitingRow(*_kept_of(job)) if _rest_of(job) == _usual else job_row(job)
+
+
+def with_reason(row: JobRow, reason: Reason, detail: str) -> JobRow:
+    """Returns a `WaitingRow` with another reason."""
+    return msgspec.structs.replace(row, reason=reason, reason_detail=detail)  # type: ignore[type-var]  # it is a struct
+
+
+def is_image(row: JobRow, job: Job) -> bool:
+    """Whether the row is a `WaitingRow` with the job's values."""
+    return is_compact(row) and _kept_of(row) == _kept_of(job) and _rest_of(job) == _usual
 
 
 def waiting_job_from(row: JobRow) -> Job:

@@ -86,7 +86,7 @@ def delete_reservation(state: ClusterState, now_us: int, event: DeleteReservatio
     running = allocated_jobs(state, reservation.name)
     if running:
         raise Refused(Code.RESERVATION_BUSY, f"job {running[0].job_id} runs in it")
-    waiting = next((job for job in state.jobs.values() if _waits_for(job, reservation.name)), None)
+    waiting = next((job for job in state.jobs.records() if _waits_for(job, reservation.name)), None)
     if waiting is not None:
         raise Refused(Code.RESERVATION_BUSY, f"job {waiting.job_id} waits for it")
     state.applying()

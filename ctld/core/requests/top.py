@@ -42,7 +42,7 @@ class _Kind:
     __slots__ = ("first", "moved", "others", "owed")
 
     def __init__(self) -> None:
-        self.others: dict[int, tuple[_Rank, Job]] = {}  # by job id; those that have not been moved
+        self.others: dict[int, _Rank] = {}  # by job id; those that have not been moved
         self.moved: dict[int, Job] = {}  # the one that ranks last first
         self.first: _Rank = (0, 0)
         self.owed = 0  # by how much nice values were lowered
@@ -64,11 +64,11 @@ class Moves:
 
     def look(self, state: ClusterState) -> Iterator[None]:
         """Reads the queue, in slices."""
-        for number, job in enumerate(list(state.jobs.values()), 1):
+        for number, job in enumerate(list(state.jobs.records()), 1):
             if job.state is JobState.PENDING and not job.hold:
                 kind = self._kinds.setdefault(_key(job), _Kind())
                 rank = _rank(state, job)
-                kind.others[job.job_id] = rank, job
+                kind.others[job.job_id] = rank
                 kind.first = max(kind.first, rank)
             if number % LOOKS_A_SLICE == 0:
                 yield
@@ -105,8 +105,8 @@ class Moves:
         for kind in self._kinds.values():
             if not kind.owed:
                 continue
-            last = heapq.nsmallest(PAYERS_MAX, kind.others.values(), key=lambda one: one[0])
-            payers = [job for _, job in last] or list(kind.moved.values())
+            last = heapq.nsmallest(PAYERS_MAX, kind.others.values())
+            payers = [state.jobs[-negative_id] for _, negative_id in last] or list(kind.moved.values())
             share, rest = divmod(kind.owed, len(payers))
             for position, job in enumerate(payers[: len(payers) if share else rest]):
                 _renice(state, job, min(NICE_MAX, job.request.nice + share + (position < rest)), now_us)

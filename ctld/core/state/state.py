@@ -38,6 +38,7 @@ from ctld.core.state.gpu_state import GpuTables
 from ctld.core.state.handling import Handling
 from ctld.core.state.histories import Histories
 from ctld.core.state.jobs_by_name import JobsByName
+from ctld.core.state.known_jobs import KnownJobs
 from ctld.core.state.layout import ClusterLayout
 from ctld.core.state.limits import LimitState
 from ctld.core.state.open_intervals import OpenIntervals
@@ -73,7 +74,7 @@ class ClusterState:
         # jobs
         self.next_job_id = 1
         self.next_request_id = 1
-        self.jobs: dict[int, Job] = {}  # active, and ended less than MinJobAge ago
+        self.jobs = KnownJobs()  # active, and ended less than MinJobAge ago
         self.active_count = 0  # jobs that have not ended, tasks of arrays counted one by one
         self.arrays: dict[int, ArrayRecord] = {}
         self.hets: dict[int, None] = {}  # heterogeneous jobs that have not ended, by their leader's id (jobs/het.py)

@@ -174,8 +174,8 @@ class Reports:
     async def _runaway(self, context: Context) -> list[DbRow]:
         """Reads the rows first, then the controller's jobs: a job that is submitted meanwhile is in both."""
         found = await self._read(context, active)
-        jobs = self._services.runtime.core.state.jobs
-        return [row for row in found if row.job_id not in jobs or jobs[row.job_id].attempt != row.attempt]
+        look = self._services.runtime.core.state.jobs.look
+        return [row for row in found if (job := look(row.job_id)) is None or job.attempt != row.attempt]
 
     async def FixRunaway(
         self, request: governance_pb2.FixRunawayRequest, context: Context

@@ -264,7 +264,7 @@ def _priorities(
     state: ClusterState, row: JobRow, request: shares_pb2.ListPrioritiesRequest, fine: factors.Scale | None
 ) -> Iterator[shares_pb2.JobPriority]:
     """Builds one message for each partition that the job may run in."""
-    job = state.jobs.get(row.job_id)
+    job = state.jobs.look(row.job_id)
     if job is None:
         return
     names = set(request.filter.partitions)

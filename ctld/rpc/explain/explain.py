@@ -55,7 +55,7 @@ class ExplainService:
         found = await self._services.planner_queries.ask(actor.uid, _explain, lambda: self._inquiry(row.job_id, actor))
         if found is None:
             state = self._runtime.core.state
-            job = state.jobs.get(row.job_id)
+            job = state.jobs.look(row.job_id)
             for one in waiting_steps(state, job) if job is not None else ():
                 reply.steps.add(name=stepinfo.name_of(one.pending.event), since_us=one.since_us, waits_for=one.why)
             await self._add_last_event(reply, row, visibility)

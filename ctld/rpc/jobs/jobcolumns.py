@@ -164,7 +164,7 @@ def _priority(state: ClusterState, row: JobRow) -> int:
         return 0
     if state.priorities is None or row.state in END_STATES:
         return row.priority
-    job = state.jobs.get(row.job_id)
+    job = state.jobs.look(row.job_id)
     return row.priority if job is None else priority.current(state, job)
 
 

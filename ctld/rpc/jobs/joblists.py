@@ -150,7 +150,7 @@ class JobLists:
         """Returns the present priority, to be appended to the encoded job, whose own it overrides: when priorities are
         calculated, no job has to be encoded again."""
         state = self._runtime.core.state
-        job = state.jobs.get(row.job_id)
+        job = state.jobs.look(row.job_id)
         if state.priorities is None or job is None or row.hold or row.state in END_STATES:
             return b""
         return _PRIORITY_TAG + varint(priority.current(state, job))

@@ -123,7 +123,7 @@ def step_info(job: JobRow, row: StepRow) -> steps_pb2.StepInfo:
 
 def waiting_infos(state: ClusterState, row: JobRow) -> list[steps_pb2.StepInfo]:
     """Encodes the job's steps that wait for resources."""
-    job = state.jobs.get(row.job_id)
+    job = state.jobs.look(row.job_id)
     if job is None or job.job_id not in state.steps.by_job:
         return []
     return [
