@@ -106,6 +106,7 @@ def test_a_released_job_says_that_no_node_can_run_it_and_starts_when_one_can():
     assert (job.state, job.reason) == (JobState.PENDING, Reason.BAD_CONSTRAINTS)
     reload(world, both)
     world.register("n2")
+    job = world.core.state.jobs[1]
     assert (job.state, job.batch_node) == (JobState.RUNNING, "n2")
 
 

@@ -195,11 +195,11 @@ def test_an_update_changes_what_the_job_belongs_to() -> None:
     of_lab(world).qos = ("normal", "high")
     account(world, "user", "ann", accounts=("guest",))
     assert submit(world, hold=True) == "submitted 1"
-    job = world.core.state.jobs[1]
     assert update(world, 1, qos="high") == "1: ok"
     assert update(world, 1, account="guest").startswith("1: Invalid qos specification")  # guest has normal alone
     assert update(world, 1, account="guest", qos="") == "1: ok"
     guest = world.core.state.shares.users["guest", "ann"]
+    job = world.core.state.jobs[1]
     assert (job.request.account, job.request.qos, job.assoc_id) == ("guest", "normal", guest.assoc_id)
     assert world.jobs[1, 0].assoc_id == guest.assoc_id
     assert update(world, 1, account="nosuch").startswith("1: Invalid account or account/partition")

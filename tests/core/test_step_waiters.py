@@ -29,7 +29,8 @@ def test_steps_that_wait_and_do_not_fit_are_not_all_planned_at_once(monkeypatch)
         for number in range(1, creation.WAITING_MAX)
     }
     table: Any = SimpleNamespace(pending=pending, next_id=0, used={})
-    running: Any = SimpleNamespace(state=JobState.RUNNING, job_id=1, alloc=())
+    request = SimpleNamespace(core_spec=None, thread_spec=None)
+    running: Any = SimpleNamespace(state=JobState.RUNNING, job_id=1, alloc=(), request=request)
     state: Any = SimpleNamespace(
         jobs={1: running}, resizes={}, steps=SimpleNamespace(due={1: None}, by_job={1: table}), config=Config()
     )
