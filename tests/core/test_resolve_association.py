@@ -206,6 +206,7 @@ def test_an_update_changes_what_the_job_belongs_to() -> None:
     assert update(world, 1, qos="low").startswith("1: Invalid qos specification")
     assert update(world, 1, "root", qos="low") == "1: ok"
     assert update(world, 1, account="", qos="normal") == "1: ok"
+    job = world.core.state.jobs[1]
     assert (job.request.account, job.assoc_id) == ("lab", of_lab(world, "ann").assoc_id)
 
 
