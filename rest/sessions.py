@@ -1,4 +1,4 @@
-"""Sessions of the web interface: a cookie holds the user's own token, which is passed on as the token of a header is.
+"""Sessions of the web interface: a cookie holds the user's own token, encrypted; it is passed on as the token of a header is.
 
     POST /web/login {"token": ...}    the controller is asked whether it accepts the token; then the cookie is set
     POST /web/login {"secret": ...}   a one-time secret of `penstock up --web`, for the token that it was made for
@@ -7,8 +7,9 @@
     GET  /web/session                 who is logged in ("": nobody), to be shown: rights are the controller's matter
 
 The daemon has no secret and no table of sessions: any number of daemons serve the same browser. Secrets of links live for
-LINK_LIFE_S in memory. A request that the cookie proves must come from this page: what can change something needs a header
-that no other origin may send, and a browser's word on the origin is believed where it gives one.
+LINK_LIFE_S in memory. A login makes a key, encrypts the token with it into the cookie and gives the key to the page, which
+sends it with each request (PAGE_HEADER). Browsers send cookies to all ports of a host, also to a server of another user of
+this machine; the key stays with the origin. So the cookie alone is worth nothing, and no other page can use it.
 """
 
 import base64
@@ -20,6 +21,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -38,18 +41,19 @@ if TYPE_CHECKING:
     from penstock.calls import Proof
 
 PREFIX: Final = "/web/"
-#: What the page sends with each request; a browser asks before it sends it to another origin, and gets no answer here.
+#: The key, with each request of the page. A browser asks before it sends the header to another origin, and is refused here.
 PAGE_HEADER: Final = "x-penstock-web"
 COOKIE: Final = "penstock"
 #: Browsers keep cookies of 4,096 bytes with name and attributes.
 COOKIE_CHARS_MAX: Final = 3800
+#: What is left for the token: AES-GCM adds NONCE_BYTES and 16, base64 a third.
+TOKEN_CHARS_MAX: Final = 2800
+KEY_BYTES: Final = 32
+NONCE_BYTES: Final = 12
 LINK_LIFE_S: Final = 300.0
 #: LoginLinks that wait to be used; one more removes the oldest.
 LINKS_MAX: Final = 16
 SECRET_BYTES: Final = 32
-#: Paths that change something by GET, as it is in Slurm's interface.
-_CHANGING: Final = ("/requeue", "/reconfigure")
-_SAFE_METHODS: Final = ("GET", "HEAD")
 _OWN_SITE: Final = ("same-origin", "none")  # "none": typed by the user
 
 
@@ -115,17 +119,17 @@ class Sessions:
         if asked == ("GET", "session"):
             return self._session(request)
         if asked == ("POST", "login"):
-            check_origin(request, must_be_page=True)
+            check_origin(request)
             return await self._login(request)
         if asked == ("POST", "logout"):
-            check_origin(request, must_be_page=True)
+            check_origin(request)
             return self._with_cookie(request, "", {})
         if asked == ("POST", "link"):
             return self._link(request)
         raise RestError(404, 0, "Not found", is_plain=True)
 
     def _session(self, request: Request) -> Response:
-        check_origin(request, must_be_page=False)
+        check_origin(request)
         token = session_token(request)
         if not token:
             return whole({"user": "", "cluster": ""}, 200, JSON_TYPE, NEVER_KEPT)
@@ -143,11 +147,13 @@ class Sessions:
         if not isinstance(token, str):
             raise RestError(422, 9200, "token is missing", source="#/token")
         token = token.strip().removeprefix("SLURM_JWT=")
-        if len(token) > COOKIE_CHARS_MAX or any(one in token for one in ';,"\\'):
+        if len(token) > TOKEN_CHARS_MAX or any(one in token for one in ';,"\\'):
             raise RestError(401, 0, "this is no token: scontrol token prints one")
         proof = identify([(b"x-slurm-user-token", token.encode("utf-8", "replace"))], None).proof
         await self._check(proof)
-        return self._with_cookie(request, token, {"user": claimed_user(token), "cluster": self._cluster})
+        key = secrets.token_bytes(KEY_BYTES)
+        content: dict[str, object] = {"user": claimed_user(token), "cluster": self._cluster, "key": text_of(key)}
+        return self._with_cookie(request, seal(token, key, cookie_name(request)), content)
 
     async def _check(self, proof: "Proof | None") -> None:
         """Asks the controller whether it accepts the proof. Raises RestError."""
@@ -170,11 +176,11 @@ class Sessions:
         content = {"secret": self._links.make(str(token)), "life_s": int(LINK_LIFE_S)}
         return whole(content, 200, JSON_TYPE, NEVER_KEPT)
 
-    def _with_cookie(self, request: Request, token: str, content: dict[str, object]) -> Response:
+    def _with_cookie(self, request: Request, value: str, content: dict[str, object]) -> Response:
         response = whole(content, 200, JSON_TYPE, NEVER_KEPT)
         is_secure = request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
         response.set_cookie(
-            cookie_name(request), token, max_age=None if token else 0, path="/",
+            cookie_name(request), value, max_age=None if value else 0, path="/",
             secure=is_secure, httponly=True, samesite="strict",
         )  # fmt: skip
         return response
@@ -196,11 +202,34 @@ def cookie_name(request: Request) -> str:
     return f"{COOKIE}_{port}" if port.isascii() and port.isdigit() and len(port) < 6 else COOKIE
 
 
+def text_of(data: bytes) -> str:
+    """Bytes as a cookie and a header may carry them: base64 for addresses, without padding."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def bytes_of(text: str) -> bytes:
+    """The bytes of such a text. Raises ValueError."""
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+
+
+def seal(token: str, key: bytes, name: str) -> str:
+    """The cookie's value: the token, encrypted and bound to the cookie's name."""
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    return text_of(nonce + AESGCM(key).encrypt(nonce, token.encode(), name.encode()))
+
+
 def session_token(request: Request) -> str:
-    """The token of the cookie, "" without one."""
-    token = request.cookies.get(cookie_name(request), "")
-    is_token = 0 < len(token) <= COOKIE_CHARS_MAX and token.isascii() and token.isprintable() and " " not in token
-    return token if is_token else ""
+    """The token in the cookie; "" without one, or if the page's key does not open it."""
+    name = cookie_name(request)
+    value, key = request.cookies.get(name, ""), request.headers.get(PAGE_HEADER, "")
+    if not value or len(value) > COOKIE_CHARS_MAX:
+        return ""
+    try:
+        data = bytes_of(value)
+        token = AESGCM(bytes_of(key)).decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], name.encode()).decode()
+    except (ValueError, InvalidTag):  # no base64, keys and nonces of other lengths
+        return ""
+    return token if token.isascii() and token.isprintable() and " " not in token else ""  # anybody may seal anything
 
 
 def with_proof(scope: Scope, request: Request) -> Scope:
@@ -208,22 +237,23 @@ def with_proof(scope: Scope, request: Request) -> Scope:
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     if any(name in (b"x-slurm-user-token", b"authorization") for name, _ in headers):
         return scope
+    if cookie_name(request) not in request.cookies:
+        return scope
+    check_origin(request)
     token = session_token(request)
     if not token:
         return scope
-    is_safe = request.method in _SAFE_METHODS and not scope["path"].rstrip("/").endswith(_CHANGING)
-    check_origin(request, must_be_page=not is_safe)
     kept = [(name, value) for name, value in headers if name != b"x-slurm-user-name"]
     return {**scope, "headers": [*kept, (b"x-slurm-user-token", token.encode("latin-1"))]}
 
 
-def check_origin(request: Request, *, must_be_page: bool) -> None:
-    """Raises RestError with 403 for a request that another page caused."""
+def check_origin(request: Request) -> None:
+    """Raises RestError with 403 for a request that does not come from the page."""
     headers = request.headers
     origin = headers.get("origin")
     is_other = origin is not None and origin.partition("://")[2] != headers.get("host")
     is_other = is_other or headers.get("sec-fetch-site", "none") not in _OWN_SITE
-    if is_other or (must_be_page and headers.get(PAGE_HEADER) != "1"):
+    if is_other or PAGE_HEADER not in headers:
         raise RestError(403, 0, "this request does not come from Penstock's own page")
 
 

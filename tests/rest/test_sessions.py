@@ -14,12 +14,13 @@ from penstock.errors import NotProven, Unreachable
 from penstock.v1.controller_pb2 import JobResult, JobResultsReply, ListNodesReply, PingReply
 from rest import sessions
 from rest.pages import SECURITY, load
-from rest.sessions import LINK_LIFE_S, LINKS_MAX, Links
+from rest.sessions import KEY_BYTES, LINK_LIFE_S, LINKS_MAX, LoginLinks, seal, text_of
 
-PAGE = {"X-Penstock-Web": "1", "Origin": "http://rest"}
+KEY = bytes(range(KEY_BYTES))
+PAGE = {"X-Penstock-Web": text_of(KEY), "Origin": "http://rest"}
 CLAIMS = base64.urlsafe_b64encode(json.dumps({"sun": "ann", "exp": 1}).encode()).decode().rstrip("=")
 TOKEN = f"e30.{CLAIMS}.c2ln"
-COOKIE = {"Cookie": f"penstock={TOKEN}"}
+COOKIE = {"Cookie": f"penstock={seal(TOKEN, KEY, 'penstock')}"}
 REPLIES = {
     "Ping": PingReply(cluster_name="test"),
     "ListNodes": ListNodesReply(),
@@ -88,12 +89,17 @@ def test_without_the_option_there_are_no_pages():
 
 def test_login_by_token_and_logout(rest):
     reply = rest.post("/web/login", {"token": f"SLURM_JWT={TOKEN} \n"}, headers=PAGE)
-    assert reply.json() == {"user": "ann", "cluster": "test"} and reply.headers["cache-control"] == "no-store"
-    cookie = reply.headers["set-cookie"]
-    assert cookie == f"penstock={TOKEN}; HttpOnly; Path=/; SameSite=strict"
+    said = reply.json()
+    key = said.pop("key")
+    assert said == {"user": "ann", "cluster": "test"} and reply.headers["cache-control"] == "no-store"
+    value, *attributes = reply.headers["set-cookie"].split("; ")
+    assert attributes == ["HttpOnly", "Path=/", "SameSite=strict"] and TOKEN not in reply.text + value
     assert list(dict(rest.calls[0][2]).values()) == [TOKEN]
-    assert rest.get("/web/session", headers=COOKIE).json() == {"user": "ann", "cluster": "test"}
-    assert rest.get("/web/session", headers={}).json() == {"user": "", "cluster": ""}
+    own = {"X-Penstock-Web": key, "Cookie": value}
+    assert rest.get("/web/session", headers=own).json() == {"user": "ann", "cluster": "test"}
+    assert rest.get("/web/session", headers=PAGE).json() == {"user": "", "cluster": ""}
+    again = rest.post("/web/login", {"token": TOKEN}, headers=PAGE)
+    assert again.json()["key"] != key and value not in again.headers["set-cookie"]
     out = rest.post("/web/logout", {}, headers=PAGE | COOKIE)
     assert (
         out.status_code == 200
@@ -140,7 +146,7 @@ def test_a_link_works_once(files):
     made = rest.post("/web/link", None, headers={"X-SLURM-USER-TOKEN": TOKEN}).json()
     assert made["life_s"] == LINK_LIFE_S and len(made["secret"]) > 40
     first = rest.post("/web/login", {"secret": made["secret"]}, headers=PAGE)
-    assert first.json()["user"] == "ann" and TOKEN in first.headers["set-cookie"]
+    assert first.json()["user"] == "ann" and "set-cookie" in first.headers
     second = rest.post("/web/login", {"secret": made["secret"]}, headers=PAGE)
     assert second.status_code == 401 and "penstock up --web" in second.text and "set-cookie" not in second.headers
 
@@ -155,7 +161,7 @@ def test_a_link_is_used_up_also_when_the_login_fails(files):
 
 def test_links_end_and_are_few():
     now = [0.0]
-    links = Links(lambda: now[0])
+    links = LoginLinks(lambda: now[0])
     early = links.make("a")
     now[0] = LINK_LIFE_S
     assert links.take(early) == ""
@@ -178,7 +184,7 @@ def test_links_are_made_for_the_daemons_user_alone(files):
 
 
 def test_the_cookie_proves_its_user(rest):
-    assert rest.get(NODES, headers=COOKIE).status_code == 200
+    assert rest.get(NODES, headers=COOKIE | PAGE).status_code == 200
     assert [list(dict(proof).values()) for *_, proof in rest.calls] == [[TOKEN]]
     reply = rest.post(JOB, {"hold": True}, headers=COOKIE | PAGE)
     assert reply.status_code == 200, reply.text
@@ -186,7 +192,7 @@ def test_the_cookie_proves_its_user(rest):
 
 def test_a_cookie_names_no_other_user(rest):
     """As root's token may do in a header."""
-    rest.get(NODES, headers=COOKIE | {"X-SLURM-USER-NAME": "bob"})
+    rest.get(NODES, headers=COOKIE | PAGE | {"X-SLURM-USER-NAME": "bob"})
     assert "bob" not in str(rest.calls[0][2])
 
 
@@ -195,12 +201,11 @@ def test_a_cookie_names_no_other_user(rest):
     [
         {},
         {"Origin": "http://rest"},
-        {"X-Penstock-Web": "1", "Origin": "http://evil.example"},
-        {"X-Penstock-Web": "1", "Origin": "http://rest:8080"},
-        {"X-Penstock-Web": "1", "Origin": "null"},
-        {"X-Penstock-Web": "1", "Sec-Fetch-Site": "cross-site"},
-        {"X-Penstock-Web": "1", "Sec-Fetch-Site": "same-site"},
-        {"X-Penstock-Web": "0"},
+        {**PAGE, "Origin": "http://evil.example"},
+        {**PAGE, "Origin": "http://rest:8080"},
+        {**PAGE, "Origin": "null"},
+        {**PAGE, "Sec-Fetch-Site": "cross-site"},
+        {**PAGE, "Sec-Fetch-Site": "same-site"},
     ],
 )
 def test_another_page_changes_nothing(rest, headers):
@@ -212,7 +217,7 @@ def test_another_page_changes_nothing(rest, headers):
 
 
 def test_another_page_reads_nothing(rest):
-    for headers in ({"Sec-Fetch-Site": "same-site"}, {"Origin": "http://evil.example"}):
+    for headers in ({}, PAGE | {"Sec-Fetch-Site": "same-site"}, PAGE | {"Origin": "http://evil.example"}):
         assert rest.get(NODES, headers=COOKIE | headers).status_code == 403
         assert rest.get("/web/session", headers=COOKIE | headers).status_code == 403
     assert (
@@ -223,6 +228,26 @@ def test_another_page_reads_nothing(rest):
     )
 
 
+def test_a_cookie_without_its_key_proves_nobody(rest):
+    """As a server on another port of the host has it: browsers send cookies to all ports."""
+    other = PAGE | {"X-Penstock-Web": text_of(bytes(KEY_BYTES))}
+    moved = {"Cookie": COOKIE["Cookie"].replace("penstock=", "penstock_8080="), "Host": "rest:8080"}
+    for headers in (
+        COOKIE | other,
+        COOKIE | PAGE | {"X-Penstock-Web": "1"},
+        moved | PAGE | {"Origin": "http://rest:8080"},
+    ):
+        assert rest.get(NODES, headers=headers).status_code == 401
+        assert rest.get("/web/session", headers=headers).json()["user"] == ""
+    assert rest.calls == []
+
+
+@pytest.mark.parametrize("token", ["a b", "a\nb", "é.b.c", "\udc80".encode("utf-8", "surrogatepass").decode("latin-1")])
+def test_who_seals_a_cookie_sends_no_other_token_than_a_header_may(rest, token):
+    cookie = {"Cookie": f"penstock={seal(token, KEY, 'penstock')}"}
+    assert rest.get(NODES, headers=cookie | PAGE).status_code == 401 and rest.calls == []
+
+
 @pytest.mark.parametrize(
     "cookie",
     [
@@ -231,7 +256,8 @@ def test_another_page_reads_nothing(rest):
     ],
 )  # fmt: skip
 def test_hostile_cookies_prove_nobody(rest, cookie):
-    reply = rest.get(NODES, headers={"Cookie": cookie.encode("latin-1")})
+    headers = {"Cookie": cookie.encode("latin-1"), "X-Penstock-Web": text_of(KEY).encode()}
+    reply = rest.get(NODES, headers=headers)
     assert reply.status_code == 401 and rest.calls == []
 
 

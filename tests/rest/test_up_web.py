@@ -39,10 +39,11 @@ def test_the_link_logs_in_once_and_another_up_makes_another(home):
     assert found["started"] == ["restd"]  # again, since it had no pages
     address, _, secret = found["login_link"].partition("/#login=")
     assert address == found["rest"]["address"] and address.startswith("http://127.0.0.1:")
-    page = {"X-Penstock-Web": "1", "Origin": address}
+    page = {"X-Penstock-Web": "none", "Origin": address}
     with httpx.Client(base_url=address, headers=page, timeout=ANSWER_S) as browser:
         assert browser.get("/").headers["content-type"].startswith("text/html")
-        assert browser.post("/web/login", json={"secret": secret}).status_code == 200
+        login = browser.post("/web/login", json={"secret": secret})
+        browser.headers["X-Penstock-Web"] = login.json()["key"]
         assert browser.post("/web/login", json={"secret": secret}).status_code == 401
         assert [node["name"] for node in browser.get("/slurm/v0.0.46/nodes").json()["nodes"]] == ["n1"]
         again = penstock(home, "up", "--web")

@@ -1,7 +1,11 @@
 import { Store } from "../lib/store";
+import { dropKey, keepKey, proof } from "./key";
 import type { User, UsersAnswer } from "./types";
 
-/** One request to the daemon that served this page. The cookie proves the user; the header proves that the page asked. */
+/**
+ * One request to the daemon that served this page. The cookie has the user's token, encrypted; the header has the key to it,
+ * which this origin alone keeps. Neither is of use without the other.
+ */
 
 export interface Session {
   readonly user: string;
@@ -55,7 +59,7 @@ export async function change<T>(method: "POST" | "DELETE", path: string, body?: 
 }
 
 async function send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
-  const headers: Record<string, string> = { "X-Penstock-Web": "1", Accept: "application/json" };
+  const headers: Record<string, string> = { ...proof(), Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const init: RequestInit = { method, headers };
   if (body !== undefined) init.body = JSON.stringify(body);
@@ -100,18 +104,21 @@ export async function findSession(): Promise<void> {
   }
 }
 
-export async function login(proof: { token: string } | { secret: string }): Promise<void> {
-  await known(await change<LoggedIn>("POST", "/web/login", proof));
+export async function login(by: { token: string } | { secret: string }): Promise<void> {
+  const found = await change<LoggedIn & { key: string }>("POST", "/web/login", by);
+  keepKey(found.key);
+  await known(found);
 }
 
 export async function logout(): Promise<void> {
   await change("POST", "/web/logout", {});
+  dropKey();
   session.set(null);
 }
 
 async function known(found: LoggedIn | null): Promise<void> {
   if (found === null) return session.set(null);
-  session.set({ ...found, manages: await mayManage(found.user).catch(() => false) });
+  session.set({ user: found.user, cluster: found.cluster, manages: await mayManage(found.user).catch(() => false) });
 }
 
 async function mayManage(user: string): Promise<boolean> {

@@ -2,6 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { Store } from "../lib/store";
 import { ApiError, OWN, read } from "./client";
+import { proof } from "./key";
 
 /**
  * What is shown follows the cluster: the daemon's event stream says when something happened, and then what is on the page is
@@ -18,9 +19,10 @@ const POLL_MS = 3000;
 const SLOW_POLL_MS = 30000;
 /** Events that come together are answered together. */
 const GATHER_MS = 250;
-const KINDS = ["job", "node", "gpu", "reservation", "missed", "hello"];
+/** A stream that ended is opened again after this time. */
+const REOPEN_MS = 5000;
+const NO_STREAM = [401, 403, 404];
 
-let stream: EventSource | null = null;
 let gathering = 0;
 
 /** Asks again for everything on the page, soon. */
@@ -32,17 +34,34 @@ export function refresh(): void {
   }, GATHER_MS);
 }
 
+/** Reads the stream of changes until it ends. EventSource cannot send the header that proves the user. */
+async function readStream(signal: AbortSignal): Promise<boolean> {
+  const response = await fetch(`${OWN}/events`, { headers: { ...proof(), Accept: "text/event-stream" }, signal });
+  if (!response.ok || !response.body) return !NO_STREAM.includes(response.status);
+  connection.set("live");
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let tail = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return true;
+    const lines = (tail + value).split("\n");
+    tail = lines.pop() ?? "";
+    if (lines.some((line) => line.startsWith("event:"))) refresh(); // what is asked again says what has changed
+  }
+}
+
+async function follow(signal: AbortSignal): Promise<void> {
+  let isServed = true;
+  while (isServed && !signal.aborted) {
+    isServed = await readStream(signal).catch(() => true);
+    if (connection.value === "live") connection.set("polling");
+    if (isServed) await new Promise((resume) => setTimeout(resume, REOPEN_MS));
+  }
+}
+
 export function startLive(): () => void {
-  const follow = (): void => {
-    stream = new EventSource(`${OWN}/events`);
-    stream.onopen = () => connection.set("live");
-    for (const kind of KINDS) stream.addEventListener(kind, refresh);
-    stream.onerror = () => {
-      if (connection.value === "live") connection.set("polling");
-      if (stream?.readyState === EventSource.CLOSED) stream = null; // there is none: it is not tried again
-    };
-  };
-  follow();
+  const abort = new AbortController();
+  void follow(abort.signal);
   let last = Date.now();
   const timer = window.setInterval(() => {
     const due = connection.value === "live" ? SLOW_POLL_MS : POLL_MS;
@@ -53,8 +72,7 @@ export function startLive(): () => void {
   }, 1000);
   document.addEventListener("visibilitychange", refresh);
   return () => {
-    stream?.close();
-    stream = null;
+    abort.abort();
     clearInterval(timer);
     document.removeEventListener("visibilitychange", refresh);
   };
@@ -78,7 +96,7 @@ export function useAnswer<T>(path: string): Answer<T> {
       mine.busy = true;
       try {
         const found = await read<T>(path, mine.tag, abort.signal);
-        if (connection.value === "lost") connection.set(stream ? "live" : "polling");
+        if (connection.value === "lost") connection.set("polling");
         if (found && held.current === mine) {
           mine.tag = found.tag;
           setAnswer({ path, data: found.data, error: null });
