@@ -292,7 +292,7 @@ RECORD_OWNERS = {
     "Job.preemptor_id": "lifecycle/job_life lifecycle/suspend passes/victims",
     "Job.priority": "lifecycle/job_life queue/priority requests/het_submit",
     "Job.reason": "lifecycle",
-    "Job.reason_detail": "jobs/holds jobs/outcome lifecycle/job_life lifecycle/waiting",
+    "Job.reason_detail": "jobs/holds jobs/outcome lifecycle/job_life",
     "Job.request": "diagnose/hints requests/submit",
     "Job.request_id": "requests/submit",
     "Job.resized_at_us": "lifecycle/job_life lifecycle/resize",
