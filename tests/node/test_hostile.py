@@ -401,7 +401,7 @@ def datagram_addresses(pid: int) -> list[str]:
 def test_a_node_daemon_has_no_address_that_a_job_could_flood(tmp_path):
     async def scenario() -> None:
         async with cluster(tmp_path) as (controller, daemon):
-            controller.launch(1, "sleep 1000")
+            controller.launch(1, "sleep 1000", work_dir=str(tmp_path).encode())
             await controller.started(1)
             assert not any(datagram_addresses(daemon.process.pid))
             await daemon.kill()

@@ -7,7 +7,9 @@ with WebPages(rest) as pages:
 Every request of every page must go to the daemon, and what a page writes to its console as an error fails the test at `close`.
 """
 
+import asyncio
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -29,6 +31,9 @@ class WebPages:
     def __init__(self, rest: LiveRest) -> None:
         self.rest = rest
         self.problems: list[str] = []
+        # A daemon's loop in an earlier test of this process has set one that ended with it.
+        if sys.version_info < (3, 12):
+            asyncio.set_child_watcher(asyncio.ThreadedChildWatcher())
         self._playwright = sync_playwright().start()
         self._browser = self._playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
 
