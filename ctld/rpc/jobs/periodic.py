@@ -5,9 +5,10 @@ administrators, since its lines are as private as a script.
 """
 
 from ctld.core.lifecycle import triggers
-from ctld.core.records.effects import CrontabUpdated, TriggersChanged
+from ctld.core.records.effects import CrontabUpdated, Refused, TriggersChanged
 from ctld.core.records.events import Actor, ClearTriggers, CronEntry, Role, SetTrigger, UpdateCrontab
 from ctld.core.records.periodic import Trigger
+from ctld.core.requests import crontabs
 from ctld.rpc.gate.auth import NO_GID, Authenticator, caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.hostlists import expand_nodes
@@ -78,6 +79,10 @@ class PeriodicService:
         """Replaces or removes a crontab."""
         owner = await self._owner(request.user)
         config = self._runtime.core.state.config
+        try:  # before a filter sees the entries as the owner's
+            crontabs.check_rights(self._runtime.core.state, caller(), owner)
+        except Refused as error:
+            raise BadRequest(error.code, error.text) from None
         wanted, said = list(request.entries), list[str]()
         for at, entry in enumerate(wanted if self._filtering.submits else ()):
             try:
