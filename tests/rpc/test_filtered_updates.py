@@ -218,3 +218,61 @@ def test_entries_of_a_crontab_are_not_shown_as_another_users(tmp_path: Path):
             assert await calls(site) == 0
 
     asyncio.run(story())
+
+
+CHATTY = """
+import penstock.submitfilter
+def job_submit(job, submitter):
+    penstock.submitfilter._messages.extend(["m" * 5000] * 1000)  # past log_user
+    if job.name == "refused":
+        raise Refuse("r\\n" * 100_000)
+
+def job_modify(job, changes, submitter):
+    for number in range(64):
+        log_user("m")
+    if job.name == "no":
+        raise Refuse("\\x1b" * 100_000)
+"""
+
+
+def test_a_filters_lines_have_bounds_in_each_reply(tmp_path: Path):
+    site = site_with(tmp_path, CHATTY, "ScronParameters=enable\n")
+
+    async def story():
+        async with site.controller():
+            reply = await site.call_as(NOBODY, "SubmitJob", submission(hold=True))
+            assert list(reply.user_messages) == ["m" * 1024] * 64
+            code, text = await refused(site.call_as(NOBODY, "SubmitJob", submission(name="refused")))
+            assert code is Code.FILTER_REFUSED and len(text) == 2048
+
+            request = submission(name="h", hold=True)
+            request.components.extend([common_pb2.JobRequest(name="c", work_dir=b"/tmp")] * 19)
+            lines = periodic_pb2.LineRange(first=1, last=1)
+            entry = periodic_pb2.CrontabEntry(
+                job=common_pb2.JobRequest(name="tick"), spec=common_pb2.JobSpec(script=b"#!/bin/sh\n"),
+                cron="0 5 * * *", lines=lines,
+            )  # fmt: skip
+            crontab = periodic_pb2.UpdateCrontabRequest(text="x\n", entries=[entry] * 20)
+            ids = [str(await submit(site, NOBODY)) for _ in range(20)]
+            change = c.UpdateJobsRequest(ids=ids, changes={"comment": "new"})
+            for method, message in (("SubmitJob", request), ("UpdateCrontab", crontab), ("UpdateJobs", change)):
+                said = list((await site.call_as(NOBODY, method, message)).user_messages)
+                assert len(said) == 1001 and said[-1] == "further lines of the submit filter are not shown", method
+            no = await submit(site, NOBODY, name="no")
+            reply = await site.call_as(
+                NOBODY, "UpdateJobs", c.UpdateJobsRequest(ids=[str(no)], changes={"comment": "x"})
+            )
+            assert reply.results[0].code == Code.FILTER_REFUSED and len(reply.results[0].text) <= 2048
+
+    asyncio.run(story())
+
+
+def test_a_refusal_reaches_the_user_in_any_language(tmp_path: Path):
+    site = site_with(tmp_path, "def job_submit(job, submitter):\n    raise Refuse(('\\u5171' * 999 + '\\n') * 9)\n")
+
+    async def story():
+        async with site.controller():
+            code, text = await refused(site.call_as(NOBODY, "SubmitJob", submission()))
+            assert code is Code.FILTER_REFUSED and len(text.encode()) in range(2040, 2049)
+
+    asyncio.run(story())

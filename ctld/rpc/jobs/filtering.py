@@ -45,6 +45,8 @@ from penstock.values.taskset import TaskSet
 Dates: TypeAlias = Callable[[Mapping[str, str]], dict[str, int]]
 #: Jobs of one update that filters see: each takes a turn at a worker.
 UPDATED_JOBS_MAX: Final = 1000
+#: Lines of filters in one reply, each of MESSAGE_CHARS_MAX characters at most: the reply must leave after what it reports.
+REPLY_LINES_MAX: Final = 1000
 #: Jobs in one event, as of an update without a filter.
 JOINED_MAX: Final = 100
 _ROLES: Final = {Role.USER: "user", Role.OPERATOR: "operator", Role.ADMINISTRATOR: "administrator"}
@@ -96,7 +98,7 @@ class Filtering:
         try:
             for offset, job in enumerate((changed.job, *changed.components)):
                 number = {"het_job_offset": offset} if changed.components else {}
-                said += await self._one(job, None if offset else changed.spec, actor, {**facts, **number})
+                add_lines(said, await self._one(job, None if offset else changed.spec, actor, {**facts, **number}))
             self._check(changed)
         except FilterError as error:
             self._filter.failed(f"a submission of {actor.user_name}", error)
@@ -226,7 +228,7 @@ class Filtering:
             self._filter.failed(f"an update of job {row.job_id} by {actor.user_name}", error)
             return event
         self._filter.refused(answer)
-        said += answer.messages
+        add_lines(said, answer.messages)
         changes = {name: value for name, value in changes.items() if name not in answer.removed}
         if changes == event.changes:
             return event
@@ -270,6 +272,15 @@ class Filtering:
 
     def _partitions(self) -> list[dict[str, object]]:
         return _partitions(self._runtime.core.state) if self._filter.needs_partitions else []
+
+
+def add_lines(said: list[str], more: Sequence[str]) -> None:
+    """Adds lines for the user to those of a reply, as long as it has room."""
+    if len(said) + len(more) <= REPLY_LINES_MAX:
+        said += more
+    elif len(said) <= REPLY_LINES_MAX:
+        said += more[: REPLY_LINES_MAX - len(said)]
+        said.append("further lines of the submit filter are not shown")
 
 
 def _check_number(jobs: Sequence[object]) -> None:

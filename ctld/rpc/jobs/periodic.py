@@ -16,7 +16,7 @@ from ctld.rpc.gate.refusals import translated
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.visibility import is_private
 from ctld.rpc.jobs import submission
-from ctld.rpc.jobs.filtering import Filtering
+from ctld.rpc.jobs.filtering import Filtering, add_lines
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import periodic_pb2
 from penstock.values.hostlist import compress
@@ -89,7 +89,7 @@ class PeriodicService:
                 wanted[at], more = await self._filtering.entry(entry, owner)
             except BadRequest as error:
                 return periodic_pb2.UpdateCrontabReply(failed_lines=entry.lines, code=error.code, text=error.text)
-            said += more
+            add_lines(said, more)
         entries = tuple(
             CronEntry(
                 submission.decode_submission(entry.job), submission.spec_row(entry.spec, config), entry.cron, entry.lines.first,
