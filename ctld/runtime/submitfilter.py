@@ -46,6 +46,8 @@ WORKERS: Final = 4
 CALLS_MAX: Final = 256
 #: Time limit for the start of a worker and the loading of the files.
 START_S: Final = 20.0
+#: A job's script has at most 4 MiB, its environment more.
+ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 FILE_BYTES_MAX: Final = 1024 * 1024
 #: Bytes of a refusal, with the lines before it: the text of an error is a header, three bytes for one, and clients take 8 KiB.
 REFUSAL_BYTES_MAX: Final = 2048
@@ -70,7 +72,7 @@ class _Worker(HelperProcess):
     """A worker, which loads the files first."""
 
     def __init__(self, scripts: bytes, timeout_s: float, words: tuple[str, ...]) -> None:
-        super().__init__(filterworker.__file__, timeout_s, words=words, options="-I")
+        super().__init__(filterworker.__file__, timeout_s, ANSWER_BYTES_MAX, words=words, options="-I")
         self._scripts = scripts
         self._is_loaded = False
         self.has: frozenset[str] = frozenset()
