@@ -4,7 +4,7 @@ A request names several jobs; each has its own result, and a failed one does not
 looked up first; an action raises its refusals before it changes the job.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ctld.core.accounts.audit_diff import OthersJobChanges, affects_other_user
 from ctld.core.jobs import arrays, holds, outcome
@@ -55,11 +55,12 @@ def each_target(
     tasks: TaskSet | None = None,
     found: Mapping[str, JobTarget] | None = None,
     is_last_first: bool = False,
+    only: tuple[int, ...] = (),
 ) -> list[JobResult]:
     """Applies an action to every record that the ids select, splitting off parts of arrays; one result for each id.
     Without `takes_steps`, ids of steps are refused. `tasks`: only these of the array. `found`: the record of each id, where
     a filter has found it: an array's first id selects one record then, and not all. `is_last_first`: the records of an
-    array in reverse.
+    array in reverse. `only`: of the records that the ids select, those with these job ids.
 
     Actions on other users' jobs are recorded in `others`, which the caller writes at the end.
     """
@@ -70,10 +71,8 @@ def each_target(
                 targets = [found[text]]
             else:
                 targets = targets_of(state, text, tasks) if takes_steps or "." not in text else []
-            if not targets:
-                raise Refused(Code.INVALID_JOB_ID)
-            if not all(may_touch(state, actor, target.job) for target in targets):
-                raise not_yours(state, actor, targets[0].job, Code.INVALID_JOB_ID)
+            targets = [target for target in targets if not only or target.job.job_id in only]
+            check_rights(state, actor, [target.job for target in targets])
             refusals: list[Refused] = []
             first = targets[0].job
             before = others.image_of(first) if affects_other_user(actor, first) else None
@@ -95,6 +94,14 @@ def each_target(
         except BadValue as error:
             results.append(JobResult(text, int(Code.INVALID_JOB_ID), f"Invalid job id {text}: {error}"))
     return results
+
+
+def check_rights(state: ClusterState, actor: Actor, jobs: Sequence[Job]) -> None:
+    """Raises Refused unless an id selects records, and the actor may touch all of them."""
+    if not jobs:
+        raise Refused(Code.INVALID_JOB_ID)
+    if not all(may_touch(state, actor, job) for job in jobs):
+        raise not_yours(state, actor, jobs[0], Code.INVALID_JOB_ID)
 
 
 def part(state: ClusterState, target: JobTarget) -> Job:
