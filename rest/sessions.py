@@ -30,7 +30,7 @@ from penstock.v1.controller_pb2 import PingRequest
 from penstock.values.base64url import claims_of, to_bytes, to_text
 from rest.answers import RestError, error_of
 from rest.body import read_body
-from rest.callers import UnixPeer, identify
+from rest.callers import UnixPeer, identify, peer_key
 from rest.calling import ControllerClient
 from rest.limits import CALL_TIMEOUT_S, Requests
 from rest.sending import JSON_TYPE, whole
@@ -134,7 +134,8 @@ class Sessions:
         return whole({"user": claimed_user(token), "cluster": self._cluster}, 200, JSON_TYPE, NEVER_KEPT)
 
     async def _login(self, request: Request) -> Response:
-        with self._requests.one("") as share:
+        peer = peer_key(request.scope.get("client"))
+        with self._requests.one(f"login from {peer}", peer) as share:
             body = await read_body(request, share)
         given = body if isinstance(body, dict) else {}
         secret, token = given.get("secret"), given.get("token")
