@@ -10,7 +10,7 @@ from ctld.core.accounts.audit_diff import OthersJobChanges, affects_other_user
 from ctld.core.jobs import arrays, holds, outcome
 from ctld.core.jobs.select import JobTarget, all_matching, matching, targets_of
 from ctld.core.jobs.waiters import check_split
-from ctld.core.lifecycle import depends, job_life, suspend
+from ctld.core.lifecycle import depends, job_life, step_orders, suspend
 from ctld.core.lifecycle.ready import refresh
 from ctld.core.lifecycle.unexpected_errors import refuse_unexpected
 from ctld.core.queue import preemption, priority
@@ -204,7 +204,7 @@ def signal_job(state: ClusterState, target: JobTarget, event: CancelJobs) -> Non
     if job.state is JobState.SUSPENDED:
         raise Refused(Code.JOB_SUSPENDED)
     one = step_of(target)
-    live = job_life.live_steps(state, job) if one is None else [one]
+    live = step_orders.live_steps(state, job) if one is None else [one]
     # As in Slurm, a job's steps are signalled without its script; --batch and --full include the script
     spares_script = one is None and not (event.batch_only or event.full)
     state.applying()
@@ -216,7 +216,7 @@ def signal_job(state: ClusterState, target: JobTarget, event: CancelJobs) -> Non
             continue
         if step.step_id == EXTERN_STEP and one is None:
             continue
-        job_life.emit_signal(state, job, step, event.signal_no, batch_only=event.batch_only, full=event.full)
+        step_orders.emit_signal(state, job, step, event.signal_no, batch_only=event.batch_only, full=event.full)
         reached = True
     if reached and event.signal_no in (SIGSTOP, SIGCONT):  # as in Slurm, also where one step was signalled
         job.stopped = int(event.signal_no == SIGSTOP)
@@ -247,7 +247,7 @@ def notify_job(state: ClusterState, now_us: int, event: NotifyJob) -> None:
     state.applying()
     for target in targets:
         job = target.job
-        steps = [step for step in job_life.live_steps(state, job) if step.step_id != EXTERN_STEP]
+        steps = [step for step in step_orders.live_steps(state, job) if step.step_id != EXTERN_STEP]
         if target.step_id is not None:
             steps = [step for step in steps if step.step_id == target.step_id]
         elif any(step.step_id == BATCH_STEP for step in steps):
