@@ -186,7 +186,7 @@ def updated(job_id: str, changes: Mapping[str, object]) -> ClusterQuestion[tuple
     texts = {key.replace("_", "").lower(): option_text(value) for key, value in changes.items()}
     request = UpdateJobsRequest(ids=[checked_id(job_id)], changes=texts)
 
-    def lines(replies: list[Any]) -> tuple[str, ...]:
+    def lines(replies: "list[JobResultsReply]") -> tuple[str, ...]:
         _check_results(replies[0])
         return tuple(replies[0].user_messages)
 
