@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: click asks for completions by this variable.
 COMPLETE = "_PENSTOCK_COMPLETE"
 OWN = "A cluster of your own"
-LOOK = "Questions"
+LOOK = "Jobs and the cluster"
 MANAGE = "For administrators"
 TRY = "Without a cluster"
 DAEMONS = "Daemons"

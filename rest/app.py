@@ -24,7 +24,7 @@ from penstock.errors import PenstockError
 from rest import openapi
 from rest.answers import BAD_QUERY, NotModified, RestError, error_of, meta_of, warning_object
 from rest.body import JSON_TYPE, read_body
-from rest.callers import UnixPeer, identify
+from rest.callers import UnixPeer, identify, peer_key
 from rest.calling import ControllerClient, RestCall
 from rest.contract.conform import NULLABLE, conform
 from rest.contract.facts import VERSION_MARK, Contract, ListOf, Operation
@@ -148,7 +148,7 @@ class PathEndpoint:
         try:
             caller = identify(request.headers.raw, request.scope.get("client"))
             kind = accepted(request.headers.get("accept", ""))
-            share = held.enter_context(shared.requests.one(caller.key))
+            share = held.enter_context(shared.requests.one(caller.key, peer_key(request.scope.get("client"))))
             call = await self._read(request, operation, caller.proof, share)
             call.tag.vary(kind)
             content = await _handler(operation)(call)
@@ -208,7 +208,7 @@ class EventsEndpoint:
         try:
             caller = identify(request.headers.raw, request.scope.get("client"))
             demands, after = read_demands(request, caller.proof)
-            held.enter_context(self._streams.counted(caller.key))
+            held.enter_context(self._streams.counted(caller.key, peer_key(request.scope.get("client"))))
             return await held.enter_async_context(self._streams.opened(demands, after))
         except RestError as error:
             return refused(error, {}, JSON_TYPE)

@@ -7,12 +7,14 @@ uid: for its own uid, and for root, the daemon calls as itself, by the kernel's 
 Nothing of one caller is kept for another: a proof lives as long as its request.
 """
 
+import ipaddress
 import os
 import pwd
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.calls import USER_NAME_KEY, USER_TOKEN_KEY
+from penstock.security.peers import address_key, user_key
 from rest.answers import RestError
 
 if TYPE_CHECKING:
@@ -62,6 +64,18 @@ def identify(headers: Iterable[tuple[bytes, bytes]], peer: object) -> ProvenCall
         raise _unproven()
     proof: Proof = ((USER_TOKEN_KEY, token),)
     return ProvenCaller((*proof, (USER_NAME_KEY, user)) if user else proof, token)
+
+
+def peer_key(peer: object) -> str:
+    """The other end of a connection, for limits: of a Unix socket its user, else its machine. Users of this machine who
+    connect by TCP are one."""
+    if isinstance(peer, UnixPeer):
+        return user_key(peer.uid)
+    host = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+    try:
+        return address_key(ipaddress.ip_address(host.partition("%")[0]))
+    except ValueError:
+        return host
 
 
 def _by_kernel(peer: object, user: str) -> ProvenCaller:

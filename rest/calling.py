@@ -9,7 +9,7 @@ from cli.base.document import Json
 from rest.answers import BAD_QUERY, NotModified, RestError, error_object, warning_object
 from rest.contract.facts import Operation, Words
 from rest.contract.parse import CONVERSION, UNKNOWN_WORD, BodyProblem
-from rest.limits import CALL_TIMEOUT_S, STREAM_TIMEOUT_S
+from rest.limits import CALL_TIMEOUT_S, STREAM_TIMEOUT_S, TEXT_CHARS_MAX
 from rest.tags import EntityTag
 
 if TYPE_CHECKING:
@@ -126,10 +126,18 @@ class RestCall:
         found = self.record().get(name, [])
         return [str(one) for one in found] if isinstance(found, list) else []
 
-    def text_in(self, name: str) -> str:
-        """A text of the body; "" when it is not there."""
+    def text_in(self, name: str, chars_max: int = TEXT_CHARS_MAX) -> str:
+        """A text of the body; "" when it is not there. Raises RestError for a longer one."""
         found = self.record().get(name, "")
-        return found if isinstance(found, str) else str(found)
+        text = found if isinstance(found, str) else str(found)
+        if len(text) > chars_max:
+            raise RestError(422, CONVERSION, too_long(name, text, chars_max), source=f"#/{name}")
+        return text
+
+
+def too_long(name: str, text: str, chars_max: int) -> str:
+    """What is said of a text that is not looked at."""
+    return f"{name} has {len(text)} characters, the limit is {chars_max}"
 
 
 def bad_query(name: str, text: str, number: int) -> RestError:

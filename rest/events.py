@@ -25,7 +25,6 @@ from starlette.types import Receive, Scope, Send
 from cli.base.document import Json
 from penstock.errors import PenstockError, Unreachable
 from penstock.v1.watch_pb2 import ChangedObject, WatchReply, WatchRequest
-from rest.answers import RestError
 from rest.calling import DIGITS_MAX, ControllerClient, bad_query
 from rest.contract.parse import CONVERSION, UNKNOWN_WORD
 from rest.limits import (
@@ -33,9 +32,11 @@ from rest.limits import (
     CALLER_STREAMS_MAX,
     EVENTS_KEPT_MAX,
     KEEP_ALIVE_S,
-    RETRY_AFTER_S,
+    PEER_STREAMS_MAX,
     STALL_TIMEOUT_S,
     STREAMS_MAX,
+    counted,
+    too_many,
 )
 from rest.sending import compact, text_bytes, until_gone
 
@@ -212,6 +213,7 @@ class EventStreams:
         self._client = client
         self._sources: dict[EventDemands, list[ChangeSource]] = {}
         self._by_caller: Counter[str] = Counter()
+        self._by_peer: Counter[str] = Counter()
 
     @property
     def watches(self) -> int:
@@ -230,20 +232,16 @@ class EventStreams:
                 source.end()
 
     @contextlib.contextmanager
-    def counted(self, caller: str) -> Iterator[None]:
+    def counted(self, caller: str, peer: str) -> Iterator[None]:
         """Counts one stream. Raises RestError with 429."""
         if self.open_streams >= STREAMS_MAX:
-            raise RestError(429, 0, f"{STREAMS_MAX} streams of events are open here", retry_after_s=RETRY_AFTER_S)
+            raise too_many(f"{STREAMS_MAX} streams of events are open here")
+        if self._by_peer[peer] >= PEER_STREAMS_MAX:
+            raise too_many(f"{PEER_STREAMS_MAX} streams of events from this machine are open")
         if self._by_caller[caller] >= CALLER_STREAMS_MAX:
-            text = f"{CALLER_STREAMS_MAX} streams of events of this caller are open"
-            raise RestError(429, 0, text, retry_after_s=RETRY_AFTER_S)
-        self._by_caller[caller] += 1
-        try:
+            raise too_many(f"{CALLER_STREAMS_MAX} streams of events of this caller are open")
+        with counted(self._by_caller, caller), counted(self._by_peer, peer):
             yield
-        finally:
-            self._by_caller[caller] -= 1
-            if not self._by_caller[caller]:
-                del self._by_caller[caller]
 
     @contextlib.asynccontextmanager
     async def opened(self, demands: EventDemands, after: int) -> AsyncIterator["EventResponse"]:

@@ -1,6 +1,8 @@
 """Limits of what callers may send and hold, each with its HTTP status. docs/rest.md lists them.
 
-A caller is its token, as presented; the controller has its own limits for each user (rl_enable).
+A caller is its token, as presented; the controller has its own limits for each user (rl_enable). Nobody has checked the token
+yet, and who has many tokens is many callers. So one peer - a user of this machine by a Unix socket, else another machine - has at
+most half of everything: the rest is for others.
 """
 
 import asyncio
@@ -13,11 +15,14 @@ from rest.answers import RestError
 
 #: Bytes of a body (413). A script is 4 MiB at most, and an environment 1 MiB: a heterogeneous job has several.
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
-#: Bytes of all bodies that are held at a time (429): they are read before anybody has checked the token.
+#: Bytes of all bodies that are held at a time, and of those of one peer (429): nobody has checked the token when they are read.
 BODIES_BYTES_MAX: Final = 64 * 1024 * 1024
+PEER_BODIES_BYTES_MAX: Final = 32 * 1024 * 1024
 #: Nested lists and objects of a body, and values in it (400).
 BODY_DEPTH_MAX: Final = 32
 BODY_VALUES_MAX: Final = 100_000
+#: Characters of a text of a body that is taken apart here: the controller's limit of a list of nodes or jobs (422).
+TEXT_CHARS_MAX: Final = 65_536
 #: Time for a body to arrive (408).
 BODY_TIMEOUT_S: Final = 30.0
 #: Time for the head of a request to arrive, from the connection's start or from its first byte (the connection is closed).
@@ -26,8 +31,11 @@ HEAD_TIMEOUT_S: Final = 15.0
 IDLE_TIMEOUT_S: Final = 75
 #: Connections in all; one more is closed at once. Each is a descriptor and some KiB.
 CONNECTIONS_MAX: Final = 4096
-#: Requests in progress: in all, and of one caller (429).
+#: Those of one peer; one more is closed at once.
+PEER_CONNECTIONS_MAX: Final = 2048
+#: Requests in progress: in all, of one peer, and of one caller (429).
 REQUESTS_MAX: Final = 256
+PEER_REQUESTS_MAX: Final = 128
 CALLER_REQUESTS_MAX: Final = 32
 #: Time of one call to the controller.
 CALL_TIMEOUT_S: Final = 10.0
@@ -43,8 +51,9 @@ WHOLE_BYTES_MAX: Final = 64 * 1024
 SLICE_ITEMS: Final = 50
 #: Time in which a caller must take a page of an answer.
 STALL_TIMEOUT_S: Final = 30.0
-#: Streams of events: in all, and of one caller (429).
+#: Streams of events: in all, of one peer, and of one caller (429).
 STREAMS_MAX: Final = 1024
+PEER_STREAMS_MAX: Final = 512
 CALLER_STREAMS_MAX: Final = 256
 #: Events that are kept for the streams of one caller with the same wishes, some 500 bytes each.
 EVENTS_KEPT_MAX: Final = 1_000
@@ -57,8 +66,9 @@ RETRY_AFTER_S: Final = 1
 class RequestShare:
     """What one request holds of the limits: the bytes of its body."""
 
-    def __init__(self, requests: "Requests") -> None:
+    def __init__(self, requests: "Requests", peer: str) -> None:
         self._requests = requests
+        self._peer = peer
         self.body_bytes = 0
 
     @property
@@ -69,38 +79,73 @@ class RequestShare:
     def hold(self, count: int) -> None:
         """Counts bytes of the body. Raises RestError with 429."""
         if self._requests.body_bytes + count > BODIES_BYTES_MAX:
-            raise RestError(429, 0, "the bodies of all requests are too large now", retry_after_s=RETRY_AFTER_S)
-        self._requests.body_bytes += count
+            raise too_many("the bodies of all requests are too large now")
+        if self._requests.peer_body_bytes[self._peer] + count > PEER_BODIES_BYTES_MAX:
+            raise too_many("the bodies of all requests from this machine are too large now")
+        self._add(count)
+
+    def release(self) -> None:
+        """Gives back what was counted."""
+        self._add(-self.body_bytes)
+
+    def _add(self, count: int) -> None:
         self.body_bytes += count
+        self._requests.body_bytes += count
+        change(self._requests.peer_body_bytes, self._peer, count)
 
 
 class Requests:
     """The requests in progress."""
 
-    def __init__(self, requests_max: int = REQUESTS_MAX, caller_max: int = CALLER_REQUESTS_MAX) -> None:
+    def __init__(
+        self,
+        requests_max: int = REQUESTS_MAX,
+        caller_max: int = CALLER_REQUESTS_MAX,
+        peer_max: int = PEER_REQUESTS_MAX,
+    ) -> None:
         self._requests_max = requests_max
         self._caller_max = caller_max
+        self._peer_max = peer_max
         self._by_caller: Counter[str] = Counter()
-        self._total = 0
+        self._by_peer: Counter[str] = Counter()
         self.body_bytes = 0
+        self.peer_body_bytes: Counter[str] = Counter()
         self.parsing = asyncio.Lock()
 
     @contextmanager
-    def one(self, caller: str) -> Iterator[RequestShare]:
+    def one(self, caller: str, peer: str) -> Iterator[RequestShare]:
         """Counts one request in progress. Raises RestError with 429."""
-        if self._total >= self._requests_max:
-            raise RestError(429, 0, f"{self._requests_max} requests are in progress here", retry_after_s=RETRY_AFTER_S)
+        if self._by_caller.total() >= self._requests_max:
+            raise too_many(f"{self._requests_max} requests are in progress here")
+        if self._by_peer[peer] >= self._peer_max:
+            raise too_many(f"{self._peer_max} requests from this machine are in progress")
         if self._by_caller[caller] >= self._caller_max:
-            text = f"{self._caller_max} requests of this caller are in progress"
-            raise RestError(429, 0, text, retry_after_s=RETRY_AFTER_S)
-        self._total += 1
-        self._by_caller[caller] += 1
-        share = RequestShare(self)
-        try:
-            yield share
-        finally:
-            self.body_bytes -= share.body_bytes
-            self._total -= 1
-            self._by_caller[caller] -= 1
-            if not self._by_caller[caller]:
-                del self._by_caller[caller]
+            raise too_many(f"{self._caller_max} requests of this caller are in progress")
+        share = RequestShare(self, peer)
+        with counted(self._by_caller, caller), counted(self._by_peer, peer):
+            try:
+                yield share
+            finally:
+                share.release()
+
+
+@contextmanager
+def counted(counter: Counter[str], key: str) -> Iterator[None]:
+    """Counts one while the block runs."""
+    change(counter, key, 1)
+    try:
+        yield
+    finally:
+        change(counter, key, -1)
+
+
+def change(counter: Counter[str], key: str, count: int) -> None:
+    """Adds to a counter, which keeps no zeros: keys are of callers."""
+    counter[key] += count
+    if not counter[key]:
+        del counter[key]
+
+
+def too_many(text: str) -> RestError:
+    """The refusal of what passes later."""
+    return RestError(429, 0, text, retry_after_s=RETRY_AFTER_S)

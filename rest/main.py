@@ -22,6 +22,7 @@ from penstock.calls import USER_TOKEN_VARIABLE
 from penstock.cluster import find_cluster
 from penstock.clusterfile import ClusterFile
 from penstock.errors import EXIT_CONFIG, BadSetup, PenstockError
+from penstock.logtext import CleanFormatter
 from penstock.storagefaults import advice_of
 from rest.commandline import command_line
 
@@ -89,9 +90,9 @@ def _run(options: Namespace) -> int:
         if not (tls.certificate or options.allow_plain or is_loopback(host)):
             raise BadSetup(PLAIN.format(one))
         listeners.append(_named(one, lambda: listen_tcp(host, port)))  # noqa: B023 (called now)
-    logging.basicConfig(
-        level=logging.WARNING, stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(name)s: %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(CleanFormatter("[%(asctime)s] %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("restd").setLevel(logging.DEBUG if options.verbose else logging.INFO)
     os.environ.pop(USER_TOKEN_VARIABLE, None)  # its own calls are its uid's, by the kernel's word
     for listener in listeners:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rest.callers import UnixPeer
-from rest.limits import CONNECTIONS_MAX, HEAD_TIMEOUT_S, IDLE_TIMEOUT_S
+from rest.callers import UnixPeer, peer_key
+from rest.limits import CONNECTIONS_MAX, HEAD_TIMEOUT_S, IDLE_TIMEOUT_S, PEER_CONNECTIONS_MAX
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -44,18 +44,20 @@ class Tls(NamedTuple):
 class RestProtocol(H11Protocol):
     """One connection: the kernel's word about the peer, and a time-out of the head."""
 
+    peer = ""
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Notes the peer; closes the connection if there are too many."""
+        """Notes the peer; closes the connection if there are too many, in all or of this peer."""
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_MAX:
-            transport.abort()
-            return
         wire = transport.get_extra_info("socket")
         if wire is not None and wire.family == socket.AF_UNIX:
             _, uid, _ = _CREDENTIALS.unpack(wire.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
             self.client = UnixPeer("unix", uid)
+        self.peer = peer_key(self.client)
+        if len(self.connections) > CONNECTIONS_MAX or self._has_peer_too_many():
+            transport.abort()
+            return
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
@@ -70,6 +72,11 @@ class RestProtocol(H11Protocol):
         """Ends the timer."""
         self._end_timer()
         super().connection_lost(exc)
+
+    def _has_peer_too_many(self) -> bool:
+        if len(self.connections) <= PEER_CONNECTIONS_MAX:
+            return False
+        return sum(getattr(one, "peer", "") == self.peer for one in self.connections) > PEER_CONNECTIONS_MAX
 
     def _expect_head(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._late)

@@ -6,6 +6,7 @@ checked and stay text. Parsers are imported on demand: most submissions need one
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from cli.base.options import LateText, LateValue, OptionValues, WholeText, flag_is_on, message_text
@@ -156,6 +157,7 @@ def gres_flags(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=1)  # components of a job, and the options of a request, often have the same list
 def hosts(text: str) -> None:
     from penstock.values.hostlist import expand
 

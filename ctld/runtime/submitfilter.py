@@ -34,6 +34,7 @@ from ctld.runtime.filterbase import MODIFY, SUBMIT
 from ctld.runtime.helperprocess import HelperFailed, HelperProcess
 from ctld.runtime.lookups import Lookups
 from ctld.runtime.programs import UserIdentity
+from penstock.submitfilter import MESSAGE_CHARS_MAX, MESSAGES_MAX
 from penstock.values.config import Config
 from penstock.values.refusals import TEXT, Code
 from penstock.values.text import clean_line
@@ -45,7 +46,11 @@ WORKERS: Final = 4
 CALLS_MAX: Final = 256
 #: Time limit for the start of a worker and the loading of the files.
 START_S: Final = 20.0
+#: A job's script has at most 4 MiB, its environment more.
+ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 FILE_BYTES_MAX: Final = 1024 * 1024
+#: Bytes of a refusal, with the lines before it: the text of an error is a header, three bytes for one, and clients take 8 KiB.
+REFUSAL_BYTES_MAX: Final = 2048
 #: Lua's file, in the folder of slurm.conf.
 LUA_FILE: Final = "job_submit.lua"
 
@@ -67,7 +72,7 @@ class _Worker(HelperProcess):
     """A worker, which loads the files first."""
 
     def __init__(self, scripts: bytes, timeout_s: float, words: tuple[str, ...]) -> None:
-        super().__init__(filterworker.__file__, timeout_s, words=words, options="-I")
+        super().__init__(filterworker.__file__, timeout_s, ANSWER_BYTES_MAX, words=words, options="-I")
         self._scripts = scripts
         self._is_loaded = False
         self.has: frozenset[str] = frozenset()
@@ -164,16 +169,21 @@ def _read_answer(found: dict[str, object]) -> FilterAnswer:
     changed, removed, messages, refused = (found.get(name) for name in ("changed", "removed", "messages", "refused"))
     if not (isinstance(changed, dict) and isinstance(removed, list) and isinstance(messages, list)):
         raise FilterError("an answer without its parts")
-    lines = tuple(clean_line(str(line)) for line in messages)
+    lines = _lines(messages)
     notes = found.get("notes")
-    for note in notes if isinstance(notes, list) else ():
-        log.info("the submit filter: %s", clean_line(str(note)))
+    for note in _lines(notes if isinstance(notes, list) else []):
+        log.info("the submit filter: %s", note)
     if not isinstance(refused, list):
         return FilterAnswer(changed, tuple(map(str, removed)), lines)
     if len(refused) != 2 or not isinstance(refused[0], int):
         raise FilterError("a refusal without its number")
-    text = "\n".join(map(clean_line, str(refused[1]).splitlines()))
+    text = "\n".join(_lines(str(refused[1])[:REFUSAL_BYTES_MAX].splitlines()))
     return FilterAnswer(messages=lines, refused=(refused[0], text))
+
+
+def _lines(found: list[object] | list[str]) -> tuple[str, ...]:
+    """Returns the lines of an answer within the bounds that log_user has in the worker, which is not believed."""
+    return tuple(clean_line(str(line)[:MESSAGE_CHARS_MAX])[:MESSAGE_CHARS_MAX] for line in found[:MESSAGES_MAX])
 
 
 class SubmitFilter:
@@ -284,7 +294,8 @@ class SubmitFilter:
         number, text = answer.refused
         code = Code(number) if number in TEXT else Code.FILTER_REFUSED
         said = "\n".join(filter(None, (*answer.messages, text)))
-        raise BadRequest(code, f"{TEXT[code]}: {said}" if said else TEXT[code])
+        text = f"{TEXT[code]}: {said}" if said else TEXT[code]
+        raise BadRequest(code, text.encode()[:REFUSAL_BYTES_MAX].decode(errors="ignore"))
 
     def _start_threads(self) -> None:
         if self._set is not None and self._threads is None:

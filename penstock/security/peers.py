@@ -80,9 +80,15 @@ def tcp_peer(connection: socket.socket, users: LocalUsers) -> TcpPeer:
     if address.is_loopback or address == own_address:
         uid = users.of((str(address), peer[1]), (str(own_address), own[1]))
         return TcpPeer(user_key(uid)) if uid is not None else TcpPeer(str(address), is_owner_missing=True)
+    return TcpPeer(address_key(address))
+
+
+def address_key(address: IpAddress) -> str:
+    """Returns the key of another machine's connections."""
+    address = _unmapped(address)
     if isinstance(address, ipaddress.IPv6Address):
-        return TcpPeer(str(ipaddress.ip_network((address, IPV6_NETWORK_BITS), strict=False)))
-    return TcpPeer(str(address))
+        return str(ipaddress.ip_network((address, IPV6_NETWORK_BITS), strict=False))
+    return str(address)
 
 
 def _entries(lines: Iterable[str]) -> Iterator[tuple[tuple[Address, Address], int]]:

@@ -22,6 +22,8 @@ NOT_AN_OBJECT: Final = 9209
 NO_MEMBER: Final = 9200
 #: An infinite number in what is parsed: no number of a request is negative.
 INFINITE: Final = -1
+#: Words of a list of flags: some hundred are known.
+FLAGS_MAX: Final = 1_024
 #: Errors and warnings that one answer lists.
 PROBLEMS_MAX: Final = 100
 #: Lists of texts that may be one text with commas.
@@ -143,6 +145,9 @@ def _many(value: object, schema: ListOf, source: str, found: BodyFindings) -> ob
             value = [value]
     if not isinstance(value, list):
         found.error(CONVERSION, f"expected a list, found {_shown(value)}", source)
+        return _UNSET
+    if isinstance(schema.item, Words) and len(value) > FLAGS_MAX:
+        found.error(CONVERSION, f"{len(value)} flags, the limit is {FLAGS_MAX}", source)
         return _UNSET
     parsed = [_parse(one, schema.item, f"{source}/{index}", found) for index, one in enumerate(value)]
     return [one for one in parsed if one is not _UNSET]

@@ -26,7 +26,7 @@ from penstock.values.errors import BadValue
 from rest.answers import BAD_QUERY, RestError
 from rest.calling import DIGITS_MAX, RestCall, bad_query
 from rest.contract.parse import CONVERSION
-from rest.handlers.jobs import job_path
+from rest.handlers.jobs import check_ids, job_path
 from rest.listing import StreamedList, listing
 
 NOTHING_FOUND = "Nothing found"
@@ -47,8 +47,7 @@ async def jobs(call: RestCall) -> Json:
     get = call.query.get
     states = [_state(word) for word in words(get("state"))]
     ids = words(get("step"))
-    for one in ids:
-        job_path(one.partition(".")[0])
+    check_ids(one.partition(".")[0] for one in ids)
     start_us, end_us = _time(call, "start_time"), _time(call, "end_time")
     if not start_us and not ids:
         start_us = call.now_us if states else parse_date_us("midnight", call.now_us, past=True)

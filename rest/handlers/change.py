@@ -27,7 +27,7 @@ from penstock.values.signals import parse_signal
 from rest.answers import RestError, slurm_number
 from rest.calling import RestCall
 from rest.contract.parse import CONVERSION, INFINITE
-from rest.handlers.jobs import job_path
+from rest.handlers.jobs import check_ids, job_path
 
 SIGKILL: Final = 9
 #: Members of a job's description that an update takes, and the key of each.
@@ -165,8 +165,7 @@ async def requeue_jobs(call: RestCall) -> Json:
     ids = call.words_in("jobs")
     if not ids:
         raise RestError(422, 9200, "jobs is missing", source="#/jobs")
-    for one in ids:
-        job_path(one)
+    check_ids(ids)
     return await _requeue(call, ids, call.words_in("flags"))
 
 

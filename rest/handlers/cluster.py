@@ -1,5 +1,7 @@
 """Reading the cluster: ping, diagnostics, nodes, partitions, reservations, licenses; host lists."""
 
+import asyncio
+
 from cli.base.document import Json, time_object
 from cli.listings.diagnostics import statistics
 from cli.listings.jsonnode import node_object
@@ -12,8 +14,9 @@ from penstock.v1.controller_pb2 import (
     PingRequest,
 )
 from penstock.v1.explain_pb2 import DiagnosticsRequest
+from penstock.values.allowance import Allowance
 from penstock.values.errors import BadValue
-from penstock.values.hostlist import compress, expand
+from penstock.values.hostlist import HOSTLIST_TEXT_MAX, compress, expand
 from rest.answers import NotModified, RestError
 from rest.calling import RestCall
 from rest.contract.parse import CONVERSION
@@ -107,15 +110,14 @@ async def licenses(call: RestCall) -> Json:
 
 async def hostlist(call: RestCall) -> Json:
     """POST hostlist: names to a host list."""
-    names: list[str] = []
-    for one in call.words_in("hostnames"):
-        names += _names(one, "hostnames")
-    return {"hostlist": compress(names)}
+    allowance = Allowance()
+    names = [name for one in call.words_in("hostnames") for name in _names(one, "hostnames", allowance)]
+    return {"hostlist": await asyncio.to_thread(compress, names)}
 
 
 async def hostnames(call: RestCall) -> Json:
     """POST hostnames: a host list to names."""
-    return {"hostnames": _names(call.text_in("hostlist"), "hostlist")}
+    return {"hostnames": _names(call.text_in("hostlist", HOSTLIST_TEXT_MAX), "hostlist")}
 
 
 def check_update_time(call: RestCall) -> None:
@@ -124,9 +126,9 @@ def check_update_time(call: RestCall) -> None:
         raise NotModified
 
 
-def _names(text: str, where: str) -> list[str]:
-    """The names of a host list. Raises RestError."""
+def _names(text: str, where: str, allowance: Allowance | None = None) -> list[str]:
+    """The names of a host list. `allowance`: that of the request. Raises RestError."""
     try:
-        return expand(text) if text else []
+        return expand(text, allowance) if text else []
     except BadValue as error:
         raise RestError(422, CONVERSION, str(error), source=f"#/{where}") from error

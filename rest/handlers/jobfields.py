@@ -5,7 +5,7 @@ value means the same in both, with the same limits. Members without an option th
 get a warning. What no option has (name, paths, environment, script) is rest/handlers/submit.py's.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from cli.base.options import Command, OptionValues, parse
@@ -14,10 +14,15 @@ from cli.jobs.gpuchecks import check_gpus
 from cli.jobs.jobopts import JOB_OPTIONS
 from cli.jobs.jobrequest import check_conflicts, job_request
 from penstock.v1.common_pb2 import JobRequest
+from penstock.values.allowance import Allowance
 from penstock.values.dates import format_date
+from penstock.values.errors import BadValue
+from penstock.values.hostlist import expand
 from rest.answers import RestError
+from rest.calling import too_long
 from rest.contract.parse import CONVERSION, INFINITE
 from rest.handlers.members import Members
+from rest.limits import TEXT_CHARS_MAX
 
 COMMAND: Final = Command("job", "", JOB_OPTIONS)
 #: Options whose value is text in both.
@@ -69,7 +74,12 @@ TAKEN: Final = frozenset(
 def requested(members: Members, source: str) -> JobRequest:
     """The request that the members describe. Raises RestError with 422. `source`: the path of the description."""
     values = OptionValues()
+    for member, value in members.items():
+        if member != "script" and isinstance(value, str):
+            _check_length(value, member, source)
     for member, words in option_words(members):
+        for word in words:
+            _check_length(word, member, source)
         if any(word.lower().endswith("=help") for word in words):
             raise _invalid("help is no value", f"{source}/{member}")
         try:
@@ -84,6 +94,26 @@ def requested(members: Members, source: str) -> JobRequest:
         return job_request(values)
     except CommandError as error:
         raise _invalid(str(error), source) from error
+
+
+def _check_length(text: str, member: str, source: str) -> None:
+    if len(text) > TEXT_CHARS_MAX:
+        raise _invalid(too_long(member, text, TEXT_CHARS_MAX), f"{source}/{member}")
+
+
+def check_hosts(components: Iterable[tuple[str, Members]]) -> None:
+    """Charges the node lists of a whole request to one allowance, each different one once. Raises RestError."""
+    allowance, seen = Allowance(), set[str]()
+    for source, members in components:
+        for name in _HOSTS:
+            text = _joined(members.get(name, ""))
+            if text in seen or len(text) > TEXT_CHARS_MAX:  # too long a text is refused where it is read
+                continue
+            seen.add(text)
+            try:
+                expand(text, allowance)
+            except BadValue as error:
+                raise _invalid(str(error), f"{source}/{name}") from error
 
 
 def option_words(members: Members) -> Iterator[tuple[str, list[str]]]:

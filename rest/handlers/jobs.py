@@ -1,11 +1,12 @@
 """Reading jobs: GET jobs, job/{job_id}, jobs/state."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from cli.base.document import Json, number, time_object
 from cli.listings.jsonout import job_object
 from penstock.v1.common_pb2 import GresIndices, NodeAllocation
 from penstock.v1.controller_pb2 import JobFilter, JobInfo, ListJobsRequest, ListNodesRequest, NodeInfo
+from penstock.values.allowance import Allowance
 from penstock.values.cpusets import format_cpus
 from penstock.values.errors import BadValue
 from penstock.values.jobid import JobSelector, format_job, parse_selector, parse_selectors
@@ -99,10 +100,10 @@ async def listed(call: RestCall, ids: Sequence[str] = ()) -> AsyncIterator[JobIn
             yield one
 
 
-def job_path(text: str) -> JobSelector:
-    """A job id of the path. Raises RestError."""
+def job_path(text: str, allowance: Allowance | None = None) -> JobSelector:
+    """A job id of the path, or one of several (`allowance`: that of the request). Raises RestError."""
     try:
-        selector = parse_selector(text)
+        selector = parse_selector(text, allowance)
     except BadValue as error:
         raise bad_path("job_id", text) from error
     if selector.step_id is not None:
@@ -127,6 +128,13 @@ def _state(one: JobInfo, call: RestCall) -> Json:
 
 def _answer(call: RestCall, found: list[Json] | StreamedList) -> Json:
     return {"jobs": found, "last_backfill": time_object(0), "last_update": time_object(call.now_us)}
+
+
+def check_ids(ids: Iterable[str]) -> None:
+    """Checks several job ids, within one allowance. Raises RestError."""
+    allowance = Allowance()
+    for one in ids:
+        job_path(one, allowance)
 
 
 def _selected(one: JobSelector) -> str:

@@ -14,7 +14,7 @@ from rest.answers import BAD_QUERY, RestError
 from rest.calling import RestCall
 from rest.contract.parse import CONVERSION, NO_MEMBER
 from rest.handlers.accounts import NOTHING_FOUND
-from rest.handlers.jobs import job_path
+from rest.handlers.jobs import check_ids
 from rest.handlers.members import at
 
 #: Members of a job's record, and the key of `sacctmgr modify job` of each.
@@ -41,8 +41,7 @@ async def update_jobs(call: RestCall) -> Json:
 
 
 async def _modify(call: RestCall, ids: list[str], record: Mapping[str, object], source: str) -> Json:
-    for one in ids:
-        job_path(one)
+    check_ids(ids)
     changes = {key: str(value) for path, key in _KEYS.items() if (value := at(record, path)) is not None}
     code, signal = at(record, "derived_exit_code.return_code"), at(record, "derived_exit_code.signal.id")
     if code is not None or signal is not None:

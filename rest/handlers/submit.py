@@ -4,9 +4,10 @@ The request is the one that sbatch sends, or salloc --no-shell. The key by which
 submission is the caller's (header Idempotency-Key), or new for each request.
 """
 
+import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from cli.base.document import Json
@@ -22,7 +23,7 @@ from penstock.values.text import check_name
 from rest.answers import RestError
 from rest.calling import RestCall
 from rest.contract.parse import CONVERSION
-from rest.handlers.jobfields import requested, without_effect
+from rest.handlers.jobfields import check_hosts, requested, without_effect
 from rest.handlers.members import Members
 
 #: Slurm's numbers of what a submission lacks.
@@ -49,7 +50,7 @@ async def submit(call: RestCall) -> Json:
     """Queues one job, an array, or a heterogeneous job."""
     body = call.record()
     components = _components(body, "jobs")
-    jobs = [_job(one, source, call) for source, one in components]
+    jobs = await _jobs(components, call)
     first = components[0][1]
     reply = await _send(call, jobs, _spec(first, str(first.get("script") or body.get("script") or "")))
     return {"job_id": reply.job_id, "step_id": "batch", "job_submit_user_msg": "\n".join(reply.user_messages)}
@@ -58,7 +59,7 @@ async def submit(call: RestCall) -> Json:
 async def allocate(call: RestCall) -> Json:
     """Asks for nodes, and answers within ALLOCATION_WAIT_S: also when the job still waits, unless it is `immediate`."""
     components = _components(call.record(), "hetjob")
-    jobs = [_job(one, source, call) for source, one in components]
+    jobs = await _jobs(components, call)
     for job, (_, members) in zip(jobs, components, strict=True):
         job.kind = SALLOC
         if members.get("immediate"):
@@ -110,6 +111,16 @@ def _components(body: Mapping[str, object], list_name: str) -> list[tuple[str, M
     if not isinstance(one, dict):
         raise RestError(422, NO_SCRIPT, f"the request has neither job nor {list_name}", source="#/job")
     return [("#/job", one)]
+
+
+async def _jobs(components: Sequence[tuple[str, Members]], call: RestCall) -> list[JobRequest]:
+    """The request of each component; others have their turn between two. Raises RestError."""
+    check_hosts(components)
+    made: list[JobRequest] = []
+    for source, one in components:
+        made.append(_job(one, source, call))
+        await asyncio.sleep(0)
+    return made
 
 
 def _job(members: Members, source: str, call: RestCall) -> JobRequest:

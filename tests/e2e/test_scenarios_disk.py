@@ -2,6 +2,7 @@
 still.
 """
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -67,6 +68,51 @@ def test_scenario_25_the_spool_is_full(small_spool: LiveCluster) -> None:
     cluster.wait(lambda: "DRAIN" not in cluster.node("n1").flags, "the node is open again")
     assert cluster.node("n1").reason == ""
     cluster.wait_state(cluster.sbatch("-w", "n1", "-o", "/dev/null", "--wrap", "true"), "COMPLETED")
+
+
+@pytest.fixture
+def small_state(new_cluster: New) -> Iterator[LiveCluster]:
+    """The controller's state is a file system of 16 MB of its own."""
+    cluster = new_cluster(1, start=False)
+    folder, copy = cluster.home / "ctld", cluster.home / "ctld-before"
+    shutil.copytree(folder, copy)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m,mode=711", "pstk-state", str(folder)], check=True)
+    try:
+        shutil.copytree(copy, folder, dirs_exist_ok=True)
+        yield cluster.start()
+        cluster.close()
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.root
+def test_20_every_command_says_that_the_controllers_storage_is_full(small_state: LiveCluster) -> None:
+    """The first sbatch, too, whose batch finds it; listings work, and with room everything does."""
+    cluster = small_state
+    script = ("-o", "/dev/null", "--wrap", "true")
+    waiting = cluster.sbatch("--hold", *script)
+    filler = fill(cluster.home / "ctld")
+    before: set[int] = set()
+    first = cluster.run("sbatch", "--hold", *script)
+    for _ in range(200):  # the log of the database has pages left
+        if first.status:
+            break
+        before.add(int(first.out.split()[-1]))
+        fill(cluster.home / "ctld")
+        first = cluster.run("sbatch", "--hold", *script)
+    assert first.status == 1 and "Controller storage full" in first.err, str(first)
+    for words in (
+        ("sbatch", "--hold", *script), ("scancel", str(waiting)), ("scontrol", "hold", str(waiting)),
+        ("scontrol", "update", f"jobid={waiting}", "comment=x"), ("scontrol", "update", "nodename=n1", "state=drain", "reason=x"),
+        ("salloc", "--immediate=60", "true"), ("srun", "--immediate=60", "true"),
+    ):  # fmt: skip
+        done = cluster.run(*words)
+        assert done.status and "Controller storage full" in done.err, str(done)
+    assert str(waiting) in cluster.run("squeue", "-h", "-o", "%i").ok().out.split()
+    filler.unlink()
+    cluster.wait(lambda: cluster.run("scancel", str(waiting)).status == 0, "there is room again")
+    cluster.wait_state(waiting, "CANCELLED")
+    assert before <= {int(word) for word in cluster.run("squeue", "-h", "-o", "%i").ok().out.split()}
 
 
 @pytest.mark.root

@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+from configparser import ConfigParser
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,12 +16,14 @@ import pytest
 from patience import ANSWER_S
 
 from ctld.daemon import Controller
+from ctld.runtime import exits
 from ctld.store.committer import Store
 from ctld.store.errors import StoreDamaged
 from penstock.interpreter import running_build
 from penstock.v1 import controller_pb2
 from tests.rpc.clusterkit import Process, QuietLog, Site, jobs_of, submit
 
+ROOT = Path(__file__).resolve().parents[2]
 #: Prints the bytes in mapped blocks after a large block was freed and one of 1 MB was allocated (glibc 2.33).
 MAPPED = """
 import ctypes
@@ -174,6 +178,17 @@ def test_hang_up_reads_again_and_term_stops(tmp_path):
         assert warnings == (0 if running_build().is_optimised else 1), "once a start, not again with a reload"
 
     asyncio.run(story())
+
+
+def test_20_systemd_starts_no_controller_again_that_would_fail_again():
+    """A damaged database, one that is older than what was acknowledged, a bad configuration; nothing else."""
+    unit = ConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]  # names as they are written
+    unit.read(ROOT / "packaging" / "penstock-ctld.service")
+    service = unit["Service"]
+    assert service["Restart"] == "on-failure"
+    assert [int(word) for word in service["RestartPreventExitStatus"].split()] == sorted(exits.STAY_DOWN)
+    assert sorted(exits.STAY_DOWN) == [exits.DAMAGED, exits.OLDER, exits.CONFIG]
 
 
 def test_20_damage_ends_it_with_a_status_and_words_of_its_own_and_no_stack(monkeypatch, caplog):

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import pwd
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,8 @@ from ctld.runtime.programs import UserIdentity
 from penstock.values.config import Config
 from penstock.values.errors import BadValue
 from penstock.values.mail import is_mail_address, parse_mail_user
+from sdk import request as sdk_request
+from sdk.errors import InvalidRequest
 from tests.core.world import SPEC, World, make_config
 
 NOBODY = pwd.getpwnam("nobody")
@@ -80,6 +83,19 @@ def test_every_way_in_refuses_it(text: str) -> None:
     tab = UpdateCrontab(ann, ann, "@hourly x\n", (entry,), world.reply_to())
     assert "Invalid mail user" in "".join(world.do(tab))
     assert len(world.core.state.jobs) == 1
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_01_the_python_interface_refuses_it(text: str) -> None:
+    """Of a keyword argument, and of the script's own line, before anything is sent."""
+    program = sdk_request.from_text("#!/bin/sh\n", ())
+    with pytest.raises(InvalidRequest):
+        sdk_request.submission(program, {}, "", False, mail_user=text)
+    line = f"#SBATCH --mail-user={shlex.quote(text)}\n"
+    if "\n" not in text and "\0" not in text:
+        program = sdk_request.from_text(f"#!/bin/sh\n{line}", ())
+        with pytest.raises(InvalidRequest):
+            sdk_request.submission(program, {}, "", False)
 
 
 def mail_of(**request: Any) -> SendMail:
@@ -151,6 +167,14 @@ def test_a_controller_that_is_root_mails_as_nobody(teller: Path) -> None:
     assert ids["Uid"] == [str(NOBODY.pw_uid)] * 4 and ids["Gid"] == [str(NOBODY.pw_gid)] * 4
     assert set(ids["Groups"]) == groups and "0" not in groups
     assert said[3] == "0"
+
+
+@pytest.mark.root
+def test_or_as_the_user_whom_the_site_names(teller: Path) -> None:
+    """PenstockMailUser."""
+    send(teller, mail_of(), penstock_mail_user="daemon")
+    uid = pwd.getpwnam("daemon").pw_uid
+    assert f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n" in Path(f"{teller}.out").read_text()
 
 
 @pytest.mark.root

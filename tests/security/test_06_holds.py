@@ -71,6 +71,31 @@ def test_an_owner_gets_rid_of_no_administrators_hold(script: tuple[CA, ...]) -> 
     assert starts(world)
 
 
+#: What an owner can change of a job by scontrol update; keys that release or hold, and others that might.
+CHANGES = (
+    {"priority": "100"}, {"priority": "0"}, {"hold": "0"}, {"hold": "1"}, {"starttime": "now"}, {"nice": "0"}, {"requeue": "1"},
+    {"dependency": ""}, {"comment": "x"}, {"timelimit": "1"}, {"partition": "debug"}, {"arraytaskthrottle": "1"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+@pytest.mark.parametrize("array", ["", "0-2"])
+def test_no_update_by_its_owner_does_either(changes: dict[str, str], array: str) -> None:
+    """Of a job, of all tasks of an array and of one of them; before and after the owner's own hold."""
+    world = World(make_config(nodes=1))
+    world.register("n1")
+    world.submit(JobSubmission(name="a", array=array, hold=True))
+    job_id = min(world.core.state.jobs)
+    assert act(world, CA.HOLD, "root", str(job_id))
+    for which in (str(job_id), f"{job_id}_1", f"{job_id}_[0-1]")[: 3 if array else 1]:
+        for action in (None, CA.USER_HOLD, CA.RELEASE):
+            if action is not None:
+                act(world, action, "ann", which)
+            world.do(UpdateJobs(world.actor("ann"), (which,), changes, {}, world.reply_to()))
+    assert {job.hold for job in world.core.state.jobs.values()} == {Hold.ADMIN}
+    assert not any(starts(world, one) for one in list(world.core.state.jobs))
+
+
 def test_an_exit_status_does_not_make_it_the_owners() -> None:
     """RequeueExitHold while an administrator holds the job: its owner chooses the status."""
     world = running(requeue_exit_hold=frozenset((42,)))

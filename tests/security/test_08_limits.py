@@ -137,3 +137,17 @@ def test_a_cluster_of_ones_own_listens_on_the_loopback_address(tmp_path: Path, m
     for node in cluster.nodes:
         cluster.start_node(node)
     assert [words[words.index("--stream-bind") + 1] for words in lines] == ["127.0.0.1"] * 2
+
+
+def test_08_so_does_its_rest_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the controller and its page of metrics, by the configuration that is written."""
+    cluster = LocalCluster.create(tmp_path / "home", LocalClusterOptions(nodes=1))
+    lines: list[list[str]] = []
+    monkeypatch.setattr(cluster, "launch", lambda name, words, mark: lines.append(words))
+    cluster.start_rest(web=True)
+    (words,) = lines
+    where = [words[at + 1] for at, word in enumerate(words) if word == "--listen"]
+    assert where[0] == f"unix:{cluster.rest_socket}" and len(where) == 2
+    assert where[1].startswith("127.0.0.1:") and "--allow-plain" not in words
+    conf = (tmp_path / "home" / "slurm.conf").read_text()
+    assert "SlurmctldHost=localhost(127.0.0.1)" in conf and "0.0.0.0" not in conf

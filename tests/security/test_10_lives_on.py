@@ -39,7 +39,10 @@ def now_event(world: World, **fields: Any) -> SubmitJob:
     return SubmitJob(world.actor("ann"), "k" * 32, world.now_us, JobSubmission(**fields), SPEC, False, world.reply_to())
 
 
-def test_a_handler_that_fails_refuses_its_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_that_fails_refuses_its_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged with its stack, and counted; the rules of alarms have the counter."""
     site = Site(tmp_path)
 
     def broken(*_: object) -> None:
@@ -62,7 +65,12 @@ def test_a_handler_that_fails_refuses_its_call(tmp_path: Path, monkeypatch: pyte
             assert reply.spared == 2
             assert controller.runtime.metrics.spared == 2
 
-    asyncio.run(story())
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(story())
+    stacks = [record.exc_info[0] for record in caplog.records if record.exc_info]
+    assert stacks.count(ZeroDivisionError) == 2
+    rules = Path(__file__).resolve().parents[2] / "packaging" / "observability" / "rules.yml"
+    assert "increase(penstock_spared_total[1h]) > 0" in rules.read_text()
 
 
 def test_the_planner_that_fails_starts_nothing_and_ends_nothing(
