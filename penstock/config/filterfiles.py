@@ -32,7 +32,7 @@ def read_filter(path: str, config: Config) -> str:
     """Returns the text of a filter that only root, SlurmUser and the process's own user can have written. Raises
     FilterFileError."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise FilterFileError(f"{path}: not a regular file")
@@ -52,6 +52,11 @@ def read_filter(path: str, config: Config) -> str:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise FilterFileError(f"{path}:{line}: not UTF-8") from None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Opens it without waiting for a writer of a FIFO."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def filter_warnings(config: Config, folder: str) -> tuple[str, ...]:
