@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounting/ _fastsched/ sim/ rest/ sdk/ tools/))
 PIP := $(PY) -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help build demo check test test-full test-gpu steady fuzz bench bench-sim bench-sched bench-live bench-guard bench-history peer-tools mpi-tools client-tools differential proto records manual statistics web lock clean
+.PHONY: help build demo check test test-full test-gpu steady observe fuzz bench bench-sim bench-sched bench-live bench-guard bench-history peer-tools mpi-tools client-tools differential proto records manual statistics web lock clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -19,6 +19,7 @@ help:
 	@echo "make test-full  the long sweeps too"
 	@echo "make test-gpu   the tests on this machine's NVIDIA GPU (4 minutes); writes gpu-real.json into the folder OUT (.)"
 	@echo "make steady     run TESTS (those that differ from origin/main) 30 times on a busy machine; prints which failed how often"
+	@echo "make observe    a cluster on this machine, watched by Prometheus (and Grafana, where it is installed), until Ctrl-C"
 	@echo "make fuzz       follow the branches of the parsers with atheris for SECONDS (60)"
 	@echo "make check      lint, format, types, import contracts, generated files"
 	@echo "make bench      measure this machine with an optimised python3 (PYTHON= another); writes bench/out/main.json"
@@ -92,6 +93,9 @@ test-full: check
 # TESTS: those that differ from origin/main if empty.
 steady: build
 	@$(PY) -m tools.testgate.steady $(TESTS)
+
+observe: build
+	@$(PY) -m tools.observe
 
 # PYTHON_GPU: another python that has the dependencies (and torch, for a real load), where .venv cannot be made.
 PYTHON_GPU ?= $(PY)

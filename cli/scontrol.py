@@ -102,7 +102,7 @@ COMMAND = Command(
         Option("oneliner", "o", help="one record on each line"),
         Option("quiet", "Q", help="print errors only"),
         Option("hide", help="do not show hidden partitions"),
-        Option("local", env="SCONTROL_LOCAL", help="accepted; the own cluster is the default"),
+        Option("local", env="SCONTROL_LOCAL", help="accepted; the local cluster is the default"),
         Option("verbose", "v", help="accepted", counted=True),
         Option("clusters", "M", YES, "SLURM_CLUSTERS", "cluster to issue commands to", "name"),
         Option("cluster", "", YES, dest="clusters"),

@@ -6,7 +6,6 @@ with status 70.
 """
 
 import asyncio
-import ctypes
 import gc
 import logging
 import os
@@ -39,7 +38,7 @@ from ctld.rpc.gate.connections import ConnectionLimits, Connections, raise_limit
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.usertokens import UserTokens
 from ctld.rpc.server import listen, make_server
-from ctld.runtime import exits
+from ctld.runtime import exits, heap
 from ctld.runtime.amending import Amender
 from ctld.runtime.auditfile import AuditCopies
 from ctld.runtime.certificates import Certificates
@@ -84,19 +83,6 @@ log = logging.getLogger("penstock.ctld")
 STOP_GRACE_S: Final = 1.0
 #: A stop does not wait for a commit that waits for space: its contents were not acknowledged.
 STOP_LIMIT_S: Final = 20.0
-#: Thresholds of the garbage collector's generations. Calls leave cycles behind: 20,000 young objects at a time blocked
-#: the loop for 45 ms; now it is 1 ms, and 6 ms for the middle generation. The old generation contains the state, a
-#: million objects without cycles; collecting it with 12,000 submissions blocks the loop for 100 ms. As it also contains
-#: calls in progress, it is collected after some 10,000 calls, and not before it has grown by a quarter.
-GC_THRESHOLDS: Final = (1_000, 5, 200)
-#: Blocks of this size and above are mapped one by one. Smaller ones, as the columns of a queue of some 60,000 rows, are
-#: reused by the next pass without page faults.
-MMAP_FROM_BYTES: Final = 512 * 1024
-#: Free memory that the heap keeps at its end.
-FREE_AT_TOP_BYTES: Final = 1024 * 1024
-#: Numbers of glibc's malloc.h.
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_THRESHOLD: Final = -3
 
 
 def version() -> str:
@@ -123,7 +109,7 @@ class ControllerDaemon:
 
 async def serve(daemon: ControllerDaemon) -> int:
     """Runs the controller from the state folder to a clean stop."""
-    _set_heap_limits()
+    heap.set_limits()
     prepare_loop(asyncio.get_running_loop())
     controller = Controller(daemon, handles_signals=True)
     gc.collect()  # garbage of reading files and modules; loaded rows have no cycles
@@ -131,8 +117,8 @@ async def serve(daemon: ControllerDaemon) -> int:
     await controller.start()
     daemon.watch.over()
     gc.freeze()
-    _give_back_memory()
-    gc.set_threshold(*GC_THRESHOLDS)
+    heap.release_free()
+    gc.set_threshold(*heap.GC_THRESHOLDS)
     gc.enable()
     try:
         await controller.until_stopped()
@@ -492,25 +478,6 @@ def _warn(*texts: str) -> None:
     """Logs what an administrator should know; "" is nothing."""
     for text in filter(None, texts):
         log.warning("%s", text)
-
-
-def _set_heap_limits() -> None:
-    """Makes the C library return large blocks to the system when they are freed, where possible.
-
-    By default glibc raises these limits up to 32 and 64 MB as large blocks are freed: after a pass over a long queue, or
-    a long listing, the heap keeps that much.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, MMAP_FROM_BYTES)
-        mallopt(_M_TRIM_THRESHOLD, FREE_AT_TOP_BYTES)
-
-
-def _give_back_memory() -> None:
-    """Returns memory that reading the database has left free in the C library's heap to the system, where possible."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 def _keep_specs(specs: SpecCache, batch: Batch) -> None:

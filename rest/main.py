@@ -1,7 +1,7 @@
 """`penstock restd`, also installed as slurmrestd: reads its options, finds the cluster, listens, serves.
 
-Exit status: 0 after a clean stop, 2 for wrong use, 75 when an address is taken (it passes), 78 for what an administrator
-must change first.
+Exit status: 0 after a clean stop, 2 for wrong use, 75 for what passes (an address is taken, storage takes no writes), 78 for
+what an administrator must change first.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from penstock.cluster import find_cluster
 from penstock.clusterfile import ClusterFile
 from penstock.errors import EXIT_CONFIG, BadSetup, PenstockError
 from penstock.logtext import CleanFormatter
+from penstock.storagefaults import advice_of
 from rest.commandline import command_line
 
 EXIT_TEMPFAIL: Final = 75
@@ -53,8 +54,10 @@ def main(argv: list[str]) -> int:
     except ssl.SSLError as error:
         return _refuse(f"{options.tls_cert}, {options.tls_key}: {error.reason or error}")
     except OSError as error:
-        status = EXIT_TEMPFAIL if error.errno == errno.EADDRINUSE else EXIT_CONFIG
-        return _refuse(f"{os.fsdecode(error.filename or 'restd')}: {error.strerror or error}", status)
+        advice = advice_of(error)
+        status = EXIT_TEMPFAIL if advice or error.errno == errno.EADDRINUSE else EXIT_CONFIG
+        text = f"{os.fsdecode(error.filename or 'restd')}: {error.strerror or error}"
+        return _refuse(f"{text}\n{advice}" if advice else text, status)
     except PenstockError as error:
         return _refuse(f"{error.text}: {error.detail}" if error.detail else error.text)
 

@@ -12,10 +12,7 @@ sends it with each request (PAGE_HEADER). Browsers send cookies to all ports of 
 this machine; the key stays with the origin. So the cookie alone is worth nothing, and no other page can use it.
 """
 
-import base64
-import binascii
 import hmac
-import json
 import secrets
 import time
 from collections.abc import Callable
@@ -30,6 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from penstock.calls import USER_TOKEN_KEY
 from penstock.errors import NotProven, PenstockError
 from penstock.v1.controller_pb2 import PingRequest
+from penstock.values.base64url import claims_of, to_bytes, to_text
 from rest.answers import RestError, error_of
 from rest.body import read_body
 from rest.callers import UnixPeer, identify, peer_key
@@ -153,7 +151,7 @@ class Sessions:
         proof = identify([(b"x-slurm-user-token", token.encode("utf-8", "replace"))], None).proof
         await self._check(proof)
         key = secrets.token_bytes(KEY_BYTES)
-        content: dict[str, object] = {"user": claimed_user(token), "cluster": self._cluster, "key": text_of(key)}
+        content: dict[str, object] = {"user": claimed_user(token), "cluster": self._cluster, "key": to_text(key)}
         return self._with_cookie(request, seal(token, key, cookie_name(request)), content)
 
     async def _check(self, proof: "Proof | None") -> None:
@@ -203,20 +201,10 @@ def cookie_name(request: Request) -> str:
     return f"{COOKIE}_{port}" if port.isascii() and port.isdigit() and len(port) < 6 else COOKIE
 
 
-def text_of(data: bytes) -> str:
-    """Bytes as a cookie and a header may carry them: base64 for addresses, without padding."""
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def bytes_of(text: str) -> bytes:
-    """The bytes of such a text. Raises ValueError."""
-    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-
-
 def seal(token: str, key: bytes, name: str) -> str:
     """The cookie's value: the token, encrypted and bound to the cookie's name."""
     nonce = secrets.token_bytes(NONCE_BYTES)
-    return text_of(nonce + AESGCM(key).encrypt(nonce, token.encode(), name.encode()))
+    return to_text(nonce + AESGCM(key).encrypt(nonce, token.encode(), name.encode()))
 
 
 def session_token(request: Request) -> str:
@@ -226,8 +214,8 @@ def session_token(request: Request) -> str:
     if not value or len(value) > COOKIE_CHARS_MAX:
         return ""
     try:
-        data = bytes_of(value)
-        token = AESGCM(bytes_of(key)).decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], name.encode()).decode()
+        data = to_bytes(value)
+        token = AESGCM(to_bytes(key)).decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], name.encode()).decode()
     except (ValueError, InvalidTag):  # no base64, keys and nonces of other lengths
         return ""
     return token if token.isascii() and token.isprintable() and " " not in token else ""  # anybody may seal anything
@@ -260,10 +248,6 @@ def check_origin(request: Request) -> None:
 
 def claimed_user(token: str) -> str:
     """The user whom the token names, unverified: to be shown. The claims are those of scontrol token."""
-    part = token.split(".")[1] if token.count(".") == 2 else ""
-    try:
-        claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    except (ValueError, binascii.Error, RecursionError):
-        return ""
-    found = (claims.get("sun") or claims.get("username")) if isinstance(claims, dict) else ""
+    claims = claims_of(token)
+    found = claims.get("sun") or claims.get("username")
     return found if isinstance(found, str) else ""

@@ -3,7 +3,8 @@ loop of the daemon is the real one: step the queued events, write the records, s
 release the effects; later events are queued. The disk outlives the daemon: after a crash the journal is read again,
 after a loss of power without the unsynced records. Each step has a supervisor (stepd) that outlives the daemon too: it
 claims the start, stores the end on disk, and the next daemon finds it. A spool may be lost while its daemon is down.
-Steps that still run then are found by their control groups and killed before the node registers.
+Steps that still run then are found by their control groups and killed before the node registers. One class, because each
+crash (of the daemon, of the machine, of the stream) reaches into all of these parts.
 """
 
 from collections.abc import Callable

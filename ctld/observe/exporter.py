@@ -173,7 +173,8 @@ class MetricsExporter:
         now_us = runtime.clock_us()
         controller = own.ControllerFacts(
             services.version, services.boot_at_us, now_us, len(runtime.inbox), runtime.longest_turn(False), len(links),
-            sum(link.queued() for link in links), end_us(services.credentials().certificate),
+            sum(link.queued() for link in links), sum(link.clock_limit_us > 0 for link in links),
+            end_us(services.credentials().certificate),
         )  # fmt: skip
         return [
             *own.queue_families(totals, accounts), own.wait_family(self._tally.waits),

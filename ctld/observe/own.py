@@ -124,6 +124,7 @@ class ControllerFacts(NamedTuple):
     longest_turn_us: int
     links: int
     link_queue: int
+    clocks_off: int  # nodes whose clock is wrong (agents/nodetime.py)
     certificate_end_us: int
 
 
@@ -138,6 +139,7 @@ def controller_families(measures: Measures, turns: Histogram | None, facts: Cont
     yield gauge("penstock_inbox_events", "Events that wait for the core", facts.inbox)
     yield gauge("penstock_node_links", "Open streams of nodes", facts.links)
     yield gauge("penstock_node_link_queue", "Messages that wait to be sent to nodes", facts.link_queue)
+    yield gauge("penstock_node_clocks_off", "Nodes whose clock is more than 2 s off", facts.clocks_off)
     text = "CPU time of the longest turn of the loop since the last reset of sdiag"
     yield gauge("penstock_loop_longest_turn_seconds", text, facts.longest_turn_us / _US)
     if turns is not None:

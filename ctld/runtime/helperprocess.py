@@ -13,13 +13,9 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Final
 
 from ctld.runtime.lookuphelper import LENGTH
 from ctld.runtime.programs import limit_files
-
-#: A group of 100,000 members has 1 MiB; a job's script at most 4 MiB, and its environment more.
-ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class HelperFailed(Exception):
@@ -34,12 +30,19 @@ class HelperProcess:
     """A helper process. Blocks; one thread uses it at a time."""
 
     def __init__(
-        self, program: str, answer_s: float, tries: int = 1, words: tuple[str, ...] = (), options: str = "-IS"
+        self,
+        program: str,
+        answer_s: float,
+        answer_bytes_max: int,
+        tries: int = 1,
+        words: tuple[str, ...] = (),
+        options: str = "-IS",
     ) -> None:
-        """`tries`: how often a question at which the process dies is asked. `words`: arguments after the socket's number;
-        `options`: of the interpreter."""
+        """`answer_bytes_max`: a longer answer is a failure; `tries`: how often a question at which the process dies is asked.
+        `words`: arguments after the socket's number; `options`: of the interpreter."""
         self._program = program
         self._answer_s = answer_s
+        self._answer_bytes_max = answer_bytes_max
         self._tries = tries
         self._words = words
         self._options = options
@@ -101,7 +104,7 @@ class HelperProcess:
         wire.settimeout(answer_s)
         wire.sendall(LENGTH.pack(len(question)) + question)
         (size,) = LENGTH.unpack(_receive(wire, LENGTH.size, end_s))
-        if size > ANSWER_BYTES_MAX:
+        if size > self._answer_bytes_max:
             raise ConnectionError(f"an answer of {size} bytes")
         return _receive(wire, size, end_s)
 

@@ -35,6 +35,8 @@ NAME_HELPERS: Final = 2
 QUESTIONS_MAX: Final = 256
 #: Time limit of one answer: beyond what a slow LDAP server takes, below what a caller waits.
 ANSWER_S: Final = 10.0
+#: A group of 100,000 members has 1 MiB.
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 #: How often a question is asked.
 TRIES: Final = 2
 
@@ -62,7 +64,7 @@ class _Helpers:
         self._free: LifoQueue[HelperProcess] = (
             LifoQueue()
         )  # the last one used comes first: the others need not be started
-        self._all = tuple(HelperProcess(program, answer_s, TRIES) for _ in range(number))
+        self._all = tuple(HelperProcess(program, answer_s, ANSWER_BYTES_MAX, TRIES) for _ in range(number))
         for helper in self._all:
             self._free.put(helper)
 

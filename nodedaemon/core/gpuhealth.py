@@ -4,7 +4,8 @@
     seal() returns the outputs of the events since the last call
 
 The table gpupolicy.py says what a signal means, gpusignals.py whether it is present, gpurecord.py how conditions begin
-and end, gpuleftovers.py what processes on a GPU mean. This module applies them to the jobs and the node:
+and end, gpuends.py which have ended, gpuholdings.py which jobs have a GPU, and gpuleftovers.py what processes on a GPU
+mean. This module applies them to the jobs and the node, in one class, since each signal ends in the same few acts:
 
 - A job is notified of one failure once. This concerns only jobs that have the GPU at that moment, and those that get
   it while a row is active that ends jobs.
@@ -22,7 +23,7 @@ from dataclasses import dataclass, field
 # Any: handlers of all kinds of events in one table: each is called with its own kind, by which it is found
 from typing import Any, Final
 
-from nodedaemon.core import gpuleftovers, gpunode, gpurecord
+from nodedaemon.core import gpuends, gpuleftovers, gpunode, gpurecord
 from nodedaemon.core.gpuhealth_messages import (
     Action,
     Cleared,
@@ -45,19 +46,18 @@ from nodedaemon.core.gpuhealth_messages import (
     StepGpus,
     Worked,
 )
+from nodedaemon.core.gpuholdings import GpuHoldings, job_of
 from nodedaemon.core.gpumessages import Answering, Device, Hung, Sample, Xid, normal_bus_id
 from nodedaemon.core.gpupolicy import DAY_US, MINUTE_US, ROW, ROW_OF_CLASS, Ends, PolicyRow, Severity, XidClass
 from nodedaemon.core.gpusignals import (
-    CLEAR,
     LEVELS,
     NOTES,
-    NVML_RESET_REQUIRED,
-    NVML_TIMEOUT,
     Level,
     SignalContext,
     has_idle_memory,
     has_slow_link,
     is_slowed,
+    missing,
     notes,
     rise,
 )
@@ -95,7 +95,7 @@ class HealthMachine:
     def __init__(self, memory: Memory | None = None, xids: Mapping[int, XidClass] | None = None) -> None:
         """xids: the classes of XIDs; the site's rules take precedence."""
         self.memory = memory or Memory()
-        self.holders: dict[StepKey, StepGpus] = {}
+        self.holdings = GpuHoldings()
         self.leftovers = gpuleftovers.Leftovers()
         self._xids = dict(xids or {})
         self._rules = Rules()
@@ -204,7 +204,7 @@ class HealthMachine:
             self._streaks.pop(record.uuid, None)
             self.leftovers.forget(record.uuid)
         elif record.boot_id == self.memory.boot_id:
-            row, words = _MISSING[min((_error_order(code) for code in nameless), default=_LOST)]
+            row, words = missing(nameless)
             self._raise_condition(now_us, record, row, words)
 
     def _here(self) -> list[GpuHealthRecord]:
@@ -302,8 +302,7 @@ class HealthMachine:
 
     def _check_processes(self, now_us: int, record: GpuHealthRecord, sample: Sample) -> None:
         holding = self._jobs_on(record.uuid)
-        live = {(key.job_id, key.attempt) for key in self.holders}
-        found = self.leftovers.classify(now_us, record.uuid, sample, self._owners, holding, live)
+        found = self.leftovers.classify(now_us, record.uuid, sample, self._owners, holding, self.holdings.jobs())
         self._outputs += found.outputs
         for row in ("left_behind", "leaked", "foreign"):
             words = found.rows.get(row)
@@ -315,32 +314,14 @@ class HealthMachine:
     def _end_what_is_over(
         self, now_us: int, record: GpuHealthRecord, sample: Sample, levels: dict[str, Level], streak: Streak
     ) -> None:
-        over: list[str] = []
         is_good = not sample.error and not sample.slow
         for name, condition in record.conditions.items():
             level = levels.get(name)
             if name in CURED and level is not None and not level[0] and record.reset_at_us <= condition.last_us:
                 self._was_reset(now_us, record)
-        is_wanted = bool(sample.recovery_action)
-        for name, condition in record.conditions.items():
-            row, level = ROW[name], levels.get(name, CLEAR)
-            if name == "driver":  # NVML answers, or there would be no sample
-                over += [name] if is_good else []
-                continue
-            is_off = level is not None and level[0] == 0
-            rebooted = condition.boot_id != self.memory.boot_id and is_good and not is_wanted
-            if row.ends is Ends.LEVEL:
-                is_over = name in LEVELS and is_off
-            elif row.ends is Ends.QUIET:
-                is_over = is_off and now_us - condition.last_us >= row.quiet_us
-            elif row.ends is Ends.RESET:
-                is_over = rebooted or (is_good and not is_wanted and record.reset_at_us > condition.last_us)
-            elif row.ends is Ends.BOOT:
-                is_over = rebooted and is_off
-            else:
-                is_over = row.ends is Ends.ANSWERS and streak.good >= GOOD_POLLS
-            over += [name] if is_over else []
-        self._end(now_us, record, over)
+        is_well = is_good and not sample.recovery_action
+        sampled = gpuends.Sampled(levels, is_good, is_well, streak.good >= GOOD_POLLS, self.memory.boot_id)
+        self._end(now_us, record, gpuends.over(record, sampled, now_us))
 
     def _end_overdue(self, now_us: int, record: GpuHealthRecord) -> None:
         """Ends jobs that should have ended by themselves, and have not."""
@@ -416,35 +397,25 @@ class HealthMachine:
     # -- jobs
 
     def _add_step(self, now_us: int, event: StepGpus) -> None:
-        self.holders[event.key] = event
+        self.holdings.add(event)
         for uuid in event.uuids:
             record = self._record_of(uuid)
             for name, condition in record.conditions.items() if record is not None else ():
                 if record is not None and ROW[name].action is Action.END and gpurecord.closes(condition):
-                    job = (event.key.job_id, event.key.attempt)
-                    self._act(record, ROW[name], condition.reason, only={job: event})
+                    self._act(record, ROW[name], condition.reason, only={job_of(event.key): event})
 
     def _released(self, now_us: int, event: Released) -> None:
-        held = self.holders.pop(event.key, None)
+        held = self.holdings.remove(event.key)
         if held is None:
             return
-        job = (event.key.job_id, event.key.attempt)
-        if not any((key.job_id, key.attempt) == job for key in self.holders):
+        job = job_of(event.key)
+        if job not in self.holdings.jobs():
             self._acted.pop(job, None)
             self.leftovers.ended(now_us, job, held.uid)
         self.leftovers.released(now_us, held)
 
     def _jobs_on(self, uuid: str) -> dict[JobKey, StepGpus]:
-        """Returns the jobs that have the GPU, or an instance of it; one step of each."""
-        found: dict[JobKey, StepGpus] = {}
-        for key, held in sorted(self.holders.items()):
-            if any(uuid in (one, self._parent(one)) for one in held.uuids):
-                found.setdefault((key.job_id, key.attempt), held)
-        return found
-
-    def _gpus_of(self, job: JobKey) -> int:
-        """How many GPUs the job has here."""
-        return len({u for key, held in self.holders.items() if (key.job_id, key.attempt) == job for u in held.uuids})
+        return self.holdings.jobs_on(uuid, self._parent)
 
     def _parent(self, uuid: str) -> str:
         device = self._devices.get(uuid)
@@ -519,7 +490,7 @@ class HealthMachine:
         cause = f"{words} on {record.uuid}"
         steps_of: dict[Action, list[StepKey]] = {}
         for job, held in (self._jobs_on(record.uuid) if only is None else only).items():
-            is_single = row.single is not None and self._gpus_of(job) < 2
+            is_single = row.single is not None and self.holdings.gpus_of(job) < 2
             means = action or (row.single if is_single and row.single is not None else row.action)
             before = self._acted.setdefault(job, {})
             what = (record.uuid, words if row.name.startswith("xid") else row.name)
@@ -550,18 +521,3 @@ class HealthMachine:
 
     def _remark(self, text: str, is_bad: bool = True) -> None:
         self._outputs.append(Remark(text, is_bad))
-
-
-#: Status of a GPU that was there before the daemon was restarted and no longer gives its UUID, by NVML's error: it
-#: may be any of those that do not answer, so the mildest counts.
-_HUNG, _RESET, _LOST = range(3)
-_MISSING: Final = (
-    ("hung", "NVML hung on GPU"),
-    ("reset_required", "reset required (NVML error 16)"),
-    ("lost", "GPU is no longer found"),
-)
-
-
-def _error_order(code: int) -> int:
-    """Order of the errors; 0 = it was left out, since it hangs. One that answers too late is not gone, either."""
-    return {0: _HUNG, NVML_TIMEOUT: _HUNG, NVML_RESET_REQUIRED: _RESET}.get(code, _LOST)

@@ -4,7 +4,7 @@ A level is (value, text): 0 = the signal is absent, above 0 = it is present, the
 does not report it, so the condition stays as it is. Pure functions of a sample and of earlier samples.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from nodedaemon.core.gpumessages import Sample
@@ -200,3 +200,21 @@ def is_slowed(sample: Sample) -> bool:
 def rise(before: int, now: int | None) -> int:
     """The increase of a counter; `before` -1 = unknown. A fall (the driver was reloaded) counts as none."""
     return 0 if now is None or before < 0 else max(now - before, 0)
+
+
+#: The row and its text of a GPU that was there before the daemon was restarted and no longer gives its UUID, by NVML's
+#: error, the mildest first. 0: it was left out, since it hangs.
+_MISSING = {
+    0: ("hung", "NVML hung on GPU"),
+    NVML_TIMEOUT: ("hung", "NVML hung on GPU"),  # it answers too late, and is not gone
+    NVML_RESET_REQUIRED: ("reset_required", f"reset required (NVML error {NVML_RESET_REQUIRED})"),
+}
+_LOST = ("lost", "GPU is no longer found")
+
+
+def missing(errors: Iterable[int]) -> tuple[str, str]:
+    """Returns the row and the text of a missing GPU. It may be any of those that do not answer with one of these errors,
+    so the mildest counts.
+    """
+    found = set(errors)
+    return next((row for error, row in _MISSING.items() if error in found), _LOST)

@@ -16,23 +16,24 @@ Rules
     - Escalation: SIGCONT and SIGTERM, after the grace SIGKILL; if that has no effect, a notice that drains the node,
       and another one when the step has ended after all.
 
-Deliberately absent: the content of a launch order, the delivery of signals, when to reconnect.
+Deliberately absent: what the journal keeps (journal_state.py), the content of a launch order, the delivery of signals, when
+to reconnect.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 # Any: handlers of all kinds of events in one table: each is called with its own kind, by which it is found
 from typing import Any
 
 import msgspec
 
+from nodedaemon.core.journal_state import JournalState
 from nodedaemon.core.messages import (
     DURABLE,
     AckCommand,
     Acked,
     AnyRecord,
-    BootSeen,
     DeliverSignal,
     DoOrder,
     DropLink,
@@ -61,7 +62,6 @@ from nodedaemon.core.messages import (
     ReportUnkillable,
     SendReport,
     Signal,
-    SpoolCreated,
     SpooledStep,
     Started,
     StartStep,
@@ -87,9 +87,6 @@ SCOPE_BATCH, SCOPE_ALL = 0, 1
 
 #: Steps on one node at a time. Far above any real node (one CPU each); bounds memory and the size of a registration.
 STEPS_MAX = 65_536
-#: Ended keys remembered so that a repeated launch starts nothing. At 400 jobs a second: over a minute of delay.
-FORGOTTEN_MAX = 32_768
-
 #: Signals kept for a step that is being started; more are dropped.
 SIGNALS_DUE_MAX = 32
 #: How long the report that a step of srun has started waits for another report. A job's script and its extern step do not wait:
@@ -104,25 +101,17 @@ NO_ROOM = "the node's spool is full"
 NEVER_STARTED_TOMBSTONE = "ended before it was started"
 
 
-class NodeMachine:
-    """The state of a node's core: its steps, its reports and its controller's epoch."""
+class NodeMachine(JournalState):
+    """A node's core: what it remembers, the stream, the timers, and what follows from each event."""
 
     def __init__(self) -> None:
-        self.spool_id = ""
-        self.boot_id = ""
-        self.clock_base_us = 0
-        self.epoch = 0
-        self.steps: dict[StepKey, NodeStep] = {}
-        self.unacked: dict[int, NodeReport] = {}
-        self.forgotten: dict[StepKey, None] = {}
-        self.next_sequence = 1
+        super().__init__()
         self.link = 0  # 0 = no stream
         self.full = False  # no space for new steps: launches are answered as never tried
         self.unkillable_timeout_us = UNKILLABLE_TIMEOUT_US
         self._command_seen = 0  # highest command sequence of this stream
         self._starts: list[Started] = []  # not yet sent on this stream
         self._starts_due_us = 0
-        self._live: dict[tuple[int, int], StepKey] = {}
         self._timers: list[tuple[int, StepKey]] = []
         self._records: list[AnyRecord] = []
         self._effects: list[NodeEffect] = []
@@ -172,88 +161,17 @@ class NodeMachine:
             heapq.heappop(self._timers)  # the step has ended or was given another time
         return starts_due_us
 
-    # -- the journal: replay and snapshot
+    # -- the journal
 
     def replay(self, records: Iterable[AnyRecord]) -> None:
         """Applies a record of an earlier daemon. Causes no records and no effects."""
         for record in records:
-            self._absorb(record)
+            self.absorb(record)
         for step in self.live_steps():
             if step.kill_at_us:
                 self._schedule(step, step.kill_at_us)
             elif step.suspended:  # the SIGSTOP may not have been sent
                 self._stop_at(step, 1)
-
-    def snapshot(self) -> Iterator[AnyRecord]:
-        """Records equivalent to all written so far, for compaction."""
-        yield SpoolCreated(self.spool_id)
-        yield BootSeen(self.boot_id, self.clock_base_us)
-        yield EpochSeen(self.epoch)
-        yield Acked(min(self.unacked, default=self.next_sequence) - 1)
-        for key in self.forgotten:
-            yield Forgotten(key)
-        for step in self.steps.values():
-            yield SpooledStep(step.key, step.epoch, step.state, step.start_at_us, step.lease)
-            if step.is_live and step.kill_at_us:
-                yield KillWanted(step.key, step.kill_at_us)
-            if step.is_live and step.suspended:
-                yield Suspended(step.key, True)
-            if step.is_live and step.unkillable:
-                yield Unkillable(step.key)
-        yield from self.unacked.values()
-
-    def live_steps(self) -> list[NodeStep]:
-        """Steps of which a process may run, which a restarted daemon has to look for."""
-        return [step for step in self.steps.values() if step.is_live]
-
-    def unacknowledged_ends(self) -> set[StepKey]:
-        """Steps whose end has not been acknowledged."""
-        return {report.end.key for report in self.unacked.values() if isinstance(report, Exited)}
-
-    def job_id_seen(self) -> int:
-        """The highest job id that is remembered here: a controller that has assigned only lower ones has lost its
-        state."""
-        return max((key.job_id for keys in (self.steps, self.forgotten) for key in keys), default=0)
-
-    def check(self) -> None:
-        """Raises AssertionError when the machine contradicts itself."""
-        assert {(k.job_id, k.step_id): k for k, s in self.steps.items() if s.is_live} == self._live
-        assert not self.forgotten.keys() & self.steps.keys()
-        assert all(sequence < self.next_sequence for sequence in self.unacked)
-        assert len(self.forgotten) <= FORGOTTEN_MAX
-
-    def _absorb(self, record: AnyRecord) -> None:
-        if isinstance(record, SpoolCreated):
-            self.spool_id = record.spool_id
-        elif isinstance(record, BootSeen):
-            self.boot_id = record.boot_id
-            self.clock_base_us = record.clock_base_us
-        elif isinstance(record, EpochSeen):
-            self.epoch = max(self.epoch, record.epoch)
-        elif isinstance(record, SpooledStep):
-            step = self._add_step(record.key, record.epoch)
-            step.state = record.state
-            step.start_at_us = record.start_at_us
-            step.lease = record.lease
-            self._note_live(step)
-        elif isinstance(record, KillWanted):
-            if record.key in self.steps:
-                self.steps[record.key].kill_at_us = record.kill_at_us
-        elif isinstance(record, Suspended):
-            if record.key in self.steps:
-                self.steps[record.key].suspended = record.suspended
-        elif isinstance(record, Unkillable):
-            if record.key in self.steps:
-                self.steps[record.key].unkillable = True
-        elif isinstance(record, Started | Exited | Noticed | ForwardedReport):
-            self._keep(record)
-            self._follow(record)
-        elif isinstance(record, Acked):
-            self._drop_acked(record.through)
-            self.next_sequence = max(self.next_sequence, record.through + 1)
-        elif isinstance(record, Forgotten):
-            self.steps.pop(record.key, None)
-            self._remember_forgotten(record.key)
 
     # -- streams
 
@@ -280,7 +198,7 @@ class NodeMachine:
         through = min(event.through, self.next_sequence - 1)
         if through >= next(iter(self.unacked)):
             self._records.append(Acked(through))
-            self._drop_acked(through)
+            self.drop_acked(through)
 
     # -- commands
 
@@ -291,10 +209,10 @@ class NodeMachine:
         if event.key not in self.steps and self.full:
             self._end_unstarted(now_us, event, StepEnded(event.key, 0, now_us, failure=NO_ROOM, untried=True))
         elif event.key not in self.steps:
-            step = self._add_step(event.key, event.epoch)
+            step = self.add_step(event.key, event.epoch)
             step.move(StepState.ACCEPTED)
             step.lease = event.lease
-            self._note_live(step)
+            self.note_live(step)
             self._records.append(SpooledStep(event.key, event.epoch, step.state, lease=step.lease))
             self._effects.append(StartStep(event.key, event.order))
         self._answer(event)
@@ -307,7 +225,7 @@ class NodeMachine:
             return f"step {key} {NEVER_STARTED_TOMBSTONE}" if known.state is StepState.TOMBSTONE else ""
         if key in self.forgotten:
             return f"step {key} has ended here before"
-        other = self._live.get((key.job_id, key.step_id))
+        other = self.live.get((key.job_id, key.step_id))
         if other is not None:
             return f"attempt {other.attempt} of step {key.job_id}.{key.step_id} still runs here"
         if len(self.steps) >= STEPS_MAX:
@@ -366,7 +284,7 @@ class NodeMachine:
 
     def _end_unstarted(self, now_us: int, event: NodeCommand, end: StepEnded) -> None:
         """Ends a step that was not launched, or will not be started: records it, and reports that it never started."""
-        step = self._add_step(event.key, event.epoch)
+        step = self.add_step(event.key, event.epoch)
         step.move(StepState.TOMBSTONE)
         self._records.append(SpooledStep(event.key, event.epoch, step.state))
         self._report(Exited(self.next_sequence, end))
@@ -395,7 +313,7 @@ class NodeMachine:
             if step is not None:
                 step.move(StepState.FORGOTTEN)
                 del self.steps[event.key]
-            self._remember_forgotten(event.key)
+            self.remember_forgotten(event.key)
             self._records.append(Forgotten(event.key))
             self._effects.append(SweepStep(event.key))
         self._answer(event, refused)
@@ -506,17 +424,6 @@ class NodeMachine:
         """False for a command that this stream has delivered before."""
         return event.link != self.link or event.sequence > self._command_seen
 
-    def _add_step(self, key: StepKey, epoch: int) -> NodeStep:
-        step = self.steps[key] = NodeStep(key, epoch)
-        return step
-
-    def _note_live(self, step: NodeStep) -> None:
-        where = (step.key.job_id, step.key.step_id)
-        if step.is_live:
-            self._live[where] = step.key
-        elif self._live.get(where) == step.key:
-            del self._live[where]
-
     def _report(self, report: NodeReport) -> None:
         self._send_starts()
         self._record(report)
@@ -538,35 +445,8 @@ class NodeMachine:
 
     def _record(self, report: NodeReport) -> None:
         self._records.append(report)
-        self._keep(report)
-        self._follow(report)
-
-    def _keep(self, report: NodeReport) -> None:
-        self.unacked[report.sequence] = report
-        self.next_sequence = max(self.next_sequence, report.sequence + 1)
-
-    def _follow(self, report: NodeReport) -> None:
-        """Moves the step to the state of its report."""
-        if isinstance(report, Noticed | ForwardedReport):
-            return
-        step = self.steps.get(report.key if isinstance(report, Started) else report.end.key)
-        if step is None or not step.is_live:
-            return
-        if isinstance(report, Exited):
-            step.move(StepState.EXITED)
-        elif step.state is StepState.ACCEPTED:
-            step.move(StepState.RUNNING)
-            step.start_at_us = report.at_us
-        self._note_live(step)
-
-    def _drop_acked(self, through: int) -> None:
-        while self.unacked and (first := next(iter(self.unacked))) <= through:
-            del self.unacked[first]
-
-    def _remember_forgotten(self, key: StepKey) -> None:
-        self.forgotten[key] = None
-        while len(self.forgotten) > FORGOTTEN_MAX:
-            del self.forgotten[next(iter(self.forgotten))]
+        self.keep(report)
+        self.follow(report)
 
     def _schedule(self, step: NodeStep, at_us: int) -> None:
         step.due_at_us = at_us

@@ -305,6 +305,7 @@ class Link:
         self._call = call
         self._outbox.clear()
         self._beats.clear()
+        self._send_beat()  # first: it says the time anew, in case the registration had to wait, and reports follow
         if registered.command_port and not self._target.address.startswith("unix:"):
             host = self._target.address.rpartition(":")[0]
             self._ports = (self._target.address, f"{host}:{registered.command_port}")
@@ -370,12 +371,15 @@ class Link:
     async def _beat(self, interval_s: float) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            self._outbox.append(node_pb2.NodeMessage(heartbeat=self._heartbeat()))
-            self._beats.append(lease.now_ns())
-            self._waiting.set()
             await asyncio.sleep(interval_s)
             if loop.time() - self._received_at > interval_s * SILENT_HEARTBEATS_MAX:
                 raise LinkError(f"silent for {SILENT_HEARTBEATS_MAX} heartbeats")
+            self._send_beat()
+
+    def _send_beat(self) -> None:
+        self._outbox.append(node_pb2.NodeMessage(heartbeat=self._heartbeat()))
+        self._beats.append(lease.now_ns())
+        self._waiting.set()
 
 
 def open_channel(target: LinkTarget) -> grpc.aio.Channel:

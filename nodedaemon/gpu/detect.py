@@ -35,4 +35,4 @@ def remember(dir_fd: int, detect: str) -> None:
         else:
             kept.save(dir_fd, NAME, detect.encode())
     except OSError as error:
-        log.error("spool file %s: %s; AutoDetect=%s is not obeyed", NAME, error.strerror, detect)
+        log.error("spool file %s: %s; AutoDetect=%s has no effect", NAME, error.strerror, detect)

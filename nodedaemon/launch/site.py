@@ -120,5 +120,5 @@ class Site:
             ("PenstockMaxPidsPerJob", "pids", bool(groups.pids_max)),
         )
         missing = cgroup_find.lacks(self.cgroups, tuple((name, word) for name, word, is_on in wanted if is_on))
-        lines += [f"{name}: no writable control group for it; it is not obeyed" for name in missing]
+        lines += [f"{name}: no writable control group for it; it is not enforced" for name in missing]
         return lines

@@ -23,7 +23,6 @@ Deliberately absent: time limits and escalation (noded's), the computation of bi
 
 import contextlib
 import os
-import resource
 import signal
 import socket
 import stat
@@ -34,6 +33,7 @@ from nodedaemon.base.folders import SCRIPT_NAME
 from nodedaemon.base.lease import LAPSED, LOOKS, Lease
 from nodedaemon.spool.steprecord import CANNOT_START, STEPD, TASK_END, Claim, StepEnd, write_claim, write_end
 from nodedaemon.stepd import batchscript, plugs, taskhooks
+from nodedaemon.stepd.reaped_usage import ReapedUsage
 from nodedaemon.stepd.sampling import Sampler
 from nodedaemon.stepd.stream_server import StreamConnection
 from nodedaemon.stepd.streams import StreamHub
@@ -63,12 +63,8 @@ NOTE_WAIT_S = 1.0
 OWNER_LOST_WAIT_S = 10.0
 OWNER_NEVER_WAIT_S = 60.0
 OWNER_STALLED_WAIT_S = 3600.0
-#: The kernel includes memory that the task's process shared with stepd before its exec. At or below that plus this, the
-#: usage is unknown.
-FORK_RSS_KB = 4096
 #: Slurm's "signal" of a step that lost a process to the OOM killer: 0:125.
 OUT_OF_MEMORY_SIGNAL = 125
-_BLOCK_BYTES = 512  # getrusage counts blocks of this size
 
 
 class Supervisor:
@@ -102,7 +98,7 @@ class Supervisor:
         self._start_sender = b""  # the address of a later noded, which is to receive the report of the start
         self._failure = ""
         self._more: dict[str, PackedValue] = {}
-        self._used = [0.0, 0.0, 0, 0, 0]  # user and system CPU seconds, largest RSS kB, blocks read and written
+        self._used = ReapedUsage()
 
     @property
     def context(self) -> "LauncherContext":
@@ -286,12 +282,11 @@ class Supervisor:
 
     def _sample_from_now_on(self) -> None:
         """Adds a sampler to a batch script at the first request."""
-        user_s, system_s, _, blocks_read, blocks_written = self._used
         sampler = Sampler(self.order)
         sampler.open(self)
         for task in self.tasks.by_pid.values():
             sampler.forked(task)
-        sampler.count_before(user_s + system_s, blocks_read, blocks_written)
+        sampler.count_before(self._used.cpu_s, self._used.blocks_read, self._used.blocks_written)
         self.plugs.append(sampler)
 
     def _task_pids(self) -> "list[PackedValue]":
@@ -363,7 +358,7 @@ class Supervisor:
                 return False
             if pid == 0:
                 return True
-            self._count(used)
+            self._used.add(used)
             for plug in self.plugs:
                 plug.reaped(pid, used)
             if pid in self.tasks.by_pid:
@@ -416,15 +411,6 @@ class Supervisor:
             return
         self._begin_clear()
 
-    def _count(self, used: resource.struct_rusage) -> None:
-        """Adds the usage of a reaped process and its own reaped children."""
-        total = self._used
-        total[0] += used.ru_utime
-        total[1] += used.ru_stime
-        total[2] = max(total[2], used.ru_maxrss)
-        total[3] += used.ru_inblock
-        total[4] += used.ru_oublock
-
     # -- the end
 
     def _begin_clear(self) -> None:
@@ -461,21 +447,11 @@ class Supervisor:
             end_at_us = max(self._context.clock.now_us(), self._start_at_us)
             lapsed = LAPSED if self._lease is not None and self._lease.has_lapsed else ""
             failure = lapsed or self._failure
-            return StepEnd(self._start_at_us, end_at_us, code, signum, failure, out_of_memory, self._usage(), more)
+            return StepEnd(
+                self._start_at_us, end_at_us, code, signum, failure, out_of_memory, self._used.recorded(), more
+            )
         failure = self._failure or "ended before it was started"
-        return StepEnd(0, self._context.clock.now_us(), 0, 0, failure, out_of_memory, self._usage(), more)
-
-    def _usage(self) -> tuple[int, ...]:
-        """Returns user and system CPU in us, largest RSS in kB, bytes read and written."""
-        user_s, system_s, rss_kb, blocks_read, blocks_written = self._used
-        floor_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + FORK_RSS_KB
-        return (
-            int(user_s * 1_000_000),
-            int(system_s * 1_000_000),
-            int(rss_kb) if rss_kb > floor_kb else 0,
-            int(blocks_read) * _BLOCK_BYTES,
-            int(blocks_written) * _BLOCK_BYTES,
-        )
+        return StepEnd(0, self._context.clock.now_us(), 0, 0, failure, out_of_memory, self._used.recorded(), more)
 
     # -- after the end
 

@@ -16,7 +16,6 @@ unused one for the same node, which may have been disclosed. A login host joins 
 role login.
 """
 
-import base64
 import hashlib
 import socket
 import ssl
@@ -52,6 +51,7 @@ from penstock.security.ca import (
 )
 from penstock.security.keyfiles import PUBLIC, SECRET, read_secret, write_files, write_secret
 from penstock.security.names import CONTROLLER_OPTIONS, why_reserved
+from penstock.values import base64url
 from penstock.values.refusals import TEXT, Code
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class JoinToken(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
     def to_text(self) -> str:
         """Formats the token as the text that the administrator copies."""
-        return _PREFIX + base64.urlsafe_b64encode(msgspec.msgpack.encode(self)).decode().rstrip("=")
+        return _PREFIX + base64url.to_text(msgspec.msgpack.encode(self))
 
 
 def parse_join_token(text: str) -> JoinToken:
@@ -103,8 +103,7 @@ def parse_join_token(text: str) -> JoinToken:
     if body == text.strip() or len(body) > TOKEN_TEXT_MAX:
         raise JoinRefused("malformed", "this is not a join token: make one with `penstock node token NAME`")
     try:
-        data = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
-        return msgspec.msgpack.decode(data, type=JoinToken)
+        return msgspec.msgpack.decode(base64url.to_bytes(body), type=JoinToken)
     except (ValueError, msgspec.MsgspecError) as error:
         raise JoinRefused("malformed", "the join token is damaged: copy all of it") from error
 

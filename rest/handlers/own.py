@@ -105,13 +105,14 @@ async def story(call: RestCall) -> Json:
 
 async def jobs(call: RestCall) -> Json:
     """Jobs in short: those in the queue and those that ended lately."""
-    which = JobFilter(
-        states=words(call.query.get("states")),
-        users=words(call.query.get("users")),
-        partitions=words(call.query.get("partitions")),
-    )
-    request = ListJobsRequest(filter=which, all_states=True, planned=True)
+    request = ListJobsRequest(filter=_which(call, words(call.query.get("states"))), all_states=True, planned=True)
     return {"jobs": await listing(call, "ListJobs", request, _in_short)}
+
+
+def _which(call: RestCall, states: list[str]) -> JobFilter:
+    """The jobs in these states that the query asks for."""
+    query = call.query
+    return JobFilter(states=states, users=words(query.get("users")), partitions=words(query.get("partitions")))
 
 
 def _in_short(page: ListJobsReply) -> list[Json]:
@@ -157,9 +158,7 @@ async def fits(call: RestCall) -> Json:
 
 async def forecast(call: RestCall) -> Json:
     """The expected starts of waiting jobs, in the order of their ids; 0 = none is known."""
-    users, partitions = words(call.query.get("users")), words(call.query.get("partitions"))
-    which = JobFilter(states=["PENDING"], users=users, partitions=partitions)
-    request = ListJobsRequest(filter=which, planned=True)
+    request = ListJobsRequest(filter=_which(call, ["PENDING"]), planned=True)
     return {"jobs": await listing(call, "ListJobs", request, _expected)}
 
 

@@ -1,10 +1,12 @@
-"""A node whose clock is a day ahead: it takes no jobs, and what it reports of one has the controller's times.
+"""A node whose clock is a day off: it takes no jobs, and what it reports of one has the controller's times. One that is some
+seconds off has a reason, and an alarm.
 
-A real node daemon and its supervisors. The clock of their machine is ahead while a file is there.
+A real node daemon and its supervisors. The clock of their machine is off by what a file says, while it is there.
 """
 
 import asyncio
 import contextlib
+import re
 import subprocess
 import sys
 import threading
@@ -12,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from livecluster import free_ports
 from patience import ANSWER_S
 
 from ctld.core.nodes.clocks import CLOCK_WRONG
@@ -20,13 +23,20 @@ from ctld.store.committer import Store
 from penstock.v1 import accounting_pb2, controller_pb2
 from penstock.values.jobid import BATCH_STEP
 from penstock.values.states import JobState
+from tests.observe.scraping import scrape
 from tests.rpc.clusterkit import Site, now_us, submit, wait_for
 
 DAY_S = 86_400
-NODED = f"""
+NODED = """
 import os, sys, time
 flag, true = sys.argv.pop(1), time.time_ns
-time.time_ns = lambda: true() + ({DAY_S} * 10**9 if os.path.exists(flag) else 0)
+def off():
+    try:
+        with open(flag) as file:
+            return int(file.read()) * 10**9
+    except FileNotFoundError:
+        return 0
+time.time_ns = lambda: true() + off()
 from nodedaemon.main import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -34,7 +44,7 @@ sys.exit(main(sys.argv[1:]))
 
 @contextlib.contextmanager
 def noded(site: Site, flag: Path) -> Iterator[None]:
-    """The node daemon, whose clock is ahead while `flag` exists."""
+    """The node daemon, whose clock is off by the seconds in `flag`, while that exists."""
     site.node_credentials("n1")
     words = [
         "--node-name",
@@ -108,13 +118,57 @@ def test_16_what_begins_in_a_database_outage_keeps_its_time(tmp_path: Path, monk
         away.set()
 
 
-def test_a_node_with_a_clock_that_is_a_day_ahead(tmp_path: Path) -> None:
-    site, flag = Site(tmp_path), tmp_path / "ahead"
-    flag.touch()
+@pytest.mark.parametrize("off_s", [10, -10])
+def test_a_node_with_a_clock_that_is_10_s_off(tmp_path: Path, off_s: int) -> None:
+    """Its reason, an alarm, and jobs with the controller's times."""
+    (port,) = free_ports(1)
+    site, flag = (
+        Site(tmp_path, extra=f"MetricsType=metrics/openmetrics\nPenstockMetricsPort={port}\n"),
+        tmp_path / "off",
+    )
+    flag.write_text(str(off_s))
+
+    async def story() -> None:
+        async with site.controller(), site.client() as client:
+
+            async def node() -> controller_pb2.NodeInfo:
+                return (await client.call("ListNodes", controller_pb2.ListNodesRequest())).nodes[0]
+
+            async def alarms() -> float:
+                return (await scrape(port, "/metrics/penstock")).value("penstock_node_clocks_off")
+
+            assert await alarms() == 0
+            with noded(site, flag):
+
+                async def is_told() -> bool:
+                    return bool((await node()).reason)
+
+                await until(is_told)
+                found = await node()
+                way = "ahead of" if off_s > 0 else "behind"
+                assert re.fullmatch(rf"Clock (9\.\d|10\.\d) s {way} the controller's", found.reason)
+                assert "DRAIN" not in found.flags and await alarms() == 1
+                ended = await wait_for(
+                    client, await submit(client, script=b"#!/bin/sh\ntrue\n", std_out=b"/dev/null"), "COMPLETED"
+                )
+                assert ended.submit_at_us <= ended.start_at_us <= ended.end_at_us <= now_us()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("off_s", [DAY_S, -DAY_S])
+def test_a_node_with_a_clock_that_is_a_day_off(tmp_path: Path, off_s: int) -> None:
+    """One that is behind is set while the node has its stream: a day before, its certificate was not valid yet."""
+    site, flag = Site(tmp_path), tmp_path / "off"
+    if off_s > 0:
+        flag.write_text(str(off_s))
 
     async def story() -> None:
         async with site.controller() as daemon, site.client() as client:
             with noded(site, flag):
+
+                async def is_there() -> bool:
+                    return any(link.clock_off_us for link in daemon.services.registry.by_node.values())
 
                 async def reason() -> str:
                     reply = await client.call("ListNodes", controller_pb2.ListNodesRequest())
@@ -123,6 +177,8 @@ def test_a_node_with_a_clock_that_is_a_day_ahead(tmp_path: Path) -> None:
                 async def is_kept_from_jobs() -> bool:
                     return await reason() == CLOCK_WRONG
 
+                await until(is_there)
+                flag.write_text(str(off_s))
                 await until(is_kept_from_jobs)
                 job_id = await submit(client, script=b"#!/bin/sh\nsleep 0.1\n", std_out=b"/dev/null")
                 assert not daemon.services.runtime.core.state.jobs[job_id].alloc

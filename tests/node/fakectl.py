@@ -41,6 +41,7 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
         self.acks: dict[int, str] = {}  # of the present stream
         self.reports: list[node_pb2.Report] = []
         self.heartbeats = 0
+        self.kinds: list[str] = []  # of the messages of the present stream, after the registration
         self.calls = 0  # streams that nodes have opened
         self.door = asyncio.Event()  # unset: it takes calls, and does not serve them yet
         self.door.set()
@@ -86,7 +87,7 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
             await self._notify()
             return
         down = self._down = asyncio.Queue()
-        self.sequence, self.acks = 0, {}
+        self.sequence, self.acks, self.kinds = 0, {}, []
         await self._notify()
         reader = asyncio.create_task(self._read(requests, down))
         try:
@@ -101,6 +102,7 @@ class FakeController(node_pb2_grpc.NodeLinkServicer):
     async def _read(self, requests, down) -> None:
         async for message in unbundled(requests):
             kind = message.WhichOneof("kind")
+            self.kinds.append(kind)
             if kind == "heartbeat":
                 self.heartbeats += 1
                 down.put_nowait(node_pb2.ControllerMessage(heartbeat_ack=node_pb2.HeartbeatAck(at_us=1)))

@@ -129,8 +129,8 @@ def test_what_cannot_be_obeyed_is_said():
     lines = site(constrain_ram=True, pids_max=5, plugin="cgroup/v2").lacks()
     assert lines == [
         "CgroupPlugin=cgroup/v2: this node has none control groups",
-        "ConstrainRAMSpace: no writable control group for it; it is not obeyed",
-        "PenstockMaxPidsPerJob: no writable control group for it; it is not obeyed",
+        "ConstrainRAMSpace: no writable control group for it; it is not enforced",
+        "PenstockMaxPidsPerJob: no writable control group for it; it is not enforced",
     ]
 
 

@@ -31,7 +31,7 @@ def _run(judge: Judge, number: int) -> None:
 
 
 def _release(judge: Judge) -> None:
-    for key in sorted(judge.machine.holders)[:1]:
+    for key in sorted(judge.machine.holdings)[:1]:
         judge.tell(w.Released(key))
 
 
@@ -131,7 +131,7 @@ def test_no_job_is_told_the_same_twice(plan: list[Step]) -> None:
     for step in plan:
         step(judge)
         heard = [(key, action.action, action.cause) for action in judge.of(w.JobAction) for key in action.jobs]
-        live = set(judge.machine.holders)
+        live = set(judge.machine.holdings)
         of_live = [entry for entry in heard if entry[0] in live]
         if len(of_live) != len(set(of_live)):
             ended = [key for key, *_ in of_live]

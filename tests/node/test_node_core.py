@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodedaemon.core import messages as m
-from nodedaemon.core.machine import FORGOTTEN_MAX, SCOPE_ALL, SCOPE_BATCH, START_REPORT_US, NodeMachine
+from nodedaemon.core.journal_state import FORGOTTEN_MAX
+from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH, START_REPORT_US, NodeMachine
 from nodedaemon.core.steps import TRANSITIONS, IllegalStepMove, NodeStep, StepKey, StepState
 from penstock.v1 import node_pb2
 

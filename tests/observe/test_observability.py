@@ -164,11 +164,20 @@ def test_every_metric_is_documented():
     assert [name for name in ours if f"`{name}`" not in page] == []
 
 
+def test_what_the_compose_file_mounts_is_there():
+    services = yaml.safe_load((FOLDER / "compose.yaml").read_text())["services"]
+    mounted = [volume.split(":")[0] for one in services.values() for volume in one["volumes"]]
+    assert {FOLDER / path for path in mounted if path.startswith("./")} <= set(FOLDER.rglob("*"))
+    (provider,) = yaml.safe_load((FOLDER / "grafana" / "dashboards" / "penstock.yml").read_text())["providers"]
+    assert f"./dashboards:{provider['options']['path']}:ro" in services["grafana"]["volumes"]
+
+
 def test_promtool_has_nothing_to_say():
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip(f"{MACHINE_LACKS} promtool")
     subprocess.run([promtool, "check", "rules", RULES], check=True)
+    subprocess.run([promtool, "check", "config", FOLDER / "prometheus.yml"], check=True)
     for text in (*controller_texts(), node_text()):
         ours = text if "penstock_" in text else ""  # Slurm's names do not follow Prometheus' advice on units
         done = subprocess.run([promtool, "check", "metrics"], input=ours or "\n", text=True, capture_output=True)

@@ -12,12 +12,13 @@ from fakerest import FakeRest
 
 from penstock.errors import NotProven, Unreachable
 from penstock.v1.controller_pb2 import JobResult, JobResultsReply, ListNodesReply, PingReply
+from penstock.values.base64url import to_text
 from rest import sessions
 from rest.pages import SECURITY, load
-from rest.sessions import KEY_BYTES, LINK_LIFE_S, LINKS_MAX, LoginLinks, seal, text_of
+from rest.sessions import KEY_BYTES, LINK_LIFE_S, LINKS_MAX, LoginLinks, seal
 
 KEY = bytes(range(KEY_BYTES))
-PAGE = {"X-Penstock-Web": text_of(KEY), "Origin": "http://rest"}
+PAGE = {"X-Penstock-Web": to_text(KEY), "Origin": "http://rest"}
 CLAIMS = base64.urlsafe_b64encode(json.dumps({"sun": "ann", "exp": 1}).encode()).decode().rstrip("=")
 TOKEN = f"e30.{CLAIMS}.c2ln"
 COOKIE = {"Cookie": f"penstock={seal(TOKEN, KEY, 'penstock')}"}
@@ -230,7 +231,7 @@ def test_another_page_reads_nothing(rest):
 
 def test_a_cookie_without_its_key_proves_nobody(rest):
     """As a server on another port of the host has it: browsers send cookies to all ports."""
-    other = PAGE | {"X-Penstock-Web": text_of(bytes(KEY_BYTES))}
+    other = PAGE | {"X-Penstock-Web": to_text(bytes(KEY_BYTES))}
     moved = {"Cookie": COOKIE["Cookie"].replace("penstock=", "penstock_8080="), "Host": "rest:8080"}
     for headers in (
         COOKIE | other,
@@ -256,7 +257,7 @@ def test_who_seals_a_cookie_sends_no_other_token_than_a_header_may(rest, token):
     ],
 )  # fmt: skip
 def test_hostile_cookies_prove_nobody(rest, cookie):
-    headers = {"Cookie": cookie.encode("latin-1"), "X-Penstock-Web": text_of(KEY).encode()}
+    headers = {"Cookie": cookie.encode("latin-1"), "X-Penstock-Web": to_text(KEY).encode()}
     reply = rest.get(NODES, headers=headers)
     assert reply.status_code == 401 and rest.calls == []
 

@@ -14,7 +14,7 @@ from ctld.rpc.control import parts as parts_module
 from ctld.rpc.control.parts import PART_IDS, looks_for, partition, parts
 from ctld.rpc.gate.services import Services
 from ctld.rpc.jobs import listing
-from ctld.rpc.jobs.listing import has_some, named_rows
+from ctld.rpc.jobs.listing import NamedRows, has_some, named_rows
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.snapshot import Snapshot
 from penstock.errors import PenstockError
@@ -62,6 +62,13 @@ def test_a_sluid_selects_one_row_of_its_time() -> None:
     assert named(snapshot, format_sluid(5_000_000, 9_000)) == [9_000]
     assert named(snapshot, format_sluid(6_000_000, 9_000), format_sluid(0, 8_999)) == []
     assert named(snapshot, format_sluid(0, 1), format_sluid(0, FIRST)) == [1, FIRST]  # not the whole array
+
+
+@pytest.mark.parametrize("is_union", [True, False])
+def test_the_id_of_an_array_selects_all_its_rows(is_union: bool) -> None:
+    snapshot = make_snapshot()
+    found = asyncio.run(NamedRows(snapshot, is_union).of("1"))
+    assert [one.job_id for one in found] == [1, *range(FIRST, FIRST + TASKS), 5_000]
 
 
 def test_each_id_looks_at_its_own_row(monkeypatch: pytest.MonkeyPatch) -> None:

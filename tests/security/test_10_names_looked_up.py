@@ -75,6 +75,73 @@ def own_children() -> list[psutil.Process]:
     return [one for one in psutil.Process().children() if one.status() != psutil.STATUS_ZOMBIE]
 
 
+#: Last words of the names of fields that name somebody or something, and the ones of these that are no names.
+NAMING_WORDS = frozenset(
+    (
+        *(
+            "user",
+            "users",
+            "group",
+            "groups",
+            "host",
+            "hostname",
+            "account",
+            "accounts",
+            "partition",
+            "partitions",
+            "qos",
+        ),
+        *(
+            "wckey",
+            "wckeys",
+            "reservation",
+            "reservations",
+            "cluster",
+            "clusters",
+            "actor",
+            "actors",
+            "parent",
+            "parents",
+        ),
+    )
+)
+NO_NAMES = {
+    "JobRequest.mail_user": "an address, by a grammar of its own (test_01)",
+    "StepSpec.het_groups": "numbers",
+    "Inventory.hostname": "shown; a node's messages are cut to 4096 characters and never looked up",
+}
+
+
+def text_fields() -> Iterator[F]:
+    """Every text field that a caller or a node can set, at any depth."""
+    known: set[str] = set()
+    ahead = list(bounds.requests(FILES).values())
+    while ahead:
+        descriptor = ahead.pop()
+        if descriptor.full_name in known:
+            continue
+        known.add(descriptor.full_name)
+        for field in descriptor.fields:
+            if field.message_type is not None:
+                ahead.append(field.message_type)
+            elif field.type == F.TYPE_STRING and not descriptor.GetOptions().map_entry:
+                yield field
+
+
+def test_every_field_that_names_somebody_has_the_bound_of_a_name() -> None:
+    """Also one that is added: by the last word of its name."""
+    fields = {field.full_name.removeprefix("penstock.v1."): field for field in text_fields()}
+    no_names = {}
+    for name, field in fields.items():
+        bound = bounds.bound_of(field)
+        one = bound.one if isinstance(bound, bounds.Each) else bound
+        if field.name.rpartition("_")[2] in NAMING_WORDS and not isinstance(one, bounds.EntityName):
+            no_names[name] = NO_NAMES.get(name, "")
+        assert not isinstance(one, bounds.Text) or one.limit <= 256 * 1024, name
+    assert no_names == NO_NAMES
+    assert len(fields) > 150
+
+
 def naming() -> Iterator[tuple[str, str]]:
     """(method, field) of all requests, with one message inside others at most."""
     for method, descriptor in bounds.requests(FILES).items():

@@ -5,9 +5,13 @@ valid requests, and changes some of its values, its text, its query and its path
 """
 
 import copy
+import grp
 import json
 import logging
+import pwd
 import random
+import socket
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -57,6 +61,8 @@ REPLIES = {
     "AwaitAllocation": AllocationReply(job_id=1, state="RUNNING"), "DeletePartition": Empty(), "DeleteReservation": Empty(),
     "Diagnostics": DiagnosticsReply(), "WhyJob": WhyJobReply(), "Fits": FitsReply(), "Story": StoryReply(),
 }  # fmt: skip
+#: A name that no database of a system is asked for.
+LONG = "x" * 5_000
 NUMBER = {"set": True, "infinite": False, "number": 4}
 TRES = [{"type": "cpu", "count": 4}, {"type": "gres", "name": "gpu", "count": -1, "id": 1001}]
 ASSOCIATION = {
@@ -234,6 +240,49 @@ def send_mutated(seed, caplog):
         if reply.headers["content-type"].startswith("application/json"):
             json.loads(reply.text)
     assert caplog.records == []
+
+
+def long_ones() -> Iterator[tuple[str, str, Any]]:
+    """The valid requests, each with one of its texts made long: in the body, the path or the query."""
+    for method, path, body in VALID:
+        place, _, query = path.partition("?")
+        words = place.split("/")
+        for at in range(3, len(words)):
+            yield method, "/".join([*words[:at], LONG, *words[at + 1 :]]), body
+        for pair in filter(None, query.split("&")):
+            name = pair.partition("=")[0]
+            yield method, f"{place}?{name}={LONG}", body
+        for *above, key in places(body):
+            longer = copy.deepcopy(body)
+            holder = longer
+            for one in above:
+                holder = holder[one]
+            if isinstance(holder[key], str):
+                holder[key] = LONG
+                yield method, path, longer
+
+
+def test_26_1_no_long_name_is_looked_up(monkeypatch):
+    """Nor any other: the REST daemon looks nothing up, and what it passes on is bounded by the controller
+    (test_10_names_looked_up)."""
+    asked: list[str] = []
+
+    def unknown(name: str, *_: object, **__: object) -> None:
+        asked.append(name)
+        raise KeyError(name)
+
+    for module, name in ((pwd, "getpwnam"), (grp, "getgrnam"), (socket, "getaddrinfo"), (socket, "gethostbyname")):
+        monkeypatch.setattr(module, name, unknown)
+    sent = 0
+    rest = FakeRest(REPLIES)
+    for method, path, body in long_ones():
+        reply = rest.request(method, path, **({} if body is None else {"json": body}))
+        assert reply.status_code < 500 or reply.status_code == 501, (method, path[:200], reply.text[:500])
+        sent += 1
+    for who in ("X-SLURM-USER-NAME", "X-SLURM-USER-TOKEN", "Authorization", "Cookie"):
+        rest.get("/slurm/v0.0.46/jobs", headers=TOKEN | {who: LONG})
+    assert sent > 100
+    assert [name[:40] for name in asked] == []
 
 
 def test_the_valid_ones_are_carried_out():

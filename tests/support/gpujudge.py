@@ -74,7 +74,7 @@ class Judge:
 
     def reboot(self) -> None:
         """Simulates a reboot: all processes are gone."""
-        for key in list(self.machine.holders):
+        for key in list(self.machine.holdings):
             self.tell(w.Released(key))
         self.boot = f"boot-{int(self.boot[5:]) + 1}"
         self.listed()

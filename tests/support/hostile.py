@@ -20,6 +20,8 @@ LEFT_OUT = frozenset({"Shutdown", "Connect"})
 #: Methods that wait by design: their callers do not wait long.
 WAITING = frozenset({"Watch", "AwaitJob", "AwaitAllocation", "AwaitStep"})
 DEPTH_MAX = 3
+#: Bytes of a name that ends a process whose NSS modules put it on their stack.
+LONG_NAME = 4_300_000
 HOSTS = "n[0-65534]"
 TASKS = "1_[0-3999998:2,1-3999999:3,0-3999999:5]"
 #: The tasks of job 1: the test splits off the first ones.
@@ -215,7 +217,7 @@ def _list_fills(field: Any, bound: Any, everything: bool) -> Iterator[tuple[str,
         if everything:
             lists |= {
                 "300,000": lambda: [f"x{i}" for i in range(300_000)], "15 MB": lambda: ["x" * 1000] * 15_000,
-                "empty": lambda: [""] * 2_000_000, "escape": lambda: ["a\x1b[2J"],
+                "empty": lambda: [""] * 2_000_000, "escape": lambda: ["a\x1b[2J"], "a long one": lambda: ["x" * LONG_NAME],
                 "uids": lambda: [str(i) for i in range(1_000_000, 1_000_000 + limit)],
             }  # fmt: skip
         for what, values in lists.items():
@@ -258,3 +260,5 @@ def _map_fills(field: Any, bound: Any, everything: bool) -> Iterator[tuple[str, 
     yield "entries", lambda parent: getattr(parent, name).update({f"k{i}": HOSTS for i in range(limit)})
     if everything:
         yield "many", lambda parent: getattr(parent, name).update({f"k{i}": "v" for i in range(100_000)})
+        for key in ("users", "groups", "allowgroups", "account"):
+            yield f"{key}=long", lambda parent, key=key: getattr(parent, name).update({key: "x" * LONG_NAME})

@@ -397,7 +397,7 @@ RECORD_OWNERS = {
     "SpreadStep.submit_at_us": "jobs/prolog_state steps/creation",
     "SpreadStep.time_limit_s": "requests/update_steps steps/creation",
     "SpreadStep.tres_alloc": "steps/creation",
-    "Step.dead_after_s": "lifecycle/job_life nodes/life",
+    "Step.dead_after_s": "lifecycle/step_orders nodes/life",
     "Step.disk_read_bytes": "steps/life steps/parts",
     "Step.disk_write_bytes": "steps/life steps/parts",
     "Step.end_at_us": "steps/life steps/parts",

@@ -94,14 +94,14 @@ def targets_of(state: ClusterState, text: str, tasks: TaskSet | None = None) -> 
         found = het.component(state, selector.job_id, selector.het_offset)
         if found is None:
             return []
-        chosen = het.members(state, found) if _takes_all(state) else [found]
+        chosen = het.members(state, found) if takes_all(state) else [found]
         return [JobTarget(job, None, selector.step_id) for job in chosen]
     record = state.arrays.get(selector.job_id)
     if record is None or (selector.tasks is None and selector.job_id not in (record.array_job_id,)):
         job = state.jobs.get(selector.job_id)
         if job is None or selector.tasks is not None:
             return []
-        is_whole = job.request.het_job_id and (not job.request.het_offset or _takes_all(state))
+        is_whole = job.request.het_job_id and (not job.request.het_offset or takes_all(state))
         return [JobTarget(one, None, selector.step_id) for one in (het.members(state, job) if is_whole else (job,))]
     if selector.tasks is None:
         return [JobTarget(job, None, selector.step_id) for job in arrays.records_of(state, record.array_job_id)]
@@ -109,7 +109,7 @@ def targets_of(state: ClusterState, text: str, tasks: TaskSet | None = None) -> 
     return [t for job in some if (t := _part(job, selector)) is not None]
 
 
-def _takes_all(state: ClusterState) -> bool:
+def takes_all(state: ClusterState) -> bool:
     """SchedulerParameters=whole_hetjob: extends a request about one component to all."""
     return state.config.has_word("scheduler_parameters", "whole_hetjob")
 

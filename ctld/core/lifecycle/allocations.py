@@ -12,7 +12,7 @@ It is never requeued: no client waits for a second run.
 """
 
 from ctld.core.jobs import het, outcome
-from ctld.core.lifecycle import job_life
+from ctld.core.lifecycle import job_life, step_orders
 from ctld.core.queue import preemption
 from ctld.core.queue.rights import is_own, not_yours
 from ctld.core.records.effects import AllocationState, Done, Refused
@@ -145,7 +145,7 @@ def step_gone(state: ClusterState, job: Job, now_us: int) -> None:
 
 
 def _works(state: ClusterState, job: Job) -> bool:
-    return any(job_life.working_steps(state, member) for member in het.active(state, job))
+    return any(step_orders.working_steps(state, member) for member in het.active(state, job))
 
 
 def immediate_due(state: ClusterState, now_us: int, job_id: int, check: int) -> None:

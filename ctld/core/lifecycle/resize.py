@@ -14,7 +14,7 @@ Deliberately absent: jobs that grow, and components of heterogeneous jobs.
 from ctld.core.jobs import ports, prolog_state, spans
 from ctld.core.jobs.expected_end import expected_end_s
 from ctld.core.jobs.sharing import units_in_use
-from ctld.core.lifecycle import job_life
+from ctld.core.lifecycle import job_life, step_orders
 from ctld.core.limits import charging
 from ctld.core.queue import preemption
 from ctld.core.records.effects import JobResult, Refused, Results, TerminateStep
@@ -70,7 +70,7 @@ def _check_may_shrink(state: ClusterState, job: Job, kept: tuple[str, ...]) -> N
         raise Refused(Code.NOT_SUPPORTED, "SchedulerParameters has disable_job_shrink")
     if job.request.het_job_id:
         raise Refused(Code.NOT_SUPPORTED, "components of a heterogeneous job keep their size")
-    for step in job_life.live_steps(state, job):
+    for step in step_orders.live_steps(state, job):
         for part in step.parts or ():
             if part.node not in kept and is_live_on(step, part.node) and not state.nodes[part.node].connected:
                 raise Refused(Code.NODES_BUSY, f"{part.node} does not respond, and may still run tasks of the job")
@@ -80,7 +80,7 @@ def begin(state: ClusterState, job: Job, kept: tuple[str, ...], now_us: int, cal
     """Starts to shrink a job to the nodes that `nodes_to_keep` returned. `call` is answered when it has shrunk."""
     call.jobs[job.job_id] = None
     state.resizes[job.job_id] = Resize(kept, call)
-    for step in job_life.live_steps(state, job):
+    for step in step_orders.live_steps(state, job):
         if step.step_id != EXTERN_STEP:
             _end_parts(state, job, step, _released(job, kept), 0, NOTE)
     advance(state, job, now_us)
@@ -98,7 +98,7 @@ def advance(state: ClusterState, job: Job, now_us: int) -> None:
         return
     busy = False
     for node in _released(job, resize.kept):
-        live = [step for step in job_life.live_steps(state, job) if is_live_on(step, node)]
+        live = [step for step in step_orders.live_steps(state, job) if is_live_on(step, node)]
         busy = busy or bool(live)
         if live and prolog_state.are_alone(live) and node not in resize.terminated:
             resize.terminated[node] = None

@@ -19,7 +19,7 @@ from ctld.core.demand import specialized
 from ctld.core.jobs import prolog_state, spans
 from ctld.core.jobs.expected_end import expected_end_s
 from ctld.core.jobs.sharing import RELEASED, shares, units_taken
-from ctld.core.lifecycle import job_life
+from ctld.core.lifecycle import job_life, step_orders
 from ctld.core.records.effects import SuspendStep
 from ctld.core.records.job import Job
 from ctld.core.records.request import NodeAlloc
@@ -72,8 +72,8 @@ def resume(state: ClusterState, job: Job, now_us: int) -> None:
         state.number_cpus(job, [_numbers(state, job, part) for part in job.alloc])
     job.suspended_by = Suspend.NO
     job.preemptor_id = 0
-    live = job_life.live_steps(state, job)
-    own = job_life.working_steps(state, job)
+    live = step_orders.live_steps(state, job)
+    own = step_orders.working_steps(state, job)
     begun = prolog_state.is_done(state, job) if job.request.kind else any(step.state is S.RUNNING for step in own)
     job_life.move(state, job, S.RUNNING if begun else S.CONFIGURING)
     state.note_suspended(job)
@@ -82,7 +82,7 @@ def resume(state: ClusterState, job: Job, now_us: int) -> None:
         job_life.begin(state, job)
     for step in live if begun else ():
         if _awaits_launch(step):
-            job_life.emit_launch(state, job, step)
+            step_orders.emit_launch(state, job, step)
     emit_suspended(state, job)
     job_life.set_end_timers(state, job)
 
@@ -100,7 +100,7 @@ def _numbers(state: ClusterState, job: Job, part: NodeAlloc) -> int:
     if specialized.is_on(job.request):
         return specialized.left_mask(state.config, state.nodes[part.node].config, job.request)
     bound = 0
-    for step in job_life.live_steps(state, job):
+    for step in step_orders.live_steps(state, job):
         for other in step.parts or ():
             if other.node == part.node and other.state not in END_STATES:
                 bound |= other.cpu_ids
@@ -122,7 +122,7 @@ def emit_suspended(state: ClusterState, job: Job) -> None:
     """Sends the nodes, first or again, whether the job's steps are suspended."""
     stands = job.state is S.SUSPENDED
     grace_s = state.config.preempt_number("suspend_grace_time", SUSPEND_GRACE_S)
-    for step in job_life.live_steps(state, job):
+    for step in step_orders.live_steps(state, job):
         for node in live_nodes(step):
             state.emit(SuspendStep(node, job.job_id, job.attempt, step.step_id, stands, grace_s * 1000))
 

@@ -15,7 +15,7 @@ then; its remaining steps are ended before anything else starts on the node.
 
 from ctld.core.gpus import inventory
 from ctld.core.jobs import node_boots, outcome, prolog_state
-from ctld.core.lifecycle import job_life, lease, restored, suspend
+from ctld.core.lifecycle import job_life, lease, restored, step_orders, suspend
 from ctld.core.nodes import gpu_health, node_reason, reboot
 from ctld.core.nodes.node_reason import REASON_MAX, ROOT_UID
 from ctld.core.records.effects import AdmitNode, ForgetStep, TerminateStep
@@ -176,7 +176,7 @@ def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegister
     for job_id in list(node.jobs):
         job = state.jobs[job_id]
         attempt = job.attempt
-        for step in job_life.live_steps(state, job):
+        for step in step_orders.live_steps(state, job):
             if is_live_on(step, node.name) and job.attempt == attempt:
                 key = (job_id, attempt, step.step_id)
                 found = held.pop(key, None) if key not in foreign else None
@@ -232,18 +232,18 @@ def _settle(
     if held is None:
         if part.state is JobState.CONFIGURING and not forgotten:
             if ending:
-                job_life.emit_terminate(state, job, step, only=name)
+                step_orders.emit_terminate(state, job, step, only=name)
             elif job.state is JobState.SUSPENDED:
                 pass  # it is launched when the job is resumed
             elif step.step_id == EXTERN_STEP or not prolog_state.awaits_prolog(state, job):
-                job_life.emit_launch(state, job, step, name)
+                step_orders.emit_launch(state, job, step, name)
         else:
             step_life.lost(state, job, step, now_us, f"{name} no longer knows it", name)
     elif held.end_acknowledged and held.state in ("EXITED", "TOMBSTONE"):
         state.emit(ForgetStep(name, job.job_id, job.attempt, step.step_id))
         step_life.lost(state, job, step, now_us, f"it ended on {name} after what the database holds", name)
     elif held.state in ("ACCEPTED", "RUNNING") and ending:
-        job_life.emit_terminate(state, job, step, only=name)
+        step_orders.emit_terminate(state, job, step, only=name)
     elif held.state in ("ACCEPTED", "RUNNING") and held.suspended != (job.state is JobState.SUSPENDED):
         suspend.emit_suspended(state, job)
     # EXITED: its report is in the node's spool and follows. Running and wanted: it continues, within its time limit.
@@ -328,7 +328,7 @@ def _out_of_reach(state: ClusterState, node: Node, job: Job, now_us: int) -> Non
         lease.unreachable(state, node, job)
     elif job.end_state is JobState.NODE_FAIL:
         mark_steps_dead(state, node, job, now_us)
-    elif any(is_live_on(step, node.name) for step in job_life.live_steps(state, job)):
+    elif any(is_live_on(step, node.name) for step in step_orders.live_steps(state, job)):
         lease.watch(state, node, job, now_us)
 
 
@@ -393,6 +393,6 @@ def end_for_node(state: ClusterState, node: Node, job: Job, now_us: int) -> None
 def mark_steps_dead(state: ClusterState, node: Node, job: Job, now_us: int) -> None:
     """Marks the job's steps on that node as dead."""
     attempt = job.attempt
-    for step in job_life.live_steps(state, job):
+    for step in step_orders.live_steps(state, job):
         if is_live_on(step, node.name) and job.attempt == attempt:
             step_life.lost(state, job, step, now_us, f"node {node.name} is down", node.name)

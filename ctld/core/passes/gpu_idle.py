@@ -17,7 +17,7 @@ only a warning, which tells so. A suspended job, and one whose node is unreachab
 
 from ctld.core.gpus import inventory
 from ctld.core.jobs import outcome, spans
-from ctld.core.lifecycle import gpu_jobs, job_life
+from ctld.core.lifecycle import gpu_jobs, job_life, step_orders
 from ctld.core.limits import charging
 from ctld.core.records.effects import NotifyStep, ReturnGpus
 from ctld.core.records.events import GpuIdle
@@ -96,7 +96,7 @@ def _warn(state: ClusterState, now_us: int, node: Node, job: Job, mine: list[Gpu
 
 def say(state: ClusterState, job: Job, text: str) -> None:
     """Writes a line to the error output of the job's script, or of its steps when it has none."""
-    steps = job_life.working_steps(state, job)
+    steps = step_orders.working_steps(state, job)
     batch = [step for step in steps if step.step_id == BATCH_STEP]
     for step in batch or steps:
         state.emit(NotifyStep(live_nodes(step)[0], job.job_id, job.attempt, step.step_id, text))

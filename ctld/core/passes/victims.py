@@ -12,7 +12,7 @@ longer be preempted, none of them is, and the next pass plans again.
 from collections.abc import Iterable
 
 from ctld.core.jobs.sharing import RELEASED
-from ctld.core.lifecycle import job_life, suspend
+from ctld.core.lifecycle import job_life, step_orders, suspend
 from ctld.core.queue import preemption
 from ctld.core.records.job import Job
 from ctld.core.state.state import ClusterState
@@ -124,13 +124,13 @@ def _warn(state: ClusterState, job: Job, now_us: int) -> None:
     warning = parse_end_warning(job.request.signal) if own else None
     to_shell = warning is not None and warning.batch_shell
     signals = (SIGNALS["CONT"], SIGNALS["TERM"]) if warning is None else (warning.signal_no,)
-    live = job_life.live_steps(state, job)
+    live = step_orders.live_steps(state, job)
     warned = [step for step in live if (step.step_id == BATCH_STEP if to_shell else step.step_id >= 0)]
     if warned:
         state.record(now_us, job, "signal", str(signals[-1]))
     for step in warned:
         for signal_no in signals:
-            job_life.emit_signal(state, job, step, signal_no, batch_only=to_shell)
+            step_orders.emit_signal(state, job, step, signal_no, batch_only=to_shell)
 
 
 def grace_ends(state: ClusterState, now_us: int, job_id: int, attempt: int) -> None:

@@ -216,7 +216,7 @@ class UpdateJobs(Event, frozen=True):
     dates: dict[str, int] = msgspec.field(default_factory=dict)
     reply_to: int = 0
     which: JobFilter | None = None
-    chosen: tuple[int, ...] = ()  # as in CancelJobs
+    chosen: tuple[int, ...] = ()  # as in CancelJobs; with `ids`, the only ones of what they select
     tasks: TaskSet | None = None
     of_records: bool = False  # of jobs that may have ended: sacctmgr modify job
 

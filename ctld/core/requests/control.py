@@ -4,13 +4,13 @@ A request names several jobs; each has its own result, and a failed one does not
 looked up first; an action raises its refusals before it changes the job.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ctld.core.accounts.audit_diff import OthersJobChanges, affects_other_user
 from ctld.core.jobs import arrays, holds, outcome
 from ctld.core.jobs.select import JobTarget, all_matching, matching, targets_of
 from ctld.core.jobs.waiters import check_split
-from ctld.core.lifecycle import depends, job_life, suspend
+from ctld.core.lifecycle import depends, job_life, step_orders, suspend
 from ctld.core.lifecycle.ready import refresh
 from ctld.core.lifecycle.unexpected_errors import refuse_unexpected
 from ctld.core.queue import preemption, priority
@@ -55,11 +55,12 @@ def each_target(
     tasks: TaskSet | None = None,
     found: Mapping[str, JobTarget] | None = None,
     is_last_first: bool = False,
+    only: tuple[int, ...] = (),
 ) -> list[JobResult]:
     """Applies an action to every record that the ids select, splitting off parts of arrays; one result for each id.
     Without `takes_steps`, ids of steps are refused. `tasks`: only these of the array. `found`: the record of each id, where
     a filter has found it: an array's first id selects one record then, and not all. `is_last_first`: the records of an
-    array in reverse.
+    array in reverse. `only`: of the records that the ids select, those with these job ids.
 
     Actions on other users' jobs are recorded in `others`, which the caller writes at the end.
     """
@@ -70,10 +71,8 @@ def each_target(
                 targets = [found[text]]
             else:
                 targets = targets_of(state, text, tasks) if takes_steps or "." not in text else []
-            if not targets:
-                raise Refused(Code.INVALID_JOB_ID)
-            if not all(may_touch(state, actor, target.job) for target in targets):
-                raise not_yours(state, actor, targets[0].job, Code.INVALID_JOB_ID)
+            targets = [target for target in targets if not only or target.job.job_id in only]
+            check_rights(state, actor, [target.job for target in targets])
             refusals: list[Refused] = []
             first = targets[0].job
             before = others.image_of(first) if affects_other_user(actor, first) else None
@@ -95,6 +94,14 @@ def each_target(
         except BadValue as error:
             results.append(JobResult(text, int(Code.INVALID_JOB_ID), f"Invalid job id {text}: {error}"))
     return results
+
+
+def check_rights(state: ClusterState, actor: Actor, jobs: Sequence[Job]) -> None:
+    """Raises Refused unless an id selects records, and the actor may touch all of them."""
+    if not jobs:
+        raise Refused(Code.INVALID_JOB_ID)
+    if not all(may_touch(state, actor, job) for job in jobs):
+        raise not_yours(state, actor, jobs[0], Code.INVALID_JOB_ID)
 
 
 def part(state: ClusterState, target: JobTarget) -> Job:
@@ -197,7 +204,7 @@ def signal_job(state: ClusterState, target: JobTarget, event: CancelJobs) -> Non
     if job.state is JobState.SUSPENDED:
         raise Refused(Code.JOB_SUSPENDED)
     one = step_of(target)
-    live = job_life.live_steps(state, job) if one is None else [one]
+    live = step_orders.live_steps(state, job) if one is None else [one]
     # As in Slurm, a job's steps are signalled without its script; --batch and --full include the script
     spares_script = one is None and not (event.batch_only or event.full)
     state.applying()
@@ -209,7 +216,7 @@ def signal_job(state: ClusterState, target: JobTarget, event: CancelJobs) -> Non
             continue
         if step.step_id == EXTERN_STEP and one is None:
             continue
-        job_life.emit_signal(state, job, step, event.signal_no, batch_only=event.batch_only, full=event.full)
+        step_orders.emit_signal(state, job, step, event.signal_no, batch_only=event.batch_only, full=event.full)
         reached = True
     if reached and event.signal_no in (SIGSTOP, SIGCONT):  # as in Slurm, also where one step was signalled
         job.stopped = int(event.signal_no == SIGSTOP)
@@ -240,7 +247,7 @@ def notify_job(state: ClusterState, now_us: int, event: NotifyJob) -> None:
     state.applying()
     for target in targets:
         job = target.job
-        steps = [step for step in job_life.live_steps(state, job) if step.step_id != EXTERN_STEP]
+        steps = [step for step in step_orders.live_steps(state, job) if step.step_id != EXTERN_STEP]
         if target.step_id is not None:
             steps = [step for step in steps if step.step_id == target.step_id]
         elif any(step.step_id == BATCH_STEP for step in steps):

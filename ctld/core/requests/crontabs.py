@@ -22,7 +22,7 @@ from ctld.core.limits import submission as limit_submit
 from ctld.core.queue.rights import require_role
 from ctld.core.records.compact_request import with_changes
 from ctld.core.records.effects import CrontabUpdated, Refused
-from ctld.core.records.events import CronEntry, Role, SubmitJob, UpdateCrontab
+from ctld.core.records.events import Actor, CronEntry, Role, SubmitJob, UpdateCrontab
 from ctld.core.records.job import Job
 from ctld.core.records.periodic import CronJob, Crontab, next_of_spec_us
 from ctld.core.requests import submit
@@ -44,6 +44,14 @@ SLICE_ENTRIES = 50
 ITEM_COST = 2
 
 
+def check_rights(state: ClusterState, actor: Actor, owner: Actor) -> None:
+    """Raises Refused unless the actor may change the owner's crontab; reads only."""
+    if not is_enabled(state):
+        raise Refused(Code.CRON_DISABLED)
+    if actor.uid != owner.uid:
+        require_role(actor, Role.ADMINISTRATOR, "changing another user's crontab")
+
+
 def update_crontab(state: ClusterState, now_us: int, event: UpdateCrontab) -> None:
     """Handles scrontab, in slices."""
     state.handling.unfinished = _update(state, now_us, event)
@@ -52,10 +60,7 @@ def update_crontab(state: ClusterState, now_us: int, event: UpdateCrontab) -> No
 def _update(state: ClusterState, now_us: int, event: UpdateCrontab) -> Iterator[None]:
     """Handles it. Raises Refused; for refused entries it answers with their lines."""
     owner, periodic = event.owner, state.periodic
-    if not is_enabled(state):
-        raise Refused(Code.CRON_DISABLED)
-    if event.actor.uid != owner.uid:
-        require_role(event.actor, Role.ADMINISTRATOR, "changing another user's crontab")
+    check_rights(state, event.actor, owner)
     if event.text is None and owner.uid not in periodic.crontabs:
         raise Refused(Code.NO_CRONTAB, f"of {owner.user_name}")
     _check_size(event)

@@ -4,6 +4,7 @@ All keys of a request are parsed and checked before one of them is applied. The 
 an array's tasks, so a change makes a new one under a new request id.
 """
 
+from collections.abc import Sequence
 from typing import cast
 
 from ctld.core.accounts.audit_diff import OthersJobChanges
@@ -18,11 +19,11 @@ from ctld.core.queue.feasibility import can_ever_run, check_size_at_update
 from ctld.core.queue.rights import is_own
 from ctld.core.records.compact_request import with_changes
 from ctld.core.records.effects import Refused, Results
-from ctld.core.records.events import JobFilter, Role, UpdateJobs
+from ctld.core.records.events import Actor, JobFilter, Role, UpdateJobs
 from ctld.core.records.job import Job
 from ctld.core.records.request import JobRequest
 from ctld.core.requests import update_steps
-from ctld.core.requests.control import each_target, part
+from ctld.core.requests.control import check_rights, each_target, part
 from ctld.core.requests.reservations import check_asked
 from ctld.core.requests.submit import tres_requested
 from ctld.core.requests.update_keys import KEYS, UpdateValues
@@ -52,6 +53,7 @@ def update_jobs(state: ClusterState, now_us: int, event: UpdateJobs) -> None:
             return
         if target.step_id is not None:
             raise Refused(Code.INVALID_JOB_ID)
+        _check_open(event.actor, target.job, event.of_records)
         resolved = _resolved(target.job, values)
         _check(state, event, target.job, resolved)
         kept, resolved = _resize_of(state, event, target.job, resolved)
@@ -79,7 +81,7 @@ def update_jobs(state: ClusterState, now_us: int, event: UpdateJobs) -> None:
     others = OthersJobChanges()
     if event.which is None:
         of_steps = update_steps.KEY in values
-        results = each_target(state, event.actor, event.ids, act, others, takes_steps=of_steps, tasks=event.tasks)
+        results = each_target(state, event.actor, event.ids, act, others, of_steps, event.tasks, only=event.chosen)
     else:
         found = {str(target.job.job_id): target for target in _of_name(state, event, event.which)}
         if not found and not event.chosen:  # those of a part may have ended
@@ -91,6 +93,39 @@ def update_jobs(state: ClusterState, now_us: int, event: UpdateJobs) -> None:
         resizes.results = results
     else:
         state.reply(event.reply_to, Results(tuple(results)))
+
+
+def open_to(state: ClusterState, actor: Actor, jobs: Sequence[Job]) -> list[Job]:
+    """Returns those of the records of an id that the actor may change, whatever the values; reads only. Raises Refused as
+    `update_jobs` does."""
+    check_rights(state, actor, jobs)
+    found: list[Job] = []
+    refusals: list[Refused] = []
+    for job in jobs:
+        try:
+            _check_open(actor, job)
+        except Refused as refused:
+            refusals.append(refused)
+        else:
+            found.append(job)
+    if not found:
+        raise refusals[0]
+    return found
+
+
+def _check_open(actor: Actor, job: Job, of_records: bool = False) -> None:
+    """Raises Refused for a job that the actor cannot change, whatever the values."""
+    if not is_own(actor, job):
+        raise Refused(Code.ACCESS_DENIED)
+    if _has_ended(job) and not of_records:
+        raise Refused(Code.JOB_FINISHED)  # as in Slurm, for every key and every caller
+    if job.request.cron:
+        raise Refused(Code.CANNOT_MODIFY_CRON_JOB)
+
+
+def _has_ended(job: Job) -> bool:
+    ends = job.state is JobState.COMPLETING and job.end_state is not JobState.REQUEUED
+    return ends or job.state in END_STATES
 
 
 def _resize_of(
@@ -138,13 +173,10 @@ def _resolved(job: Job, values: UpdateValues) -> UpdateValues:
 
 
 def _check(state: ClusterState, event: UpdateJobs, job: Job, values: UpdateValues) -> None:
-    ends = job.state is JobState.COMPLETING and job.end_state is not JobState.REQUEUED
-    if (ends or job.state in END_STATES) and not (event.of_records and all(KEYS[name].ended for name in values)):
-        raise Refused(Code.JOB_FINISHED)  # as in Slurm, for every key and every caller
+    if _has_ended(job) and not all(KEYS[name].ended for name in values):
+        raise Refused(Code.JOB_FINISHED)
     if job.state not in END_STATES and any(KEYS[name].only_ended for name in values):
         raise Refused(Code.INVALID_VALUE, "the job has not ended")
-    if job.request.cron:
-        raise Refused(Code.CANNOT_MODIFY_CRON_JOB)
     operator = event.actor.role >= Role.OPERATOR
     for name, value in values.items():
         key = KEYS[name]

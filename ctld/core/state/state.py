@@ -10,6 +10,8 @@ Rules
     - Indexes are dicts used as ordered sets; nothing iterates a `set`.
     - Capacity is counted twice on purpose: in `Node` (allocations by job and device) and in the columns (free amounts,
       for the planner). `invariants.py` compares them.
+    - An allocation changes nodes, columns, shares and reservations together, for each job: these mutators stay in one
+      class, without a call between them and the tables.
 Deliberately absent: rules. When a job may start, end or be seen is decided elsewhere.
 """
 
@@ -346,7 +348,7 @@ class ClusterState:
             row[columns[kind]] = count
 
     def have_devices(self, node: Node, totals: dict[tuple[str, str], int]) -> None:
-        """Returns the node's devices of each kind, allocated or not."""
+        """Sets how many devices of each kind the node has, allocated or not."""
         columns = self.node_columns
         before = columns.total_gres[node.index].tolist()
         for kind, count in totals.items():
@@ -448,7 +450,7 @@ class ClusterState:
         self._replace_running(job, units, end_s)
 
     def number_cpus(self, job: Job, ids: list[int]) -> None:
-        """Returns cpu numbers (masks) for a job that is resumed, by node; 0 = none."""
+        """Gives a job that is resumed its cpu numbers (masks), by node; 0 = none."""
         for part, mask in zip(job.alloc, ids, strict=True):
             self.nodes[part.node].cpus_used |= mask
         job.alloc = tuple(part._replace(cpu_ids=mask) for part, mask in zip(job.alloc, ids, strict=True))

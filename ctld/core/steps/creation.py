@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ctld.core.demand import specialized
 from ctld.core.jobs import het, ports
-from ctld.core.lifecycle import job_life, resize
+from ctld.core.lifecycle import resize, step_orders
 from ctld.core.lifecycle.allocations import allocation_of
 from ctld.core.queue.defaults import let_through
 from ctld.core.queue.rights import is_own, not_yours
@@ -215,7 +215,7 @@ def _start(state: ClusterState, now_us: int, job: Job, table: JobStepTable, even
         job, event.spec.spec_hash, spec_bytes(event.spec), state.config.user_spec_bytes_per_day, now_us
     )
     state.touch_step(step)
-    job_life.emit_launch(state, job, step)
+    step_orders.emit_launch(state, job, step)
     state.calls.enter(het.whole_id(job), event.reply_to)
     state.calls.leave(event.reply_to, now_us)
     _reply_created(state, job, step, event.reply_to, plan.warnings)
@@ -411,4 +411,4 @@ def warning_due(state: ClusterState, now_us: int, job_id: int, check: int) -> No
         return
     number = parse_end_warning(step.request.signal).signal_no
     state.record(now_us, job, "signal", f"{number} to step {step.step_id}")
-    job_life.emit_signal(state, job, step, number)
+    step_orders.emit_signal(state, job, step, number)

@@ -6,7 +6,7 @@ ended, changes nothing but is acknowledged, so that the node can delete it.
 
 from ctld.core.jobs import outcome, ports, prolog_state
 from ctld.core.jobs.expected_end import limit_at_us
-from ctld.core.lifecycle import allocations, gpu_jobs, job_life, restored
+from ctld.core.lifecycle import allocations, gpu_jobs, job_life, restored, step_orders
 from ctld.core.records.effects import ForgetStep, StepSeen, Warn
 from ctld.core.records.events import LaunchRefused, StepExited, StepStarted
 from ctld.core.records.job import Job
@@ -187,10 +187,10 @@ def launch_refused(state: ClusterState, now_us: int, event: LaunchRefused) -> No
         return
     hold = not gpu_jobs.blame(state, job, event.node, event.why)
     reason = Reason.LAUNCH_FAILED_REQUEUED_HELD if hold else Reason.NONE
-    if job_life.live_steps(state, job) and job.state is not S.COMPLETING:
+    if step_orders.live_steps(state, job) and job.state is not S.COMPLETING:
         job_life.terminate(state, job, S.REQUEUED, reason, now_us)
         job_life.step_done(state, job, step, now_us)
-    elif job.state is S.COMPLETING and (job.end_state is not S.REQUEUED or job_life.live_steps(state, job)):
+    elif job.state is S.COMPLETING and (job.end_state is not S.REQUEUED or step_orders.live_steps(state, job)):
         job_life.step_done(state, job, step, now_us)
     else:
         outcome.count_failure(job)
@@ -223,7 +223,7 @@ def lost(state: ClusterState, job: Job, step: Step, now_us: int, why: str, node:
         job_life.step_done(state, job, step, now_us)
         return
     if step.request is not None and step.live and not step.note and not step.request.no_kill:
-        job_life.emit_terminate(state, job, step, "NODE FAILURE")
+        step_orders.emit_terminate(state, job, step, "NODE FAILURE")
     part_done(state, job, step, now_us)
     is_needed = node == job.batch_node and not job.request.kind
     if step.step_id == EXTERN_STEP and job.state is S.CONFIGURING and goes_on and not is_needed:
@@ -250,9 +250,9 @@ def _part_exited(state: ClusterState, now_us: int, job: Job, step: SpreadStep, e
     failed = bool(part.exit_code or part.exit_signal or part.failure)
     if failed and step.live and not step.note:
         if not part.start_at_us:
-            job_life.emit_terminate(state, job, step, "LAUNCH FAILURE")
+            step_orders.emit_terminate(state, job, step, "LAUNCH FAILURE")
         elif step.request is not None and step.request.kill_on_bad_exit:
-            job_life.emit_terminate(state, job, step, "BAD EXIT")
+            step_orders.emit_terminate(state, job, step, "BAD EXIT")
     part_done(state, job, step, now_us)
 
 
@@ -263,7 +263,7 @@ def _part_refused(state: ClusterState, now_us: int, job: Job, step: SpreadStep, 
     parts.refused(state, step, event.node, now_us, event.why)
     state.record(now_us, job, "launch refused", f"{step.step_id} on {event.node}: {event.why}")
     if step.live and not step.note:
-        job_life.emit_terminate(state, job, step, "LAUNCH FAILURE")
+        step_orders.emit_terminate(state, job, step, "LAUNCH FAILURE")
     part_done(state, job, step, now_us)
 
 
@@ -289,7 +289,7 @@ def end_step(state: ClusterState, job: Job, step: SpreadStep, note: str, uid: in
     """Ends one step of a job that continues."""
     if uid >= 0:
         step.cancelled_by_uid = uid
-    job_life.emit_terminate(state, job, step, note)
+    step_orders.emit_terminate(state, job, step, note)
 
 
 def time_limit(state: ClusterState, now_us: int, job_id: int, attempt: int) -> None:
@@ -321,9 +321,9 @@ def end_warning(state: ClusterState, now_us: int, job_id: int, attempt: int) -> 
     due_us = limit_at_us(state, job) - warning.before_end_s * job_life.US
     if due_us > now_us:
         return  # the raised limit has a timer of its own
-    for step in job_life.live_steps(state, job):
+    for step in step_orders.live_steps(state, job):
         if step.step_id == EXTERN_STEP:
             continue
         if (step.step_id == BATCH_STEP) == warning.batch_shell:
             state.record(now_us, job, "signal", str(warning.signal_no))
-            job_life.emit_signal(state, job, step, warning.signal_no, batch_only=warning.batch_shell)
+            step_orders.emit_signal(state, job, step, warning.signal_no, batch_only=warning.batch_shell)

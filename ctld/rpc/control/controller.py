@@ -26,6 +26,7 @@ from ctld.core.records.events import (
     UpdateReservation,
 )
 from ctld.core.records.qos import Qos
+from ctld.core.requests import update_steps
 from ctld.core.requests.update_keys import DATES
 from ctld.rpc.accounting.changes import qos_event
 from ctld.rpc.cluster import clusterinfo, gpuinfo, reservations
@@ -157,11 +158,12 @@ class ControllerService(Certification):
         events: Iterable[events.CancelJobs | events.ControlJobs | events.UpdateJobs],
         context: Context,
         method: str,
+        refused: Sequence[controller_pb2.JobResult] = (),
     ) -> controller_pb2.JobResultsReply:
         """Asks one event after the other. The reply grows with each, since 20,000 messages at once would hold the
-        loop."""
+        loop. `refused`: results that are known already."""
         reply = controller_pb2.JobResultsReply()
-        denied: list[str] = []
+        denied = [result.id for result in refused if result.code == Code.ACCESS_DENIED]
         for event in events:
             body = await self._services.ask(replace(event, reply_to=self._runtime.new_reply_to()), context)
             results = [
@@ -169,12 +171,14 @@ class ControllerService(Certification):
                 for r in (body.results if isinstance(body, Results) else ())
             ]
             denied += (result.id for result in results if result.code == Code.ACCESS_DENIED)
-            if event.tasks is not None and results and reply.results and reply.results[-1].id == results[0].id:
+            is_part = event.tasks is not None or (not isinstance(event, ControlJobs) and event.chosen)
+            if is_part and results and reply.results and reply.results[-1].id == results[0].id:
                 # more of the same array: it is refused if all of its records are
                 if reply.results[-1].code and not results[0].code:
                     reply.results[-1].CopyFrom(results[0])
                 continue
             reply.results.extend(results)
+        reply.results.extend(refused)
         if denied:
             text = f"{TEXT[Code.ACCESS_DENIED]}: job {','.join(dict.fromkeys(denied))}"
             self._services.denials.note(current_peer(), method, text, context.peer())
@@ -211,18 +215,17 @@ class ControllerService(Certification):
             message = controller_pb2.JobFilter(names=[request.job_name], users=users, states=states)
             which = await job_filter(message, self._names)
         event = UpdateJobs(await self._acting(request), (), changes, dates, which=which)
-        several = (replace(event, ids=ids, tasks=tasks) for ids, tasks in self._ids_in_parts(request.ids))
-        if which is not None:
-            rows = [row.job_id for row in await select_rows(self._runtime.snapshot, which, False)]
-            if len(rows) > PART_RECORDS:
-                some = (tuple(rows[at : at + PART_RECORDS]) for at in range(0, len(rows), PART_RECORDS))
-                several = (replace(event, chosen=chosen) for chosen in some)
-        if self._filtering.modifies:
-            left = await self._filtering.updates(several, self._dates)
-            reply = await self._in_parts(left.events, context, "UpdateJobs")
-            reply.results.extend(left.refused)
+        rows = await select_rows(self._runtime.snapshot, which, False) if which is not None else []
+        if self._filtering.modifies and update_steps.KEY not in changes:
+            left = await self._filtering.updates(event, () if which is not None else request.ids, rows, self._dates)
+            reply = await self._in_parts(left.events, context, "UpdateJobs", left.refused)
             reply.user_messages.extend(left.messages)
+        elif which is not None:
+            ids = [row.job_id for row in rows]
+            some = (tuple(ids[at : at + PART_RECORDS]) for at in range(0, len(ids), PART_RECORDS))
+            reply = await self._in_parts((replace(event, chosen=chosen) for chosen in some), context, "UpdateJobs")
         else:
+            several = (replace(event, ids=ids, tasks=tasks) for ids, tasks in self._ids_in_parts(request.ids))
             reply = await self._in_parts(several, context, "UpdateJobs")
         if which is not None and not reply.results:  # in no part is a job of the caller's
             raise BadRequest(Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID])

@@ -5,23 +5,32 @@ A changed message is checked like one that has arrived: its bounds by the gate's
 submission whose key is known has been answered before, and its repetition is not shown to a filter; nor is one refused
 that became known while the filter ran, so that a request that is sent twice has one answer. Steps, holds,
 releases and cancellations are not shown to filters.
+
+A filter sees of an update only the jobs that the core would change for this user, by the core's own rule
+(requests/update.py): for others the answer is the core's, and a hidden job's is that of an unknown one. Each job is shown,
+and changed by an event with its own answer.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from google.protobuf.message import Message
 from msgspec.structs import replace
 
-from ctld.core.records.events import Actor, JobFilter, Role, SubmitJob, UpdateJobs
-from ctld.core.records.job import JobRow
+from ctld.core.jobs.select import takes_all
+from ctld.core.queue.rights import is_own
+from ctld.core.records.effects import Refused
+from ctld.core.records.events import Actor, Role, SubmitJob, UpdateJobs
+from ctld.core.records.job import Job, JobRow
+from ctld.core.requests import update
 from ctld.core.state.state import ClusterState
 from ctld.rpc.gate.incoming import OutOfBounds, check_bounds
 from ctld.rpc.jobs import submission
 from ctld.rpc.jobs.filterfields import apply, record_of
 from ctld.rpc.jobs.jobinfo import request_message
-from ctld.rpc.jobs.listing import select_rows
+from ctld.rpc.jobs.listing import SLICE_ROWS, NamedRows
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.filterbase import MODIFY, SUBMIT
 from ctld.runtime.loop import Runtime
@@ -29,7 +38,17 @@ from ctld.runtime.submitfilter import FilterAnswer, FilterError, SubmitFilter
 from penstock.v1 import controller_pb2, periodic_pb2
 from penstock.v1.common_pb2 import JobRequest, JobSpec
 from penstock.values.errors import BadValue
+from penstock.values.jobid import format_job, parse_selector
+from penstock.values.refusals import TEXT, Code
+from penstock.values.taskset import TaskSet
 
+Dates: TypeAlias = Callable[[Mapping[str, str]], dict[str, int]]
+#: Jobs of one update that filters see: each takes a turn at a worker.
+UPDATED_JOBS_MAX: Final = 1000
+#: Lines of filters in one reply, each of MESSAGE_CHARS_MAX characters at most: the reply must leave after what it reports.
+REPLY_LINES_MAX: Final = 1000
+#: Jobs in one event, as of an update without a filter.
+JOINED_MAX: Final = 100
 _ROLES: Final = {Role.USER: "user", Role.OPERATOR: "operator", Role.ADMINISTRATOR: "administrator"}
 
 
@@ -39,6 +58,14 @@ class FilteredUpdates(NamedTuple):
     events: list[UpdateJobs]
     refused: list[controller_pb2.JobResult]
     messages: list[str]
+
+
+class _Shown(NamedTuple):
+    """A job that a filter is to see. `name`: in the result if it is refused; `event`: the update of this job only."""
+
+    name: str
+    row: JobRow
+    event: UpdateJobs
 
 
 @dataclass
@@ -71,7 +98,7 @@ class Filtering:
         try:
             for offset, job in enumerate((changed.job, *changed.components)):
                 number = {"het_job_offset": offset} if changed.components else {}
-                said += await self._one(job, None if offset else changed.spec, actor, {**facts, **number})
+                add_lines(said, await self._one(job, None if offset else changed.spec, actor, {**facts, **number}))
             self._check(changed)
         except FilterError as error:
             self._filter.failed(f"a submission of {actor.user_name}", error)
@@ -106,26 +133,82 @@ class Filtering:
         return changed, said
 
     async def updates(
-        self, several: Iterable[UpdateJobs], dates_of: Callable[[Mapping[str, str]], dict[str, int]]
+        self, event: UpdateJobs, ids: Sequence[str], named: Sequence[JobRow], dates_of: Dates
     ) -> FilteredUpdates:
-        """Shows a filter each job of an update, and returns events of those that it has not refused. Raises BadRequest."""
+        """Shows a filter each job of an update that the core would change, and returns events of those that it has not
+        refused. `ids`, or the jobs `named` otherwise: rows that `event.which` selects. Raises BadRequest."""
         left = FilteredUpdates([], [], [])
-        for event in several:
-            for one in _single(event):
-                rows = await select_rows(self._runtime.snapshot, _named(one), False)
-                if not rows:  # the core says what is wrong with the id
-                    left.events.append(one)
-                    continue
-                try:
-                    left.events.append(await self._update(one, rows[0], dates_of, left.messages))
-                except BadRequest as error:
-                    name = one.ids[0] if one.ids else str(rows[0].job_id)
-                    left.refused.append(controller_pb2.JobResult(id=name, code=error.code, text=error.text))
+        shown = await self._named(event, named, left.refused)
+        rows_of = NamedRows(self._runtime.snapshot, is_union=False)
+        for text in dict.fromkeys(ids):
+            _check_number(shown)
+            shown += await self._of_id(event, text, rows_of, left.refused)
+        _check_number(shown)
+        for one in shown:
+            try:
+                row = self._runtime.snapshot.jobs.get(one.row.job_id, one.row)  # others had turns meanwhile
+                _open_to(self._runtime.core.state, event.actor, [row])
+                changed = await self._update(one.event, row, dates_of, left.messages)
+            except (BadRequest, Refused) as error:
+                left.refused.append(controller_pb2.JobResult(id=one.name, code=error.code, text=error.text))
+            else:
+                _join(left.events, changed)
         return left
 
-    async def _update(
-        self, event: UpdateJobs, row: JobRow, dates_of: Callable[[Mapping[str, str]], dict[str, int]], said: list[str]
-    ) -> UpdateJobs:
+    async def _named(
+        self, event: UpdateJobs, rows: Sequence[JobRow], refused: list[controller_pb2.JobResult]
+    ) -> list[_Shown]:
+        """Returns the jobs of a name that are the caller's: those that the core takes."""
+        own: list[_Shown] = []
+        for first in range(0, len(rows), SLICE_ROWS):
+            for row in rows[first : first + SLICE_ROWS]:
+                if is_own(event.actor, cast(Job, row)):
+                    own.append(_Shown(str(row.job_id), row, replace(event, chosen=(row.job_id,))))
+            _check_number(own)
+            await asyncio.sleep(0)
+        return [one for one in own if await self._open(event.actor, one.name, [one.row], refused)]
+
+    async def _of_id(
+        self, event: UpdateJobs, text: str, rows_of: NamedRows, refused: list[controller_pb2.JobResult]
+    ) -> list[_Shown]:
+        """Returns the jobs that an id selects."""
+        try:
+            rows = await rows_of.of(text) if "." not in text else []  # the core changes no job by the id of a step
+            if rows and rows[0].request.het_job_id and takes_all(self._runtime.core.state):
+                rows = await rows_of.of(str(rows[0].request.het_job_id)) or rows
+        except BadRequest as error:
+            refused.append(controller_pb2.JobResult(id=text, code=error.code, text=error.text))
+            return []
+        found = await self._open(event.actor, text, rows, refused)
+        if len(rows) == 1 and not rows[0].request.het_job_id:
+            return [_Shown(text, row, replace(event, ids=(text,))) for row in found]
+        wanted = parse_selector(text).tasks if found else None
+        return [
+            _Shown(format_job(row.job_id, row.array_job_id, row.array_task_id), row, _only(event, text, row, wanted))
+            for row in found
+        ]
+
+    async def _open(
+        self, actor: Actor, text: str, rows: Sequence[JobRow], refused: list[controller_pb2.JobResult]
+    ) -> list[JobRow]:
+        """Returns those that the core would change, by its own rule; if there is none, adds the core's refusal."""
+        found: list[JobRow] = []
+        refusal: Refused | None = None
+        for first in range(0, len(rows) or 1, SLICE_ROWS):
+            if first:
+                await asyncio.sleep(0)
+            part = rows[first : first + SLICE_ROWS]
+            try:
+                open_ids = _open_to(self._runtime.core.state, actor, part)
+                found += [row for row in part if row.job_id in open_ids]
+            except Refused as error:
+                refusal = refusal or error
+            _check_number(found)
+        if refusal is not None and not found:
+            refused.append(controller_pb2.JobResult(id=text, code=refusal.code, text=refusal.text))
+        return found
+
+    async def _update(self, event: UpdateJobs, row: JobRow, dates_of: Dates, said: list[str]) -> UpdateJobs:
         actor = event.actor
         question = {
             "function": MODIFY,
@@ -141,11 +224,12 @@ class Filtering:
         try:
             answer = await self._filter.ask(actor.uid, question)
             changes = {**event.changes, **_texts(answer.changed)}
+            self._check(_message(changes))
         except FilterError as error:
             self._filter.failed(f"an update of job {row.job_id} by {actor.user_name}", error)
             return event
         self._filter.refused(answer)
-        said += answer.messages
+        add_lines(said, answer.messages)
         changes = {name: value for name, value in changes.items() if name not in answer.removed}
         if changes == event.changes:
             return event
@@ -191,19 +275,49 @@ class Filtering:
         return _partitions(self._runtime.core.state) if self._filter.needs_partitions else []
 
 
-def _single(event: UpdateJobs) -> Iterable[UpdateJobs]:
-    """Yields an event for each job that is named."""
-    if len(event.ids) > 1:
-        return (replace(event, ids=(one,), tasks=None) for one in event.ids)
-    if event.chosen:
-        return (replace(event, chosen=(one,)) for one in event.chosen)
-    return (event,)
+def add_lines(said: list[str], more: Sequence[str]) -> None:
+    """Adds lines for the user to those of a reply, as long as it has room."""
+    if len(said) + len(more) <= REPLY_LINES_MAX:
+        said += more
+    elif len(said) <= REPLY_LINES_MAX:
+        said += more[: REPLY_LINES_MAX - len(said)]
+        said.append("further lines of the submit filter are not shown")
 
 
-def _named(event: UpdateJobs) -> JobFilter:
-    if event.chosen:
-        return JobFilter(ids=(str(event.chosen[0]),))
-    return event.which if event.which is not None else JobFilter(ids=event.ids)
+def _check_number(jobs: Sequence[object]) -> None:
+    """Raises BadRequest for more jobs than one update may show."""
+    if len(jobs) > UPDATED_JOBS_MAX:
+        text = f"one update can change {UPDATED_JOBS_MAX} jobs where a submit filter sees each of them: name fewer"
+        raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {text}")
+
+
+def _open_to(state: ClusterState, actor: Actor, rows: Sequence[JobRow]) -> frozenset[int]:
+    """Returns the ids of the jobs that the core would change for the actor. Raises Refused."""
+    jobs = [job for row in rows if (job := state.jobs.look(row.job_id)) is not None]
+    return frozenset(job.job_id for job in update.open_to(state, actor, jobs))
+
+
+def _only(event: UpdateJobs, text: str, row: JobRow, wanted: TaskSet | None) -> UpdateJobs:
+    """Returns the update of one of several records that an id selects; `wanted`: the tasks that it names."""
+    if row.request.het_job_id:
+        return replace(event, ids=(text,), chosen=(row.job_id,))
+    tasks = row.array_tasks if row.array_tasks is not None else TaskSet.of([row.array_task_id or 0])
+    return replace(event, ids=(text,), tasks=tasks if wanted is None else tasks.intersect(wanted))
+
+
+def _join(events: list[UpdateJobs], event: UpdateJobs) -> None:
+    """Adds an event, to the one before where both make the same changes to whole jobs."""
+    last = events[-1] if events else None
+    if (
+        last is not None
+        and last.changes == event.changes
+        and not (last.tasks or event.tasks)
+        and not (event.ids and (last.chosen or event.chosen))
+        and max(len(last.ids), len(last.chosen)) < JOINED_MAX
+    ):
+        events[-1] = replace(last, ids=last.ids + event.ids, chosen=last.chosen + event.chosen)
+    else:
+        events.append(event)
 
 
 def _texts(changed: Mapping[str, object]) -> dict[str, str]:
@@ -212,6 +326,14 @@ def _texts(changed: Mapping[str, object]) -> dict[str, str]:
         if not isinstance(value, str):
             raise FilterError(f"the filter has set {name[:64]} to {value!r:.80}, which is no text")
     return {name: str(value) for name, value in changed.items()}
+
+
+def _message(changes: Mapping[str, str]) -> Message:
+    """Returns an update as it would have arrived. Raises FilterError."""
+    try:
+        return controller_pb2.UpdateJobsRequest(changes=changes)
+    except ValueError:
+        raise FilterError("the filter has set a text that is not UTF-8") from None
 
 
 def _minutes(seconds: int) -> int:

@@ -88,8 +88,9 @@ class NamedRows:
             return [row for row in rows if has_some(row, wanted)]
         rows = snapshot.of_array(job_id)
         await self._charge(ID_LOOKS + len(rows) * steps)
-        if rows and self._is_union:
-            self._whole[job_id] = None
+        if rows:
+            if self._is_union:
+                self._whole[job_id] = None
         elif job_id in snapshot.jobs:
             rows = _components(snapshot, snapshot.jobs[job_id], selector.het_offset)
         return rows

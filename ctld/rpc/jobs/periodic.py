@@ -5,9 +5,10 @@ administrators, since its lines are as private as a script.
 """
 
 from ctld.core.lifecycle import triggers
-from ctld.core.records.effects import CrontabUpdated, TriggersChanged
+from ctld.core.records.effects import CrontabUpdated, Refused, TriggersChanged
 from ctld.core.records.events import Actor, ClearTriggers, CronEntry, Role, SetTrigger, UpdateCrontab
 from ctld.core.records.periodic import Trigger
+from ctld.core.requests import crontabs
 from ctld.rpc.gate.auth import NO_GID, Authenticator, caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.hostlists import expand_nodes
@@ -15,7 +16,7 @@ from ctld.rpc.gate.refusals import translated
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.visibility import is_private
 from ctld.rpc.jobs import submission
-from ctld.rpc.jobs.filtering import Filtering
+from ctld.rpc.jobs.filtering import Filtering, add_lines
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import periodic_pb2
 from penstock.values.hostlist import compress
@@ -78,13 +79,17 @@ class PeriodicService:
         """Replaces or removes a crontab."""
         owner = await self._owner(request.user)
         config = self._runtime.core.state.config
+        try:  # before a filter sees the entries as the owner's
+            crontabs.check_rights(self._runtime.core.state, caller(), owner)
+        except Refused as error:
+            raise BadRequest(error.code, error.text) from None
         wanted, said = list(request.entries), list[str]()
         for at, entry in enumerate(wanted if self._filtering.submits else ()):
             try:
                 wanted[at], more = await self._filtering.entry(entry, owner)
             except BadRequest as error:
                 return periodic_pb2.UpdateCrontabReply(failed_lines=entry.lines, code=error.code, text=error.text)
-            said += more
+            add_lines(said, more)
         entries = tuple(
             CronEntry(
                 submission.decode_submission(entry.job), submission.spec_row(entry.spec, config), entry.cron, entry.lines.first,
