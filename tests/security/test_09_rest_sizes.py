@@ -14,6 +14,7 @@ from fakerest import TOKEN, FakeRest
 from penstock.v1.controller_pb2 import JobResultsReply, SubmitJobReply
 from penstock.values import hostlist
 from rest.contract.parse import FLAGS_MAX
+from rest.handlers import jobfields
 from rest.limits import TEXT_CHARS_MAX
 from tests.security.test_31_rest_requests import JOB
 
@@ -61,8 +62,14 @@ def test_09_a_signal_of_megabytes_comes_not_back() -> None:
 def test_09_components_with_the_same_list_expand_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the controller: it is charged once, and written out twice, for the charge and for the option."""
     expanded: list[str] = []
-    names = hostlist._names
-    monkeypatch.setattr(hostlist, "_names", lambda parts, item: expanded.append(item) or names(parts, item))
+    expand = hostlist.expand
+
+    def noted(text: str, *more: Any) -> list[str]:
+        expanded.append(text)
+        return expand(text, *more)
+
+    monkeypatch.setattr(hostlist, "expand", noted)
+    monkeypatch.setattr(jobfields, "expand", noted)
     rest = FakeRest({"SubmitJob": SubmitJobReply(job_id=1)})
     body = components(*[ALL_NODES] * 100)
     assert rest.request("POST", f"{SLURM}/job/submit", json=body).status_code == 200

@@ -107,8 +107,8 @@ def test_13_logins_are_their_machines() -> None:
             seen.append((caller, peer))
             return super().one(caller, peer)
 
-    files = {"/": SimpleNamespace()}
-    rest_app = FakeRest({"Ping": PingReply()}, Noted(), files=files)  # type: ignore[arg-type]
+    files: Any = {"/": SimpleNamespace()}
+    rest_app = FakeRest({"Ping": PingReply()}, Noted(), files=files)
     rest_app.request("POST", "/web/login", json={}, headers={"x-penstock-web": "1"})
     rest_app.get("/slurm/v0.0.46/ping", headers=TOKEN)
     assert seen == [("login from 127.0.0.1", "127.0.0.1"), (TOKEN["X-SLURM-USER-TOKEN"], "127.0.0.1")]
