@@ -57,7 +57,7 @@ PROGRAMS = (
     Subcommand("gpus", "cli.subcommands.gpus:command", "list the GPUs of the cluster: state, jobs, reason", LOOK),
     Subcommand("fits", "cli.subcommands.fits:command", "list the largest jobs that would start now", LOOK),
     Subcommand("budget", "cli.subcommands.budget:command", "list the budgets of accounts, and their usage", LOOK),
-    Subcommand("report", "cli.subcommands.report:command", "use of the cluster as a page with plots", LOOK),
+    Subcommand("report", "cli.subcommands.report:command", "write the usage of the cluster as a page with plots", LOOK),
     Subcommand(
         "policy",
         "cli.subcommands.policy:command",
@@ -106,7 +106,7 @@ GROUP_EXAMPLES = {
 EXAMPLES = (
     ("penstock up --nodes 2 --gpus-per-node 4:h200", "a cluster of your own with pretended GPUs"),
     ("penstock why 123", "why a job waits, and what would start it sooner"),
-    ("penstock config check slurm.conf", "what is wrong with a configuration"),
+    ("penstock config check slurm.conf", "every problem of a configuration"),
 )
 
 
@@ -137,7 +137,7 @@ def application() -> "CommandGroup":
         params=[version],
         examples=EXAMPLES,
         is_helpful=True,
-        help="A cluster on this machine, the daemons, and what Slurm has no command for.",
+        help="A private cluster, the daemons, and tools for which Slurm has no command.",
         epilog="Jobs: sbatch, squeue, scancel, sacct, sinfo. `penstock COMMAND --help` describes a command.",
     )
     for word, found in below.items():

@@ -100,7 +100,7 @@ COMMAND = Command(
         Option("cluster", "", YES, dest="clusters"),
         Option("sibling", "", YES, help="accepted", metavar="cluster", status=ACCEPTED,
                note="there are no sibling jobs: no cluster is a member of a federation"),
-        Option("cron", "c", help="act on jobs of crontabs, too, where ScronParameters=explicit_scancel asks for this"),
+        Option("cron", "c", help="act on jobs of crontabs, too, where ScronParameters=explicit_scancel requires it"),
     ),
 )  # fmt: skip
 

@@ -22,8 +22,8 @@ def command_line() -> DaemonLine:
                 "start although the database is older than what was acknowledged (a backup was restored): once",
             ),
             *(
-                DaemonOption((f"--{name}-above",), f"with --accept-loss: {what} go on above N", "N", 0, convert=int)
-                for name, what in (("epoch", "the epoch"), ("job-id", "job ids"))
+                DaemonOption((f"--{name}-above",), f"with --accept-loss: {what} continue above N", "N", 0, convert=int)
+                for name, what in (("epoch", "epochs"), ("job-id", "job ids"))
             ),
         ),
         EXAMPLES,

@@ -39,7 +39,7 @@ def command_line() -> DaemonLine:
             DaemonOption(
                 ("--instance-id",), "of a machine in a cloud: shown by scontrol, sinfo and sacctmgr", "ID", ""
             ),
-            DaemonOption(("--instance-type",), "likewise its type", "TYPE", ""),
+            DaemonOption(("--instance-type",), "type of that machine, shown with it", "TYPE", ""),
             DaemonOption(("--extra",), "any text about this node: Extra of scontrol show node", "TEXT", ""),
             DaemonOption(
                 ("--cluster-file",),
@@ -50,11 +50,11 @@ def command_line() -> DaemonLine:
             DaemonOption(
                 ("--cgroup",), "put steps into control groups where possible", default="auto", choices=("auto", "off")
             ),
-            DaemonOption(("--constrain-memory",), "limit memory to the allocation, whatever cgroup.conf says"),
-            DaemonOption(("--insecure",), "connect to HOST:PORT without TLS, for trying things out"),
+            DaemonOption(("--constrain-memory",), "limit memory to the allocation, regardless of cgroup.conf"),
+            DaemonOption(("--insecure",), "connect to HOST:PORT without TLS, for tests only"),
             DaemonOption(
                 ("--stream-port",),
-                f"where srun and the like reach steps; 0 = any free port (default: what slurm.conf says, else {STREAM_PORT})",
+                f"port for srun, sattach and sstat; 0 = any free port (default: what slurm.conf says, else {STREAM_PORT})",
                 "N",
             ),
             DaemonOption(

@@ -80,7 +80,7 @@ def _run(args: argparse.Namespace, watch: StartWatch) -> int:
         watch.over()
         return _login(args)
     if args.cert_dir is None and not args.insecure and not args.controller.startswith("unix:"):
-        return _bad("--cert-dir is needed to reach a controller by HOST:PORT (or --insecure, for trying things out)")
+        return _bad("--cert-dir is needed to reach a controller by HOST:PORT (or --insecure, for tests only)")
     from penstock.grpclib import quiet_grpc
 
     quiet_grpc()  # set before the import: a line for each failed handshake would flood the log, which reports it once

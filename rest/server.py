@@ -76,7 +76,8 @@ class RestProtocol(H11Protocol):
     def _has_peer_too_many(self) -> bool:
         if len(self.connections) <= PEER_CONNECTIONS_MAX:
             return False
-        return sum(getattr(one, "peer", "") == self.peer for one in self.connections) > PEER_CONNECTIONS_MAX
+        count: int = sum(getattr(one, "peer", "") == self.peer for one in self.connections)
+        return count > PEER_CONNECTIONS_MAX
 
     def _expect_head(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._late)

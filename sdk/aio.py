@@ -86,8 +86,7 @@ class AsyncCluster:
         self, program: JobProgram, env: Mapping[str, str] | None, key: str, options: JobOptions
     ) -> "AsyncJobHandle":
         request = submission(program, env or {}, key, False, **options)
-        job_id: int = await self.ask(questions.submitted(request))
-        return AsyncJobHandle(self, str(job_id))
+        return AsyncJobHandle(self, *await self.ask(questions.submitted(request)))
 
     async def would_start(self, **options: Unpack[JobOptions]) -> ExpectedStart:
         """As Cluster.would_start."""
@@ -182,9 +181,10 @@ class AsyncCluster:
 class AsyncJobHandle:
     """As sdk.cluster.JobHandle."""
 
-    def __init__(self, cluster: AsyncCluster, job_id: str) -> None:
+    def __init__(self, cluster: AsyncCluster, job_id: str, messages: tuple[str, ...] = ()) -> None:
         self.cluster = cluster
         self.id = job_id
+        self.messages = messages
 
     def __repr__(self) -> str:
         return f"<AsyncJobHandle {self.id} of {self.cluster.name}>"
@@ -255,6 +255,6 @@ class AsyncJobHandle:
         """As JobHandle.resume."""
         await self.cluster.ask(questions.controlled(self.id, "resume"))
 
-    async def update(self, **changes: object) -> None:
+    async def update(self, **changes: object) -> tuple[str, ...]:
         """As JobHandle.update."""
-        await self.cluster.ask(questions.updated(self.id, changes))
+        return await self.cluster.ask(questions.updated(self.id, changes))

@@ -107,7 +107,7 @@ class Cluster:
 
     def _submit(self, program: JobProgram, env: Mapping[str, str] | None, key: str, options: JobOptions) -> "JobHandle":
         request = submission(program, env or {}, key, False, **options)
-        return JobHandle(self, str(self.ask(questions.submitted(request))))
+        return JobHandle(self, *self.ask(questions.submitted(request)))
 
     def would_start(self, **options: Unpack[JobOptions]) -> ExpectedStart:
         """When and where a job of these options would start now. Raises WillNotRun when it never would."""
@@ -212,11 +212,14 @@ class Cluster:
 
 
 class JobHandle:
-    """A job of a cluster, by its id; what is said of it is asked for each time."""
+    """A job of a cluster, by its id; what is said of it is asked for each time. `messages`: the lines of the site's submit
+    filter, when it was submitted here.
+    """
 
-    def __init__(self, cluster: Cluster, job_id: str) -> None:
+    def __init__(self, cluster: Cluster, job_id: str, messages: tuple[str, ...] = ()) -> None:
         self.cluster = cluster
         self.id = job_id
+        self.messages = messages
 
     def __repr__(self) -> str:
         return f"<JobHandle {self.id} of {self.cluster.name}>"
@@ -280,9 +283,11 @@ class JobHandle:
         """Lets them go on."""
         self.cluster.ask(questions.controlled(self.id, "resume"))
 
-    def update(self, **changes: object) -> None:
-        """Changes fields by their names in `scontrol update job`: update(timelimit=timedelta(hours=1))."""
-        self.cluster.ask(questions.updated(self.id, changes))
+    def update(self, **changes: object) -> tuple[str, ...]:
+        """Changes fields by their names in `scontrol update job`: update(timelimit=timedelta(hours=1)). Returns the lines of
+        the site's submit filter.
+        """
+        return self.cluster.ask(questions.updated(self.id, changes))
 
     def follow(self, pause_s: float = FOLLOW_PAUSE_S) -> Iterator[str]:
         """Its output as it grows, until it has ended; for this machine's files. Raises OutputNotHere."""

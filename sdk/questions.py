@@ -60,9 +60,9 @@ ACTIONS: Final = {
 }
 
 
-def submitted(request: SubmitJobRequest) -> ClusterQuestion[int]:
-    """Queues the job: its id."""
-    return ClusterQuestion("SubmitJob", request, lambda replies: int(replies[0].job_id))
+def submitted(request: SubmitJobRequest) -> ClusterQuestion[tuple[str, tuple[str, ...]]]:
+    """Queues the job: its id, and lines of the site's submit filter."""
+    return ClusterQuestion("SubmitJob", request, lambda found: (str(found[0].job_id), tuple(found[0].user_messages)))
 
 
 def predicted(request: SubmitJobRequest) -> ClusterQuestion[ExpectedStart]:
@@ -181,11 +181,16 @@ def controlled(job_id: str, action: str) -> ClusterQuestion[None]:
     return ClusterQuestion("ControlJobs", request, lambda replies: _check_results(replies[0]))
 
 
-def updated(job_id: str, changes: Mapping[str, object]) -> ClusterQuestion[None]:
-    """Changes fields, by their names in `scontrol update`."""
+def updated(job_id: str, changes: Mapping[str, object]) -> ClusterQuestion[tuple[str, ...]]:
+    """Changes fields, by their names in `scontrol update`: lines of the site's submit filter."""
     texts = {key.replace("_", "").lower(): option_text(value) for key, value in changes.items()}
     request = UpdateJobsRequest(ids=[checked_id(job_id)], changes=texts)
-    return ClusterQuestion("UpdateJobs", request, lambda replies: _check_results(replies[0]))
+
+    def lines(replies: "list[JobResultsReply]") -> tuple[str, ...]:
+        _check_results(replies[0])
+        return tuple(replies[0].user_messages)
+
+    return ClusterQuestion("UpdateJobs", request, lines)
 
 
 def checked_id(job_id: str) -> str:

@@ -122,12 +122,15 @@ class ChangeRecord:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedStart:
-    """When and where the planner would start a job; `start_time` None: it does not know."""
+    """When and where the planner would start a job; `start_time` None: it does not know. `messages`: lines of the site's
+    submit filter.
+    """
 
     start_time: datetime | None
     nodes: tuple[str, ...]
     partition: str
     cpus: int = 0
+    messages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +210,8 @@ def node_record(node: "NodeInfo") -> NodeRecord:
 
 def planned_start(reply: "SubmitJobReply") -> ExpectedStart:
     """The answer to a submission that only asks."""
-    return ExpectedStart(time_of(reply.start_at_us), nodes_of(reply.node_list), reply.partition, reply.cpus)
+    nodes, said = nodes_of(reply.node_list), tuple(reply.user_messages)
+    return ExpectedStart(time_of(reply.start_at_us), nodes, reply.partition, reply.cpus, said)
 
 
 def why(reply: "WhyJobReply") -> WaitReasons:

@@ -65,7 +65,9 @@ def command(words: tuple[str, ...]) -> int:
     values, program = read_line(words)
     request = requested(from_command(program), values, {}, "", False)
     with Cluster() as cluster, Interrupts() as interrupts:
-        job = cluster.job(cluster.ask(questions.submitted(request)))
+        job = JobHandle(cluster, *cluster.ask(questions.submitted(request)))
+        for line in job.messages:
+            say(line)
         try:
             return exit_status(follow(job, interrupts), interrupts)
         except KeyboardInterrupt:

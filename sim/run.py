@@ -86,7 +86,7 @@ FOLDER = click.Path(file_okay=False)
     "--bound",
     type=click.IntRange(0),
     default=0,
-    help="No job waits longer than so many times its wait under easy (at least a day each).",
+    help="No job waits longer than N times its wait under easy, where less than a day counts as a day.",
 )
 @click.option("--window", "part", default="", help="Part of the log: jobs A:B, or times as 10d:20d.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random engines.")

@@ -183,7 +183,7 @@ def advice(use: Use, states: Iterable[str]) -> list[str]:
 
 def _memory_advice(use: Use, states: set[str]) -> Iterator[str]:
     if "OUT_OF_MEMORY" in states:
-        yield f"It ran out of memory: ask for more than {size_text(use.memory_given_kb)} (--mem)."
+        yield f"It ran out of memory: request more than {size_text(use.memory_given_kb)} (--mem)."
     elif (
         use.memory_kb
         and percent(use.memory_kb, use.memory_given_kb) < MEMORY_LOW
@@ -222,7 +222,7 @@ def _gpu_advice(use: Use) -> Iterator[str]:
 
 def _time_advice(use: Use, states: set[str]) -> Iterator[str]:
     if "TIMEOUT" in states:
-        yield f"Its time limit of {format_duration(use.limit_s)} ended it: ask for more (--time), or let it save its state."
+        yield f"Its time limit of {format_duration(use.limit_s)} ended it: request more (--time), or let it save its state."
     elif percent(use.longest_s, use.limit_s) < TIME_LOW and use.limit_s - use.longest_s > TIME_SPARED_S:
         yield (
             f"It ran for {format_duration(use.longest_s)} of {format_duration(use.limit_s)}: with a shorter limit "

@@ -37,7 +37,7 @@ VALUE_CHARS = 60
 NAME = "penstock audit"
 command = CommandGroup(
     "audit",
-    help="The audit log: who has changed what.",
+    help="The audit log: changes, and the users who made them.",
     wrong_use=2,
     edge=errors_as(NAME),
     examples=(("penstock audit show", "the last changes"), ("penstock audit verify", "that no record was changed")),

@@ -1,11 +1,14 @@
 """`penstock config check [FILE]`: reads a configuration as the controller would, and reports its errors.
 
 Every problem is printed with its file and line, then every warning, then a summary. For an unused parameter a warning
-describes Penstock's behaviour; --explain adds its meaning in Slurm. --json prints all of it as a document. Nothing is
+describes Penstock's behaviour; --explain adds its meaning in Slurm. A submit filter whose file the controller could not
+load is a warning, too: it starts without it, and refuses submissions. --json prints all of it as a document. Nothing is
 started, changed or contacted. Exit status: 0 usable, 78 (EX_CONFIG) not usable, 2 wrong use.
 """
 
+import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -14,6 +17,7 @@ from cli.subcommands.documents import documents, write
 from penstock.cluster import own_conf_path
 from penstock.commandline import CommandLine, invoke
 from penstock.config import DEFAULT_PATH, ConfigError, Loaded, load
+from penstock.config.filterfiles import filter_warnings
 from penstock.values.hostlist import compress
 
 if TYPE_CHECKING:
@@ -52,6 +56,8 @@ def command(file: str | None, quiet: bool, explain: bool, language: str) -> int:
         lines.append(f"{path}: not usable, {_number(len(error.problems), 'problem')}")
         _write(sys.stderr, "\n".join(lines) + "\n")
         return EX_CONFIG
+    beside = filter_warnings(loaded.config, os.path.dirname(os.path.abspath(path)))
+    loaded = replace(loaded, warnings=(*loaded.warnings, *beside))
     if language:
         return write(_document(loaded), language)
     if not quiet:

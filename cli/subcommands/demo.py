@@ -158,7 +158,7 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
 
 @click.command(
     cls=CommandLine,
-    help="Show a private cluster at work; nothing of it is left behind.",
+    help="Run jobs on a private cluster, show them, and remove the cluster.",
     examples=(("penstock demo", "four nodes run 42 jobs"),),
 )
 @documents

@@ -172,11 +172,11 @@ def _report_up(home: Path, cluster: LocalCluster, started: list[str]) -> None:
     help="Stops the daemons. Pending jobs and records of jobs stay, unless --purge is given.",
     examples=(
         ("penstock down", "running jobs are asked to end"),
-        ("penstock down --keep-jobs", "they run on, and the next `penstock up` takes them over"),
+        ("penstock down --keep-jobs", "they continue, and the next `penstock up` takes them over"),
     ),
 )
 @documents
-@click.option("--keep-jobs", is_flag=True, help="Let running jobs run on; the next `penstock up` takes them over.")
+@click.option("--keep-jobs", is_flag=True, help="Leave running jobs running; the next `penstock up` takes them over.")
 @click.option("--purge", is_flag=True, help="Remove the folder with the database, logs and slurm.conf too.")
 def down_command(keep_jobs: bool, purge: bool, language: str) -> int:
     """Stop what runs."""

@@ -17,7 +17,7 @@ command = CommandGroup(
     help="Nodes of the cluster.",
     wrong_use=2,
     edge=errors_as(NAME),
-    examples=(("penstock node token n7", "what a new node joins with"),),
+    examples=(("penstock node token n7", "a token for a new node"),),
 )
 
 

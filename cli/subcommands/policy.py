@@ -124,7 +124,7 @@ def plan(file: str, prune: bool, days: str | None, language: str) -> int:
 )
 @documents
 @_prune
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation. Needed for --json and --yaml.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation. Required with --json and --yaml.")
 @click.argument("file")
 def apply(file: str, prune: bool, yes: bool, language: str) -> int:
     """Prints the difference, asks for confirmation, changes."""

@@ -27,7 +27,7 @@ INDENT = "  "
 
 @click.command(
     cls=CommandLine,
-    help="Explain what holds JOB, and which changes would start it sooner.",
+    help="Explain why JOB waits, and which changes would start it sooner.",
     examples=(("penstock why 12", "of a job"), ("penstock why --json 12_3", "for a task of an array, as JSON")),
 )
 @documents

@@ -164,7 +164,7 @@ def migrate(config: str | None, is_dry_run: bool, as_json: bool) -> int:
 @command.command(
     "check",
     cls=CommandLine,
-    help="Look for damage and for rows that do not fit together. Exit status: 1 something was found.",
+    help="Check it for damage and for inconsistent rows. Exit status: 1 something was found.",
     examples=(("penstock db check", "while the controller works"),),
 )
 @_config
@@ -187,7 +187,7 @@ def check_command(config: str | None, as_json: bool) -> int:
 @command.command(
     "backup",
     cls=CommandLine,
-    help="Copy it into FILE, which is not there yet, while the controller works.",
+    help="Copy it into FILE, which must not exist; the controller may run.",
     examples=(("penstock db backup /backup/penstock.db", "a whole copy"),),
 )
 @_config
@@ -202,7 +202,7 @@ def backup_command(file: str, config: str | None, as_json: bool) -> int:
 @command.command(
     "export",
     cls=CommandLine,
-    help="Write jobs, steps, associations, QOS and usage as text into FOLDER, which must not have such files yet.",
+    help="Write jobs, steps, associations, QOS and usage as text into FOLDER, which must not have these files yet.",
     examples=(("penstock db export --format jsonl --since now-30days out", "the last month, one JSON object a line"),),
 )
 @_config

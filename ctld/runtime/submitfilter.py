@@ -19,10 +19,7 @@ import asyncio
 import json
 import logging
 import os
-import pwd
-import stat
 from collections.abc import Mapping
-from importlib.util import find_spec
 from queue import LifoQueue
 from typing import Final, NamedTuple
 
@@ -34,6 +31,7 @@ from ctld.runtime.filterbase import MODIFY, SUBMIT
 from ctld.runtime.helperprocess import HelperFailed, HelperProcess
 from ctld.runtime.lookups import Lookups
 from ctld.runtime.programs import UserIdentity
+from penstock.config.filterfiles import FilterFileError, filter_files, read_filter
 from penstock.submitfilter import MESSAGE_CHARS_MAX, MESSAGES_MAX
 from penstock.values.config import Config
 from penstock.values.refusals import TEXT, Code
@@ -48,11 +46,8 @@ CALLS_MAX: Final = 256
 START_S: Final = 20.0
 #: A job's script has at most 4 MiB, its environment more.
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
-FILE_BYTES_MAX: Final = 1024 * 1024
 #: Bytes of a refusal, with the lines before it: the text of an error is a header, three bytes for one, and clients take 8 KiB.
 REFUSAL_BYTES_MAX: Final = 2048
-#: Lua's file, in the folder of slurm.conf.
-LUA_FILE: Final = "job_submit.lua"
 
 
 class FilterError(Exception):
@@ -209,24 +204,19 @@ class SubmitFilter:
 
     async def prepare(self, config: Config) -> FilterSet | None:
         """Loads the filters of a configuration; None = it has none. Raises BadRequest."""
-        named = [("python", config.submit_filter)] if config.submit_filter else []
-        if "lua" in config.job_submit_plugins:
-            named.append(("lua", os.path.join(self._folder, LUA_FILE)))
-        if not named:
-            return None
-        identity = await self._identity(config)
-        if "lua" in config.job_submit_plugins and find_spec("lupa") is None:
-            text = "JobSubmitPlugins=lua needs lupa: pip install 'penstock[lua]'"
-            raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n{text}")
         try:
-            scripts = [(language, path, await asyncio.to_thread(read, path, config)) for language, path in named]
+            named = filter_files(config, self._folder)
+            if not named:
+                return None
+            identity = await self._identity(config)
+            scripts = [(kind, path, await asyncio.to_thread(read_filter, path, config)) for kind, path in named]
             found = FilterSet(config, scripts, identity)
             try:
                 await asyncio.to_thread(found.load)
             except FilterError:
                 found.close()
                 raise
-        except FilterError as error:
+        except (FilterError, FilterFileError) as error:
             raise BadRequest(Code.CONFIG_INVALID, f"{TEXT[Code.CONFIG_INVALID]}:\n{error}") from None
         return found
 
@@ -316,35 +306,3 @@ class SubmitFilter:
 def _end_if_unused(old: FilterSet) -> None:
     if old.is_retired and not old.calls:
         old.close()
-
-
-def read(path: str, config: Config) -> str:
-    """Returns the text of a filter that only root, SlurmUser and the controller's own user can have written. Raises
-    FilterError."""
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise FilterError(f"{path}: not a regular file")
-            if found.st_mode & 0o022:
-                raise FilterError(f"{path}: others than its owner can write to it: chmod go-w {path}")
-            if found.st_uid not in {0, os.geteuid(), _uid_of(config.slurm_user)}:
-                raise FilterError(f"{path}: it belongs to uid {found.st_uid}, and not to root or {config.slurm_user}")
-            data = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise FilterError(f"{path}: {error.strerror}") from None
-    if len(data) > FILE_BYTES_MAX:
-        raise FilterError(f"{path}: more than {FILE_BYTES_MAX} bytes")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise FilterError(f"{path}:{line}: not UTF-8") from None
-
-
-def _uid_of(name: str) -> int:
-    """Returns SlurmUser's uid; -1 for an unknown one. Its name is from slurm.conf."""
-    try:
-        return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
-    except KeyError:
-        return -1

@@ -81,7 +81,7 @@ GetEnvTimeout=2~sec | how long --get-user-env may take | it is limited to 10 s
 GroupUpdateForce=1 [0] | when AllowGroups is looked up again | groups are looked up when a job is submitted
 GroupUpdateTime=600~sec | how often AllowGroups is looked up | groups are looked up when a job is submitted
 HashPlugin=hash/k12 | how messages are hashed | {_TLS}
-HttpParserType | reads HTTP | there is no HTTP server
+HttpParserType | reads HTTP | penstock restd and the metrics have HTTP parsers of their own
 JobAcctGatherParams | how memory is counted, and whether it is limited | memory is counted as RSS and limited by control groups (ConstrainRAMSpace)
 JobCheckpointDir=- | folder of saved jobs | {_OLD}
 JobCompHost=localhost | where finished jobs are written | {_JOBCOMP}
@@ -154,7 +154,7 @@ TLSParameters | certificates | {_TLS}
 TLSType=tls/none | encrypts messages | {_TLS}
 TmpFS=/tmp | the file system for temporary files | TMPDIR is /tmp unless the job sets it; TmpDisk of a node is not compared with its disk
 TreeWidth=16 | how messages spread over nodes | {_TREE}
-UrlParserType | reads URLs | there is no HTTP server
+UrlParserType | reads URLs | penstock restd and the metrics have HTTP parsers of their own
 VSizeFactor=0~percent | limits virtual memory | real memory is limited by control groups (ConstrainRAMSpace)
 X11Parameters | settings of X11 forwarding | X11 is not forwarded
 """

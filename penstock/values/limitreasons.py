@@ -43,12 +43,12 @@ OF_TRES: Final[dict[str, Family]] = {
     ),
     "max_tres_per_job": Family(
         "{P}Max{K}PerJob", {"Cpu": "{P}MaxCpuPerJobLimit", "Node": "{P}MaxNodePerJobLimit", "Mem": "{P}Max{M}PerJob"},
-        "It asks for more {what} than MaxTRESPerJob of {owner} allows.",
+        "It requests more {what} than MaxTRESPerJob of {owner} allows.",
     ),
     "max_tres_per_node": Family(
         "{P}Max{K}PerNode",
         {"Mem": "{P}Max{M}PerNode", "Node": "{P}MaxUnknownPerNode", "License": "{P}MaxUnknownPerNode"},
-        "It asks for more {what} on a node than MaxTRESPerNode of {owner} allows.",
+        "It requests more {what} on a node than MaxTRESPerNode of {owner} allows.",
     ),
     "max_tres_min_per_job": Family(
         "{P}Max{K}MinutesPerJob",
@@ -75,7 +75,7 @@ OF_TRES: Final[dict[str, Family]] = {
     ),
     "min_tres_per_job": Family(
         "QOSMin{K}", {"Cpu": "QOSMinCpuNotSatisfied", "Mem": "QOSMinMemory"},
-        "It asks for fewer {what} than MinTRESPerJob of its QOS wants.",
+        "It requests fewer {what} than MinTRESPerJob of its QOS requires.",
     ),
 }  # fmt: skip
 

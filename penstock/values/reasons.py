@@ -14,8 +14,7 @@ TEXT: dict[Reason, str] = {
     Reason.RESOURCES: "It has the highest priority; the resources that it requests are in use.",
     Reason.DEPENDENCY: "It waits for other jobs (see Dependency).",
     Reason.DEPENDENCY_NEVER_SATISFIED: (
-        "A job it depends on ended in another way than asked for; it will never start. "
-        "Cancel it or change its dependency."
+        "A job that it depends on did not end as required, so it will never start. Cancel it or change its dependency."
     ),
     Reason.BEGIN_TIME: "Its begin time has not come yet.",
     Reason.JOB_HELD_USER: "Its owner holds it; scontrol release releases it.",
@@ -24,7 +23,7 @@ TEXT: dict[Reason, str] = {
     Reason.JOB_ARRAY_TASK_LIMIT: "As many tasks of its array run as its %limit allows.",
     Reason.PARTITION_DOWN: "Its partition is DOWN: jobs are accepted, none is started.",
     Reason.PARTITION_INACTIVE: "Its partition is INACTIVE.",
-    Reason.PARTITION_NODE_LIMIT: "It asks for more or fewer nodes than its partition allows.",
+    Reason.PARTITION_NODE_LIMIT: "It requests more or fewer nodes than its partition allows.",
     Reason.PARTITION_TIME_LIMIT: "Its time limit is above its partition's MaxTime.",
     Reason.PARTITION_CONFIG: "Its partition takes jobs from other hosts (AllocNodes) or in a reservation only (ReqResv).",
     Reason.ACCOUNT_NOT_ALLOWED: "Its partition does not take jobs of its account.",
@@ -35,10 +34,10 @@ TEXT: dict[Reason, str] = {
     Reason.RESERVATION: "Nodes that it needs are reserved, or its own reservation has not started.",
     Reason.DEADLINE: "It can no longer end before its deadline.",
     Reason.RESERVATION_DELETED: (
-        "The reservation it asked for has ended or was deleted; scontrol release lets it run without one."
+        "The reservation that it requested has ended or was deleted; scontrol release lets it run without one."
     ),
-    Reason.PREEMPTED: "It was preempted by a job of a higher rank.",
-    Reason.NODE_DOWN: "A node of it is down; it continues when it is proved that it no longer runs there.",
+    Reason.PREEMPTED: "It was preempted by another job.",
+    Reason.NODE_DOWN: "One of its nodes is down; it ends or is requeued when it is certain that it no longer runs there.",
     Reason.CLEANING: "Its last run is still being cleaned up.",
     Reason.JOB_LAUNCH_FAILURE: "It could not be started.",
     Reason.LAUNCH_FAILED_REQUEUED_HELD: "A node refused to start it; it is requeued and held. `scontrol show story` says why.",
@@ -47,7 +46,7 @@ TEXT: dict[Reason, str] = {
     Reason.RAISED_SIGNAL: "A signal ended it.",
     Reason.TIME_LIMIT: "It reached its time limit.",
     Reason.OUT_OF_MEMORY: "It used more memory than it was allocated.",
-    Reason.SYSTEM_FAILURE: "The system failed it.",
+    Reason.SYSTEM_FAILURE: "An error of the system ended it.",
     Reason.INACTIVE_LIMIT: "It had neither steps nor an owner process for longer than InactiveLimit.",
     Reason.NODES_BUSY: "It was to start at once, and its nodes were busy.",
     Reason.INVALID_ACCOUNT: "Its user has no association with its account in its partition.",

@@ -112,8 +112,8 @@ ADVICE: tuple[tuple[dict[str, Any], Any, str], ...] = (
     (dict(), gpus(20, 200 * GB, 5), "Its GPUs were idle 90% of the time: find out what the program waits for (reading data, one CPU)."),
     (dict(), gpus(90, 200 * GB, 5, least=0), "Of its 2 GPUs at least one was not used: request fewer, or use all of them."),
     (dict(), gpus(100, 14 * GB, 5), "It used 14.00 GB of 280.00 GB of GPU memory: a smaller GPU or a part of one (--gres=shard, MIG) may do."),
-    (dict(state="OUT_OF_MEMORY"), gpus(190, 200 * GB, 5), "It ran out of memory: ask for more than 16.00 GB (--mem)."),
-    (dict(state="TIMEOUT", time_limit_s=3600), gpus(190, 200 * GB, 5), "Its time limit of 01:00:00 ended it: ask for more (--time), or let it save its state."),
+    (dict(state="OUT_OF_MEMORY"), gpus(190, 200 * GB, 5), "It ran out of memory: request more than 16.00 GB (--mem)."),
+    (dict(state="TIMEOUT", time_limit_s=3600), gpus(190, 200 * GB, 5), "Its time limit of 01:00:00 ended it: request more (--time), or let it save its state."),
     (dict(time_limit_s=86400), gpus(190, 200 * GB, 5), "It ran for 01:00:00 of 1-00:00:00: with a shorter limit (--time) it may start earlier."),
     (dict(), gpus(190, 200 * GB, 5), None),
 )  # fmt: skip

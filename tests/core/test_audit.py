@@ -30,6 +30,7 @@ from ctld.core.records.events import (
     UpdateJobs,
     UpdateNodes,
     UpdatePartition,
+    UpdateReservation,
 )
 from tests.core.world import SPEC, START_US, US, World, make_config
 
@@ -135,6 +136,11 @@ def test_qos_nodes_partitions_reservations() -> None:
     )
     world.do(CreateReservation(ROOT, "maint", wish))
     assert last(world, "action", "objects") == ("add reservation", ["reservation maint"])
+    after = records(world)[-1]["after"]
+    assert after["all_nodes"] is True and "ask" not in after  # what it requests is fields, and no text of a class
+    world.do(UpdateReservation(ROOT, "maint", ReservationSettings(nodes=(("", "n1"),))))
+    after = records(world)[-1]["after"]
+    assert (after["all_nodes"], after["nodes"]) == (False, ["n1"])
     world.do(DeleteReservation(ROOT, "maint"))
     assert last(world, "action", "after") == ("remove reservation", None)
 

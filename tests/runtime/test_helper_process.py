@@ -7,6 +7,7 @@ from patience import ANSWER_S
 
 from ctld.runtime import lookups, submitfilter
 from ctld.runtime.helperprocess import HelperFailed, HelperProcess
+from ctld.runtime.lookuphelper import LENGTH
 
 PROGRAM = """
 import socket, struct, sys
@@ -21,7 +22,7 @@ with socket.socket(fileno=int(sys.argv[1])) as wire:
 
 def test_an_answer_has_the_bound_of_its_kind(tmp_path: Path) -> None:
     program = tmp_path / "helper.py"
-    program.write_text(PROGRAM.format(format=lookups.lookuphelper.LENGTH.format))
+    program.write_text(PROGRAM.format(format=LENGTH.format))
     helper = HelperProcess(str(program), ANSWER_S, answer_bytes_max=10)
     try:
         assert helper.ask(b"10") == b"x" * 10

@@ -42,7 +42,7 @@ print(libc.mallinfo2().blkhd - mapped)
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library is not glibc 2.33 or later")
 def test_large_blocks_are_mapped_one_by_one_also_after_larger_ones() -> None:
-    set_limits = "from ctld.daemon import _set_heap_limits\n_set_heap_limits()"
+    set_limits = "from ctld.runtime import heap\nheap.set_limits()"
     found = [
         int(
             subprocess.run([sys.executable, "-c", MAPPED.format(before=before)], capture_output=True, check=True).stdout

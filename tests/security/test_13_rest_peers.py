@@ -85,7 +85,7 @@ def test_13_so_do_their_bodies() -> None:
 
 
 def test_13_and_their_streams() -> None:
-    streams = EventStreams(SimpleNamespace())  # type: ignore[arg-type]  # nothing is asked of it
+    streams = EventStreams(SimpleNamespace())
     held = [streams.counted(f"token {n // CALLER_STREAMS_MAX}", "10.0.0.1") for n in range(PEER_STREAMS_MAX)]
     for one in held:
         one.__enter__()

@@ -95,7 +95,7 @@ def launches_twice(patch: Patch) -> None:
         if isinstance(event, Launch):
             self.steps.pop(event.key, None)
             self.forgotten.pop(event.key, None)
-            self._live.pop((event.key.job_id, event.key.step_id), None)
+            self.live.pop((event.key.job_id, event.key.step_id), None)
         real(self, now_us, event)
 
     real = NodeMachine.step

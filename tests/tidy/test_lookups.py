@@ -19,7 +19,6 @@ PLACES = {
     "ctld/runtime/lookuphelper.py": "the process that may be ended; its names are checked by lookups.py",
     "cli/base/users.py": "checks the grammar",
     "nodedaemon/adopt.py": "checks the grammar",
-    "ctld/runtime/submitfilter.py": "SlurmUser, of slurm.conf",
     "penstock/config/shown.py": "checks the grammar",
     "nodedaemon/stepd/task.py": "the name of a uid",
     "nodedaemon/stepd/account.py": "the name of a uid",

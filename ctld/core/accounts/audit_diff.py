@@ -35,6 +35,7 @@ from ctld.core.records.events import (
 from ctld.core.records.job import Job
 from ctld.core.records.node import node_row
 from ctld.core.records.qos import Qos
+from ctld.core.records.reservation import ReservationDemand
 from penstock.values.limits import Limits
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ _TXN_WORDS: Final = {
 #: Fields that mean nothing to readers, that are the object's name, or that are private (text of a crontab).
 _SKIPPED: Final = frozenset(
     (
-        "account", "anchor_at_us", "assoc_id", "boot_id", "changed_at_us", "created_at_us", "deleted", "drain_at_us",
+        "account", "anchor_at_us", "ask", "assoc_id", "boot_id", "changed_at_us", "created_at_us", "deleted", "drain_at_us",
         "drain_uid", "float_us", "idle_since_us", "jobs", "last_busy_at_us", "made_by_itself", "name", "node", "parts",
         "previous_end_at_us", "qos_id", "reason_at_us", "reason_uid", "spool_id", "text", "user_name", "uuid",
         "version", "wckey_id",
@@ -226,7 +227,10 @@ def _image(row: _Record) -> audit.AuditFields | None:
         return None
     found = row if isinstance(row, dict) else audit.image(row)
     limits = found.get("limits")
-    more = audit.limit_texts(limits) if isinstance(limits, Limits) else {}
+    more: dict[str, object] = {**audit.limit_texts(limits)} if isinstance(limits, Limits) else {}
+    demand = found.get("ask")
+    if isinstance(demand, ReservationDemand):
+        more |= audit.image(demand)
     return {name: value for name, value in found.items() if name not in _SKIPPED and name != "limits"} | more
 
 

@@ -146,8 +146,9 @@ class Filtering:
         _check_number(shown)
         for one in shown:
             try:
-                _open_to(self._runtime.core.state, event.actor, [one.row])  # others had turns meanwhile
-                changed = await self._update(one.event, one.row, dates_of, left.messages)
+                row = self._runtime.snapshot.jobs.get(one.row.job_id, one.row)  # others had turns meanwhile
+                _open_to(self._runtime.core.state, event.actor, [row])
+                changed = await self._update(one.event, row, dates_of, left.messages)
             except (BadRequest, Refused) as error:
                 left.refused.append(controller_pb2.JobResult(id=one.name, code=error.code, text=error.text))
             else:

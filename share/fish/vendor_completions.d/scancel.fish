@@ -21,7 +21,7 @@ complete -c scancel -l wckey -r -d 'act only on jobs with this workload characte
 complete -c scancel -l clusters -s M -r -f -a '(scontrol show config | sed -n \'s/^ClusterName *= //p\' 2>/dev/null)' -d 'clusters to issue commands to, or all'
 complete -c scancel -l cluster -r -f -a '(scontrol show config | sed -n \'s/^ClusterName *= //p\' 2>/dev/null)' -d ''
 complete -c scancel -l sibling -r -d 'accepted'
-complete -c scancel -l cron -s c -d 'act on jobs of crontabs, too, where ScronParameters=explicit_scancel asks for this'
+complete -c scancel -l cron -s c -d 'act on jobs of crontabs, too, where ScronParameters=explicit_scancel requires it'
 complete -c scancel -l help -s h -d 'show this help message'
 complete -c scancel -l usage -d 'display brief usage message'
 complete -c scancel -l version -s V -d 'output version information and exit'
