@@ -51,6 +51,7 @@ HEALTHY: Final[dict[str, str]] = {
     'penstock_node_spool_size_bytes{instance="n1:6822"}': steady(100e9),
     "penstock_certificate_end_seconds": steady(YEAR_S),
     "penstock_controller_time_seconds": rising(60),  # promtool's time begins at 0
+    "penstock_node_clocks_off": steady(0),
     "penstock_spared_total": steady(0),
 }
 
@@ -91,6 +92,7 @@ FAULTS: Final[dict[str, Fault]] = {
     }, _HOUR, "The spool of n1:6822 is nearly full", {"instance": "n1:6822"}),
     "PenstockCertificateEnds": Fault({"penstock_certificate_end_seconds": steady(14 * 86400)}, 1, "The controller's certificate ends soon"),
     "PenstockClockOff": Fault({"penstock_controller_time_seconds": f"0+60x59 {60 * 60 + 6}+60x{MINUTES}"}, _HOUR, "The clocks of the controller and of Prometheus differ"),
+    "PenstockNodeClocksOff": Fault({"penstock_node_clocks_off": f"0+0x59 {steady(2)}"}, _HOUR, "Nodes whose clock is more than 2 s off: 2"),
     "PenstockInternalErrors": Fault({"penstock_spared_total": f"0+0x59 {steady(1)}"}, _HOUR, "Requests were refused for an internal error"),
 }  # fmt: skip
 
