@@ -305,7 +305,7 @@ class Link:
         self._call = call
         self._outbox.clear()
         self._beats.clear()
-        self._send_beat()  # first: it says the time anew, in case the registration had to wait, and reports follow
+        self._send_beat()  # first: it sends the time again, in case the registration had to wait, and reports follow
         if registered.command_port and not self._target.address.startswith("unix:"):
             host = self._target.address.rpartition(":")[0]
             self._ports = (self._target.address, f"{host}:{registered.command_port}")
