@@ -56,7 +56,7 @@ def command(file: str | None, quiet: bool, explain: bool, language: str) -> int:
         lines.append(f"{path}: not usable, {_number(len(error.problems), 'problem')}")
         _write(sys.stderr, "\n".join(lines) + "\n")
         return EX_CONFIG
-    beside = filter_warnings(loaded.config, os.path.dirname(os.path.abspath(path)))
+    beside = filter_warnings(loaded.config, os.path.dirname(path))
     loaded = replace(loaded, warnings=(*loaded.warnings, *beside))
     if language:
         return write(_document(loaded), language)
