@@ -74,7 +74,7 @@ from nodedaemon.core.messages import (
     TimerDue,
     Unkillable,
 )
-from nodedaemon.core.steps import NodeStep, StepKey, StepState
+from nodedaemon.core.steps import ANY_CPUS, NodeStep, StepKey, StepState
 from penstock.values.jobid import EXTERN_STEP
 
 SIGKILL = 9
@@ -181,8 +181,8 @@ class NodeMachine:
         for step in self.live_steps():
             if step.kill_at_us:
                 self._schedule(step, step.kill_at_us)
-            elif step.suspended:  # the SIGSTOP may not have been sent
-                self._stop_at(step, 1)
+            elif step.stop_at_us:
+                self._stop_at(step, step.stop_at_us)
 
     def snapshot(self) -> Iterator[AnyRecord]:
         """Records equivalent to all written so far, for compaction."""
@@ -196,8 +196,8 @@ class NodeMachine:
             yield SpooledStep(step.key, step.epoch, step.state, step.start_at_us, step.lease)
             if step.is_live and step.kill_at_us:
                 yield KillWanted(step.key, step.kill_at_us)
-            if step.is_live and step.suspended:
-                yield Suspended(step.key, True)
+            if step.is_live and (step.suspended or step.cpus != ANY_CPUS):
+                yield Suspended(step.key, step.suspended, step.cpus)
             if step.is_live and step.unkillable:
                 yield Unkillable(step.key)
         yield from self.unacked.values()
@@ -242,6 +242,8 @@ class NodeMachine:
         elif isinstance(record, Suspended):
             if record.key in self.steps:
                 self.steps[record.key].suspended = record.suspended
+                self.steps[record.key].cpus = record.cpus
+                self.steps[record.key].stop_at_us = 1  # what follows from it may not have been sent
         elif isinstance(record, Unkillable):
             if record.key in self.steps:
                 self.steps[record.key].unkillable = True
@@ -336,13 +338,18 @@ class NodeMachine:
         if not refused and step is not None and step.suspended != event.suspended and not step.kill_at_us:
             step.suspended = event.suspended
             step.stop_at_us = 0
-            self._records.append(Suspended(step.key, step.suspended))
+            if not step.suspended:
+                step.cpus = event.cpus
+            self._records.append(Suspended(step.key, step.suspended, step.cpus))
             if step.state is StepState.RUNNING and step.suspended:
                 self._effects.append(DeliverSignal(step.key, (SIGTSTP,), SCOPE_ALL))
                 self._stop_at(step, now_us + event.grace_us)
             elif step.state is StepState.RUNNING:
-                self._effects.append(DeliverSignal(step.key, (SIGCONT,), SCOPE_ALL))
+                self._continue(step)
         self._answer(event, refused)
+
+    def _continue(self, step: NodeStep) -> None:
+        self._effects.append(DeliverSignal(step.key, (SIGCONT,), SCOPE_ALL, cpus=step.cpus))
 
     def _notify(self, now_us: int, event: Notify) -> None:
         step = self.steps.get(event.key)
@@ -418,6 +425,8 @@ class NodeMachine:
         for number, scope in step.signals_due:
             self._effects.append(DeliverSignal(step.key, (number,), scope))
         step.signals_due.clear()
+        if step.cpus != ANY_CPUS:  # it was suspended and resumed while it was being started: its order has the old ones
+            self._continue(step)
         if step.suspended:
             self._effects.append(DeliverSignal(step.key, (SIGSTOP,), SCOPE_ALL))
         if step.kill_at_us:  # terminated while it was being started
@@ -461,7 +470,10 @@ class NodeMachine:
             step = self.steps[key]
             if step.stop_at_us == at_us:
                 step.stop_at_us = 0
-                self._effects.append(DeliverSignal(step.key, (SIGSTOP,), SCOPE_ALL))
+                if step.suspended:
+                    self._effects.append(DeliverSignal(step.key, (SIGSTOP,), SCOPE_ALL))
+                else:
+                    self._continue(step)
             else:
                 self._escalate(now_us, step)
 
