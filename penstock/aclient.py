@@ -11,7 +11,8 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 # Any: gRPC does not type channels, calls and their results
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
@@ -59,6 +60,9 @@ _Attempt: TypeAlias = Callable[["Proof", float | None], Awaitable[T]]
 Direct: TypeAlias = Callable[[CallChannel, float], Awaitable[T]]
 #: Pause before the auth socket is tried again when its backlog is full.
 LINE_PAUSE_S: Final = 0.01
+#: Calls at a time over one connection: the controller takes a few more (STREAMS_MAX of ctld/rpc/server.py), and what exceeds
+#: them waits for others to end. Beyond this a further connection is opened.
+CHANNEL_CALLS_MAX: Final = 200
 END: Any = getattr(grpc.aio, "EOF")  # noqa: B009 (not in the type stubs)
 
 
@@ -80,7 +84,7 @@ class AsyncClient:
         self._proof = own_proof(os.environ, cluster.cluster_name)
         self._limited_max_s = limited_max_s
         self._contact = Contact(bool(cluster.local), retry)
-        self._channel: Any = None
+        self._channels: dict[Any, int] = {}  # with the number of calls in progress
         self._calls: CallChannel | None = None
         self._connecting = asyncio.Lock()
 
@@ -100,9 +104,9 @@ class AsyncClient:
         if self._calls is not None:
             self._calls.close()
             self._calls = None
-        if self._channel is not None:
-            channel = self._channel
-            self._channel = None
+        channels = list(self._channels)
+        self._channels.clear()
+        for channel in channels:
             await channel.close()
 
     async def call(
@@ -116,8 +120,9 @@ class AsyncClient:
             return rpc.deserialize(await calls.call(rpc.path, rpc.serialize(request), deadline))
 
         async def attempt(proven: "Proof", left_s: float | None) -> ReplyMessage:
-            stub = self._connect().unary_unary(rpc.path, rpc.serialize, rpc.deserialize)
-            return await stub(request, timeout=left_s, metadata=proven)
+            with self._connected() as channel:
+                stub = channel.unary_unary(rpc.path, rpc.serialize, rpc.deserialize)
+                return await stub(request, timeout=left_s, metadata=proven)
 
         is_direct = not rpc.is_stream and proof is None
         return await self._persist(attempt, self._attempts(method, timeout_s), direct if is_direct else None, proof)
@@ -130,8 +135,9 @@ class AsyncClient:
         rpc = find_stream(method, request)
 
         async def attempt(proven: "Proof", left_s: float | None) -> deque[Message]:
-            stub = self._connect().unary_stream(rpc.path, rpc.serialize, rpc.deserialize)
-            return deque([page async for page in stub(request, timeout=left_s, metadata=proven)])
+            with self._connected() as channel:
+                stub = channel.unary_stream(rpc.path, rpc.serialize, rpc.deserialize)
+                return deque([page async for page in stub(request, timeout=left_s, metadata=proven)])
 
         pages = await self._persist(attempt, self._attempts(method, timeout_s), None, proof)
         while pages:
@@ -148,29 +154,32 @@ class AsyncClient:
 
         async def attempt(
             proven: "Proof", left_s: float | None
-        ) -> tuple[object, "grpc.aio.UnaryStreamCall[Message, Message]"]:
-            messages = self._connect().unary_stream(rpc.path, rpc.serialize, rpc.deserialize)(
-                request, timeout=limit_s, metadata=proven
-            )
-            try:
-                async with asyncio.timeout(silent_s):
-                    return await messages.read(), messages
-            except TimeoutError:
-                messages.cancel()
-                raise Unreachable(RECEIVE_FAILURE_TEXT, code=RECEIVE_FAILURE) from None
+        ) -> tuple[object, "grpc.aio.UnaryStreamCall[Message, Message]", AbstractContextManager[object]]:
+            with ExitStack() as held:
+                channel = held.enter_context(self._connected())
+                messages = channel.unary_stream(rpc.path, rpc.serialize, rpc.deserialize)(
+                    request, timeout=limit_s, metadata=proven
+                )
+                try:
+                    async with asyncio.timeout(silent_s):
+                        return await messages.read(), messages, held.pop_all()
+                except TimeoutError:
+                    messages.cancel()
+                    raise Unreachable(RECEIVE_FAILURE_TEXT, code=RECEIVE_FAILURE) from None
 
-        message, messages = await self._persist(attempt, self._attempts(method, None), None, proof)
-        try:
-            while message is not END:
-                yield message
-                async with asyncio.timeout(silent_s):
-                    message = await messages.read()
-        except TimeoutError:
-            raise Unreachable(RECEIVE_FAILURE_TEXT, code=RECEIVE_FAILURE) from None
-        except grpc.RpcError as error:
-            raise final_error(call_failed(error)) from error
-        finally:
-            messages.cancel()
+        message, messages, held = await self._persist(attempt, self._attempts(method, None), None, proof)
+        with held:
+            try:
+                while message is not END:
+                    yield message
+                    async with asyncio.timeout(silent_s):
+                        message = await messages.read()
+            except TimeoutError:
+                raise Unreachable(RECEIVE_FAILURE_TEXT, code=RECEIVE_FAILURE) from None
+            except grpc.RpcError as error:
+                raise final_error(call_failed(error)) from error
+            finally:
+                messages.cancel()
 
     def _attempts(self, method: str, timeout_s: float | None) -> Attempts:
         deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
@@ -213,30 +222,39 @@ class AsyncClient:
     async def _attempt(self, attempt: _Attempt[T], attempts: Attempts, known: "Proof | None") -> T:
         left_s = attempts.connect_s(time.monotonic())
         proof = known or ((TOKEN_KEY, await fetch_token(self.cluster.auth_socket, left_s)),)
-        if not self._contact.is_patient and self._channel is None:
+        if not self._contact.is_patient and not self._channels:
             (await asyncio.to_thread(dial, self.cluster, left_s)).close()  # gRPC would wait for a dead server
         try:
             return await attempt(proof, time_left(attempts.deadline))
         except grpc.RpcError as error:
             raise call_failed(error) from error
 
-    def _connect(self) -> Any:
-        """The channel is kept after failures, since other tasks use it: it reconnects by itself, soon, as its options
-        say."""
-        if self._channel is None:
-            options = (
-                *CHANNEL_OPTIONS,
-                ("grpc.initial_reconnect_backoff_ms", 100),
-                ("grpc.max_reconnect_backoff_ms", 1000),
-            )
-            if uses_socket(self.cluster):
-                self._channel = grpc.aio.insecure_channel(f"unix:{self.cluster.socket}", options=options)
-            else:
-                credentials = client_channel(read_ca(self.cluster))
-                self._channel = grpc.aio.secure_channel(
-                    self.cluster.address, credentials, options=(*options, *CONTROLLER_OPTIONS)
-                )
-        return self._channel
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """Yields a channel with room for a call, which counts as one of its calls meanwhile. Channels are kept after
+        failures, since other tasks use them: they reconnect by themselves, soon, as their options say."""
+        channel = next((known for known, calls in self._channels.items() if calls < CHANNEL_CALLS_MAX), None)
+        if channel is None:
+            channel = self._new_channel()
+            self._channels[channel] = 0
+        self._channels[channel] += 1
+        try:
+            yield channel
+        finally:
+            if channel in self._channels:  # else it was closed
+                self._channels[channel] -= 1
+
+    def _new_channel(self) -> object:
+        options = (
+            *CHANNEL_OPTIONS,
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+            ("grpc.use_local_subchannel_pool", 1),  # a connection of its own
+        )
+        if uses_socket(self.cluster):
+            return grpc.aio.insecure_channel(f"unix:{self.cluster.socket}", options=options)
+        credentials = client_channel(read_ca(self.cluster))
+        return grpc.aio.secure_channel(self.cluster.address, credentials, options=(*options, *CONTROLLER_OPTIONS))
 
 
 async def _dialled(path: str) -> socket.socket:

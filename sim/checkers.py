@@ -179,6 +179,8 @@ class Checkers:
             self.limit_max_s[row.job_id] = UNLIMITED if UNLIMITED in (most_s, limit_s) else max(most_s, limit_s)
             if row.start_at_us:
                 self.began[row.job_id] = None
+            if before is not None and before.hold and row.hold and row.start_at_us and not before.start_at_us:
+                raise Broken("held", f"job {row.job_id} starts and is held", row.job_id)
             if before is None or before.state is not row.state:
                 self._timeline.say(row.job_id, f"job {row.job_id}.{row.attempt} is {row.state.name} {row.reason.value}")
             if row.suspended_by is Suspend.RESUMING and (before is None or before.suspended_by is not row.suspended_by):
@@ -258,6 +260,7 @@ class Checkers:
         self.launched[location] = self.live[location] = process
         self._check_capacity(process)
         self._check_gpus(process)
+        self._check_numbers(process)
         if process.part is not None:
             self.steps.started(process)
             return
@@ -274,6 +277,24 @@ class Checkers:
     def continued(self, process: SimProcess) -> None:
         """Checks a process that was stopped and continues: no other one has its cpus."""
         self._check_capacity(process, starts=False)
+        self._check_numbers(process)
+
+    def _check_numbers(self, process: SimProcess) -> None:
+        """Checks that no process of another job runs on the CPUs that the process is bound to. One that is to
+        end while its job is suspended continues for up to KillWait where it was."""
+        own = (process.key.job_id, process.key.attempt)
+        if self.rows[own].suspended_by is not Suspend.NO:
+            return  # it starts, and the order to stop is on its way
+        for location, other in self.live.items():
+            theirs = (other.key.job_id, other.key.attempt)
+            if other.node != process.node or theirs == own or location in self.ghosts or other.gave_cpus_up:
+                continue
+            is_late = other.is_ending and self.rows[theirs].suspended_at_us
+            if other.cpu_ids & process.cpu_ids and not is_late:
+                text = (
+                    f"{other.key} and {process.key} run on cpus {other.cpu_ids & process.cpu_ids:#x} of {process.node}"
+                )
+                raise Broken("capacity", text, process.key.job_id)
 
     def _gave_cpus_up(self, holder: tuple[int, int], node: str, is_signalled: bool) -> bool:
         """Whether the job has given up its cpus of that node. `is_signalled`: its processes there must have been stopped,

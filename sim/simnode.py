@@ -28,7 +28,7 @@ from nodedaemon.core.machine import (
     SIGTSTP,
     NodeMachine,
 )
-from nodedaemon.core.steps import NO_LEASE, StepKey
+from nodedaemon.core.steps import ANY_CPUS, NO_LEASE, CpuSets, StepKey
 from penstock.values.config import NodeConfig
 from penstock.values.jobid import BATCH_STEP
 from sim.checkers import Broken, Checkers
@@ -422,6 +422,8 @@ class SimNode:
         if SIGCONT in signals:
             self._continue(process)
         if signals == {SIGCONT}:
+            if effect.cpus != ANY_CPUS:
+                process.cpu_ids = int(effect.cpus.step, 16)
             process.gave_cpus_up = False
             self._timeline.say(process.key.job_id, f"{_name(process.key)} continues on {self.name}")
             self._checkers.continued(process)
@@ -575,7 +577,8 @@ class SimNode:
             scope = SCOPE_BATCH if effect.batch_only and not effect.full else SCOPE_ALL
             self.post(core.Signal(*head, effect.signal_no, scope))
         elif isinstance(effect, SuspendStep):
-            self.post(core.SuspendSteps(*head, effect.suspended, effect.grace_ms * 1000))
+            cpus = CpuSets(f"{effect.cpu_ids:x}", f"{effect.job_cpu_ids:x}") if effect.cpu_ids else ANY_CPUS
+            self.post(core.SuspendSteps(*head, effect.suspended, effect.grace_ms * 1000, cpus))
         elif isinstance(effect, TerminateStep):
             self.post(core.Terminate(*head, effect.grace_ms * 1000, effect.note))
         else:

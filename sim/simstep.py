@@ -2,6 +2,7 @@
 
 import msgspec
 
+from ctld.core.demand import specialized
 from ctld.core.records.job import JobRow
 from ctld.core.records.step import StepRow
 from nodedaemon.core import messages as core
@@ -46,6 +47,9 @@ class SimProcess:
         parts = step.parts or () if step is not None else ()
         self.part = next((part for part in parts if part.node == node), None)  # None = of a batch script
         self.request = step.request if step is not None else None
+        own = self.part or next((part for part in job.alloc if part.node == node), None)
+        #: Mask of the CPU numbers that its processes are bound to; 0 = none.
+        self.cpu_ids = own.cpu_ids if own is not None and not specialized.is_on(job.request) else 0
         self.start_us = start_us
         self.end_us = 0  # 0 = it runs
         self.end_planned_us = start_us + behaviour.run_us

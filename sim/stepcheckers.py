@@ -133,18 +133,17 @@ class StepCheckers:
             assert part is not None  # steps with resources have their share of the node
             cpus += part.cpus
             mem_mb += part.mem_mb if request.asks_memory() else 0
-            if ids & part.cpu_ids:
-                raise Broken("capacity", f"{process.key} has cpus {part.cpu_ids:#x} that others have", job.job_id)
-            ids |= part.cpu_ids
+            if ids & other.cpu_ids:
+                raise Broken("capacity", f"{process.key} has cpus {other.cpu_ids:#x} that others have", job.job_id)
+            if not other.gave_cpus_up:  # one that is stopped is moved before it continues
+                ids |= other.cpu_ids
             for name, type_, mask in part.gres:
                 if devices.get((name, type_), 0) & mask:
                     raise Broken("capacity", f"{process.key} has {name} {mask:#x} that others have", job.job_id)
                 devices[name, type_] = devices.get((name, type_), 0) | mask
         of_job = {(name, type_): mask for name, type_, mask in mine.gres}
         foreign = any(mask & ~of_job.get(kind, 0) for kind, mask in devices.items())
-        # What ran before a suspension stays bound to the old numbers; what starts has the new ones.
-        elsewhere = mine.cpu_ids and process.part is not None and process.part.cpu_ids & ~mine.cpu_ids
-        if cpus > mine.cpus or mem_mb > mine.mem_mb or foreign or elsewhere:
+        if cpus > mine.cpus or mem_mb > mine.mem_mb or foreign or (mine.cpu_ids and ids & ~mine.cpu_ids):
             text = f"steps of job {job.job_id} have {cpus} cpus {ids:#x}, {mem_mb} MB, {devices} of {mine}"
             raise Broken("capacity", text, job.job_id)
 

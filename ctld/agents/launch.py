@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, Final, Protocol
 
 from ctld.agents.hetenv import het_variables
-from ctld.agents.stepmessages import allocation_of, part_allocation, step_plan, step_spec, stream_key
+from ctld.agents.stepmessages import allocation_of, mask_bytes, part_allocation, step_plan, step_spec, stream_key
 from ctld.core.lifecycle.gpu_jobs import GPU_ERROR
 from ctld.core.records.effects import (
     ClearGpu,
@@ -353,9 +353,10 @@ def _terminate(command: node_pb2.Command, effect: TerminateStep, now_us: int) ->
 
 
 def _suspend(command: node_pb2.Command, effect: SuspendStep, now_us: int) -> None:
-    command.suspend.CopyFrom(
-        node_pb2.SuspendStep(key=key_of(effect), suspended=effect.suspended, grace_ms=effect.grace_ms)
-    )
+    message = node_pb2.SuspendStep(key=key_of(effect), suspended=effect.suspended, grace_ms=effect.grace_ms)
+    message.cpu_ids = mask_bytes(effect.cpu_ids)
+    message.job_cpu_ids = mask_bytes(effect.job_cpu_ids)
+    command.suspend.CopyFrom(message)
 
 
 def _notify(command: node_pb2.Command, effect: NotifyStep, now_us: int) -> None:

@@ -80,11 +80,16 @@ def part_allocation(part: StepPart, slots: Slots = ()) -> common_pb2.NodeAllocat
     )
 
 
+def mask_bytes(mask: int) -> bytes:
+    """Encodes a bit mask of CPUs; 0 is empty."""
+    return mask.to_bytes((mask.bit_length() + 7) // 8, "little")
+
+
 def allocation_of(part: NodeAlloc, slots: Slots = ()) -> common_pb2.NodeAllocation:
     """Encodes a job's allocation on one node. `slots`: the UUIDs of its GPUs, by place."""
     message = common_pb2.NodeAllocation(node=part.node, cpus=part.cpus, mem_mb=part.mem_mb, tasks=part.tasks)
     if part.cpu_ids:
-        message.cpu_ids = part.cpu_ids.to_bytes((part.cpu_ids.bit_length() + 7) // 8, "little")
+        message.cpu_ids = mask_bytes(part.cpu_ids)
     for name, type_, mask in part.gres:
         uuids = [slots[i] if i < len(slots) else "" for i in indices(mask)] if slots and name == GPU else ()
         message.gres.add(name=name, type=type_, index=indices(mask), uuid=uuids)

@@ -33,6 +33,8 @@ TROUBLE = b"trouble"
 READY = b"ready"
 ENDED = b"ended"
 SCRIPT_MESSAGE = b"said"
+#: Begins the key of an order to move a step to other CPUs.
+_MOVE = "move "
 #: Recipients of a signal: the task's first process, or every process of the step. Numbers as in core.machine.
 SCOPE_BATCH, SCOPE_ALL = 0, 1
 
@@ -216,6 +218,25 @@ def encode_connection(key: str) -> bytes:
 def encode_signals(key: str, signals: tuple[int, ...], scope: int, note: str) -> bytes:
     """Encodes an order to send these signals; `note` is a line for the error file, "" = none."""
     return pack_values(key, " ".join(map(str, signals)), scope, note)
+
+
+def encode_move(key: str, cpus: str, job_cpus: str) -> bytes:
+    """Encodes an order to move the step to these CPUs (masks in hexadecimal). To a stepd of an earlier release it is an order
+    for some other step, which it ignores."""
+    return pack_values(f"{_MOVE}{key}", "", 0, f"{cpus} {job_cpus}")
+
+
+def decode_move(data: bytes) -> tuple[str, list[int], list[int]] | None:
+    """Key, CPUs of the step and of its job; None for other orders."""
+    key, _, _, masks, *_ = [part.decode() for part in unpack(data)] + [""] * 4
+    if not key.startswith(_MOVE):
+        return None
+    cpus, job_cpus = (int(mask or "0", 16) for mask in masks.split(" "))
+    return key.removeprefix(_MOVE), _numbers(cpus), _numbers(job_cpus)
+
+
+def _numbers(mask: int) -> list[int]:
+    return [number for number in range(mask.bit_length()) if mask >> number & 1]
 
 
 def decode_signals(data: bytes) -> tuple[str, tuple[int, ...], int, str]:

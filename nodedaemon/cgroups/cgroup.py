@@ -25,7 +25,7 @@ import signal
 from nodedaemon.base import proctree
 from nodedaemon.base.framing import pack, pack_values, unpack
 from nodedaemon.base.kernelfiles import read_text, write_text
-from nodedaemon.cgroups.limits import CgroupLimits, limit_job, limit_step, prepare
+from nodedaemon.cgroups.limits import CgroupLimits, limit_job, limit_step, move_cpus, prepare
 from nodedaemon.cgroups.tree import CgroupTree
 
 TYPE_CHECKING = False  # avoids importing `typing`, which every fork would pay for
@@ -208,6 +208,12 @@ class StepGroups:
             if tree.is_complete:
                 with contextlib.suppress(OSError):
                     freeze_folder(step, frozen)
+
+    def move(self, cpus: list[int], job_cpus: list[int]) -> None:
+        """Gives step and job other CPUs. Raises OSError."""
+        for tree, job, step in self._folders:
+            if job and "cpuset" in tree.controllers:
+                move_cpus(job, [step, *_below(step)], cpus, job_cpus)
 
     def out_of_memory(self) -> bool:
         """True when the OOM killer has killed a process of the step."""

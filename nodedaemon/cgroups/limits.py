@@ -97,6 +97,25 @@ def limit_step(folder: str, limits: CgroupLimits, controllers: tuple[str, ...], 
     _deny(folder, limits.denied, controllers, unified)
 
 
+def move_cpus(job: str, groups: list[str], cpus: list[int], job_cpus: list[int]) -> None:
+    """Gives a job and one of its steps other CPUs. `groups`: the step's, then all below it, deepest first. Raises OSError.
+
+    v1 has a group's CPUs within its parent's, so all are widened from above, then narrowed from below. The job's stays wide
+    there while another step is still to be moved, and is narrowed with the last one.
+    """
+    step, *below = groups
+    new, of_job = ",".join(map(str, cpus)), ",".join(map(str, job_cpus))
+    for folder, wider in ((job, of_job), (step, new), *[(folder, new) for folder in reversed(below)]):
+        own = read_text(f"{folder}/cpuset.cpus").strip()
+        if own:  # else it has all of its parent's (v2)
+            write_text(f"{folder}/cpuset.cpus", f"{own},{wider}")
+    for folder in (*below, step):
+        if read_text(f"{folder}/cpuset.cpus").strip():
+            write_text(f"{folder}/cpuset.cpus", new)
+    with contextlib.suppress(OSError):
+        write_text(f"{job}/cpuset.cpus", of_job)
+
+
 def _limit_memory(folder: str, memory_mb: int, swap_mb: int, unified: bool) -> None:
     memory = str(memory_mb * MB)
     if unified:

@@ -23,7 +23,7 @@ from nodedaemon.core.messages import (
     Suspended,
     Unkillable,
 )
-from nodedaemon.core.steps import NodeStep, StepKey, StepState
+from nodedaemon.core.steps import ANY_CPUS, NodeStep, StepKey, StepState
 
 #: Ended keys remembered so that a repeated launch starts nothing. At 400 jobs a second: over a minute of delay.
 FORGOTTEN_MAX = 32_768
@@ -55,8 +55,8 @@ class JournalState:
             yield SpooledStep(step.key, step.epoch, step.state, step.start_at_us, step.lease)
             if step.is_live and step.kill_at_us:
                 yield KillWanted(step.key, step.kill_at_us)
-            if step.is_live and step.suspended:
-                yield Suspended(step.key, True)
+            if step.is_live and (step.suspended or step.cpus != ANY_CPUS):
+                yield Suspended(step.key, step.suspended, step.cpus)
             if step.is_live and step.unkillable:
                 yield Unkillable(step.key)
         yield from self.unacked.values()
@@ -102,6 +102,8 @@ class JournalState:
         elif isinstance(record, Suspended):
             if record.key in self.steps:
                 self.steps[record.key].suspended = record.suspended
+                self.steps[record.key].cpus = record.cpus
+                self.steps[record.key].stop_at_us = 1  # what follows from it may not have been sent
         elif isinstance(record, Unkillable):
             if record.key in self.steps:
                 self.steps[record.key].unkillable = True

@@ -74,7 +74,7 @@ from nodedaemon.core.messages import (
     TimerDue,
     Unkillable,
 )
-from nodedaemon.core.steps import NodeStep, StepKey, StepState
+from nodedaemon.core.steps import ANY_CPUS, NodeStep, StepKey, StepState
 from penstock.values.jobid import EXTERN_STEP
 
 SIGKILL = 9
@@ -170,8 +170,8 @@ class NodeMachine(JournalState):
         for step in self.live_steps():
             if step.kill_at_us:
                 self._schedule(step, step.kill_at_us)
-            elif step.suspended:  # the SIGSTOP may not have been sent
-                self._stop_at(step, 1)
+            elif step.stop_at_us:
+                self._stop_at(step, step.stop_at_us)
 
     # -- streams
 
@@ -254,13 +254,18 @@ class NodeMachine(JournalState):
         if not refused and step is not None and step.suspended != event.suspended and not step.kill_at_us:
             step.suspended = event.suspended
             step.stop_at_us = 0
-            self._records.append(Suspended(step.key, step.suspended))
+            if not step.suspended:
+                step.cpus = event.cpus
+            self._records.append(Suspended(step.key, step.suspended, step.cpus))
             if step.state is StepState.RUNNING and step.suspended:
                 self._effects.append(DeliverSignal(step.key, (SIGTSTP,), SCOPE_ALL))
                 self._stop_at(step, now_us + event.grace_us)
             elif step.state is StepState.RUNNING:
-                self._effects.append(DeliverSignal(step.key, (SIGCONT,), SCOPE_ALL))
+                self._continue(step)
         self._answer(event, refused)
+
+    def _continue(self, step: NodeStep) -> None:
+        self._effects.append(DeliverSignal(step.key, (SIGCONT,), SCOPE_ALL, cpus=step.cpus))
 
     def _notify(self, now_us: int, event: Notify) -> None:
         step = self.steps.get(event.key)
@@ -336,6 +341,8 @@ class NodeMachine(JournalState):
         for number, scope in step.signals_due:
             self._effects.append(DeliverSignal(step.key, (number,), scope))
         step.signals_due.clear()
+        if step.cpus != ANY_CPUS:  # it was suspended and resumed while it was being started: its order has the old ones
+            self._continue(step)
         if step.suspended:
             self._effects.append(DeliverSignal(step.key, (SIGSTOP,), SCOPE_ALL))
         if step.kill_at_us:  # terminated while it was being started
@@ -379,7 +386,10 @@ class NodeMachine(JournalState):
             step = self.steps[key]
             if step.stop_at_us == at_us:
                 step.stop_at_us = 0
-                self._effects.append(DeliverSignal(step.key, (SIGSTOP,), SCOPE_ALL))
+                if step.suspended:
+                    self._effects.append(DeliverSignal(step.key, (SIGSTOP,), SCOPE_ALL))
+                else:
+                    self._continue(step)
             else:
                 self._escalate(now_us, step)
 

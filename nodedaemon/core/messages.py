@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from nodedaemon.core.steps import NO_LEASE, StepKey, StepState
+from nodedaemon.core.steps import ANY_CPUS, NO_LEASE, CpuSets, StepKey, StepState
 
 
 class NodeCoreEvent(msgspec.Struct, frozen=True, gc=False):
@@ -63,10 +63,11 @@ class Terminate(NodeCommand, frozen=True):
 
 
 class SuspendSteps(NodeCommand, frozen=True):
-    """Stops all processes of a step (SIGTSTP now, SIGSTOP after the grace), or resumes them."""
+    """Stops all processes of a step (SIGTSTP now, SIGSTOP after the grace), or resumes them, on these CPUs."""
 
     suspended: bool
     grace_us: int
+    cpus: CpuSets = ANY_CPUS
 
 
 class Notify(NodeCommand, frozen=True):
@@ -171,12 +172,14 @@ class StartStep(NodeEffect, frozen=True):
 
 
 class DeliverSignal(NodeEffect, frozen=True):
-    """Sends signals to a step, in this order. `scope` is one of orders.SCOPE_*; `note` is a line for its error file."""
+    """Sends signals to a step, in this order. `scope` is one of orders.SCOPE_*; `note` is a line for its error file; before
+    a SIGCONT its processes are moved to `cpus`."""
 
     key: StepKey
     signals: tuple[int, ...]
     scope: int
     note: str = ""
+    cpus: CpuSets = ANY_CPUS
 
 
 class SendReport(NodeEffect, frozen=True):
@@ -264,10 +267,11 @@ class KillWanted(JournalRecord, frozen=True):
 
 
 class Suspended(JournalRecord, frozen=True):
-    """All processes of the step are to be stopped, or no longer."""
+    """All processes of the step are to be stopped, or no longer: then they continue on these CPUs."""
 
     key: StepKey
     suspended: bool
+    cpus: CpuSets = ANY_CPUS
 
 
 class Unkillable(JournalRecord, frozen=True):

@@ -57,11 +57,21 @@ class StepKey(msgspec.Struct, frozen=True, order=True, gc=False, array_like=True
         return f"{self.job_id}.{self.attempt}.{self.step_id}"
 
 
+class CpuSets(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The CPUs of a step and of its job, by the kernel's numbers: bit masks in hexadecimal; "" = any."""
+
+    step: str = ""
+    job: str = ""
+
+
+ANY_CPUS = CpuSets()
+
+
 class NodeStep:
     """One step in the node's state. `move` is the only place where `state` changes."""
 
     __slots__ = (
-        "due_at_us", "epoch", "key", "kill_at_us", "kill_note", "killed", "lease", "signals_due", "start_at_us",
+        "cpus", "due_at_us", "epoch", "key", "kill_at_us", "kill_note", "killed", "lease", "signals_due", "start_at_us",
         "state", "stop_at_us", "suspended", "unkillable",
     )  # fmt: skip
 
@@ -76,7 +86,8 @@ class NodeStep:
         self.killed = False  # SIGKILL has been sent
         self.signals_due: list[tuple[int, int]] = []  # (signal, scope) that arrived while the step was being started
         self.suspended = False  # its processes are to be stopped
-        self.stop_at_us = 0  # when SIGSTOP follows SIGTSTP, 0 = not due
+        self.cpus = ANY_CPUS  # where they continued when they were last resumed
+        self.stop_at_us = 0  # when SIGSTOP follows SIGTSTP, 0 = not due; after a restart also SIGCONT
         self.due_at_us = 0  # when the next action of its termination is due, 0 = none is
         self.unkillable = False  # SIGKILL had no effect, and this was reported
 

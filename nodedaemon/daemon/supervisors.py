@@ -26,7 +26,7 @@ from nodedaemon.base.framing import unpack
 from nodedaemon.cgroups.cgroup import Cgroups
 from nodedaemon.core.machine import SCOPE_ALL, NodeMachine
 from nodedaemon.core.messages import DeliverSignal, NodeCoreEvent, Notice, StepBegan, StepEnded
-from nodedaemon.core.steps import NodeStep, StepKey, StepState
+from nodedaemon.core.steps import ANY_CPUS, NodeStep, StepKey, StepState
 from nodedaemon.daemon import orphans
 from nodedaemon.daemon.launching import LauncherHandle
 from nodedaemon.spool.spool import Spool
@@ -130,6 +130,9 @@ class Supervisors:
             return  # not begun (the core sends it again then), or over
         order = orders.encode_signals(str(effect.key), effect.signals, effect.scope, effect.note)
         try:
+            if effect.cpus != ANY_CPUS:
+                move = orders.encode_move(str(effect.key), effect.cpus.step, effect.cpus.job)
+                control.send(self._control, claim.control, move)
             control.send(self._control, claim.control, order)
         except OSError as error:
             log.warning(

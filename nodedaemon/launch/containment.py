@@ -22,6 +22,7 @@ import os
 from nodedaemon.base import orders
 from nodedaemon.cgroups.devices import OPEN_TO_ALL, entry, mig_controls
 from nodedaemon.core.gpumessages import Device
+from nodedaemon.core.steps import ANY_CPUS, CpuSets
 from nodedaemon.launch import binding
 from nodedaemon.launch.pinning import GPU, devices_of
 from nodedaemon.launch.site import Site
@@ -116,6 +117,14 @@ def _confine(
         order.job_cpu_ids = site.topology.kernels(job.cpu_ids)
     if order.kind == KIND_STEP and order.tasks:
         _bind_tasks(order, message, site, by_affinity)
+
+
+def cpus_moved_to(mask: bytes, job_mask: bytes, site: Site) -> CpuSets:
+    """The CPUs on which a resumed step and its job continue, where steps are confined to theirs."""
+    if site.topology is None:
+        return ANY_CPUS
+    found = [site.topology.kernels(each) for each in (mask, job_mask)]
+    return CpuSets(*[f"{sum(1 << number for number in each):x}" for each in found]) if all(found) else ANY_CPUS
 
 
 def _bind_tasks(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Site, by_affinity: bool) -> None:

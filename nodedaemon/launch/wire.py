@@ -19,7 +19,7 @@ from nodedaemon.core.environment import NodeShare, StepFacts, base_environment, 
 from nodedaemon.core.machine import SCOPE_ALL, SCOPE_BATCH
 from nodedaemon.core.steps import NO_LEASE, NodeStep, StepKey
 from nodedaemon.launch import job_programs, pinning, wire_steps
-from nodedaemon.launch.containment import contain
+from nodedaemon.launch.containment import contain, cpus_moved_to
 from nodedaemon.launch.site import Site
 from nodedaemon.stepd.externstep import STAGES
 from penstock.jobfacts import known_of
@@ -85,7 +85,8 @@ def command_event(link: int, message: node_pb2.Command, node: NodeFacts) -> core
         return core.Terminate(*head, key_of(end.key), end.grace_ms * 1000, end.note)
     if kind == "suspend":
         stop = message.suspend
-        return core.SuspendSteps(*head, key_of(stop.key), stop.suspended, stop.grace_ms * 1000)
+        cpus = cpus_moved_to(stop.cpu_ids, stop.job_cpu_ids, node.site)
+        return core.SuspendSteps(*head, key_of(stop.key), stop.suspended, stop.grace_ms * 1000, cpus)
     if kind == "notify":
         return core.Notify(*head, key_of(message.notify.key), clipped_note(message.notify.text))
     if kind in ORDERS:

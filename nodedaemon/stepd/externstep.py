@@ -204,6 +204,9 @@ class ExternStep:
         data = without_token(data, self._own.token)
         if not data or not is_from_noded(ancillary):
             return False
+        if (move := orders.decode_move(data)) is not None:
+            self._move(*move)
+            return False
         key, signals, _, note = orders.decode_signals(data)
         if key != self._order.key:
             return False
@@ -218,6 +221,14 @@ class ExternStep:
             return False
         self._ending = ending_environment(note)
         return True
+
+    def _move(self, key: str, cpus: list[int], job_cpus: list[int]) -> None:
+        """Moves what was adopted into the step to other CPUs. What cannot be moved stays where it is."""
+        from nodedaemon.stepd import moving  # loaded only where needed
+
+        if key == self._order.key:
+            with contextlib.suppress(OSError):  # there is no file of the job's to say it in
+                moving.move(self._order, self._groups, cpus, job_cpus)
 
     def _reap(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         def reap(self) -> bool: ...
         def take_connection(self, connection: socket.socket) -> None: ...
         def handle_signal(self, signals: tuple[int, ...], scope: int, note: str) -> None: ...
+        def move_cpus(self, cpus: list[int], job_cpus: list[int]) -> None: ...
         def report_start(self, sender: bytes) -> None: ...
 
 
@@ -75,7 +76,8 @@ class Own:
             self.step.reap()
 
     def _ordered(self, events: int) -> None:
-        """Receives noded's datagrams: signals for the step, a client's connection, or the question whether it has begun."""
+        """Receives noded's datagrams: signals for the step, other CPUs, a client's connection, or the question whether it has
+        begun."""
         space = socket.CMSG_SPACE(CREDENTIALS.size) + socket.CMSG_SPACE(_FD.size)
         try:
             data, ancillary, _, sender = self.control.recvmsg(_ORDER_BYTES_MAX, space, socket.MSG_CMSG_CLOEXEC)
@@ -87,13 +89,17 @@ class Own:
             for fd in fds:
                 os.close(fd)
             return
-        key = orders.key_of(data)
+        move = orders.decode_move(data)
+        key = orders.key_of(data) if move is None else move[0]
         connections = [socket.socket(fileno=fd) for fd in fds]
         if self.step is None or key != self.step.order.key:
             for connection in connections:
                 _refuse(connection, key)
         elif connections:
             self.step.take_connection(connections[0])
+        elif move is not None:
+            step, (_, cpus, job_cpus) = self.step, move
+            self.loop.soon(lambda: step.move_cpus(cpus, job_cpus))
         else:
             step = self.step
             _, signals, scope, note = orders.decode_signals(data)

@@ -254,6 +254,17 @@ class Supervisor:
         if note:
             self._write_note(note)
 
+    def move_cpus(self, cpus: list[int], job_cpus: list[int]) -> None:
+        """Executes an order to continue on other CPUs."""
+        from nodedaemon.stepd import moving  # loaded only where needed
+
+        try:
+            moving.move(self.order, self.groups, cpus, job_cpus)
+        except OSError as error:
+            self._write_note(
+                f"slurmstepd: error: cannot move the step to the CPUs that its job has now: {error.strerror}"
+            )
+
     def _signal_script(self, signum: int) -> None:
         for task in self.tasks.all:
             if task.pid and task.status is None:  # not reaped yet, so the number is still the task's

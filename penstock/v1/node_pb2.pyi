@@ -690,14 +690,18 @@ class TerminateStep(_message.Message):
     def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., grace_ms: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
 
 class SuspendStep(_message.Message):
-    __slots__ = ("key", "suspended", "grace_ms")
+    __slots__ = ("key", "suspended", "grace_ms", "cpu_ids", "job_cpu_ids")
     KEY_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_FIELD_NUMBER: _ClassVar[int]
     GRACE_MS_FIELD_NUMBER: _ClassVar[int]
+    CPU_IDS_FIELD_NUMBER: _ClassVar[int]
+    JOB_CPU_IDS_FIELD_NUMBER: _ClassVar[int]
     key: StepKey
     suspended: bool
     grace_ms: int
-    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., suspended: bool = ..., grace_ms: _Optional[int] = ...) -> None: ...
+    cpu_ids: bytes
+    job_cpu_ids: bytes
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., suspended: bool = ..., grace_ms: _Optional[int] = ..., cpu_ids: _Optional[bytes] = ..., job_cpu_ids: _Optional[bytes] = ...) -> None: ...
 
 class ForgetStep(_message.Message):
     __slots__ = ("key",)

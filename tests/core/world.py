@@ -147,6 +147,7 @@ class World:
         }  # steps: launched, runs
         self.srun_gone: dict[str, dict[tuple[int, int, int], None]] = {n.name: {} for n in config.nodes}
         self.step_launches: dict[tuple[str, int, int, int], None] = {}
+        self.bound: dict[tuple[str, int, int, int], int] = {}  # the CPUs that a node has bound a step to
         self.stopped: dict[str, dict[tuple[int, int], None]] = {n.name: {} for n in config.nodes}
         self.leases: dict[tuple[int, int], tuple[int, int]] = {}  # of steps that were launched with one
         self.qos: dict[str, Qos] = {}
@@ -341,10 +342,20 @@ class World:
             self.stopped[effect.node].pop(key, None)
             if effect.suspended:
                 self.stopped[effect.node][key] = None
-            return [f"{'suspend' if effect.suspended else 'resume'} {effect.job_id} on {effect.node}"]
+            return [
+                f"{'suspend' if effect.suspended else 'resume'} {effect.job_id} on {effect.node}{self._moved(effect)}"
+            ]
         if key not in self.running[effect.node]:
             self.tombstones[effect.node][key] = None
         return [f"terminate {effect.job_id} on {effect.node}" + (f" ({effect.note})" if effect.note else "")]
+
+    def _moved(self, effect: SuspendStep) -> str:
+        """Where a step continues, if that is not where it was."""
+        key = (effect.node, effect.job_id, effect.attempt, effect.step_id)
+        if not effect.cpu_ids or not self.bound.get(key) or self.bound[key] == effect.cpu_ids:
+            return ""
+        self.bound[key] = effect.cpu_ids
+        return f", cpus {TaskSet.of(i for i in range(effect.cpu_ids.bit_length()) if effect.cpu_ids >> i & 1).format()}"
 
     def _gpu_order(self, effect: GpuWork | ClearGpu | ReturnGpus) -> str:
         lost = "" if effect.node in self.links else "lost on the way: "
@@ -373,11 +384,12 @@ class World:
             assert (node, *key) not in self.step_launches, f"{name} started twice on {node}"
             self.step_launches[node, *key] = None
             known[key] = False
+            self.bound[node, *key] = part.cpu_ids
             return [text]
         if isinstance(effect, SignalStep):
             return [f"signal {name} on {node}: {effect.signal_no}"]
         if isinstance(effect, SuspendStep):
-            return [f"{'suspend' if effect.suspended else 'resume'} {name} on {node}"]
+            return [f"{'suspend' if effect.suspended else 'resume'} {name} on {node}{self._moved(effect)}"]
         if isinstance(effect, NotifyStep):
             return [f"notify {name} on {node}: {effect.text}"]
         if key not in known:
@@ -441,6 +453,7 @@ class World:
         assert key not in self.launches, f"{key} started twice"
         self.launches.append(key)
         self.launched_with[key] = effect
+        self.bound[effect.node, *key, BATCH] = next(p.cpu_ids for p in row.alloc if p.node == effect.node)
         if effect.lease_s:
             self.leases[key] = (effect.lease_s, effect.lease_grace_s)
         self.running[effect.node][key] = effect.epoch

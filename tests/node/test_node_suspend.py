@@ -2,11 +2,16 @@
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 
+import pytest
+
+from nodedaemon.base.topology_info import read_topology
 from nodedaemon.core import messages as m
 from nodedaemon.core.machine import SCOPE_ALL, SIGCONT, SIGSTOP, SIGTERM, SIGTSTP, NodeMachine
-from penstock.v1 import node_pb2
+from nodedaemon.core.steps import ANY_CPUS, CpuSets
+from penstock.v1 import common_pb2, node_pb2
 from tests.node.fakectl import cluster, eventually, lines, make_key
 from tests.node.test_node_core import KEY, SECOND_US, Feed, connected
 
@@ -93,6 +98,32 @@ def test_a_restarted_daemon_stops_it_again() -> None:
         assert signals(list(other.seal().effects)) == [(SIGSTOP,)]
 
 
+def test_a_resumed_step_is_told_its_cpus_also_when_it_was_still_starting_or_the_daemon_died_meanwhile() -> None:
+    cpus = CpuSets("c", "f")
+    machine = connected()
+    records: list[m.AnyRecord] = []
+    told: list[tuple[tuple[int, ...], CpuSets]] = []
+    for event in (
+        m.Launch(1, 1, 3, KEY, "order"),
+        m.SuspendSteps(1, 2, 3, KEY, True, 2 * SECOND_US),
+        m.SuspendSteps(1, 3, 3, KEY, False, 0, cpus),
+        m.StepBegan(KEY, 5, 99),
+        m.SuspendSteps(1, 4, 3, KEY, True, 0),
+        m.SuspendSteps(1, 5, 3, KEY, False, 0, cpus),
+    ):
+        machine.step(SECOND_US, event)
+        batch = machine.seal()
+        records += batch.records
+        told += [(e.signals, e.cpus) for e in batch.effects if isinstance(e, m.DeliverSignal)]
+    assert told == [((SIGCONT,), cpus), ((SIGTSTP,), ANY_CPUS), ((SIGCONT,), cpus)]
+    for written in ([m.SpoolCreated("spool"), m.BootSeen("boot"), *records], list(machine.snapshot())):
+        other = NodeMachine()
+        other.replay(written)
+        other.step(5 * SECOND_US, m.TimerDue())
+        effects = [e for e in other.seal().effects if isinstance(e, m.DeliverSignal)]
+        assert [(e.signals, e.cpus) for e in effects] == [((SIGCONT,), cpus)]
+
+
 # ---- real processes --------------------------------------------------------------------------------------------------
 
 
@@ -101,8 +132,10 @@ def states(pids: list[int]) -> str:
     return "".join(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] for pid in pids)
 
 
-def suspend(controller, job_id: int, suspended: bool, grace_ms: int = 0) -> int:
-    order = node_pb2.SuspendStep(key=make_key(job_id), suspended=suspended, grace_ms=grace_ms)
+def suspend(controller, job_id: int, suspended: bool, grace_ms: int = 0, cpus: bytes = b"") -> int:
+    order = node_pb2.SuspendStep(
+        key=make_key(job_id), suspended=suspended, grace_ms=grace_ms, cpu_ids=cpus, job_cpu_ids=cpus
+    )
     return controller.command(suspend=order)
 
 
@@ -161,5 +194,42 @@ def test_a_suspended_step_that_ignores_sigterm_is_killed(tmp_path):
             await stand_still(tmp_path, pids)
             controller.terminate(1, grace_ms=100)
             assert (await controller.exited(1)).exit.signal == 9
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="it takes two CPUs")
+@pytest.mark.parametrize("constrain_cores", [False, True])  # by control groups where there are some
+def test_all_threads_move_to_the_cpus_that_the_job_has_now(tmp_path, constrain_cores):
+    """The script's process with a thread, and one in a session of its own with the processes that it starts."""
+    first, second = [cpu.kernel for cpu in read_topology(os.sched_getaffinity(0)).cpus][:2]
+    script = f"""
+echo $$ > parent
+setsid sh -c 'echo $$ > child; while :; do echo c >> ticks; sleep 0.05; done' &
+exec {sys.executable} -c '
+import threading, time
+threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+open("ticks", "a").write("p\\n")
+time.sleep(1000)'
+"""
+
+    def bound(pids: list[int]) -> list[set[int]]:
+        threads = [int(name) for pid in pids for name in os.listdir(f"/proc/{pid}/task")]
+        return [os.sched_getaffinity(thread) for thread in threads]
+
+    async def scenario():
+        settings = node_pb2.NodeSettings(task_plugin="task/affinity")
+        settings.cgroup.constrain_cores = constrain_cores
+        async with cluster(tmp_path, "--cpus=", settings=settings) as (controller, _):
+            part = common_pb2.NodeAllocation(node="n1", cpus=1, cpu_ids=b"\x01")
+            controller.launch(1, script, work_dir=str(tmp_path).encode(), allocation=part)
+            pids = await begun(tmp_path)
+            assert bound(pids) == [{first}] * 3
+            suspend(controller, 1, True)
+            await eventually(lambda: set(states(pids)) <= {"T", "D"})
+            assert await controller.acked(suspend(controller, 1, False, cpus=b"\x02")) == ""
+            await eventually(lambda: bound(pids) == [{second}] * 3)
+            controller.terminate(1, grace_ms=20_000)
+            await controller.exited(1)
 
     asyncio.run(scenario())

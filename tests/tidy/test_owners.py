@@ -384,7 +384,7 @@ RECORD_OWNERS = {
     "Spent.at_us": "accounts/draft",
     "Spent.decays": "lifecycle/limit_changes limits/ledger",
     "Spent.rates": "lifecycle/limit_changes",
-    "SpreadStep.all_parts": "jobs/prolog_state steps/creation steps/parts",
+    "SpreadStep.all_parts": "jobs/prolog_state lifecycle/suspend steps/creation steps/parts",
     "SpreadStep.cancelled_by_uid": "steps/life",
     "SpreadStep.cpus": "steps/creation",
     "SpreadStep.live": "jobs/prolog_state steps/creation steps/parts",

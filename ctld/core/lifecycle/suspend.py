@@ -11,6 +11,9 @@ The cause of a suspension (`Job.suspended_by`) determines what the job keeps:
 Memory, GRES and licenses stay with the job in every case, since its processes still hold them. The time limit
 does not count meanwhile: `suspended_us` is that time.
 
+A job that continues may have other CPU numbers than before, where others have the old ones. Its steps move with it: each
+gets the CPUs among the new ones that correspond to its old ones, and the nodes move its processes before they continue.
+
 A step whose launch has not arrived, or was never sent because the job began outside of its time slice, is launched when
 the job continues: a node starts a step once, however often it gets the launch.
 """
@@ -23,14 +26,16 @@ from ctld.core.lifecycle import job_life, step_orders
 from ctld.core.records.effects import SuspendStep
 from ctld.core.records.job import Job
 from ctld.core.records.request import NodeAlloc
-from ctld.core.records.step import SpreadStep, Step, live_nodes
-from ctld.core.state.devices import choose_cpus, pick_cpus
+from ctld.core.records.step import SpreadStep, Step, StepPart, live_nodes
+from ctld.core.state.devices import bits_of, choose_cpus, pick_cpus
 from ctld.core.state.state import ClusterState
 from penstock.values.config import SUSPEND_GRACE_S
 from penstock.values.runtime import ran_us
 from penstock.values.states import END_STATES, JobState, Suspend
 
 S = JobState
+#: Parts of steps by node: each step with the place of its part.
+_BoundParts = dict[str, list[tuple[SpreadStep, int]]]
 
 
 def suspend(state: ClusterState, job: Job, why: Suspend, now_us: int, note: str, tell: bool = True) -> None:
@@ -69,7 +74,9 @@ def resume(state: ClusterState, job: Job, now_us: int) -> None:
     spans.was_suspended(state, job)
     stop_clock(job, now_us)
     if job.suspended_by is Suspend.RESUMING and not shares(state, job):
-        state.number_cpus(job, [_numbers(state, job, part) for part in job.alloc])
+        bound = _bound_parts(state, job)
+        state.number_cpus(job, [_numbers(state, job, part, _union(bound.get(part.node, []))) for part in job.alloc])
+        _move_steps(state, job, bound)
     job.suspended_by = Suspend.NO
     job.preemptor_id = 0
     live = step_orders.live_steps(state, job)
@@ -94,22 +101,59 @@ def _awaits_launch(step: Step) -> bool:
     return step.state is S.CONFIGURING
 
 
-def _numbers(state: ClusterState, job: Job, part: NodeAlloc) -> int:
-    """Returns its cpu numbers on a node: those that its live steps are bound to there if they are free, since the
-    binding is kept."""
+def _numbers(state: ClusterState, job: Job, part: NodeAlloc, bound: int) -> int:
+    """Returns its cpu numbers on a node: those that its live steps are bound to there (`bound`) if they are free, so that
+    nothing has to move."""
     if specialized.is_on(job.request):
         return specialized.left_mask(state.config, state.nodes[part.node].config, job.request)
-    bound = 0
-    for step in step_orders.live_steps(state, job):
-        for other in step.parts or ():
-            if other.node == part.node and other.state not in END_STATES:
-                bound |= other.cpu_ids
     node = state.nodes[part.node]
     if not bound or bound & node.cpus_used or bound.bit_count() > part.cpus:
         return pick_cpus(node, part.cpus, part.gres)
     rest = node.inside.usable & ~node.cpus_used & ~bound
     more = choose_cpus(node.inside, rest, part.cpus - bound.bit_count(), part.gres)
     return bound | more if (bound | more).bit_count() == part.cpus else 0
+
+
+def _bound_parts(state: ClusterState, job: Job) -> _BoundParts:
+    """Returns the parts of live steps that are bound to CPUs, by node."""
+    found: _BoundParts = {}
+    for step in step_orders.live_steps(state, job):
+        if not isinstance(step, SpreadStep):
+            continue
+        for at, part in enumerate(step.all_parts):
+            if part.cpu_ids and part.state not in END_STATES:
+                found.setdefault(part.node, []).append((step, at))
+    return found
+
+
+def _union(bound: list[tuple[SpreadStep, int]]) -> int:
+    cpu_ids = 0
+    for step, at in bound:
+        cpu_ids |= step.all_parts[at].cpu_ids
+    return cpu_ids
+
+
+def _move_steps(state: ClusterState, job: Job, bound: _BoundParts) -> None:
+    """Binds the job's steps to its new CPUs. Steps that shared a CPU share one, and others do not."""
+    moved: dict[int, tuple[SpreadStep, list[StepPart]]] = {}
+    for part in job.alloc:
+        old, new = _union(bound.get(part.node, [])), part.cpu_ids
+        if not new or not old & ~new:
+            continue
+        to = dict(zip(bits_of(old & ~new), bits_of(new & ~old), strict=False))
+        for step, at in bound[part.node]:
+            _, parts = moved.setdefault(step.step_id, (step, list(step.all_parts)))
+            cpu_ids = sum(1 << to.get(cpu, cpu) for cpu in bits_of(parts[at].cpu_ids)) & new
+            parts[at] = parts[at]._replace(cpu_ids=cpu_ids)
+    for step, parts in moved.values():
+        _replace_parts(state, step, tuple(parts))
+    if moved:
+        state.steps.by_job[job.job_id].recount()
+
+
+def _replace_parts(state: ClusterState, step: SpreadStep, parts: tuple[StepPart, ...]) -> None:
+    step.all_parts = parts
+    state.touch_step(step)
 
 
 def stop_clock(job: Job, now_us: int) -> None:
@@ -121,10 +165,15 @@ def stop_clock(job: Job, now_us: int) -> None:
 def emit_suspended(state: ClusterState, job: Job) -> None:
     """Sends the nodes, first or again, whether the job's steps are suspended."""
     stands = job.state is S.SUSPENDED
+    numbers = {} if stands or specialized.is_on(job.request) else {part.node: part.cpu_ids for part in job.alloc}
     grace_s = state.config.preempt_number("suspend_grace_time", SUSPEND_GRACE_S)
     for step in step_orders.live_steps(state, job):
+        own = {part.node: part.cpu_ids for part in step.parts or ()} if numbers else {}
         for node in live_nodes(step):
-            state.emit(SuspendStep(node, job.job_id, job.attempt, step.step_id, stands, grace_s * 1000))
+            of_job = numbers.get(node, 0)
+            of_step = of_job and (own.get(node) or of_job)
+            key = (node, job.job_id, job.attempt, step.step_id)
+            state.emit(SuspendStep(*key, stands, grace_s * 1000, of_step, of_job))
 
 
 def run_us(job: Job, now_us: int) -> int:

@@ -208,7 +208,10 @@ class TerminateStep(Effect, frozen=True):
 
 
 class SuspendStep(Effect, frozen=True):
-    """Stop all processes of a step (SIGTSTP, after the grace SIGSTOP), or resume them (SIGCONT)."""
+    """Stop all processes of a step (SIGTSTP, after the grace SIGSTOP), or resume them (SIGCONT).
+
+    `cpu_ids`, `job_cpu_ids`: masks of the CPUs on which the step and its job continue; 0 = where they were.
+    """
 
     node: str
     job_id: int
@@ -216,6 +219,8 @@ class SuspendStep(Effect, frozen=True):
     step_id: int
     suspended: bool
     grace_ms: int = 0
+    cpu_ids: int = 0
+    job_cpu_ids: int = 0
 
 
 class NotifyStep(Effect, frozen=True):

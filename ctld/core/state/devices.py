@@ -185,7 +185,7 @@ def _best_set(layout: Layout, name: str, free: int, count: int, suspect: int) ->
     near, links = layout.near.get(name, ()), layout.links.get(name, ())
     room = free.bit_count()
     if not (near or links) or count in (0, room) or _choose(room, count) > SETS_MAX:
-        indices = _bits(free)
+        indices = bits_of(free)
         if suspect & free:
             indices.sort(key=lambda i: (suspect >> i & 1, i))
         return sum(1 << i for i in indices[:count])
@@ -200,7 +200,7 @@ def _best_set(layout: Layout, name: str, free: int, count: int, suspect: int) ->
 
 def _compared(near: tuple[int, ...], links: tuple[tuple[int, ...], ...], free: int, count: int, suspect: int) -> int:
     """Returns the best of all sets."""
-    indices = _bits(free)
+    indices = bits_of(free)
     crowd: dict[int, int] = {}
     for i in indices:
         crowd[near[i] if i < len(near) else 0] = crowd.get(near[i] if i < len(near) else 0, 0) + 1
@@ -235,7 +235,8 @@ def _choose(n: int, k: int) -> int:
     return found
 
 
-def _bits(mask: int) -> list[int]:
+def bits_of(mask: int) -> list[int]:
+    """Returns the numbers of the bits that are set, ascending."""
     found = []
     while mask:
         low = mask & -mask
@@ -275,11 +276,11 @@ def choose_cpus(layout: Layout, free: int, count: int, gres: tuple[tuple[str, st
         return free if room == count else _lowest(free, count)
     wanted = 0
     for name, _, mask in gres:
-        for i in _bits(mask):
+        for i in bits_of(mask):
             near = layout.near.get(name, ())
             wanted |= near[i] if i < len(near) else 0
     chosen = 0
-    for i in _bits(wanted & ((1 << len(layout.sockets)) - 1)):
+    for i in bits_of(wanted & ((1 << len(layout.sockets)) - 1)):
         chosen |= _lowest(free & ~chosen & layout.sockets[i], count - chosen.bit_count())
     return chosen if chosen.bit_count() == count else _fill_sockets(layout, free & ~chosen, chosen, count)
 

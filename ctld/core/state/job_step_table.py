@@ -42,6 +42,15 @@ class JobStepTable:
         for step in sorted(steps, key=lambda s: s.step_id):
             self.add(step)
 
+    def recount(self) -> None:
+        """Recounts what the live steps use, after their CPUs have changed."""
+        self.used.clear()
+        for step in self.live.values():
+            if isinstance(step, SpreadStep):
+                for part in step.all_parts:
+                    if part.state not in END_STATES:
+                        self.take(step, part)
+
     def add(self, step: Step) -> None:
         """Adds a step of the job."""
         self.next_id = max(self.next_id, step.step_id + 1)

@@ -34,8 +34,7 @@ def check_steps(state: ClusterState, job: Job) -> None:
     for step in job.steps.values():
         if isinstance(step, SpreadStep):
             _check_step(step, alloc)
-            if not job.suspended_at_us:  # its cpus may have changed when it was resumed; steps keep theirs
-                _check_cpus(step, alloc)
+            _check_cpus(step, alloc)
     if table is None:
         return
     live = {step_id: step for step_id, step in job.steps.items() if step.state not in END_STATES}
@@ -64,8 +63,8 @@ def _check_step(step: SpreadStep, alloc: dict[str, NodeAlloc]) -> None:
 
 
 def _check_cpus(step: SpreadStep, alloc: dict[str, NodeAlloc]) -> None:
-    for part in step.all_parts:
-        mine = alloc[part.node].cpu_ids if part.node in alloc else 0
+    for part in step.all_parts:  # the job may have moved since one has ended
+        mine = alloc[part.node].cpu_ids if part.node in alloc and part.state not in END_STATES else 0
         need(not mine or not part.cpu_ids & ~mine, f"step {step.job_id}.{step.step_id}: foreign cpus on {part.node}")
 
 
