@@ -92,7 +92,7 @@ def make_app(
     ]
     routes += [Route(path, DocumentEndpoint(lambda: openapi.document(contract))) for path in OPENAPI_PATHS]
     routes += [
-        Route(f"{own.PREFIX}{one.path}", PathEndpoint(shared, {"get": one.operation()})) for one in own.OWN_PATHS
+        Route(f"{own.PREFIX}{one.path}", PathEndpoint(shared, {one.method: one.operation()})) for one in own.OWN_PATHS
     ]
     routes.append(Route(f"{own.PREFIX}/events", EventsEndpoint(streams or EventStreams(client))))
     routes.append(Route(f"{own.PREFIX}/openapi.json", DocumentEndpoint(lambda: openapi.own_document(own.OWN_PATHS))))

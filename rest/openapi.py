@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from cli.base.document import Json
 from penstock import __version__
-from rest.contract.facts import VERSION_MARK, Contract, Parameter, Words, of_version
+from rest.contract.facts import NEWEST, VERSION_MARK, Contract, Parameter, Words, of_version
 from rest.events import CHANGE_MEMBERS, KINDS
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def own_document(paths: "Iterable[OwnPath]") -> Json:
         ),
         "warning": _record_schema({"description": "string", "source": "string"}),
     }
-    made = {f"{_PREFIX}{one.path}": {"get": _own_operation(one, schemas)} for one in paths}
+    made = {f"{_PREFIX}{one.path}": {one.method: _own_operation(one, schemas)} for one in paths}
     made[f"{_PREFIX}/events"] = {"get": _events_operation(schemas)}
     return {
         "openapi": "3.0.3",
@@ -165,9 +165,11 @@ def _own_operation(one: "OwnPath", schemas: Json) -> Json:
     lists = {f"{name}s": {"type": "array", "items": _reference(name)} for name in ("error", "warning")}
     answer: Json = {"type": "object", "properties": members | lists, "required": [*members, *lists]}
     refusal: Json = {"type": "object", "properties": lists, "required": ["errors"]}
+    body: Json = {"type": "object", "description": f"as {one.body.replace(VERSION_MARK, NEWEST)} takes it"}
     return {
         "operationId": one.operation().name,
         "summary": one.summary,
+        **({"requestBody": _own_content(body)} if one.body else {}),
         "parameters": [_own_parameter(parameter) for parameter in one.parameters],
         "responses": {
             status: {"description": text}

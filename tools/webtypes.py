@@ -21,14 +21,24 @@ VERSION: Final = "v0.0.46"
 USED: Final = {
     f"/slurm/{VERSION}/jobs": "JobDetailsAnswer",
     f"/slurm/{VERSION}/nodes": "NodesAnswer",
+    f"/slurm/{VERSION}/partitions": "PartitionsAnswer",
     f"/slurmdb/{VERSION}/job/{{job_id}}": "RecordsAnswer",
+    f"/slurmdb/{VERSION}/associations": "AssocsAnswer",
+    f"/slurmdb/{VERSION}/qos": "QosAnswer",
+    f"/slurm/{VERSION}/reservations": "ReservationsAnswer",
+    f"/slurm/{VERSION}/shares": "SharesAnswer",
+    f"/slurm/{VERSION}/diag": "DiagAnswer",
+    f"/slurm/{VERSION}/ping": "PingAnswer",
     f"/slurmdb/{VERSION}/user/{{name}}": "UsersAnswer",
     "/penstock/v1/jobs": "JobsAnswer",
+    "/penstock/v1/jobs/test": "TestAnswer",
+    "/penstock/v1/fits": "FitsAnswer",
     "/penstock/v1/jobs/{job_id}/script": "ScriptAnswer",
     "/penstock/v1/jobs/{job_id}/why": "WhyAnswer",
     "/penstock/v1/jobs/{job_id}/story": "StoryAnswer",
     "/penstock/v1/forecast": "ForecastAnswer",
     "/penstock/v1/gpus": "GpusAnswer",
+    "/penstock/v1/usage": "UsageAnswer",
 }
 HEAD: Final = "// Written by tools/webtypes.py from the OpenAPI documents of penstock restd; not to be edited.\n"
 _SCALARS: Final = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
@@ -85,7 +95,7 @@ def text() -> str:
         document = next(one for one in documents if path in one["paths"] or f"{path}/" in one["paths"])
         found = document["paths"].get(path) or document["paths"][f"{path}/"]
         schemas = document["components"]["schemas"]
-        schema = found["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        schema = (found.get("get") or found["post"])["responses"]["200"]["content"]["application/json"]["schema"]
         if "$ref" in schema:
             schema = schemas[schema["$ref"].rpartition("/")[2]]
         types.add(name, schema, schemas)

@@ -97,8 +97,10 @@ def _planned(why: "WhyJobReply", clock: DisplayClock) -> list[str]:
 def _needs(why: "WhyJobReply", clock: DisplayClock) -> Iterator[str]:
     for n in why.needs:
         yield (
-            f"partition {n.partition}: {_nodes(n.nodes_wanted)}; of {n.nodes_total}, {n.nodes_qualify} qualify, "
-            f"{n.nodes_up} of these are up, {n.nodes_free} have all of this free now"
+            f"partition {n.partition}: {_nodes(n.nodes_wanted)}; of {n.nodes_total}, "
+            f"{_do(n.nodes_qualify, 'qualifies', 'qualify')}, "
+            f"{_do(n.nodes_up, 'of these is', 'of these are')} up, "
+            f"{_do(n.nodes_free, 'has', 'have')} all of this free now"
         )
         for r in n.resources:
             amount = format_mb(r.amount) if r.name == "mem" else str(r.amount)
@@ -116,10 +118,14 @@ def _nodes(count: int) -> str:
     return f"{count} node" if count == 1 else f"{count} nodes"
 
 
+def _do(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
+
+
 def _licenses(why: "WhyJobReply", clock: DisplayClock) -> Iterator[str]:
     for one in why.licenses:
         when = f"; enough at {clock.text(one.enough_at_us)}" if one.enough_at_us else ""
-        yield f"license {one.name}: {one.wanted}, {one.free} are free{when}"
+        yield f"license {one.name}: {one.wanted}, {_do(one.free, 'is', 'are')} free{when}"
 
 
 def _reservations(why: "WhyJobReply", clock: DisplayClock) -> Iterator[str]:

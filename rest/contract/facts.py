@@ -26,6 +26,8 @@ from typing import Any, Final, TypeAlias
 
 #: Stands for the version in the file's paths.
 VERSION_MARK: Final = "{v}"
+#: The version whose bodies Penstock's own paths take.
+NEWEST: Final = "v0.0.46"
 STATES_PATH: Final = "/slurm/{v}/jobs/state"
 _NO_VAL: Final = frozenset(("set", "infinite", "number"))
 

@@ -91,4 +91,4 @@ HANDLERS: Final[dict[tuple[str, str], RestHandler]] = {
     ("delete", f"{_DB}/cluster/{{cluster_name}}"): entities.delete_cluster,
     ("post", "/util/{v}/hostlist"): cluster.hostlist,
     ("post", "/util/{v}/hostnames"): cluster.hostnames,
-} | {("get", f"{own.PREFIX}{one.path}"): one.handler for one in own.OWN_PATHS}
+} | {(one.method, f"{own.PREFIX}{one.path}"): one.handler for one in own.OWN_PATHS}

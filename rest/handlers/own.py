@@ -2,12 +2,14 @@
 stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
 
     GET /penstock/v1/jobs                   jobs in short, for tables of many
+    POST /penstock/v1/jobs/test             when and where a job would start, without queueing it
     GET /penstock/v1/jobs/{job_id}/script   the script of a batch job
     GET /penstock/v1/jobs/{job_id}/why      why a job waits, and what would start it sooner
     GET /penstock/v1/jobs/{job_id}/story    what happened to it, in order
     GET /penstock/v1/fits                   the largest jobs that would start now
     GET /penstock/v1/forecast               expected starts of waiting jobs
     GET /penstock/v1/gpus                   every GPU, its health and its jobs
+    GET /penstock/v1/usage                  what was used in a period
 
 Answers are the messages of the controller, field by field, as `--json` of Penstock's own commands writes them: units end the
 names (`_us`: microseconds since 1970, `_s`, `_mb`), a part that is absent is null. Beside them stand `errors` and `warnings`.
@@ -32,6 +34,7 @@ from penstock.v1.controller_pb2 import (
     StoryRequest,
 )
 from penstock.v1.explain_pb2 import FitsReply, FitsRequest, WhyJobReply, WhyJobRequest
+from penstock.v1.governance_pb2 import ReportRow
 from penstock.values.errors import BadValue
 from penstock.values.gpustates import GpuState
 from penstock.values.hostlist import expand
@@ -40,9 +43,11 @@ from penstock.values.reasons import sentence
 from penstock.values.refusals import TEXT, Code
 from rest.answers import RestError
 from rest.calling import RestCall, bad_query
-from rest.contract.facts import ObjectOf, Operation, Parameter, Scalar, Words
+from rest.contract.facts import NEWEST, ObjectOf, Operation, Parameter, Scalar, Words, load
 from rest.contract.parse import CONVERSION, UNKNOWN_WORD
 from rest.handlers.jobs import job_path, listed
+from rest.handlers.submit import test
+from rest.handlers.usage import GROUPS, usage
 from rest.limits import PLAN_TIMEOUT_S
 from rest.listing import listing
 
@@ -67,18 +72,27 @@ OwnType: TypeAlias = OwnRecord | str
 
 
 class OwnPath(NamedTuple):
-    """One path, which is read. `members`: of its answer, beside errors and warnings."""
+    """One path. `members`: of its answer, beside errors and warnings. `body`: the path of Slurm's interface whose body it
+    takes, by POST; "" = it is read.
+    """
 
     path: str
     summary: str
     handler: Callable[[RestCall], Awaitable[Json]]
     parameters: tuple[Parameter, ...]
     members: Mapping[str, OwnType]
+    body: str = ""
+
+    @property
+    def method(self) -> str:
+        """get or post."""
+        return "post" if self.body else "get"
 
     def operation(self) -> Operation:
         """As the operations of Slurm's contract are; its answers have no form of a version."""
         name = f"penstock_v1_{self.path.rpartition('/')[2]}"
-        return Operation("v1", f"{PREFIX}{self.path}", "get", name, TAG, ObjectOf({}), self.parameters, None)
+        body = load().versions[NEWEST].operations[self.body]["post"].body if self.body else None
+        return Operation("v1", f"{PREFIX}{self.path}", self.method, name, TAG, ObjectOf({}), self.parameters, body)
 
 
 async def why(call: RestCall) -> Json:
@@ -222,6 +236,9 @@ def _query(name: str, schema: Scalar | Words = _TEXT) -> Parameter:
 OWN_PATHS: Final = (
     OwnPath("/jobs", "Jobs in short", jobs, (_query("states"), _query("users"), _query("partitions")),
             {"jobs": OwnRecord(None, _IN_SHORT, is_list=True)}),
+    OwnPath("/jobs/test", "When and where a job would start, without queueing it", test, (),
+            {"start_at_us": "integer", "node_list": "string", "partition": "string", "cpus": "integer",
+             "job_submit_user_msg": "string"}, body="/slurm/{v}/job/submit"),
     OwnPath("/jobs/{job_id}/script", "The script of a batch job", script, (_JOB_ID,),
             {"job_id": "integer", "script": "string"}),
     OwnPath("/jobs/{job_id}/why", "Why a job waits, and what would start it sooner", why, (_JOB_ID,),
@@ -234,4 +251,8 @@ OWN_PATHS: Final = (
             {"jobs": OwnRecord(None, _FORECAST, is_list=True)}),
     OwnPath("/gpus", "Every GPU, its health and its jobs", gpus, (_query("nodes"), _query("states", _STATES)),
             {"gpus": OwnRecord(GpuInfo, {"node": "string"}, is_list=True)}),
+    OwnPath("/usage", "What was used in a period: TRES seconds by group_by", usage,
+            (_query("start"), _query("end"), _query("group_by", GROUPS), _query("tres")),
+            {"start_at_us": "integer", "end_at_us": "integer", "rolled_up_to_us": "integer",
+             "rows": OwnRecord(ReportRow, is_list=True)}),
 )  # fmt: skip

@@ -25,6 +25,7 @@ from rest.calling import RestCall
 from rest.contract.parse import CONVERSION
 from rest.handlers.jobfields import check_hosts, requested, without_effect
 from rest.handlers.members import Members
+from rest.limits import CALL_TIMEOUT_S, PLAN_TIMEOUT_S
 
 #: Slurm's numbers of what a submission lacks.
 NO_SCRIPT: Final = 9000
@@ -48,12 +49,29 @@ _PATHS: Final = {"standard_output": "std_out", "standard_error": "std_err", "sta
 
 async def submit(call: RestCall) -> Json:
     """Queues one job, an array, or a heterogeneous job."""
+    reply = await _send(call, *_submission(call))
+    return {"job_id": reply.job_id, "step_id": "batch", "job_submit_user_msg": "\n".join(reply.user_messages)}
+
+
+async def test(call: RestCall) -> Json:
+    """When and where the job would start, as sbatch --test-only; nothing is queued. 0: no start is known."""
+    reply = await _send(call, *_submission(call), test_only=True)
+    return {
+        "start_at_us": reply.start_at_us,
+        "node_list": reply.node_list,
+        "partition": reply.partition,
+        "cpus": reply.cpus,
+        "job_submit_user_msg": "\n".join(reply.user_messages),
+    }
+
+
+def _submission(call: RestCall) -> tuple[list[JobRequest], JobSpec]:
+    """The components of the body, and the script. Raises RestError."""
     body = call.record()
     components = _components(body, "jobs")
     jobs = await _jobs(components, call)
     first = components[0][1]
-    reply = await _send(call, jobs, _spec(first, str(first.get("script") or body.get("script") or "")))
-    return {"job_id": reply.job_id, "step_id": "batch", "job_submit_user_msg": "\n".join(reply.user_messages)}
+    return jobs, _spec(first, str(first.get("script") or body.get("script") or ""))
 
 
 async def allocate(call: RestCall) -> Json:
@@ -76,9 +94,11 @@ async def allocate(call: RestCall) -> Json:
     return {"job_id": job_id, "job_submit_user_msg": "\n".join(sent.user_messages)}
 
 
-async def _send(call: RestCall, jobs: list[JobRequest], spec: JobSpec) -> SubmitJobReply:
-    request = SubmitJobRequest(request_key=_key(call.idempotency_keys), job=jobs[0], spec=spec, components=jobs[1:])
-    reply: SubmitJobReply = await call.call("SubmitJob", request)
+async def _send(call: RestCall, jobs: list[JobRequest], spec: JobSpec, test_only: bool = False) -> SubmitJobReply:
+    request = SubmitJobRequest(
+        request_key=_key(call.idempotency_keys), job=jobs[0], spec=spec, components=jobs[1:], test_only=test_only
+    )
+    reply: SubmitJobReply = await call.call("SubmitJob", request, PLAN_TIMEOUT_S if test_only else CALL_TIMEOUT_S)
     for text in reply.warnings:
         call.warn(text, "slurm_submit_batch_job()")
     return reply

@@ -62,7 +62,7 @@ def test_why_and_the_hint_is_true(new_cluster: Callable[..., LiveCluster]) -> No
     lines = text.splitlines()
     assert re.fullmatch(rf"Job {late} \(late, \w+\) waits: Priority\. Jobs with a higher priority .*", lines[0])
     assert re.search(rf"Planned to start at {DATE} on n[12] in partition main\.", text)
-    assert "partition main: 1 node; of 2, 2 qualify, 2 of these are up, 1 have all of this free now" in text
+    assert "partition main: 1 node; of 2, 2 qualify, 2 of these are up, 1 has all of this free now" in text
     assert re.search(
         rf"In front of it, for the same nodes:\n  {wide} of \w+, 2 nodes, planned for {DATE} on n\[1-2\]\n", text
     )

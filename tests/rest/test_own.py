@@ -23,8 +23,10 @@ from penstock.v1.controller_pb2 import (
     ListNodesReply,
     NodeInfo,
     StoryReply,
+    SubmitJobReply,
 )
 from penstock.v1.explain_pb2 import FitsReply, WhyJobReply
+from penstock.v1.governance_pb2 import ReportReply, ReportRequest
 from penstock.values.refusals import TEXT, Code
 from rest.handlers.own import OWN_PATHS
 from rest.openapi import own_document
@@ -38,6 +40,7 @@ REPLIES = {
     "GetBatchScript": GetBatchScriptReply(script=b"#!/bin/sh\n\xff"),
     "Fits": FitsReply(now_us=9, partitions=[{"partition": "main", "shapes": [{"kind": "node", "cpus": 4, "limit_s": -1}]}]),
     "ListJobs": ListJobsReply(jobs=[JobInfo(job_id=6, planned_start_at_us=11, planned_node_list="n1", reason="Priority")]),
+    "Report": ReportReply(rolled_up_to_us=9, rows=[{"keys": ["lab", "ann"], "tres": "cpu", "values": [3600]}]),
     "ListNodes": ListNodesReply(nodes=[NodeInfo(name="n1", gpus=[
         GpuInfo(uuid="GPU-1", state="HEALTHY", job_ids=[6]), GpuInfo(uuid="GPU-2", state="DRAINED", xids=[{"xid": 79}]),
     ])]),
@@ -50,6 +53,7 @@ PATHS = {
     "fits": "/fits",
     "forecast": "/forecast",
     "gpus": "/gpus",
+    "usage": "/usage",
 }
 
 
@@ -139,12 +143,41 @@ def test_gpus_are_filtered():
     assert rest.get(f"{OWN}/gpus?nodes=n[").status_code == 422
 
 
+def test_usage_is_of_whole_hours():
+    rest = FakeRest(REPLIES)
+    answer = rest.get(f"{OWN}/usage?start=3700&end=7300&group_by=user,qos").json()
+    assert (answer["start_at_us"], answer["end_at_us"], answer["rolled_up_to_us"]) == (3600_000_000, 10800_000_000, 9)
+    asked = rest.calls[-1][1]
+    assert (asked.kind, list(asked.group_by), list(asked.tres)) == (
+        ReportRequest.USAGE,
+        ["user", "qos"],
+        ["cpu", "gres/gpu"],
+    )
+    assert rest.get(f"{OWN}/usage?group_by=hour").status_code == 422
+    assert rest.get(f"{OWN}/usage?start=7200&end=3600").status_code == 422
+
+
 def test_forecast():
     rest = FakeRest(REPLIES)
     (one,) = rest.get(f"{OWN}/forecast?users=ann&partitions=main").json()["jobs"]
     assert (one["job_id"], one["shown_id"], one["start_at_us"], one["node_list"]) == (6, "6", 11, "n1")
     which = rest.calls[0][1].filter
     assert (list(which.states), list(which.users), list(which.partitions)) == (["PENDING"], ["ann"], ["main"])
+
+
+def test_a_job_is_tested_as_it_would_be_submitted():
+    """The controller is asked for --test-only, and the answer has the form of the document."""
+    rest = FakeRest({"SubmitJob": SubmitJobReply(start_at_us=7, node_list="n1", partition="main", cpus=2)})
+    document = rest.get(f"{OWN}/openapi.json").json()
+    body = {"job": {"current_working_directory": "/tmp", "environment": ["A=1"], "script": "#!/bin/sh\n", "tasks": 2}}
+    reply = rest.post(f"{OWN}/jobs/test", body)
+    (asked,) = [one[1] for one in rest.calls]
+    assert (asked.test_only, asked.job.ntasks, reply.json()["start_at_us"]) == (True, 2, 7)
+    schema = document["paths"][f"{OWN}/jobs/test"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert list(problems(reply.json(), schema, document)) == []
+    del body["job"]["script"]
+    refused = rest.post(f"{OWN}/jobs/test", body)
+    assert (refused.status_code, refused.json()["errors"][0]["source"]) == (422, "#/script")
 
 
 def test_refusals():

@@ -51,7 +51,7 @@ READ_DB = (
     "accounts", "account/rlab", "association?user=nobody", "associations", "clusters", "cluster/e2e", "conf", "config", "diag",
     "instance", "instances", f"job/{JOB}", "jobs", "ping", "qos", "qos/normal", "tres", "users", "user/nobody", "wckeys", "wckey/1",
 )  # fmt: skip
-READ_OWN = ("jobs", f"jobs/{JOB}/why", f"jobs/{JOB}/story", "fits", "forecast", "gpus")
+READ_OWN = ("jobs", f"jobs/{JOB}/why", f"jobs/{JOB}/story", "fits", "forecast", "gpus", "usage")
 TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     *(("GET", f"{SLURM}/{path}", None, ALL) for path in READ),
     *(("GET", f"{DB}/{path}", None, ALL) for path in READ_DB),
@@ -60,6 +60,7 @@ TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     ("POST", f"{UTIL}/hostlist", {"hostnames": ["n1"]}, ALL),
     ("POST", f"{UTIL}/hostnames", {"hostlist": "n[1-2]"}, ALL),
     ("POST", f"{SLURM}/job/submit", {"job": {**HELD, "partition": "none"}}, ALL),
+    ("POST", f"{PREFIX}/jobs/test", {"job": {**HELD, "partition": "none"}}, ALL),
     ("POST", f"{SLURM}/job/allocate", {"job": {**HELD, "partition": "none"}}, ALL),
     ("POST", f"{SLURM}/job/{JOB}", {"comment": "x"}, OPERATOR | {"user"}),
     ("GET", f"{SLURM}/job/{JOB}/requeue", None, TOUCH),
@@ -120,7 +121,7 @@ def test_the_table_has_every_path():
         for version in load().versions.values()
         for path, methods in version.operations.items()
         for method in methods
-    } | {("GET", f"{PREFIX}{one.path}") for one in OWN_PATHS}
+    } | {(one.method.upper(), f"{PREFIX}{one.path}") for one in OWN_PATHS}
     fixed = {path for _, path in known if "{" not in path}
 
     def is_in_table(method: str, path: str) -> bool:

@@ -12,8 +12,9 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
+from axe_playwright_python.sync_playwright import Axe
 from liverest import LiveRest
 from patience import ANSWER_S
 from playwright.sync_api import BrowserContext, Page, Request, sync_playwright
@@ -23,6 +24,9 @@ CHROMIUM = shutil.which("chromium")
 EXPECTED = ("Failed to load resource", "net::ERR_CONNECTION_REFUSED", "net::ERR_INCOMPLETE_CHUNKED_ENCODING")
 #: Its sandbox needs rights that containers do not give; the pages are our own.
 ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage")
+#: WCAG 2.2 AA and the best practices of axe.
+TAGS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+PHONE_WIDTH = 360
 
 
 class WebPages:
@@ -98,3 +102,28 @@ def save_picture(page: Page, name: str) -> None:
     folder = Path("build/web")
     folder.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=folder / f"{name}.png")
+
+
+def violations(page: Page) -> list[str]:
+    """What axe finds."""
+    found = Axe().run(page, options={"runOnly": list(TAGS)}).response["violations"]
+    return [f"{one['id']}: {one['help']}: {node['html'][:120]}" for one in found for node in one["nodes"][:2]]
+
+
+def wait_for_text(page: Page, text: str) -> None:
+    """Waits until the page shows a text."""
+    page.get_by_text(text).first.wait_for()
+
+
+def check_looks(page: Page, name: str) -> None:
+    """Nothing for axe to find in light and in dark, nothing wider than a phone; the pictures are kept."""
+    page.get_by_text("Loading").first.wait_for(state="detached")
+    schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+    for scheme in schemes:
+        page.emulate_media(color_scheme=scheme)
+        assert violations(page) == [], (name, scheme)
+        save_picture(page, f"{name}-{scheme}")
+    page.set_viewport_size({"width": PHONE_WIDTH, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE_WIDTH, name
+    save_picture(page, f"{name}-narrow")
+    page.set_viewport_size({"width": 1280, "height": 800})

@@ -4,10 +4,14 @@ The browser's driver runs an event loop in the thread of the tests, so it ends w
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from livecluster import ClusterConf, LiveCluster
 from liverest import LiveRest
+
+if TYPE_CHECKING:
+    from webpages import WebPages
 
 CONF = ClusterConf(cpus=16, gpus=8, more=("AuthAltTypes=auth/jwt",))
 
@@ -21,3 +25,19 @@ def rest() -> Iterator[LiveRest]:
             yield rest
         finally:
             print(cluster.logs())
+
+
+@pytest.fixture(scope="module")
+def pages(rest: LiveRest) -> Iterator["WebPages"]:
+    from webpages import WebPages  # only where playwright is installed
+
+    with WebPages(rest) as pages:
+        yield pages
+
+
+@pytest.fixture
+def web(pages: "WebPages") -> Iterator["WebPages"]:
+    """The browser; afterwards no page may have had an error, and jobs that a test leaves are cancelled."""
+    yield pages
+    pages.check()
+    pages.rest.cluster.clean()

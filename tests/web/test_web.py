@@ -4,15 +4,13 @@ links, a lost connection and its return. Screenshots of every page are in build/
 
 import re
 import signal
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from liverest import RESTD, LiveRest
+from liverest import RESTD
 
 pytest.importorskip("playwright", reason="playwright is not installed")
-from axe_playwright_python.sync_playwright import Axe
-from webpages import CHROMIUM, WebPages, cookies_of, save_picture
+from webpages import CHROMIUM, WebPages, check_looks, cookies_of, save_picture, violations, wait_for_text
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -20,22 +18,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser (Debian package chromium)")
 HOSTILE = "<img src=x onerror=alert(1)>&amp;{{7*7}}'\""
 SLEEP = ("--wrap", "sleep 600")
-#: WCAG 2.2 AA and the best practices of axe.
-TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-
-
-@pytest.fixture(scope="module")
-def pages(rest: LiveRest) -> Iterator[WebPages]:
-    with WebPages(rest) as pages:
-        yield pages
-
-
-@pytest.fixture
-def web(pages: WebPages) -> Iterator[WebPages]:
-    """The browser; afterwards no page may have had an error, and jobs that a test leaves are cancelled."""
-    yield pages
-    pages.check()
-    pages.rest.cluster.clean()
 
 
 def fill(web: WebPages) -> dict[str, int]:
@@ -48,16 +30,6 @@ def fill(web: WebPages) -> dict[str, int]:
     }
     cluster.wait_state(jobs["running"], "RUNNING")
     return jobs
-
-
-def violations(page: "Page") -> list[str]:
-    """What axe finds."""
-    found = Axe().run(page, options={"runOnly": TAGS}).response["violations"]
-    return [f"{one['id']}: {one['help']}: {node['html'][:120]}" for one in found for node in one["nodes"][:2]]
-
-
-def wait_for_text(page: "Page", text: str) -> None:
-    page.get_by_text(text).first.wait_for()
 
 
 def confirm(page: "Page", button: str, answer: str, text: str = "") -> None:
@@ -81,15 +53,7 @@ def test_each_page_light_and_dark_narrow_and_wide(web):
     page = web.login()
     for name, (where, heading) in places.items():
         web.open(page, where, heading)
-        page.get_by_text("Loading").first.wait_for(state="detached")
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)
-            assert violations(page) == [], (name, scheme)
-            save_picture(page, f"{name}-{scheme}")
-        page.set_viewport_size({"width": 360, "height": 740})
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360, name
-        save_picture(page, f"{name}-narrow")
-        page.set_viewport_size({"width": 1280, "height": 800})
+        check_looks(page, name)
     page.get_by_role("button", name="Log out").click()
     page.get_by_role("heading", name="Penstock").wait_for()
     assert violations(page) == []

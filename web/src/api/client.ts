@@ -26,13 +26,21 @@ export class ApiError extends Error {
   constructor(
     readonly status: number,
     message: string,
+    /** All that is wrong, each with the place in the request that it is about. */
+    readonly remarks: readonly Remark[] = [],
   ) {
     super(message);
   }
 }
 
+/** What the daemon or the controller says of a part of a request, as `#/job/partition`. */
+export interface Remark {
+  readonly description: string;
+  readonly source: string;
+}
+
 interface Refusal {
-  errors?: { description?: string; error?: string }[];
+  errors?: { description?: string; error?: string; source?: string }[];
 }
 
 /** The answer, and its entity tag. */
@@ -52,14 +60,21 @@ export async function read<T>(path: string, tag = "", signal?: AbortSignal): Pro
   return { data: (await response.json()) as T, tag: found };
 }
 
-/** Changes something. */
-export async function change<T>(method: "POST" | "DELETE", path: string, body?: unknown): Promise<T> {
-  const response = await send(method, path, body);
+/** Changes something. `key`: by which the controller knows a submission that is repeated. */
+export async function change<T>(method: "POST" | "DELETE", path: string, body?: unknown, key = ""): Promise<T> {
+  const response = await send(method, path, body, undefined, key);
   return (await response.json()) as T;
 }
 
-async function send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+/** Asks with a body. */
+export async function ask<T>(path: string, body: unknown, signal: AbortSignal): Promise<T> {
+  const response = await send("POST", path, body, signal);
+  return (await response.json()) as T;
+}
+
+async function send(method: string, path: string, body?: unknown, signal?: AbortSignal, key = ""): Promise<Response> {
   const headers: Record<string, string> = { ...proof(), Accept: "application/json" };
+  if (key) headers["Idempotency-Key"] = key;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const init: RequestInit = { method, headers };
   if (body !== undefined) init.body = JSON.stringify(body);
@@ -72,18 +87,20 @@ async function send(method: string, path: string, body?: unknown, signal?: Abort
     throw new ApiError(0, "The daemon does not answer.");
   }
   if (response.ok) return response;
-  const text = await refusalOf(response);
+  const error = await refusalOf(response);
   if (response.status === 401 && !path.startsWith("/web/")) session.set(null);
-  throw new ApiError(response.status, text);
+  throw error;
 }
 
-async function refusalOf(response: Response): Promise<string> {
+async function refusalOf(response: Response): Promise<ApiError> {
   const text = await response.text().catch(() => "");
+  const unknown = `The request was refused (${response.status}).`;
   try {
-    const found = (JSON.parse(text) as Refusal).errors?.[0];
-    return found?.description || found?.error || `The request was refused (${response.status}).`;
+    const found = (JSON.parse(text) as Refusal).errors ?? [];
+    const remarks = found.map((one) => ({ description: one.description || one.error || unknown, source: one.source ?? "" }));
+    return new ApiError(response.status, remarks[0]?.description ?? unknown, remarks);
   } catch {
-    return text.slice(0, 300) || `The request was refused (${response.status}).`;
+    return new ApiError(response.status, text.slice(0, 300) || unknown);
   }
 }
 

@@ -17,6 +17,42 @@ export interface AcctGatherEnergy {
   previous_consumed_energy: number;
 }
 
+export interface Assoc {
+  account: string;
+  accounting: Accounting[];
+  cluster: string;
+  comment: string;
+  default: { qos: string; };
+  flags: string[];
+  id: number;
+  is_default: boolean;
+  lineage: string;
+  max: { jobs: { accruing: Uint32NoValStruct; active: Uint32NoValStruct; per: { accruing: Uint32NoValStruct; count: Uint32NoValStruct; submitted: Uint32NoValStruct; wall_clock: Uint32NoValStruct; }; total: Uint32NoValStruct; }; per: { account: { wall_clock: Uint32NoValStruct; }; }; tres: { group: { active: Tres[]; minutes: Tres[]; }; minutes: { per: { job: Tres[]; }; total: Tres[]; }; per: { job: Tres[]; node: Tres[]; }; total: Tres[]; }; };
+  min: { priority_threshold: Uint32NoValStruct; };
+  parent_account: string;
+  partition: string;
+  priority: Uint32NoValStruct;
+  qos: string[];
+  shares_raw: number;
+  user: string;
+}
+
+export interface AssocSharesObjWrap {
+  cluster: string;
+  effective_usage: Float64NoValStruct;
+  fairshare: { factor: Float64NoValStruct; level: Float64NoValStruct; };
+  id: number;
+  name: string;
+  parent: string;
+  partition: string;
+  shares: Uint32NoValStruct;
+  shares_normalized: Float64NoValStruct;
+  tres: { group_minutes: SharesUint64Tres[]; run_seconds: SharesUint64Tres[]; usage: SharesFloat128Tres[]; };
+  type: string[];
+  usage: number;
+  usage_normalized: Float64NoValStruct;
+}
+
 export interface AssocShort {
   account: string;
   cluster: string;
@@ -25,9 +61,62 @@ export interface AssocShort {
   user: string;
 }
 
+export interface AssocsAnswer {
+  associations: Assoc[];
+  errors: OpenapiError[];
+  meta: OpenapiMeta;
+  warnings: OpenapiWarning[];
+}
+
+export interface BfExitFields {
+  bf_max_job_start: number;
+  bf_max_job_test: number;
+  bf_max_time: number;
+  bf_node_space_size: number;
+  end_job_queue: number;
+  state_changed: number;
+}
+
+export interface ControllerPing {
+  hostname: string;
+  latency: number;
+  primary: boolean;
+  responding: boolean;
+  status: string;
+}
+
 export interface Coord {
   direct: boolean;
   name: string;
+}
+
+export interface DiagAnswer {
+  errors: OpenapiError[];
+  meta: OpenapiMeta;
+  statistics: StatsMsg;
+  warnings: OpenapiWarning[];
+}
+
+export interface FitsAnswer {
+  fits: FitsReply;
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
+export interface FitsReply {
+  now_us: number;
+  partitions: PartitionFits[];
+}
+
+export interface FittingShape {
+  kind: string;
+  nodes: number;
+  cpus: number;
+  mem_mb: number;
+  gres_name: string;
+  gres: number;
+  limit_s: number;
+  node_list: string;
 }
 
 export interface Float64NoValStruct {
@@ -459,6 +548,53 @@ export interface PartPrio {
   priority: number;
 }
 
+export interface PartitionFits {
+  partition: string;
+  state: string;
+  nodes_up: number;
+  shapes: FittingShape[];
+}
+
+export interface PartitionInfo {
+  accounts: { allowed: string; deny: string; };
+  alternate: string;
+  cluster: string;
+  cpus: { task_binding: string[]; total: number; };
+  defaults: { job: string; partition_memory_per_cpu: Uint64NoValStruct; partition_memory_per_node: Uint64NoValStruct; time: Uint32NoValStruct; };
+  flags: string[];
+  grace_time: number;
+  groups: { allowed: string; };
+  maximums: { cpus_per_node: Uint32NoValStruct; cpus_per_socket: Uint32NoValStruct; nodes: Uint32NoValStruct; over_time_limit: Uint16NoValStruct; partition_memory_per_cpu: Uint64NoValStruct; partition_memory_per_node: Uint64NoValStruct; time: Uint32NoValStruct; };
+  minimums: { nodes: number; };
+  name: string;
+  node_sets: string;
+  nodes: { allowed_allocation: string; configured: string; total: number; };
+  partition: { exclusive: string; oversubscribe: string; state: string[]; };
+  preempt_mode: string[];
+  priority: { job_factor: number; tier: number; };
+  qos: { allowed: string; assigned: string; deny: string; };
+  select_type: string[];
+  suspend_time: Uint32NoValStruct;
+  timeouts: { resume: Uint16NoValStruct; suspend: Uint16NoValStruct; };
+  topology: string;
+  tres: { billing_weights: string; configured: string; };
+}
+
+export interface PartitionsAnswer {
+  errors: OpenapiError[];
+  last_update: Uint64NoValStruct;
+  meta: OpenapiMeta;
+  partitions: PartitionInfo[];
+  warnings: OpenapiWarning[];
+}
+
+export interface PingAnswer {
+  errors: OpenapiError[];
+  meta: OpenapiMeta;
+  pings: ControllerPing[];
+  warnings: OpenapiWarning[];
+}
+
 export interface PlannedStart {
   start_at_us: number;
   node_list: string;
@@ -472,11 +608,41 @@ export interface ProcessExitCodeVerbose {
   status: string[];
 }
 
+export interface Qos {
+  description: string;
+  flags: string[];
+  id: number;
+  limits: { factor: Float64NoValStruct; grace_time: number; max: { accruing: { per: { account: Uint32NoValStruct; user: Uint32NoValStruct; }; }; active_jobs: { accruing: Uint32NoValStruct; count: Uint32NoValStruct; }; jobs: { active_jobs: { per: { account: Uint32NoValStruct; user: Uint32NoValStruct; }; }; count: Uint32NoValStruct; per: { account: Uint32NoValStruct; user: Uint32NoValStruct; }; }; tres: { minutes: { per: { account: Tres[]; job: Tres[]; qos: Tres[]; user: Tres[]; }; total: Tres[]; }; per: { account: Tres[]; job: Tres[]; node: Tres[]; user: Tres[]; }; total: Tres[]; }; wall_clock: { per: { job: Uint32NoValStruct; qos: Uint32NoValStruct; }; }; }; min: { priority_threshold: Uint32NoValStruct; tres: { per: { job: Tres[]; }; }; }; };
+  name: string;
+  preempt: { exempt_time: Uint32NoValStruct; list: string[]; mode: string[]; };
+  priority: Uint32NoValStruct;
+  usage_factor: Float64NoValStruct;
+  usage_threshold: Float64NoValStruct;
+}
+
+export interface QosAnswer {
+  errors: OpenapiError[];
+  meta: OpenapiMeta;
+  qos: Qos[];
+  warnings: OpenapiWarning[];
+}
+
 export interface RecordsAnswer {
   errors: OpenapiError[];
   jobs: Job[];
   meta: OpenapiMeta;
   warnings: OpenapiWarning[];
+}
+
+export interface ReportRow {
+  keys: string[];
+  tres: string;
+  values: number[];
+}
+
+export interface ReservationCoreSpec {
+  core: string;
+  node: string;
 }
 
 export interface ReservationInTheWay {
@@ -486,10 +652,48 @@ export interface ReservationInTheWay {
   nodes: number;
 }
 
+export interface ReservationInfo {
+  accounts: string;
+  burst_buffer: string;
+  core_count: number;
+  core_specializations: ReservationCoreSpec[];
+  end_time: Uint64NoValStruct;
+  features: string;
+  flags: string[];
+  groups: string;
+  licenses: string;
+  max_start_delay: number;
+  name: string;
+  node_count: number;
+  node_list: string;
+  partition: string;
+  purge_completed: { time: Uint32NoValStruct; };
+  start_time: Uint64NoValStruct;
+  tres: string;
+  users: string;
+}
+
+export interface ReservationsAnswer {
+  errors: OpenapiError[];
+  last_update: Uint64NoValStruct;
+  meta: OpenapiMeta;
+  reservations: ReservationInfo[];
+  warnings: OpenapiWarning[];
+}
+
 export interface ResourceNeeded {
   name: string;
   amount: number;
   nodes_free: number;
+}
+
+export interface ScheduleExitFields {
+  default_queue_depth: number;
+  end_job_queue: number;
+  licenses: number;
+  max_job_start: number;
+  max_rpc_cnt: number;
+  max_sched_time: number;
 }
 
 export interface ScriptAnswer {
@@ -499,11 +703,121 @@ export interface ScriptAnswer {
   warnings: OwnWarning[];
 }
 
+export interface SharesAnswer {
+  errors: OpenapiError[];
+  meta: OpenapiMeta;
+  shares: SharesRespMsg;
+  warnings: OpenapiWarning[];
+}
+
+export interface SharesFloat128Tres {
+  name: string;
+  value: number;
+}
+
+export interface SharesRespMsg {
+  shares: AssocSharesObjWrap[];
+  total_shares: number;
+}
+
+export interface SharesUint64Tres {
+  name: string;
+  value: Uint64NoValStruct;
+}
+
 export interface SlurmStepId {
   job_id: Uint32NoValStruct;
   sluid: string;
   step_het_component: Uint32NoValStruct;
   step_id: string;
+}
+
+export interface StatsMsg {
+  agent_count: number;
+  agent_queue_size: number;
+  agent_thread_count: number;
+  bf_active: boolean;
+  bf_backfilled_het_jobs: number;
+  bf_backfilled_jobs: number;
+  bf_cycle_counter: number;
+  bf_cycle_last: number;
+  bf_cycle_max: number;
+  bf_cycle_mean: number;
+  bf_cycle_sum: number;
+  bf_depth_mean: number;
+  bf_depth_mean_try: number;
+  bf_depth_sum: number;
+  bf_depth_try_sum: number;
+  bf_exit: BfExitFields;
+  bf_last_backfilled_jobs: number;
+  bf_last_depth: number;
+  bf_last_depth_try: number;
+  bf_queue_len: number;
+  bf_queue_len_mean: number;
+  bf_queue_len_sum: number;
+  bf_table_size: number;
+  bf_table_size_mean: number;
+  bf_table_size_sum: number;
+  bf_when_last_cycle: Uint64NoValStruct;
+  dbd_agent_queue_size: number;
+  gettimeofday_latency: number;
+  job_states_ts: Uint64NoValStruct;
+  jobs_canceled: number;
+  jobs_completed: number;
+  jobs_failed: number;
+  jobs_pending: number;
+  jobs_running: number;
+  jobs_started: number;
+  jobs_submitted: number;
+  pending_rpcs: StatsMsgRpcQueue[];
+  pending_rpcs_by_hostlist: StatsMsgRpcDump[];
+  req_time: Uint64NoValStruct;
+  req_time_start: Uint64NoValStruct;
+  rpcs_by_message_type: StatsMsgRpcType[];
+  rpcs_by_user: StatsMsgRpcUser[];
+  schedule_cycle_depth: number;
+  schedule_cycle_last: number;
+  schedule_cycle_max: number;
+  schedule_cycle_mean: number;
+  schedule_cycle_mean_depth: number;
+  schedule_cycle_per_minute: number;
+  schedule_cycle_sum: number;
+  schedule_cycle_total: number;
+  schedule_exit: ScheduleExitFields;
+  schedule_queue_length: number;
+  server_thread_count: number;
+}
+
+export interface StatsMsgRpcDump {
+  count: string[];
+  message_type: string;
+  type_id: number;
+}
+
+export interface StatsMsgRpcQueue {
+  count: number;
+  message_type: string;
+  type_id: number;
+}
+
+export interface StatsMsgRpcType {
+  average_time: Uint64NoValStruct;
+  count: number;
+  cycle_last: number;
+  cycle_max: number;
+  dropped: number;
+  message_type: string;
+  queued: number;
+  total_time: number;
+  type_id: number;
+}
+
+export interface StatsMsgRpcUser {
+  average_time: Uint64NoValStruct;
+  count: number;
+  total_time: number;
+  user: string;
+  user_id: number;
 }
 
 export interface Step {
@@ -541,6 +855,16 @@ export interface StoryLine {
   detail: string;
 }
 
+export interface TestAnswer {
+  start_at_us: number;
+  node_list: string;
+  partition: string;
+  cpus: number;
+  job_submit_user_msg: string;
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
 export interface Tres {
   count: number;
   id: number;
@@ -564,6 +888,15 @@ export interface Uint64NoValStruct {
   infinite: boolean;
   number: number;
   set: boolean;
+}
+
+export interface UsageAnswer {
+  start_at_us: number;
+  end_at_us: number;
+  rolled_up_to_us: number;
+  rows: ReportRow[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
 }
 
 export interface User {

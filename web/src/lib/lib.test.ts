@@ -3,15 +3,20 @@ import { describe, expect, test } from "vitest";
 import { csv } from "./csv";
 import { names } from "./hostlist";
 import { changeOf, minutes } from "./model";
+import { jobOf, memoryMb, optionsOf, valueOf, withOption } from "./options";
+import { newRequestKey } from "./requestkey";
 import { link, parseRoute } from "./route";
 import { gpuUse, jobTone, nodeTone, words } from "./states";
-import { duration, gpusOf, limit, memory, moment, relative } from "./units";
+import { does, duration, gpusOf, limit, memory, moment, relative } from "./units";
 
 describe("units", () => {
   test("every number has one", () => {
     expect([45, 59.6, 720, 12000, 86400, 187200].map(duration)).toEqual(["45 s", "1 min", "12 min", "3 h 20 min", "1 d", "2 d 4 h"]);
     expect([limit(-1), limit(60)]).toEqual(["unlimited", "1 min"]);
     expect([676, 5423, 143771, 2097152].map(memory)).toEqual(["676 MiB", "5.3 GiB", "140 GiB", "2 TiB"]);
+  });
+  test("verbs follow their number", () => {
+    expect([0, 1, 2].map((one) => does(one, "has", "have"))).toEqual(["0 have", "1 has", "2 have"]);
   });
   test("times", () => {
     expect(moment(0)).toBe("–");
@@ -63,4 +68,51 @@ test("states", () => {
     .toEqual(["run", "bad", "wait", "run", "Node fail"]);
   expect([gpuUse("HEALTHY", [1], "run"), gpuUse("HEALTHY", [], "wait"), gpuUse("FAILED", [1], "run"), gpuUse("HEALTHY", [], "good")])
     .toEqual(["busy", "closed", "broken", "free"]);
+});
+
+describe("options of a script", () => {
+  const SCRIPT = '#!/bin/bash\n#SBATCH -J "a b" -N2 --exclusive # wide\n#SBATCH --gres gpu:2\n\necho\n#SBATCH --time=5\n';
+  test("are read as sbatch reads them", () => {
+    expect(optionsOf(SCRIPT)).toEqual({
+      options: [
+        { name: "job-name", value: "a b", line: 1 }, { name: "nodes", value: "2", line: 1 }, { name: "exclusive", value: "", line: 1 },
+        { name: "gres", value: "gpu:2", line: 2 },
+      ],
+      problems: [],
+    });
+  });
+  test("none is ignored", () => {
+    const lines = ["#!/bin/sh", "#SBATCH --signal=USR1", "#SBATCH --nodes", "#SBATCH --time=soon", "#SBATCH word"].join("\n");
+    expect(optionsOf(lines).problems.map((one) => [one.line, one.text])).toEqual([
+      [1, "--signal=USR1: not known to this form, sbatch may take it"], [2, "--nodes needs a value"],
+      [4, "word: not known to this form, sbatch may take it"], [3, '--time: "soon" cannot be read'],
+    ]);
+  });
+  test("become a job", () => {
+    const job = jobOf("#!/bin/sh\n#SBATCH --gres=gpu:1 --gpus-per-node=h200:2 --mem=4G -t 1-0 -n 8 -H -w n1,n2\n", { name: "x" });
+    expect({ ...job, script: "" }).toEqual({
+      name: "x", script: "", tres_per_node: "gres/gpu:1,gres/gpu:h200:2", memory_per_node: { set: true, infinite: false, number: 4096 },
+      time_limit: { set: true, infinite: false, number: 1440 }, tasks: 8, hold: true, required_nodes: ["n1", "n2"],
+    });
+  });
+  test("are written where they stand, or below the others", () => {
+    const changed = withOption(SCRIPT, "nodes", "4");
+    expect(changed.split("\n")[1]).toBe('#SBATCH --job-name="a b" --exclusive --nodes=4 # wide');
+    expect(withOption(changed, "gres", "")).toBe(changed.replace("#SBATCH --gres gpu:2\n", ""));
+    expect(withOption(SCRIPT, "qos", "low").split("\n")[3]).toBe("#SBATCH --qos=low");
+    expect(withOption("hostname", "qos", "low")).toBe("#SBATCH --qos=low\nhostname");
+  });
+  test.each(["<script>alert(1)</script>", "a \\ \"b' #c", "\u202egnp.exe", "=1+1"])("a hostile value comes back as it is: %s", (value) => {
+    const { options, problems } = optionsOf(withOption("#!/bin/sh\n", "comment", value));
+    expect([valueOf(options, "comment"), problems]).toEqual([value, []]);
+  });
+  test("sizes are MiB", () => {
+    expect(["4G", "512", "1T", "1k", "x"].map(memoryMb)).toEqual([4096, 512, 1048576, 1, null]);
+  });
+});
+
+test("a request key has its time, and is another one each time", () => {
+  const key = newRequestKey(0x0123456789ab);
+  expect(key).toMatch(/^01234567-89ab-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+  expect(newRequestKey(1)).not.toBe(newRequestKey(1));
 });

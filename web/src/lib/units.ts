@@ -6,6 +6,11 @@ export function count(number: number, noun: string): string {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 }
 
+/** `1 node has`, `2 nodes have`, with the number in front of either form. */
+export function does(number: number, one: string, several: string): string {
+  return `${number.toLocaleString("en")} ${number === 1 ? one : several}`;
+}
+
 export function memory(mb: number): string {
   if (mb >= 1024 * 1024) return `${trimmed(mb / 1024 / 1024)} TiB`;
   return mb >= 1024 ? `${trimmed(mb / 1024)} GiB` : `${mb} MiB`;

@@ -9,7 +9,7 @@ import { changeOf, minutes, set } from "../lib/model";
 import { link } from "../lib/route";
 import { HAS_ENDED, words } from "../lib/states";
 import { useStore } from "../lib/store";
-import { duration, memory, moment } from "../lib/units";
+import { count, does, duration, memory, moment } from "../lib/units";
 import { Card, Dialog, Empty, Facts, JobState, Pending, Time } from "../parts/bits";
 
 export function Job({ id }: { id: string }): JSX.Element {
@@ -44,7 +44,7 @@ function Live({ id, job }: { id: string; job: JobInfo }): JSX.Element {
         <Card title="Time line"><Story story={story.data} error={story.error} /></Card>
         {job.nodes && <Place job={job} />}
         <Card title="Details" class="wide"><Facts rows={factsOf(job)} /></Card>
-        {job.batch_flag && <Script path={path} />}
+        {job.batch_flag && <Script id={id} path={path} />}
       </div>
     </>
   );
@@ -109,8 +109,7 @@ function Why({ id, why, error }: { id: string; why: (WhyJobReply & { sentence: s
       )}
       {why.needs.map((one) => (
         <p key={one.partition} class="faint">
-          {`In ${one.partition} it needs ${one.nodes_wanted} of ${one.nodes_up} nodes that are up; ${one.nodes_free} have room now (`}
-          {one.resources.map((part) => `${part.name}: ${part.nodes_free}`).join(", ")}).
+          {needText(one)}
         </p>
       ))}
       {why.in_front.length > 0 && (
@@ -124,6 +123,12 @@ function Why({ id, why, error }: { id: string; why: (WhyJobReply & { sentence: s
       {why.hints.length > 0 && <Hints id={id} why={why} />}
     </Card>
   );
+}
+
+function needText(one: WhyJobReply["needs"][number]): string {
+  const free = one.resources.map((part) => `${part.name}: ${part.nodes_free}`).join(", ");
+  return `In ${one.partition} it needs ${count(one.nodes_wanted, "node")}; ${does(one.nodes_up, "that could take it is", "that could take it are")} up, ` +
+    `${does(one.nodes_free, "has", "have")} room now${free ? ` (nodes with enough of each: ${free})` : ""}.`;
 }
 
 function Hints({ id, why }: { id: string; why: WhyJobReply }): JSX.Element {
@@ -207,10 +212,13 @@ function Place({ job }: { job: JobInfo }): JSX.Element {
   );
 }
 
-function Script({ path }: { path: string }): JSX.Element {
+function Script({ id, path }: { id: string; path: string }): JSX.Element {
   const script = useAnswer<ScriptAnswer>(`${OWN}/jobs/${path}/script`);
   return (
-    <Card title="Script" class="wide">
+    <Card
+      title="Script" class="wide"
+      more={script.data && <a class="button" href={link(["submit"], new URLSearchParams({ from: id }))}>Submit again</a>}
+    >
       {script.data ? <pre tabIndex={0} aria-label="Script">{script.data.script}</pre>
         : script.error ? <Empty>{script.error.message}</Empty> : <Pending error={null} what="the script" />}
     </Card>

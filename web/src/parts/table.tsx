@@ -55,7 +55,7 @@ export function Table<T>(props: {
   query: URLSearchParams;
   order: string;
   rowKey: (row: T) => string;
-  open: (row: T) => string;
+  open?: (row: T) => string;
   isWhole?: boolean;
   empty: ComponentChildren;
   tools?: ComponentChildren;
@@ -136,7 +136,7 @@ function Grid<T>(props: {
   shown: readonly Column<T>[];
   order: string;
   rowKey: (row: T) => string;
-  open: (row: T) => string;
+  open?: (row: T) => string;
   isWhole?: boolean;
   empty: ComponentChildren;
 }): JSX.Element {
@@ -165,7 +165,7 @@ function Grid<T>(props: {
     };
     const to = steps[event.key];
     const row = rows[marked];
-    if (event.key === "Enter" && row !== undefined && event.target === box.current) location.hash = props.open(row);
+    if (event.key === "Enter" && row !== undefined && props.open && event.target === box.current) location.hash = props.open(row);
     if (to === undefined || !rows.length) return;
     event.preventDefault();
     const at = Math.min(rows.length - 1, Math.max(0, to));
@@ -193,7 +193,7 @@ function Grid<T>(props: {
           {rows.slice(first, last).map((row, index) => (
             <tr
               key={props.rowKey(row)} class={marked === first + index ? "marked" : ""} aria-rowindex={first + index + 2}
-              onClick={() => setMarked(first + index)} onDblClick={() => { location.hash = props.open(row); }}
+              onClick={() => setMarked(first + index)} onDblClick={() => { if (props.open) location.hash = props.open(row); }}
             >
               {shown.map((one) => (
                 <td key={one.id} class={one.isNumber ? "number" : ""} title={textOf(one, row)}>

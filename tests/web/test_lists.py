@@ -1,0 +1,87 @@
+"""Reservations, QOS, accounts and reports: what sacctmgr, scontrol and sreport show, in tables with filter, sort and columns."""
+
+import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed")
+from webpages import CHROMIUM, check_looks, wait_for_text
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser (Debian package chromium)")
+HOSTILE = "<img src=x onerror=alert(1)>'\""
+
+
+@pytest.fixture(scope="module")
+def filled(rest):
+    """Accounts with limits, a QOS, a reservation, some of them with texts that are no markup."""
+    cluster = rest.cluster
+    for words in (
+        ("add", "account", "lab", f"description={HOSTILE}"), ("add", "account", "team", "parent=lab", "fairshare=7"),
+        ("add", "user", "nobody", "account=team", "maxjobs=3", "maxwall=90"),
+        ("add", "qos", "urgent", "priority=900", "maxtresperuser=cpu=8", f"description={HOSTILE}"),
+    ):  # fmt: skip
+        cluster.run("sacctmgr", "-i", *words).ok()
+    cluster.run(
+        "scontrol", "create", "reservation", "reservationname=maint", "starttime=now+1hour", "duration=30",
+        "nodes=n1", "users=root", "flags=maint",
+    ).ok()  # fmt: skip
+    return cluster
+
+
+def test_reservations(web, filled):
+    page = web.login()
+    web.open(page, "reservations", "Reservations")
+    row = page.get_by_role("row").filter(has_text="maint")
+    row.get_by_text("Planned").wait_for()
+    row.get_by_text("30 min").wait_for()
+    check_looks(page, "reservations")
+    page.get_by_role("searchbox").fill("nothing like it")
+    wait_for_text(page, "No row passes this filter.")
+    assert "q=nothing" in page.url
+
+
+def test_qos(web, filled):
+    page = web.login()
+    web.open(page, "qos?sort=name", "QOS")
+    row = page.get_by_role("row").filter(has_text="urgent")
+    row.get_by_text("cpu=8").wait_for()
+    row.get_by_text(HOSTILE).wait_for()
+    assert page.locator("img[src=x]").count() == 0
+    check_looks(page, "qos")
+
+
+def test_accounts_are_a_tree(web, filled):
+    page = web.login()
+    web.open(page, "accounts", "Accounts")
+    page.get_by_role("link", name="nobody").wait_for()
+    texts = page.get_by_role("row").all_inner_texts()
+    at = {name: next(i for i, text in enumerate(texts) if text.startswith(name)) for name in ("root", "lab", "team")}
+    assert at["root"] < at["lab"] < at["team"]
+    row = page.get_by_role("row").filter(has_text="nobody")
+    row.get_by_text("1 h 30 min").wait_for()
+    check_looks(page, "accounts")
+    page.get_by_role("button", name="Copy CSV").click()
+    wait_for_text(page, "Copied")
+    assert "team" in page.evaluate("navigator.clipboard.readText()")
+    page.get_by_role("button", name="My accounts").click()
+    page.get_by_role("link", name="nobody").wait_for(state="detached")
+    web.open(page, "accounts?user=nobody", "Accounts")
+    page.get_by_role("link", name="nobody").click()
+    page.get_by_role("heading", name="Jobs").wait_for()
+    assert page.url.endswith("jobs?user=nobody")
+
+
+def test_reports(web, filled):
+    """A job that ran is use of this day, as sreport counts it."""
+    job = filled.sbatch("-J", "used", "--gpus=1", "--wrap", "true")
+    filled.wait_ends(job)
+    page = web.login()
+    web.open(page, "reports?period=today", "Reports")
+    page.get_by_role("columnheader", name="CPU hours").wait_for()
+    check_looks(page, "reports")
+    page.get_by_role("combobox", name="By").select_option("qos")
+    page.get_by_role("columnheader", name="QOS").wait_for()
+    page.get_by_role("combobox", name="Period").select_option("dates")
+    wait_for_text(page, "Choose two dates, the earlier one first.")
+    page.get_by_label("First day").fill("2026-01-01")
+    page.get_by_label("Last day").fill("2026-01-02")
+    wait_for_text(page, "Nothing was used in this period.")
+    assert "by=qos" in page.url and "from=2026-01-01" in page.url

@@ -1,0 +1,147 @@
+"""The form that submits jobs: it and the script write each other, the planner's answer stands beside them, and what is submitted
+is the job that they describe.
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed")
+from webpages import CHROMIUM, check_looks, wait_for_text
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser (Debian package chromium)")
+HOSTILE = "<img src=x onerror=alert(1)>&amp;'\""
+SUBMIT = "**/slurm/v0.0.46/job/submit"
+
+
+def field(page: "Page", label: str, text: str) -> None:
+    page.get_by_label(label, exact=True).fill(text)
+
+
+def script(page: "Page") -> str:
+    return page.get_by_label("Script", exact=True).input_value()
+
+
+def submit(page: "Page") -> int:
+    """Presses the button; the job whose page opens."""
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url(re.compile(r"#/jobs/\d+$"))
+    return int(page.url.rpartition("/")[2])
+
+
+def test_the_form_light_and_dark_narrow_and_wide(web):
+    page = web.login()
+    web.open(page, "submit", "Submit a job")
+    wait_for_text(page, "Now:")
+    page.get_by_role("group", name="What is free now").get_by_role("button").first.wait_for()
+    check_looks(page, "submit")
+    field(page, "Partition", "none")
+    wait_for_text(page, "It would be refused.")
+    check_looks(page, "submit-refused")
+
+
+def test_form_and_script_write_each_other_and_the_job_is_theirs(web):
+    cluster = web.rest.cluster
+    page = web.login()
+    web.open(page, "submit", "Submit a job")
+    page.get_by_label("Script", exact=True).fill("#!/bin/sh\n#SBATCH -c 2 --comment='a b'\nsleep 600\n")
+    assert page.get_by_label("CPUs per task").input_value() == "2"
+    for label, text in {
+        "Name": HOSTILE, "GPUs": "2", "Memory per node": "1G", "Time limit": "1:30:00", "Working directory": "/tmp",
+    }.items():  # fmt: skip
+        field(page, label, text)
+    assert "#SBATCH --gpus=2\n" in script(page) and "#SBATCH -c 2 --comment='a b'\n" in script(page)
+    wait_for_text(page, "Now:")
+    job = submit(page)
+    page.get_by_role("heading", name=HOSTILE).wait_for()
+    cluster.wait_state(job, "RUNNING")
+    asked = cluster.job(job).request
+    assert (asked.name, asked.cpus_per_task, asked.comment) == (HOSTILE, 2, "a b")
+    assert cluster.job(job).time_limit_s == 5400 and "gres/gpu=2" in cluster.job(job).tres_alloc
+
+
+def test_the_planner_says_when_and_where(web):
+    cluster = web.rest.cluster
+    blocker = cluster.sbatch("-N2", "--exclusive", "-t", "60", "--wrap", "sleep 600")
+    cluster.wait_state(blocker, "RUNNING")
+    page = web.login()
+    web.open(page, "submit", "Submit a job")
+    page.get_by_text(re.compile(r"^in (1 h|\d+ min)")).first.wait_for()
+    cluster.run("scancel", str(blocker)).ok()
+    cluster.wait_ends(blocker)
+    field(page, "Tasks", "3")
+    wait_for_text(page, "Now:")
+    assert not cluster.run("squeue", "-h").ok().out.strip()  # a question queues nothing
+
+
+def test_refusals_stand_where_they_belong(web):
+    page = web.login()
+    web.open(page, "submit", "Submit a job")
+    field(page, "Time limit", "soon")
+    wait_for_text(page, 'Line 3: --time: "soon" cannot be read')
+    assert page.get_by_role("button", name="Submit", exact=True).is_disabled()
+    field(page, "Time limit", "10")
+    field(page, "Dependency", "nonsense")
+    page.locator(".field", has_text="Dependency").get_by_role("alert").wait_for()
+    field(page, "Dependency", "")
+    page.get_by_label("Script", exact=True).fill("hostname\n")
+    page.get_by_role("alert").get_by_text("#!").wait_for()
+    page.get_by_label("Script", exact=True).fill("#!/bin/sh\n")
+    field(page, "Partition", "<script>alert(1)</script>")
+    wait_for_text(page, "It would be refused.")
+    page.get_by_role("button", name="Submit", exact=True).click()
+    wait_for_text(page, "It was not submitted.")
+    assert page.locator(".notice.bad").count() >= 1
+
+
+def test_a_submission_whose_answer_is_lost_is_made_once(web):
+    """The page repeats it with the same key."""
+    cluster = web.rest.cluster
+    page = web.login()
+    web.open(page, "submit", "Submit a job")
+    keys: list[str | None] = []
+
+    def lose(route: "Route") -> None:
+        keys.append(route.request.header_value("Idempotency-Key"))
+        route.fetch()
+        route.abort("connectionreset")
+
+    page.route(SUBMIT, lose)
+    field(page, "Name", "once")
+    wait_for_text(page, "Now:")
+    page.get_by_role("button", name="Submit", exact=True).click()
+    wait_for_text(page, "The daemon does not answer.")
+    page.unroute(SUBMIT)
+    page.on(
+        "request", lambda one: keys.append(one.header_value("Idempotency-Key")) if "job/submit" in one.url else None
+    )
+    job = submit(page)
+    assert len(keys) == 2 and keys[0] == keys[1]
+    listed = cluster.run("squeue", "-h", "-t", "all", "-n", "once", "-o", "%A").ok().out.split()
+    assert listed == [str(job)]
+
+
+def test_a_job_is_submitted_again(web):
+    """With its script, and with what the command line asked for; by who may see the script."""
+    cluster = web.rest.cluster
+    job = cluster.sbatch("-J", "first", "-t", "60", "--gpus=1", "--mem=100M", "--hold", "--wrap", "sleep 600")
+    page = web.login()
+    web.open(page, f"jobs/{job}", "first")
+    page.get_by_role("link", name="Submit again").click()
+    page.get_by_role("heading", name="Submit again").wait_for()
+    assert page.get_by_label("GPUs", exact=True).input_value() == "1"
+    assert "sleep 600" in script(page)
+    wait_for_text(page, "Now:")
+    again = submit(page)
+    assert again != job and cluster.job(again).request.name == "first"
+    assert cluster.job(again).time_limit_s == 3600
+    other = web.login("nobody")
+    web.open(other, f"jobs/{job}", "first")
+    wait_for_text(other, "Time line")
+    assert other.get_by_role("link", name="Submit again").count() == 0
+    web.open(other, f"submit?from={job}", "Submit a job")
+    other.get_by_role("alert").wait_for()

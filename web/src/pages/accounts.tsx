@@ -1,0 +1,82 @@
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+
+import { session, SLURM, SLURMDB } from "../api/client";
+import { useAnswer } from "../api/live";
+import type { AssocSharesObjWrap, AssocsAnswer, SharesAnswer } from "../api/types";
+import { longest, most, ratio, tresText, type TreeRow, treeOf } from "../lib/limits";
+import { link, route, setQuery } from "../lib/route";
+import { useStore } from "../lib/store";
+import type { Column } from "../parts/table";
+import { TablePage } from "../parts/tablepage";
+
+interface Row extends TreeRow {
+  /** What fair-share makes of it; none for those who may not see it. */
+  readonly share: AssocSharesObjWrap | undefined;
+}
+
+/** Numbers sort; texts of absent ones are empty. */
+function figure(id: string, title: string, of: (share: AssocSharesObjWrap) => { set: boolean; infinite: boolean; number: number }, width: number): Column<Row> {
+  return {
+    id, title, width, isNumber: true, value: (row) => (row.share && of(row.share).set ? of(row.share).number : -1),
+    text: (row) => (row.share ? ratio(of(row.share)) : ""),
+  };
+}
+
+function hours(row: Row): number {
+  const found = row.share?.tres.usage.find((one) => one.name === "cpu");
+  return (found?.value ?? 0) / 3600;
+}
+
+const COLUMNS: readonly Column<Row>[] = [
+  {
+    id: "tree", title: "Account", value: (row) => row.order, text: (row) => row.assoc.account, width: 14,
+    show: (row) => <span style={{ paddingLeft: `${row.depth * 1.1}rem` }}>{row.assoc.user ? <span class="faint">{row.assoc.account}</span> : <b>{row.assoc.account}</b>}</span>,
+  },
+  {
+    id: "user", title: "User", value: (row) => row.assoc.user, width: 8,
+    show: (row) => row.assoc.user && <a href={link(["jobs"], new URLSearchParams({ user: row.assoc.user }))}>{row.assoc.user}</a>,
+  },
+  { id: "shares", title: "Shares", value: (row) => row.assoc.shares_raw, text: (row) => (row.assoc.shares_raw === 2147483647 ? "parent" : `${row.assoc.shares_raw}`), width: 5, isNumber: true },
+  figure("norm", "Share of all", (one) => one.shares_normalized, 7),
+  figure("usage", "Usage of all", (one) => one.effective_usage, 7),
+  figure("factor", "Fair-share", (one) => one.fairshare.factor, 6.5),
+  { id: "hours", title: "CPU hours", value: hours, text: (row) => (row.share ? hours(row).toFixed(1) : ""), width: 6.5, isNumber: true },
+  { id: "running", title: "Running limit", value: (row) => most(row.assoc.max.jobs.active), width: 9, isNumber: true },
+  { id: "submit", title: "Queue limit", value: (row) => most(row.assoc.max.jobs.total), width: 7, isNumber: true },
+  { id: "wall", title: "Longest job", value: (row) => longest(row.assoc.max.jobs.per.wall_clock), width: 7 },
+  { id: "grptres", title: "Most in all", value: (row) => tresText(row.assoc.max.tres.total), width: 12 },
+  { id: "jobtres", title: "Most per job", value: (row) => tresText(row.assoc.max.tres.per.job), width: 12 },
+  { id: "qos", title: "QOS", value: (row) => row.assoc.qos.join(", "), width: 9 },
+  { id: "defqos", title: "Default QOS", value: (row) => row.assoc.default.qos, width: 7, isHidden: true },
+  { id: "partition", title: "Partition", value: (row) => row.assoc.partition, width: 7, isHidden: true },
+  { id: "minutes", title: "Most minutes", value: (row) => tresText(row.assoc.max.tres.group.minutes, true), width: 12, isHidden: true },
+  { id: "nodetres", title: "Most per node", value: (row) => tresText(row.assoc.max.tres.per.node), width: 12, isHidden: true },
+  figure("level", "Fair-share level", (one) => one.fairshare.level, 8.5),
+  { id: "comment", title: "Comment", value: (row) => row.assoc.comment, width: 10, isHidden: true },
+];
+
+export function Accounts(): JSX.Element {
+  const me = useStore(session)?.user ?? "";
+  const mine = useStore(route).query.get("user") ?? "";
+  const answer = useAnswer<AssocsAnswer>(`${SLURMDB}/associations`);
+  const shares = useAnswer<SharesAnswer>(`${SLURM}/shares`);
+  const rows = useMemo(() => {
+    if (!answer.data || (!shares.data && !shares.error)) return undefined;
+    const byId = new Map((shares.data?.shares.shares ?? []).map((one) => [one.id, one]));
+    const all = treeOf(answer.data.associations).map((one) => ({ ...one, share: byId.get(one.assoc.id) }));
+    return mine ? all.filter((one) => one.assoc.user === mine) : all;
+  }, [answer.data, shares.data, shares.error, mine]);
+  return (
+    <TablePage
+      title="Accounts" rows={rows} error={answer.error} columns={COLUMNS} order="tree" rowKey={(row) => `${row.assoc.id}`}
+      open={(row) => link(["jobs"], new URLSearchParams(row.assoc.user ? { user: row.assoc.user } : { q: row.assoc.account }))}
+      empty="There is no account."
+      tools={
+        <button type="button" class={mine === me ? "on" : ""} aria-pressed={mine === me} onClick={() => setQuery({ user: mine === me ? "" : me })}>
+          My accounts
+        </button>
+      }
+    />
+  );
+}

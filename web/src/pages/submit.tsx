@@ -1,0 +1,344 @@
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+
+import { ApiError, ask, change, OWN, read, type Remark, session, SLURM, SLURMDB } from "../api/client";
+import { refresh, useAnswer } from "../api/live";
+import type { AssocsAnswer, FitsAnswer, FittingShape, JobDetailsAnswer, JobInfo, JobsAnswer, PartitionsAnswer, ScriptAnswer, TestAnswer } from "../api/types";
+import { isSame, jobOf, OPTION_OF, optionsOf, valueOf, withOption } from "../lib/options";
+import { newRequestKey } from "../lib/requestkey";
+import { link, route } from "../lib/route";
+import { useStore } from "../lib/store";
+import { count, duration, memory, moment } from "../lib/units";
+import { Card, Pending, Time } from "../parts/bits";
+
+/**
+ * A script and a form that write each other: the form shows the #SBATCH lines, and a change of it changes them. What the
+ * controller's planner says of the job as it stands is beside them.
+ */
+
+const START = "#!/bin/bash -l\n#SBATCH --job-name=job\n#SBATCH --time=1:00:00\n\nhostname\n";
+const PATH = "PATH=/usr/local/bin:/usr/bin:/bin";
+/** The planner is asked when nothing was typed for this time. */
+const PAUSE_MS = 400;
+/** A larger file is no script; the daemon takes 4 MiB. */
+const UPLOAD_BYTES_MAX = 4 * 1024 * 1024;
+
+interface Field {
+  readonly name: string;
+  readonly label: string;
+  readonly hint: string;
+}
+
+const FIELDS: readonly Field[] = [
+  { name: "job-name", label: "Name", hint: "job" },
+  { name: "partition", label: "Partition", hint: "default" },
+  { name: "account", label: "Account", hint: "default" },
+  { name: "qos", label: "QOS", hint: "default" },
+  { name: "nodes", label: "Nodes", hint: "as needed" },
+  { name: "ntasks", label: "Tasks", hint: "1" },
+  { name: "cpus-per-task", label: "CPUs per task", hint: "1" },
+  { name: "mem", label: "Memory per node", hint: "default, or as 16G" },
+  { name: "gpus", label: "GPUs", hint: "none, or as 2 or h100:2" },
+  { name: "time", label: "Time limit", hint: "minutes, 1:30:00 or 2-12" },
+  { name: "array", label: "Array", hint: "as 0-9 or 1-100%4" },
+  { name: "dependency", label: "Dependency", hint: "as afterok:123" },
+  { name: "output", label: "Output file", hint: "slurm-%j.out" },
+  { name: "chdir", label: "Working directory", hint: "" },
+];
+
+export function Submit(): JSX.Element {
+  const { query } = useStore(route);
+  const from = query.get("from") ?? "";
+  return from ? <Again key={from} id={from} /> : <Form key="" script={START} folder="" />;
+}
+
+/** Filled with what a job had. */
+function Again({ id }: { id: string }): JSX.Element {
+  const path = encodeURIComponent(id);
+  const [found, setFound] = useState<{ script: string; folder: string } | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
+  useEffect(() => {
+    const script = read<ScriptAnswer>(`${OWN}/jobs/${path}/script`);
+    const details = read<JobDetailsAnswer>(`${SLURM}/job/${path}`);
+    Promise.all([script, details]).then(
+      ([one, other]) => setFound(scriptOf(one?.data.script ?? "", other?.data.jobs[0])),
+      (problem: unknown) => setError(problem instanceof ApiError ? problem : new ApiError(0, String(problem))),
+    );
+  }, [path]);
+  if (!found) return <><h1>Submit a job</h1><Pending error={error} what={`job ${id}`} /></>;
+  return <Form script={found.script} folder={found.folder} from={id} />;
+}
+
+/** The job's script, with those options that its lines do not have or that were changed by the command line. */
+function scriptOf(script: string, job: JobInfo | undefined): { script: string; folder: string } {
+  if (!job) return { script, folder: "" };
+  const more = (number: { set: boolean; number: number }): string => (number.set && number.number > 1 ? `${number.number}` : "");
+  const limit = job.time_limit;
+  const size = (number: { set: boolean; number: number }): string => (number.set && number.number > 0 ? `${number.number}M` : "");
+  const gpus = (text: string): string => /^gres[/:]gpu[:=](.+)$/.exec(text)?.[1] ?? "";
+  const wanted: [string, string][] = [
+    ["job-name", job.name], ["partition", job.partition], ["account", job.account], ["qos", job.qos],
+    ["nodes", more(job.node_count)], ["ntasks", more(job.tasks)], ["cpus-per-task", more(job.cpus_per_task)],
+    ["mem", size(job.memory_per_node)], ["mem-per-cpu", size(job.memory_per_cpu)], ["gpus", gpus(job.tres_per_job)],
+    ["gpus-per-node", gpus(job.tres_per_node)], ["gpus-per-task", gpus(job.tres_per_task)],
+    ["time", limit.infinite ? "UNLIMITED" : limit.set ? `${limit.number}` : ""], ["constraint", job.features],
+  ];
+  const { options } = optionsOf(script);
+  const made = wanted.reduce(
+    (text, [name, value]) => (!value || isSame(name, valueOf(options, name), value) ? text : withOption(text, name, value)),
+    script,
+  );
+  return { script: made, folder: job.current_working_directory };
+}
+
+interface Verdict {
+  readonly answer: TestAnswer | null;
+  readonly error: ApiError | null;
+}
+
+function Form(props: { script: string; folder: string; from?: string }): JSX.Element {
+  const me = useStore(session)?.user ?? "";
+  const [script, setScript] = useState(props.script);
+  const usual = useUsualFolder(me, props.folder);
+  const { options, problems } = useMemo(() => optionsOf(script), [script]);
+  const job = useMemo(
+    () => jobOf(script, { name: "job", current_working_directory: usual, environment: [PATH, `USER=${me}`, `LOGNAME=${me}`] }),
+    [script, usual, me],
+  );
+  const isReady = usual !== "" && problems.length === 0;
+  const verdict = useVerdict(isReady ? job : null);
+  const [refusal, setRefusal] = useState<ApiError | null>(null);
+  useEffect(() => setRefusal(null), [job]);
+  const remarks: readonly Remark[] = [
+    ...(refusal?.remarks ?? verdict?.error?.remarks ?? []), ...(verdict?.answer?.warnings ?? []),
+  ];
+  const edit = (name: string, value: string): void => setScript((before) => withOption(before, name, value));
+  return (
+    <>
+      <header class="page">
+        <h1>{props.from ? <>Submit again <small>{props.from}</small></> : "Submit a job"}</h1>
+      </header>
+      <Free onChoose={(partition, shape) => {
+        edit("partition", partition);
+        edit("nodes", shape.nodes > 1 ? `${shape.nodes}` : "");
+        edit("gpus", shape.gres ? `${shape.gres * Math.max(1, shape.nodes)}` : "");
+      }} />
+      <div class="columns">
+        <Card title="When it would start" class="wide">
+          <Start verdict={verdict} isReady={isReady} refusal={refusal} remarks={remarks} />
+          <Send job={job} isReady={isReady} onRefused={setRefusal} />
+        </Card>
+        <Card title="What it needs">
+          <Fields options={options} usual={usual} remarks={remarks} onEdit={edit} />
+        </Card>
+        <Card title="Script" class="fill" more={<Upload onRead={setScript} />}>
+          <textarea
+            class="script" aria-label="Script" spellcheck={false} autocapitalize="off" value={script} wrap="off"
+            onInput={(event) => setScript(event.currentTarget.value)}
+          />
+          {[...problems.map((one) => `Line ${one.line + 1}: ${one.text}`), ...said(remarks, "#/script")].map((text) => (
+            <p key={text} class="notice bad" role="alert">{text}</p>
+          ))}
+        </Card>
+      </div>
+    </>
+  );
+}
+
+/** Where the user's last job ran; the home of most users where there is none. */
+function useUsualFolder(me: string, given: string): string {
+  const [folder, setFolder] = useState(given);
+  useEffect(() => {
+    if (given) return;
+    const home = me === "root" ? "/root" : `/home/${me}`;
+    const last = async (): Promise<string> => {
+      const jobs = await read<JobsAnswer>(`${OWN}/jobs?users=${encodeURIComponent(me)}`);
+      const id = Math.max(0, ...(jobs?.data.jobs ?? []).map((one) => one.job_id));
+      const found = id ? await read<JobDetailsAnswer>(`${SLURM}/job/${id}`) : null;
+      return found?.data.jobs[0]?.current_working_directory || home;
+    };
+    last().then(setFolder, () => setFolder(home));
+  }, [me, given]);
+  return folder;
+}
+
+/** What the controller says of the job as it stands; null until it has answered. */
+function useVerdict(job: Record<string, unknown> | null): Verdict | null {
+  const [verdict, setVerdict] = useState<Verdict | null>(null);
+  useEffect(() => {
+    setVerdict(null); // what was said of another job is not shown as if it was said of this one
+    if (!job) return;
+    const abort = new AbortController();
+    const timer = window.setTimeout(() => {
+      ask<TestAnswer>(`${OWN}/jobs/test`, { job }, abort.signal).then(
+        (answer) => setVerdict({ answer, error: null }),
+        (error: unknown) => error instanceof ApiError && setVerdict({ answer: null, error }),
+      );
+    }, PAUSE_MS);
+    return () => {
+      clearTimeout(timer);
+      abort.abort();
+    };
+  }, [job]);
+  return verdict;
+}
+
+/** The remarks on one place; of a field, on the members that it sets. */
+function said(remarks: readonly Remark[], source: string): string[] {
+  return remarks.filter((one) => placeOf(one) === source).map((one) => one.description);
+}
+
+/** `#/script`, the option of a field, or "": the job as a whole. */
+function placeOf(one: Remark): string {
+  if (one.source === "#/script") return one.source;
+  const option = OPTION_OF.get(one.source.split("/").pop() ?? "") ?? "";
+  return FIELDS.some((field) => field.name === option) ? option : "";
+}
+
+function Fields(props: {
+  options: ReturnType<typeof optionsOf>["options"];
+  usual: string;
+  remarks: readonly Remark[];
+  onEdit: (name: string, value: string) => void;
+}): JSX.Element {
+  const me = useStore(session)?.user ?? "";
+  const partitions = useAnswer<PartitionsAnswer>(`${SLURM}/partitions`);
+  const mine = useAnswer<AssocsAnswer>(`${SLURMDB}/associations?user=${encodeURIComponent(me)}`);
+  const own = mine.data?.associations ?? [];
+  const choices: Record<string, string[]> = {
+    partition: (partitions.data?.partitions ?? []).map((one) => one.name),
+    account: [...new Set(own.map((one) => one.account))],
+    qos: [...new Set(own.flatMap((one) => one.qos))],
+  };
+  return (
+    <div class="fields">
+      {FIELDS.map((field) => {
+        const remarks = said(props.remarks, field.name);
+        const list = choices[field.name] ?? [];
+        return (
+          <div key={field.name} class="field">
+            <label for={`field-${field.name}`}>{field.label}</label>
+            <input
+              id={`field-${field.name}`}
+              value={valueOf(props.options, field.name)} placeholder={field.name === "chdir" ? props.usual : field.hint} autocomplete="off"
+              spellcheck={false} list={list.length ? `list-${field.name}` : undefined} aria-invalid={remarks.length > 0}
+              onInput={(event) => props.onEdit(field.name, event.currentTarget.value)}
+            />
+            {list.length > 0 && <datalist id={`list-${field.name}`}>{list.map((one) => <option key={one} value={one} />)}</datalist>}
+            {remarks.map((text) => <span key={text} class="remark" role="alert">{text}</span>)}
+          </div>
+        );
+      })}
+    </div>
+  );
+}
+
+function Upload({ onRead }: { onRead: (text: string) => void }): JSX.Element {
+  const input = useRef<HTMLInputElement>(null);
+  const take = async (file: File | undefined): Promise<void> => {
+    if (file && file.size <= UPLOAD_BYTES_MAX) onRead(await file.text());
+    if (input.current) input.current.value = "";
+  };
+  return (
+    <>
+      <button type="button" onClick={() => input.current?.click()}>Open a file</button>
+      <input ref={input} type="file" hidden aria-label="Script file" onChange={(event) => void take(event.currentTarget.files?.[0])} />
+    </>
+  );
+}
+
+/** Shapes with all that is free on their nodes: the largest of one node, and of several. */
+const KINDS = ["node", "whole_nodes"];
+
+/** The largest jobs that would start now. */
+function Free({ onChoose }: { onChoose: (partition: string, shape: FittingShape) => void }): JSX.Element | null {
+  const fits = useAnswer<FitsAnswer>(`${OWN}/fits`);
+  const found = (fits.data?.fits.partitions ?? []).flatMap((one) =>
+    one.shapes.filter((shape) => KINDS.includes(shape.kind)).map((shape) => ({ partition: one.partition, shape })));
+  if (!found.length) return null;
+  return (
+    <p class="free" role="group" aria-label="What is free now">
+      <span class="faint">Free now:</span>
+      {found.map(({ partition, shape }) => (
+        <button key={`${partition} ${shape.kind}`} type="button" title={`on ${shape.node_list}`} onClick={() => onChoose(partition, shape)}>
+          <b>{partition}</b> {shapeText(shape)}
+        </button>
+      ))}
+    </p>
+  );
+}
+
+function shapeText(shape: FittingShape): string {
+  const each = [shape.gres ? count(shape.gres, "GPU") : "", count(shape.cpus, "CPU"), memory(shape.mem_mb)].filter(Boolean).join(", ");
+  const limit = shape.limit_s >= 0 ? `, up to ${duration(shape.limit_s)}` : "";
+  return `${count(shape.nodes, "node")}${shape.nodes > 1 ? " with each" : ":"} ${each}${limit}`;
+}
+
+function Start(props: { verdict: Verdict | null; isReady: boolean; refusal: ApiError | null; remarks: readonly Remark[] }): JSX.Element {
+  const error = props.refusal ?? props.verdict?.error;
+  const answer = props.verdict?.answer;
+  const general = said(props.remarks, "");
+  const text = error && !error.remarks.length ? [error.message] : general;
+  return (
+    <div aria-live="polite">
+      {error ? <p class="lead">{props.refusal ? "It was not submitted." : "It would be refused."}</p>
+        : !props.isReady ? <p class="lead">Mend the lines that are named above.</p>
+          : answer ? <p class="lead">{startText(answer)}</p> : <p class="empty">Asking the planner …</p>}
+      {text.map((one) => <p key={one} class={`notice ${error ? "bad" : "wait"}`}>{one}</p>)}
+      {answer?.job_submit_user_msg && <p class="notice">{answer.job_submit_user_msg}</p>}
+    </div>
+  );
+}
+
+/** An expected start this near is now. */
+const NOW_US = 60_000_000;
+
+function startText(answer: TestAnswer): ComponentChildren {
+  const where = <>{count(answer.cpus, "CPU")} on <b>{answer.node_list}</b> in partition <b>{answer.partition}</b></>;
+  if (answer.start_at_us <= 0) return "It would be accepted; no start is known yet.";
+  if (answer.start_at_us <= Date.now() * 1000 + NOW_US) return <>Now: {where}.</>;
+  return <><Time us={answer.start_at_us} isRelative />, {moment(answer.start_at_us)}: {where}.</>;
+}
+
+interface Submitted {
+  readonly job_id: number;
+  readonly job_submit_user_msg: string;
+  readonly warnings?: Remark[];
+}
+
+function Send(props: { job: Record<string, unknown>; isReady: boolean; onRefused: (error: ApiError) => void }): JSX.Element {
+  const [isBusy, setBusy] = useState(false);
+  const [done, setDone] = useState<Submitted | null>(null);
+  /** The same key until an answer is here: a submission whose answer was lost is not made twice. */
+  const key = useRef({ text: "", job: props.job });
+  const submit = async (): Promise<void> => {
+    if (!key.current.text || key.current.job !== props.job) key.current = { text: newRequestKey(), job: props.job };
+    setBusy(true);
+    try {
+      const answer = await change<Submitted>("POST", `${SLURM}/job/submit`, { job: props.job }, key.current.text);
+      key.current.text = "";
+      refresh();
+      if (answer.warnings?.length || answer.job_submit_user_msg) setDone(answer);
+      else location.hash = link(["jobs", answer.job_id]);
+    } catch (problem) {
+      const error = problem instanceof ApiError ? problem : new ApiError(0, String(problem));
+      if (error.status !== 0 && error.status !== 503) key.current.text = "";
+      props.onRefused(error);
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <>
+      {done && (
+        <div class="notice wait" role="status">
+          <a href={link(["jobs", done.job_id])}>{`Job ${done.job_id}`}</a> is submitted. {done.job_submit_user_msg}
+          {done.warnings?.map((one) => <p key={one.description}>{one.description}</p>)}
+        </div>
+      )}
+      <div class="buttons">
+        <button type="button" class="primary" disabled={isBusy || !props.isReady} onClick={() => void submit()}>Submit</button>
+      </div>
+    </>
+  );
+}
