@@ -49,13 +49,13 @@ _PATHS: Final = {"standard_output": "std_out", "standard_error": "std_err", "sta
 
 async def submit(call: RestCall) -> Json:
     """Queues one job, an array, or a heterogeneous job."""
-    reply = await _send(call, *_submission(call))
+    reply = await _send(call, *await _submission(call))
     return {"job_id": reply.job_id, "step_id": "batch", "job_submit_user_msg": "\n".join(reply.user_messages)}
 
 
 async def test(call: RestCall) -> Json:
     """When and where the job would start, as sbatch --test-only; nothing is queued. 0: no start is known."""
-    reply = await _send(call, *_submission(call), test_only=True)
+    reply = await _send(call, *await _submission(call), test_only=True)
     return {
         "start_at_us": reply.start_at_us,
         "node_list": reply.node_list,
@@ -65,7 +65,7 @@ async def test(call: RestCall) -> Json:
     }
 
 
-def _submission(call: RestCall) -> tuple[list[JobRequest], JobSpec]:
+async def _submission(call: RestCall) -> tuple[list[JobRequest], JobSpec]:
     """The components of the body, and the script. Raises RestError."""
     body = call.record()
     components = _components(body, "jobs")
