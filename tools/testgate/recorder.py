@@ -1,5 +1,5 @@
 """A pytest plugin (`-p tools.testgate.recorder --gate-record FILE`): writes the outcome of each test, by name, as JSON.
-And it keeps a time-out from ending more than the test.
+And it names a failed test at once, and keeps a time-out from ending more than the test.
 
     {"status": 1, "collected": [NAME, ...], "outcomes": {NAME: "failed", ...},
      "failures": {NAME: {"line": "assert 1 == 2", "load": 3.1}}, "errors": [MODULE, ...]}
@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--gate-record")
     if path and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Recorder(Path(path)))
+        config.pluginmanager.register(Recorder(Path(path), config))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -51,8 +51,9 @@ def first_line(report: pytest.TestReport) -> str:
 
 
 class Recorder:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, config: pytest.Config) -> None:
         self.path = path
+        self._config = config
         self.collected: dict[str, None] = {}
         self.outcomes: dict[str, str] = {}
         self.failures: dict[str, dict[str, object]] = {}
@@ -74,7 +75,11 @@ class Recorder:
         name = report.nodeid
         if report.failed:
             self.outcomes[name] = "failed"
-            self.failures.setdefault(name, {"line": first_line(report), "load": round(os.getloadavg()[0], 2)})
+            if name not in self.failures:
+                line = first_line(report)
+                self.failures[name] = {"line": line, "load": round(os.getloadavg()[0], 2)}
+                # pytest names it at the end of the run, half an hour later
+                self._config.get_terminal_writer().line(f"\nFAILED {name}: {line}")
         elif report.skipped:
             if self.outcomes.get(name) != "failed":
                 self.outcomes[name] = "skipped"
