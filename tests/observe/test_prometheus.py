@@ -132,6 +132,7 @@ def test_each_panel_has_data_and_no_alert_fires_until_the_controller_is_gone(
     cluster.sbatch("-Alab", "--gpus=1", "-t10", "--wrap", f"exec {cluster.hold} a")
     held = cluster.held("a")
     cluster.busy(held, 90, 20, 500)
+    cluster.wait(lambda: " nvmlEventSetWait" in cluster.calls.read_text(), "the node waits for XIDs")
     cluster.fake.event(held.gpu, 31)  # a program's own fault: the GPU stays in use
     cluster.sbatch("-Alab", "--gpus=2", "-t10", "--wrap", "true")  # waits
     cluster.wait(lambda: prometheus.get("targets") is not None, "Prometheus answers")

@@ -98,7 +98,8 @@ def test_refusals_stand_where_they_belong(web):
     assert page.locator(".notice.bad").count() >= 1
 
 
-def test_a_submission_whose_answer_is_lost_is_made_once(web):
+@pytest.mark.parametrize("by_proxy", [False, True], ids=["connection", "proxy"])
+def test_a_submission_whose_answer_is_lost_is_made_once(web, by_proxy):
     """The page repeats it with the same key."""
     cluster = web.rest.cluster
     page = web.login()
@@ -108,20 +109,24 @@ def test_a_submission_whose_answer_is_lost_is_made_once(web):
     def lose(route: "Route") -> None:
         keys.append(route.request.header_value("Idempotency-Key"))
         route.fetch()
-        route.abort("connectionreset")
+        if by_proxy:
+            route.fulfill(status=502, body="Bad Gateway")
+        else:
+            route.abort("connectionreset")
 
+    name = "once-by-proxy" if by_proxy else "once"
     page.route(SUBMIT, lose)
-    field(page, "Name", "once")
+    field(page, "Name", name)
     wait_for_text(page, "Now:")
     page.get_by_role("button", name="Submit", exact=True).click()
-    wait_for_text(page, "The daemon does not answer.")
+    page.locator(".notice.bad").first.wait_for()
     page.unroute(SUBMIT)
     page.on(
         "request", lambda one: keys.append(one.header_value("Idempotency-Key")) if "job/submit" in one.url else None
     )
     job = submit(page)
     assert len(keys) == 2 and keys[0] == keys[1]
-    listed = cluster.run("squeue", "-h", "-t", "all", "-n", "once", "-o", "%A").ok().out.split()
+    listed = cluster.run("squeue", "-h", "-t", "all", "-n", name, "-o", "%A").ok().out.split()
     assert listed == [str(job)]
 
 

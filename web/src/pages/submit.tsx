@@ -322,7 +322,7 @@ function Send(props: { job: Record<string, unknown>; isReady: boolean; onRefused
       else location.hash = link(["jobs", answer.job_id]);
     } catch (problem) {
       const error = problem instanceof ApiError ? problem : new ApiError(0, String(problem));
-      if (error.status !== 0 && error.status !== 503) key.current.text = "";
+      if (error.status >= 400 && error.status < 500) key.current.text = ""; // else it may be queued: a proxy's 502 says nothing of it
       props.onRefused(error);
     } finally {
       setBusy(false);
