@@ -2,9 +2,9 @@
 
 The shell runs in the task's own process, as the user, after all rights are dropped: `-bash -c 'printf MARK; env -0;
 printf END'` with an environment of four variables, in a session of its own. Output of profiles comes before the mark
-and is ignored; processes that they leave are not awaited. The output is limited by DEADLINE_S and OUTPUT_BYTES_MAX; if
-the shell fails or hangs the job starts without its login environment, and the reason is written to the job's error
-file. Our own names (SLURM_*, PENSTOCK_*) are ignored.
+and is ignored; processes that they leave are ended. The output is limited by DEADLINE_S and OUTPUT_BYTES_MAX; if the
+shell fails or hangs it is ended, the job starts without its login environment, and the reason is written to the job's
+error file. Our own names (SLURM_*, PENSTOCK_*) are ignored.
 
 Imported only for jobs with --get-user-env.
 """
@@ -18,6 +18,9 @@ import subprocess
 import time
 
 DEADLINE_S = 10.0
+#: Between SIGTERM and SIGKILL. A profile's program may hold a lock (`pyenv rehash` does): killed at once it leaves the
+#: lock behind, and each later login of the user waits for it.
+TERM_WAIT_S = 2.0
 OUTPUT_BYTES_MAX = 1024 * 1024
 #: No profile prints this: it begins and ends with a byte that no variable can contain.
 MARK = b"\0penstock login environment\0"
@@ -51,9 +54,25 @@ def login_environment(uid: int) -> dict[bytes, bytes]:
     try:
         return _parsed(_output(process))
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # processes that profiles have left running
-        process.wait()
+        _end(process)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Ends the shell and the processes that profiles have left running."""
+    # Not reaped before the second signal: until then no other group can have its number.
+    ended = os.pidfd_open(process.pid)
+    try:
+        _signal_group(process.pid, signal.SIGTERM)
+        select.select([ended], [], [], TERM_WAIT_S)
+        _signal_group(process.pid, signal.SIGKILL)
+    finally:
+        os.close(ended)
+    process.wait()
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)
 
 
 def _output(process: "subprocess.Popen[bytes]") -> bytes:

@@ -121,7 +121,7 @@ def become(order: orders.LaunchOrder, context: LauncherContext, start: Start, st
         close_all_but(status.fileno(), *start.keep_fds)
         restore_signals()
         if order.login_environment and start.is_script:
-            _log_in(order)
+            log_in(order)
         env = environment(order, start)
         _bind(start.order)
         _set_soft_limits(order.rlimits, start.nofile)
@@ -379,7 +379,7 @@ def _set_soft_limits(rlimits: dict[str, int], nofile: int) -> None:
         resource.setrlimit(number, (hard if _exceeds(value, hard) else value, hard))
 
 
-def _log_in(order: orders.LaunchOrder) -> None:
+def log_in(order: orders.LaunchOrder) -> None:
     """Adds the variables of the user's login shell below the submitted ones. The job runs even if that fails."""
     from nodedaemon.stepd import loginenv  # loaded only where needed
 

@@ -4,10 +4,13 @@ import asyncio
 import os
 import pwd
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from nodedaemon.stepd import loginenv
+from nodedaemon.base.orders import LaunchOrder
+from nodedaemon.stepd import loginenv, task
 from nodedaemon.stepd.loginenv import LoginError, login_environment
 from tests.node.fakectl import cluster
 
@@ -56,7 +59,38 @@ def test_a_shell_that_is_not_there(home: Path, monkeypatch: pytest.MonkeyPatch) 
         login_environment(os.getuid())
 
 
-def test_a_script_has_it_below_what_was_submitted(tmp_path: Path) -> None:
+def test_a_shell_that_is_ended_may_remove_its_lock(home: Path) -> None:
+    (home / ".profile").write_text("trap 'rm $HOME/lock; exit 1' TERM; : > $HOME/lock; : > $HOME/held; yes")
+    with pytest.raises(LoginError, match="prints more than"):
+        login_environment(os.getuid())
+    assert (home / "held").exists() and not (home / "lock").exists()
+
+
+def an_order(**environment: bytes) -> LaunchOrder:
+    """An order of this user whose own variables are `environment`."""
+    own = {name.encode(): value for name, value in environment.items()}
+    return cast("Any", SimpleNamespace(environment=own, user_id=os.getuid()))
+
+
+def test_what_was_submitted_covers_the_shells(home: Path) -> None:
+    (home / ".profile").write_text("export FROM=profile MINE=profile")
+    order = an_order(MINE=b"submitted")
+    task.log_in(order)
+    assert (order.environment[b"FROM"], order.environment[b"MINE"]) == (b"profile", b"submitted")
+
+
+def test_the_job_runs_without_it_and_is_told_why(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (home / ".profile").write_text("exit 3")
+    order = an_order(MINE=b"submitted")
+    task.log_in(order)
+    assert order.environment == {b"MINE": b"submitted"}
+    told = "slurmstepd: error: no login environment: the login shell ended without an answer\n"
+    assert capfd.readouterr().err == told
+
+
+def test_a_script_starts_whatever_its_profile_does(tmp_path: Path) -> None:
+    """The profile is that of the machine's user: it may hang, and then the script's file says so first."""
+
     async def scenario() -> None:
         async with cluster(tmp_path) as (controller, _):
             script = 'echo "$LOGNAME:$PATH:$SLURM_JOB_ID"'
@@ -64,6 +98,8 @@ def test_a_script_has_it_below_what_was_submitted(tmp_path: Path) -> None:
             controller.launch(5, script, env=[b"PATH=/usr/bin:/bin:/mine"], **fields)
             assert (await controller.exited(5)).exit.code == 0
             name = pwd.getpwuid(os.getuid()).pw_name
-            assert (tmp_path / "slurm-5.out").read_text() == f"{name}:/usr/bin:/bin:/mine:5\n"
+            *told, printed = (tmp_path / "slurm-5.out").read_text().splitlines()
+            assert printed == f"{name}:/usr/bin:/bin:/mine:5"
+            assert all(line.startswith("slurmstepd: error: no login environment: ") for line in told)
 
     asyncio.run(scenario())
