@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, cast
 
 from cli.base.document import Json
+from penstock.values.dates import DATE_AT_US_MAX
 from rest.answers import BAD_QUERY, NotModified, RestError, error_object, warning_object
 from rest.contract.facts import Operation, Words
 from rest.contract.parse import CONVERSION, UNKNOWN_WORD, BodyProblem
@@ -99,6 +100,13 @@ class RestCall:
         if not (text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX):
             raise bad_query(name, text, CONVERSION)
         return int(text)
+
+    def time_us(self, name: str) -> int:
+        """A time of the query in seconds since 1970 as microseconds, 0 when it is not there. Raises RestError."""
+        at_us = self.number(name) * 1_000_000
+        if at_us > DATE_AT_US_MAX:
+            raise bad_query(name, self.query[name], CONVERSION)
+        return at_us
 
     def flag(self, name: str) -> bool:
         """A switch of the query. Raises RestError."""

@@ -92,7 +92,7 @@ def _time(call: RestCall, name: str) -> int:
     """A time of the query: seconds since 1970, or a date as sacct takes it; 0 = not there. Raises RestError."""
     text = call.query.get(name, "")
     if not text or text.isdigit():
-        return call.number(name) * 1_000_000
+        return call.time_us(name)
     try:
         return parse_date_us(text, call.now_us, past=True)
     except BadValue as error:

@@ -9,8 +9,8 @@ from rest.calling import RestCall, bad_query
 from rest.contract.facts import Words
 from rest.contract.parse import UNKNOWN_WORD
 
-HOUR_S: Final = 3600
-DAY_S: Final = 24 * HOUR_S
+HOUR_US: Final = 3600 * 1_000_000
+DAY_US: Final = 24 * HOUR_US
 #: What rows may be grouped by. Not by hours: a year of them is no table.
 GROUPS: Final = Words(("account", "user", "wckey", "qos", "partition"))
 
@@ -18,14 +18,14 @@ GROUPS: Final = Words(("account", "user", "wckey", "qos", "partition"))
 async def usage(call: RestCall) -> Json:
     """TRES seconds by what `group_by` names; without times, of the last day."""
     group_by = call.words("group_by") or ["account", "user"]
-    end_s = -(-(call.number("end") or call.now_us // 1_000_000) // HOUR_S) * HOUR_S
-    start_s = (call.number("start") or end_s - DAY_S) // HOUR_S * HOUR_S
-    if start_s >= end_s:
+    end_us = -(-(call.time_us("end") or call.now_us) // HOUR_US) * HOUR_US
+    start_us = (call.time_us("start") or end_us - DAY_US) // HOUR_US * HOUR_US
+    if start_us >= end_us:
         raise bad_query("start", call.query.get("start", ""), UNKNOWN_WORD)
     request = ReportRequest(
         kind=ReportRequest.USAGE,
-        start_at_us=start_s * 1_000_000,
-        end_at_us=end_s * 1_000_000,
+        start_at_us=start_us,
+        end_at_us=end_us,
         group_by=group_by,
         tres=words(call.query.get("tres")) or ["cpu", "gres/gpu"],
     )
@@ -33,8 +33,8 @@ async def usage(call: RestCall) -> Json:
     async for page in call.pages("Report", request):
         whole.MergeFrom(page)
     return {
-        "start_at_us": start_s * 1_000_000,
-        "end_at_us": end_s * 1_000_000,
+        "start_at_us": start_us,
+        "end_at_us": end_us,
         "rolled_up_to_us": whole.rolled_up_to_us,
         "rows": [message_object(row) for row in whole.rows],
     }

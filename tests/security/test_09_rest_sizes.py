@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from fakerest import TOKEN, FakeRest
 
+from penstock.v1.accounting_pb2 import ListRecordsReply
 from penstock.v1.controller_pb2 import JobResultsReply, SubmitJobReply
+from penstock.v1.governance_pb2 import ReportReply
 from penstock.values import hostlist
 from rest.contract.parse import FLAGS_MAX
 from rest.handlers import jobfields
@@ -84,3 +86,19 @@ def test_09_what_a_large_cluster_asks_for_is_carried_out() -> None:
     content = json.dumps({"jobs": ids}).encode()
     headers = TOKEN | {"Content-Type": "application/json"}
     assert rest.request("POST", f"{SLURM}/jobs/requeue", content=content, headers=headers).status_code == 200
+
+
+#: An empty answer each, so that only what is made of the query can fail.
+EMPTY = {"ListRecords": ListRecordsReply(), "Report": ReportReply()}
+FAR = "9" * 18  # as many digits as a number of a query may have
+
+
+@pytest.mark.parametrize("query", [
+    f"{DB}/jobs?start_time={FAR}", f"{DB}/jobs?end_time={FAR}", f"{DB}/jobs?start_time=10000000000000",
+    f"/penstock/v1/usage?start={FAR}", f"/penstock/v1/usage?end={FAR}", f"/penstock/v1/usage?start=1&end={FAR}",
+])  # fmt: skip
+def test_09_a_time_that_no_calendar_has_is_refused(query: str) -> None:
+    rest = FakeRest(EMPTY)
+    reply = rest.get(query)
+    assert reply.status_code == 422 and "cannot be read" in reply.text, reply.text[:300]
+    assert rest.calls == []

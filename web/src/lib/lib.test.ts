@@ -88,6 +88,14 @@ describe("options of a script", () => {
       [4, "word: not known to this form, sbatch may take it"], [3, '--time: "soon" cannot be read'],
     ]);
   });
+  test("a word of the language's own objects is an unknown option", () => {
+    for (const word of ["constructor", "__proto__", "toString", "hasOwnProperty"]) {
+      const script = `#!/bin/sh\n#SBATCH --${word}=1\n`;
+      expect(optionsOf(script)).toEqual({ options: [], problems: [{ line: 1, text: `--${word}=1: not known to this form, sbatch may take it` }] });
+      expect(jobOf(script, {})).toEqual({ script });
+      expect(withOption(script, "comment", "x")).toContain("--comment=x");
+    }
+  });
   test("become a job", () => {
     const job = jobOf("#!/bin/sh\n#SBATCH --gres=gpu:1 --gpus-per-node=h200:2 --mem=4G -t 1-0 -n 8 -H -w n1,n2\n", { name: "x" });
     expect({ ...job, script: "" }).toEqual({

@@ -60,7 +60,8 @@ function limitOf(value: string): Members | null {
   return found === null ? null : { time_limit: set(found) };
 }
 
-const OPTIONS: Record<string, Known> = {
+/** A map and no object: a script may name any word, `constructor` too. */
+const OPTIONS: ReadonlyMap<string, Known> = new Map<string, Known>(Object.entries({
   "account": text("account", "A"), "array": text("array", "a"), "comment": text("comment"), "constraint": text("constraints", "C"),
   "dependency": text("dependency", "d"), "distribution": text("distribution", "m"), "extra": text("extra"),
   "licenses": text("licenses", "L"), "mail-user": text("mail_user"), "nodes": text("nodes", "N"), "partition": text("partition", "p"),
@@ -80,12 +81,12 @@ const OPTIONS: Record<string, Known> = {
   "exclusive": known((value) => ({ shared: [value || "none"] }), "", true), "oversubscribe": yes({ shared: ["oversubscribe"] }, "s"),
   "hold": yes({ hold: true }, "H"), "overcommit": yes({ overcommit: true }, "O"), "contiguous": yes({ contiguous: true }),
   "requeue": yes({ requeue: true }), "no-requeue": yes({ requeue: false }),
-};
+}));
 /** What changes the job nothing here, and is no mistake in a script. */
 const SILENT = new Set(["parsable", "quiet", "verbose"]);
 /** The option of a member, for what the controller says of it. */
 export const OPTION_OF: ReadonlyMap<string, string> = new Map(
-  [...Object.keys(OPTIONS)].reverse().flatMap((name) => Object.keys(OPTIONS[name]?.members("1") ?? {}).map((member) => [member, name])),
+  [...OPTIONS].reverse().flatMap(([name, option]) => Object.keys(option.members("1") ?? {}).map((member) => [member, name])),
 );
 
 /** `4G`, `512M`, `4096` as MiB, rounded up; null for another text. */
@@ -141,8 +142,8 @@ function readLine(line: string, index: number, problems: LineProblem[]): ScriptO
     const word = words[at] ?? "";
     const long = /^--([\w-]+)(?:=([^]*))?$/.exec(word);
     const short = /^-(\w)([^]*)$/.exec(word);
-    const name = long?.[1] ?? Object.keys(OPTIONS).find((one) => short && OPTIONS[one]?.short === short[1]) ?? "";
-    const option = OPTIONS[name];
+    const name = long?.[1] ?? [...OPTIONS].find(([, one]) => short && one.short === short[1])?.[0] ?? "";
+    const option = OPTIONS.get(name);
     if (SILENT.has(name)) continue;
     if (!option) {
       problems.push({ line: index, text: `${word}: not known to this form, sbatch may take it` });
@@ -162,7 +163,7 @@ export function optionsOf(script: string): { options: ScriptOption[]; problems: 
   const head = lines.slice(0, headLength(lines));
   const options = head.flatMap((line, index) => (isOptions(line) ? readLine(line, index, problems) : []));
   for (const one of options) {
-    if (OPTIONS[one.name]?.members(one.value) === null) problems.push({ line: one.line, text: `--${one.name}: "${one.value}" cannot be read` });
+    if (OPTIONS.get(one.name)?.members(one.value) === null) problems.push({ line: one.line, text: `--${one.name}: "${one.value}" cannot be read` });
   }
   return { options, problems };
 }
@@ -174,7 +175,7 @@ export function valueOf(options: readonly ScriptOption[], name: string): string 
 
 /** Whether two values of an option mean the same: `1:00:00` and `60`. */
 export function isSame(name: string, one: string, other: string): boolean {
-  const members = OPTIONS[name]?.members;
+  const members = OPTIONS.get(name)?.members;
   return members !== undefined && JSON.stringify(members(one)) === JSON.stringify(members(other));
 }
 
@@ -183,7 +184,7 @@ export function jobOf(script: string, base: Members): Members {
   const last = new Map(optionsOf(script).options.map((one) => [one.name, one.value]));
   const job: Members = { ...base, script };
   for (const [name, value] of last) {
-    const members = OPTIONS[name]?.members(value) ?? {};
+    const members = OPTIONS.get(name)?.members(value) ?? {};
     const before = job["tres_per_node"];
     Object.assign(job, members);
     if (before && members["tres_per_node"]) job["tres_per_node"] = `${String(before)},${String(members["tres_per_node"])}`;
@@ -192,7 +193,7 @@ export function jobOf(script: string, base: Members): Members {
 }
 
 function written(one: ScriptOption): string {
-  if (OPTIONS[one.name]?.isSwitch && !one.value) return `--${one.name}`;
+  if (OPTIONS.get(one.name)?.isSwitch && !one.value) return `--${one.name}`;
   const value = /[\s"'\\#]/.test(one.value) ? `"${one.value.replace(/["\\]/g, "\\$&")}"` : one.value;
   return `--${one.name}=${value}`;
 }
