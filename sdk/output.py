@@ -4,8 +4,9 @@ import codecs
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterator
-from typing import Final
+from typing import BinaryIO, Final
 
 from penstock.values.refusals import Code
 from sdk.errors import RequestRefused
@@ -15,7 +16,8 @@ from sdk.records import JobRecord
 BYTES_MAX: Final = 64 * 1024 * 1024
 #: Lines of the output in the message of a job that failed.
 LINES_OF_FAILURE: Final = 20
-_BLOCK_BYTES: Final = 64 * 1024
+#: What is read at once.
+BLOCK_BYTES: Final = 64 * 1024
 
 
 class OutputNotHere(RequestRefused, FileNotFoundError):
@@ -28,7 +30,7 @@ def read_output(record: JobRecord, lines: int | None, error: bool) -> str:
         return ""
     path = _path(record, error)
     try:
-        with open(path, "rb") as file:
+        with _opened(path) as file:
             size = os.fstat(file.fileno()).st_size
             if lines is not None:
                 return _last_lines(file.fileno(), size, lines).decode(errors="replace")
@@ -62,7 +64,7 @@ class GrowingOutput:
 
     def skip_to_last(self, record: JobRecord, lines: int) -> None:
         """Begins with so many lines before the present end, if the file is here."""
-        with contextlib.suppress(OSError), open(self.path(record), "rb") as file:
+        with contextlib.suppress(OSError), _opened(self.path(record)) as file:
             size = os.fstat(file.fileno()).st_size
             self.offset = size - len(_last_lines(file.fileno(), size, lines))
 
@@ -72,12 +74,12 @@ class GrowingOutput:
             return
         path = self.path(record)
         try:
-            with open(path, "rb") as file:
+            with _opened(path) as file:
                 self.was_found = True
                 if os.fstat(file.fileno()).st_size < self.offset:
                     self.offset = 0
                 file.seek(self.offset)
-                while block := file.read(_BLOCK_BYTES):
+                while block := file.read(BLOCK_BYTES):
                     self.offset += len(block)
                     if text := self._decoder.decode(block):
                         yield text
@@ -92,6 +94,17 @@ class GrowingOutput:
         return _not_here(record, self.path(record), FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
 
 
+def _opened(path: str) -> BinaryIO:
+    """The file, to be read. Raises OSError, also if it is no file: a device or a pipe may have no end, and none of it is the
+    job's output. (/dev/null is empty.)
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode) and path != os.devnull:
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
 def _path(record: JobRecord, error: bool) -> str:
     return record.stderr_path if error and record.stderr_path else record.stdout_path
 
@@ -103,9 +116,13 @@ def _not_here(record: JobRecord, path: str, problem: OSError) -> OutputNotHere:
 
 def _last_lines(file: int, size: int, lines: int) -> bytes:
     """Read from the end, block by block, at most BYTES_MAX."""
-    found, start = b"", size
-    while start > 0 and size - start < BYTES_MAX and found.count(b"\n", 0, len(found) - 1) < lines:
-        begin = max(0, start - _BLOCK_BYTES)
-        found = os.pread(file, start - begin, begin) + found
+    blocks: list[bytes] = []
+    start, ends = size, 0
+    while start > 0 and size - start < BYTES_MAX and ends <= lines:  # the last line may have no end, or be the last end
+        begin = max(0, start - BLOCK_BYTES)
+        blocks.append(os.pread(file, start - begin, begin))
+        ends += blocks[-1].count(b"\n")
         start = begin
-    return b"".join(found.splitlines(keepends=True)[-lines:]) if lines > 0 else b""
+    found = b"".join(reversed(blocks)).split(b"\n")
+    keep = lines + (found[-1] == b"")
+    return b"\n".join(found[-keep:]) if lines > 0 else b""

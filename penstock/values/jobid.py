@@ -56,7 +56,8 @@ def parse_selector(text: str, allowance: Allowance | None = None) -> JobSelector
         tasks = _parse_tasks(tasks_text, allowance) if underscore else None
         return JobSelector(parse_int(job_text, 1, JOB_ID_MAX, "job id"), tasks, step_id, het_offset)
     except BadValue as error:
-        raise BadValue(f"Invalid job id {shown(text)}: {error}") from None
+        why = str(error).removeprefix("Invalid job id: ")  # it is said once
+        raise BadValue(f"Invalid job id {shown(text)}: {why}") from None
 
 
 def parse_all(texts: Iterable[str]) -> tuple[JobSelector, ...]:
