@@ -31,6 +31,7 @@ from ctld.core.records.effects import Batch, Refusal
 from ctld.core.records.events import LoadConfig, RecordAct
 from ctld.core.recover import LoadedState as LoadedState
 from ctld.core.requests.submit import SUBMIT_KEY_AGE_US
+from ctld.delivery.deliverer import Deliveries
 from ctld.metrics import Metrics
 from ctld.observe.exporter import MetricsExporter
 from ctld.rpc.gate.auth import Authenticator, Roles
@@ -59,7 +60,7 @@ from ctld.runtime.submitfilter import SubmitFilter
 from ctld.runtime.triggers import TriggerRunner
 from ctld.store.address import database_address
 from ctld.store.committer import Store
-from ctld.store.errors import StorageAway, StorageFull, StoreDamaged
+from ctld.store.errors import StorageAway, StorageFull, StoreDamaged, StoreError
 from ctld.store.loss import NOTHING, Accept
 from ctld.store.witness import Witness
 from penstock.clusterfile import ClusterFile, write_cluster
@@ -177,6 +178,7 @@ class Controller:
         self._mails = MailRunner(runtime, self._lookups)
         self._triggers = TriggerRunner(runtime, config.cluster_name, self._lookups)
         self.rollups = RollUps(runtime, str(address), store.leads, folder.path)
+        self._deliveries = Deliveries(runtime, str(address), store.leads, folder.path, self._lookups)
         self._copies = AuditCopies(self._traces, folder.path, lambda: core.state.config)
         runtime.observers += [partial(_keep_specs, specs), log_transitions, self._copies.committed]
         self._authenticator = self._make_authenticator(credentials, config)
@@ -234,6 +236,7 @@ class Controller:
             await self._exporter.start(config)
         self._lookups.start()
         await self._filter.start(config)
+        await self._deliveries.use(config)
         self.runtime.start()
         self.rollups.start()
         await self._server.start()
@@ -267,6 +270,7 @@ class Controller:
         except TimeoutError:
             log.error("the last commit does not end; nothing in it was acknowledged")
             self._fail("the stop took too long", None)
+        await self._deliveries.stop()
         self.rollups.stop()
         if self._exporter is not None:
             self._exporter.stop()
@@ -454,6 +458,7 @@ class Controller:
                 filters.close()
             raise
         self._filter.use(filters)
+        await self._deliver_by(loaded.config)
         self._authenticator.roles = Roles.of(loaded.config, runtime.core.state.shares.people)
         self._authenticator.directory.clear()
         self._authenticator.deny(denied)
@@ -465,6 +470,13 @@ class Controller:
         self._daemon.logs.set(loaded.config.slurmctld_debug, loaded.config.log_time_format)
         log.info("the configuration was read again")
         return (*loaded.warnings, warning) if warning else loaded.warnings
+
+    async def _deliver_by(self, config: Config) -> None:
+        """Changes the receivers of events. A database that takes nothing now is no reason to refuse a configuration."""
+        try:
+            await self._deliveries.use(config)
+        except StoreError as error:
+            log.error("deliveries stop until the configuration is read again: %s", error)
 
     def _fail(self, what: str, error: BaseException | None) -> None:
         """Exits at once: nothing uncommitted was acknowledged."""

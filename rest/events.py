@@ -15,7 +15,7 @@ import contextlib
 import logging
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.requests import Request
@@ -23,6 +23,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from cli.base.document import Json
+from penstock.changemembers import CHANGE_MEMBERS as CHANGE_MEMBERS
+from penstock.changemembers import change_data
 from penstock.errors import PenstockError, Unreachable
 from penstock.v1.watch_pb2 import ChangedObject, WatchReply, WatchRequest
 from rest.calling import DIGITS_MAX, ControllerClient, bad_query
@@ -51,29 +53,6 @@ RECONNECT_S: Final = 1.0
 #: Events that one part of an answer has at most.
 _PART_EVENTS: Final = 256
 _US: Final = 1_000_000
-#: Members of a change, in the document as in the data.
-CHANGE_MEMBERS: Final[dict[str, tuple[str, Callable[[ChangedObject], object]]]] = {
-    "sequence": ("integer", lambda one: one.sequence),
-    "at": ("number", lambda one: one.at_us / _US),
-    "kind": ("string", lambda one: one.kind.lower()),
-    "id": ("string", lambda one: one.id),
-    "state": ("string", lambda one: one.state),
-    "reason": ("string", lambda one: one.reason),
-    "gone": ("boolean", lambda one: one.is_gone),
-    "nodes": ("string", lambda one: one.node_list),
-    "start_time": ("integer", lambda one: one.start_at_us // _US),
-    "end_time": ("integer", lambda one: one.end_at_us // _US),
-    "job_id": ("integer", lambda one: one.job_id),
-    "array_job_id": ("integer", lambda one: one.array_job_id),
-    "user_name": ("string", lambda one: one.user_name),
-    "user_id": ("integer", lambda one: one.user_id),
-    "account": ("string", lambda one: one.account),
-    "partition": ("string", lambda one: one.partition),
-    "name": ("string", lambda one: one.name),
-    "exit_code": ("integer", lambda one: one.exit.code),
-    "attempt": ("integer", lambda one: one.attempt),
-    "flags": ("array", lambda one: list(one.flags)),
-}
 
 
 class EventDemands(NamedTuple):
@@ -330,8 +309,7 @@ class EventResponse(Response):
 
 def change_text(change: ChangedObject) -> bytes:
     """A change as an event."""
-    data = {name: value(change) for name, (_, value) in CHANGE_MEMBERS.items()}
-    return event_text(change.kind.lower(), data, change.sequence)
+    return event_text(change.kind.lower(), change_data(change), change.sequence)
 
 
 def event_text(name: str, data: Json, sequence: int = 0) -> bytes:

@@ -91,7 +91,8 @@ def _owner(text: str) -> tuple[str, int]:
 
 
 def _date(said: dict[str, str], word: str, now_us: int) -> int:
-    return parse_date_us(said[word], now_us, past=True) if said.get(word) else 0
+    text = said.get(word, "")
+    return parse_date_us(text, now_us, past=True) if text not in ("", "unknown") else 0  # Slurm 22.05 writes it so
 
 
 def _limit_s(text: str) -> int:

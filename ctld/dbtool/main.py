@@ -1,4 +1,4 @@
-"""`penstock db migrate|check|backup|export|move`: chooses the database and runs the command on it.
+"""`penstock db migrate|check|backup|export|move|dead-letters`: chooses the database and runs the command on it.
 
 Exit status: 0; 1 when `check` has found a problem, or `migrate --look` another schema than this program's; 75 when a
 controller leads (migrate, move), the server does not answer or storage takes no writes; 78 when the configuration or
@@ -21,6 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from accounting.database import DatabaseUrlError, is_server, read_engine, shown
 from ctld.dbtool.backup import backup
 from ctld.dbtool.check import check
+from ctld.dbtool.deadletters import letters_since, text_of
 from ctld.dbtool.errors import DatabaseBusy
 from ctld.dbtool.export import FORMATS, export
 from ctld.dbtool.migrate import describe, migrate_now
@@ -248,6 +249,28 @@ def move_command(source: str, target: str, as_json: bool) -> int:
             print(line, flush=True)
     if as_json:
         _answer("", True, lines=lines)
+    return 0
+
+
+@command.command(
+    "dead-letters",
+    cls=CommandLine,
+    help="Print the events that a receiver of PenstockWebhooks or JobCompType did not take, the oldest first.",
+    examples=(("penstock db dead-letters --since now-1day", "those of the last day, and why"),),
+)
+@_config
+@_json
+@click.option("--since", metavar="TIME", help="Those that were given up since then.")
+def dead_letters_command(since: str | None, config: str | None, as_json: bool) -> int:
+    """Prints the dead letters."""
+    found = load(config or click.get_current_context().obj or own_conf_path()).config
+    since_us = parse_date_us(since, time.time_ns() // 1000, past=True) if since else 0
+    letters = letters_since(Path(found.state_save_location), since_us)
+    if as_json:
+        _answer("", True, dead_letters=[letter._asdict() for letter in letters])
+        return 0
+    for letter in letters:
+        print(text_of(letter))
     return 0
 
 

@@ -78,6 +78,9 @@ class Runtime:
         self.diagnostics = Diagnostics(clock_us())
         self.measures = Measures(self.metrics, self.diagnostics)
         self.storage = Storage(self.metrics, storage_full, storage_away)
+        self.before_commit: list[
+            Callable[[Batch], None]
+        ] = []  # called with each batch to be written: they add to its outbox
         self.observers: list[Callable[[Batch], None]] = []  # called with each committed batch before its effects leave
         self._store = store
         self._take_jump = take_jump
@@ -244,6 +247,8 @@ class Runtime:
                 return
             self.metrics.batches += 1
             if batch.is_durable():
+                for add in self.before_commit:
+                    add(batch)
                 self._commit(batch)
             else:
                 self._release(batch)

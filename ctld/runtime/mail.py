@@ -18,17 +18,16 @@ Slurm's spelling. Deliberately absent: which mails are sent (core/jobs/mail.py).
 """
 
 import logging
-import os
 from typing import Final
 
 from ctld.core.records.effects import SendMail
 from ctld.core.records.job import JobRow
 from ctld.runtime.lookups import LookupFailed, Lookups
 from ctld.runtime.loop import Runtime
-from ctld.runtime.programs import UserIdentity
 from ctld.runtime.programslots import ProgramSlots
 from ctld.runtime.scripts import environment
 from ctld.runtime.siteprograms import Program, run
+from ctld.runtime.siteuser import NoIdentity, site_user
 from penstock.values.config import Config
 from penstock.values.duration import format_duration
 from penstock.values.mail import TIME_LIMITS, is_mail_address
@@ -51,10 +50,6 @@ _WORDS: Final = {
     "STAGE_OUT": "Staged Out", "TIME_LIMIT": "Reached time limit",
     **{word: f"Reached {percent}% of time limit" for word, percent in TIME_LIMITS.items() if percent < 100},
 }  # fmt: skip
-
-
-class NoIdentity(Exception):
-    """MailProg cannot be run as that user; the text says why."""
 
 
 class MailRunner:
@@ -96,7 +91,7 @@ class MailRunner:
             return f"{shown(to)} is not an address: MailProg is not run for it"
         env = mail_environment(effect, config.cluster_name)
         try:
-            identity = await self._sender(config.penstock_mail_user)
+            identity = await site_user(self._lookups, config.penstock_mail_user, "PenstockMailUser")
         except (NoIdentity, LookupFailed) as error:
             return self._not_started(f"{config.mail_prog}: {error}")
         words = [config.mail_prog, "-s", about, "--", to]
@@ -106,18 +101,6 @@ class MailRunner:
             return self._not_started(ending.failure)
         self._missing = ""
         return ending.failure
-
-    async def _sender(self, user_name: str) -> UserIdentity | None:
-        """Returns the user that sends mail; None = the controller's user, which is not root. Raises NoIdentity,
-        LookupFailed."""
-        if os.geteuid() != 0:
-            return None
-        identity = await self._lookups.identity(user_name, os.geteuid())
-        if identity is None:
-            raise NoIdentity(f"user {user_name} is not known on this machine")
-        if identity.uid == 0 or identity.gid == 0 or 0 in identity.groups:
-            raise NoIdentity(f"PenstockMailUser={user_name} is root, or in root's group: name a user without rights")
-        return identity
 
     def _not_started(self, failure: str) -> str:
         if not self._missing:

@@ -333,6 +333,7 @@ class Store:
             (sql.replace_reservation_spans, batch.reservation_spans),
             (sql.replace_counters, batch.counters),
             (sql.replace_token_revocations, batch.token_revocations),
+            (sql.insert_outbox, batch.outbox),
         ]
 
     def _job_work(self, batch: Batch) -> _Work:

@@ -203,6 +203,24 @@ COUNTER = Table(
     Column("value", BigInteger, nullable=False),
 )
 
+#: Events for deliveries (ctld/delivery): written with the batch that is their cause, deleted when every receiver has them.
+OUTBOX = Table(
+    "outbox",
+    METADATA,
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),  # rises; the epoch, then a count
+    Column("at_us", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),  # JSON
+)
+
+#: The last event that each receiver has.
+DELIVERY_CURSOR = Table(
+    "delivery_cursor",
+    METADATA,
+    Column("receiver", Text, primary_key=True),
+    Column("sequence", BigInteger, nullable=False),
+)
+
 META = Table(
     "meta",
     METADATA,
@@ -228,6 +246,7 @@ __all__ = [
     "BUDGET_USE",
     "COUNTER",
     "CRONTAB",
+    "DELIVERY_CURSOR",
     "ENDED_FROM",
     "EVENT_TRIGGER",
     "GPU",
@@ -240,6 +259,7 @@ __all__ = [
     "METADATA",
     "NODE",
     "NODE_EVENT",
+    "OUTBOX",
     "PARTITION_STATE",
     "QOS",
     "QOS_USAGE",

@@ -38,6 +38,7 @@ from ctld.store.schema import (
     META,
     NODE,
     NODE_EVENT,
+    OUTBOX,
     PARTITION_STATE,
     QOS,
     QOS_USAGE,
@@ -96,6 +97,7 @@ class Statements:
     replace_reservation_spans: Many
     replace_counters: Many
     replace_token_revocations: Many
+    insert_outbox: Many
 
 
 class _Compiler:
@@ -212,6 +214,7 @@ def _compile(kind: type[DefaultDialect], dialect: Dialect) -> Statements:
         replace_reservation_spans=insert(RESERVATION_SPAN, replace=True),
         replace_counters=insert(COUNTER, replace=True),
         replace_token_revocations=insert(TOKEN_REVOCATION, replace=True),
+        insert_outbox=insert(OUTBOX),
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from penstock.config.cgroupconf import read_cgroup_conf
 from penstock.config.containerconf import read_container_conf
+from penstock.config.deliveries import read_deliveries
 from penstock.config.gresconf import read_gres_conf
 from penstock.config.keys import GLOBALS, LINES
 from penstock.config.kinds import HOST
@@ -74,6 +75,10 @@ def load(path: str) -> Loaded:
     xids, xid_files = read_gpu_keys(os.path.dirname(path), values, findings)
     fields |= xids
     files += xid_files
+
+    hooks, more = read_deliveries(values, findings)
+    fields |= hooks
+    files += more
 
     nodes = _node_reader(values, findings)
     _read_lines(lines, "nodename", nodes.node_line)

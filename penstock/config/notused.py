@@ -12,7 +12,7 @@ _SLURMDBD = (
 )
 _POWER = "nodes are not powered on and off: one without power is shown as not responding, one with State=CLOUD waits until it registers"
 _GATHER = "not measured; CPU, memory, disk and GPU use of tasks is, and the energy of GPUs"
-_JOBCOMP = "every job is recorded in the accounting tables (sacct) and nowhere else"
+_JOBCOMP = "for databases, which Penstock does not write completions to: every job is recorded in the accounting tables (sacct)"
 _PLUGIN = "Slurm's compiled plug-ins cannot be loaded"
 _TLS = "connections between machines are always TLS, with the cluster's own certificate authority"
 _AUTH = "the kernel authenticates users on their machine, certificates authenticate machines; munge is not used"
@@ -85,12 +85,9 @@ HttpParserType | reads HTTP | penstock restd and the metrics have HTTP parsers o
 JobAcctGatherParams | how memory is counted, and whether it is limited | memory is counted as RSS and limited by control groups (ConstrainRAMSpace)
 JobCheckpointDir=- | folder of saved jobs | {_OLD}
 JobCompHost=localhost | where finished jobs are written | {_JOBCOMP}
-JobCompLoc | where finished jobs are written | {_JOBCOMP}
-JobCompParams | where finished jobs are written | {_JOBCOMP}
 JobCompPass=- | where finished jobs are written | {_JOBCOMP}
 JobCompPassScript=- | where finished jobs are written | {_JOBCOMP}
 JobCompPort=0 | where finished jobs are written | {_JOBCOMP}
-JobCompType [jobcomp/none] | writes a line about each finished job to a file or a service | {_JOBCOMP}
 JobCompUser=root | where finished jobs are written | {_JOBCOMP}
 JobCredentialPrivateKey=- | a key for credentials | {_AUTH}
 JobCredentialPublicCertificate=- | a key for credentials | {_AUTH}

@@ -38,6 +38,8 @@ def enforce_note(text: str) -> str:
     )
 
 
+#: Where completions of jobs may be written, of those that Slurm has.
+JOB_COMPS = ("filetxt", "script", "elasticsearch")
 #: PMI libraries that srun supports.
 MPI_KINDS = ("none", "pmi2", "pmix")
 MCS_WORDS = ("ondemand", "enforced", "noselect", "select", "ondemandselect", "privatedata")
@@ -182,6 +184,24 @@ def _read_qos(text: str, what: str) -> str:
     return "" if text.lower() in ("none", "(null)", "n/a") else check_name(text, what).lower()
 
 
+def _read_job_comp(text: str, what: str) -> str:
+    """Reads a way to deliver completions; "" for others, which `job_comp_note` reports."""
+    name = check_name(text, what).lower().removeprefix("jobcomp/")
+    return f"jobcomp/{name}" if name in JOB_COMPS else ""
+
+
+def job_comp_note(text: str) -> str:
+    """Returns the note about a way to deliver completions that Penstock lacks."""
+    name = text.lower().removeprefix("jobcomp/")
+    if name in (*JOB_COMPS, "none", "(null)"):
+        return ""
+    return (
+        f"{shown(text)} is not supported (there are {', '.join(JOB_COMPS)}, and PenstockWebhooks); "
+        "every job is recorded in the accounting tables (sacct)"
+    )
+
+
+JOB_COMP = ValueKind(_read_job_comp)
 ENFORCE = ValueKind(_read_enforce, lambda words: ",".join(words) or "none")
 CURRENCY = ValueKind(_read_currency)
 QOS_NAME = ValueKind(_read_qos, lambda name: name or "N/A")

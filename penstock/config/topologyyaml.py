@@ -9,17 +9,16 @@ same code.
 from penstock.config.lines import Value, Values
 from penstock.config.problem import Findings, Ignored, Where
 from penstock.config.topologyconf import TopologyLines, make_switches, read_sizes
+from penstock.config.yamlfile import read_yaml
 from penstock.values.topology import Topology
 
-#: Large enough for any site's list of nodes.
-YAML_BYTES_MAX = 8 * 1024 * 1024
 _FLAT = Topology()
 
 
 def read_topology_yaml(path: str, nodes: tuple[str, ...], findings: Findings) -> Topology:
     """Reads the cluster's topology. Any error is reported with the file's name, and leaves the topology flat."""
     where = Where(path, 0)
-    content = _content(path, where, findings)
+    content = read_yaml(path, where, findings)
     if content is None:
         return _FLAT
     if not isinstance(content, list) or not all(isinstance(one, dict) for one in content) or not content:
@@ -31,23 +30,6 @@ def read_topology_yaml(path: str, nodes: tuple[str, ...], findings: Findings) ->
             why = "all partitions use the cluster's topology"
             findings.ignore(Ignored(where, "topology", str(other.get("topology", "")), "", "", why))
     return _topology(chosen, nodes, where, findings)
-
-
-def _content(path: str, where: Where, findings: Findings) -> object:
-    import yaml  # only sites with this file need it
-
-    try:
-        with open(path, "rb") as file:
-            data = file.read(YAML_BYTES_MAX + 1)
-        if len(data) > YAML_BYTES_MAX:
-            findings.error(where, f"larger than {YAML_BYTES_MAX} bytes")
-            return None
-        return yaml.safe_load(data)
-    except OSError as problem:
-        findings.error(where, f"cannot be read: {problem.strerror or problem}")
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as problem:
-        findings.error(where, f"is not YAML: {' '.join(str(problem).split())}")
-    return None
 
 
 def _topology(chosen: dict[object, object], nodes: tuple[str, ...], where: Where, findings: Findings) -> Topology:

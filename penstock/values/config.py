@@ -15,6 +15,18 @@ from penstock.values.weights import Weight
 
 
 @dataclass(frozen=True, slots=True)
+class Webhook:
+    """A receiver of events over HTTP."""
+
+    name: str
+    url: str
+    secret_file: str
+    events: tuple[str, ...] = ()  # kinds, and KIND.STATE, in lower case; () = all
+    ca_file: str = ""  # "" = the machine's authorities
+    timeout_s: int = 10
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceConfig:
     """One device of a node, as gres.conf describes it. Devices of one name are ordered by index."""
 
@@ -320,6 +332,12 @@ class Config:
     submit_filter_timeout_s: int = 2
     submit_filter_failure: str = "refuse"  # or accept: what becomes of a request at which the filter fails
     submit_filter_user: str = "nobody"  # user that filters run as if the controller is root
+    job_comp_type: str = ""  # jobcomp/filetxt, jobcomp/script, jobcomp/elasticsearch; "" = none
+    job_comp_loc: str = ""  # a file, a program or a URL
+    job_comp_params: tuple[tuple[str, str], ...] = ()
+    job_comp_user: str = "nobody"  # user that jobcomp/script runs as if the controller is root
+    webhooks_file: str = ""
+    webhooks: tuple[Webhook, ...] = ()  # contents of that file
     job_submit_plugins: tuple[str, ...] = ()  # lua: job_submit.lua beside slurm.conf
     def_cpu_per_gpu: int = 0
     def_mem_per_gpu_mb: int = 0

@@ -257,6 +257,7 @@ RECORD_OWNERS = {
     "Assoc.usage": "accounts/draft queue/associations",
     "Assoc.user_name": "accounts/draft",
     "Batch.*": "batch",
+    "Batch.outbox": "ctld/delivery/outbox",
     "BudgetBook.due_us": "lifecycle/budget_ends limits/budgets",
     "BudgetBook.end_us": "limits/budgets",
     "CallOwner.seen_at_us": "lifecycle/allocations",

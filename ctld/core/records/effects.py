@@ -351,6 +351,15 @@ class Warn(Effect, frozen=True):
     text: str
 
 
+class OutboxRow(NamedTuple):
+    """An event for deliveries."""
+
+    sequence: int
+    at_us: int
+    kind: str
+    body: bytes  # JSON
+
+
 class Batch(msgspec.Struct):
     """One commit's worth of changes. Rows are frozen; a row replaces the one with the same primary key."""
 
@@ -394,6 +403,7 @@ class Batch(msgspec.Struct):
     reservation_spans: list[ReservationSpan] = []
     counters: list[tuple[str, int]] = []  # the last number of a kind
     token_revocations: list[TokenRevocation] = []
+    outbox: list[OutboxRow] = []  # added before the commit by ctld/delivery: no decision depends on it
     epoch: int = 0  # the leadership's epoch from here on; 0 = unchanged
 
     def is_durable(self) -> bool:

@@ -1,6 +1,6 @@
 """What a committed row is as a change: its kind and id, what is visible of it, who may see it, and the message."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 from ctld.core.records.effects import Batch
@@ -48,6 +48,36 @@ def changes_of(batch: Batch, state: ClusterState) -> Iterator[ObjectChange]:
         yield _of_reservation(reservation)
     for name in batch.reservations_gone:
         yield _gone(RESERVATION, name, "")
+
+
+class FreshChanges:
+    """Leaves out what looks as it did: a new reason of a waiting job, a priority."""
+
+    def __init__(self) -> None:
+        self._visible: dict[tuple[str, Hashable], int] = {}  # by object: the hash of what was visible of it
+
+    def know(self, rows: Iterable[JobRow]) -> None:
+        """Takes jobs as they are: no change."""
+        for row in rows:
+            self._is_fresh(_of_job(row))
+
+    def of(self, batch: Batch, state: ClusterState) -> Iterator[ObjectChange]:
+        """The changes of a batch that can be seen."""
+        yield from filter(self._is_fresh, changes_of(batch, state))
+        for job_id in batch.purged:
+            self._visible.pop((JOB, job_id), None)
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._visible.clear()
+
+    def _is_fresh(self, change: ObjectChange) -> bool:
+        key = (change.kind, change.key)
+        visible = hash(change.visible)
+        if self._visible.get(key) == visible:
+            return False
+        self._visible[key] = visible
+        return True
 
 
 def _of_job(row: JobRow) -> ObjectChange:

@@ -9,13 +9,13 @@ they were (a new reason of a waiting job, a priority) is no change: a pass over 
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ctld.core.records.effects import Batch
 from ctld.core.records.reservation import Reservation
 from ctld.core.state.state import ClusterState
-from ctld.rpc.watch.changed import JOB, changes_of
+from ctld.rpc.watch.changed import FreshChanges
 
 #: For how long changes are kept, and how many: some 200 bytes each.
 KEPT_US: Final = 600 * 1_000_000
@@ -50,7 +50,7 @@ class ChangeFeed:
         self._kept: list[KeptChange] = []
         self._dropped = 0  # so many at its front are not kept any more
         self._known_from = self.sequence  # all changes after this one are kept
-        self._visible: dict[tuple[str, Hashable], int] = {}  # by object: the hash of what was visible of it
+        self._fresh = FreshChanges()
         self._watchers = 0
         self._left_at_us = 0
         self._is_on = False
@@ -97,12 +97,7 @@ class ChangeFeed:
         if not self._watchers and now_us - self._left_at_us > KEPT_US:
             self._forget()
             return
-        for change in changes_of(batch, self._state):
-            key = (change.kind, change.key)
-            visible = hash(change.visible)
-            if self._visible.get(key) == visible:
-                continue
-            self._visible[key] = visible
+        for change in self._fresh.of(batch, self._state):
             self.sequence += 1
             message = change.message()
             message.sequence = self.sequence
@@ -113,8 +108,6 @@ class ChangeFeed:
                     change.reservation,
                 )
             )  # fmt: skip
-        for job_id in batch.purged:
-            self._visible.pop((JOB, job_id), None)
         self._drop_old(now_us)
         if self.sequence != before and self._tick is not None and not self._is_due:
             self._is_due = True
@@ -133,7 +126,7 @@ class ChangeFeed:
     def _forget(self) -> None:
         self._kept.clear()
         self._dropped = 0
-        self._visible.clear()
+        self._fresh.clear()
         self._is_on = False
 
     def _tick_over(self) -> None:
