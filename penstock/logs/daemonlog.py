@@ -50,6 +50,7 @@ class DaemonLog:
         self._pattern = pattern
         self._node = node
         self._logger = logger
+        self._level_before = logging.getLogger(logger).level
         self._handler: BackgroundHandler | None = None
         self._settings = self._asked = settings
         self._open(settings)
@@ -88,8 +89,9 @@ class DaemonLog:
             self._handler.flush()
 
     def close(self) -> None:
-        """Writes what was logged, for a short time at most, and ends the log."""
+        """Writes what was logged, for a short time at most, and ends the log. The level is again what it was."""
         if self._handler is not None:
+            logging.getLogger(self._logger).setLevel(self._level_before)
             logging.getLogger().removeHandler(self._handler)
             self._handler.close()
             self._handler = None

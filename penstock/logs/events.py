@@ -114,7 +114,7 @@ PenstockMetricsAllow or PenstockMetricsTokenFile
 #: Of the node daemon.
 _NODED: Final = """\
 started | node path cgroups | node %s: spool %s, control groups %s
-registered | controller | registered with %s
+registered | cluster | registered with %s
 controller_lost | controller reason pause_s | controller %s: %s; next try in about %.1f s
 local_config_not_used | reason | slurm.conf of this node cannot be used, so it is not: %s
 spool_loss_not_noticed | reason | %s; a lost spool will not be noticed

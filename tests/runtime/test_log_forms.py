@@ -231,10 +231,10 @@ def test_what_was_dropped_is_told_in_the_form_of_the_log() -> None:
 def test_the_level_debug_is_switched(root_log: logging.Logger, tmp_path: Path) -> None:
     logs = DaemonLog("restd", "%(message)s", LogSettings(str(tmp_path / "log")), logger="restd")
     log = logging.getLogger("restd")
+    before = logging.NOTSET
     seen = [log.isEnabledFor(logging.DEBUG)]
     for _ in range(2):
         logs.toggle_debug()
         seen.append(log.isEnabledFor(logging.DEBUG))
     logs.close()
-    log.setLevel(logging.NOTSET)
-    assert seen == [False, True, False]
+    assert seen == [False, True, False] and log.level == before
