@@ -98,7 +98,9 @@ def _uses(state: ClusterState, book: LimitBook) -> Iterator[LimitUse]:
         name = f"{assoc.account}/{assoc.user_name}" if assoc.user_name else assoc.account
         limits = assoc.limits
     elif book.key[0] == "qos" and (qos := state.qos.get(str(book.key[1]))) is not None:
-        kind, name, limits = "qos", qos.name, qos.limits
+        kind = "qos"
+        name = qos.name
+        limits = qos.limits
     else:
         return
     for limit, used, most in _used(limits, book):
