@@ -50,6 +50,8 @@ PROGRAMS = (
     Subcommand("status", "cli.subcommands.local:status_command", "show which of its daemons run", OWN),
     Subcommand("demo", "cli.subcommands.demo:command", "show a cluster at work in a temporary folder", OWN),
     Subcommand("run", "sdk.runcommand:command", "run a program as a job, and show its output", LOOK),
+    Subcommand("submit", "rest.jobfiles.command:command", "submit the job that a file describes", LOOK),
+    Subcommand("logs", "sdk.logscommand:command", "show the output of a job, also while it runs", LOOK),
     Subcommand("why", "cli.subcommands.why:command", "explain why a job waits, and what would start it sooner", LOOK),
     Subcommand(
         "seff", "cli.subcommands.seff:command", "show how well a job used its CPUs, memory, GPUs and time", LOOK

@@ -10,20 +10,19 @@ Statuses: 0; 1 (SLURM_EXIT_ERROR) for errors; 255 for a bad option or directive;
 after a signal).
 """
 
-import math
 import os
 from typing import NoReturn
 
 from cli.base.environment import current_umask, export_text, job_environment, soft_limits
 from cli.base.exitstatus import with_exit_error
 from cli.base.options import MAYBE, NO, STATUS_WRONG_LINE, YES, Command, Option, OptionValues, parse
-from cli.base.requestkey import REQUEST_KEY, new_key, not_known
-from cli.base.run import CommandError, RemoteAnswer, complain, need_own_process, run, warn
+from cli.base.requestkey import REQUEST_KEY, new_key
+from cli.base.run import CommandError, RemoteAnswer, need_own_process, run
 from cli.jobs.bindwords import BindHint
 from cli.jobs.components import join, parse_components
 from cli.jobs.gpuchecks import check_gpus
 from cli.jobs.hostfile import apply_hostfile
-from cli.jobs.jobopts import HELP_GROUPS, JOB_OPTIONS, SUBMIT_FAILED, environment_values, with_environment
+from cli.jobs.jobopts import HELP_GROUPS, JOB_OPTIONS, environment_values, with_environment
 from cli.jobs.jobrequest import (
     check_conflicts,
     current_folder,
@@ -32,16 +31,13 @@ from cli.jobs.jobrequest import (
     merge,
     named_cluster,
     open_for_job,
-    prediction,
     shown,
     submit_line,
 )
 from cli.jobs.script import Script, check, directives, from_file, from_stdin, from_wrap
-from penstock.client import Client
-from penstock.errors import NotKnown, PenstockError
+from cli.jobs.submitting import submit
 from penstock.v1.common_pb2 import JobRequest, JobSpec
-from penstock.v1.controller_pb2 import AwaitJobRequest, SubmitJobReply, SubmitJobRequest
-from penstock.values.exitcode import shell_status
+from penstock.v1.controller_pb2 import SubmitJobRequest
 from penstock.values.text import check_name
 
 #: The most bytes of the script's arguments; the system's limit for all of them is some 2 MB.
@@ -120,7 +116,7 @@ def _body(argv: list[str]) -> int:
     request = _request(values, source, positional, argv)
     request.components.extend(_job(other, source, argv) for other in others)
     with open_for_job(COMMAND.name, values, lambda: request) as client:
-        return _submit(client, request, values, named_cluster(values, client))
+        return submit(COMMAND.name, client, request, values, named_cluster(values, client))
 
 
 def _lint(source: Script, outside: OptionValues, positional: list[str], argv: list[str]) -> int:
@@ -139,36 +135,6 @@ def _request(values: OptionValues, source: Script, positional: list[str], argv: 
         spec=_spec(values, source, positional[1:]),
         test_only=values.flag("test_only"),
     )
-
-
-def _submit(client: Client, request: SubmitJobRequest, values: OptionValues, cluster: str) -> int:
-    try:
-        reply: SubmitJobReply = client.call("SubmitJob", request)
-    except PenstockError as error:
-        words = "allocation failure" if request.test_only else f"{COMMAND.name}: error: {SUBMIT_FAILED}"
-        if isinstance(error, NotKnown) and not request.test_only:
-            raise not_known(COMMAND.name, request.job.name, request.request_key, error, cluster=cluster) from error
-        from cli.base.refusal import lines_of
-
-        raise CommandError(lines_of(COMMAND.name, words, error), plain=True) from error
-    if not values.flag("quiet"):
-        for line in reply.user_messages:
-            complain(COMMAND.name, f"{COMMAND.name}: {line}", plain=True)
-        for warning in reply.warnings:
-            warn(COMMAND.name, warning)
-    if request.test_only:
-        complain(COMMAND.name, prediction(COMMAND.name, reply), plain=True)
-        return 0
-    if values.flag("parsable"):
-        print(f"{reply.job_id};{cluster}" if cluster else reply.job_id, flush=True)  # noqa: T201
-    elif not values.flag("quiet"):
-        print(f"Submitted batch job {reply.job_id}{f' on cluster {cluster}' if cluster else ''}", flush=True)  # noqa: T201
-    if not values.flag("wait"):
-        return 0
-    ended = client.call("AwaitJob", AwaitJobRequest(job_id=reply.job_id), timeout_s=math.inf)
-    status = shell_status(ended.exit.code, ended.exit.signal)
-    # A job that was cancelled before it started, or whose script caught the signal, has no meaningful exit code.
-    return status or (0 if ended.state == "COMPLETED" else 1)
 
 
 def _read_source(values: OptionValues, positional: list[str]) -> Script:

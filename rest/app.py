@@ -23,7 +23,7 @@ from cli.base.document import Json
 from penstock.errors import PenstockError
 from rest import openapi
 from rest.answers import BAD_QUERY, NotModified, RestError, error_of, meta_of, warning_object
-from rest.body import JSON_TYPE, read_body
+from rest.body import JSON_TYPE, apart, read_body
 from rest.callers import UnixPeer, identify, peer_key
 from rest.calling import ControllerClient, RestCall
 from rest.contract.conform import NULLABLE, conform
@@ -171,8 +171,10 @@ class PathEndpoint:
         body: object = None
         warnings: list[Json] = []
         if operation.body is not None:
-            is_slurmdb = operation.tag == "slurmdb"
-            body, found = parse({} if value is None else value, operation.body, must_be_complete=is_slurmdb)
+            schema, is_slurmdb = operation.body, operation.tag == "slurmdb"
+            body, found = await apart(
+                share, lambda given: parse(given, schema, must_be_complete=is_slurmdb), {} if value is None else value
+            )
             if found.errors:
                 raise RestError(422, 0, "", problems=tuple(found.errors))
             warnings = [warning_object(one.text, one.source) for one in found.warnings]

@@ -1,6 +1,8 @@
 """The output files of a job, as this machine sees them: the folder is shared with the nodes, or the job ran here."""
 
 import codecs
+import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from typing import Final
@@ -24,7 +26,7 @@ def read_output(record: JobRecord, lines: int | None, error: bool) -> str:
     """The output, or its last lines; "" while the job waits. Raises OutputNotHere."""
     if record.start_time is None:
         return ""
-    path = record.stderr_path if error and record.stderr_path else record.stdout_path
+    path = _path(record, error)
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -45,18 +47,33 @@ def last_words(record: JobRecord) -> str:
 
 
 class GrowingOutput:
-    """The output of a job as it is written: each part once. A file that was begun anew (a requeue) is read anew."""
+    """The output of a job as it is written: each part once. A file that was begun anew (a requeue) is read anew. `error`: the
+    error output, if it has a file of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: bool = False) -> None:
         self.offset = 0
+        self.was_found = False
+        self._error = error
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def path(self, record: JobRecord) -> str:
+        """The file that it reads."""
+        return _path(record, self._error)
+
+    def skip_to_last(self, record: JobRecord, lines: int) -> None:
+        """Begins with so many lines before the present end, if the file is here."""
+        with contextlib.suppress(OSError), open(self.path(record), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            self.offset = size - len(_last_lines(file.fileno(), size, lines))
 
     def more(self, record: JobRecord) -> Iterator[str]:
         """What was added, in blocks. Raises OutputNotHere."""
         if record.start_time is None:
             return
+        path = self.path(record)
         try:
-            with open(record.stdout_path, "rb") as file:
+            with open(path, "rb") as file:
+                self.was_found = True
                 if os.fstat(file.fileno()).st_size < self.offset:
                     self.offset = 0
                 file.seek(self.offset)
@@ -66,9 +83,17 @@ class GrowingOutput:
                         yield text
         except FileNotFoundError as problem:
             if record.has_ended:
-                raise _not_here(record, record.stdout_path, problem) from problem
+                raise _not_here(record, path, problem) from problem
         except OSError as problem:
-            raise _not_here(record, record.stdout_path, problem) from problem
+            raise _not_here(record, path, problem) from problem
+
+    def missing(self, record: JobRecord) -> OutputNotHere:
+        """The error that the file is not there."""
+        return _not_here(record, self.path(record), FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+
+
+def _path(record: JobRecord, error: bool) -> str:
+    return record.stderr_path if error and record.stderr_path else record.stdout_path
 
 
 def _not_here(record: JobRecord, path: str, problem: OSError) -> OutputNotHere:

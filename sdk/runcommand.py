@@ -59,7 +59,7 @@ class RunLine(CommandLine):
         ("penstock run --gpus 4 --time 60 train.py data.csv -- --epochs 3", "with arguments of its own"),
     ),
 )
-@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[OPTIONS] PROGRAM [ARGS] [-- ARGS]")
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="PROGRAM [ARGS] [-- ARGS]")
 def command(words: tuple[str, ...]) -> int:
     """One run of `penstock run`."""
     values, program = read_line(words)

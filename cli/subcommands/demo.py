@@ -18,6 +18,7 @@ from typing import NoReturn
 
 import click
 
+from cli.base.commandpath import how_to_run
 from cli.base.output import raw
 from cli.base.run import CommandError
 from cli.subcommands.documents import documents, write
@@ -95,12 +96,6 @@ class Demo:
             except FileNotFoundError as error:
                 raise CommandError(f"{name}: the job has not written its output") from error
             say(f"\n$ cat {name}\n{text.rstrip()}")
-
-
-def how_to_run(name: str) -> list[str]:
-    """The command line of a Penstock command: the installed one beside this Python, else its module."""
-    script = Path(sys.executable).with_name(name)
-    return [str(script)] if script.exists() else [sys.executable, "-P", "-c", f"import cli.{name} as m; m.main()"]
 
 
 def follow(client: Client) -> None:

@@ -8,6 +8,7 @@ without HELLO, the oldest is disconnected.
 Sending is pulled: each connection has its own position in the frames that the hub keeps.
 """
 
+import errno
 import socket
 from _operator import _compare_digest as compare_digest  # hmac's own, without the OpenSSL that hmac brings along
 
@@ -44,6 +45,8 @@ RECEIVE_BYTES = 128 * 1024
 ANSWERS_MAX = 16
 #: After this many seconds of silence the kernel probes the peer; three times, ten seconds apart.
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
+#: How a connection ends whose client may still be there: the kernel's probes had no answer.
+_CUT_OFF = frozenset((errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH))
 #: The errno of ssl's "want to read" and "want to write" (without loading the ssl module).
 _TLS_BLOCKED = (2, 3)
 _TLS_WANTS_WRITE = 3
@@ -91,15 +94,15 @@ class StreamConnection:
             silent = [other for other in others if other.role is None]
             (silent or [other for other in others if other.role is not StreamRole.OWNER])[0].close()
 
-    def close(self) -> None:
-        """Closes the connection."""
+    def close(self, is_cut: bool = False) -> None:
+        """Closes the connection. `is_cut`: the network has, not the client."""
         if not self._is_open:
             return
         self._is_open = False
         self._timer.cancel()
         self._loop.forget(self._sock.fileno())
         self._sock.close()
-        self._hub.lose(self)
+        self._hub.lose(self, is_cut)
 
     # -- from the client
 
@@ -113,7 +116,7 @@ class StreamConnection:
             self.close()
         except OSError as error:
             if not _is_blocked(error):
-                self.close()
+                self.close(error.errno in _CUT_OFF)
         self.pump()
 
     def _handshake(self) -> None:
@@ -202,7 +205,7 @@ class StreamConnection:
             if _is_blocked(error):
                 self._watch_events(READ | WRITE)
             else:
-                self.close()
+                self.close(error.errno in _CUT_OFF)
             return
         self._watch_events(READ)
 

@@ -6,6 +6,9 @@ Rules (stepd's side of penstock/values/stepframes.py)
     - Without an owner for OWNER_WAIT_S the oldest frames are dropped instead. An owner that reconnects gets their
       number, and starts and ends that it may have missed are repeated.
     - Standard input goes to the tasks as they read it; the progress of the slowest is reported to the owner.
+    - It ends, and a terminal is hung up, when neither the owner nor a viewer has come back for OWNER_WAIT_S after the
+      owner has closed its connection: it has ended or was killed. After a connection that was cut off the wait is
+      CUT_WAIT_S. A task that waited for input would wait for ever, and its job with it.
     - Nothing here blocks, or deals with TLS or keys (stream_server.py).
 
 Output is read through an epoll of its own, so that stopping and resuming is one call, however many tasks there are.
@@ -24,7 +27,15 @@ from nodedaemon.base.kept import Kept
 from penstock.eventloop import READ, WRITE, Loop, LoopTimer
 from penstock.values import stepframes
 from penstock.values.packing import pack_values
-from penstock.values.stepframes import HEAD, KEPT_BYTES_MAX, NO_TASK, PAYLOAD_BYTES_MAX, STDIN_WINDOW_BYTES, FrameKind
+from penstock.values.stepframes import (
+    HEAD,
+    KEPT_BYTES_MAX,
+    NO_TASK,
+    PAYLOAD_BYTES_MAX,
+    STDIN_WINDOW_BYTES,
+    FrameKind,
+    StreamRole,
+)
 
 TYPE_CHECKING = False  # avoids importing `typing`, which every fork would pay for
 if TYPE_CHECKING:
@@ -107,6 +118,7 @@ class StreamHub:
         self.owner: StreamClient | None = None
         self.had_owner = False
         self.owner_gone_s = 0.0  # by the monotonic clock
+        self._is_owner_cut = False  # off by the network
         self._outputs: dict[int, Output] = {}
         self._inputs: dict[int, Input] = {}
         self._poll: select.epoll | None = None
@@ -115,7 +127,7 @@ class StreamHub:
         self._is_reading = True
         self._is_dropping = False
         self._lost_bytes = 0
-        self._owner_timer: LoopTimer | None = None
+        self._owner_timers: list[LoopTimer] = []
         self.stdin_received = 0
         self._stdin_reported = 0
         self._stdin_ended = False
@@ -302,8 +314,7 @@ class StreamHub:
         self.had_owner = True
         if before is not None:
             before.close()
-        if self._owner_timer is not None:
-            self._owner_timer.cancel()
+        self._cancel_timers()
         self._is_dropping = False
         if self._lost_bytes and not self.has_ended:
             self.send(FrameKind.LOST, b"%d" % self._lost_bytes)
@@ -313,23 +324,48 @@ class StreamHub:
                 self.send(FrameKind.EXITED, b"%d" % status, rank)
         self._lost_bytes = 0
 
-    def lose(self, connection: "StreamClient") -> None:
-        """Removes a connection that is gone."""
+    def lose(self, connection: "StreamClient", is_cut: bool = False) -> None:
+        """Removes a connection that is gone. `is_cut`: by the network, so that its client may come back."""
         with contextlib.suppress(ValueError):
             self.connections.remove(connection)
         if connection is self.owner:
             self.owner = None
             self.owner_gone_s = time.monotonic()
+            self._is_owner_cut = is_cut
+            self._await_owner()
+        elif self.owner is None and connection.role is StreamRole.VIEWER:
             self._await_owner()
 
     def _await_owner(self) -> None:
-        self._owner_timer = self.loop.after(stepframes.OWNER_WAIT_S, self._resume_without_owner)
+        self._cancel_timers()
+        wait_s = stepframes.CUT_WAIT_S if self._is_owner_cut else stepframes.OWNER_WAIT_S
+        self._owner_timers = [
+            self.loop.after(stepframes.OWNER_WAIT_S, self._resume_without_owner),
+            self.loop.after(wait_s, self._hang_up),
+        ]
+
+    def _cancel_timers(self) -> None:
+        for timer in self._owner_timers:
+            timer.cancel()
+        self._owner_timers.clear()
 
     def _resume_without_owner(self) -> None:
         if self.owner is None:
             self._is_dropping = True
             self._bound()
             self._read_on()
+
+    def _hang_up(self) -> None:
+        """Ends the tasks' standard input, and closes a terminal: the kernel sends its session SIGHUP."""
+        if self.owner is not None or any(one.role is StreamRole.VIEWER for one in self.connections):
+            return
+        for rank, source in list(self._inputs.items()):
+            if not source.is_terminal:
+                source.ends = True
+                if not source.is_watched:
+                    self._write_input(rank)
+        if self._terminal_fd >= 0:
+            self._close_output(self._outputs[self._terminal_fd])
 
     # -- standard input
 

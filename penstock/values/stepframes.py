@@ -24,6 +24,8 @@ Rules
     - A step continues when its owner has been disconnected, or has not connected, for OWNER_WAIT_S; the oldest output is
       then dropped. WELCOME says where the stream resumes, LOST how much is missing, and the starts and ends that had
       been reported are sent again.
+    - The tasks' standard input ends, and their terminal is hung up, OWNER_WAIT_S after the owner closed its connection, or
+      CUT_WAIT_S after it was cut off, unless an owner or a VIEWER is there then.
     - A VIEWER receives what is kept and what follows; one that is too slow gets LOST and continues with what is kept.
     - Standard input has a window: a client sends at most STDIN_WINDOW_BYTES beyond what STDIN_TAKEN reports. Whole
       frames count. WELCOME reports how many bytes of the owner were received: a new connection resumes there.
@@ -39,6 +41,7 @@ KEPT_BYTES_MAX = 1024 * 1024
 ACK_EVERY_BYTES = 256 * 1024
 STDIN_WINDOW_BYTES = 256 * 1024
 OWNER_WAIT_S = 60.0
+CUT_WAIT_S = 600.0
 #: No particular task; for STDIN: all tasks.
 NO_TASK = 0xFFFFFFFF
 KEY_BYTES = 32

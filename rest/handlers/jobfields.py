@@ -2,7 +2,7 @@
 
 Each member is turned into the words of one option, and the option table of sbatch parses them (cli/jobs/jobopts.py): a
 value means the same in both, with the same limits. Members without an option that does something here have no effect and
-get a warning. What no option has (name, paths, environment, script) is rest/handlers/submit.py's.
+get a warning. What no option has (name, paths, environment, script) is submission.py's.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -62,7 +62,7 @@ _SHARED: Final = {
 }  # fmt: skip
 _MAIL: Final = {"TIME=100%": "TIME_LIMIT", "TIME=90%": "TIME_LIMIT_90", "TIME=80%": "TIME_LIMIT_80",
                 "TIME=50%": "TIME_LIMIT_50", "INVALID_DEPENDENCY": "INVALID_DEPEND"}  # fmt: skip
-#: Members that submit.py reads, or a form below with another one.
+#: Members that submission.py reads, or a form below with another one.
 TAKEN: Final = frozenset(
     ("name", "current_working_directory", "standard_error", "standard_input", "standard_output", "environment", "argv",
      "script", "rlimits", "user_id", "group_id", "minimum_nodes", "maximum_nodes", "time_limit",

@@ -10,6 +10,9 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/forecast               expected starts of waiting jobs
     GET /penstock/v1/gpus                   every GPU, its health and its jobs
     GET /penstock/v1/usage                  what was used in a period
+    GET /penstock/v1/budgets                budgets of accounts
+    GET /penstock/v1/config                 the configuration in force
+    GET /penstock/v1/audit                  the audit log
 
 Answers are the messages of the controller, field by field, as `--json` of Penstock's own commands writes them: units end the
 names (`_us`: microseconds since 1970, `_s`, `_mb`), a part that is absent is null. Beside them stand `errors` and `warnings`.
@@ -21,6 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from cli.base.document import Json, message_object
 from cli.base.listing import words
 from penstock.v1.controller_pb2 import (
+    ConfigLine,
     GetBatchScriptReply,
     GetBatchScriptRequest,
     GpuInfo,
@@ -34,7 +38,7 @@ from penstock.v1.controller_pb2 import (
     StoryRequest,
 )
 from penstock.v1.explain_pb2 import FitsReply, FitsRequest, WhyJobReply, WhyJobRequest
-from penstock.v1.governance_pb2 import ReportRow
+from penstock.v1.governance_pb2 import AuditInfo, BudgetInfo, ReportRow
 from penstock.values.errors import BadValue
 from penstock.values.gpustates import GpuState
 from penstock.values.hostlist import expand
@@ -46,6 +50,7 @@ from rest.calling import RestCall, bad_query
 from rest.contract.facts import NEWEST, ObjectOf, Operation, Parameter, Scalar, Words, load
 from rest.contract.parse import CONVERSION, UNKNOWN_WORD
 from rest.handlers.jobs import job_path, listed
+from rest.handlers.site import audit, budgets, config
 from rest.handlers.submit import test
 from rest.handlers.usage import GROUPS, usage
 from rest.limits import PLAN_TIMEOUT_S
@@ -188,6 +193,7 @@ def _expected(page: ListJobsReply) -> list[Json]:
             "reason": one.reason,
             "start_at_us": one.planned_start_at_us,
             "node_list": one.planned_node_list,
+            "time_limit_s": one.time_limit_s,
         }
         for one in page.jobs
     ]
@@ -218,7 +224,7 @@ async def gpus(call: RestCall) -> Json:
 
 _FORECAST: Final = {
     "job_id": "integer", "shown_id": "string", "name": "string", "user_name": "string", "partition": "string",
-    "priority": "integer", "reason": "string", "start_at_us": "integer", "node_list": "string",
+    "priority": "integer", "reason": "string", "start_at_us": "integer", "node_list": "string", "time_limit_s": "integer",
 }  # fmt: skip
 _IN_SHORT: Final = {
     "job_id": "integer", "shown_id": "string", "name": "string", "user_name": "string", "account": "string",
@@ -255,4 +261,10 @@ OWN_PATHS: Final = (
             (_query("start"), _query("end"), _query("group_by", GROUPS), _query("tres")),
             {"start_at_us": "integer", "end_at_us": "integer", "rolled_up_to_us": "integer",
              "rows": OwnRecord(ReportRow, is_list=True)}),
+    OwnPath("/budgets", "Budgets of accounts: used, reserved, period", budgets, (_query("accounts"),),
+            {"budgets": OwnRecord(BudgetInfo, is_list=True)}),
+    OwnPath("/config", "The configuration in force, as scontrol show config", config, (),
+            {"at_us": "integer", "lines": OwnRecord(ConfigLine, is_list=True)}),
+    OwnPath("/audit", "The audit log, for administrators: each record as JSON, and its hash", audit,
+            (_query("start"), _query("end"), _query("users")), {"records": OwnRecord(AuditInfo, is_list=True)}),
 )  # fmt: skip

@@ -7,44 +7,27 @@ submission is the caller's (header Idempotency-Key), or new for each request.
 import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 
 from cli.base.document import Json
-from cli.base.run import CommandError
-from cli.jobs.script import SCRIPT_BYTES_MAX, check
 from penstock.v1.common_pb2 import SALLOC, JobRequest, JobSpec
 from penstock.v1.controller_pb2 import SubmitJobReply, SubmitJobRequest
 from penstock.v1.steps_pb2 import AllocationReply, AwaitAllocationRequest
 from penstock.values.errors import BadValue
 from penstock.values.requestkey import new_request_key, read_request_key
 from penstock.values.states import ENDED
-from penstock.values.text import check_name
 from rest.answers import RestError
 from rest.calling import RestCall
-from rest.contract.parse import CONVERSION
-from rest.handlers.jobfields import check_hosts, requested, without_effect
-from rest.handlers.members import Members
+from rest.handlers.jobfields import check_hosts
+from rest.handlers.submission import Components, components_of, job_of, script_of, spec_of
 from rest.limits import CALL_TIMEOUT_S, PLAN_TIMEOUT_S
 
-#: Slurm's numbers of what a submission lacks.
-NO_SCRIPT: Final = 9000
-BAD_SCRIPT: Final = 2009
-NO_ENVIRONMENT: Final = 2127
-NO_DIRECTORY: Final = 2063
-#: The name of a job that has none.
-DEFAULT_NAME: Final = "openapi_job"
-NO_COMMAND: Final = "(null)"
-COMPONENTS_MAX: Final = 128
 #: The longest time that POST job/allocate waits for nodes.
 ALLOCATION_WAIT_S: Final = 2
 #: Slurm's number and text of an allocation that cannot be had at once.
 NOT_AT_ONCE: Final = 2013
 TEXT_NOT_AT_ONCE: Final = "Immediate execution impossible, insufficient priority"
 WAITING: Final = ("PENDING", "REQUEUED", "")
-#: Never passed on to a job, as by sbatch.
-_SECRET: Final = "SLURM_JWT="  # noqa: S105 (a variable)
-_PATHS: Final = {"standard_output": "std_out", "standard_error": "std_err", "standard_input": "std_in"}
 
 
 async def submit(call: RestCall) -> Json:
@@ -68,15 +51,15 @@ async def test(call: RestCall) -> Json:
 async def _submission(call: RestCall) -> tuple[list[JobRequest], JobSpec]:
     """The components of the body, and the script. Raises RestError."""
     body = call.record()
-    components = _components(body, "jobs")
+    components = components_of(body, "jobs")
     jobs = await _jobs(components, call)
     first = components[0][1]
-    return jobs, _spec(first, str(first.get("script") or body.get("script") or ""))
+    return jobs, spec_of(first, script_of(body, first))
 
 
 async def allocate(call: RestCall) -> Json:
     """Asks for nodes, and answers within ALLOCATION_WAIT_S: also when the job still waits, unless it is `immediate`."""
-    components = _components(call.record(), "hetjob")
+    components = components_of(call.record(), "hetjob")
     jobs = await _jobs(components, call)
     for job, (_, members) in zip(jobs, components, strict=True):
         job.kind = SALLOC
@@ -118,82 +101,11 @@ def _key(given: tuple[str, ...]) -> str:
         raise RestError(400, 0, f"Idempotency-Key {error}", is_plain=True) from error
 
 
-def _components(body: Mapping[str, object], list_name: str) -> list[tuple[str, Members]]:
-    """The descriptions, each with its path: `job`, or all of the list. Raises RestError."""
-    one, several = body.get("job"), body.get(list_name)
-    if one is not None and several:
-        text = f"the request has both job and {list_name}: give one of them"
-        raise RestError(422, NO_SCRIPT, text, source=f"#/{list_name}")
-    if isinstance(several, list) and several:
-        if len(several) > COMPONENTS_MAX:
-            raise RestError(422, NO_SCRIPT, f"a job has at most {COMPONENTS_MAX} components", source=f"#/{list_name}")
-        return [(f"#/{list_name}/{index}", cast("Members", each)) for index, each in enumerate(several)]
-    if not isinstance(one, dict):
-        raise RestError(422, NO_SCRIPT, f"the request has neither job nor {list_name}", source="#/job")
-    return [("#/job", one)]
-
-
-async def _jobs(components: Sequence[tuple[str, Members]], call: RestCall) -> list[JobRequest]:
-    """The request of each component; others have their turn between two. Raises RestError."""
+async def _jobs(components: Components, call: RestCall) -> list[JobRequest]:
+    """The request of each component; others have their turn before each. Raises RestError."""
     check_hosts(components)
     made: list[JobRequest] = []
     for source, one in components:
-        made.append(_job(one, source, call))
         await asyncio.sleep(0)
+        made.append(job_of(one, source, call.warn))
     return made
-
-
-def _job(members: Members, source: str, call: RestCall) -> JobRequest:
-    """The request of one component. Raises RestError."""
-    for name in without_effect(members):
-        call.warn(f"{name} has no effect", f"{source}/{name}")
-    job = requested(members, source)
-    try:
-        job.name = check_name(str(members.get("name") or DEFAULT_NAME), "job name")
-    except BadValue as error:
-        raise RestError(422, CONVERSION, str(error), source=f"{source}/name") from error
-    folder = str(members.get("current_working_directory") or "")
-    if not folder.startswith("/"):
-        text = (
-            "current_working_directory must be an absolute path" if folder else "current_working_directory is missing"
-        )
-        raise RestError(422, NO_DIRECTORY, text, source=f"{source}/current_working_directory")
-    job.work_dir = job.submit_dir = folder.encode()
-    job.command = NO_COMMAND
-    for name, field in _PATHS.items():
-        setattr(job, field, str(members.get(name) or "").encode())
-    for name, field in (("user_id", "run_as_uid"), ("group_id", "run_as_gid")):
-        if members.get(name):
-            setattr(job, field, _number(members[name], f"{source}/{name}"))
-    limits = members.get("rlimits")
-    if isinstance(limits, dict):
-        job.rlimits.update({name.upper(): value for name, value in limits.items() if isinstance(value, int)})
-    return job
-
-
-def _number(value: object, source: str) -> int:
-    """A uid or gid, as a number: names are the controller's machine's. Raises RestError."""
-    text = str(value)
-    if not (text.isascii() and text.isdigit() and int(text) < 2**32):
-        raise RestError(422, CONVERSION, f"{text[:40]!r} is no number of a user or group", source=source)
-    return int(text)
-
-
-def _spec(members: Members, script: str) -> JobSpec:
-    """Script, arguments and environment. Raises RestError for what is missing, and for a script that sbatch refuses."""
-    environment = members.get("environment")
-    if not isinstance(environment, list) or not environment:
-        raise RestError(422, NO_ENVIRONMENT, "environment is missing", source="#/job/environment")
-    if not script:
-        raise RestError(422, NO_SCRIPT, "script is missing", source="#/script")
-    if len(script) <= SCRIPT_BYTES_MAX:  # the controller has the number of a larger one
-        try:
-            check(script.encode())
-        except CommandError as error:
-            raise RestError(422, BAD_SCRIPT, str(error), source="#/script") from error
-    argv = members.get("argv")
-    return JobSpec(
-        script=script.encode(),
-        argv=[str(one).encode() for one in argv] if isinstance(argv, list) else [],
-        environment=[line.encode() for line in map(str, environment) if not line.startswith(_SECRET)],
-    )

@@ -464,3 +464,30 @@ def test_a_script_whose_own_node_went_down_in_the_prolog_is_launched_once_on_ano
     site.held["n1"].clear()
     assert not [line for line in site.register("n1") if line.startswith("launch")]
     assert site.state(1).startswith(("COMPLETING", "PENDING"))
+
+
+def test_prologs_that_fail_and_nodes_that_fall_silent_count_for_max_batch_requeue() -> None:
+    """What its owner does in between does not."""
+    site = Site(
+        nodes=4, prolog=("/p",), prolog_flags=("NoHold",), max_batch_requeue=2, return_to_service=1,
+        scheduler_parameters=(("requeue_delay", "0"),),
+    )  # fmt: skip
+    site.batch()
+    site.up(1, "n1")
+    site.started(1)
+    site.do(ControlJobs(site.actor("ann"), ("1",), ControlAction.REQUEUE, 9))
+    site.exited(1)
+    site.down(1, "n1")
+    counts = []
+    for node in ("n1", "n2"):
+        site.advance(5)
+        site.down(1, node, failure="/p: exit status 1", stage="prolog")
+        site.report_exit(node, 1, site.core.state.jobs[1].attempt, failure="ended before it was started")
+        counts.append(site.core.state.jobs[1].failed_attempts)
+    assert counts == [1, 2] and "Hold" not in site.state(1)
+    site.advance(5)
+    site.up(1, "n3")
+    site.started(1)
+    site.disconnect("n3")
+    site.advance(3600)
+    assert site.state(1) == "PENDING JobHoldMaxRequeue JobHoldMaxRequeue"

@@ -8,14 +8,15 @@ from nodedaemon.stepd.streams import StreamHub
 from penstock.eventloop import Loop
 from penstock.values import stepframes
 from penstock.values.packing import unpack
-from penstock.values.stepframes import KEPT_BYTES_MAX, FrameKind, FrameReader
+from penstock.values.stepframes import KEPT_BYTES_MAX, FrameKind, FrameReader, StreamRole
 
 
 class Owner:
     """As much of a connection as the hub knows."""
 
-    def __init__(self) -> None:
+    def __init__(self, role: StreamRole = StreamRole.OWNER) -> None:
         self.is_open = True
+        self.role = role
 
     def close(self) -> None:
         self.is_open = False
@@ -128,3 +129,52 @@ def test_standard_input_of_all_is_taken_when_the_slowest_has_it(hub):
 def test_input_for_an_ended_task_is_swallowed(hub):
     assert hub.take_stdin(9, b"abc", True)
     assert [payload for kind, _, _, payload in frames(hub) if kind == FrameKind.STDIN_TAKEN] == [b"3"]
+
+
+def lone(hub: StreamHub, owner: Owner, is_cut: bool = False) -> None:
+    """Two turns after the owner has gone; where a wait is 0 it is over then."""
+    hub.take_owner(owner)
+    hub.lose(owner, is_cut)
+    for _ in range(2):
+        hub.loop.after(0, lambda: None)
+        hub.loop.turn()
+
+
+def test_a_task_that_waits_for_input_does_not_wait_for_an_owner_that_has_ended(hub, monkeypatch):
+    monkeypatch.setattr(stepframes, "OWNER_WAIT_S", 0)
+    theirs, ours = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    hub.add_input(ours, 0)
+    hub.take_stdin(0, b"the last", True)
+    lone(hub, Owner(), is_cut=True)
+    assert os.read(theirs, 99) == b"the last"
+    with pytest.raises(BlockingIOError):  # the network may come back
+        os.read(theirs, 99)
+    lone(hub, Owner())
+    assert os.read(theirs, 99) == b""
+    os.close(theirs)
+
+
+def test_a_viewer_may_go_on_typing(hub, monkeypatch):
+    monkeypatch.setattr(stepframes, "OWNER_WAIT_S", 0)
+    theirs, ours = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    hub.add_input(ours, 0)
+    viewer = Owner(StreamRole.VIEWER)
+    hub.connections.append(viewer)
+    lone(hub, Owner())
+    hub.take_stdin(0, b"more", False)
+    assert os.read(theirs, 99) == b"more"
+    hub.lose(viewer)
+    hub.loop.turn()
+    assert os.read(theirs, 99) == b""
+    os.close(theirs)
+
+
+def test_the_terminal_of_an_owner_that_has_ended_is_hung_up(hub, monkeypatch):
+    monkeypatch.setattr(stepframes, "OWNER_WAIT_S", 0)
+    ours, theirs = os.openpty()
+    hub.add_terminal(ours, 0)
+    lone(hub, Owner())
+    assert os.read(theirs, 99) == b""  # as after a hangup
+    with pytest.raises(OSError, match="Input/output error"):
+        os.write(theirs, b"nobody is there")
+    os.close(theirs)

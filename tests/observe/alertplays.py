@@ -86,6 +86,10 @@ FAULTS: Final[dict[str, Fault]] = {
     "PenstockNodesDrained": Fault({
         'penstock_nodes{state="drained"}': f"0+0x59 {steady(2)}",
     }, _HOUR, "Nodes that have been drained for a day: 2", {"state": "drained"}),
+    "PenstockJobsFailOnNodes": Fault({
+        'penstock_jobs_pending_by_reason{reason="JobHoldMaxRequeue"}': f"0+0x59 {steady(2)}",
+        'penstock_jobs_pending_by_reason{reason="launch failed requeued held"}': f"0+0x59 {steady(1)}",
+    }, _HOUR, "Jobs that are held since nodes could not run them: 3"),
     "PenstockCommitsSlow": Fault({f'{COMMITS}{{le="0.01"}}': rising(0)}, 1, "Commits take half a second"),
     "PenstockDatabaseFails": Fault({"penstock_storage_away_total": f"0+0x59 {steady(1)}"}, _HOUR, "The controller cannot write to its database"),
     "PenstockDatabaseBehind": Fault({"penstock_database_behind_seconds": f"0+0x59 {steady(30)}"}, _HOUR, "The database does not keep up: changes wait for 30 s"),

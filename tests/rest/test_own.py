@@ -2,7 +2,7 @@
 
 A new path, parameter or member is added to penstock_v1.json by running this module:
 
-    .venv/bin/python tests/rest/test_own.py
+    PYTHONPATH=.:tests/support .venv/bin/python tests/rest/test_own.py
 """
 
 import json
@@ -22,11 +22,12 @@ from penstock.v1.controller_pb2 import (
     ListJobsReply,
     ListNodesReply,
     NodeInfo,
+    ShowConfigReply,
     StoryReply,
     SubmitJobReply,
 )
 from penstock.v1.explain_pb2 import FitsReply, WhyJobReply
-from penstock.v1.governance_pb2 import ReportReply, ReportRequest
+from penstock.v1.governance_pb2 import ListAuditReply, ListBudgetsReply, ReportReply, ReportRequest
 from penstock.values.refusals import TEXT, Code
 from rest.handlers.own import OWN_PATHS
 from rest.openapi import own_document
@@ -41,6 +42,9 @@ REPLIES = {
     "Fits": FitsReply(now_us=9, partitions=[{"partition": "main", "shapes": [{"kind": "node", "cpus": 4, "limit_s": -1}]}]),
     "ListJobs": ListJobsReply(jobs=[JobInfo(job_id=6, planned_start_at_us=11, planned_node_list="n1", reason="Priority")]),
     "Report": ReportReply(rolled_up_to_us=9, rows=[{"keys": ["lab", "ann"], "tres": "cpu", "values": [3600]}]),
+    "ListBudgets": ListBudgetsReply(budgets=[{"account": "lab", "amount": "10", "unit": "gpu-hours", "used": 2.5}]),
+    "ShowConfig": ShowConfigReply(at_us=9, lines=[{"key": "ClusterName", "value": "test"}]),
+    "ListAudit": ListAuditReply(records=[{"id": 3, "record": '{"user": "ann"}', "hash": "ab"}]),
     "ListNodes": ListNodesReply(nodes=[NodeInfo(name="n1", gpus=[
         GpuInfo(uuid="GPU-1", state="HEALTHY", job_ids=[6]), GpuInfo(uuid="GPU-2", state="DRAINED", xids=[{"xid": 79}]),
     ])]),
@@ -54,6 +58,9 @@ PATHS = {
     "forecast": "/forecast",
     "gpus": "/gpus",
     "usage": "/usage",
+    "budgets": "/budgets",
+    "config": "/config",
+    "audit": "/audit?start=1&users=ann",
 }
 
 
@@ -106,7 +113,7 @@ def test_answers_have_the_form_of_the_document(name):
     assert document == own_document(OWN_PATHS)
     reply = rest.get(f"{OWN}{PATHS[name]}")
     assert reply.status_code == 200 and reply.json()["errors"] == [] and "etag" in reply.headers
-    path = PATHS[name].replace("5", "{job_id}")
+    path = PATHS[name].partition("?")[0].replace("5", "{job_id}")
     schema = document["paths"][f"{OWN}{path}"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     assert list(problems(reply.json(), schema, document)) == []
 

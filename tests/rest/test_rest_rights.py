@@ -51,12 +51,13 @@ READ_DB = (
     "accounts", "account/rlab", "association?user=nobody", "associations", "clusters", "cluster/e2e", "conf", "config", "diag",
     "instance", "instances", f"job/{JOB}", "jobs", "ping", "qos", "qos/normal", "tres", "users", "user/nobody", "wckeys", "wckey/1",
 )  # fmt: skip
-READ_OWN = ("jobs", f"jobs/{JOB}/why", f"jobs/{JOB}/story", "fits", "forecast", "gpus", "usage")
+READ_OWN = ("jobs", f"jobs/{JOB}/why", f"jobs/{JOB}/story", "fits", "forecast", "gpus", "usage", "budgets", "config")
 TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     *(("GET", f"{SLURM}/{path}", None, ALL) for path in READ),
     *(("GET", f"{DB}/{path}", None, ALL) for path in READ_DB),
     *(("GET", f"{PREFIX}/{path}", None, ALL) for path in READ_OWN),
     ("GET", f"{PREFIX}/jobs/{JOB}/script", None, ADMIN | {"user"}),
+    ("GET", f"{PREFIX}/audit", None, ADMIN),
     ("POST", f"{UTIL}/hostlist", {"hostnames": ["n1"]}, ALL),
     ("POST", f"{UTIL}/hostnames", {"hostlist": "n[1-2]"}, ALL),
     ("POST", f"{SLURM}/job/submit", {"job": {**HELD, "partition": "none"}}, ALL),

@@ -81,6 +81,32 @@ def test_files_of_the_kernel_are_no_streams_of_jobs(tmp_path, folder, path, stre
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("stream", ["std_out", "std_err", "std_in"])
+@pytest.mark.parametrize("path", ["/proc/self/comm", "link", "folder/comm"])
+def test_files_of_the_kernel_are_no_streams_of_steps_of_srun(
+    tmp_path: Path, folder: Path, stream: str, path: str
+) -> None:
+    """A step starts its tasks in another way than a batch script (in C), and its files have names for each task."""
+    (folder / "link").symlink_to("/proc/self/comm")
+    (folder / "folder").symlink_to("/proc/self")
+
+    async def scenario() -> None:
+        async with cluster(tmp_path) as (controller, _):
+            who = own(folder)
+            spec = {stream: path.encode()}
+            controller.launch_step(1, ["sh", "-c", "touch ran"], ranks=(0, 1), spec=spec, **who)
+            end = await controller.exited(1)
+            assert end.exit.code or end.failure, end
+            assert not (folder / "ran").exists()
+            told = f"cannot open {stream.replace('_', '')}: {path}: "
+            refused = (
+                (KERNELS, "Permission denied") if stream != "std_in" else (KERNELS,)
+            )  # the kernel's word may come first
+            assert end.failure.startswith(tuple(told + one for one in refused)), end
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("path", ["/dev/null", "/dev/stdout", "/dev/fd/1", "fifo", "file"])
 def test_what_jobs_write_to_goes_on_to_work(tmp_path, folder, path):
     os.mkfifo(folder / "fifo")

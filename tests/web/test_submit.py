@@ -121,10 +121,9 @@ def test_a_submission_whose_answer_is_lost_is_made_once(web, by_proxy):
     page.get_by_role("button", name="Submit", exact=True).click()
     page.locator(".notice.bad").first.wait_for()
     page.unroute(SUBMIT)
-    page.on(
-        "request", lambda one: keys.append(one.header_value("Idempotency-Key")) if "job/submit" in one.url else None
-    )
-    job = submit(page)
+    with page.expect_request(lambda one: "job/submit" in one.url) as again:
+        job = submit(page)
+    keys.append(again.value.header_value("Idempotency-Key"))
     assert len(keys) == 2 and keys[0] == keys[1]
     listed = cluster.run("squeue", "-h", "-t", "all", "-n", name, "-o", "%A").ok().out.split()
     assert listed == [str(job)]

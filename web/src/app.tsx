@@ -7,19 +7,24 @@ import { link, route } from "./lib/route";
 import { useStore } from "./lib/store";
 import { themeChanges } from "./parts/gpugrid";
 import { Accounts } from "./pages/accounts";
+import { ClusterPage } from "./pages/cluster";
 import { Job } from "./pages/job";
 import { Jobs } from "./pages/jobs";
 import { Login } from "./pages/login";
 import { NodePage, Nodes } from "./pages/nodes";
 import { Overview } from "./pages/overview";
+import { Plan } from "./pages/plan";
 import { QosPage } from "./pages/qos";
 import { Reports } from "./pages/reports";
 import { Reservations } from "./pages/reservations";
 import { Submit } from "./pages/submit";
 
-const PAGES = [["", "Overview"], ["jobs", "Jobs"], ["submit", "Submit"], ["nodes", "Nodes"], ["reservations", "Reservations"],
-  ["qos", "QOS"], ["accounts", "Accounts"], ["reports", "Reports"]] as const;
-const LISTS: Record<string, () => JSX.Element> = { reservations: Reservations, qos: QosPage, accounts: Accounts, reports: Reports };
+const PAGES = [["", "Overview"], ["jobs", "Jobs"], ["submit", "Submit"], ["nodes", "Nodes"], ["plan", "Plan"],
+  ["reservations", "Reservations"], ["qos", "QOS"], ["accounts", "Accounts"], ["reports", "Reports"], ["cluster", "Cluster"]] as const;
+/** A map and no object: an address may have any word, `constructor` too. */
+const LISTS: ReadonlyMap<string, () => JSX.Element> = new Map([
+  ["plan", Plan], ["reservations", Reservations], ["qos", QosPage], ["accounts", Accounts], ["reports", Reports],
+]);
 const RETRY_MS = 2000;
 
 export function App(): JSX.Element {
@@ -80,7 +85,8 @@ function Page({ path }: { path: readonly string[] }): JSX.Element {
   if (name === "jobs") return id ? <Job key={id} id={id} /> : <Jobs />;
   if (name === "submit") return <Submit />;
   if (name === "nodes") return id ? <NodePage key={id} name={id} /> : <Nodes />;
-  const Other = LISTS[name];
+  if (name === "cluster") return <ClusterPage part={id ?? ""} />;
+  const Other = LISTS.get(name);
   if (Other) return <Other />;
   return <><h1>Nothing here</h1><p>This address has no page. <a href={link([])}>To the overview</a></p></>;
 }

@@ -7,6 +7,8 @@ complete -c penstock -f -n __fish_use_subcommand -a down -d 'stop that cluster; 
 complete -c penstock -f -n __fish_use_subcommand -a status -d 'show which of its daemons run'
 complete -c penstock -f -n __fish_use_subcommand -a demo -d 'show a cluster at work in a temporary folder'
 complete -c penstock -f -n __fish_use_subcommand -a run -d 'run a program as a job, and show its output'
+complete -c penstock -f -n __fish_use_subcommand -a submit -d 'submit the job that a file describes'
+complete -c penstock -f -n __fish_use_subcommand -a logs -d 'show the output of a job, also while it runs'
 complete -c penstock -f -n __fish_use_subcommand -a why -d 'explain why a job waits, and what would start it sooner'
 complete -c penstock -f -n __fish_use_subcommand -a seff -d 'show how well a job used its CPUs, memory, GPUs and time'
 complete -c penstock -f -n __fish_use_subcommand -a gpus -d 'list the GPUs of the cluster: state, jobs, reason'

@@ -68,6 +68,18 @@ export interface AssocsAnswer {
   warnings: OpenapiWarning[];
 }
 
+export interface AuditAnswer {
+  records: AuditInfo[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
+export interface AuditInfo {
+  id: number;
+  record: string;
+  hash: string;
+}
+
 export interface BfExitFields {
   bf_max_job_start: number;
   bf_max_job_test: number;
@@ -75,6 +87,37 @@ export interface BfExitFields {
   bf_node_space_size: number;
   end_job_queue: number;
   state_changed: number;
+}
+
+export interface BudgetInfo {
+  account: string;
+  amount: string;
+  unit: string;
+  period: string;
+  used: number;
+  reserved: number;
+  period_start_us: number;
+  period_end_us: number;
+  problem: string;
+}
+
+export interface BudgetsAnswer {
+  budgets: BudgetInfo[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
+export interface ConfigAnswer {
+  at_us: number;
+  lines: ConfigLine[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
+export interface ConfigLine {
+  key: string;
+  value: string;
+  section: string;
 }
 
 export interface ControllerPing {
@@ -126,7 +169,7 @@ export interface Float64NoValStruct {
 }
 
 export interface ForecastAnswer {
-  jobs: ({ job_id: number; shown_id: string; name: string; user_name: string; partition: string; priority: number; reason: string; start_at_us: number; node_list: string; })[];
+  jobs: ({ job_id: number; shown_id: string; name: string; user_name: string; partition: string; priority: number; reason: string; start_at_us: number; node_list: string; time_limit_s: number; })[];
   errors: OwnError[];
   warnings: OwnWarning[];
 }

@@ -24,3 +24,33 @@ function matches(pattern: string, node: string): boolean {
   }
   return false;
 }
+
+/** The names of a list; null: it has more than `most`. */
+export function expand(list: string, most: number): string[] | null {
+  let found: string[] = [];
+  for (const one of split(list)) {
+    const more = expandOne(one, most);
+    found = more ? found.concat(more) : found;
+    if (!more || found.length > most) return null;
+  }
+  return found;
+}
+
+function expandOne(pattern: string, most: number): string[] | null {
+  const [open, close] = [pattern.indexOf("["), pattern.indexOf("]")];
+  if (open < 0 || close < open) return [pattern];
+  const ends = expandOne(pattern.slice(close + 1), most);
+  const numbers = numbersOf(pattern.slice(open + 1, close), most);
+  if (!ends || !numbers || ends.length * numbers.length > most) return null;
+  return numbers.flatMap((number) => ends.map((end) => pattern.slice(0, open) + number + end));
+}
+
+function numbersOf(ranges: string, most: number): string[] | null {
+  const found: string[] = [];
+  for (const range of ranges.split(",")) {
+    const [first = "", last = first] = range.split("-");
+    if (Number(last) - Number(first) >= most) return null;
+    for (let number = Number(first); number <= Number(last); number++) found.push(String(number).padStart(first.length, "0"));
+  }
+  return found;
+}

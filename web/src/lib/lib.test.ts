@@ -1,9 +1,11 @@
 import { describe, expect, test } from "vitest";
 
+import { auditRow } from "./audit";
 import { csv } from "./csv";
-import { names } from "./hostlist";
+import { expand, names } from "./hostlist";
 import { changeOf, minutes } from "./model";
 import { jobOf, memoryMb, optionsOf, valueOf, withOption } from "./options";
+import { LANES_MAX, marks, planRows } from "./plan";
 import { newRequestKey } from "./requestkey";
 import { link, parseRoute } from "./route";
 import { gpuUse, jobTone, nodeTone, words } from "./states";
@@ -123,4 +125,54 @@ test("a request key has its time, and is another one each time", () => {
   const key = newRequestKey(0x0123456789ab);
   expect(key).toMatch(/^01234567-89ab-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
   expect(newRequestKey(1)).not.toBe(newRequestKey(1));
+});
+
+describe("a plan", () => {
+  const item = (id: string, start_s: number, end_s: number, nodes = "n1", kind: "run" | "plan" | "reserved" = "run") => ({ kind, id, label: id, nodes, start_s, end_s });
+  test("has a row for each node, and what shares a node is in lanes", () => {
+    const rows = planRows(["n1", "n2", "n3"], [item("1", 0, 100, "n[1-2]"), item("2", 50, 200), item("3", 100, Infinity, "n1", "plan"), item("r", 0, 500, "n1", "reserved")], 10, 300);
+    expect(rows.map((row) => [row.node, row.lanes, row.bars.map((bar) => `${bar.item.id}:${bar.lane}`)])).toEqual([
+      ["n1", 2, ["r:0", "1:0", "2:1", "3:0"]], ["n2", 1, ["1:0"]], ["n3", 1, []],
+    ]);
+  });
+  test("leaves out what is over, too late, or on unknown nodes", () => {
+    expect(planRows(["n1"], [item("1", 0, 10), item("2", 300, 400), item("3", 0, 400, "x[1-9]")], 10, 300)[0]?.bars).toEqual([]);
+  });
+  test("never has more lanes than it can show", () => {
+    const rows = planRows(["n1"], Array.from({ length: 50 }, (_, n) => item(String(n), 0, 100)), 0, 100);
+    expect(rows[0]?.lanes).toBe(LANES_MAX);
+  });
+  test("of 1,000 nodes and 10,000 jobs is made at once", () => {
+    const nodes = Array.from({ length: 1000 }, (_, n) => `n${n}`);
+    const rows = planRows(nodes, Array.from({ length: 10_000 }, (_, n) => item(String(n), n % 90, (n % 90) + 10, `n[${n % 990}-${(n % 990) + 8}]`)), 0, 100);
+    expect(rows.reduce((all, row) => all + row.bars.length, 0)).toBe(90_000);
+  });
+  test("is marked at whole steps", () => {
+    const at = new Date(2026, 0, 5, 9, 40).getTime() / 1000;
+    expect(marks(at, at + 86400, 12).map((one) => new Date(one * 1000).getHours())).toEqual([10, 12, 14, 16, 18, 20, 22, 0, 2, 4, 6, 8]);
+  });
+});
+
+test("lists of nodes are expanded, up to a limit", () => {
+  expect(expand("n[1-3,07],login1,r[1-2]n[01-02]", 99)).toEqual(["n1", "n2", "n3", "n07", "login1", "r1n01", "r1n02", "r2n01", "r2n02"]);
+  expect(expand("n[1-1000000]", 1000)).toBeNull();
+  expect(expand("", 9)).toEqual([]);
+});
+
+describe("a record of the audit log", () => {
+  test("is a row", () => {
+    const record = JSON.stringify({
+      time: "2026-11-28T10:00:00Z", user: "ann", as: "root", auth: "token", from: "10.0.0.1", action: "modify account", objects: ["lab", "team"],
+      before: { fairshare: 1, qos: ["a"] }, after: { fairshare: 2, qos: ["a", "b"] }, result: "done",
+    });
+    expect(auditRow({ id: 7, record })).toEqual({
+      id: 7, at_us: Date.UTC(2026, 10, 28, 10) * 1000, user: "ann as root", action: "modify account", objects: "lab, team",
+      changes: "fairshare=1->2 qos=a->a,b", result: "done", how: "token, 10.0.0.1",
+    });
+  });
+  test("of something new or unreadable", () => {
+    expect(auditRow({ id: 1, record: '{"after": {"b": 1, "a": null}}' }).changes).toBe("a= b=1");
+    expect(auditRow({ id: 1, record: "no JSON" }).action).toBe("no JSON");
+    expect(auditRow({ id: 1, record: "[1]" }).action).toBe("[1]");
+  });
 });

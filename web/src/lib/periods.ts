@@ -7,7 +7,7 @@ export const PERIODS = {
 export type Period = keyof typeof PERIODS;
 
 export function isPeriod(text: string): text is Period {
-  return text in PERIODS;
+  return Object.hasOwn(PERIODS, text);
 }
 
 /** Its begin and end in seconds since 1970; null: the dates are none. `from`, `to`: of "dates", both days are in it. */

@@ -1,12 +1,13 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 
-import { session, SLURM, SLURMDB } from "../api/client";
+import { OWN, session, SLURM, SLURMDB } from "../api/client";
 import { useAnswer } from "../api/live";
-import type { AssocSharesObjWrap, AssocsAnswer, SharesAnswer } from "../api/types";
+import type { AssocSharesObjWrap, AssocsAnswer, BudgetsAnswer, SharesAnswer } from "../api/types";
 import { longest, most, ratio, tresText, type TreeRow, treeOf } from "../lib/limits";
 import { link, route, setQuery } from "../lib/route";
 import { useStore } from "../lib/store";
+import { Card, Facts, Time } from "../parts/bits";
 import type { Column } from "../parts/table";
 import { TablePage } from "../parts/tablepage";
 
@@ -77,6 +78,27 @@ export function Accounts(): JSX.Element {
           My accounts
         </button>
       }
-    />
+    >
+      <Budgets />
+    </TablePage>
+  );
+}
+
+/** Budgets of accounts, where there are some. */
+function Budgets(): JSX.Element | null {
+  const found = useAnswer<BudgetsAnswer>(`${OWN}/budgets`).data?.budgets ?? [];
+  if (!found.length) return null;
+  return (
+    <Card title="Budgets">
+      <Facts
+        rows={found.map((one) => [one.account, (
+          <span key={one.account}>
+            {`${one.used.toFixed(2)} of ${one.amount} ${one.unit} used, ${one.reserved.toFixed(2)} reserved`}
+            {one.period_end_us > 0 && <> until <Time us={one.period_end_us} /></>}
+            {one.problem && <span class="faint">{` (has no effect: ${one.problem})`}</span>}
+          </span>
+        )] as const)}
+      />
+    </Card>
   );
 }

@@ -52,7 +52,8 @@ export function Reports(): JSX.Element {
   const { query } = useStore(route);
   const asked = query.get("period") ?? "";
   const period: Period = isPeriod(asked) ? asked : "days30";
-  const by = GROUPS[query.get("by") ?? ""] ? (query.get("by") ?? "") : "account,user";
+  const wanted = query.get("by") ?? "";
+  const by = Object.hasOwn(GROUPS, wanted) ? wanted : "account,user";
   const range = bounds(period, query.get("from") ?? "", query.get("to") ?? "");
   const path = range ? `${OWN}/usage?start=${range[0]}&end=${Math.ceil(range[1] / HOUR_S) * HOUR_S}&group_by=${by}` : "";
   const answer = useAnswer<UsageAnswer>(path);

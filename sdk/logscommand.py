@@ -1,0 +1,129 @@
+"""`penstock logs JOB`: the output of a job, from any machine that the user can log in at.
+
+The file is read here, as the user, if this machine has it. If it does not, and the job runs, it is read on the job's first
+node by a step of the job (srun --overlap), which has the user's own rights. A job that has ended leaves no such way: its file
+must be visible here.
+"""
+
+import codecs
+import contextlib
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import IO, Final
+
+import click
+
+from cli.base.commandpath import how_to_run
+from cli.base.run import CommandError
+from penstock.commandline import CommandLine, invoke
+from sdk.cluster import FOLLOW_PAUSE_S, Cluster, JobHandle
+from sdk.errors import WaitTimeout
+from sdk.output import GrowingOutput, OutputNotHere
+from sdk.records import JobRecord
+
+NAME: Final = "penstock logs"
+LINES_MAX: Final = 1_000_000
+_BLOCK_BYTES: Final = 64 * 1024
+
+
+@click.command(
+    cls=CommandLine,
+    help="Show the output of JOB (17, or 17_3 of an array), also while it runs, also of a job whose file is on its node only.",
+    examples=(
+        ("penstock logs 17", "what it has written"),
+        ("penstock logs -f -n 20 17", "its last lines, and what follows until it ends"),
+        ("penstock logs --grep 'loss=' 17_3", "of a task of an array, the lines with a pattern"),
+    ),
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("--stderr", "is_error", is_flag=True, help="The error output, if it has a file of its own.")
+@click.option("-n", "--lines", type=click.IntRange(0, LINES_MAX), metavar="N", help="The last N lines.")
+@click.option("--grep", "pattern", metavar="RE", help="Lines in which this regular expression is found.")
+@click.argument("job")
+def command(job: str, follow: bool, is_error: bool, lines: int | None, pattern: str | None) -> int:
+    """One run of `penstock logs`."""
+    write = _writer(pattern)
+    with Cluster() as cluster:
+        handle = cluster.job(job)
+        record = handle.record()
+        growing = GrowingOutput(is_error)
+        try:
+            if lines is not None:
+                growing.skip_to_last(record, lines)
+            _show(growing, handle, record, write, follow)
+        except OutputNotHere:
+            if record.has_ended or not record.nodes:
+                raise
+            return _by_step(record, growing.path(record), lines, write, follow)
+    write("", True)
+    return 0
+
+
+def main(argv: list[str]) -> int:
+    """Run `penstock logs ...`; its status."""
+    return invoke(command, NAME, argv)
+
+
+#: Takes a piece of the output, and whether it is the last one.
+Write = Callable[[str, bool], None]
+
+
+def _writer(pattern: str | None) -> Write:
+    """Writes all, or the lines with a pattern. Raises CommandError."""
+    try:
+        wanted = re.compile(pattern) if pattern is not None else None
+    except re.error as error:
+        raise CommandError(f"--grep: {error}") from None
+    rest = ""
+
+    def write(text: str, is_last: bool) -> None:
+        nonlocal rest
+        if wanted is not None:
+            *whole, rest = (rest + text).split("\n")
+            if is_last and rest:
+                whole.append(rest)
+            text = "".join(f"{line}\n" for line in whole if wanted.search(line))
+        sys.stdout.buffer.write(text.encode(errors="replace"))
+        sys.stdout.buffer.flush()
+
+    return write
+
+
+def _show(growing: GrowingOutput, job: JobHandle, record: JobRecord, write: Write, follow: bool) -> None:
+    """What this machine can read. Raises OutputNotHere if the file is not here though the job has begun."""
+    while True:
+        for text in growing.more(record):
+            write(text, False)
+        if not follow or record.has_ended:
+            if record.start_time is not None and not growing.was_found:
+                raise growing.missing(record)
+            return
+        if record.start_time is not None and record.state == "RUNNING" and not growing.was_found:
+            raise growing.missing(record)
+        with contextlib.suppress(WaitTimeout):
+            job.wait(FOLLOW_PAUSE_S)
+        record = job.record()
+
+
+def _by_step(record: JobRecord, path: str, lines: int | None, write: Write, follow: bool) -> int:
+    """Reads the file on the job's first node. The step ends with the job."""
+    begin = "+1" if lines is None else str(lines)
+    argv = [
+        *how_to_run("srun"), "--quiet", f"--jobid={record.job_id}", "--overlap", "--nodes=1", "--ntasks=1",
+        f"--nodelist={record.nodes[0]}", f"--chdir={record.work_dir}", "--input=none",
+        "tail", "-n", begin, *(["-F"] if follow else []), "--", path,
+    ]  # fmt: skip
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as step:
+        assert step.stdout is not None
+        for text in _pieces(step.stdout):
+            write(text, False)
+    write("", True)
+    return 0 if follow and step.returncode else step.returncode  # the job's end has ended it
+
+
+def _pieces(stream: IO[bytes]) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    while block := stream.read1(_BLOCK_BYTES):  # type: ignore[attr-defined]  # of a pipe it is a BufferedReader
+        yield decoder.decode(block)

@@ -1,0 +1,115 @@
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+
+import { OWN, SLURM } from "../api/client";
+import { useAnswer } from "../api/live";
+import type { AuditAnswer, ConfigAnswer, DiagAnswer, PingAnswer } from "../api/types";
+import { type AuditRow, auditRow } from "../lib/audit";
+import { link, route, setQuery } from "../lib/route";
+import { useStore } from "../lib/store";
+import { fullTime } from "../lib/units";
+import { Card, Chip, Facts, Pending, Time } from "../parts/bits";
+import type { Column } from "../parts/table";
+import { TablePage } from "../parts/tablepage";
+
+/** The controller, the configuration in force, and for administrators the audit log. */
+
+type Line = ConfigAnswer["lines"][number];
+
+const LINES: readonly Column<Line>[] = [
+  { id: "key", title: "Parameter", value: (row) => row.key, show: (row) => <b>{row.key}</b>, width: 16 },
+  { id: "value", title: "Value", value: (row) => row.value, show: (row) => <code>{row.value}</code>, width: 28 },
+  { id: "section", title: "Section", value: (row) => row.section, width: 14 },
+];
+
+export function ClusterPage({ part }: { part: string }): JSX.Element {
+  return part === "audit" ? <Audit /> : <Configuration />;
+}
+
+function Parts({ here }: { here: "" | "audit" }): JSX.Element {
+  const parts = [["", "Configuration"], ["audit", "Audit log"]] as const;
+  return (
+    <nav class="buttons" aria-label="Parts of the cluster's page">
+      {parts.map(([name, title]) => (
+        <a key={name} class="button" href={link(name ? ["cluster", name] : ["cluster"])} aria-current={here === name ? "page" : undefined}>{title}</a>
+      ))}
+    </nav>
+  );
+}
+
+function Configuration(): JSX.Element {
+  const config = useAnswer<ConfigAnswer>(`${OWN}/config`);
+  return (
+    <TablePage
+      title="Cluster" rows={config.data?.lines} error={config.error} columns={LINES} order="key" rowKey={(row) => `${row.section}/${row.key}`}
+      empty="There is no configuration."
+    >
+      <Parts here="" />
+      <Controllers />
+    </TablePage>
+  );
+}
+
+function Controllers(): JSX.Element {
+  const ping = useAnswer<PingAnswer>(`${SLURM}/ping`);
+  const diag = useAnswer<DiagAnswer>(`${SLURM}/diag`);
+  const [first] = ping.data?.pings ?? [];
+  const stats = diag.data?.statistics;
+  return (
+    <Card title="Controller" more={first && <Chip tone={first.responding ? "good" : "bad"}>{first.responding ? "Answers" : "Does not answer"}</Chip>}>
+      {ping.data && stats ? (
+        <Facts
+          rows={[
+            ["Cluster", ping.data.meta.slurm.cluster], ["Speaks as Slurm", ping.data.meta.slurm.release],
+            ["Hosts", ping.data.pings.map((one) => one.hostname).join(", ")],
+            ["Answer took", `${((first?.latency ?? 0) / 1000).toFixed(1)} ms`],
+            ["Jobs submitted", `${stats.jobs_submitted} since ${fullTime(stats.req_time_start.number * 1e6)}`],
+            ["Jobs started", stats.jobs_started], ["Jobs completed", stats.jobs_completed],
+            ["Last pass of the planner", `${(stats.schedule_cycle_last / 1000).toFixed(1)} ms`],
+            ["Longest pass", `${(stats.schedule_cycle_max / 1000).toFixed(1)} ms`],
+          ]}
+        />
+      ) : <Pending error={ping.error ?? diag.error} what="the controller" />}
+    </Card>
+  );
+}
+
+// ---- audit
+
+const PERIODS: ReadonlyMap<string, readonly [number, string]> = new Map([
+  ["1d", [86400, "Last day"]], ["7d", [7 * 86400, "Last 7 days"]], ["30d", [30 * 86400, "Last 30 days"]],
+]);
+const HOUR_S = 3600;
+
+const RECORDS: readonly Column<AuditRow>[] = [
+  { id: "id", title: "Number", value: (row) => row.id, width: 6, isNumber: true },
+  { id: "time", title: "Time", value: (row) => row.at_us, text: (row) => fullTime(row.at_us), show: (row) => <Time us={row.at_us} />, width: 9 },
+  { id: "user", title: "User", value: (row) => row.user, width: 9 },
+  { id: "action", title: "Action", value: (row) => row.action, width: 13 },
+  { id: "objects", title: "Objects", value: (row) => row.objects, width: 13 },
+  { id: "changes", title: "Changes", value: (row) => row.changes, width: 24 },
+  { id: "result", title: "Result", value: (row) => row.result, width: 9 },
+  { id: "how", title: "Proven by", value: (row) => row.how, width: 12, isHidden: true },
+];
+
+function Audit(): JSX.Element {
+  const asked = useStore(route).query.get("period") ?? "";
+  const period = PERIODS.has(asked) ? asked : "1d";
+  const [length_s] = PERIODS.get(period) ?? [86400];
+  const start = Math.floor((Date.now() / 1000 - length_s) / HOUR_S) * HOUR_S;
+  const answer = useAnswer<AuditAnswer>(`${OWN}/audit?start=${start}`);
+  const rows = useMemo(() => answer.data?.records.map(auditRow), [answer.data]);
+  return (
+    <TablePage
+      title="Audit log" rows={rows} error={answer.error} columns={RECORDS} order="-id" rowKey={(row) => `${row.id}`}
+      empty="Nothing was changed in this time."
+      tools={
+        <select aria-label="Period" value={period} onChange={(event) => setQuery({ period: event.currentTarget.value })}>
+          {[...PERIODS].map(([word, [, title]]) => <option key={word} value={word}>{title}</option>)}
+        </select>
+      }
+    >
+      <Parts here="audit" />
+    </TablePage>
+  );
+}
