@@ -55,7 +55,8 @@ FOOTER = """\
      requeuehold <job_list>   the same, held
      resume <job_list>        continue suspended jobs
      schedloglevel <SLEVEL>   set the log of scheduling
-     setdebug <LEVEL>         set the level of the log until the configuration is read again
+     setdebug <LEVEL> [nodes=<NODES>]  set the level of the controller's log, or of these nodes', until the
+                              configuration is read again
      setdebugflags [+|-]<flag>  add or remove flags of the log
      show <ENTITY> [<ID>]     print an entity, or all
      shutdown <OPTS>          stop the daemons
@@ -250,7 +251,7 @@ VERBS = {
         for name, least, most in (
             ("abort", 0, 0), ("cancel_reboot", 1, 1), ("errnumstr", 1, 1), ("fsdampeningfactor", 1, 1), ("getaddrs", 1, -1),
             ("getent", 1, 1), ("ping", 0, 0), ("power", 1, 5), ("reboot", 0, 4), ("reconfigure", 0, 0),
-            ("schedloglevel", 1, 1), ("setdebug", 1, 1), ("setdebugflags", 1, -1), ("shutdown", 0, 1), ("takeover", 0, 1),
+            ("schedloglevel", 1, 1), ("setdebug", 1, 2), ("setdebugflags", 1, -1), ("shutdown", 0, 1), ("takeover", 0, 1),
             ("token", 0, 2), ("version", 0, 0),
         )
     },

@@ -47,7 +47,7 @@ from ctld.runtime.clock import MonotonicWallClock
 from ctld.runtime.errors import BadRequest, NotTaken
 from ctld.runtime.fatalcauses import FatalCauses
 from ctld.runtime.flightrec import FlightRecorder
-from ctld.runtime.logs import LogFile, log_transitions
+from ctld.runtime.logs import log_settings, log_transitions
 from ctld.runtime.lookups import Lookups
 from ctld.runtime.loop import Runtime
 from ctld.runtime.mail import MailRunner
@@ -68,6 +68,7 @@ from penstock.config import Loaded, changes
 from penstock.config.amend import amend_all, kept
 from penstock.errors import BadSetup
 from penstock.interpreter import running_build
+from penstock.logs.daemonlog import DaemonLog
 from penstock.security.authd import AuthServer
 from penstock.security.ca import Credentials, create_ca, ensure_controller, load_ca, load_denied
 from penstock.security.join import JoinTokens
@@ -101,7 +102,7 @@ class ControllerDaemon:
     config_path: str
     config: Config
     folder: StateFolder
-    logs: LogFile
+    logs: DaemonLog
     accept: Accept = NOTHING
     watch: StartWatch = field(
         default_factory=lambda: StartWatch(log.warning)
@@ -405,7 +406,7 @@ class Controller:
         self._stop_asked.set()
 
     def _hang_up(self) -> None:
-        self._daemon.logs.reopen()
+        self._daemon.logs.hang_up()
         task = asyncio.create_task(self._reconfigure_by_signal())
         self._acts.add(task)
         task.add_done_callback(self._acts.discard)
@@ -414,7 +415,7 @@ class Controller:
         try:
             await self._reconfigure()
         except (BadRequest, NotTaken) as error:
-            log.error("%s", error.text)
+            log.error("%s", error.text, extra={"event": "reload_refused"})
 
     async def _preview(self) -> Preview:
         """Computes what a reload would do now. Raises BadRequest for invalid files."""
@@ -467,7 +468,7 @@ class Controller:
             self._authenticator.user_tokens.load, loaded.config, loaded.config.cluster_name
         )
         self.registry.send_settings()
-        self._daemon.logs.set(loaded.config.slurmctld_debug, loaded.config.log_time_format)
+        self._daemon.logs.set(log_settings(loaded.config))
         log.info("the configuration was read again")
         return (*loaded.warnings, warning) if warning else loaded.warnings
 
@@ -489,7 +490,7 @@ class Controller:
 def _warn(*texts: str) -> None:
     """Logs what an administrator should know; "" is nothing."""
     for text in filter(None, texts):
-        log.warning("%s", text)
+        log.warning("%s", text, extra={"event": "config_warning"})
 
 
 def _keep_specs(specs: SpecCache, batch: Batch) -> None:

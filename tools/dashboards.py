@@ -62,8 +62,9 @@ DASHBOARDS = (
         Panel("Pending jobs by reason", "short", {"{{reason}}": "penstock_jobs_pending_by_reason"}),
         Panel("Jobs by state", "short", {"{{state}}": 'sum by (state) (penstock_jobs{partition=~"$partition"})'}),
         Panel("Wait until the start", "s", _quantiles("penstock_job_wait_seconds", "partition")),
+        Panel("Wait until the start by class of jobs", "s", _quantiles("penstock_job_wait_seconds", "class")),
         Panel("Starts", "cps", {
-            "{{partition}}": f'rate(penstock_job_wait_seconds_count{{partition=~"$partition"}}[{RATE}])',
+            "{{partition}} {{class}}": f'rate(penstock_job_wait_seconds_count{{partition=~"$partition"}}[{RATE}])',
         }),
         Panel("Largest pending job", "short", {
             "{{partition}}": 'slurm_partition_jobs_max_job_nodes_nohold{partition=~"$partition"}',
@@ -118,11 +119,15 @@ DASHBOARDS = (
         Panel("Pending jobs by account", "short", {"{{account}}": "slurm_account_jobs_pending"}),
         Panel("GPUs by account", "short", {"{{account}}": "penstock_account_gpus_allocated"}),
         Panel("GPUs by user", "short", {"{{username}}": "slurm_user_jobs_gpus_alloc"}),
+        Panel("Usage by account", "percentunit", {"{{account}}": "penstock_account_usage_ratio"}),
+        Panel("Shares by account", "percentunit", {"{{account}}": "penstock_account_shares_ratio"}),
+        Panel("Group limits that are nearly used up", "short", {"limits": "penstock_limits_near_full"}),
         Panel("Budgets used", "percentunit", {"{{account}} {{unit}} {{period}}": "penstock_budget_used / penstock_budget"}),
     )),
     Dashboard("penstock-controller", "Penstock: scheduler and controller", (
         Panel("Scheduling passes", "s", _quantiles("penstock_pass_seconds", "kind")),
         Panel("Commits", "s", _quantiles("penstock_commit_seconds")),
+        Panel("Database behind", "s", {"oldest change": "penstock_database_behind_seconds"}),
         Panel("Turns of the loop", "s", _quantiles("penstock_loop_turn_seconds")),
         Panel("Calls", "cps", {"{{code}}": f"sum by (code) (rate(penstock_rpcs_total[{RATE}]))"}),
         Panel("Refused by method", "cps", {

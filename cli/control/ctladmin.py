@@ -144,12 +144,17 @@ def takeover(call: KeywordCall) -> int:
 
 
 def setdebug(call: KeywordCall) -> int:
-    """`setdebug LEVEL`: sets the controller's log level until it reads its configuration again."""
+    """`setdebug LEVEL [nodes=NODES]`: sets the level of the controller's log, or of nodes', until the next reload."""
     word = call.words[0].lower()
     level = LEVELS[int(word)] if len(word) == 1 and word in "0123456789" else word
     if level not in LEVELS:
         raise CommandError(f"invalid debug level: {call.words[0]}", plain=True)
-    ask("SetController", pb.SetControllerRequest(debug_level=level), "slurm_set_debug_level")
+    nodes = ""
+    if call.words[1:]:
+        key, _, nodes = call.words[1].partition("=")
+        if key.lower() != "nodes" or not nodes:
+            raise CommandError(f"invalid option: {call.words[1]}\nUsage: setdebug LEVEL [nodes=NODES]", plain=True)
+    ask("SetController", pb.SetControllerRequest(debug_level=level, nodes=nodes), "slurm_set_debug_level")
     return 0
 
 

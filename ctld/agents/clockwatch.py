@@ -43,8 +43,8 @@ class ClockWatch:
         error_us = own_error_us(offs)
         if bool(error_us) != bool(self._own_error_us):
             if error_us:
-                text = "most nodes' clocks are %s this machine's: set it, or theirs (time synchronisation)"
-                log.error(text, describe(error_us))
+                log.error("most nodes' clocks are %s this machine's: set it, or theirs (time synchronisation)",
+                          describe(error_us))  # fmt: skip
             else:
                 log.info("the clocks of most nodes and of this machine agree again")
         self._own_error_us = error_us

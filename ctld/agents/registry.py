@@ -7,7 +7,7 @@ newer admitted stream of the same node ends the older one.
 import asyncio
 import logging
 import time
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 # Any: an effect of any of the kinds that go to nodes
 from typing import Any
@@ -38,6 +38,7 @@ class LinkRegistry:
         self._secret = secret
         self._refusals = Repeats()
         self._next_link_id = 1
+        self._log_levels: dict[str, str] = {}  # by node, of scontrol setdebug
         self._clocks = ClockWatch(runtime, self.by_node)
         self._loop = asyncio.get_running_loop()
         commands: list[type[Effect]] = [LaunchStep, *FILL]
@@ -107,7 +108,7 @@ class LinkRegistry:
             kill_wait_s=config.kill_wait_s,
             unkillable_step_timeout_s=config.unkillable_step_timeout_s,
             controller_version=self._version,
-            settings=node_settings(config, node),
+            settings=self._settings(node),
             command_port=config.slurmctld_port,
         )
 
@@ -118,10 +119,22 @@ class LinkRegistry:
                 link.end("its certificate has been revoked")
 
     def send_settings(self) -> None:
-        """Sends the settings to all nodes after the configuration was read again."""
-        config = self._runtime.core.state.config
+        """Sends the settings to all nodes after the configuration was read again: levels set by hand end."""
+        self._log_levels.clear()
         for node, link in self.by_node.items():
-            link.send(node_pb2.ControllerMessage(settings=node_settings(config, node)))
+            link.send(node_pb2.ControllerMessage(settings=self._settings(node)))
+
+    def set_log_level(self, nodes: Iterable[str], level: str) -> None:
+        """Sets the level of these nodes' logs until the configuration is read again; others get it when they register."""
+        for node in nodes:
+            self._log_levels[node] = level
+            if link := self.by_node.get(node):
+                link.send(node_pb2.ControllerMessage(settings=self._settings(node)))
+
+    def _settings(self, node: str) -> node_pb2.NodeSettings:
+        settings = node_settings(self._runtime.core.state.config, node)
+        settings.log_level = self._log_levels.get(node, settings.log_level)
+        return settings
 
     def _acknowledge(self, effect: AckReports) -> None:
         link = self.links.get(effect.link_id)

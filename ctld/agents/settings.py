@@ -39,6 +39,8 @@ def node_settings(config: Config, node: str = "") -> node_pb2.NodeSettings:
         use_pam=config.use_pam,
         mpi_default=config.mpi_default,
         log_level=config.slurmd_debug,
+        log_file=config.slurmd_log_file,
+        log_format=config.log_format,
         slurm_conf=job_conf(config),
         devices=[node_pb2.NodeDevice(name=name, index=index, file=file) for name, index, file in own.device_files]
         if own

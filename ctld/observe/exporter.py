@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+from ctld.observe import accounts as accounts_of
 from ctld.observe import own
 from ctld.observe.gputime import GpuTime
 from ctld.observe.jobfamilies import of_cluster, of_users_and_accounts
@@ -169,15 +170,18 @@ class MetricsExporter:
         totals, facts = await self._totals.get(), await self._nodes.get()
         accounts = await capped(totals.by_account, self._config.metrics_values_max, self._pace())
         gpus = await own.gpu_families(runtime.core.state, self._gpu_time, self._pace())
+        most = self._config.metrics_values_max
+        shares = await accounts_of.fair_share_families(runtime.core.state, most, self._pace())
+        limits = await accounts_of.limit_families(runtime.core.state, most, self._pace())
         links = list(services.registry.by_node.values())
         now_us = runtime.clock_us()
         controller = own.ControllerFacts(
             services.version, services.boot_at_us, now_us, len(runtime.inbox), runtime.longest_turn(False), len(links),
             sum(link.queued() for link in links), sum(link.clock_limit_us > 0 for link in links),
-            end_us(services.credentials().certificate),
+            end_us(services.credentials().certificate), runtime.durable_to_us(),
         )  # fmt: skip
         return [
             *own.queue_families(totals, accounts), own.wait_family(self._tally.waits),
-            own.node_family(facts.values()), *gpus, *own.budget_families(runtime.core.state, now_us),
+            own.node_family(facts.values()), *gpus, *own.budget_families(runtime.core.state, now_us), *shares, *limits,
             *own.controller_families(runtime.measures, turn_times(), controller),
         ]  # fmt: skip

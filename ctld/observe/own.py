@@ -56,12 +56,12 @@ def queue_families(totals: JobTotals, accounts: Mapping[str, JobStats]) -> Itera
     )
 
 
-def wait_family(waits: Mapping[str, Histogram]) -> MetricFamily:
-    """Returns how long jobs waited, by partition."""
+def wait_family(waits: Mapping[tuple[str, str], Histogram]) -> MetricFamily:
+    """Returns how long jobs waited, by partition and class."""
     samples: list[MetricSample] = []
-    for partition, found in sorted(waits.items()):
-        samples += _in_s({"partition": partition}, found)
-    text = "Time from when a job could start to its start, by partition, since the controller started"
+    for (partition, name), found in sorted(waits.items()):
+        samples += _in_s({"partition": partition, "class": name}, found)
+    text = "Time from when a job could start to its start, by partition and class, since the controller started"
     return MetricFamily("penstock_job_wait_seconds", MetricType.HISTOGRAM, text, samples)
 
 
@@ -126,6 +126,7 @@ class ControllerFacts(NamedTuple):
     link_queue: int
     clocks_off: int  # nodes whose clock is wrong (agents/nodetime.py)
     certificate_end_us: int
+    durable_to_us: int  # up to then all decisions are in the database
 
 
 def controller_families(measures: Measures, turns: Histogram | None, facts: ControllerFacts) -> Iterator[MetricFamily]:
@@ -140,6 +141,8 @@ def controller_families(measures: Measures, turns: Histogram | None, facts: Cont
     yield gauge("penstock_node_links", "Open streams of nodes", facts.links)
     yield gauge("penstock_node_link_queue", "Messages that wait to be sent to nodes", facts.link_queue)
     yield gauge("penstock_node_clocks_off", "Nodes whose clock is more than 2 s off", facts.clocks_off)
+    behind_us = max(facts.now_us - facts.durable_to_us, 0)
+    yield gauge("penstock_database_behind_seconds", "Age of the oldest change not in the database yet", behind_us / _US)
     text = "CPU time of the longest turn of the loop since the last reset of sdiag"
     yield gauge("penstock_loop_longest_turn_seconds", text, facts.longest_turn_us / _US)
     if turns is not None:

@@ -67,7 +67,7 @@ class Certificates:
                 self.renewed(made)
                 log.info("the controller has a new certificate, until %s UTC", _date(renew.end_us(made.certificate)))
         for line in await asyncio.to_thread(self._ends):
-            log.warning("%s", line)
+            log.warning("%s", line, extra={"event": "certificate_ends"})
 
     def _ends(self) -> list[str]:
         """Returns a line for each certificate that expires soon."""

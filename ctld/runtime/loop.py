@@ -107,7 +107,7 @@ class Runtime:
         self.handlers: dict[type[Effect], Callable[[Any], None]] = {
             Reply: self._reply,
             StartPlan: self.passes.start,
-            Warn: lambda effect: log.warning("%s", effect.text),
+            Warn: lambda effect: log.warning("%s", effect.text, extra={"event": "core_warning"}),
         }
         self._deadline = DeadlineTimer(core, clock_us, self.post)
         self.lease = LeaseKeeper(

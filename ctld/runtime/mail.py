@@ -76,8 +76,8 @@ class MailRunner:
             self._turns.start(self._run, effect, job.user_id)
         elif job.user_id not in self._dropped:
             self._dropped.add(job.user_id)
-            text = "job %d: mail %s is dropped, as are further ones of %s: %d of this user wait, %d of all"
-            log.warning(text, job.job_id, effect.kind, job.user_name, waiting, len(self._turns))
+            log.warning("job %d: mail %s is dropped, as are further ones of %s: %d of this user wait, %d of all",
+                        job.job_id, effect.kind, job.user_name, waiting, len(self._turns))  # fmt: skip
 
     async def _run(self, effect: SendMail) -> None:
         config: Config = self._runtime.core.state.config

@@ -16,7 +16,7 @@ from ctld.metrics import Histogram
 from penstock.values.states import ALLOCATED_STATES, Hold, JobState, Reason
 
 _US: Final = 1_000_000
-#: Upper bounds of the classes of waits.
+#: Upper bounds of a histogram of waits.
 WAIT_BOUNDS_S: Final = (1, 5, 15, 60, 300, 900, 3_600, 14_400, 43_200, 86_400, 259_200, 604_800)
 
 
@@ -52,7 +52,7 @@ class JobTally:
 
     def __init__(self) -> None:
         self.cells: dict[JobCellKey, JobCell] = {}
-        self.waits: dict[str, Histogram] = {}  # by partition, microseconds
+        self.waits: dict[tuple[str, str], Histogram] = {}  # by partition and class of jobs, microseconds
         self.gpus_allocated = 0
 
     def move(self, old: JobRow | None, new: JobRow | None) -> None:
@@ -92,10 +92,17 @@ class JobTally:
         cell.nodes += sign * len(row.alloc)
 
     def _count_wait(self, row: JobRow) -> None:
-        waits = self.waits.get(row.partition)
+        key = row.partition, class_of(row)
+        waits = self.waits.get(key)
         if waits is None:
-            waits = self.waits[row.partition] = Histogram(tuple(bound * _US for bound in WAIT_BOUNDS_S))
+            waits = self.waits[key] = Histogram(tuple(bound * _US for bound in WAIT_BOUNDS_S))
         waits.count(max(0, row.start_at_us - max(row.eligible_at_us, row.submit_at_us)))
+
+
+def class_of(row: JobRow) -> str:
+    """Returns the class of a job that has started: with GPUs or without, on one node or several."""
+    has_gpus = any(name == GPU for part in row.alloc for name, _, _ in part.gres)
+    return ("gpu" if has_gpus else "cpu") + ("_multinode" if len(row.alloc) > 1 else "")
 
 
 def _counts_alike(old: JobRow, new: JobRow) -> bool:

@@ -51,7 +51,7 @@ class TriggerRunner:
         failure = await self._program(effect)
         who = f"trigger {effect.trigger_id} of {effect.user_name}"
         if failure:
-            log.warning("%s: %s", who, failure)
+            log.warning("%s: %s", who, failure, extra={"event": "trigger_failed"})
         else:
             log.info("%s: %s %s has ended", who, effect.program, effect.argument)
         self._runtime.post(TriggerEnded(effect.trigger_id))

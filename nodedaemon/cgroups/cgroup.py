@@ -79,6 +79,17 @@ class Cgroups:
         """Processes in the step's group."""
         return [pid for folder in self._found(key) for pid in members(folder)]
 
+    def cpu_us(self, key: str) -> int | None:
+        """Returns the CPU time of the step's group in us, that of ended processes too; None = not counted."""
+        job, _, step = key.rpartition(".")
+        for tree in self.trees:
+            for folder in (f"{tree.path}/{key}", f"{tree.path}/{job}/{step}"):
+                if tree.unified and (used := _field(f"{folder}/cpu.stat", "usage_usec")) > 0:
+                    return used
+                if "cpuacct" in tree.controllers and (text := read_text(f"{folder}/cpuacct.usage")):
+                    return int(text) // 1000
+        return None
+
     def kill(self, key: str) -> bool:
         """SIGKILL everything in the step's groups; True when nothing is left. Blocks, with a limit."""
         return all([kill_folder(folder) for folder in self._found(key)])

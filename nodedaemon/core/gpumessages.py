@@ -94,6 +94,8 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     throttle: int | None = None  # bits of CurrentClocksEventReasons
     temperature_c: int | None = None
     slowdown_c: int | None = None  # threshold
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
     pcie: tuple[int, int, int, int] | None = None  # generation and width, the largest of each
     util_percent: int | None = None
     memory_used_kb: int | None = None  # without the driver's own

@@ -44,7 +44,6 @@ from penstock.crash import crash_point
 from penstock.repeats import Repeats
 from penstock.security.names import CONTROLLER_OPTIONS
 from penstock.v1 import node_pb2, node_pb2_grpc
-from penstock.values.loglevels import level_of
 
 log = logging.getLogger("penstock.noded")
 
@@ -346,10 +345,8 @@ class Link:
             self._contact.rest()
 
     def _take_settings(self, settings: node_pb2.NodeSettings) -> None:
-        if settings.log_level:
-            logging.getLogger("penstock").setLevel(level_of(settings.log_level))
         for line in self._node.site.take(settings):
-            log.warning("%s", line)
+            log.warning("%s", line, extra={"event": "setting_not_honoured"})
 
     async def _write(self, call: Any) -> None:
         """Sends waiting messages; those that are ready together are bundled."""

@@ -24,6 +24,7 @@ from typing import Final
 from nodedaemon.daemon.renewal import Renewal, wall_us
 from penstock.clusterfile import ClusterFile, read_cluster, split_address, write_cluster
 from penstock.errors import BadSetup, PenstockError
+from penstock.logs.daemonlog import DaemonLog
 from penstock.security.authd import AuthServer
 from penstock.security.ca import Credentials, load_credentials
 from penstock.security.keyfiles import write_public
@@ -98,7 +99,7 @@ def of_node(spool: str, cert_dir: str, controller: str) -> LocalAuth:
     return LocalAuth(Path(spool).absolute(), credentials, controller)
 
 
-def serve_logins(folder: Path, cert_dir: Path, controller: str) -> None:
+def serve_logins(folder: Path, cert_dir: Path, controller: str, logs: DaemonLog) -> None:
     """Runs the daemon of a login host: tokens until SIGTERM or SIGINT. Raises BadSetup."""
     credentials = load_credentials(cert_dir, "login", None)
     if wall_us() > end_us(credentials.certificate):
@@ -115,6 +116,7 @@ def serve_logins(folder: Path, cert_dir: Path, controller: str) -> None:
         prepare_loop(loop)
         for signum in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signum, stopped.set)
+        logs.handle_signals(loop)
         local = LocalAuth(folder.absolute(), credentials, controller)
         local.start()
         renewing = loop.create_task(Renewal(cert_dir, "login", controller, local.renewed).run())

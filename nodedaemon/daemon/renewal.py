@@ -97,5 +97,5 @@ class Renewal:
 
     def _warn(self, text: str) -> None:
         if text != self._last_warning:
-            log.error("%s", text)
+            log.error("%s", text, extra={"event": "certificate_ends"})
             self._last_warning = text

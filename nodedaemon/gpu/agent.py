@@ -400,7 +400,9 @@ class GpuAgent:
         actions: list[words.JobAction | None] = [output for output in outputs if isinstance(output, words.JobAction)]
         for output in outputs:
             if isinstance(output, words.Remark):
-                log.log(logging.WARNING if output.is_bad else logging.INFO, "%s", output.text)
+                log.log(
+                    logging.WARNING if output.is_bad else logging.INFO, "%s", output.text, extra={"event": "gpu_health"}
+                )
             elif isinstance(output, words.NodeDrain):
                 self._context.post(core.Notice(output.reason, drain=True, clear=output.clear))
             elif isinstance(output, words.KillProcess):

@@ -24,6 +24,7 @@ _UNCORRECTED = 1
 _VOLATILE = 0
 _AGGREGATE = 1
 _SRAM = 7
+_CLOCK_SM, _CLOCK_MEMORY = 1, 2  # NVML_CLOCK_SM, NVML_CLOCK_MEM
 _SLOWDOWN = 1  # NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
 _PAGE_CAUSES = (0, 1)  # many single-bit errors, a double-bit error
 _KB = 1024
@@ -130,6 +131,8 @@ def _clocks(line: AnnouncementLine, entry: DeviceEntry, values: _Values) -> None
     values["throttle"] = line.first(
         "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
     )
+    values["sm_clock_mhz"] = line.ask("nvmlDeviceGetClockInfo", _CLOCK_SM)
+    values["memory_clock_mhz"] = line.ask("nvmlDeviceGetClockInfo", _CLOCK_MEMORY)
     values["temperature_c"] = line.ask("nvmlDeviceGetTemperatureV", 0)
     if values["temperature_c"] is None:
         values["temperature_c"] = line.ask("nvmlDeviceGetTemperature", 0)

@@ -47,6 +47,10 @@ def _flag(value: bool | None) -> int | None:
     return None if value is None else int(value)
 
 
+def _hertz(mhz: int | None) -> int | None:
+    return None if mhz is None else mhz * 1_000_000
+
+
 def _joules(mj: int | None) -> float | None:
     return None if mj is None else mj / 1000
 
@@ -64,6 +68,14 @@ _METRICS: Final = (
     _GpuMetric(
         "energy_joules", _C, "Energy since the driver was loaded", lambda v: _joules(v.sample.energy_mj),
         "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1000,
+    ),
+    _GpuMetric(
+        "sm_clock_hertz", _G, "Clock of the multiprocessors", lambda v: _hertz(v.sample.sm_clock_mhz),
+        "DCGM_FI_DEV_SM_CLOCK", 1e-6,
+    ),
+    _GpuMetric(
+        "memory_clock_hertz", _G, "Clock of the memory", lambda v: _hertz(v.sample.memory_clock_mhz),
+        "DCGM_FI_DEV_MEM_CLOCK", 1e-6,
     ),
     _GpuMetric(
         "throttle_reasons", _G, "Bits of NVML's reasons for lower clocks", lambda v: v.sample.throttle,

@@ -1,9 +1,11 @@
-"""Families about the machine, from /proc: CPU time, memory, disks, network, the spool's file system.
+"""Families about the machine: CPU time, memory, disks, network and energy from the kernel's files, the spool's file system.
 
 Read for each scrape, in a worker thread: a file system that hangs must not hold the daemon.
 """
 
+import contextlib
 import os
+import re
 from collections.abc import Iterator
 
 from nodedaemon.base.kernelfiles import read_bytes
@@ -23,9 +25,9 @@ _MEMORY = {
 }
 
 
-def machine_families(proc: str, spool: str) -> list[MetricFamily]:
-    """Returns the families. `proc`: where the kernel's files are."""
-    return [*_cpu(proc), *_memory(proc), *_disks(proc), *_network(proc), *_space(spool)]
+def machine_families(proc: str, spool: str, powercap: str = "/sys/class/powercap") -> list[MetricFamily]:
+    """Returns the families. `proc`, `powercap`: where the kernel's files are."""
+    return [*_cpu(proc), *_memory(proc), *_disks(proc), *_network(proc), *_energy(powercap), *_space(spool)]
 
 
 def _cpu(proc: str) -> Iterator[MetricFamily]:
@@ -76,6 +78,20 @@ def _network(proc: str) -> Iterator[MetricFamily]:
         sent.append((text, int(words[8])))
     yield MetricFamily("penstock_node_network_received_bytes", MetricType.COUNTER, "Bytes received", received)
     yield MetricFamily("penstock_node_network_sent_bytes", MetricType.COUNTER, "Bytes sent", sent)
+
+
+def _energy(powercap: str) -> Iterator[MetricFamily]:
+    """Yields RAPL's counters of the packages and of the platform. They begin again at their range, as counters may. Only
+    root can read them."""
+    samples: list[MetricSample] = []
+    with contextlib.suppress(OSError):
+        for zone in sorted(os.listdir(powercap)):
+            used = read_bytes(f"{powercap}/{zone}/energy_uj").strip()
+            if re.fullmatch(r"intel-rapl:\d+", zone) and used.isdigit() and len(samples) < DEVICES_MAX:
+                name = read_bytes(f"{powercap}/{zone}/name").decode("ascii", "replace").strip()
+                samples.append((labels({"zone": zone.rpartition(":")[2], "domain": name}), int(used) / 1e6))
+    if samples:
+        yield MetricFamily("penstock_node_energy_joules", MetricType.COUNTER, "Energy by RAPL's zones", samples)
 
 
 def _space(spool: str) -> Iterator[MetricFamily]:

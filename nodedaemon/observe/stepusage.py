@@ -74,6 +74,8 @@ class StepReader:
             from_disk, to_disk = disk_bytes(pid)
             read += from_disk
             written += to_disk
+        if (counted_us := self._cgroups.cpu_us(str(key))) is not None:
+            cpu_us = counted_us
         before = self.last.get(key)
         if before is not None:
             cpu_us = max(cpu_us, before.cpu_us)

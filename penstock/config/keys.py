@@ -200,6 +200,7 @@ _SUPPORTED_GLOBALS = (
     Key("PenstockUserSpecBytesPerDay", "user_spec_bytes_per_day", kinds.integer(0, 1 << 50)),
     Key("SlurmctldLogFile", "slurmctld_log_file", kinds.OPTIONAL_PATH),
     Key("SlurmdLogFile", "slurmd_log_file", kinds.OPTIONAL_PATH),
+    Key("PenstockLogFormat", "log_format", kinds.choice("text", "json")),
     Key("SlurmdTimeout", "slurmd_timeout_s", kinds.seconds(0, 65533, unlimited=0)),
     Key("KillWait", "kill_wait_s", kinds.seconds(0, 65533)),
     Key("MinJobAge", "min_job_age_s", kinds.seconds(0)),

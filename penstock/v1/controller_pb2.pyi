@@ -786,18 +786,20 @@ class DeleteNodesRequest(_message.Message):
     def __init__(self, names: _Optional[str] = ...) -> None: ...
 
 class SetControllerRequest(_message.Message):
-    __slots__ = ("debug_level", "debug_flags_on", "debug_flags_off", "schedule_log", "fair_share_dampening_factor")
+    __slots__ = ("debug_level", "debug_flags_on", "debug_flags_off", "schedule_log", "fair_share_dampening_factor", "nodes")
     DEBUG_LEVEL_FIELD_NUMBER: _ClassVar[int]
     DEBUG_FLAGS_ON_FIELD_NUMBER: _ClassVar[int]
     DEBUG_FLAGS_OFF_FIELD_NUMBER: _ClassVar[int]
     SCHEDULE_LOG_FIELD_NUMBER: _ClassVar[int]
     FAIR_SHARE_DAMPENING_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
     debug_level: str
     debug_flags_on: _containers.RepeatedScalarFieldContainer[str]
     debug_flags_off: _containers.RepeatedScalarFieldContainer[str]
     schedule_log: bool
     fair_share_dampening_factor: int
-    def __init__(self, debug_level: _Optional[str] = ..., debug_flags_on: _Optional[_Iterable[str]] = ..., debug_flags_off: _Optional[_Iterable[str]] = ..., schedule_log: bool = ..., fair_share_dampening_factor: _Optional[int] = ...) -> None: ...
+    nodes: str
+    def __init__(self, debug_level: _Optional[str] = ..., debug_flags_on: _Optional[_Iterable[str]] = ..., debug_flags_off: _Optional[_Iterable[str]] = ..., schedule_log: bool = ..., fair_share_dampening_factor: _Optional[int] = ..., nodes: _Optional[str] = ...) -> None: ...
 
 class IssueTokenRequest(_message.Message):
     __slots__ = ("lifespan_s", "for_user")

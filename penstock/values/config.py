@@ -211,7 +211,8 @@ class Config:
     coordinators_read_scripts: bool = False
     penstock_administrators: tuple[str, ...] = ()
     slurmctld_log_file: str = ""
-    slurmd_log_file: str = ""
+    slurmd_log_file: str = ""  # %n and %h: the name and the host of the node
+    log_format: str = "text"  # of the controller and the nodes, or json
     slurmd_timeout_s: int = 300
     kill_wait_s: int = 30
     min_job_age_s: int = 300

@@ -167,6 +167,8 @@ SIGNALS: list[tuple[dict[str, object], dict[str, object]]] = [
     ({"clocks_event": 0x48, "temp": 91}, {"throttle": 0x48, "temperature_c": 91, "slowdown_c": 89}),
     ({"fn.nvmlDeviceGetCurrentClocksEventReasons": 13, "clocks_event": 0x80}, {"throttle": 0x80}),
     ({"fn.nvmlDeviceGetTemperatureV": 13, "temp": 55}, {"temperature_c": 55}),
+    ({"clock.1": 345, "clock.2": 1593}, {"sm_clock_mhz": 345, "memory_clock_mhz": 1593}),
+    ({"fn.nvmlDeviceGetClockInfo": 3}, {"sm_clock_mhz": None, "memory_clock_mhz": None}),
     ({"pcie_gen": 3, "pcie_width": 8}, {"pcie": (3, 8, 5, 16)}),
     ({"ecc_pending": 0}, {"ecc_pending": True, "persistence": True}),
     ({"persistence": 0}, {"ecc_pending": False, "persistence": False}),

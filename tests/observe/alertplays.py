@@ -46,6 +46,7 @@ HEALTHY: Final[dict[str, str]] = {
     f'{COMMITS}{{le="1"}}': rising(60),
     f'{COMMITS}{{le="+Inf"}}': rising(60),
     "penstock_storage_away_total": steady(0),
+    "penstock_database_behind_seconds": steady(0.01),
     "penstock_storage_full_total": steady(0),
     'penstock_node_spool_free_bytes{instance="n1:6822"}': steady(90e9),
     'penstock_node_spool_size_bytes{instance="n1:6822"}': steady(100e9),
@@ -91,6 +92,7 @@ FAULTS: Final[dict[str, Fault]] = {
     }, _HOUR, "Jobs that are held since nodes could not run them: 3"),
     "PenstockCommitsSlow": Fault({f'{COMMITS}{{le="0.01"}}': rising(0)}, 1, "Commits take half a second"),
     "PenstockDatabaseFails": Fault({"penstock_storage_away_total": f"0+0x59 {steady(1)}"}, _HOUR, "The controller cannot write to its database"),
+    "PenstockDatabaseBehind": Fault({"penstock_database_behind_seconds": f"0+0x59 {steady(30)}"}, _HOUR, "The database does not keep up: changes wait for 30 s"),
     "PenstockSpoolNearlyFull": Fault({
         'penstock_node_spool_free_bytes{instance="n1:6822"}': f"90000000000+0x59 {steady(5e9)}",
     }, _HOUR, "The spool of n1:6822 is nearly full", {"instance": "n1:6822"}),

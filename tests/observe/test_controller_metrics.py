@@ -11,6 +11,7 @@ from patience import ANSWER_S
 from ctld.daemon import Controller
 from penstock.errors import BadSetup
 from penstock.exporter import endpoint
+from penstock.v1.shares_pb2 import ChangeAccountsRequest
 from tests.observe.scraping import ScrapedPage, scrape
 from tests.rpc.clusterkit import OWN, FakeNode, Site, submit, wait_for
 
@@ -103,7 +104,7 @@ def test_the_numbers_follow_a_job(tmp_path):
         own = await site.page("penstock")
         assert own.value("penstock_jobs", state="pending", partition="debug") == 1
         assert own.value("penstock_jobs_pending_by_reason", reason="JobHeldUser") == 1
-        assert own.value("penstock_job_wait_seconds_count", partition="debug") == 1
+        assert own.value("penstock_job_wait_seconds_count", partition="debug", **{"class": "cpu"}) == 1
         assert own.value("penstock_submits_total") == 2
         assert own.value("penstock_rpcs_total", method="SubmitJob", code="OK") == 2
 
@@ -175,6 +176,33 @@ def test_there_are_no_more_users_and_accounts_than_the_site_wants(tmp_path):
             from penstock.v1.controller_pb2 import ReconfigureRequest
 
             await client.call("Reconfigure", ReconfigureRequest())
+
+    asyncio.run(body())
+
+
+def test_shares_usage_and_limits_that_are_nearly_used_up(tmp_path):
+    async def body() -> None:
+        site = MeasuredSite(tmp_path, "AccountingStorageEnforce=associations,limits\nPenstockMetricsValuesMax=2\n")
+        async with site.controller(), site.client() as client:
+            for account, shares in (("lab", "3"), ("other", "1"), ("third", "4")):
+                changes = {"fairshare": shares, "grpsubmitjobs": "5", "grpjobs": "9", "grptres": "cpu=1"}
+                request = ChangeAccountsRequest(action="ADD", entity="account", names=[account], changes=changes)
+                await client.call("ChangeAccounts", request)
+            user = ChangeAccountsRequest(action="ADD", entity="user", names=[OWN.pw_name], accounts=["lab"])
+            await client.call("ChangeAccounts", user)
+            for count in range(4):
+                own = await site.page("penstock")
+                assert own.value("penstock_limits_near_full") == 0, count
+                await submit(client, account="lab", hold=True)
+            own = await site.page("penstock")
+            assert own.value("penstock_limits_near_full") == 1
+            assert own.value("penstock_limit_used_ratio", kind="account", entity="lab", limit="GrpSubmitJobs") == 0.8
+            parts = {
+                one.labels["account"]: one.value for one in own.families()["penstock_account_shares_ratio"].samples
+            }
+            assert len(parts) == 2 and parts["lab"] > 0  # no more than PenstockMetricsValuesMax
+            assert own.value("penstock_account_usage_ratio", account="lab") == 0
+            assert own.value("penstock_database_behind_seconds") < ANSWER_S
 
     asyncio.run(body())
 

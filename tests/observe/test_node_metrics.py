@@ -17,7 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from ctld.agents.settings import node_settings
 from nodedaemon.base import proctree
-from nodedaemon.cgroups.cgroup import NONE
+from nodedaemon.cgroups.cgroup import NONE, Cgroups
+from nodedaemon.cgroups.tree import CgroupTree
 from nodedaemon.core.gpuhealth_messages import Opinion
 from nodedaemon.core.gpumessages import Device, Polled, Sample
 from nodedaemon.core.steps import StepKey
@@ -59,7 +60,16 @@ def value(families: Any, name: str, **wanted: str) -> float:
 
 
 def test_a_gpu_has_the_labels_of_its_step_and_no_values_that_are_unknown():
-    sample = Sample("GPU-1", 1, util_percent=75, memory_used_kb=2048, energy_mj=1500, pcie=(5, 16, 5, 16), throttle=4)
+    sample = Sample(
+        "GPU-1",
+        1,
+        util_percent=75,
+        memory_used_kb=2048,
+        energy_mj=1500,
+        pcie=(5, 16, 5, 16),
+        throttle=4,
+        sm_clock_mhz=1980,
+    )
     view = GpuReading(DEVICE, sample, 300.5, (StepKey(7, 0, BATCH_STEP), KEY))
     opinions = [Opinion("GPU-1", GpuState.SUSPECT, xids=((13, 2, 5), (31, 1, 4)))]
 
@@ -79,11 +89,12 @@ def test_a_gpu_has_the_labels_of_its_step_and_no_values_that_are_unknown():
     assert value(ours(), "penstock_gpu_memory_used_bytes", **job) == 2048 * 1024
     assert value(ours(), "penstock_gpu_energy_joules_total", **job) == 1.5
     assert value(ours(), "penstock_gpu_power_watts", **job) == 300.5
+    assert value(ours(), "penstock_gpu_sm_clock_hertz", **job) == 1980e6
     assert value(ours(), "penstock_gpu_pcie_width", **job) == 16
     assert value(ours(), "penstock_gpu_sample_age_seconds") == 2.5
     assert value(ours(), "penstock_gpu_health", uuid="GPU-1", health="suspect") == 1
     assert value(ours(), "penstock_gpu_xids", xid="13") == 2
-    assert not [name for name, _ in samples(ours()) if "temperature" in name or "ecc" in name]
+    assert not [name for name, _ in samples(ours()) if "temperature" in name or "memory_clock" in name or "ecc" in name]
     theirs = list(dcgm_families([view], "n1"))
     card = {
         "gpu": "3",
@@ -95,6 +106,7 @@ def test_a_gpu_has_the_labels_of_its_step_and_no_values_that_are_unknown():
     }
     assert value(theirs, "DCGM_FI_DEV_GPU_UTIL", **card) == 75
     assert value(theirs, "DCGM_FI_DEV_FB_USED", **card) == 2
+    assert value(theirs, "DCGM_FI_DEV_SM_CLOCK", **card) == 1980
     assert value(theirs, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", **card) == 1500
 
 
@@ -122,8 +134,13 @@ def test_the_machine_is_read_as_the_kernel_writes_it(tmp_path):
     line = "1000 1 0 0 0 0 0 0 2000 2 0 0 0 0 0 0\n"
     (tmp_path / "net/dev").write_text(f"Inter-|\n face |\n  lo: {line}  eth0: {line}")
 
+    for zone, name in (("intel-rapl:0", "package-0"), ("intel-rapl:0:0", "core"), ("dtpm", "x")):
+        (tmp_path / "powercap" / zone).mkdir(parents=True)
+        (tmp_path / "powercap" / zone / "name").write_text(f"{name}\n")
+        (tmp_path / "powercap" / zone / "energy_uj").write_text("2500000\n")
+
     def families() -> Any:
-        return machine_families(str(tmp_path), str(tmp_path))
+        return machine_families(str(tmp_path), str(tmp_path), str(tmp_path / "powercap"))
 
     assert value(families(), "penstock_node_cpu_seconds_total", mode="idle") == 700 / os.sysconf("SC_CLK_TCK")
     assert value(families(), "penstock_node_memory_bytes", kind="available") == 400 * 1024
@@ -131,10 +148,12 @@ def test_the_machine_is_read_as_the_kernel_writes_it(tmp_path):
     assert value(families(), "penstock_node_disk_busy_seconds_total") == 2.5
     assert value(families(), "penstock_node_network_sent_bytes_total") == 2000
     assert value(families(), "penstock_node_spool_free_bytes") > 0
+    assert sum(name.startswith("penstock_node_energy") for name, _ in samples(families())) == 1
+    assert value(families(), "penstock_node_energy_joules_total", domain="package-0", zone="0") == 2.5
 
 
 def test_what_the_kernel_lacks_is_left_out(tmp_path):
-    assert not [name for name, _ in samples(machine_families(str(tmp_path), str(tmp_path / "none")))]
+    assert not [name for name, _ in samples(machine_families(str(tmp_path), *[str(tmp_path / "none")] * 2))]
 
 
 def test_a_steps_usage_is_that_of_the_processes_below_its_supervisor_and_never_falls(tmp_path):
@@ -164,6 +183,23 @@ def test_a_steps_usage_is_that_of_the_processes_below_its_supervisor_and_never_f
         if supervisor.poll() is None:
             os.killpg(supervisor.pid, signal.SIGKILL)
             supervisor.wait(ANSWER_S)
+
+
+@pytest.mark.parametrize("is_unified", [True, False])
+def test_a_steps_cpu_time_is_that_of_its_group(tmp_path: Path, is_unified: bool) -> None:
+    """Also of processes that have ended and that nobody waited for."""
+    group = tmp_path / "tree" / ("7.0" if is_unified else str(KEY))
+    step = group / "0" if is_unified else group
+    step.mkdir(parents=True)
+    (step / "cgroup.procs").write_text("")
+    if is_unified:
+        (step / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
+    else:
+        (step / "cpuacct.usage").write_text("2500000000\n")
+    tree = CgroupTree(str(tmp_path / "tree"), ("cpu",) if is_unified else ("cpuacct", "freezer"), is_unified)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    assert StepReader(Cgroups("v2", (tree,)), folder).read([KEY])[KEY].cpu_us == 2_500_000
+    os.close(folder)
 
 
 class Agent:

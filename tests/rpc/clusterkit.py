@@ -23,12 +23,12 @@ from patience import ANSWER_S
 from warmstart import start_daemon
 
 from ctld.daemon import Controller, ControllerDaemon
-from ctld.runtime.logs import LogFile
 from ctld.runtime.statefolder import StateFolder
 from penstock.aclient import AsyncClient
 from penstock.calls import CODE_KEY, TOKEN_KEY, find_rpc
 from penstock.clusterfile import ClusterFile, read_cluster
 from penstock.config import load
+from penstock.logs.daemonlog import DaemonLog, LogSettings
 from penstock.security.ca import issue_to_folder, load_ca, load_credentials
 from penstock.security.tls import node_channel
 from penstock.security.tokens import TokenIssuer
@@ -124,14 +124,14 @@ class Site:
             return await channel.unary_unary(rpc.path, rpc.serialize, rpc.deserialize)(request, metadata=metadata)
 
 
-class QuietLog(LogFile):
+class QuietLog(DaemonLog):
     """A log without output."""
 
     def __init__(self) -> None: ...
-    def set(self, level: str, time_format: str) -> None:
+    def set(self, settings: LogSettings) -> None:
         """Ignores it."""
 
-    def reopen(self) -> None:
+    def hang_up(self) -> None:
         """Ignores it."""
 
     def flush(self) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +10,7 @@ from ctld.core.records.effects import Batch
 from ctld.core.records.job import JobRow
 from ctld.core.records.request import JobRequest, NodeAlloc
 from ctld.runtime.snapshot import Snapshot
-from ctld.runtime.tally import JobTally
+from ctld.runtime.tally import JobTally, class_of
 from penstock.values.states import ALLOCATED_STATES, Hold, JobState, Reason
 from penstock.values.taskset import TaskSet
 
@@ -72,4 +73,17 @@ def test_a_wait_is_from_when_the_job_could_start_and_counts_once() -> None:
     snapshot.apply(batch(row(1, JobState.CONFIGURING, **started)))
     snapshot.apply(batch(row(1, JobState.RUNNING, **started)))
     snapshot.apply(batch(row(2, JobState.RUNNING, submit_at_us=S, start_at_us=S)))  # at once: never seen pending
-    assert {name: (sum(found.counts), found.total) for name, found in tally.waits.items()} == {"p": (2, 4 * S)}
+    assert {name: (sum(found.counts), found.total) for name, found in tally.waits.items()} == {("p", "cpu"): (2, 4 * S)}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gres", "found"),
+    [
+        (1, (), "cpu"),
+        (2, (), "cpu_multinode"),
+        (1, (("gpu", "h200", 1),), "gpu"),
+        (3, (("gpu", "h200", 255),), "gpu_multinode"),
+    ],
+)
+def test_the_class_of_a_job_is_by_gpus_and_nodes(nodes: int, gres: tuple[Any, ...], found: str) -> None:
+    assert class_of(row(1, JobState.RUNNING, alloc=(NodeAlloc("n1", 2, 100, 1, gres),) * nodes)) == found

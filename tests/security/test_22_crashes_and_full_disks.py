@@ -18,7 +18,7 @@ from penstock.errors import BadSetup
 from penstock.security import ca, issued
 from penstock.security.ca import create_ca, ensure_controller, issue_to_folder, load_credentials
 from penstock.security.keyfiles import write_public, write_secret
-from tests.rpc.clusterkit import now_us
+from tests.rpc.clusterkit import QuietLog, now_us
 
 HOSTS = ("localhost", "127.0.0.1")
 DAY_US = 86_400_000_000
@@ -137,7 +137,7 @@ def test_a_login_host_with_a_full_disk_says_so(folder: Path, tmp_path: Path, mon
     issue_to_folder(ca.load_ca(folder), tmp_path / "certs", "login", "l1", now_us())
     monkeypatch.setattr(localauth, "write_cluster", full)
     with pytest.raises(BadSetup, match="cluster.json: cannot be written: No space left"):
-        localauth.serve_logins(tmp_path / "login", tmp_path / "certs", "127.0.0.1:1")
+        localauth.serve_logins(tmp_path / "login", tmp_path / "certs", "127.0.0.1:1", QuietLog())
     with pytest.raises(RuntimeError):
         asyncio.get_running_loop()
 

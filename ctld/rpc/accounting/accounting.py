@@ -62,7 +62,7 @@ class AccountingService:
         except BadValue as error:  # detected while reading: more records than one answer may have
             await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
         except RecordsUnavailable as error:
-            log.error("%s", error)
+            log.error("%s", error, extra={"event": "accounting_failed"})
             await refuse_as(context, BadRequest(Code.STORAGE_AWAY, TEXT[Code.STORAGE_AWAY]))
 
 

@@ -178,9 +178,13 @@ class Administration:
         """scontrol setdebug, setdebugflags, schedloglevel, fsdampeningfactor."""
         if request.HasField("schedule_log"):
             raise BadRequest(Code.DISABLED_STATE, f"{TEXT[Code.DISABLED_STATE]}: there is no SlurmSchedLogFile")
-        self.temporary.change(request.debug_level, request.debug_flags_on, request.debug_flags_off)
+        if request.nodes:
+            self._set_node_level(request)
+        else:
+            self.temporary.change(request.debug_level, request.debug_flags_on, request.debug_flags_off)
         asked = {
             "debug_level": request.debug_level,
+            "nodes": request.nodes,
             "debug_flags_on": list(request.debug_flags_on),
             "debug_flags_off": list(request.debug_flags_off),
         }
@@ -190,6 +194,16 @@ class Administration:
             act = self._services.act("set controller", asked={"fair_share_dampening_factor": factor})
             await self._services.amender.set_dampening_factor(factor, act)
         return controller_pb2.Empty()
+
+    def _set_node_level(self, request: controller_pb2.SetControllerRequest) -> None:
+        """scontrol setdebug LEVEL nodes=. Raises BadRequest."""
+        names = expand_nodes(request.nodes)
+        known = self._services.runtime.core.state.nodes
+        if unknown := next((name for name in names if name not in known), ""):
+            raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {unknown[:64]}")
+        if request.debug_level not in DEBUG_LEVELS:
+            raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: debug level {request.debug_level[:32]}")
+        self._services.registry.set_log_level(names, request.debug_level)
 
     @translated
     async def ShowConfig(

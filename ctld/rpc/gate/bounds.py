@@ -299,6 +299,7 @@ FIELDS: Final[dict[str, Bound]] = {
     "RevokeTokensRequest.for_user": LOGIN,
     "ChangeManyRequest.changes": Each(Inside(), 50_000),
     "SetControllerRequest.fair_share_dampening_factor": ANY_U32,
+    "SetControllerRequest.nodes": LIST,
     "PurgeRequest.after": Pairs(Text(64), Text(64)),
     "FixRunawayRequest.job_ids": Each(ANY_U32, IDS_MAX),
     # ---- reports

@@ -1,0 +1,89 @@
+"""A record of the log as fields: a line of JSON for whoever ships logs, and what the journal gets.
+
+    {"time": "2026-11-28T22:30:00.123456Z", "level": "info", "daemon": "ctld", "event": "node_registered", "message": "..."}
+
+Each event's own fields follow (events.py names them), `job` beside a step's name, and a stack trace as `exception`. Rules:
+
+- One record is one line, whatever texts of users are in it: JSON escapes what is not ASCII, and control characters are shown
+  as numbers as in the text form. Bytes that are no UTF-8 are numbers too, since strict readers of JSON refuse them.
+- Values that are numbers stay numbers, so that a shipper can compare them. All texts have a limit: shippers drop longer lines.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from penstock.logs.events import OTHER, event_of
+from penstock.logtext import Lines
+from penstock.values.text import clean_block, clean_line_breaks
+
+#: Characters of a message and of a stack trace, up to 12 bytes each: a line stays below the 256 KiB that Loki takes.
+TEXT_CHARS_MAX: Final = 4096
+#: Characters of any other field.
+FIELD_CHARS_MAX: Final = 1024
+_JOB_OF_STEP: Final = re.compile(r"\d+")
+
+LogValue = str | int | float
+LogFields = dict[str, LogValue]
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as a line of JSON, `Lines` as one each."""
+
+    def __init__(self, daemon: str, node: str = "") -> None:
+        super().__init__()
+        self._base: LogFields = {"daemon": daemon, **({"node": node} if node else {})}
+        self._daemon = daemon
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the lines."""
+        return "\n".join(json.dumps(fields, separators=(",", ":")) for fields in self.fields(record))
+
+    def fields(self, record: logging.LogRecord) -> Iterator[LogFields]:
+        """Yields the fields of the record, or of each of its `Lines`."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
+        head: LogFields = {"time": f"{at[:-6]}Z", "level": record.levelname.lower(), **self._base}
+        if isinstance(record.msg, Lines):
+            for line, facts in zip(record.msg.lines, record.msg.facts, strict=True):
+                cleaned = {name: _cleaned(value, FIELD_CHARS_MAX) for name, value in facts.items()}
+                yield {**head, **cleaned, "message": str(_cleaned(line, TEXT_CHARS_MAX))}
+            return
+        found = {**head, **self._facts(record), "message": _cleaned(record.getMessage(), TEXT_CHARS_MAX)}
+        if record.exc_info:
+            found["exception"] = _valid(clean_block(self.formatException(record.exc_info)[-TEXT_CHARS_MAX:]))
+        yield found
+
+    def _facts(self, record: logging.LogRecord) -> LogFields:
+        """The event and what its arguments are."""
+        event = event_of(self._daemon, record.msg)
+        name = str(getattr(record, "event", event.name))
+        facts: LogFields = {"event": name}
+        if name == OTHER:
+            facts["logger"] = record.name
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        for field, argument in zip(event.fields, arguments, strict=False):
+            if field != "-" and name == event.name:
+                facts[field] = _cleaned(argument, FIELD_CHARS_MAX)
+        for field in ("job", "step"):
+            if isinstance(text := facts.get(field), str) and (number := _JOB_OF_STEP.match(text)):
+                facts["job"] = int(number[0])
+        return facts
+
+
+def _cleaned(value: object, chars_max: int) -> LogValue:
+    """A value as a field has it."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    return clean_line_breaks(_valid(clean_block(_cut(str(value), chars_max))))
+
+
+def _cut(text: str, chars_max: int) -> str:
+    return text if len(text) <= chars_max else f"{text[:chars_max]}... ({len(text)} characters)"
+
+
+def _valid(text: str) -> str:
+    """The text without what is not UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
