@@ -107,6 +107,15 @@ site_program_printed | program output | %s printed: %s
 trigger_ran | trigger program argument | %s: %s %s has ended
 submit_filter_said | note | the submit filter: %s
 submit_filter_failed | what outcome reason | the submit filter has failed at %s, which is %s: %s
+deliveries_stopped | reason | deliveries stop until the configuration is read again: %s
+deliveries_wait | receiver reason | %s: deliveries wait: %s
+deliveries_ended | reason | deliveries of a receiver have ended until the next start: %s
+delivery_failed | receiver sequence reason | %s: event %d is not delivered, and will be tried again: %s
+delivery_given_up | receiver sequence reason | %s: event %d is given up: %s; see penstock db dead-letters
+deliveries_resumed | receiver | %s: takes events again
+dead_letter_lost | receiver sequence reason | %s: the dead letter %d cannot be kept: %s
+delivery_place_not_stored | reason | how far deliveries have come cannot be stored now: %s
+events_not_described | | events of a batch cannot be described: they are not delivered
 metrics_open | host port | metrics: all machines that reach %s:%d can read them: set \
 PenstockMetricsAllow or PenstockMetricsTokenFile
 """
