@@ -4,7 +4,7 @@ One call (ListRecords), one table. listings/sacct_query.py builds the query, lis
 -c ended jobs are shown as in a job completion log; with -f such a log of Slurm's is read (listings/jobcomp.py).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, cast
 
 from cli.base.clusters import ALL, collect, named_clusters
@@ -198,6 +198,8 @@ def _load(
         return [ClusterRecords(_kept(records, query), "", JobNumbers())], 0
 
     def load(client: Client) -> ClusterRecords:
+        if named := words(options.text("qos")):
+            _check_qos(client, named)
         records = [] if query.nothing else list_records(client, query.request, ANSWER_LIMIT_S)
         numbers = _load_numbers(client, records, columns, is_wanted(options))
         return ClusterRecords(_kept(records, query), client.cluster.cluster_name, numbers)
@@ -261,6 +263,17 @@ def _load_numbers(client: Client, records: list[JobRecord], columns: _Columns, e
         keys = client.call("ListWckeys", ListWckeysRequest(with_deleted=True)).wckeys
         found = found._replace(wckey_ids={(one.name, one.user): one.id for one in keys})
     return found
+
+
+def _check_qos(client: Client, named: Sequence[str]) -> None:
+    """Raises CommandError for a QOS that the cluster does not have."""
+    from penstock.v1.controller_pb2 import ListQosRequest
+
+    known = [one.name for one in client.call("ListQos", ListQosRequest()).qos]
+    for name in named:
+        if name.lower().lstrip("+") not in known:
+            text = f"sacct: error: You gave a bad qos '{name}'. Valid QOS's are {','.join(known)}"
+            raise CommandError(f"{text}\nsacct: fatal: problem processing qos list", plain=True)
 
 
 def _check(options: OptionValues, given: OptionValues) -> None:

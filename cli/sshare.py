@@ -116,8 +116,6 @@ def body(argv: list[str]) -> int:
     if options.flag("helpformat"):
         emit(name_lines((column.name for column in COLUMNS), width=17))
         return 0
-    if parsed.positional:
-        raise CommandError(f"Unrecognized option: {parsed.positional[0]}")
     if options.text("format"):
         _columns(options, True)  # an invalid name is reported before any request
     if options.flag("verbose"):

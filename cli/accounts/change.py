@@ -139,13 +139,15 @@ def _request(
 ) -> ChangeAccountsRequest:
     """The request of a line; `names` and `accounts` replace those of the line."""
     conditions = said.conditions
+    # `partition=""` is a condition: associations for no partition.
+    without_partition = [""] if "partition" in conditions and verb != "add" else []
     return ChangeAccountsRequest(
         action=ACTIONS[verb],
         entity=entity,
         names=said.names() if names is None else names,
         accounts=_lower(conditions.get("account", ())) if accounts is None else accounts,
         parents=_lower(conditions.get("parent", ())) if verb != "add" else (),
-        partitions=conditions.get("partition", ()),
+        partitions=conditions.get("partition", ()) or without_partition,
         users=conditions.get("user", ()),
         changes=changes,
         where={key: ",".join(conditions[key]) for key in _WHERE if key in conditions and verb != "add"},

@@ -71,10 +71,11 @@ def control(action: "pb.ControlJobsRequest.Action", words: str) -> Callable[[Key
         request = pb.ControlJobsRequest(ids=named_jobs(call.words, more), action=action)
         results = ask("ControlJobs", request, words).results
         if action == JobControl.REQUEUE:  # a pending job is queued already
-            results = [result for result in results if result.code != JOB_PENDING]
+            results = [result for result in results if result.code != JOB_PENDING or is_task(result.id)]
         status = print_refusals(results)
-        if status and action in HOLDS:  # Slurm's command prints it twice
-            complain(NAME, f"{words} error: {_words_of([r for r in results if r.code][-1])[0]}", plain=True)
+        whole = [result for result in results if result.code and not is_task(result.id)]
+        if whole and action in HOLDS:  # Slurm's command prints it twice
+            complain(NAME, f"{words} error: {_words_of(whole[-1])[0]}", plain=True)
         return status
 
     return do
@@ -132,9 +133,18 @@ def print_refusals(results: Iterable[JobResult]) -> int:
     """Prints the refusals among results; returns the status."""
     failed = [result for result in results if result.code]
     for result in failed:
-        words, more = _words_of(result)
-        complain(NAME, f"{words} for job {result.id}{more}", plain=True)
+        complain(NAME, _of_job(result.id, *_words_of(result)), plain=True)
     return 1 if failed else 0
+
+
+def is_task(job: str) -> bool:
+    """Whether it names tasks of an array."""
+    return "_" in job
+
+
+def _of_job(job: str, words: str, more: str) -> str:
+    """Slurm's line of a refusal: tasks of an array come before the words, without brackets."""
+    return f"{job.replace('[', '').replace(']', '')}: {words}{more}" if is_task(job) else f"{words} for job {job}{more}"
 
 
 def _words_of(refusal: "JobResult | PenstockError") -> tuple[str, str]:
@@ -215,7 +225,7 @@ def _ask_update(request: pb.UpdateJobsRequest, what: "Update") -> Sequence[JobRe
             key, colon, fault = more.removeprefix(": ").partition(": ")
             if error.code == INVALID_VALUE and colon and key in what.changes:
                 raise CommandError(bad_value(key, what.changes[key], fault)) from error
-            raise CommandError(f"{words} for job {what.target}{more}", plain=True) from error
+            raise CommandError(_of_job(what.target, words, more), plain=True) from error
 
 
 def notify(call: KeywordCall) -> int:

@@ -25,15 +25,13 @@ from penstock.values.gres import Gres, format_gres, format_node_gres
 from penstock.values.hostlist import compress
 from penstock.values.jobid import format_sluid
 from penstock.values.memory import format_mb
-from penstock.values.reasons import sentence
+from penstock.values.reasons import sentence, shown
 from penstock.values.runtime import ran_us
 from penstock.values.states import ENDED
 from penstock.values.tres import format_tres
 
 NULL = "(null)"
 INDENT = "   "
-NOT_AVAIL = "ReqNodeNotAvail"
-NOT_AVAIL_DETAILS = ("UnavailableNodes", "Reserved for maintenance", "May be reserved for other job")
 #: Slurm's long words for the flags of a node.
 NODE_FLAG_WORDS = {"NO_RESPOND": "NOT_RESPONDING", "INVAL": "INVALID_REG"}
 CONFIG_KEY_WIDTH = 23
@@ -88,8 +86,7 @@ def _job_head(job: JobInfo, report: ShownReport) -> ShownRecord:
 
 def _reason(job: JobInfo) -> str:
     """Slurm's reason, followed by the nodes that do not answer or the signal that ended it."""
-    away = job.reason == NOT_AVAIL and job.reason_detail.startswith(NOT_AVAIL_DETAILS)
-    text = f"{job.reason}, {job.reason_detail}" if away else with_signal(job.reason, job.exit.signal)
+    text = with_signal(shown(job.reason, job.reason_detail), job.exit.signal)
     return text.replace(" ", "_") or "None"
 
 

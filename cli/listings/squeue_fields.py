@@ -19,6 +19,7 @@ from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.duration import format_elapsed
 from penstock.values.exitcode import with_signal
 from penstock.values.jobid import format_sluid
+from penstock.values.reasons import shown
 from penstock.values.runtime import ran_us
 from penstock.values.states import COMPACT_STATE, ENDED, OTHER_STATE_WORDS
 
@@ -27,9 +28,6 @@ COMPACT = {state.name: word for state, word in COMPACT_STATE.items()} | OTHER_ST
 EXPLAINED = frozenset(("FAILED", "TIMEOUT", "OUT_OF_MEMORY"))
 #: Pending states; in the second the job is held because of its exit status.
 WAITING = frozenset(("PENDING", "SPECIAL_EXIT"))
-#: The reason that Slurm itself prints with the nodes after it.
-NOT_AVAIL = "ReqNodeNotAvail"
-NOT_AVAIL_DETAILS = ("UnavailableNodes", "Reserved for maintenance", "May be reserved for other job")
 PRIORITY_SCALE = 2**32 - 1
 LATE = 2**63
 US = 1_000_000
@@ -94,8 +92,7 @@ def _nodes_or_reason(view: JobView, state: str, nodes: str, reason: str, detail:
 
 
 def _reason_text(reason: str, detail: str, exit_signal: int) -> str:
-    word = with_signal(reason, exit_signal) or "None"
-    return f"{word}, {detail}" if word == NOT_AVAIL and detail.startswith(NOT_AVAIL_DETAILS) else word
+    return with_signal(shown(reason, detail), exit_signal) or "None"
 
 
 def gres_text(counts: Iterable[GresCount]) -> str:

@@ -56,6 +56,20 @@ TEXT: dict[Reason, str] = {
 }
 
 
+#: What Slurm shows in place of the reason of a job that names no nodes: those it could have are down, drained, or left
+#: to the first jobs of partitions before its own. As the beginning of a detail.
+NODES_NOT_FREE = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+#: Details that Slurm shows after the reason.
+_NOT_AVAIL_DETAILS = ("UnavailableNodes", "Reserved for maintenance", "May be reserved for other job")
+
+
+def shown(word: str, detail: str) -> str:
+    """Returns a reason as squeue and scontrol show it, with what Slurm shows of its detail."""
+    if detail.startswith(NODES_NOT_FREE):
+        return NODES_NOT_FREE
+    return f"{word}, {detail}" if word == Reason.REQ_NODE_NOT_AVAIL and detail.startswith(_NOT_AVAIL_DETAILS) else word
+
+
 def sentence(word: str) -> str:
     """Returns the sentence for a reason from the wire; "" if this version does not know the reason."""
     return next((text for reason, text in TEXT.items() if reason == word and reason is not Reason.NONE), "")

@@ -13,6 +13,7 @@ from cli.listings.sacct_fields import COLUMNS, VALUES
 from cli.sacct import body
 from penstock.errors import Unreachable
 from penstock.v1.accounting_pb2 import ListRecordsReply
+from penstock.v1.controller_pb2 import ListQosReply, Qos
 from tests.cli import reports
 from tests.cli.fake_controller import run_body
 
@@ -48,7 +49,7 @@ def out(capsys, *argv):
 
 
 def asked(client):
-    return MessageToDict(client.request, preserving_proto_field_name=True)
+    return MessageToDict(client.calls[-1][1], preserving_proto_field_name=True)
 
 
 def test_default_table(client, capsys):
@@ -208,7 +209,15 @@ def test_time_window(client, capsys, argv, window):
     assert (client.request.start_at_us or None, client.request.end_at_us or None) == window
 
 
+def test_a_qos_that_there_is_not(client, capsys):
+    client.answers["ListQos"] = ListQosReply(qos=[Qos(name="normal"), Qos(name="high")])
+    told = "sacct: error: You gave a bad qos 'nosuch'. Valid QOS's are normal,high\nsacct: fatal: problem processing qos list\n"
+    assert run(capsys, "-q", "high,nosuch") == (1, "", told)
+    assert [method for method, _ in client.calls] == ["ListQos"]
+
+
 def test_filters_are_sent(client, capsys):
+    client.answers["ListQos"] = ListQosReply(qos=[Qos(name="q")])
     out(
         capsys, "-A", "a,b", "-r", "main", "-q", "q", "--name", "x,y", "-N", "n[1-2]", "-u", "0,5", "-s", "r,F,S", "-D",
         "-T", "-X", "-S", "now-1day", "-E", "now",
@@ -227,7 +236,6 @@ def test_owners_and_keys_are_sent(client, capsys):
 
 def test_numbers_of_the_database(monkeypatch, capsys):
     """DBIndex is one for each record; the numbers of QOS and wckeys are asked for when they are shown."""
-    from penstock.v1.controller_pb2 import ListQosReply, Qos
     from penstock.v1.governance_pb2 import ListWckeysReply, WckeyInfo
 
     request = reports.request("x", account="proj", qos="high")

@@ -432,6 +432,29 @@ def test_control_that_is_refused(monkeypatch, capsys):
     assert run(capsys, "requeue", "5") == (1, "", "slurm_requeue error: Access/permission denied\n")
 
 
+def test_tasks_of_an_array_are_named_before_slurms_words(monkeypatch, capsys):
+    pending, unknown = (Code.JOB_PENDING, "Job is pending execution"), (Code.INVALID_JOB_ID, "Invalid job id specified")
+    results = [
+        pb.JobResult(id=name, code=code, text=text)
+        for name, (code, text) in {"5_[1,3]": pending, "5_9": unknown}.items()
+    ]
+    fake(monkeypatch, ControlJobs=pb.JobResultsReply(results=results), UpdateJobs=pb.JobResultsReply(results=results))
+    told = "5_1,3: Job is pending execution\n5_9: Invalid job id specified\n"
+    for words in (
+        ["hold", "5_[1,3]"],
+        ["suspend", "5_[1,3]"],
+        ["requeue", "5_[1,3]"],
+        ["update", "jobid=5_9", "nice=1"],
+    ):
+        assert run(capsys, *words) == (1, "", told)
+    fake(monkeypatch, UpdateJobs=PenstockError(Code.INVALID_PARTITION, f"{TEXT[Code.INVALID_PARTITION]}: x"))
+    assert run(capsys, "update", "jobid=5_[2-3]", "partition=x") == (
+        1,
+        "",
+        "5_2-3: Invalid partition name specified: x\n",
+    )
+
+
 def test_a_job_that_waits_is_requeued_already(monkeypatch, capsys):
     results = [pb.JobResult(id="5", code=Code.JOB_PENDING, text=TEXT[Code.JOB_PENDING])]
     fake(monkeypatch, ControlJobs=pb.JobResultsReply(results=results))

@@ -253,6 +253,10 @@ def test_sprio_shows_the_user_who_was_asked_for(client, capsys, monkeypatch):
     assert out(capsys, sprio).split()[2] == "CLUSTER"
 
 
+def test_sshare_ignores_other_words_as_slurms_does(client, capsys):
+    assert out(capsys, sshare, "x", "-nPA", "physics", "y", "-o", "ID") == "3\n5\n"
+
+
 def test_sshare_filters(client, capsys):
     assert out(capsys, sshare, "-n", "-P", "-U", "-u", "bob", "-o", "account,user,levelfs") == "  bio|bob|0.277778\n"
     assert out(capsys, sshare, "-nPA", "physics", "-o", "Account,ID") == " physics|3\n  physics|5\n"

@@ -11,6 +11,7 @@ from ctld.core.records.events import LoadConfig, Tick
 from ctld.core.state.pending import ROW_MASK, PendingColumns, Shape, Terms
 from ctld.core.state.state import ClusterState
 from penstock.values.config import Config
+from penstock.values.reasons import NODES_NOT_FREE
 from penstock.values.states import JobState, Reason
 
 JOBS = 2 * REASONS_PER_BATCH + 500
@@ -49,7 +50,7 @@ def test_reasons_of_a_long_queue_are_told_in_slices() -> None:
     assert cluster.run_plan() > 0
     sizes = tell_all(cluster)
     assert set(waiting(state)) == {Reason.REQ_NODE_NOT_AVAIL}
-    assert {job.reason_detail for job in state.jobs.values()} == {"UnavailableNodes:n[1-2]"}
+    assert {job.reason_detail for job in state.jobs.values()} == {f"{NODES_NOT_FREE} (UnavailableNodes:n[1-2])"}
     assert max(sizes) <= REASONS_PER_BATCH + QUICK and len(sizes) >= JOBS // REASONS_PER_BATCH
     cluster.register(config)  # all but 8 are merely behind others now, and all but the first of these have to be told
     cluster.wait_for_full_pass()

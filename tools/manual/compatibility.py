@@ -112,8 +112,9 @@ def _examples(path: Path) -> str:
     same = sum(not differs for lines in tried.values() for _, differs in lines)
     lines = ["\n## Examples of the manual pages\n"]
     lines.append(
-        f"The command lines of the examples in the manual pages of Slurm 26.05 were tried on a cluster of eight nodes:\n"
-        f"{same} of {sum(map(len, tried.values()))} behave as the page shows without any remark.\n"
+        f"The command lines of the examples in the manual pages of Slurm 26.05 are played on a cluster of eight nodes by\n"
+        f"tests/clients/test_examples.py, with its names, and with shorter times and other programs where the page's are\n"
+        f"not there: {same} of {sum(map(len, tried.values()))} behave as the page shows without any remark.\n"
     )
     lines += ["| page | example | what differs |", "|---|---|---|"]
     lines += [

@@ -107,8 +107,8 @@ def _allowed(state: ClusterState, twin: Job, open_ways: tuple[_Way, ...]) -> tup
     """Returns the variants that limits and budgets allow to start now."""
     if state.limits.budgets.books and budgets.shortage(state, twin, state.now_us, remembered=False) is not None:
         return ()
-    held_back = limits.blocking_limits(state, twin) if state.limits.ledger is not None else {}
-    return tuple(way for way in open_ways if state.partition_list[way[1]].name not in held_back)
+    left_out = limits.blocking_limits(state, twin) if state.limits.ledger is not None else {}
+    return tuple(way for way in open_ways if state.partition_list[way[1]].name not in left_out)
 
 
 _Changed = tuple[str, tuple[str, ...], JobRequest]

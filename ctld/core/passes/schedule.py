@@ -26,7 +26,7 @@ from ctld.core.lifecycle.reservation_life import enter
 from ctld.core.lifecycle.waiting import wait_for_limit
 from ctld.core.limits import borrow, budgets, checks, node_limits
 from ctld.core.limits.rules import is_of_nodes
-from ctld.core.passes import gang, victims
+from ctld.core.passes import gang, partition_heads, victims
 from ctld.core.passes.wait_reasons import apply_reasons
 from ctld.core.queue import associations
 from ctld.core.queue.gpu_sharing import ExpectedUse, steer
@@ -81,7 +81,7 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
         whole = number == len(pending.ready)
         answer = _ask_now(state, now_us, rows)
         seen = None if whole else pending.table.job[rows].tolist()
-        started = apply_answer(state, now_us, answer, seen)
+        started = apply_answer(state, now_us, answer, rows, seen)
         if answer.victims:
             victims.apply_victims(state, now_us, answer.victims)
         if state.dependencies.due:
@@ -134,10 +134,17 @@ def _reordered(state: ClusterState, now_us: int, rows: Rows, answer: Answer) -> 
     return ask(present(state, now_us, again, QUICK_STARTS_MAX))
 
 
-def apply_answer(state: ClusterState, now_us: int, answer: Answer | PlanReady, seen: list[int] | None) -> int:
-    """Applies starts and reasons. Returns how many started."""
+def apply_answer(
+    state: ClusterState, now_us: int, answer: Answer | PlanReady, rows: Rows | None, seen: list[int] | None
+) -> int:
+    """Applies starts and reasons; `rows`, and `seen` as job ids: what the pass saw, None = all. Returns how many started."""
     done = apply_starts(state, now_us, answer.starts, answer.forecast) if answer.starts else 0
-    apply_reasons(state, now_us, answer.reasons, seen)
+    behind = partition_heads.NONE
+    if len(state.partition_list) > 1:
+        if rows is None:
+            rows = state.pending.first(len(state.pending.ready))
+        behind = partition_heads.find_left_out(state, rows, answer.reasons)
+    apply_reasons(state, now_us, answer.reasons, seen, behind)
     return done
 
 
@@ -476,7 +483,7 @@ def plan_ready(state: ClusterState, now_us: int, event: PlanReady) -> None:
         state.changed()
         return
     stale = event.revision != state.scheduling.revision
-    apply_answer(state, now_us, event, None)
+    apply_answer(state, now_us, event, None, None)
     pairs = _victims_now(state, now_us, event.victims) if stale else event.victims
     victims.apply_victims(state, now_us, pairs)
     if event.forecast is not None:

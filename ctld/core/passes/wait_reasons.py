@@ -19,6 +19,7 @@ from ctld.core.state.state import CLOSED_FLAGS, ClusterState
 from ctld.core.state.timers import Timer
 from penstock.values.gres import SHARED_NAMES
 from penstock.values.hostlist import compress
+from penstock.values.reasons import NODES_NOT_FREE
 from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, Reason
 
@@ -63,11 +64,13 @@ def _give(state: ClusterState, backlog: ReasonBacklog, job_id: int, reason: Reas
         return  # one of its alternatives waits for something nearer
     backlog.written[job_id] = None
     detail = _closed_nodes(state, job, backlog.closed) if reason is Reason.REQ_NODE_NOT_AVAIL else ""
-    if reason is Reason.RESERVATION and _waits_for_maintenance(state, job, kept):
+    if job_id in backlog.left_out:
+        reason, detail = Reason.RESOURCES, NODES_NOT_FREE
+    elif reason is Reason.RESERVATION and _waits_for_maintenance(state, job, kept):
         reason, detail = Reason.REQ_NODE_NOT_AVAIL, MAINTENANCE
     elif reason is Reason.RESERVATION and job.request.nodes_required and not job.request.reservation:
         reason, detail = Reason.REQ_NODE_NOT_AVAIL, RESERVED
-    if reason is Reason.RESOURCES and state.gpus.works:
+    elif reason is Reason.RESOURCES and state.gpus.works:
         detail = _gpus_worked_on(state, job)
     _set_reason(state, job, reason, detail)
 
@@ -85,9 +88,14 @@ def _waits(state: ClusterState, job: Job) -> bool:
 
 
 def apply_reasons(
-    state: ClusterState, now_us: int, reasons: Sequence[tuple[int, int]], seen: Sequence[int] | None
+    state: ClusterState,
+    now_us: int,
+    reasons: Sequence[tuple[int, int]],
+    seen: Sequence[int] | None,
+    left_out: frozenset[int] = frozenset(),
 ) -> None:
-    """Sets the planner's reasons of ready jobs. `seen`: the jobs that the pass saw, None = all.
+    """Sets the planner's reasons of ready jobs. `seen`: the jobs that the pass saw, None = all. `left_out`: those that
+    wait for the first jobs of other partitions, whatever the planner says.
 
     `reasons` omits `Priority`: a job that the pass saw and that is absent is merely behind others. The cost depends on
     what the pass saw, not on the number of jobs with other reasons; the reasons of a pass over the whole queue are
@@ -97,12 +105,14 @@ def apply_reasons(
     flagged = list(scheduling.flagged)
     if seen is not None and flagged:
         flagged = [job_id for job_id in seen if job_id in scheduling.flagged]
-    if not reasons and not flagged and (seen is None or scheduling.reason_backlog is None):
+    if not reasons and not flagged and not left_out and (seen is None or scheduling.reason_backlog is None):
         scheduling.reason_backlog = None
         return
-    if len(reasons) == 1 and scheduling.reason_backlog is None and _is_set(state, reasons[0], flagged):
+    if len(reasons) == 1 and not left_out and scheduling.reason_backlog is None and _is_set(state, reasons[0], flagged):
         return  # the same job waits first: the result of most passes
-    backlog = ReasonBacklog(reasons, flagged)
+    if left_out:
+        reasons = [*reasons, *((job_id, contract.RESOURCES) for job_id in sorted(left_out))]
+    backlog = ReasonBacklog(reasons, flagged, left_out)
     if seen is None:
         state.scheduling.reason_backlog = backlog if len(backlog) > REASONS_PER_BATCH else None
     if backlog is not state.scheduling.reason_backlog:
@@ -200,8 +210,8 @@ def _gpus_worked_on(state: ClusterState, job: Job) -> str:
     )
 
 
-def _closed_nodes(state: ClusterState, job: Job, known: dict[int, str]) -> str:
-    """Names the nodes that the job could use if they were up.
+def _closed_nodes(state: ClusterState, job: Job, known: dict[tuple[int, bool], str]) -> str:
+    """Names the nodes that the job could use if they were up; Slurm shows the names to a job that asked for them.
 
     Many jobs share few sets of nodes: `known` caches the texts of this pass by set, so that 100,000 jobs that wait for
     1,000 nodes cost a look-up each.
@@ -209,8 +219,10 @@ def _closed_nodes(state: ClusterState, job: Job, known: dict[int, str]) -> str:
     bits = 0
     for name in job.request.partitions:
         bits |= mask_bits(state, state.partitions[name], job.request)
-    text = known.get(bits)
+    key = bits, bool(job.request.nodes_required)
+    text = known.get(key)
     if text is None:
         names = [node.name for node in state.node_list if bits >> node.index & 1 and node.flags & CLOSED_FLAGS]
-        text = known[bits] = f"UnavailableNodes:{compress(names)}"
+        text = f"UnavailableNodes:{compress(names)}"
+        known[key] = text = text if key[1] else f"{NODES_NOT_FREE} ({text})"
     return text

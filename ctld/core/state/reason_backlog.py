@@ -13,13 +13,16 @@ class ReasonBacklog:
     found a reason is skipped.
     """
 
-    __slots__ = ("at", "closed", "flagged", "newer", "reasons", "written")
+    __slots__ = ("at", "closed", "flagged", "left_out", "newer", "reasons", "written")
 
-    def __init__(self, reasons: Sequence[tuple[int, int]], flagged: Sequence[int]) -> None:
+    def __init__(
+        self, reasons: Sequence[tuple[int, int]], flagged: Sequence[int], left_out: frozenset[int] = frozenset()
+    ) -> None:
         self.reasons = reasons
+        self.left_out = left_out  # jobs whose nodes are left to other partitions (passes/partition_heads.py)
         self.flagged = flagged
         self.at = 0  # how many of both are done
-        self.closed: dict[int, str] = {}  # texts of closed nodes by set of nodes
+        self.closed: dict[tuple[int, bool], str] = {}  # texts of closed nodes by set of nodes, and whether it was named
         self.written: dict[int, None] = {}
         self.newer: dict[int, None] = {}  # jobs whose reason a later pass has set
 
