@@ -27,7 +27,7 @@ from ctld.rpc.gate.denials import address_of
 from ctld.rpc.gate.localcall import LocalCall
 from ctld.rpc.gate.ratelimit import RateLimiter
 from ctld.rpc.gate.receiving import PROOFS_MAX, CallerKey, Receiving
-from ctld.rpc.gate.rights import judge, refuse
+from ctld.rpc.gate.rights import WAITING, judge, refuse, require_again
 from ctld.rpc.gate.turnshare import TurnMark, TurnShare
 from ctld.rpc.gate.underway import Underway
 from ctld.rpc.gate.unread import UnreadReplies
@@ -149,6 +149,11 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         if uid >= 0:
             self.underway.end(uid, size)
 
+    async def admit_again(self, method: str, context: Context) -> None:
+        """Ends the call of one whose proof does not hold any more. Only a token's can end: the kernel's word stands."""
+        if current_peer().grounds is not None:
+            await require_again(context, method, self._authenticator)
+
     def answered(self, uid: int, mark: TurnMark, size: int) -> None:
         """Counts a call's work in the present turn."""
         if uid >= 0:
@@ -249,6 +254,8 @@ def _wrap(handler: "Handler", method: str, gate: Gate) -> "Handler":
             async with _let_in(gate, uid, context, stream, takes_stream) as data:
                 mark = await gate.turn(uid, context)
                 reply = serialize(await inner(await request_of(data), context))
+                if method in WAITING:
+                    await gate.admit_again(method, context)
                 gate.answered(uid, mark, len(reply))
                 _count_until_sent(gate, uid, context, len(reply))
                 return reply
@@ -273,6 +280,7 @@ def _wrap(handler: "Handler", method: str, gate: Gate) -> "Handler":
                 await gate.turn(uid, context)
                 async for reply in inner(await request_of(data), context):
                     page = serialize(reply)
+                    await gate.admit_again(method, context)
                     with gate.sending(uid, len(page)):
                         yield page
         except grpc.aio.AbortError as error:
@@ -325,6 +333,8 @@ def direct(
             try:
                 mark = await gate.turn(uid, context)
                 reply = serialize(await inner(await reader.read(data), context))
+                if method in WAITING:
+                    await gate.admit_again(method, context)
                 gate.answered(uid, mark, len(reply))
             finally:
                 gate.end(uid, size)

@@ -18,8 +18,8 @@ import grpc
 import grpc.aio
 from google.protobuf.descriptor import FileDescriptor, ServiceDescriptor
 
-from ctld.core.records.events import Actor, Role
-from ctld.rpc.gate.auth import Peer, Reach, caller, calling_node, set_peer
+from ctld.core.records.events import Role
+from ctld.rpc.gate.auth import Authenticator, Peer, Reach, calling_node, current_peer, set_peer
 from ctld.rpc.gate.context import Context
 from penstock.calls import CODE_KEY
 from penstock.values.refusals import TEXT, Code
@@ -120,6 +120,12 @@ RIGHTS: Final[dict[str, LeastRole]] = {
     "/penstock.v1.NodeLink/Connect": LeastRole.NODE,
 }
 
+#: Unary methods that wait for an event, for minutes or days: their callers are authenticated again before the answer, as
+#: those of streams are before each message. All others answer at once; what they have done is told in any case.
+WAITING: Final = frozenset((
+    _CONTROLLER + "AwaitJob", *(f"/penstock.v1.Steps/{name}" for name in ("AwaitAllocation", "AwaitStep", "CreateStep")),
+))  # fmt: skip
+
 _LEAST_ROLE: Final = {
     LeastRole.LOOK: Role.USER,
     LeastRole.STEPS: Role.USER,
@@ -186,14 +192,15 @@ async def refuse(context: Context, status: grpc.StatusCode, code: Code, text: st
     raise AssertionError("abort does not return")
 
 
-async def require_again(context: Context, method: str, peer: Peer) -> Actor:
-    """Returns the user of a stream as of now; ends the stream if that user may not call its method any more."""
+async def require_again(context: Context, method: str, authenticator: Authenticator) -> Peer:
+    """Returns the caller of a call that has waited, as of now; ends the call if they may not make it any more."""
+    peer = await authenticator.again(current_peer())
     refusal = judge(method, peer)
     if refusal is not None:
         status, explanation = refusal
         await refuse(context, status, Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {explanation}")
     set_peer(peer)
-    return caller()
+    return peer
 
 
 async def require_node(context: Context, claimed: str) -> str:
