@@ -120,11 +120,12 @@ RIGHTS: Final[dict[str, LeastRole]] = {
     "/penstock.v1.NodeLink/Connect": LeastRole.NODE,
 }
 
-#: Unary methods that wait for an event, for minutes or days: their callers are authenticated again before the answer, as
-#: those of streams are before each message. All others answer at once; what they have done is told in any case.
-WAITING: Final = frozenset((
-    CONTROLLER + "AwaitJob", *(f"/penstock.v1.Steps/{name}" for name in ("AwaitAllocation", "AwaitStep", "CreateStep")),
-))  # fmt: skip
+#: Unary methods that may wait, for an event or for their turn at the planner or the records, for minutes or days: their
+#: callers are authenticated again before the answer, as those of streams are before each message. Others tell what they
+#: have done in any case.
+WAITING: Final = frozenset(name for name, least in RIGHTS.items() if least is LeastRole.LOOK) | {
+    f"/penstock.v1.Steps/{name}" for name in ("AwaitAllocation", "AwaitStep", "CreateStep")
+}
 
 _LEAST_ROLE: Final = {
     LeastRole.LOOK: Role.USER,
