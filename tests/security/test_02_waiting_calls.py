@@ -20,7 +20,7 @@ from penstock.security.tls import client_channel
 from penstock.transport import read_ca
 from penstock.v1 import common_pb2, node_pb2, steps_pb2
 from penstock.v1 import controller_pb2 as c
-from tests.rpc.clusterkit import FakeNode, Site, jobs_of, submission, submit
+from tests.rpc.clusterkit import EOF, FakeNode, Site, jobs_of, submission, submit
 from tests.rpc.test_rpc_steps import register, wish
 from tests.security.test_02_user_tokens import NOBODY, site_of, token_of
 
@@ -134,7 +134,7 @@ def test_02_a_listing_that_is_read_slowly_ends_with_its_token(tmp_path: Any, mon
             await client.call("RevokeTokens", c.RevokeTokensRequest(for_user=NOBODY.pw_name))
             pages = 1
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                while (await call.read()) is not grpc.aio.EOF:
+                while (await call.read()) is not EOF:
                     pages += 1
             assert refused.value.code() is ENDED and pages < 300
 
