@@ -129,7 +129,7 @@ def make_server(
     )
     server = grpc.aio.server(interceptors=[gate], options=OPTIONS)
     made = {
-        "Controller": ControllerService(services),
+        "Controller": ControllerService(services, authenticator),
         "Accounting": AccountingService(services),
         "Shares": SharesService(services),
         "Governance": GovernanceService(services),

@@ -1,7 +1,8 @@
 """Metric families as text: Prometheus' text format 0.0.4, and OpenMetrics 1.0 for those who ask for it.
 
 The two differ in three things: OpenMetrics names a counter's family without `_total`, has a `# EOF` at the end, and
-forbids a timestamp in milliseconds (none is written here). Pure: families in, text out.
+forbids a timestamp in milliseconds (none is written here). Values of labels are shown as on a terminal, where a page is
+read with curl: control characters and what is not UTF-8 as numbers. Pure: families in, text out.
 
 Formats: https://prometheus.io/docs/instrumenting/exposition_formats/ and https://prometheus.io/docs/specs/om/open_metrics_spec/
 """
@@ -10,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from math import isinf, isnan
 from typing import Final, NamedTuple
+
+from penstock.values.text import clean_line
 
 #: Samples of one piece of text: about a millisecond's work.
 PIECE_SAMPLES: Final = 2_000
@@ -22,7 +25,7 @@ MetricValue = int | float
 #: The labels of a sample as text, as `labels` returns it, and its value.
 MetricSample = tuple[str, MetricValue]
 
-_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})  # of the help in OpenMetrics, too
 
 
 class MetricType(StrEnum):
@@ -44,10 +47,10 @@ class MetricFamily(NamedTuple):
 
 
 def labels(pairs: Mapping[str, str]) -> str:
-    """Returns `{name="value",...}`, with the values escaped; "" without labels."""
+    """Returns `{name="value",...}`, with the values cleaned and escaped; "" without labels."""
     if not pairs:
         return ""
-    return "{" + ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs.items()) + "}"
+    return "{" + ",".join(f'{name}="{clean_line(value).translate(_ESCAPES)}"' for name, value in pairs.items()) + "}"
 
 
 def gauge(name: str, help_text: str, value: MetricValue) -> MetricFamily:

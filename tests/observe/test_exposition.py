@@ -9,10 +9,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from penstock.exporter import exposition
 from penstock.exporter.exposition import MetricFamily, MetricType, buckets, gauge, labels, pieces
+from penstock.values.text import clean_line
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,20}x", fullmatch=True)
 #: What a name of an account or node could hold at worst.
-TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=30)
+TEXTS = st.text(st.characters(exclude_categories=()), max_size=30)
 NUMBERS = st.one_of(st.integers(-(10**15), 10**15), st.floats())
 
 
@@ -28,7 +29,7 @@ def read(families: list[MetricFamily], is_open: bool) -> dict:
 @given(NAMES, st.dictionaries(NAMES, TEXTS, max_size=3), NUMBERS, st.booleans())
 def test_a_gauge_comes_back(name, pairs, value, is_open):
     found = read([MetricFamily(name, MetricType.GAUGE, "what \\ it\nsays", [(labels(pairs), value)])], is_open)
-    kind, shown = found[name, tuple(sorted(pairs.items()))]
+    kind, shown = found[name, tuple(sorted((label, clean_line(text)) for label, text in pairs.items()))]
     assert kind == "gauge" and (shown == float(value) or (math.isnan(shown) and math.isnan(value)))
 
 

@@ -61,12 +61,13 @@ def _has_constraints(r: JobRequest) -> bool:
 
 
 def _takes_tasks(node: NodeConfig, request: JobRequest) -> bool:
-    """Whether its sockets are large enough for --ntasks-per-socket, and the node for what --core-spec leaves of it."""
+    """Whether the node is large enough for the tasks of one socket, which are a maximum (as in Slurm, a smaller socket does
+    not count), and for what --core-spec leaves of it."""
     if specialized.is_on(request):
         each = 1 if request.ntasks_over else max(1, request.ntasks_per_node)
         if specialized.cpus_left(node, request) < each * cpus_per_task(node, request):
             return False
-    return node.cores_per_socket * node.cpus_per_core() >= request.ntasks_per_socket * request.cpus_per_task
+    return node.cpus >= request.ntasks_per_socket * request.cpus_per_task
 
 
 def threads_used(node: NodeConfig, request: JobRequest) -> tuple[int, int]:

@@ -32,10 +32,11 @@ from ctld.rpc.accounting.changes import qos_event
 from ctld.rpc.cluster import clusterinfo, gpuinfo, reservations
 from ctld.rpc.control.certificates import Certification
 from ctld.rpc.control.parts import PART_IDS, PART_RECORDS, looks_for, partition, parts
-from ctld.rpc.gate.auth import caller, current_peer
+from ctld.rpc.gate.auth import Authenticator, caller, current_peer
 from ctld.rpc.gate.bounds import CHANGED_IDS_MAX
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.refusals import refuse_as, translated
+from ctld.rpc.gate.rights import CONTROLLER, admit_again
 from ctld.rpc.gate.runas import submitted_for
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.users import job_filter
@@ -61,8 +62,9 @@ ReservationRequest = controller_pb2.CreateReservationRequest | controller_pb2.Up
 class ControllerService(Certification):
     """The methods, by the names of the service."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, authenticator: Authenticator) -> None:
         super().__init__(services)
+        self._authenticator = authenticator
         self._runtime = services.runtime
         self._names = services.names
         self._specs = submission.SpecReader()
@@ -86,6 +88,7 @@ class ControllerService(Certification):
         messages: tuple[str, ...] = ()
         if self._filtering.submits:
             event, messages = await self._filtering.submission(request, event)
+            await admit_again(context, CONTROLLER + "SubmitJob", self._authenticator)
         crash_point("submit:before-step")
         body: Submitted = await self._services.ask(event, context)
         if request.test_only:
@@ -218,6 +221,7 @@ class ControllerService(Certification):
         rows = await select_rows(self._runtime.snapshot, which, False) if which is not None else []
         if self._filtering.modifies and update_steps.KEY not in changes:
             left = await self._filtering.updates(event, () if which is not None else request.ids, rows, self._dates)
+            await admit_again(context, CONTROLLER + "UpdateJobs", self._authenticator)
             reply = await self._in_parts(left.events, context, "UpdateJobs", left.refused)
             reply.user_messages.extend(left.messages)
         elif which is not None:

@@ -19,8 +19,8 @@ A token's uid is trusted; the names and groups that go with it are looked up on 
 looked up now is asked to come again: without the names the rights are not known.
 
 Tokens are for one use, so a call is authenticated once, by the gate in entry.py; handlers use `caller()` or
-`calling_node()`. A stream that lasts asks for its caller `again` before each message: what the call was proven by may have
-ended, and the user's role changed.
+`calling_node()`. The gate asks for the caller `again` when the request is there, before each message of a stream, and
+before the answer of a call that waits (rights.py): what it was proven by may have ended, and the user's role changed.
 """
 
 import os

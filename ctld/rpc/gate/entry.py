@@ -1,7 +1,9 @@
 """The gate itself: every call passes it before a handler runs (rights.py decides who may call what).
 
     who calls -> may they -> rate -> the request's bytes -> calls in progress -> their share of the loop's turn ->
-unread replies -> the message within its bounds -> the handler -> the reply's bytes
+unread replies -> may they still -> the message within its bounds -> the handler -> the reply's bytes
+
+A caller may keep the request's bytes back for as long as it likes, and wait for its turn: it is asked for again then.
 
 It reads bytes and gives bytes: requests are decoded (incoming.py) after authentication, and replies encoded where their
 size is counted (unread.py). Whatever a call does wrong, or its handler, ends in a refusal of this call.
@@ -20,16 +22,17 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from ctld.core.records.events import Role
 from ctld.rpc.gate import incoming
 from ctld.rpc.gate.auth import Authenticator, Peer, current_peer, set_peer
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.denials import address_of
 from ctld.rpc.gate.localcall import LocalCall
 from ctld.rpc.gate.ratelimit import RateLimiter
-from ctld.rpc.gate.receiving import PROOFS_MAX, CallerKey, Receiving
-from ctld.rpc.gate.rights import judge, refuse
+from ctld.rpc.gate.receiving import CALLS_MAX, PROOFS_MAX, CallerKey, Receiving
+from ctld.rpc.gate.rights import WAITING, admit_again, judge, refuse
 from ctld.rpc.gate.turnshare import TurnMark, TurnShare
-from ctld.rpc.gate.underway import Underway
+from ctld.rpc.gate.underway import PAUSE_MS, Underway
 from ctld.rpc.gate.unread import UnreadReplies
 from penstock.values.refusals import TEXT, Code
 
@@ -113,7 +116,11 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
 
     async def receive(self, uid: int, context: Context) -> bytes:
         """Returns the request of an admitted call, or ends the call."""
-        data = await self.receiving.message(self.key(uid, context), context.read)
+        key, actor = self.key(uid, context), current_peer().actor
+        if self.receiving.number_of(key) >= CALLS_MAX and (actor is None or actor.role < Role.ADMINISTRATOR):
+            text = f"{CALLS_MAX} calls of yours have not sent their requests; again in milliseconds: {PAUSE_MS}"
+            await _refuse_for_now(context, (Code.RATE_LIMITED, f"{TEXT[Code.RATE_LIMITED]}: {text}"))
+        data = await self.receiving.message(key, context.read)
         if data is None:
             text = f"{TEXT[Code.INVALID_VALUE]}: the request has not arrived"
             await refuse(context, grpc.StatusCode.INVALID_ARGUMENT, Code.INVALID_VALUE, text)
@@ -148,6 +155,10 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         """Ends what `begin` has counted."""
         if uid >= 0:
             self.underway.end(uid, size)
+
+    async def admit_again(self, method: str, context: Context) -> None:
+        """Ends the call of one whose proof does not hold any more."""
+        await admit_again(context, method, self._authenticator)
 
     def answered(self, uid: int, mark: TurnMark, size: int) -> None:
         """Counts a call's work in the present turn."""
@@ -248,7 +259,10 @@ def _wrap(handler: "Handler", method: str, gate: Gate) -> "Handler":
             uid = await gate.enter(method, context)
             async with _let_in(gate, uid, context, stream, takes_stream) as data:
                 mark = await gate.turn(uid, context)
+                await gate.admit_again(method, context)
                 reply = serialize(await inner(await request_of(data), context))
+                if method in WAITING:
+                    await gate.admit_again(method, context)
                 gate.answered(uid, mark, len(reply))
                 _count_until_sent(gate, uid, context, len(reply))
                 return reply
@@ -271,8 +285,10 @@ def _wrap(handler: "Handler", method: str, gate: Gate) -> "Handler":
             uid = await gate.enter(method, context)
             async with _let_in(gate, uid, context, stream, takes_stream) as data:
                 await gate.turn(uid, context)
+                await gate.admit_again(method, context)
                 async for reply in inner(await request_of(data), context):
                     page = serialize(reply)
+                    await gate.admit_again(method, context)
                     with gate.sending(uid, len(page)):
                         yield page
         except grpc.aio.AbortError as error:
@@ -324,7 +340,10 @@ def direct(
             size = await gate.begin(uid, context, data)
             try:
                 mark = await gate.turn(uid, context)
+                await gate.admit_again(method, context)
                 reply = serialize(await inner(await reader.read(data), context))
+                if method in WAITING:
+                    await gate.admit_again(method, context)
                 gate.answered(uid, mark, len(reply))
             finally:
                 gate.end(uid, size)

@@ -7,6 +7,7 @@ then it stays in the caller's socket.
 
     AT_ONCE      messages of one caller that are read concurrently
     RECEIVE_S    time limit for reading a message, after which the call ends
+    CALLS_MAX    calls of one caller whose message has not arrived, those that wait for their turn included
     PROOFS_MAX   calls of one address, or of one node, whose proof is in the request (JoinNode, RenewCertificate)
 """
 
@@ -20,6 +21,7 @@ from typing import Final, Protocol
 CallerKey = int | str
 AT_ONCE: Final = 32
 RECEIVE_S: Final = 60.0
+CALLS_MAX: Final = 2048
 PROOFS_MAX: Final = 16
 
 
@@ -37,6 +39,10 @@ class Receiving:
     def is_idle(self) -> bool:
         """Whether no call is being received and nothing is kept of any."""
         return not (self._here or self._turns or self._proofs)
+
+    def number_of(self, key: CallerKey) -> int:
+        """How many calls of a caller are being received, or wait for it."""
+        return self._here[key]
 
     @contextmanager
     def proofs(self, key: CallerKey) -> Iterator[bool]:

@@ -18,8 +18,8 @@ import grpc
 import grpc.aio
 from google.protobuf.descriptor import FileDescriptor, ServiceDescriptor
 
-from ctld.core.records.events import Actor, Role
-from ctld.rpc.gate.auth import Peer, Reach, caller, calling_node, set_peer
+from ctld.core.records.events import Role
+from ctld.rpc.gate.auth import Authenticator, Peer, Reach, calling_node, current_peer, set_peer
 from ctld.rpc.gate.context import Context
 from penstock.calls import CODE_KEY
 from penstock.values.refusals import TEXT, Code
@@ -43,44 +43,44 @@ class LeastRole(Enum):
     PROOF = auto()  # unauthenticated callers; the proof is in the request: a join token, or a certificate's signature
 
 
-_CONTROLLER: Final = "/penstock.v1.Controller/"
+CONTROLLER: Final = "/penstock.v1.Controller/"
 
 RIGHTS: Final[dict[str, LeastRole]] = {
-    _CONTROLLER + "Ping": LeastRole.LOOK,
-    _CONTROLLER + "SubmitJob": LeastRole.USER,
-    _CONTROLLER + "AwaitJob": LeastRole.LOOK,
-    _CONTROLLER + "ListJobs": LeastRole.LOOK,
-    _CONTROLLER + "ListNodes": LeastRole.LOOK,
-    _CONTROLLER + "ListPartitions": LeastRole.LOOK,
-    _CONTROLLER + "ShowConfig": LeastRole.LOOK,
-    _CONTROLLER + "CancelJobs": LeastRole.USER,
-    _CONTROLLER + "ControlJobs": LeastRole.USER,
-    _CONTROLLER + "UpdateJobs": LeastRole.USER,
-    _CONTROLLER + "GetBatchScript": LeastRole.USER,
-    _CONTROLLER + "Story": LeastRole.LOOK,
-    _CONTROLLER + "ListReservations": LeastRole.LOOK,
-    _CONTROLLER + "ListLicenses": LeastRole.LOOK,
-    _CONTROLLER + "ShowTopology": LeastRole.LOOK,
-    _CONTROLLER + "DeleteReservation": LeastRole.USER,  # operators, and users of a USER_DELETE one: checked by the core
-    _CONTROLLER + "CreateReservation": LeastRole.OPERATOR,
-    _CONTROLLER + "UpdateReservation": LeastRole.OPERATOR,
-    _CONTROLLER + "ListQos": LeastRole.LOOK,
-    _CONTROLLER + "ChangeQos": LeastRole.OPERATOR,
-    _CONTROLLER + "UpdateNodes": LeastRole.OWN_NODE,
-    _CONTROLLER + "UpdatePartition": LeastRole.ADMINISTRATOR,
-    _CONTROLLER + "Reconfigure": LeastRole.ADMINISTRATOR,
-    _CONTROLLER + "Shutdown": LeastRole.ADMINISTRATOR,
-    _CONTROLLER + "CreateNodeToken": LeastRole.ADMINISTRATOR,
-    _CONTROLLER + "JoinNode": LeastRole.PROOF,
-    _CONTROLLER + "RenewCertificate": LeastRole.PROOF,
-    _CONTROLLER + "CreatePartition": LeastRole.ADMINISTRATOR,
-    _CONTROLLER + "DeletePartition": LeastRole.ADMINISTRATOR,
-    _CONTROLLER + "CreateNodes": LeastRole.ADMINISTRATOR,
-    _CONTROLLER + "DeleteNodes": LeastRole.ADMINISTRATOR,
-    _CONTROLLER + "SetController": LeastRole.ADMINISTRATOR,
-    _CONTROLLER + "IssueToken": LeastRole.USER,  # for others: administrators, checked by the handler
-    _CONTROLLER + "RevokeTokens": LeastRole.USER,  # of others: administrators, checked by the core
-    _CONTROLLER + "RenderConfig": LeastRole.LOOK,
+    CONTROLLER + "Ping": LeastRole.LOOK,
+    CONTROLLER + "SubmitJob": LeastRole.USER,
+    CONTROLLER + "AwaitJob": LeastRole.LOOK,
+    CONTROLLER + "ListJobs": LeastRole.LOOK,
+    CONTROLLER + "ListNodes": LeastRole.LOOK,
+    CONTROLLER + "ListPartitions": LeastRole.LOOK,
+    CONTROLLER + "ShowConfig": LeastRole.LOOK,
+    CONTROLLER + "CancelJobs": LeastRole.USER,
+    CONTROLLER + "ControlJobs": LeastRole.USER,
+    CONTROLLER + "UpdateJobs": LeastRole.USER,
+    CONTROLLER + "GetBatchScript": LeastRole.USER,
+    CONTROLLER + "Story": LeastRole.LOOK,
+    CONTROLLER + "ListReservations": LeastRole.LOOK,
+    CONTROLLER + "ListLicenses": LeastRole.LOOK,
+    CONTROLLER + "ShowTopology": LeastRole.LOOK,
+    CONTROLLER + "DeleteReservation": LeastRole.USER,  # operators, and users of a USER_DELETE one: checked by the core
+    CONTROLLER + "CreateReservation": LeastRole.OPERATOR,
+    CONTROLLER + "UpdateReservation": LeastRole.OPERATOR,
+    CONTROLLER + "ListQos": LeastRole.LOOK,
+    CONTROLLER + "ChangeQos": LeastRole.OPERATOR,
+    CONTROLLER + "UpdateNodes": LeastRole.OWN_NODE,
+    CONTROLLER + "UpdatePartition": LeastRole.ADMINISTRATOR,
+    CONTROLLER + "Reconfigure": LeastRole.ADMINISTRATOR,
+    CONTROLLER + "Shutdown": LeastRole.ADMINISTRATOR,
+    CONTROLLER + "CreateNodeToken": LeastRole.ADMINISTRATOR,
+    CONTROLLER + "JoinNode": LeastRole.PROOF,
+    CONTROLLER + "RenewCertificate": LeastRole.PROOF,
+    CONTROLLER + "CreatePartition": LeastRole.ADMINISTRATOR,
+    CONTROLLER + "DeletePartition": LeastRole.ADMINISTRATOR,
+    CONTROLLER + "CreateNodes": LeastRole.ADMINISTRATOR,
+    CONTROLLER + "DeleteNodes": LeastRole.ADMINISTRATOR,
+    CONTROLLER + "SetController": LeastRole.ADMINISTRATOR,
+    CONTROLLER + "IssueToken": LeastRole.USER,  # for others: administrators, checked by the handler
+    CONTROLLER + "RevokeTokens": LeastRole.USER,  # of others: administrators, checked by the core
+    CONTROLLER + "RenderConfig": LeastRole.LOOK,
     "/penstock.v1.Accounting/ListRecords": LeastRole.LOOK,
     "/penstock.v1.Shares/ListAssociations": LeastRole.LOOK,
     "/penstock.v1.Shares/ListPriorities": LeastRole.LOOK,
@@ -120,6 +120,13 @@ RIGHTS: Final[dict[str, LeastRole]] = {
     "/penstock.v1.NodeLink/Connect": LeastRole.NODE,
 }
 
+#: Unary methods that may wait, for an event or for their turn at the planner or the records, for minutes or days: their
+#: callers are authenticated again before the answer, as those of streams are before each message. Others tell what they
+#: have done in any case.
+WAITING: Final = frozenset(name for name, least in RIGHTS.items() if least is LeastRole.LOOK) | {
+    f"/penstock.v1.Steps/{name}" for name in ("AwaitAllocation", "AwaitStep", "CreateStep")
+}
+
 _LEAST_ROLE: Final = {
     LeastRole.LOOK: Role.USER,
     LeastRole.STEPS: Role.USER,
@@ -129,7 +136,7 @@ _LEAST_ROLE: Final = {
     LeastRole.OWN_NODE: Role.ADMINISTRATOR,
 }
 #: What root on a node may call without a job there: commands need it to change the state of a node.
-_NODE_METHODS: Final = frozenset(_CONTROLLER + name for name in ("Ping", "ListNodes", "ListPartitions"))
+_NODE_METHODS: Final = frozenset(CONTROLLER + name for name in ("Ping", "ListNodes", "ListPartitions"))
 
 _LEAST_REACH: Final = {LeastRole.LOOK: Reach.LOOK, LeastRole.STEPS: Reach.STEPS}
 _FROM_AFAR: Final = (
@@ -186,14 +193,22 @@ async def refuse(context: Context, status: grpc.StatusCode, code: Code, text: st
     raise AssertionError("abort does not return")
 
 
-async def require_again(context: Context, method: str, peer: Peer) -> Actor:
-    """Returns the user of a stream as of now; ends the stream if that user may not call its method any more."""
+async def require_again(context: Context, method: str, authenticator: Authenticator) -> Peer:
+    """Returns the caller of a call that has waited, as of now; ends the call if they may not make it any more."""
+    peer = await authenticator.again(current_peer())
     refusal = judge(method, peer)
     if refusal is not None:
         status, explanation = refusal
         await refuse(context, status, Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {explanation}")
     set_peer(peer)
-    return caller()
+    return peer
+
+
+async def admit_again(context: Context, method: str, authenticator: Authenticator) -> None:
+    """Ends a call that has waited if what proved its caller does not hold any more. Only a token's proof can end: the
+    kernel's word stands."""
+    if current_peer().grounds is not None:
+        await require_again(context, method, authenticator)
 
 
 async def require_node(context: Context, claimed: str) -> str:

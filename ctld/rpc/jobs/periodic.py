@@ -13,6 +13,7 @@ from ctld.rpc.gate.auth import NO_GID, Authenticator, caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.hostlists import expand_nodes
 from ctld.rpc.gate.refusals import translated
+from ctld.rpc.gate.rights import admit_again
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.visibility import is_private
 from ctld.rpc.jobs import submission
@@ -90,6 +91,8 @@ class PeriodicService:
             except BadRequest as error:
                 return periodic_pb2.UpdateCrontabReply(failed_lines=entry.lines, code=error.code, text=error.text)
             add_lines(said, more)
+        if wanted and self._filtering.submits:
+            await admit_again(context, "/penstock.v1.Periodic/UpdateCrontab", self._authenticator)
         entries = tuple(
             CronEntry(
                 submission.decode_submission(entry.job), submission.spec_row(entry.spec, config), entry.cron, entry.lines.first,

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ctld.core.records.effects import Batch
 from ctld.core.records.events import Actor
-from ctld.rpc.gate.auth import Authenticator, Peer, caller, current_peer
+from ctld.rpc.gate.auth import Authenticator, Peer, caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.paging import varint
 from ctld.rpc.gate.refusals import refuse_as
@@ -97,12 +97,11 @@ class WatchService:
         now_s = asyncio.get_running_loop().time
         at, due_s = after or self.feed.sequence, now_s()
         while True:
-            peer = await self._authenticator.again(current_peer())
-            actor = await require_again(context, METHOD, peer)
+            peer = await require_again(context, METHOD, self._authenticator)
             if not self.feed.has_all_after(at):
                 at = self.feed.sequence
                 yield watch_pb2.WatchReply(last=at, missed=True).SerializeToString()
-            data, at = self._message(at, self._demands(kinds, uids, actor))
+            data, at = self._message(at, self._demands(kinds, uids, caller()))
             if data or now_s() >= due_s:
                 yield data + watch_pb2.WatchReply(last=at).SerializeToString()
                 due_s = now_s() + HEARTBEAT_S
