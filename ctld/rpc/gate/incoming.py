@@ -176,7 +176,7 @@ class _Walk:
         self._entries(bound.limit, len(values), path)
         for key in values:
             self._one(bound.key, key, f"a key of {path}")
-            self._one(bound.value, values[key], f"{path}[{key}]")
+            self._one(bound.named.get(key.lower(), bound.value), values[key], f"{path}[{key}]")
 
     def _entries(self, limit: int, number: int, path: str) -> None:
         if number > limit:
