@@ -77,8 +77,7 @@ def _run(args: argparse.Namespace, watch: StartWatch) -> int:
         watch.over()
         return _join(args)
     if args.login:
-        watch.over()
-        return _login(args)
+        return _login(args, watch)
     if args.cert_dir is None and not args.insecure and not args.controller.startswith("unix:"):
         return _bad("--cert-dir is needed to reach a controller by HOST:PORT (or --insecure, for tests only)")
     from penstock.grpclib import quiet_grpc
@@ -107,8 +106,10 @@ def _run(args: argparse.Namespace, watch: StartWatch) -> int:
         path = os.path.join(args.spool, os.fsdecode(error.filename)) if error.filename else args.spool
         _bad(f"cannot use {path}: {error.strerror}", error)
         return EX_TEMPFAIL
+    watch.at(args.cert_dir or args.spool)
+    lost = _spool_lost(args.cert_dir, spool)
     watch.over()
-    return _serve(args, settings, spool, local)
+    return _serve(args, settings, spool, local, lost)
 
 
 def complete(args: argparse.Namespace) -> bool:
@@ -193,22 +194,23 @@ def _local_auth(args: argparse.Namespace) -> "localauth.LocalAuth | None":
         raise BadNodeSetup(str(error)) from error
 
 
-def _login(args: argparse.Namespace) -> int:
+def _login(args: argparse.Namespace, watch: StartWatch) -> int:
     """Runs the daemon of a login host."""
     from nodedaemon.daemon import localauth
     from penstock.errors import PenstockError
 
     if args.cert_dir is None:
         return _bad("--login needs --cert-dir, the folder with login.pem, login.key and ca.pem")
+    watch.at(args.spool)
     try:
-        localauth.serve_logins(Path(args.spool), Path(args.cert_dir), args.controller)
+        localauth.serve_logins(Path(args.spool), Path(args.cert_dir), args.controller, watch.over)
     except PenstockError as error:
         return _bad(str(error), error)
     return 0
 
 
 def _serve(
-    args: argparse.Namespace, settings: "daemon.Settings", spool: Spool, local: "localauth.LocalAuth | None"
+    args: argparse.Namespace, settings: "daemon.Settings", spool: Spool, local: "localauth.LocalAuth | None", lost: bool
 ) -> int:
     import asyncio
 
@@ -219,7 +221,6 @@ def _serve(
     cgroups = cgroup.NONE if args.cgroup == "off" else cgroup_find.detect(args.node_name, args.spool)
     settings.node.site.cgroups = cgroups
     launcher = start_launcher(args.spool, args.node_name, cgroups, args.cert_dir or "", spool.clock)
-    lost = _spool_lost(args.cert_dir, spool)
     log.info("node %s: spool %s, control groups %s", args.node_name, args.spool, cgroups.kind)
 
     async def serve() -> None:
