@@ -57,7 +57,8 @@ def of(notes: WhoWrites, path: Path) -> list[NotedWrite]:
 
 def test_the_library_sees_root_write(tmp_path: Path, notes: WhoWrites, folder: Path) -> None:
     """Else the tests below would prove nothing: a shell under it, as root and as the user."""
-    env = {**os.environ, **notes.env()}
+    preloaded = notes.env()
+    env = os.environ | {"LD_PRELOAD": preloaded["LD_PRELOAD"], "WHOWRITES_LOG": preloaded["WHOWRITES_LOG"]}
     for prefix in ([], ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]):
         words = [*prefix, "sh", "-c", f"echo x >{folder}/file; rm {folder}/file; chmod 700 {folder}"]
         os.waitpid(os.posix_spawnp(words[0], words, env), 0)
