@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from ctld.core.accounts.requests import CHANGES_MAX
+from ctld.core.accounts.requests import too_many
 from ctld.core.records.effects import Changed
 from ctld.core.records.events import AccountAction, Actor, ChangeAccounts, ChangeQos, QosAction
 from ctld.runtime.errors import BadRequest
@@ -39,9 +39,8 @@ def qos_event(actor: Actor, request: controller_pb2.ChangeQosRequest, reply_to: 
 
 def many_changes(actor: Actor, request: governance_pb2.ChangeManyRequest) -> Iterator[ChangeAccounts | ChangeQos]:
     """Yields the changes of a ChangeManyRequest. Raises BadRequest."""
-    if len(request.changes) > CHANGES_MAX:
-        text = f"{len(request.changes)} changes, the limit is {CHANGES_MAX}"
-        raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {text}")
+    if why := too_many(actor, len(request.changes)):
+        raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {why}")
     for number, change in enumerate(request.changes, 1):
         kind = change.WhichOneof("what")
         if kind is None:
