@@ -73,13 +73,13 @@ def hostile_to(field: Any) -> dict[str, str]:
 @cache
 def naming(method: str) -> tuple[tuple[str, tuple[Any, ...]], ...]:
     """The fields of a method's request, at any depth, that have the bound of a name."""
-    found = hostile._paths(bounds.requests(FILES)[method], (), 0)
+    found = hostile.paths_of(bounds.requests(FILES)[method], (), 0)
     return tuple((path, fields) for path, fields in found if isinstance(bound_of(fields[-1]), bounds.EntityName))
 
 
 def filled(method: str, fields: tuple[Any, ...], name: str) -> Any:
     message = GetMessageClass(bounds.requests(FILES)[method])()
-    parent = hostile._parent(message, fields)
+    parent = hostile.parent_of(message, fields)
     if fields[-1].is_repeated:
         getattr(parent, fields[-1].name).append(name)
     else:
@@ -88,7 +88,7 @@ def filled(method: str, fields: tuple[Any, ...], name: str) -> Any:
 
 
 def value_of(message: Any, fields: tuple[Any, ...]) -> str:
-    value = getattr(hostile._parent(message, fields), fields[-1].name)
+    value = getattr(hostile.parent_of(message, fields), fields[-1].name)
     found: str = value[0] if fields[-1].is_repeated else value
     return found
 
@@ -119,7 +119,7 @@ def test_every_call_refuses_what_is_no_name(method: str) -> None:
 
 @pytest.mark.parametrize("method", sorted(bounds.NODE_METHODS))
 def test_a_node_s_message_has_short_names_in_one_line(method: str) -> None:
-    """A node repeats a report for ever that is refused, so its texts are mended."""
+    """A node repeats a refused report forever, so its texts are corrected instead."""
     reader = Reader(method)
     for path, fields in naming(method):
         for what, name in hostile_to(fields[-1]).items():

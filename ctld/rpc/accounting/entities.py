@@ -30,7 +30,9 @@ class Entities:
         self, request: governance_pb2.ChangeManyRequest, context: Context
     ) -> governance_pb2.ChangeManyReply:
         """Makes many changes: all of them or none."""
-        runtime, actor, pace = self._services.runtime, caller(), WorkPace()
+        runtime = self._services.runtime
+        actor = caller()
+        pace = WorkPace()
         changes = tuple([one async for one in pace.over(many_changes(actor, request))])
         event = ChangeMany(actor, changes, request.check_only, runtime.new_reply_to())
         body: ChangedMany | Refusal = await runtime.ask(event)

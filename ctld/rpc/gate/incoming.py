@@ -12,9 +12,10 @@ report would stay in the node's spool and be repeated forever.
 """
 
 import asyncio
+from collections.abc import MutableSequence
 
 # Any: a field's value has the type of its descriptor, which the type checker does not see
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pool import Default
@@ -189,11 +190,11 @@ class _Walk:
         for at in range(0, len(values), CHECKED_AT_ONCE):
             self._some(one, values, at, path, depth)
 
-    def _some(self, one: Bound, values: Any, start: int, path: str, depth: int) -> None:
+    def _some(self, one: Bound, values: MutableSequence[object], start: int, path: str, depth: int) -> None:
         """Checks CHECKED_AT_ONCE entries from that number on."""
         for at, value in enumerate(values[start : start + CHECKED_AT_ONCE], start):
             if isinstance(one, Inside):
-                self.over(value, f"{path}[{at}]", depth + 1)
+                self.over(cast(Message, value), f"{path}[{at}]", depth + 1)
                 continue
             kept = self._one(one, value, f"{path}[{at}]")
             if kept is not value:
