@@ -79,8 +79,7 @@ def _run(args: argparse.Namespace, watch: StartWatch, logs: DaemonLog) -> int:
         watch.over()
         return _join(args)
     if args.login:
-        watch.over()
-        return _login(args, logs)
+        return _login(args, watch, logs)
     if args.cert_dir is None and not args.insecure and not args.controller.startswith("unix:"):
         return _bad("--cert-dir is needed to reach a controller by HOST:PORT (or --insecure, for tests only)")
     from penstock.grpclib import quiet_grpc
@@ -109,8 +108,10 @@ def _run(args: argparse.Namespace, watch: StartWatch, logs: DaemonLog) -> int:
         path = os.path.join(args.spool, os.fsdecode(error.filename)) if error.filename else args.spool
         _bad(f"cannot use {path}: {error.strerror}", error)
         return EX_TEMPFAIL
+    watch.at(args.cert_dir or args.spool)
+    lost = _spool_lost(args.cert_dir, spool)
     watch.over()
-    return _serve(args, settings, spool, local, logs)
+    return _serve(args, settings, spool, local, lost, logs)
 
 
 def _log(args: argparse.Namespace) -> DaemonLog:
@@ -209,15 +210,16 @@ def _local_auth(args: argparse.Namespace) -> "localauth.LocalAuth | None":
         raise BadNodeSetup(str(error)) from error
 
 
-def _login(args: argparse.Namespace, logs: DaemonLog) -> int:
+def _login(args: argparse.Namespace, watch: StartWatch, logs: DaemonLog) -> int:
     """Runs the daemon of a login host."""
     from nodedaemon.daemon import localauth
     from penstock.errors import PenstockError
 
     if args.cert_dir is None:
         return _bad("--login needs --cert-dir, the folder with login.pem, login.key and ca.pem")
+    watch.at(args.spool)
     try:
-        localauth.serve_logins(Path(args.spool), Path(args.cert_dir), args.controller, logs)
+        localauth.serve_logins(Path(args.spool), Path(args.cert_dir), args.controller, logs, watch.over)
     except PenstockError as error:
         return _bad(str(error), error)
     return 0
@@ -228,6 +230,7 @@ def _serve(
     settings: "daemon.Settings",
     spool: Spool,
     local: "localauth.LocalAuth | None",
+    lost: bool,
     logs: DaemonLog,
 ) -> int:
     import asyncio
@@ -241,7 +244,6 @@ def _serve(
     site.cgroups = cgroups
     site.listeners.append(lambda: logs.set(_log_settings(args, site.settings)))
     launcher = start_launcher(args.spool, args.node_name, cgroups, args.cert_dir or "", spool.clock)
-    lost = _spool_lost(args.cert_dir, spool)
     log.info("node %s: spool %s, control groups %s", args.node_name, args.spool, cgroups.kind)
 
     async def serve() -> None:

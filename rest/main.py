@@ -23,6 +23,7 @@ from penstock.cluster import find_cluster
 from penstock.clusterfile import ClusterFile
 from penstock.errors import EXIT_CONFIG, BadSetup, PenstockError
 from penstock.logs.daemonlog import DaemonLog, LogSettings
+from penstock.startwatch import StartWatch
 from penstock.storagefaults import advice_of
 from rest.commandline import command_line
 
@@ -46,7 +47,8 @@ def main(argv: list[str]) -> int:
         print(f"slurmrestd {SLURM_VERSION}")  # noqa: T201
         return 0
     try:
-        return _run(options)
+        with StartWatch(_say) as watch:
+            return _run(options, watch)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
             raise
@@ -62,7 +64,8 @@ def main(argv: list[str]) -> int:
         return _refuse(f"{error.text}: {error.detail}" if error.detail else error.text)
 
 
-def _run(options: Namespace) -> int:
+def _run(options: Namespace, watch: StartWatch) -> int:
+    watch.at(os.path.dirname(os.path.abspath(__file__)))
     from rest.app import make_app  # first: what is not installed is said before all else
     from rest.pages import load as load_pages
     from rest.server import Tls, listen_tcp, listen_unix, serve
@@ -70,6 +73,7 @@ def _run(options: Namespace) -> int:
     files = load_pages() if options.web else {}
     if options.web and not files:
         raise BadSetup(NOT_BUILT)
+    watch.at(options.config or "the cluster file")
     cluster = _cluster(options.config)
     if not options.allow_privileged:
         check_user(cluster)
@@ -80,9 +84,11 @@ def _run(options: Namespace) -> int:
         raise BadSetup("--tls-cert and --tls-key belong together")
     tls = Tls(options.tls_cert or "", options.tls_key or "")
     for path in filter(None, tls):
+        watch.at(path)
         open(path, "rb").close()  # an error of the library names no file
     listeners: list[socket.socket] = []
     for one in where:
+        watch.at(one)
         if one.startswith(UNIX):
             listeners.append(_named(one, lambda: listen_unix(os.path.abspath(one[len(UNIX) :]))))  # noqa: B023 (called now)
             continue
@@ -91,6 +97,7 @@ def _run(options: Namespace) -> int:
             raise BadSetup(PLAIN.format(one))
         listeners.append(_named(one, lambda: listen_tcp(host, port)))  # noqa: B023 (called now)
     os.environ.pop(USER_TOKEN_VARIABLE, None)  # its own calls are its uid's, by the kernel's word
+    watch.over()
     for listener in listeners:
         _say(f"listening on {shown(listener, bool(tls.certificate))}")
     with contextlib.closing(_log(options)) as logs:

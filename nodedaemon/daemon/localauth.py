@@ -18,6 +18,7 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -99,8 +100,10 @@ def of_node(spool: str, cert_dir: str, controller: str) -> LocalAuth:
     return LocalAuth(Path(spool).absolute(), credentials, controller)
 
 
-def serve_logins(folder: Path, cert_dir: Path, controller: str, logs: DaemonLog) -> None:
-    """Runs the daemon of a login host: tokens until SIGTERM or SIGINT. Raises BadSetup."""
+def serve_logins(
+    folder: Path, cert_dir: Path, controller: str, logs: DaemonLog, on_start: Callable[[], None] = lambda: None
+) -> None:
+    """Runs the daemon of a login host: tokens until SIGTERM or SIGINT. `on_start`: called when it serves. Raises BadSetup."""
     credentials = load_credentials(cert_dir, "login", None)
     if wall_us() > end_us(credentials.certificate):
         raise BadSetup(ended_text(credentials.identity, credentials.certificate))
@@ -122,6 +125,7 @@ def serve_logins(folder: Path, cert_dir: Path, controller: str, logs: DaemonLog)
         renewing = loop.create_task(Renewal(cert_dir, "login", controller, local.renewed).run())
         try:
             local.write_cluster_file()
+            on_start()
             log.info("login host %s: users of %s get tokens", credentials.identity.name, folder / CLUSTER_FILE)
             await stopped.wait()
         finally:

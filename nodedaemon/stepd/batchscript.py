@@ -49,8 +49,8 @@ def _write(folder_fd: int, script: bytes, user_id: int, group_id: int, is_root: 
         view = memoryview(script)
         while view:
             view = view[os.write(fd, view) :]
-        if is_root:
-            os.fchown(fd, user_id, group_id)
         os.fchmod(fd, MODE)
+        if is_root:
+            os.fchown(fd, user_id, group_id)  # last: what is the user's, root changes no more
     finally:
         os.close(fd)

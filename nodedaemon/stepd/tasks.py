@@ -124,8 +124,8 @@ class Tasks:
         os.set_inheritable(ours, False)
         set_window(ours, self._order.pty_rows, self._order.pty_columns)
         if self._context.is_root:
-            os.fchown(theirs, self._order.user_id, -1)
             os.fchmod(theirs, _TERMINAL_MODE)
+            os.fchown(theirs, self._order.user_id, -1)  # last: what is the user's, root changes no more
         start = one.start
         start.std_in = start.std_out = start.std_err = start.terminal = theirs
         self._hub.add_terminal(ours, one.rank)

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from ctld.core.records.effects import Changed, Refusal
-from ctld.rpc.accounting.changes import accounts_event, changed_reply, many_event, qos_event
+from ctld.core.records.events import Actor, ChangeMany
+from ctld.rpc.accounting.changes import accounts_event, changed_reply, many_changes, qos_event
 from ctld.rpc.accounting.entities import Entities
 from ctld.rpc.accounting.shares import SharesService
 from ctld.rpc.control.controller import qos_message
@@ -62,7 +63,10 @@ class CoreClient(FakeClient):
         return pb.Empty()
 
     def _ChangeMany(self, request: Any) -> Any:
-        return ChangeManyReply(replies=[changed_reply(one) for one in self._ask(many_event, request).changes])
+        def event(actor: Actor, request: Any, reply_to: int) -> ChangeMany:
+            return ChangeMany(actor, tuple(many_changes(actor, request)), request.check_only, reply_to)
+
+        return ChangeManyReply(replies=[changed_reply(one) for one in self._ask(event, request).changes])
 
     def _async(self, call: Any) -> Any:
         async def run() -> Any:

@@ -1,8 +1,9 @@
 """sacctmgr's changes in the core: what is done, what is refused, what survives a restart."""
 
+from ctld.core.accounts.requests import COORDINATOR_CHANGES_MAX
 from ctld.core.records.accounting_rows import AccountRow
 from ctld.core.records.effects import Changed
-from ctld.core.records.events import AccountAction, ChangeAccounts, JobSubmission
+from ctld.core.records.events import AccountAction, ChangeAccounts, ChangeMany, JobSubmission
 from tests.core.world import World, make_config
 
 A = AccountAction
@@ -150,3 +151,13 @@ def test_what_made_itself_is_taken_over_with_its_usage() -> None:
     assert change(world, A.MODIFY, "account", "own", rawusage="0") == "own"
     world.advance(2)
     assert world.core.state.shares.accounts["own"].total // 10_000 <= 16
+
+
+def test_26_2_a_request_of_a_coordinator_has_fewer_changes() -> None:
+    """All others wait while it is carried out."""
+    world = planted()
+    assert change(world, A.ADD, "user", "ann", accounts=("physics",)) == "ann"
+    event = ChangeAccounts(world.actor("ann"), A.MODIFY, "user", ("ann",), {"fairshare": "5"})
+    for user, is_refused in (("ann", True), ("opa", False), ("root", False)):
+        many = ChangeMany(world.actor(user), (event,) * (COORDINATOR_CHANGES_MAX + 1), True, world.reply_to())
+        assert any("the limit of coordinators is 2000" in line for line in world.do(many)) is is_refused

@@ -187,6 +187,32 @@ def login(host: Host, token: str, address: str) -> None:
     host.until("n1 idle\n", "sinfo", "-h", "-N", "-o", "%N %T")
 
 
+def numbered_steps() -> list[str]:
+    """What is to be done, of the page's three sections: each text in backquotes that is a command."""
+    found = []
+    for section in ("The controller", "Each node", "Each login host"):
+        (text,) = re.findall(rf"^### {section}\n(.*?)^###? ", PAGE, re.MULTILINE | re.DOTALL)
+        for item in re.findall(r"^\d\. (.*?)(?=^\d\. |\n\n|\Z)", text, re.MULTILINE | re.DOTALL):
+            found += [
+                one for one in re.findall(r"`([^`]+)`", item) if re.match(r"(?:penstock|ln|cp|mkdir|chown) ", one)
+            ]
+    return found
+
+
+#: Says the same as two other steps.
+SHORTCUT = "penstock node token NODENAME | ssh NODENAME penstock noded --join - ..."
+
+
+def test_30_each_step_of_the_page_is_taken() -> None:
+    """Also one that is added to it. Units are enabled by `enable`, and their settings are given to it."""
+    here = re.sub(r'"\s+"', "", Path(__file__).read_text())
+    found = numbered_steps()
+    assert len(found) == 12 and SHORTCUT in found
+    for one in found:
+        unit = re.fullmatch(r"cp packaging/(\S+) /etc/systemd/system/ && systemctl enable --now \S+", one)
+        assert one == SHORTCUT or (f'"{unit[1]}"' if unit else f'"{one}"') in here, one
+
+
 def test_30_users_of_both_machines_run_what_the_page_installed(machine: Machine, hosts: tuple[Host, Host]) -> None:
     here, front = hosts
     controller(here, machine.here)

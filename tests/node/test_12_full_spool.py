@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import cast
 
@@ -15,8 +16,10 @@ import pytest
 from patience import ANSWER_S
 from stalldisk import StalledDisk
 
+from penstock.security.ca import create_ca, issue_to_folder
+
 #: In a namespace of a plain user's own no file system can be remounted with other options.
-pytestmark = pytest.mark.root
+as_root = pytest.mark.root
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
 RUN = [sys.executable, "-P", "-c", "import sys; from nodedaemon.main import main; sys.exit(main(sys.argv[1:]))"]
@@ -36,7 +39,7 @@ READ_ONLY = "its file system is mounted read-only: see the kernel's log (`dmesg`
 FILL = "{{ head -c 20M /dev/zero >fill 2>/dev/null; truncate -s -{}K fill; }}"
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def _namespaces() -> None:
     if subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True).returncode:
         pytest.skip("machine lacks mount namespaces for its users")
@@ -76,6 +79,8 @@ def two_starts(storage: Path, options: str, before: str, after: str) -> list[str
     return said[: end + 1]
 
 
+@as_root
+@pytest.mark.usefixtures("_namespaces")
 @pytest.mark.parametrize(
     ("options", "before", "after", "named", "advice"),
     [
@@ -117,15 +122,28 @@ sys.exit(nodedaemon.main.main(sys.argv[1:]))
 """
 
 
-def test_a_spool_that_does_not_answer(tmp_path):
+def frozen(tmp_path: Path, *words: str) -> str:
+    """What a daemon says that starts while nothing can be written; it ends with 75."""
     disk = StalledDisk(tmp_path / "gate")
     # Byte code would be written before anything watches.
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **disk.env()}
-    words = ["--node-name", "n1", "--insecure", "--controller", f"unix:{tmp_path}/none", "--spool", f"{tmp_path}/spool"]
+    argv = [sys.executable, "-P", "-c", WATCHED, "--spool", f"{tmp_path}/spool", *words]
     with disk.still():
         done = subprocess.run(
-            [sys.executable, "-P", "-c", WATCHED, *words], cwd=ROOT, env=cast(dict[str, str], environment),
-            capture_output=True, text=True, timeout=ANSWER_S,
-        )  # fmt: skip
+            argv, cwd=ROOT, env=cast(dict[str, str], environment), capture_output=True, text=True, timeout=ANSWER_S
+        )
     assert done.returncode == 75, done.stderr
-    assert f"the start has waited for {tmp_path}/spool" in done.stderr and "its storage has not answered" in done.stderr
+    assert "its storage has not answered" in done.stderr
+    return done.stderr
+
+
+def test_a_spool_that_does_not_answer(tmp_path):
+    said = frozen(tmp_path, "--node-name", "n1", "--insecure", "--controller", f"unix:{tmp_path}/none")
+    assert f"error: {tmp_path}/spool: its storage" in said
+
+
+def test_the_folder_of_a_login_host_that_does_not_answer(tmp_path):
+    now_us = time.time_ns() // 1000
+    issue_to_folder(create_ca(tmp_path / "ca", "test", now_us), tmp_path / "certs", "login", "login1", now_us)
+    said = frozen(tmp_path, "--login", "--cert-dir", f"{tmp_path}/certs", "--controller", "127.0.0.1:1")
+    assert f"error: {tmp_path}/spool: its storage" in said

@@ -136,6 +136,59 @@ def test_elements_of_the_whole_request_are_counted() -> None:
     assert "more than 300000 elements" in refused("/penstock.v1.Governance/ChangeMany", change).text
 
 
+def many_entries() -> Any:
+    change = governance_pb2.ChangeManyRequest()
+    change.changes.add().accounts.changes.update({f"k{i}": "v" for i in range(100_000)})
+    return change
+
+
+def many_messages() -> Any:
+    change = governance_pb2.ChangeManyRequest()
+    for _ in range(50_000):
+        change.changes.add()
+    return change
+
+
+def many_names() -> Any:
+    return controller_pb2.ControlJobsRequest(ids=[str(i) for i in range(20_000)])
+
+
+def many_steps() -> Any:
+    """Inside another message."""
+    held = [node_pb2.HeldStep(key=node_pb2.StepKey(job_id=i)) for i in range(50_000)]
+    return node_pb2.NodeMessage(register=node_pb2.Register(held=held))
+
+
+@pytest.mark.parametrize(
+    ("method", "make", "turns"),
+    [
+        ("/penstock.v1.Governance/ChangeMany", many_entries, 300_000 // incoming.COUNTED_AT_ONCE),
+        ("/penstock.v1.Governance/ChangeMany", many_messages, 50_000 // incoming.CHECKED_AT_ONCE),
+        ("/penstock.v1.Controller/ControlJobs", many_names, 20_000 // incoming.CHECKED_AT_ONCE),
+        ("/penstock.v1.NodeLink/Connect", many_steps, 50_000 // incoming.CHECKED_AT_ONCE),
+    ],
+)
+def test_26_2_a_long_message_is_read_in_many_turns(method: str, make: Any, turns: int) -> None:
+    """Beside each of them other calls go on: these need some ten, and a turn is some milliseconds."""
+    data = make().SerializeToString()
+
+    async def story() -> None:
+        reading = asyncio.ensure_future(incoming.Reader(method).read(data))
+        others = 0
+        while not reading.done():
+            others += 1
+            await asyncio.sleep(0)
+        if make is many_entries:
+            with pytest.raises(incoming.OutOfBounds, match="more than 300000 elements"):
+                await reading
+        else:
+            assert await reading == make()
+        assert others >= turns
+        assert incoming.COUNTED_AT_ONCE <= 5_000 and incoming.CHECKED_AT_ONCE <= 1_000
+
+    asyncio.run(story())
+
+
 def test_a_node_is_mended_and_not_refused() -> None:
     """What is refused would stay in its spool and be sent again forever."""
     end = node_pb2.StepExited(failure="a\x1b[2Jb\nc" + "x" * 9000, start_at_us=1 << 62, end_at_us=-1)

@@ -529,7 +529,8 @@ def test_5_s_of_connect_loops_fail_no_call_of_another(open_folder):
             assert controller.stop() == 0
         finally:
             controller.kill()
-        assert failed == 0, f"{failed} of {calls} calls"
+        print(f"{failed} of {calls} calls of another user failed")  # shown with -rP
+        assert failed == 0
 
     run(story)
 

@@ -126,7 +126,7 @@ def cases(new_key: Callable[[], str], everything: bool = False) -> Iterator[Case
     for method, descriptor, is_stream in methods():
         kind = GetMessageClass(descriptor)
         base = BASES.get(method.rpartition("/")[2], lambda key, kind=kind: kind())
-        for path, fields in _paths(descriptor, (), 0):
+        for path, fields in paths_of(descriptor, (), 0):
             for what, fill in _fills(fields[-1], everything):
                 yield Case(method, path, what, partial(_filled, base, new_key, fields, fill), is_stream)
     for method, what, make in TOGETHER:
@@ -142,21 +142,21 @@ def _filled(
     base: Callable[[str], Any], new_key: Callable[[], str], fields: tuple[Any, ...], fill: Callable[[Any], None]
 ) -> bytes:
     message = base(new_key())
-    fill(_parent(message, fields))
+    fill(parent_of(message, fields))
     data: bytes = message.SerializeToString()
     return data
 
 
-def _paths(descriptor: Any, above: tuple[Any, ...], depth: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
+def paths_of(descriptor: Any, above: tuple[Any, ...], depth: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
     for field in descriptor.fields:
         fields = (*above, field)
         yield ".".join(one.name for one in fields), fields
         is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
         if field.message_type is not None and not is_map and depth < DEPTH_MAX:
-            yield from _paths(field.message_type, fields, depth + 1)
+            yield from paths_of(field.message_type, fields, depth + 1)
 
 
-def _parent(message: Any, fields: tuple[Any, ...]) -> Any:
+def parent_of(message: Any, fields: tuple[Any, ...]) -> Any:
     for field in fields[:-1]:
         value = getattr(message, field.name)
         message = (value[0] if len(value) else value.add()) if field.is_repeated else value

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -57,3 +58,11 @@ OF_PATHS(rename, (const char *from, const char *to), (from, to))
 OF_PATHS(unlink, (const char *path), (path))
 OF_PATHS(mkdir, (const char *path, mode_t mode), (path, mode))
 OF_PATHS(rmdir, (const char *path), (path))
+OF_PATHS(chmod, (const char *path, mode_t mode), (path, mode))
+
+__attribute__((visibility("default"))) int bind(int fd, const struct sockaddr *address, socklen_t size)
+{
+    if (address->sa_family == AF_UNIX && size > sizeof address->sa_family && address->sa_data[0])
+        stand_still();
+    return NEXT(bind)(fd, address, size);
+}

@@ -18,7 +18,7 @@ from ctld.core.accounts import accounts, audit_diff, coordinators, resources, us
 from ctld.core.accounts import qos as qos_changes
 from ctld.core.accounts.draft import Draft, RecordChange
 from ctld.core.records.effects import Changed, ChangedMany, Done, Refused
-from ctld.core.records.events import AccountAction, ChangeAccounts, ChangeMany, ChangeQos
+from ctld.core.records.events import AccountAction, Actor, ChangeAccounts, ChangeMany, ChangeQos, Role
 from ctld.core.state.state import ClusterState
 from penstock.values.errors import BadValue
 from penstock.values.refusals import Code
@@ -27,6 +27,8 @@ from penstock.values.refusals import Code
 NAMES_MAX = 10_000
 #: Maximum number of changes in one request.
 CHANGES_MAX = 50_000
+#: The same for coordinators: all others wait while a request is carried out, as its changes are seen together or not at all.
+COORDINATOR_CHANGES_MAX = 2_000
 #: New users that are added in one slice, which takes some milliseconds.
 PART_NAMES = 100
 
@@ -74,10 +76,19 @@ def change_qos(state: ClusterState, now_us: int, event: ChangeQos) -> None:
     state.reply(event.reply_to, Done())
 
 
+def too_many(actor: Actor, number: int) -> str:
+    """Says that a request has too many changes for this caller; "" = it has not."""
+    if number > CHANGES_MAX:
+        return f"{number} changes, the limit is {CHANGES_MAX}"
+    if number > COORDINATOR_CHANGES_MAX and actor.role < Role.OPERATOR:
+        return f"{number} changes, the limit of coordinators is {COORDINATOR_CHANGES_MAX}"
+    return ""
+
+
 def change_many(state: ClusterState, now_us: int, event: ChangeMany) -> None:
     """Handles sacctmgr load and penstock policy apply: all of it or nothing. A refusal names the change."""
-    if len(event.changes) > CHANGES_MAX:
-        raise Refused(Code.INVALID_VALUE, f"{len(event.changes)} changes, the limit is {CHANGES_MAX}")
+    if why := too_many(event.actor, len(event.changes)):
+        raise Refused(Code.INVALID_VALUE, why)
     state.handling.unfinished = _change_many(state, now_us, event)
 
 

@@ -1,10 +1,11 @@
 """Decodes messages that change accounting's entities to events of the core, and encodes its answers."""
 
+from collections.abc import Iterator
 from typing import Final
 
-from ctld.core.accounts.requests import CHANGES_MAX
+from ctld.core.accounts.requests import too_many
 from ctld.core.records.effects import Changed
-from ctld.core.records.events import AccountAction, Actor, ChangeAccounts, ChangeMany, ChangeQos, QosAction
+from ctld.core.records.events import AccountAction, Actor, ChangeAccounts, ChangeQos, QosAction
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import controller_pb2, governance_pb2, shares_pb2
 from penstock.values.refusals import TEXT, Code
@@ -36,21 +37,18 @@ def qos_event(actor: Actor, request: controller_pb2.ChangeQosRequest, reply_to: 
     return ChangeQos(actor, action, tuple(request.names), changes, reply_to, request.check_only)
 
 
-def many_event(actor: Actor, request: governance_pb2.ChangeManyRequest, reply_to: int) -> ChangeMany:
-    """Returns the event of a ChangeManyRequest. Raises BadRequest."""
-    if len(request.changes) > CHANGES_MAX:
-        text = f"{len(request.changes)} changes, the limit is {CHANGES_MAX}"
-        raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {text}")
-    changes: list[ChangeAccounts | ChangeQos] = []
+def many_changes(actor: Actor, request: governance_pb2.ChangeManyRequest) -> Iterator[ChangeAccounts | ChangeQos]:
+    """Yields the changes of a ChangeManyRequest. Raises BadRequest."""
+    if why := too_many(actor, len(request.changes)):
+        raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {why}")
     for number, change in enumerate(request.changes, 1):
         kind = change.WhichOneof("what")
         if kind is None:
             raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: change {number} is empty")
         try:
-            changes.append(qos_event(actor, change.qos) if kind == _QOS else accounts_event(actor, change.accounts))
+            yield qos_event(actor, change.qos) if kind == _QOS else accounts_event(actor, change.accounts)
         except BadRequest as error:
             raise BadRequest(error.code, f"{error.text}; change {number}") from None
-    return ChangeMany(actor, tuple(changes), request.check_only, reply_to)
 
 
 def changed_reply(body: Changed) -> shares_pb2.ChangeAccountsReply:

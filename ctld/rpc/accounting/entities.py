@@ -5,14 +5,16 @@ Lists are read from the core between two steps, like those of nodes.
 
 from ctld.core.queue import tres
 from ctld.core.records.effects import ChangedMany, Refusal
+from ctld.core.records.events import ChangeMany
 from ctld.core.records.mig import shown_gres
 from ctld.core.state.state import ClusterState
-from ctld.rpc.accounting.changes import changed_reply, many_event
+from ctld.rpc.accounting.changes import changed_reply, many_changes
 from ctld.rpc.gate.auth import caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.refusals import refuse_as, translated
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.visibility import account_visibility
+from penstock.exporter.pace import WorkPace
 from penstock.v1 import governance_pb2
 from penstock.values.tres import there_is
 
@@ -29,10 +31,17 @@ class Entities:
     ) -> governance_pb2.ChangeManyReply:
         """Makes many changes: all of them or none."""
         runtime = self._services.runtime
-        body: ChangedMany | Refusal = await runtime.ask(many_event(caller(), request, runtime.new_reply_to()))
+        actor = caller()
+        pace = WorkPace()
+        changes = tuple([one async for one in pace.over(many_changes(actor, request))])
+        event = ChangeMany(actor, changes, request.check_only, runtime.new_reply_to())
+        body: ChangedMany | Refusal = await runtime.ask(event)
         if isinstance(body, Refusal):
             await refuse_as(context, body)
-        return governance_pb2.ChangeManyReply(replies=[changed_reply(one) for one in body.changes])
+        reply = governance_pb2.ChangeManyReply()
+        async for one in pace.over(body.changes):
+            reply.replies.append(changed_reply(one))
+        return reply
 
     @translated
     async def ListWckeys(

@@ -11,7 +11,7 @@ is checked like a text.
 Deliberately absent: the meaning of values, and the size of lists that a text expands to (penstock.values.allowance).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
@@ -126,11 +126,12 @@ class Each(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Bound of the entries of a map."""
+    """Bound of the entries of a map. `named`: of the values of some keys, in lower case, instead of `value`."""
 
     key: "Bound"
     value: "Bound"
     limit: int = ENTRIES_MAX
+    named: Mapping[str, "Bound"] = {}
 
 
 Bound = Number | Text | EntityName | Data | Free | Choice | Inside | Each | Pairs
@@ -208,6 +209,14 @@ _COUNTS: Final = (
     " threads_per_core resv_ports"
 )
 _CHANGES: Final = Pairs(Text(NAME_MAX), LIST)  # a value may be a list of nodes
+_JOB_CHANGES: Final = _CHANGES._replace(
+    named={
+        "account": ACCOUNT,
+        "partition": PARTITION._replace(listed=True, limit=TEXT_MAX),
+        "qos": QOS._replace(listed=True, limit=TEXT_MAX),
+        "wckey": EntityName(code=Code.INVALID_WCKEY),
+    }
+)
 _RLIMITS: Final = Pairs(Text(64), Number(-1, I63), 64)  # -1 = unlimited; the kernel's own range
 
 #: Fields whose bound no rule gives. Names are without the package.
@@ -274,7 +283,6 @@ FIELDS: Final[dict[str, Bound]] = {
         f"{message}.changes": _CHANGES
         for message in (
             "ChangeQosRequest",
-            "UpdateJobsRequest",
             "UpdateNodesRequest",
             "UpdatePartitionRequest",
             "CreateReservationRequest",
@@ -282,9 +290,9 @@ FIELDS: Final[dict[str, Bound]] = {
             "CreatePartitionRequest",
             "CreateNodesRequest",
             "ChangeAccountsRequest",
-            "ModifyRecordsRequest",
         )
     },
+    **dict.fromkeys(("UpdateJobsRequest.changes", "ModifyRecordsRequest.changes"), _JOB_CHANGES),
     **dict.fromkeys(("UpdateNodesRequest.names", "CreateNodesRequest.names", "DeleteNodesRequest.names"), NODES),
     **dict.fromkeys(("UpdatePartitionRequest.name", "CreatePartitionRequest.name"), PARTITION),
     "DeletePartitionRequest.name": PARTITION,

@@ -12,9 +12,10 @@ report would stay in the node's spool and be repeated forever.
 """
 
 import asyncio
+from collections.abc import MutableSequence
 
 # Any: a field's value has the type of its descriptor, which the type checker does not see
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, cast
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pool import Default
@@ -44,10 +45,12 @@ from penstock.values.refusals import TEXT, Code
 from penstock.values.text import clean_line, unsafe
 
 #: The elements of a longer message are counted before it is decoded: empty ones are two bytes each, and a million of
-#: them most of a second of work.
+#: them are much work.
 COUNTED_FROM_BYTES: Final = 64 * 1024
-#: Fields that are counted in one turn of the loop: some 10 ms.
-COUNTED_AT_ONCE: Final = 20_000
+#: Fields of a long message that are counted, and entries that are checked, in one turn of the loop: some milliseconds.
+#: Another call takes some ten turns, each beside one of these.
+COUNTED_AT_ONCE: Final = 4_000
+CHECKED_AT_ONCE: Final = 1_000
 
 _TEXTS: Final = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
 _bounds: dict[FieldDescriptor, Bound] = {}  # of the fields that were seen
@@ -87,9 +90,12 @@ class Reader:
             message = self._decode(data)
         except DecodeError:
             raise _refused("the request", "it cannot be decoded") from None
+        walk = _Walk(len(data), self._elements_max, self._mends)
         if len(data) > COUNTED_FROM_BYTES:
             await asyncio.sleep(0)
-        _Walk(len(data), self._elements_max, self._mends).over(message, "", 0)
+            await walk.over_long(message, "", 0)
+        else:
+            walk.over(message, "", 0)
         return message
 
 
@@ -139,6 +145,24 @@ class _Walk:
                 continue  # a job's partition
             self._closer(bound, message, field, value, where, depth)
 
+    async def over_long(self, message: Message, where: str, depth: int) -> None:
+        """As `over`; of a field with many entries some in each turn of the loop."""
+        if depth > DEPTH_MAX:
+            raise _refused(where, f"messages inside messages, the limit is {DEPTH_MAX}")
+        for field, value in message.ListFields():
+            bound = _bounds.get(field) or _bound_now(field)
+            path = f"{where}.{field.name}" if where else field.name
+            if isinstance(bound, Inside):
+                self._take(1, path)
+                await self.over_long(value, path, depth + 1)
+            elif isinstance(bound, Each) and not _is_data(bound.one):
+                self._entries(bound.limit, len(value), path)
+                for at in range(0, len(value), CHECKED_AT_ONCE):
+                    self._some(bound.one, value, at, path, depth)
+                    await asyncio.sleep(0)
+            else:
+                self._closer(bound, message, field, value, where, depth)
+
     def _closer(
         self, bound: Bound, message: Message, field: FieldDescriptor, value: Any, where: str, depth: int
     ) -> None:
@@ -159,15 +183,19 @@ class _Walk:
     def _each(self, bound: Each, values: Any, path: str, depth: int) -> None:
         self._entries(bound.limit, len(values), path)
         one = bound.one
-        if isinstance(one, Inside):
-            for at, value in enumerate(values):
-                self.over(value, f"{path}[{at}]", depth + 1)
-            return
-        if type(one) is Data and not one.is_path:
+        if isinstance(one, Data) and _is_data(one):
             if self.size > one.limit and len(values) and len(max(values, key=len)) > one.limit:
                 raise _refused(path, f"an entry has more than {one.limit} bytes")
             return
-        for at, value in enumerate(values):
+        for at in range(0, len(values), CHECKED_AT_ONCE):
+            self._some(one, values, at, path, depth)
+
+    def _some(self, one: Bound, values: MutableSequence[object], start: int, path: str, depth: int) -> None:
+        """Checks CHECKED_AT_ONCE entries from that number on."""
+        for at, value in enumerate(values[start : start + CHECKED_AT_ONCE], start):
+            if isinstance(one, Inside):
+                self.over(cast(Message, value), f"{path}[{at}]", depth + 1)
+                continue
             kept = self._one(one, value, f"{path}[{at}]")
             if kept is not value:
                 values[at] = kept
@@ -176,7 +204,7 @@ class _Walk:
         self._entries(bound.limit, len(values), path)
         for key in values:
             self._one(bound.key, key, f"a key of {path}")
-            self._one(bound.value, values[key], f"{path}[{key}]")
+            self._one(bound.named.get(key.lower(), bound.value), values[key], f"{path}[{key}]")
 
     def _entries(self, limit: int, number: int, path: str) -> None:
         if number > limit:
@@ -230,6 +258,11 @@ def _why_no_name(bound: EntityName, value: str) -> str:
     return next((why for one in value.split(",") if (why := bound.why_not(one))), "")
 
 
+def _is_data(bound: Bound) -> bool:
+    """Whether entries are bytes that nobody sees: these are compared at once."""
+    return isinstance(bound, Data) and not bound.is_path
+
+
 def _bound_now(field: FieldDescriptor) -> Bound:
     """Returns the bound of a new field: of a test's service, or of another release's message."""
     bound = _bounds[field] = bound_of(field)
@@ -239,35 +272,55 @@ def _bound_now(field: FieldDescriptor) -> Bound:
 # ---- counting without decoding ------------------------------------------------------------------------------------
 
 
+#: What is counted of a message: by a field's number the shape of the message in it, or _NUMBERS; texts are not there.
+_NUMBERS: Final = None
+_Shape: TypeAlias = dict[int, "_Shape | None"]
+_shapes: dict[str, _Shape] = {}  # of messages that were seen, by name: descriptors answer slowly
+
+
+def _shape_of(descriptor: Descriptor) -> _Shape:
+    shape = _shapes.get(descriptor.full_name)
+    if shape is None:
+        shape = _shapes[descriptor.full_name] = {}  # at once: a message may be inside itself
+        for field in descriptor.fields:
+            if field.message_type is not None:
+                shape[field.number] = _shape_of(field.message_type)
+            elif field.type not in _TEXTS:
+                shape[field.number] = _NUMBERS
+    return shape
+
+
 async def _count(data: bytes, descriptor: Descriptor, limit: int) -> None:
     """Raises OutOfBounds for bytes with more than `limit` fields in all. Reads tags and lengths only."""
-    left = limit
-    stack: list[tuple[int, int, Descriptor]] = [(0, len(data), descriptor)]
+    left, due = limit, limit - COUNTED_AT_ONCE
+    stack: list[tuple[int, int, _Shape]] = [(0, len(data), _shape_of(descriptor))]
     while stack:
-        at, end, kind = stack.pop()
-        fields = kind.fields_by_number
+        at, end, shape = stack.pop()
         while at < end:
             left -= 1
-            if left < 0:
-                raise _refused("the request", f"more than {limit} elements")
-            if left % COUNTED_AT_ONCE == 0:
+            if left < due:
+                if left < 0:
+                    raise _refused("the request", f"more than {limit} elements")
+                due = max(0, left - COUNTED_AT_ONCE)
                 await asyncio.sleep(0)
-            tag, at = _varint(data, at, end)
+            tag = data[at]
+            at += 1
+            if tag >= 0x80:
+                tag, at = _varint(data, at - 1, end)
             wire = tag & 7
             if wire == 2:
                 length, at = _varint(data, at, end)
                 if length > end - at:
                     raise _refused("the request", "it cannot be decoded")
-                field = fields.get(tag >> 3)
-                if field is not None and length:
-                    if field.message_type is not None:
+                if length and (number := tag >> 3) in shape:
+                    inner = shape[number]
+                    if inner is not _NUMBERS:
                         if len(stack) > DEPTH_MAX:
                             raise _refused("the request", f"messages inside messages, the limit is {DEPTH_MAX}")
-                        stack.append((at + length, end, kind))
-                        at, end, kind, fields = at, at + length, field.message_type, field.message_type.fields_by_number
+                        stack.append((at + length, end, shape))
+                        end, shape = at + length, inner
                         continue
-                    if field.type not in _TEXTS:  # packed numbers
-                        left -= length
+                    left -= length  # packed
                 at += length
             elif wire == 0:
                 _, at = _varint(data, at, end)

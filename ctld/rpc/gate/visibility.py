@@ -44,7 +44,7 @@ def is_private(config: Config, actor: Actor, what: str) -> bool:
 #: How the core's texts name a job.
 _JOB_NAMED: Final = re.compile(r"\bjob (\d+)\b")
 #: A dependency with the states of the jobs that it names (core/jobs/dependees.py). It may be older than PrivateData.
-_TERM: Final = re.compile(r"\b(after[a-z]*):(\d+)\S* \([^)]*\)")
+_TERM: Final = re.compile(r"\b(after[a-z]*):(\d+)\S{0,64} \([^)]*\)")
 
 
 class JobVisibility(NamedTuple):
