@@ -49,7 +49,7 @@ def find_left_out(
 
 def _heads(pending: PendingColumns, rows: npt.NDArray[np.int64], partitions: npt.NDArray[np.int32]) -> list[int]:
     """Returns the first row of each partition that is still ready, in order of rank: only those that the pass has started
-    are looked at one by one.
+    are examined one by one.
     """
     places = []
     for partition in np.unique(partitions):
