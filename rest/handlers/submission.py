@@ -1,4 +1,4 @@
-"""A body of job/submit as what sbatch sends: for the REST daemon, and for job files (rest/jobfile.py).
+"""A body of job/submit as what sbatch sends: for the REST daemon, and for job files (rest/jobfiles).
 
 components = components_of(body, "jobs")      # [("#/job", members)]
 check_hosts(components)

@@ -139,10 +139,12 @@ def test_no_text_makes_a_field_of_the_journal(text: str) -> None:
 
 @pytest.fixture
 def root_log() -> Iterator[logging.Logger]:
-    """The root logger, as it was before."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    """The root logger, as it was before; the project's has no level of its own, which setdebug may have given it."""
+    root, ours = logging.getLogger(), logging.getLogger("penstock")
+    handlers, level, own = root.handlers[:], root.level, ours.level
+    ours.setLevel(logging.NOTSET)
     yield root
+    ours.setLevel(own)
     for handler in root.handlers[:]:
         if handler not in handlers:
             root.removeHandler(handler)

@@ -245,11 +245,24 @@ def _sent(gate: Gate, uid: int, size: int, context: object) -> None:
     gate.unread.drop(uid, size)
 
 
+def _reading(reader: incoming.Reader, takes_stream: bool) -> Callable[[Any], Awaitable[object]]:
+    """Returns what makes a request of a call's bytes, or a stream of requests of a stream of bytes."""
+
+    async def each(stream: AsyncIterator[bytes]) -> AsyncIterator[object]:
+        async for data in stream:
+            yield await reader.read(data)
+
+    async def request_of(data: Any) -> object:
+        return each(data) if takes_stream else await reader.read(data)
+
+    return request_of
+
+
 def _wrap(handler: "Handler", method: str, gate: Gate) -> "Handler":
     """Returns a handler of the same kind behind the gate. Handlers are coroutines, or async generators for streams."""
 
-    reader = incoming.Reader(method)
     takes_stream = handler.request_streaming
+    request_of = _reading(incoming.Reader(method), takes_stream)
     serialize = cast(Callable[[object], bytes], handler.response_serializer)
 
     async def once(stream: object, context: Context) -> object:
@@ -302,13 +315,6 @@ def _wrap(handler: "Handler", method: str, gate: Gate) -> "Handler":
             await gate.failed(method, context, error)
         finally:
             gate.count_call_end(method, uid, begun, context)
-
-    async def each(stream: AsyncIterator[bytes]) -> AsyncIterator[object]:
-        async for data in stream:
-            yield await reader.read(data)
-
-    async def request_of(data: Any) -> object:
-        return each(data) if takes_stream else await reader.read(data)
 
     kind = f"{'stream' if handler.request_streaming else 'unary'}_{'stream' if handler.response_streaming else 'unary'}"
     inner = getattr(handler, kind)
