@@ -14,9 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-
-# Any: what a handler takes, bytes or a stream of them, follows from its kind
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 import grpc
 import grpc.aio
@@ -245,15 +243,15 @@ def _sent(gate: Gate, uid: int, size: int, context: object) -> None:
     gate.unread.drop(uid, size)
 
 
-def _reading(reader: incoming.Reader, takes_stream: bool) -> Callable[[Any], Awaitable[object]]:
+def _reading(reader: incoming.Reader, takes_stream: bool) -> Callable[[object], Awaitable[object]]:
     """Returns what makes a request of a call's bytes, or a stream of requests of a stream of bytes."""
 
     async def each(stream: AsyncIterator[bytes]) -> AsyncIterator[object]:
         async for data in stream:
             yield await reader.read(data)
 
-    async def request_of(data: Any) -> object:
-        return each(data) if takes_stream else await reader.read(data)
+    async def request_of(data: object) -> object:
+        return each(cast("AsyncIterator[bytes]", data)) if takes_stream else await reader.read(cast(bytes, data))
 
     return request_of
 
