@@ -149,7 +149,8 @@ def _line(path: str, places: FilePlaces, source: str, text: str) -> str:
     place = place_of(source, places)
     at = f"{path}:{place.line}:{place.column}" if place else path
     member = source.lstrip("#").removeprefix("/")
-    return f"{at}: {member}: {text}" if member else f"{at}: {text}"
+    said = " ".join(text.split())  # a line for each error: some texts of sbatch's have several
+    return f"{at}: {member}: {said}" if member else f"{at}: {said}"
 
 
 def _near(source: str, schema: Schema) -> str:
