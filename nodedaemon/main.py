@@ -59,14 +59,21 @@ def main(argv: list[str]) -> int:
     args = command_line().parser().parse_args(argv)
     try:
         logs = _log(args)
+    except BlockingIOError as error:
+        return _no_room(error)
     except OSError as error:
         return _bad(f"log file {args.log_file}: {error.strerror}", error)
     try:
         with StartWatch(_say) as watch, contextlib.closing(logs):
             return _run(args, watch, logs)
-    except BlockingIOError as error:  # no process or thread can be started
-        _bad(f"{error.filename or 'a process'}: {error.strerror}")
-        return EX_TEMPFAIL
+    except BlockingIOError as error:
+        return _no_room(error)
+
+
+def _no_room(error: BlockingIOError) -> int:
+    """Says that no process or thread can be started."""
+    _bad(f"{error.filename or 'a process'}: {error.strerror}")
+    return EX_TEMPFAIL
 
 
 def _run(args: argparse.Namespace, watch: StartWatch, logs: DaemonLog) -> int:

@@ -47,14 +47,15 @@ NODE_WORDS = ("--node-name", "n1", "--controller", "unix:none", "--spool", "n1")
 
 
 @pytest.mark.parametrize(
-    "words", [("ctld", "--config", "slurm.conf"), ("noded", *NODE_WORDS)], ids=lambda words: words[0]
+    ("thread", "words"), [("start", ("ctld", "--config", "slurm.conf")), ("log", ("noded", *NODE_WORDS))]
 )
-def test_a_daemon_that_cannot_start_its_threads_says_so(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_daemon_that_cannot_start_its_threads_says_so(tmp_path: Path, thread: str, words: tuple[str, ...]) -> None:
+    """`thread`: its first one."""
     (tmp_path / "slurm.conf").write_text(CONF.format(tmp_path))
     with process_limit(tmp_path) as table:
         table.fill()
         command = table.entering([sys.executable, "-P", "-m", "cli.penstock", *words])
         path = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=path)
-    assert done.stderr == f"penstock {words[0]}: error: thread start: Resource temporarily unavailable\n"
+    assert done.stderr == f"penstock {words[0]}: error: thread {thread}: Resource temporarily unavailable\n"
     assert done.returncode == 75  # temporary: systemd starts it again

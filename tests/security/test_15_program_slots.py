@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from ctld.core.records.effects import RunTrigger, SendMail
-from ctld.runtime import mail, triggers
+from ctld.runtime import mail, siteuser, triggers
 from ctld.runtime.lookups import Lookups
 from ctld.runtime.mail import MailRunner
 from ctld.runtime.programs import UserIdentity
@@ -128,15 +128,15 @@ class Directory:
         return (gid,)
 
 
-def held_up(monkeypatch: pytest.MonkeyPatch, module: Any, programs: Programs) -> Lookups:
-    """Lets the module's programs run until they are ended."""
+def held_up(monkeypatch: pytest.MonkeyPatch, module: Any, programs: Programs, chooser: Any) -> Lookups:
+    """Lets the module's programs run until they are ended. `chooser`: the module that asks whether this is root."""
 
     async def run(program: Program) -> Ending:
         await programs.work(tuple(program.words))
         return Ending("")
 
     monkeypatch.setattr(module, "run", run)
-    monkeypatch.setattr(module, "os", SimpleNamespace(geteuid=lambda: 0))
+    monkeypatch.setattr(chooser, "os", SimpleNamespace(geteuid=lambda: 0))
     return cast(Lookups, Directory())
 
 
@@ -153,7 +153,7 @@ def test_15_another_users_mails_are_not_dropped(
         programs = Programs()
 
         runtime = runtime_of()
-        runner = MailRunner(runtime, held_up(monkeypatch, mail, programs))
+        runner = MailRunner(runtime, held_up(monkeypatch, mail, programs, siteuser))
         take = runtime.handlers[SendMail]
         for number in range(3 * mail.MAILS_OF_USER_MAX):
             take(mail_of(MALLORY, number))
@@ -177,7 +177,7 @@ def test_15_triggers_of_one_user_leave_slots_to_those_of_others(monkeypatch: pyt
         programs = Programs()
 
         runtime = runtime_of()
-        runner = TriggerRunner(runtime, "c", held_up(monkeypatch, triggers, programs))
+        runner = TriggerRunner(runtime, "c", held_up(monkeypatch, triggers, programs, triggers))
         take = runtime.handlers[RunTrigger]
         for number in range(50):
             take(RunTrigger(number, MALLORY, MALLORY, "mallory", "/bin/sleep", "300"))
