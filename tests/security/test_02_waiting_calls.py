@@ -104,7 +104,7 @@ def test_02_calls_that_wait_answer_no_token_that_has_ended(
             await node.exited(launch.key)
             assert (await ours["AwaitStep"]).state == "COMPLETED" and (await ours["CreateStep"]).io_key
             await local("EndAllocation", steps_pb2.EndAllocationRequest(job_id=held))
-            for _ in range(2):  # of the two steps that have waited
+            for _ in range(1 if end == "revoked" else 2):  # of the steps that have waited, and could start
                 await node.exited((await told(node, "terminate")).terminate.key)
             assert (await ours["AwaitJob"]).state and (await ours["AwaitAllocation"]).nodes
             for name, call in theirs.items():
@@ -112,6 +112,47 @@ def test_02_calls_that_wait_answer_no_token_that_has_ended(
                     await call
                 assert refused.value.code() is ENDED, name
                 assert f"has {'been revoked' if end == 'revoked' else 'expired'}" in str(refused.value.details()), name
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("end", ["revoked", "expired"])
+def test_02_a_step_that_waits_does_not_start_when_its_token_has_ended(tmp_path: Any, end: str) -> None:
+    """It started as soon as its resources were free, for a caller who was then refused the answer."""
+    site = site_of(tmp_path)
+
+    async def story() -> None:
+        async with (
+            site.controller() as controller,
+            site.client() as client,
+            FakeNode(site) as node,
+            channel(site) as far,
+        ):
+
+            async def local(method: str, request: Any) -> Any:
+                return await site.call_as(NOBODY.pw_uid, method, request)
+
+            await register(node)
+            job = submission(script=b"", kind=common_pb2.SALLOC, ntasks=4)
+            held = int((await local("SubmitJob", job)).job_id)
+            await local("AwaitAllocation", steps_pb2.AwaitAllocationRequest(job_id=held, wait_s=WAIT_S))
+            await local("CreateStep", wish(held, ntasks=4, exact=True))
+            launch = (await node.command("launch")).launch
+            await node.started(launch.key)
+            token = token_of(NOBODY.pw_name, exp=time.time() + (2 if end == "expired" else 600))
+            theirs = called(far, token, "CreateStep", wish(held, WAIT_S, ntasks=1, exact=True))
+            ours = asyncio.create_task(local("CreateStep", wish(held, WAIT_S, ntasks=4, exact=True)))
+            underway = controller.gate.underway
+            async with asyncio.timeout(ANSWER_S):
+                while underway.calls[NOBODY.pw_uid] < 2:
+                    await asyncio.sleep(0.01)
+            if end == "revoked":
+                await client.call("RevokeTokens", c.RevokeTokensRequest(for_user=NOBODY.pw_name))
+            with pytest.raises(grpc.aio.AioRpcError, match=f"has {'been ' if end == 'revoked' else ''}{end}"):
+                await theirs  # while the resources are still in use
+            await node.exited(launch.key)
+            assert (await ours).plan.ntasks == 4  # all of them: no other step has begun
+            assert controller.gate.underway.calls[NOBODY.pw_uid] == 0
 
     asyncio.run(story())
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from ctld.core.records.events import RevokeTokens, Role
 from ctld.rpc.control.administration import Administration
-from ctld.rpc.gate.auth import VIA, VIA_USER_TOKEN, caller
+from ctld.rpc.gate.auth import VIA, VIA_USER_TOKEN, Authenticator, caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.refusals import translated
 from ctld.runtime.errors import BadRequest
@@ -25,6 +25,8 @@ _NOT_BY: Final = {
 
 class TokenMethods(Administration):
     """Methods of the service."""
+
+    _authenticator: Authenticator
 
     @translated
     async def IssueToken(
@@ -59,6 +61,7 @@ class TokenMethods(Administration):
         if name not in ("", actor.user_name) and actor.role is Role.ADMINISTRATOR:
             name = await self._user_name(name)
         await self._services.ask(RevokeTokens(actor, name, self._services.runtime.new_reply_to()), context)
+        await self._authenticator.waits.end_revoked(self._authenticator.again)
         return controller_pb2.Empty()
 
     async def _user_name(self, name: str) -> str:

@@ -37,6 +37,7 @@ from ctld.core.records.accounting_rows import UserRow
 from ctld.core.records.events import Actor, Role
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.localcall import LocalCall
+from ctld.rpc.gate.provenwaits import ProvenWaits
 from ctld.rpc.gate.usertokens import Proven, UserTokens, presented
 from ctld.runtime.answercache import AnswerCache
 from ctld.runtime.lookups import LookupFailed, Lookups
@@ -195,6 +196,7 @@ class Authenticator:
         self.user_tokens = user_tokens or UserTokens({}, clock_us)
         self._host = host
         self.directory = UserDirectory(clock_us, lookups)
+        self.waits = ProvenWaits(clock_us)
         self._verifier = verifier
         self._ca = ca
         self._cluster = cluster
