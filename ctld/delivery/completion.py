@@ -122,8 +122,9 @@ def text_line(job: Completion) -> str:
         f"JobId={job.job_id} UserId={job.user_name}({job.user_id}) GroupId={job.group_name}({job.group_id}) "
         f"Name={without_words(job.name)} JobState={job.state} Partition={job.partition} TimeLimit={_limit(job.time_limit_s)} "
         f"StartTime={_date(job.start_at_us)} EndTime={_date(job.end_at_us)} NodeList={job.node_list or '(null)'} "
-        f"NodeCnt={job.nodes} ProcCnt={job.cpus} WorkDir={without_words(job.work_dir)} ReservationName={without_words(job.reservation)} "
-        f"Tres={job.tres_alloc or job.tres_req} Account={without_words(job.account)} QOS={without_words(job.qos)} WcKey={without_words(job.wckey)} "
+        f"NodeCnt={job.nodes} ProcCnt={job.cpus} WorkDir={without_words(job.work_dir)} "
+        f"ReservationName={without_words(job.reservation)} Tres={job.tres_alloc or job.tres_req} "
+        f"Account={without_words(job.account)} QOS={without_words(job.qos)} WcKey={without_words(job.wckey)} "
         f"Cluster={job.cluster} SubmitTime={_date(job.submit_at_us)} EligibleTime={_date(job.eligible_at_us)}{part_of} "
         f"DerivedExitCode={job.derived_exit} ExitCode={job.exit} "
     )

@@ -210,7 +210,9 @@ class Server:
         if 200 <= status < 300:
             return
         text_of = " ".join(clean_line(self._without_path(str(answer["text"])).replace("\n", " ")).split())
-        why = f"{self._shown}: HTTP {status}" + (", redirects are not followed" if 300 <= status < 400 else f" {text_of}")
+        why = f"{self._shown}: HTTP {status}" + (
+            ", redirects are not followed" if 300 <= status < 400 else f" {text_of}"
+        )
         retry = Retry.REFUSED if status in _REFUSALS else Retry.AWAY if status in _ABSENCES else Retry.FAILED
         raise NotDelivered(why.rstrip(), retry)
 

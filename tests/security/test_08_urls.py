@@ -13,9 +13,10 @@ from httpsink import HttpSink
 
 from ctld.delivery.receivers import NotDelivered, Server
 from penstock.config import ConfigError, changes, load
-from penstock.config.write import render
+from penstock.v1.controller_pb2 import RenderConfigRequest, ShowConfigRequest
 from penstock.values.config import Config, Webhook
 from penstock.values.urls import place_without_secret, server_of, without_password
+from tests.security.test_02_user_tokens import NOBODY, site_of
 
 SECRET = "s3cret"
 
@@ -86,7 +87,22 @@ def test_08_nor_in_what_a_configuration_shows(tmp_path: Path) -> None:
     said = "\n".join(changes(config, replace(config, webhooks=(hook,), job_comp_loc=f"http://es/?k={SECRET}")))
     assert SECRET not in said and "none -> chat (https://chat/...)" in said
     assert SECRET not in "\n".join(changes(Config(), config))
-    assert f"api_key={SECRET}" in render(replace(config, penstock_database_url=""))  # which RenderConfig therefore omits
+
+
+def test_08_nor_in_the_configuration_that_all_users_may_write_to_a_file(tmp_path: Path) -> None:
+    """`scontrol write config`, which has no database's URL either."""
+    site = site_of(tmp_path)
+    more = f"JobCompType=jobcomp/elasticsearch\nJobCompLoc=http://127.0.0.1:9/slurm/_doc?api_key={SECRET}\n"
+    site.conf.write_text(site.conf.read_text() + more)
+
+    async def story() -> None:
+        async with site.controller():
+            said = await site.call_as(NOBODY.pw_uid, "RenderConfig", RenderConfigRequest())
+            assert "JobCompType=jobcomp/elasticsearch" in said.text and "JobCompLoc" not in said.text
+            shown = await site.call_as(NOBODY.pw_uid, "ShowConfig", ShowConfigRequest())
+            assert SECRET not in str(shown) and "_doc?***" in str(shown)
+
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize("url", [
