@@ -60,7 +60,7 @@ def command(job: str, follow: bool, is_error: bool, lines: int | None, pattern: 
                 growing.skip_to_last(record, lines)
             _show(growing, handle, record, write, follow)
         except OutputNotHere:
-            if record.has_ended or not record.nodes:
+            if record.has_ended or not record.nodes or not _is_mine(record):  # steps are for the job's own user
                 raise
             return _by_step(record, growing.path(record), lines, write, follow)
     write("", True)
@@ -83,10 +83,14 @@ def _wanted(pattern: str | None) -> re.Pattern[str] | None:
         raise CommandError(f"--grep: {error}") from None
 
 
+def _is_mine(record: JobRecord) -> bool:
+    me = numbered(os.geteuid())
+    return me is not None and me.pw_name == record.user
+
+
 def _writer(wanted: re.Pattern[str] | None, record: JobRecord) -> Write:
     """Writes all, or the lines with a pattern. What another user has written is sanitised for a terminal."""
-    me = numbered(os.geteuid())
-    is_cleaned = sys.stdout.isatty() and (me is None or me.pw_name != record.user)
+    is_cleaned = sys.stdout.isatty() and not _is_mine(record)
     rest = ""
 
     def write(text: str, is_last: bool) -> None:

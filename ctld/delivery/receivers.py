@@ -205,7 +205,7 @@ class Server:
             raise NotDelivered(f"{self._shown}: {error}", Retry.AWAY) from error
         answer: dict[str, object] = msgspec.json.decode(data)
         if "error" in answer:
-            raise NotDelivered(f"{self._shown}: {clean_line(str(answer['error']))}", Retry.AWAY)
+            raise NotDelivered(f"{self._shown}: {clean_line(self._without_path(str(answer['error'])))}", Retry.AWAY)
         status = int(str(answer["status"]))
         if 200 <= status < 300:
             return
