@@ -9,6 +9,7 @@ import io
 import os
 import pty
 import pwd
+import re
 import socket
 import sys
 from pathlib import Path
@@ -114,3 +115,17 @@ def test_05_what_another_user_wrote_is_sanitised_for_a_terminal(
     write("\x1b]0;owned\x07 \r\u202e\n", True)
     assert os.read(main, 1000).decode().replace("\r\n", "\n") == shown
     os.close(main)
+
+
+def test_05_a_line_without_an_end_is_searched_in_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`--grep` of a sparse file of terabytes held all of it in memory."""
+    monkeypatch.setattr(logscommand, "LINE_CHARS_MAX", 100)
+    read_end, write_end = os.pipe()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(os.fdopen(write_end, "wb", buffering=0), write_through=True))
+    write = logscommand._writer(re.compile("x"), ran(tmp_path, "ann"))
+    for piece in ("\0" * 50, "x", "\0" * 50, "y", "\0" * 200, "tail x"):
+        write(piece, False)
+    assert os.read(read_end, 1000) == b"\0" * 50 + b"x" + b"\0" * 50 + b"\n"
+    write("", True)
+    assert os.read(read_end, 1000) == b"tail x\n"
+    os.close(read_end)
