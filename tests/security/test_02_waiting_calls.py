@@ -20,6 +20,7 @@ from penstock.security.tls import client_channel
 from penstock.transport import read_ca
 from penstock.v1 import common_pb2, node_pb2, steps_pb2
 from penstock.v1 import controller_pb2 as c
+from penstock.values.scopes import Scope
 from tests.rpc.clusterkit import EOF, FakeNode, Site, jobs_of, submission, submit
 from tests.rpc.test_rpc_steps import register, wish
 from tests.security.test_02_user_tokens import NOBODY, site_of, token_of
@@ -57,8 +58,8 @@ def test_02_calls_that_wait_answer_no_token_that_has_ended(
     site = site_of(tmp_path)
     ahead_us = 0
 
-    def made(revoked: Mapping[str, int], clock_us: Callable[[], int]) -> UserTokens:
-        return UserTokens(revoked, lambda: clock_us() + ahead_us)
+    def made(revoked: Mapping[str, int], clock_us: Callable[[], int], *more: Any) -> UserTokens:
+        return UserTokens(revoked, lambda: clock_us() + ahead_us, *more)
 
     monkeypatch.setattr("ctld.daemon.UserTokens", made)
 
@@ -116,7 +117,7 @@ def test_02_calls_that_wait_answer_no_token_that_has_ended(
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("end", ["revoked", "expired"])
+@pytest.mark.parametrize("end", ["revoked", "expired", "withdrawn"])
 def test_02_a_step_that_waits_does_not_start_when_its_token_has_ended(tmp_path: Any, end: str) -> None:
     """It started as soon as its resources were free, for a caller who was then refused the answer."""
     site = site_of(tmp_path)
@@ -140,6 +141,9 @@ def test_02_a_step_that_waits_does_not_start_when_its_token_has_ended(tmp_path: 
             launch = (await node.command("launch")).launch
             await node.started(launch.key)
             token = token_of(NOBODY.pw_name, exp=time.time() + (2 if end == "expired" else 600))
+            if end == "withdrawn":  # a personal token
+                own = c.CreatePersonalTokenRequest(name="t", scope=int(Scope.ADMIN))
+                token = (await local("CreatePersonalToken", own)).token
             theirs = called(far, token, "CreateStep", wish(held, WAIT_S, ntasks=1, exact=True))
             ours = asyncio.create_task(local("CreateStep", wish(held, WAIT_S, ntasks=4, exact=True)))
             underway = controller.gate.underway
@@ -148,7 +152,9 @@ def test_02_a_step_that_waits_does_not_start_when_its_token_has_ended(tmp_path: 
                     await asyncio.sleep(0.01)
             if end == "revoked":
                 await client.call("RevokeTokens", c.RevokeTokensRequest(for_user=NOBODY.pw_name))
-            with pytest.raises(grpc.aio.AioRpcError, match=f"has {'been ' if end == 'revoked' else ''}{end}"):
+            if end == "withdrawn":
+                await local("RevokePersonalToken", c.RevokePersonalTokenRequest(name="t"))
+            with pytest.raises(grpc.aio.AioRpcError, match="has expired" if end == "expired" else "has been revoked"):
                 await theirs  # while the resources are still in use
             await node.exited(launch.key)
             assert (await ours).plan.ntasks == 4  # all of them: no other step has begun

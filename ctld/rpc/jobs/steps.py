@@ -128,9 +128,10 @@ class StepsService:
         repeated."""
         if not event.wait:
             return await self._runtime.ask(event)
+        peer = current_peer()
         try:
             async with asyncio.timeout(min(wait_s, WAIT_S_MAX)) as limit:
-                with self._waits.bounded(limit, current_peer()):
+                with self._waits.bounded(limit, peer, peer.ends_at_us):
                     return await self._runtime.ask(event)
         except TimeoutError:
             return None
