@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 
+from penstock.values.urls import without_password
+
 if TYPE_CHECKING:
     from sqlite3 import Connection as SqliteConnection
 
@@ -75,12 +77,7 @@ def shown(text: str | Path) -> str:
     """The location for messages, without a password."""
     if isinstance(text, Path) or "://" not in text:
         return str(text)
-    try:
-        url = make_url(text)
-    except (ArgumentError, ValueError):
-        return text.partition("://")[0] + "://..."
-    query = {name: "***" if "password" in name else value for name, value in url.query.items()}
-    return url.set(query=query).render_as_string(hide_password=True)
+    return without_password(text)
 
 
 def server_arguments(url: URL, settings: Mapping[str, str]) -> dict[str, object]:

@@ -397,12 +397,13 @@ class Controller:
     # ---- actions -------------------------------------------------------------------------------------------------
 
     def _install_signal_handlers(self) -> None:
-        """Installs handlers for SIGTERM, SIGINT and SIGHUP: before anything answers, since a controller that answers ends
-        with a clean stop."""
+        """Installs handlers for SIGTERM, SIGINT, SIGHUP and SIGUSR2: before anything answers, since a controller that answers
+        ends with a clean stop, and SIGUSR2 (sent by rules of logrotate for Slurm) would end it."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._shutdown, signal.Signals(number).name)
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+        loop.add_signal_handler(signal.SIGUSR2, self._daemon.logs.hang_up)
 
     def _shutdown(self, why: str) -> None:
         log.info("stopping: %s", why)

@@ -1,12 +1,13 @@
 """`penstock logs JOB`: the output of a job, from any machine that the user can log in at.
 
-The file is read here, as the user, if this machine has it. If it does not, and the job runs, it is read on the job's first
-node by a step of the job (srun --overlap), which has the user's own rights. A job that has ended leaves no such way: its file
-must be visible here.
+The file is read here if this machine has it, with the rights of the job's user also by root. If this machine does not have
+it, and the job runs, it is read on the job's first node by a step of the job (srun --overlap), which has the user's own
+rights. A job that has ended leaves no such way: its file must be visible here.
 """
 
 import codecs
 import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -17,7 +18,9 @@ import click
 
 from cli.base.commandpath import how_to_run
 from cli.base.run import CommandError
+from cli.base.users import numbered
 from penstock.commandline import CommandLine, invoke
+from penstock.values.text import clean_block
 from sdk.cluster import FOLLOW_PAUSE_S, Cluster, JobHandle
 from sdk.errors import WaitTimeout
 from sdk.output import GrowingOutput, OutputNotHere
@@ -25,6 +28,8 @@ from sdk.records import JobRecord
 
 NAME: Final = "penstock logs"
 LINES_MAX: Final = 1_000_000
+#: A longer line is searched in parts: a file may have no line break at all.
+LINE_CHARS_MAX: Final = 1024 * 1024
 _BLOCK_BYTES: Final = 64 * 1024
 
 
@@ -44,17 +49,18 @@ _BLOCK_BYTES: Final = 64 * 1024
 @click.argument("job")
 def command(job: str, follow: bool, is_error: bool, lines: int | None, pattern: str | None) -> int:
     """One run of `penstock logs`."""
-    write = _writer(pattern)
+    wanted = _wanted(pattern)
     with Cluster() as cluster:
         handle = cluster.job(job)
         record = handle.record()
+        write = _writer(wanted, record)
         growing = GrowingOutput(is_error)
         try:
             if lines is not None:
                 growing.skip_to_last(record, lines)
             _show(growing, handle, record, write, follow)
         except OutputNotHere:
-            if record.has_ended or not record.nodes:
+            if record.has_ended or not record.nodes or not _is_mine(record):  # steps are for the job's own user
                 raise
             return _by_step(record, growing.path(record), lines, write, follow)
     write("", True)
@@ -70,22 +76,32 @@ def main(argv: list[str]) -> int:
 Write = Callable[[str, bool], None]
 
 
-def _writer(pattern: str | None) -> Write:
-    """Writes all, or the lines with a pattern. Raises CommandError."""
+def _wanted(pattern: str | None) -> re.Pattern[str] | None:
     try:
-        wanted = re.compile(pattern) if pattern is not None else None
+        return re.compile(pattern) if pattern is not None else None
     except re.error as error:
         raise CommandError(f"--grep: {error}") from None
+
+
+def _is_mine(record: JobRecord) -> bool:
+    me = numbered(os.geteuid())
+    return me is not None and me.pw_name == record.user
+
+
+def _writer(wanted: re.Pattern[str] | None, record: JobRecord) -> Write:
+    """Writes all, or the lines with a pattern. What another user has written is sanitised for a terminal."""
+    is_cleaned = sys.stdout.isatty() and not _is_mine(record)
     rest = ""
 
     def write(text: str, is_last: bool) -> None:
         nonlocal rest
         if wanted is not None:
             *whole, rest = (rest + text).split("\n")
-            if is_last and rest:
+            if rest and (is_last or len(rest) > LINE_CHARS_MAX):
                 whole.append(rest)
+                rest = ""
             text = "".join(f"{line}\n" for line in whole if wanted.search(line))
-        sys.stdout.buffer.write(text.encode(errors="replace"))
+        sys.stdout.buffer.write((clean_block(text) if is_cleaned else text).encode(errors="replace"))
         sys.stdout.buffer.flush()
 
     return write

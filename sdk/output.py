@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
+from cli.base.userfile import open_as
 from penstock.values.refusals import Code
 from sdk.errors import RequestRefused
 from sdk.records import JobRecord
@@ -30,7 +31,7 @@ def read_output(record: JobRecord, lines: int | None, error: bool) -> str:
         return ""
     path = _path(record, error)
     try:
-        with _opened(path) as file:
+        with _opened(path, record.user) as file:
             size = os.fstat(file.fileno()).st_size
             if lines is not None:
                 return _last_lines(file.fileno(), size, lines).decode(errors="replace")
@@ -64,7 +65,7 @@ class GrowingOutput:
 
     def skip_to_last(self, record: JobRecord, lines: int) -> None:
         """Begins with so many lines before the present end, if the file is here."""
-        with contextlib.suppress(OSError), _opened(self.path(record)) as file:
+        with contextlib.suppress(OSError), _opened(self.path(record), record.user) as file:
             size = os.fstat(file.fileno()).st_size
             self.offset = size - len(_last_lines(file.fileno(), size, lines))
 
@@ -74,7 +75,7 @@ class GrowingOutput:
             return
         path = self.path(record)
         try:
-            with _opened(path) as file:
+            with _opened(path, record.user) as file:
                 self.was_found = True
                 if os.fstat(file.fileno()).st_size < self.offset:
                     self.offset = 0
@@ -94,11 +95,11 @@ class GrowingOutput:
         return _not_here(record, self.path(record), FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
 
 
-def _opened(path: str) -> BinaryIO:
-    """The file, to be read. Raises OSError, also if it is no file: a device or a pipe may have no end, and none of it is the
-    job's output. (/dev/null is empty.)
+def _opened(path: str, user: str) -> BinaryIO:
+    """The file, to be read; root opens it as the job's user. Raises OSError, also if it is no file: a device or a pipe may
+    have no end, and none of it is the job's output. (/dev/null is empty.)
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    descriptor = open_as(path, user)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode) and path != os.devnull:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file")

@@ -5,25 +5,19 @@ contain blanks and `=`, so they end where the next known key begins. Other lines
 file is opened as the user who runs sacct. The filters of the command line are applied here, without the controller.
 """
 
-import re
 from collections.abc import Iterator
 from typing import IO
 
 from cli.base.run import CommandError
 from penstock.v1.accounting_pb2 import JobRecord, ListRecordsRequest
 from penstock.v1.common_pb2 import ExitStatus, JobRequest
+from penstock.values.completionline import NEXT_WORD
 from penstock.values.dates import parse_date_us
 from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
 from penstock.values.jobid import JobSelector, parse_selector
 
-WORDS = (
-    "JobId", "ArrayJobId", "ArrayTaskId", "HetJobId", "HetJobOffset", "UserId", "GroupId", "Name", "JobState", "Partition",
-    "TimeLimit", "StartTime", "EndTime", "NodeList", "NodeCnt", "ProcCnt", "WorkDir", "ReservationName", "Gres", "Tres",
-    "Account", "QOS", "WcKey", "Cluster", "SubmitTime", "EligibleTime", "DerivedExitCode", "ExitCode",
-)  # fmt: skip
-_WORD = re.compile(rf"(?:^|\s)({'|'.join(sorted(WORDS, key=len, reverse=True))})=")
 LINE_CHARS_MAX = 65536
 _NOTHING = frozenset(("", "(null)", "Unknown", "None assigned"))
 
@@ -54,7 +48,7 @@ def records(path: str, file: IO[str], now_us: int) -> Iterator[JobRecord]:
 
 
 def _pairs(line: str) -> dict[str, str]:
-    found = list(_WORD.finditer(line))
+    found = list(NEXT_WORD.finditer(line))
     ends = [match.start() for match in found[1:]] + [len(line)]
     pairs = {match[1]: line[match.end() : end].strip() for match, end in zip(found, ends, strict=True)}
     return {word: "" if text in _NOTHING else text for word, text in pairs.items()}

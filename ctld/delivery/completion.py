@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from ctld.core.records.job import JobRow
+from penstock.values.completionline import without_words
 from penstock.values.dates import format_date
 from penstock.values.duration import format_duration, whole_minutes
 from penstock.values.hostlist import compress
@@ -119,10 +120,11 @@ def text_line(job: Completion) -> str:
         part_of += f" HetJobId={job.het_job_id} HetJobOffset={job.het_offset}"
     return (
         f"JobId={job.job_id} UserId={job.user_name}({job.user_id}) GroupId={job.group_name}({job.group_id}) "
-        f"Name={job.name} JobState={job.state} Partition={job.partition} TimeLimit={_limit(job.time_limit_s)} "
+        f"Name={without_words(job.name)} JobState={job.state} Partition={job.partition} TimeLimit={_limit(job.time_limit_s)} "
         f"StartTime={_date(job.start_at_us)} EndTime={_date(job.end_at_us)} NodeList={job.node_list or '(null)'} "
-        f"NodeCnt={job.nodes} ProcCnt={job.cpus} WorkDir={job.work_dir} ReservationName={job.reservation} "
-        f"Tres={job.tres_alloc or job.tres_req} Account={job.account} QOS={job.qos} WcKey={job.wckey} "
+        f"NodeCnt={job.nodes} ProcCnt={job.cpus} WorkDir={without_words(job.work_dir)} "
+        f"ReservationName={without_words(job.reservation)} Tres={job.tres_alloc or job.tres_req} "
+        f"Account={without_words(job.account)} QOS={without_words(job.qos)} WcKey={without_words(job.wckey)} "
         f"Cluster={job.cluster} SubmitTime={_date(job.submit_at_us)} EligibleTime={_date(job.eligible_at_us)}{part_of} "
         f"DerivedExitCode={job.derived_exit} ExitCode={job.exit} "
     )

@@ -24,6 +24,7 @@ import time
 from concurrent.futures import Executor
 from enum import Enum
 from typing import Final, Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -40,6 +41,7 @@ from penstock.config.shown import find_uid
 from penstock.threads import started_pool
 from penstock.values.config import Config, Webhook
 from penstock.values.text import clean_line
+from penstock.values.urls import server_of
 
 #: Time for a program, and for a request unless it is configured.
 PROGRAM_TIMEOUT_S: Final = 60.0
@@ -52,6 +54,8 @@ SECRET_BYTES: Final = range(16, 4097)
 CA_BYTES_MAX: Final = 1024 * 1024
 #: The end of a file in which a line is looked for that a killed controller has written.
 TAIL_BYTES: Final = 64 * 1024
+#: A path or query from this length on may be a secret, and is removed from what a server answers.
+REPEATED_CHARS_MIN: Final = 8
 #: Answers after which the same request would be refused again.
 _REFUSALS: Final = frozenset((400, 410, 413, 415, 422))
 #: Answers of a server that cannot work at present.
@@ -181,6 +185,7 @@ class Server:
 
     def __init__(self, url: str, timeout_s: int) -> None:
         self._url = url
+        self._shown = server_of(url)  # the rest of it may be a secret, as with receivers of chat services
         self._timeout_s = timeout_s
         self._poster = HelperProcess(poster.__file__, timeout_s + START_S, poster.ANSWER_BYTES_MAX)
         self._thread: Executor = started_pool(1, "delivery")
@@ -197,17 +202,26 @@ class Server:
         try:
             data = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, text)
         except (HelperFailed, OSError) as error:
-            raise NotDelivered(f"{self._url}: {error}", Retry.AWAY) from error
+            raise NotDelivered(f"{self._shown}: {error}", Retry.AWAY) from error
         answer: dict[str, object] = msgspec.json.decode(data)
         if "error" in answer:
-            raise NotDelivered(f"{self._url}: {clean_line(str(answer['error']))}", Retry.AWAY)
+            raise NotDelivered(f"{self._shown}: {clean_line(self._without_path(str(answer['error'])))}", Retry.AWAY)
         status = int(str(answer["status"]))
         if 200 <= status < 300:
             return
-        text_of = " ".join(clean_line(str(answer["text"]).replace("\n", " ")).split())
-        why = f"{self._url}: HTTP {status}" + (", redirects are not followed" if 300 <= status < 400 else f" {text_of}")
+        text_of = " ".join(clean_line(self._without_path(str(answer["text"])).replace("\n", " ")).split())
+        why = f"{self._shown}: HTTP {status}" + (
+            ", redirects are not followed" if 300 <= status < 400 else f" {text_of}"
+        )
         retry = Retry.REFUSED if status in _REFUSALS else Retry.AWAY if status in _ABSENCES else Retry.FAILED
         raise NotDelivered(why.rstrip(), retry)
+
+    def _without_path(self, text: str) -> str:
+        """The words of a server that repeats what it was asked for."""
+        url = urlsplit(self._url)
+        for part in (f"{url.path}?{url.query}", url.path, url.query):
+            text = text.replace(part, "...") if len(part) >= REPEATED_CHARS_MIN else text
+        return text
 
     def _ask(self, text: bytes) -> bytes:
         return self._poster.ask(text)

@@ -134,7 +134,7 @@ def make_server(
         "Shares": SharesService(services),
         "Governance": GovernanceService(services),
         "Explain": ExplainService(services),
-        "Steps": StepsService(services),
+        "Steps": StepsService(services, authenticator),
         "Periodic": PeriodicService(services, authenticator),
         "NodeLink": NodeLinkService(services),
         "Watch": WatchService(services, authenticator),

@@ -166,11 +166,13 @@ def become(uid: int, gid: int, groups: list[int]) -> None:
     os.setresuid(uid, uid, uid)
 
 
-def _send(wire: socket.socket, value: object) -> None:
+def _send(wire: socket.socket, question: dict[str, object], value: dict[str, object]) -> None:
+    """Sends the answer to a question, with its number."""
+    number = question["number"]
     try:
-        text = json.dumps(value)
+        text = json.dumps({**value, "number": number})
     except (TypeError, ValueError) as error:  # the filter has set a field to what is no text, number or list
-        text = json.dumps({"failed": f"a field has a value of a wrong type: {error}"})
+        text = json.dumps({"failed": f"a field has a value of a wrong type: {error}", "number": number})
     wire.sendall(LENGTH.pack(len(text)) + text.encode())
 
 
@@ -188,13 +190,13 @@ def main(fd: int, uid: int, gid: int, groups: list[int], has_lua: bool) -> None:
         while head := receive(wire, LENGTH.size):
             question = json.loads(receive(wire, *LENGTH.unpack(head)))
             if "scripts" not in question:
-                _send(wire, answer(filters, question))
+                _send(wire, question, answer(filters, question))
                 continue
             try:
                 filters = load(question["scripts"])
-                _send(wire, {"has": sorted({name for one in filters for name in one.has})})
+                _send(wire, question, {"has": sorted({name for one in filters for name in one.has})})
             except FilterFailed as error:
-                _send(wire, {"failed": str(error)})
+                _send(wire, question, {"failed": str(error)})
 
 
 if __name__ == "__main__":

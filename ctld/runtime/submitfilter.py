@@ -70,6 +70,7 @@ class _Worker(HelperProcess):
         super().__init__(filterworker.__file__, timeout_s, ANSWER_BYTES_MAX, words=words, options="-I")
         self._scripts = scripts
         self._is_loaded = False
+        self._number = 0  # of the last call
         self.has: frozenset[str] = frozenset()
 
     def stop(self) -> None:
@@ -77,23 +78,26 @@ class _Worker(HelperProcess):
         self._is_loaded = False
         super().stop()
 
-    def call(self, question: bytes) -> dict[str, object]:
+    def call(self, question: Mapping[str, object]) -> dict[str, object]:
         """Returns the answer to a call. Raises FilterError."""
+        self._number += 1
         try:
             self.load()
-            return self._checked(self.ask(question))
+            return self._checked(self.ask(json.dumps({**question, "number": self._number}).encode()), self._number)
         except HelperFailed as error:
             raise FilterError(str(error)) from None
 
-    def _checked(self, data: bytes) -> dict[str, object]:
-        """Returns an answer that is an object and no failure. Raises FilterError."""
+    def _checked(self, data: bytes, number: int) -> dict[str, object]:
+        """Returns an answer that is an object and no failure. Raises FilterError. A process that has not answered this
+        call, and this call alone, ends: its next answer would be taken for that of another user's call."""
         try:
             found = json.loads(data)
         except (ValueError, RecursionError):
             self.stop()
             raise FilterError("an answer that is no JSON") from None
-        if not isinstance(found, dict):
-            raise FilterError("an answer that is no object")
+        if not isinstance(found, dict) or found.get("number") != number:
+            self.stop()
+            raise FilterError("an answer that is no object, or that of another call")
         if failed := found.get("failed"):
             raise FilterError(clean_line(str(failed)))
         return found
@@ -104,7 +108,7 @@ class _Worker(HelperProcess):
             wire = self.start()
             if self._is_loaded:
                 return
-            found = self._checked(self.exchange(wire, self._scripts, START_S))
+            found = self._checked(self.exchange(wire, self._scripts, START_S), 0)
         except TimeoutError:
             self.stop()
             raise FilterError(f"not loaded within {START_S:g} s") from None
@@ -123,7 +127,7 @@ class FilterSet:
         who = (-1, -1, ()) if identity is None else identity
         self.needs_partitions = any(language == "lua" for language, _, _ in scripts)
         words = (str(who[0]), str(who[1]), ",".join(map(str, who[2])), *(["lua"] if self.needs_partitions else []))
-        text = json.dumps({"scripts": scripts}).encode()
+        text = json.dumps({"scripts": scripts, "number": 0}).encode()
         self._workers = [_Worker(text, config.submit_filter_timeout_s, words) for _ in range(WORKERS)]
         self._free: LifoQueue[_Worker] = LifoQueue()
         for worker in self._workers:
@@ -149,7 +153,7 @@ class FilterSet:
             raise FilterError(self.problem)
         worker = self._free.get_nowait()
         try:
-            found = worker.call(json.dumps(question).encode())
+            found = worker.call(question)
             return _read_answer(found)
         finally:
             self._free.put(worker)

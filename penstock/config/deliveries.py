@@ -21,6 +21,7 @@ from penstock.config.yamlfile import read_yaml
 from penstock.values.config import Webhook
 from penstock.values.fields import Fields
 from penstock.values.text import shown
+from penstock.values.urls import place_without_secret
 
 #: Slurm's default of jobcomp/filetxt.
 FILE_TEXT_PATH: Final = "/var/log/slurm_jobcomp.log"
@@ -40,10 +41,8 @@ def read_deliveries(values: Values, findings: Findings) -> tuple[Fields, tuple[s
     """Returns the fields of `Config` that slurm.conf does not set directly, and the files read."""
     fields: Fields = {}
     if kind := values.value("job_comp_type", ""):
-        place = _job_comp_place(kind, values.value("job_comp_loc", ""))
-        if place.startswith("!"):
-            findings.error(values["job_comp_type"].where, place[1:])
-        fields["job_comp_loc"] = place
+        where = values["job_comp_type"].where
+        fields["job_comp_loc"] = _job_comp_place(kind, values.value("job_comp_loc", ""), where, findings)
         for word, text in values.value("job_comp_params", ()):
             _check_parameter(word, text, kind, values["job_comp_params"].where, findings)
     path = values.value("webhooks_file", "")
@@ -61,16 +60,17 @@ def read_deliveries(values: Values, findings: Findings) -> tuple[Fields, tuple[s
     return fields | {"webhooks": tuple(hooks)}, (path,)
 
 
-def _job_comp_place(kind: str, given: str) -> str:
-    """Returns JobCompLoc completed; what is wrong with it after a `!`."""
+def _job_comp_place(kind: str, given: str, where: Where, findings: Findings) -> str:
+    """Returns JobCompLoc completed, with an error in `findings` if it is no place of this kind."""
     if kind == "jobcomp/elasticsearch":
         url = given if "://" in given or not given else f"http://{given}"
-        why = why_no_url(url)
-        return f"!JobCompLoc: {why}; write JobCompLoc=http://HOST:PORT/INDEX/_doc" if why else url
+        if why := _why_no_url(url):
+            findings.error(where, f"JobCompLoc: {why}; write JobCompLoc=http://HOST:PORT/INDEX/_doc")
+        return url
     if kind == "jobcomp/filetxt" and given.lower() in ("", "(null)"):
         return FILE_TEXT_PATH
     if not given.startswith("/"):
-        return f"!JobCompLoc: {kind} needs an absolute path, not {shown(given)}"
+        findings.error(where, f"JobCompLoc: {kind} needs an absolute path, not {shown(place_without_secret(given))}")
     return given
 
 
@@ -81,19 +81,19 @@ def _check_parameter(word: str, text: str, kind: str, where: Where, findings: Fi
         findings.error(where, f"JobCompParams: {word}: expected 1 to {TIMEOUT_MAX_S} seconds, not {shown(text)}")
 
 
-def why_no_url(url: str) -> str:
-    """Returns why nothing can be sent to a URL; "" = it can."""
+def _why_no_url(url: str) -> str:
+    """Returns why nothing can be sent to a URL; "" = it can. The URL may be a secret, and is not repeated."""
     try:
         found = urlsplit(url)
         port = found.port
-    except ValueError as error:
-        return f"{shown(url)}: {error}"
+    except ValueError:
+        return "not a URL: expected http://HOST:PORT/... or https://HOST:PORT/..."
     if found.scheme not in ("http", "https") or not found.hostname or port == 0:
-        return f"expected http://HOST/... or https://HOST/..., not {shown(url)}"
+        return "expected http://HOST/... or https://HOST/..."
     if "@" in found.netloc:
         return "a URL with a password is refused, since all users can read it"
     if not url.isascii() or not url.isprintable() or " " in url:
-        return f"{shown(url)}: not all characters of it may be in a URL"
+        return "it has characters that may not be in a URL"
     return ""
 
 
@@ -115,7 +115,7 @@ def _webhook(one: object, number: int, where: Where, findings: Findings) -> Webh
         if key not in _KEYS:
             fail(f"unknown key {shown(str(key))}; known: {', '.join(_KEYS)}")
     url = one.get("url")
-    if why := why_no_url(url) if isinstance(url, str) else "it is missing":
+    if why := _why_no_url(url) if isinstance(url, str) else "it is missing":
         fail(f"url: {why}")
     elif urlsplit(str(url)).scheme == "http" and urlsplit(str(url)).hostname not in _LOOPBACK:
         fail("url: write https:// (http:// is for this machine alone)")

@@ -13,12 +13,13 @@ from dataclasses import fields
 from typing import Any
 
 from penstock.config.keys import CGROUP, GLOBALS, NODES, PARTITIONS, Table
-from penstock.config.kinds import ValueKind, without_password
+from penstock.config.kinds import ValueKind
 from penstock.values.config import Config, NodeConfig
 from penstock.values.cpusets import format_cpus
 from penstock.values.gres import Gres, format_node_gres
 from penstock.values.hostlist import compress
 from penstock.values.mig import extra_places
+from penstock.values.urls import place_without_secret, server_of, without_password
 
 #: Fields that are read only at the controller's start.
 _NEEDS_RESTART = (
@@ -165,5 +166,9 @@ def _text(table: Table, field: str, value: Any) -> str:
         return compress(value) or "none"
     if field == "penstock_database_url":
         return without_password(value) or "none"
+    if field == "job_comp_loc":
+        return place_without_secret(value) or "none"
+    if field == "webhooks":
+        return ", ".join(f"{hook.name} ({server_of(hook.url)})" for hook in value) or "none"
     kind: ValueKind | None = next((key.kind for key in table.keys if key.field == field), None)
     return (kind.write(value) if kind else str(value)) or "none"

@@ -319,7 +319,7 @@ _JOB_GLOBALS = (
     Key("PenstockSubmitFilterFailure", "submit_filter_failure", kinds.choice("refuse", "accept")),
     Key("PenstockSubmitFilterUser", "submit_filter_user", kinds.NAME),
     Key("JobCompType", "job_comp_type", policykinds.JOB_COMP, note=policykinds.job_comp_note),
-    Key("JobCompLoc", "job_comp_loc", kinds.TEXT),
+    Key("JobCompLoc", "job_comp_loc", kinds.PLACE),
     Key("JobCompParams", "job_comp_params", kinds.PARAMETERS),
     Key("PenstockJobCompUser", "job_comp_user", kinds.NAME),
     Key("PenstockWebhooks", "webhooks_file", kinds.OPTIONAL_PATH),

@@ -17,6 +17,7 @@ from penstock.values.licenses import format_licenses, parse_licenses
 from penstock.values.memory import parse_mb
 from penstock.values.numbers import parse_int
 from penstock.values.text import check_name, shown
+from penstock.values.urls import place_without_secret, without_password
 from penstock.values.weights import format_weights, parse_weights
 
 #: The largest number of any parameter: Slurm's 32-bit fields, less the reserved values.
@@ -326,11 +327,6 @@ def _show_mb(mb: int) -> str:
     return str(mb) if mb else "UNLIMITED"
 
 
-def without_password(url: str) -> str:
-    """Removes the password from a database URL."""
-    return re.sub(r"(//[^/@:]*):[^/]*@", r"\1:***@", url)
-
-
 _PRIORITY_FLAGS = choices(
     "ACCRUE_ALWAYS", "CALCULATE_RUNNING", "DEPTH_OBLIVIOUS", "FAIR_TREE", "INCR_ONLY", "MAX_TRES", "MAX_TRES_GRES",
     "NO_FAIR_TREE", "NO_NORMAL_ALL", "NO_NORMAL_ASSOC", "NO_NORMAL_PART", "NO_NORMAL_QOS", "NO_NORMAL_TRES",
@@ -449,6 +445,7 @@ PATHS = ValueKind(_read_paths, _join)
 PATTERNS = ValueKind(_read_patterns, _join)
 SCRIPT_TIMEOUT = ValueKind(_read_script_timeout_s, lambda value: str(value or _NO_TIMEOUT_S))
 URL = ValueKind(_read_text, str, without_password)
+PLACE = ValueKind(_read_text, str, place_without_secret)
 CLUSTER_NAME = ValueKind(_read_cluster_name)
 BOOL = ValueKind(_read_bool, lambda value: "YES" if value else "NO")
 BOOL_AS_NUMBER = ValueKind(_read_bool, lambda value: "YES" if value else "NO", lambda value: str(int(value)))

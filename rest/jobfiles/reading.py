@@ -72,6 +72,8 @@ def parse_text(text: str, suffix: str) -> JobFile:
         return _FORMATS.get(suffix.lower(), _yaml)(text)
     except RecursionError:
         raise FileError("nested too deep") from None
+    except (ValueError, OverflowError) as error:  # of the libraries: a number of thousands of digits, \UFFFFFFFF
+        raise FileError(f"a value that cannot be read: {error}") from None
 
 
 # ---- YAML
@@ -175,8 +177,6 @@ def _json(text: str) -> JobFile:
         found = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise FileError(f"not JSON: {error.msg}", FilePlace(error.lineno, error.colno)) from None
-    except ValueError as error:  # a number of thousands of digits
-        raise FileError(f"not JSON: {error}") from None
     try:
         places = _yaml(text).places  # JSON is nearly always YAML, too
     except FileError:

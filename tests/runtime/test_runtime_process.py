@@ -180,6 +180,30 @@ def test_hang_up_reads_again_and_term_stops(tmp_path):
     asyncio.run(story())
 
 
+def test_usr2_opens_the_log_again_and_ends_nothing(tmp_path):
+    """Rules of logrotate for Slurm send it; it ended the controller."""
+    log = tmp_path / "ctld.log"
+    site = Site(tmp_path, extra=f"SlurmctldLogFile={log}\n")
+
+    async def story():
+        process = Process(site)
+        try:
+            await process.up()
+            log.rename(tmp_path / "old.log")
+            os.kill(process.child.pid, signal.SIGUSR2)
+            async with asyncio.timeout(ANSWER_S):
+                while not log.exists():
+                    await asyncio.sleep(0.01)
+            async with site.client() as client:
+                await submit(client, hold=True)
+        finally:
+            assert await asyncio.to_thread(process.stop) == 0
+        text = log.read_text()
+        assert "stopping: SIGTERM" in text and "the configuration was read again" not in text
+
+    asyncio.run(story())
+
+
 def test_20_systemd_starts_no_controller_again_that_would_fail_again():
     """A damaged database, one that is older than what was acknowledged, a bad configuration; nothing else."""
     unit = ConfigParser(strict=False)

@@ -1,6 +1,7 @@
 """Output files: the last lines of any text, and what is no file."""
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,10 @@ from sdk.records import JobRecord, job_record
 
 def ran(path: str) -> JobRecord:
     """A job that has ended and wrote there."""
-    return job_record(JobInfo(job_id=7, state="COMPLETED", start_at_us=1, end_at_us=2, std_out=path.encode()))
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    return job_record(
+        JobInfo(job_id=7, state="COMPLETED", start_at_us=1, end_at_us=2, std_out=path.encode(), user_name=me)
+    )
 
 
 @given(st.text("a\n", max_size=40), st.integers(0, 12), st.integers(1, 7))

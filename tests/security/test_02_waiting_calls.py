@@ -20,6 +20,7 @@ from penstock.security.tls import client_channel
 from penstock.transport import read_ca
 from penstock.v1 import common_pb2, node_pb2, steps_pb2
 from penstock.v1 import controller_pb2 as c
+from penstock.values.scopes import Scope
 from tests.rpc.clusterkit import EOF, FakeNode, Site, jobs_of, submission, submit
 from tests.rpc.test_rpc_steps import register, wish
 from tests.security.test_02_user_tokens import NOBODY, site_of, token_of
@@ -30,7 +31,8 @@ WAIT_S = 300
 
 def channel(site: Site) -> grpc.aio.Channel:
     cluster = site.cluster()
-    return grpc.aio.secure_channel(cluster.address, client_channel(read_ca(cluster)))
+    fixed = (("grpc.http2.bdp_probe", 0),)  # else gRPC's window grows with the delay of a busy machine
+    return grpc.aio.secure_channel(cluster.address, client_channel(read_ca(cluster)), options=fixed)
 
 
 def called(opened: grpc.aio.Channel, token: str, method: str, request: Any) -> Any:
@@ -57,8 +59,8 @@ def test_02_calls_that_wait_answer_no_token_that_has_ended(
     site = site_of(tmp_path)
     ahead_us = 0
 
-    def made(revoked: Mapping[str, int], clock_us: Callable[[], int]) -> UserTokens:
-        return UserTokens(revoked, lambda: clock_us() + ahead_us)
+    def made(revoked: Mapping[str, int], clock_us: Callable[[], int], *more: Any) -> UserTokens:
+        return UserTokens(revoked, lambda: clock_us() + ahead_us, *more)
 
     monkeypatch.setattr("ctld.daemon.UserTokens", made)
 
@@ -104,7 +106,7 @@ def test_02_calls_that_wait_answer_no_token_that_has_ended(
             await node.exited(launch.key)
             assert (await ours["AwaitStep"]).state == "COMPLETED" and (await ours["CreateStep"]).io_key
             await local("EndAllocation", steps_pb2.EndAllocationRequest(job_id=held))
-            for _ in range(2):  # of the two steps that have waited
+            for _ in range(1 if end == "revoked" else 2):  # of the steps that have waited, and could start
                 await node.exited((await told(node, "terminate")).terminate.key)
             assert (await ours["AwaitJob"]).state and (await ours["AwaitAllocation"]).nodes
             for name, call in theirs.items():
@@ -112,6 +114,52 @@ def test_02_calls_that_wait_answer_no_token_that_has_ended(
                     await call
                 assert refused.value.code() is ENDED, name
                 assert f"has {'been revoked' if end == 'revoked' else 'expired'}" in str(refused.value.details()), name
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("end", ["revoked", "expired", "withdrawn"])
+def test_02_a_step_that_waits_does_not_start_when_its_token_has_ended(tmp_path: Any, end: str) -> None:
+    """It started as soon as its resources were free, for a caller who was then refused the answer."""
+    site = site_of(tmp_path)
+
+    async def story() -> None:
+        async with (
+            site.controller() as controller,
+            site.client() as client,
+            FakeNode(site) as node,
+            channel(site) as far,
+        ):
+
+            async def local(method: str, request: Any) -> Any:
+                return await site.call_as(NOBODY.pw_uid, method, request)
+
+            await register(node)
+            job = submission(script=b"", kind=common_pb2.SALLOC, ntasks=4)
+            held = int((await local("SubmitJob", job)).job_id)
+            await local("AwaitAllocation", steps_pb2.AwaitAllocationRequest(job_id=held, wait_s=WAIT_S))
+            await local("CreateStep", wish(held, ntasks=4, exact=True))
+            launch = (await node.command("launch")).launch
+            await node.started(launch.key)
+            token = token_of(NOBODY.pw_name, exp=time.time() + (2 if end == "expired" else 600))
+            if end == "withdrawn":  # a personal token
+                own = c.CreatePersonalTokenRequest(name="t", scope=int(Scope.ADMIN))
+                token = (await local("CreatePersonalToken", own)).token
+            theirs = called(far, token, "CreateStep", wish(held, WAIT_S, ntasks=1, exact=True))
+            ours = asyncio.create_task(local("CreateStep", wish(held, WAIT_S, ntasks=4, exact=True)))
+            underway = controller.gate.underway
+            async with asyncio.timeout(ANSWER_S):
+                while underway.calls[NOBODY.pw_uid] < 2:
+                    await asyncio.sleep(0.01)
+            if end == "revoked":
+                await client.call("RevokeTokens", c.RevokeTokensRequest(for_user=NOBODY.pw_name))
+            if end == "withdrawn":
+                await local("RevokePersonalToken", c.RevokePersonalTokenRequest(name="t"))
+            with pytest.raises(grpc.aio.AioRpcError, match="has expired" if end == "expired" else "has been revoked"):
+                await theirs  # while the resources are still in use
+            await node.exited(launch.key)
+            assert (await ours).plan.ntasks == 4  # all of them: no other step has begun
+            assert controller.gate.underway.calls[NOBODY.pw_uid] == 0
 
     asyncio.run(story())
 

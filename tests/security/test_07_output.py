@@ -30,6 +30,8 @@ from cli.base.options import OptionValues
 from cli.control import jobverbs
 from cli.control.keywords import KeywordCall
 from cli.listings import show
+from cli.listings.jobcomp import records
+from ctld.delivery.completion import Completion, text_line
 from penstock.logtext import CleanFormatter, Lines
 from penstock.values.text import clean_block, clean_line_breaks
 
@@ -231,3 +233,15 @@ def test_separators_that_the_caller_has_written_stay(words: list[str], environme
     """Open OnDemand takes listings apart by \\x1e and \\x1f. What a terminal obeys is never among them."""
     assert output.separators(words, environment) == kept
     assert clean_block("a\x1fb\x1bc", kept) == ("a\x1fb\\x1bc" if "\x1f" in kept else "a\\x1fb\\x1bc")
+
+
+def test_07_no_text_of_a_job_adds_a_value_to_its_line_of_job_completion() -> None:
+    """`sacct -f` and the site's scripts took the job of `-J 'x UserId=root(0) Account=physics'` for root's."""
+    forged = "UserId=root(0) x UserId=root(0) JobState=COMPLETED ExitCode=0:0 Account=physics"
+    job = Completion(
+        job_id=7, user_name="ann", user_id=1000, group_name="ann", group_id=1000, name=forged, state="FAILED", partition="p",
+        cluster="c", submit_at_us=1_000_000, work_dir=f"/tmp/{forged}", wckey=forged, exit="3:0", account="chem",
+    )  # fmt: skip
+    (record,) = records("jobcomp.log", io.StringIO(text_line(job)), 2_000_000)
+    assert (record.job_id, record.user_name, record.state, record.request.account) == (7, "ann", "FAILED", "chem")
+    assert record.exit.code == 3 and "x UserId\\x3droot(0) JobState\\x3dCOMPLETED" in record.request.name

@@ -29,6 +29,7 @@ class HttpSink:
     def __init__(self, *answers: int, location: str = "", context: Any = None) -> None:
         self.answers = list(answers) or [200]
         self.location = location
+        self.said = b"said\n"
         self.received: list[Received] = []
         self.requests = 0
         self.connections: list[socket.socket] = []
@@ -103,9 +104,9 @@ class HttpSink:
         handler.send_response(status)
         if self.location:
             handler.send_header("Location", self.location)
-        handler.send_header("Content-Length", "5")
+        handler.send_header("Content-Length", str(len(self.said)))
         handler.end_headers()
-        handler.wfile.write(b"said\n")
+        handler.wfile.write(self.said)
 
     def wait_received(self, count: int) -> list[Received]:
         """Waits for so many requests that were answered by 2xx."""

@@ -24,6 +24,7 @@ PLACES = {
     "nodedaemon/stepd/account.py": "the name of a uid",
     "nodedaemon/daemon/launcher.py": "the name of a uid",
     "cli/control/ctladmin.py": "the name of a uid",
+    "cli/base/userfile.py": "the name of an entry",
     "nodedaemon/daemon/link.py": "the controller's address, of the command line",
     "cli/steps/request.py": "the controller's address, of the cluster file",
     "cli/steps/streamclient.py": "a node's address, of slurm.conf",

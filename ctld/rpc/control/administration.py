@@ -23,6 +23,7 @@ from penstock.config.write import render
 from penstock.v1 import controller_pb2
 from penstock.values.dates import format_date
 from penstock.values.refusals import TEXT, Code
+from penstock.values.urls import place_without_secret
 
 #: Slurm's log levels (slurm.conf(5), SlurmctldDebug), from the least to the most, and the equivalent here.
 DEBUG_LEVELS: Final = {
@@ -230,11 +231,13 @@ class Administration:
     async def RenderConfig(
         self, request: controller_pb2.RenderConfigRequest, context: Context
     ) -> controller_pb2.RenderConfigReply:
-        """Returns the configuration in force as a slurm.conf. The database's address is omitted: it may contain a
-        password."""
+        """Returns the configuration in force as a slurm.conf. The database's address is omitted, and so is JobCompLoc
+        if it has a secret: all users may read the answer."""
         state = self._services.runtime.core.state
         partitions = tuple(replace(one.config, state=one.state) for one in state.partition_list)
-        config = replace(state.config, penstock_database_url="", partitions=partitions)
+        loc = state.config.job_comp_loc
+        loc = loc if place_without_secret(loc) == loc else ""
+        config = replace(state.config, penstock_database_url="", job_comp_loc=loc, partitions=partitions)
         try:
             text = await asyncio.to_thread(render, config)
         except ValueError as error:

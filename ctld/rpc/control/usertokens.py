@@ -9,7 +9,7 @@ from typing import Final
 from ctld.core.records.events import CreatePersonalToken, RevokePersonalToken, RevokeTokens, Role
 from ctld.core.records.personal_token import PersonalToken
 from ctld.rpc.control.administration import Administration
-from ctld.rpc.gate.auth import VIA, caller, current_peer
+from ctld.rpc.gate.auth import VIA, Authenticator, caller, current_peer
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.refusals import translated
 from ctld.rpc.gate.usertokens import Proven
@@ -35,6 +35,8 @@ _ID_BYTES: Final = 12
 
 class TokenMethods(Administration):
     """Methods of the service."""
+
+    _authenticator: Authenticator
 
     @translated
     async def IssueToken(
@@ -66,6 +68,7 @@ class TokenMethods(Administration):
         if name not in ("", actor.user_name) and actor.role is Role.ADMINISTRATOR:
             name = await self._user_name(name)
         await self._services.ask(RevokeTokens(actor, name, self._services.runtime.new_reply_to()), context)
+        await self._authenticator.end_waits()
         return controller_pb2.Empty()
 
     @translated
@@ -121,6 +124,7 @@ class TokenMethods(Administration):
             name = await self._user_name(name)
         reply_to = self._services.runtime.new_reply_to()
         await self._services.ask(RevokePersonalToken(actor, name, request.name, reply_to), context)
+        await self._authenticator.end_waits()
         return controller_pb2.Empty()
 
     def _signing(self, config: Config) -> SigningKey:

@@ -40,6 +40,7 @@ from ctld.core.records.events import Actor, Role
 from ctld.core.records.personal_token import PersonalToken
 from ctld.rpc.gate.context import Context, address_of
 from ctld.rpc.gate.localcall import LocalCall
+from ctld.rpc.gate.provenwaits import ProvenWaits
 from ctld.rpc.gate.usertokens import Proven, UserTokens, presented
 from ctld.runtime.answercache import AnswerCache
 from ctld.runtime.lookups import LookupFailed, Lookups
@@ -206,6 +207,7 @@ class Authenticator:
         self.user_tokens = user_tokens or UserTokens({}, clock_us)
         self._host = host
         self.directory = UserDirectory(clock_us, lookups)
+        self.waits: ProvenWaits[Peer] = ProvenWaits(clock_us)
         self._verifier = verifier
         self._ca = ca
         self._cluster = cluster
@@ -225,6 +227,14 @@ class Authenticator:
         """Returns the caller of an earlier call with the rights of this moment: unauthenticated, with the reason, if what
         proved the user does not hold any more."""
         return peer if peer.grounds is None else await _or_nobody(self._proven_again(peer.grounds))
+
+    async def end_waits(self) -> None:
+        """Ends the waits of callers whose token was revoked: what they wait for does not begin."""
+
+        async def is_over(peer: Peer) -> bool:
+            return (await self.again(peer)).actor is None
+
+        await self.waits.end_those(is_over)
 
     async def _identified(self, context: Context) -> Peer:
         if isinstance(context, LocalCall):

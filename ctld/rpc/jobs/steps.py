@@ -26,7 +26,7 @@ from ctld.core.records.events import (
 )
 from ctld.core.records.job import JobRow
 from ctld.core.records.step import StepRow
-from ctld.rpc.gate.auth import caller
+from ctld.rpc.gate.auth import Authenticator, caller, current_peer
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.refusals import refuse_as, translated
 from ctld.rpc.gate.services import Services
@@ -53,9 +53,10 @@ STEPS_AT_ONCE: Final = 200
 class StepsService:
     """The methods, by the names of the service."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, authenticator: Authenticator) -> None:
         self._services = services
         self._runtime = services.runtime
+        self._waits = authenticator.waits
 
     async def _ask_for(self, event: Event, wait_s: int, context: Context) -> object:
         """Returns the answer; None if there is none within `wait_s`."""
@@ -123,12 +124,15 @@ class StepsService:
         )  # fmt: skip
 
     async def _create(self, event: events.CreateStep, wait_s: int) -> Any:
-        """Returns the answer; None = the step still waits for its resources."""
+        """Returns the answer; None = the step still waits for its resources, and does not start until the call is
+        repeated."""
         if not event.wait:
             return await self._runtime.ask(event)
+        peer = current_peer()
         try:
-            async with asyncio.timeout(min(wait_s, WAIT_S_MAX)):
-                return await self._runtime.ask(event)
+            async with asyncio.timeout(min(wait_s, WAIT_S_MAX)) as limit:
+                with self._waits.bounded(limit, peer, peer.ends_at_us):
+                    return await self._runtime.ask(event)
         except TimeoutError:
             return None
 
