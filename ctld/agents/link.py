@@ -40,6 +40,7 @@ from ctld.core.records.gpu import GpuAction
 from ctld.core.records.step import StepRow
 from ctld.runtime.loop import Runtime
 from penstock.crash import crash_point
+from penstock.exporter.pace import WorkPace
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.jobid import EXTERN_STEP
 
@@ -218,12 +219,14 @@ class NodeLink:
     async def incoming(self, messages: AsyncIterator[node_pb2.NodeMessage]) -> None:
         """Handles messages until the node closes its side."""
         takers, runtime = self._takers, self._runtime
+        pace = WorkPace()
         async for bundle in messages:
+            await pace.begin()
             self.heard_at = time.monotonic()
             if len(bundle.more) > BUNDLE_MESSAGES_MAX:
                 self.end(f"it sent {len(bundle.more)} messages at once, the limit is {BUNDLE_MESSAGES_MAX}")
                 return
-            for message in (bundle, *bundle.more):
+            async for message in pace.over((bundle, *bundle.more)):
                 kind = message.WhichOneof("kind")
                 taker = takers.get(kind or "")
                 if taker is None:

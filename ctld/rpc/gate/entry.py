@@ -143,10 +143,15 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
 
     async def turn(self, uid: int, context: Context) -> TurnMark:
         """Waits for the user's share of the loop's turn; ends the call of one who does not read replies."""
-        if uid >= 0 and self.share.must_wait(uid):
-            await self.share.wait(uid)
+        mark = await self.next_turn(uid)
         if (refusal := self.unread.refusal(current_peer().actor)) is not None:
             await _refuse_for_now(context, refusal)
+        return mark
+
+    async def next_turn(self, uid: int) -> TurnMark:
+        """Waits for the user's share of the loop's turn, before a further page."""
+        if uid >= 0 and self.share.must_wait(uid):
+            await self.share.wait(uid)
         return self.share.mark()
 
     def end(self, uid: int, size: int) -> None:
@@ -326,14 +331,31 @@ def _wrap(handler: "Handler", method: str, gate: Gate) -> "Handler":
     return made
 
 
+async def _in_pages(
+    pages: AsyncIterator[bytes], method: str, uid: int, mark: TurnMark, gate: Gate, call: LocalCall
+) -> None:
+    """Sends the pages of an answer, each in its user's share of a turn."""
+    async for page in pages:
+        await gate.admit_again(method, cast(Context, call))
+        gate.answered(uid, mark, len(page))
+        await call.send_page(page)
+        mark = await gate.next_turn(uid)
+
+
 def direct(
-    inner: Callable[[Message, Context], Awaitable[Message]],
+    inner: Callable[[Message, Context], Awaitable[Message] | AsyncIterator[Message | bytes]],
     method: str,
     gate: Gate,
-    serialize: Callable[[Message], bytes],
+    serialize: Callable[[Message | bytes], bytes],
+    in_pages: bool,
 ) -> Callable[[bytes, LocalCall], Awaitable[bytes]]:
-    """Returns a unary method behind the gate, for calls whose request has been received (rpc/callconnection.py)."""
+    """Returns a method behind the gate, for calls whose request has been received (rpc/callconnection.py). `in_pages`: it
+    yields them, and the call sends them."""
     reader = incoming.Reader(method)
+
+    async def pages_of(request: Message, context: Context) -> AsyncIterator[bytes]:
+        async for page in cast("AsyncIterator[Message | bytes]", inner(request, context)):
+            yield serialize(page)
 
     async def once(data: bytes, call: LocalCall) -> bytes:
         context = cast(Context, call)
@@ -345,7 +367,11 @@ def direct(
             try:
                 mark = await gate.turn(uid, context)
                 await gate.admit_again(method, context)
-                reply = serialize(await inner(await reader.read(data), context))
+                request = await reader.read(data)
+                if in_pages:
+                    await _in_pages(pages_of(request, context), method, uid, mark, gate, call)
+                    return b""
+                reply = serialize(await cast("Awaitable[Message]", inner(request, context)))
                 if method in WAITING:
                     await gate.admit_again(method, context)
                 gate.answered(uid, mark, len(reply))
