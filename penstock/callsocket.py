@@ -139,6 +139,7 @@ class CallConnection:
         """Returns how many bytes the reply that begins here has, or its head if that is not there yet."""
         if len(have) < REPLY.size:
             return REPLY.size
+        length: int
         length, number, _ = REPLY.unpack_from(have)
         if number != self._number or length < REPLY_HEAD_BYTES:
             raise CallFailed("INTERNAL", "this is not our controller: the reply is to another call", is_sent=True)
