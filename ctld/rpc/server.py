@@ -36,7 +36,7 @@ from ctld.rpc.gate import bounds
 from ctld.rpc.gate.auth import Authenticator
 from ctld.rpc.gate.entry import Gate, direct
 from ctld.rpc.gate.ratelimit import RateLimiter
-from ctld.rpc.gate.rights import check_complete
+from ctld.rpc.gate.rights import check_complete, is_settled
 from ctld.rpc.gate.services import Services
 from ctld.rpc.jobs.periodic import PeriodicService
 from ctld.rpc.jobs.steps import StepsService
@@ -143,7 +143,7 @@ def make_server(
         runtime.diagnostics.count_call,
         limiter,
         services.denials.note,
-        runtime.whole,
+        lambda method: runtime.whole(is_settled(method, runtime.core.state.config)),
         runtime.measures.spared,
         runtime.measures.calls.count,
     )

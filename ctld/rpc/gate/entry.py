@@ -54,7 +54,7 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         count: Callable[[str, int, int], None] | None = None,
         limiter: RateLimiter | None = None,
         denied: Denied | None = None,
-        whole: Callable[[], Awaitable[None] | None] = lambda: None,
+        whole: Callable[[str], Awaitable[None] | None] = lambda method: None,
         failed: Callable[[], None] | None = None,
         ended: Callable[[str, str], None] = lambda method, status: None,
     ) -> None:
@@ -62,7 +62,7 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         method, gRPC status.
 
         `denied` is called for each denied call: by this gate, by its handler or by the core. `whole`: what to await
-        while the core handles a long change (Runtime.whole). `failed` is called for each handler that failed.
+        before a method while the core handles a long change (Runtime.whole). `failed` is called for each handler that failed.
         """
         self._on_failed = failed
         self._ended = ended
@@ -94,10 +94,10 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
 
     async def enter(self, method: str, context: Context) -> int:
         """Returns the uid (-1 = a node, or unauthenticated) of an admitted caller; otherwise the call ends here."""
-        if (waiting := self._whole()) is not None:
+        if (waiting := self._whole(method)) is not None:
             await waiting
         peer = await self._authenticator.identify(context)
-        if (waiting := self._whole()) is not None:
+        if (waiting := self._whole(method)) is not None:
             await waiting
         refusal = judge(method, peer)
         if refusal is None:
