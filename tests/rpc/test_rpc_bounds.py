@@ -206,7 +206,9 @@ def test_09_a_long_message_inside_a_message_is_read_in_many_turns() -> None:
         while not reading.done():
             others += 1
             await asyncio.sleep(0)
-        assert (await reading).more[15].report.gpus.health[0].notes[63].startswith("\\x1b\\x1b")
+        found = await reading
+        assert isinstance(found, node_pb2.NodeMessage)
+        assert found.more[15].report.gpus.health[0].notes[63].startswith("\\x1b\\x1b")
         assert others >= 16 * 64 * 4096 // (incoming.CHECKED_AT_ONCE * incoming.BYTES_OF_ENTRY)
 
     asyncio.run(story())
