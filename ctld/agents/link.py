@@ -34,6 +34,7 @@ from ctld.core.records.events import (
     LaunchRefused,
     NodeNotice,
     StepExited,
+    StepProfiled,
     StepStarted,
 )
 from ctld.core.records.gpu import GpuAction
@@ -342,6 +343,17 @@ def _exited(link: NodeLink, report: node_pb2.Report) -> StepExited:
     )
 
 
+def _profiled(link: NodeLink, report: node_pb2.Report) -> StepProfiled:
+    key = report.profile.key
+    return StepProfiled(
+        **_head(link, report),
+        job_id=key.job_id,
+        attempt=key.attempt,
+        step_id=key.step_id,
+        profile=report.profile.profile,
+    )
+
+
 def _noticed(link: NodeLink, report: node_pb2.Report) -> NodeNotice:
     notice = report.notice
     return NodeNotice(
@@ -412,6 +424,7 @@ REPORTS: Final[dict[str, Callable[[NodeLink, node_pb2.Report], Event]]] = {
     "gpus": _gpu_report,
     "gpu_work_done": _gpu_work_done,
     "gpu_idle": _gpu_idle,
+    "profile": _profiled,
 }
 
 

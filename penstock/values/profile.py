@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from penstock.values.packing import Damaged, pack, unpack
 from penstock.values.timeline import BYTES_MAX as LINE_BYTES_MAX
-from penstock.values.timeline import Point, Timeline, decode
+from penstock.values.timeline import Point, SampleLine, decode
 
 HOST: Final = "host"
 GPU: Final = "gpu"
@@ -41,7 +41,7 @@ class ProfileLine(NamedTuple):
     points: Sequence[Point]
 
 
-def encode_profile(lines: Sequence[tuple[str, str, Timeline]], bytes_max: int = BYTES_MAX) -> bytes:
+def encode_profile(lines: Sequence[tuple[str, str, SampleLine]], bytes_max: int = BYTES_MAX) -> bytes:
     """The profile of these lines (kind, name, points), which are made coarser until they fit. Empty without a point."""
     kept = [one for one in lines if one[2].count][:LINES_MAX]
     while kept:

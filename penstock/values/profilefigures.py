@@ -24,16 +24,16 @@ class ColumnFigures(NamedTuple):
     known_ds: int  # the time for which it is known
 
 
-class GpuTime(NamedTuple):
+class GpuIdleTime(NamedTuple):
     """How a GPU's time was spent, in tenths of a second."""
 
     known_ds: int = 0
     idle_ds: int = 0
     throttled_ds: float = 0.0
 
-    def plus(self, other: "GpuTime") -> "GpuTime":
+    def plus(self, other: "GpuIdleTime") -> "GpuIdleTime":
         """Both together."""
-        return GpuTime(
+        return GpuIdleTime(
             self.known_ds + other.known_ds, self.idle_ds + other.idle_ds, self.throttled_ds + other.throttled_ds
         )
 
@@ -58,15 +58,15 @@ def figures(points: Sequence[Point], column: int) -> ColumnFigures | None:
     return ColumnFigures(total / known_ds, most, known_ds) if known_ds else None
 
 
-def gpu_time(line: ProfileLine) -> GpuTime:
+def gpu_time(line: ProfileLine) -> GpuIdleTime:
     """How long a GPU was idle or throttled, of the time for which its utilisation is known."""
-    found = GpuTime()
+    found = GpuIdleTime()
     for lasted_ds, point in spans(line.points):
         util, throttled = point.values[_UTIL], point.values[_THROTTLED]
         if util is not None:
             is_idle = util[0] < IDLE_PERMILLE
             slowed_ds = lasted_ds * throttled[0] / 1000 if throttled is not None else 0.0
-            found = found.plus(GpuTime(lasted_ds, lasted_ds if is_idle else 0, slowed_ds))
+            found = found.plus(GpuIdleTime(lasted_ds, lasted_ds if is_idle else 0, slowed_ds))
     return found
 
 

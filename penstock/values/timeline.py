@@ -41,7 +41,7 @@ AT_DS_MAX = 10 * 366 * 86_400 * 10
 _NUMBER_BYTES_MAX = 8  # of 7 bits each: a difference of two values has 54, and its sign
 
 
-class Timeline:
+class SampleLine:
     """A line of `columns` columns. Points are added in the order of their times."""
 
     __slots__ = ("_before", "_data", "at_ds", "columns", "count")
@@ -97,7 +97,7 @@ class Timeline:
     def halve(self) -> None:
         """Merges each two neighbours; an odd last one stays as it is."""
         points = self.points()
-        self.__init__(self.columns)  # type: ignore[misc]  # begins anew
+        self.__init__(self.columns)  # type: ignore[misc]  # empties it
         since_ds = 0
         for first in range(0, len(points), 2):
             pair = points[first : first + 2]
@@ -105,7 +105,7 @@ class Timeline:
             since_ds = pair[-1].at_ds
 
     @classmethod
-    def restored(cls, data: bytes, columns: int) -> "Timeline":
+    def restored(cls, data: bytes, columns: int) -> "SampleLine":
         """The line whose bytes these are. Raises Damaged."""
         line = cls(columns)
         for point in decode(data, columns):

@@ -19,15 +19,15 @@ from penstock.values.profile import (
     decode_profile,
     encode_profile,
 )
-from penstock.values.profilefigures import GpuTime, figures, gpu_time, resampled
-from penstock.values.timeline import POINTS_MAX, VALUE_MAX, Point, Timeline, decode, merged
+from penstock.values.profilefigures import GpuIdleTime, figures, gpu_time, resampled
+from penstock.values.timeline import POINTS_MAX, VALUE_MAX, Point, SampleLine, decode, merged
 
 VALUES = st.one_of(st.none(), st.integers(0, VALUE_MAX), st.integers(0, 1000))
 STEPS = st.lists(st.tuples(st.integers(1, 10_000), VALUES, VALUES), max_size=60)
 
 
-def line_of(steps: list[tuple[int, int | None, int | None]], bytes_max: int = timeline.BYTES_MAX) -> Timeline:
-    line, at_ds = Timeline(2), 0
+def line_of(steps: list[tuple[int, int | None, int | None]], bytes_max: int = timeline.BYTES_MAX) -> SampleLine:
+    line, at_ds = SampleLine(2), 0
     for passed_ds, *values in steps:
         at_ds += passed_ds
         line.add(at_ds, values, bytes_max)
@@ -46,7 +46,7 @@ def test_a_line_gives_back_what_was_added(steps: list[tuple[int, int | None, int
 @given(STEPS)
 def test_bytes_make_the_same_line_again(steps: list[tuple[int, int | None, int | None]]) -> None:
     line = line_of(steps)
-    again = Timeline.restored(line.data, 2)
+    again = SampleLine.restored(line.data, 2)
     assert (again.data, again.count, again.at_ds) == (line.data, line.count, line.at_ds)
     at_ds = line.at_ds + 7
     for one in (line, again):
@@ -98,7 +98,7 @@ def test_an_unknown_half_leaves_the_other() -> None:
 
 @given(st.integers(1, 3), st.integers(60, 2_000))
 def test_a_line_never_has_more_than_its_bytes(columns: int, bytes_max: int) -> None:
-    line = Timeline(columns)
+    line = SampleLine(columns)
     for number in range(1, 400):
         line.add(number, [number * 7919 % 100_003] * columns, bytes_max)
         assert line.size <= bytes_max or line.count == 1
@@ -106,7 +106,7 @@ def test_a_line_never_has_more_than_its_bytes(columns: int, bytes_max: int) -> N
 
 
 def test_a_long_step_has_at_most_so_many_points() -> None:
-    line = Timeline(4)
+    line = SampleLine(4)
     for number in range(1, 3 * POINTS_MAX):
         line.add(150 * number, (4000 + number % 7, 12_000_000, number % 2 * 4096, 0))
         assert line.count <= POINTS_MAX
@@ -115,7 +115,7 @@ def test_a_long_step_has_at_most_so_many_points() -> None:
 
 
 def test_times_that_do_not_rise_and_values_out_of_bounds() -> None:
-    line = Timeline(1)
+    line = SampleLine(1)
     for at_ds, value in ((5, -3), (5, 1), (4, 1), (0, 1), (timeline.AT_DS_MAX + 1, 1), (6, VALUE_MAX * 9)):
         line.add(at_ds, (value,))
     assert line.points() == [Point(5, ((0, 0),)), Point(6, ((VALUE_MAX, VALUE_MAX),))]
@@ -150,8 +150,8 @@ def test_damaged_lines(data: bytes, said: str) -> None:
 # ---- profiles
 
 
-def gpu(points: int, columns: int = len(COLUMNS[GPU])) -> Timeline:
-    line = Timeline(columns)
+def gpu(points: int, columns: int = len(COLUMNS[GPU])) -> SampleLine:
+    line = SampleLine(columns)
     for number in range(1, points + 1):
         line.add(150 * number, [(number * 7919 + column * 104_729) % 1_000_003 for column in range(columns)])
     return line
@@ -217,13 +217,13 @@ def test_figures_weigh_by_time() -> None:
 
 
 def test_idle_and_throttled_time_of_a_gpu() -> None:
-    line = Timeline(5)
+    line = SampleLine(5)
     line.add(100, (980, None, None, None, 0))
     line.add(150, (49, None, None, None, 1000))
     line.add(350, (50, None, None, None, 0))
     line.add(900, (None, None, None, None, 1000))
     (found,) = decode_profile(encode_profile([(GPU, "GPU-1", line)]))
-    assert gpu_time(found) == GpuTime(known_ds=350, idle_ds=50, throttled_ds=50.0)
+    assert gpu_time(found) == GpuIdleTime(known_ds=350, idle_ds=50, throttled_ds=50.0)
 
 
 @given(STEPS, st.integers(1, 50))

@@ -18,7 +18,7 @@ from ctld.core.records.qos import Qos
 from ctld.core.records.request import JobRequest, NodeAlloc
 from ctld.core.records.reservation import Reservation, ReservationSpan
 from ctld.core.records.revocation import TokenRevocation
-from ctld.core.records.step import StepRow
+from ctld.core.records.step import ProfileRow, StepRow
 from penstock.values.amendment import Amendment
 from penstock.values.refusals import TEXT, Code
 
@@ -401,6 +401,7 @@ class Batch(msgspec.Struct):
     node_events: list[NodeEvent] = []
     job_spans: list[JobSpan] = []
     reservation_spans: list[ReservationSpan] = []
+    profiles: list[ProfileRow] = []
     counters: list[tuple[str, int]] = []  # the last number of a kind
     token_revocations: list[TokenRevocation] = []
     outbox: list[OutboxRow] = []  # added before the commit by ctld/delivery: no decision depends on it
@@ -443,6 +444,7 @@ class Batch(msgspec.Struct):
             or self.node_events
             or self.job_spans
             or self.reservation_spans
+            or self.profiles
             or self.counters
         )
 
