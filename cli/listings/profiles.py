@@ -39,7 +39,7 @@ class NodeProfile(NamedTuple):
 
 
 def profiles_of(client: Client, jobs: Sequence[JobRecord], ids: Sequence[str], name: str) -> list[NodeProfile]:
-    """All profiles of these records, which `ids` name. `name`: the command's, for what cannot be had."""
+    """All profiles of these records, which `ids` name. `name`: the command's, for what cannot be had; "" = it is not said."""
     steps = {(job.job_id, job.attempt, step.step_id): (job, step) for job in jobs for step in job.steps}
     found: list[NodeProfile] = []
     for page in client.stream("ListProfiles", ListProfilesRequest(ids=ids)):
@@ -54,7 +54,7 @@ def _decoded(job: JobRecord, step: StepRecord, node: str, data: bytes, name: str
     try:
         lines = sorted(decode_profile(data), key=lambda line: (line.kind == GPU, line.name))
     except Damaged as error:
-        complain(name, f"{RecordRow(job, step).id_text()}: node {node}: {error}")
+        _complain(name, f"{RecordRow(job, step).id_text()}: node {node}: {error}")
         return
     if any(line.points for line in lines):
         yield NodeProfile(job, step, node, lines)
@@ -67,19 +67,24 @@ def _live(client: Client, steps: Iterable[tuple[JobRecord, StepRecord]], name: s
 
     running = [(j, s) for j, s in steps if s.state in _RUNNING and s.step_id != EXTERN_STEP]
     if len(running) > ASKED_MAX:
-        complain(name, f"more than {ASKED_MAX} steps run; only the first are included")
+        _complain(name, f"more than {ASKED_MAX} steps run; only the first are included")
     for job, step in running[:ASKED_MAX]:
         try:
             answers = ask(client.cluster, attach(client, job.job_id, step.step_id), "profile")
         except PenstockError as error:
-            complain(name, f"{RecordRow(job, step).id_text()}: {error.text}")
+            _complain(name, f"{RecordRow(job, step).id_text()}: {error.text}")
             continue
         for node, reason in answers.missing.items():
-            complain(name, f"node {node} does not answer: {reason}")
+            _complain(name, f"node {node} does not answer: {reason}")
         for node, answer in answers.found.items():
             data = answer.get("profile", b"")
             if isinstance(data, bytes) and data:
                 yield from _decoded(job, step, node, data, name)
+
+
+def _complain(name: str, text: str) -> None:
+    if name:
+        complain(name, text)
 
 
 def gpu_time_of_job(profiles: Sequence[NodeProfile]) -> GpuIdleTime:

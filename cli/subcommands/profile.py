@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cli.listings.profiles import NodeProfile
 
 NAME = "penstock profile"
+JOBS_MAX = 100
 WIDTH_DEFAULT = (100, 24)
 
 
@@ -62,6 +63,8 @@ def load(text: str) -> "list[NodeProfile]":
         jobs = list_records(client, ListRecordsRequest(ids=ids))
         if not jobs:
             raise CommandError(f"job {text[:80]}: not found, or not yours to see")
+        if len(jobs) > JOBS_MAX:
+            raise CommandError(f"job {text[:80]}: {len(jobs)} jobs, at most {JOBS_MAX} are shown; name one, like 12_3")
         found = profiles_of(client, jobs, ids, NAME)
     if not found:
         raise CommandError(

@@ -57,10 +57,11 @@ class GpuProfiles:
             if use is None:
                 continue
             most = min(LINE_BYTES_MAX, BYTES_MAX // max(len(lines), 1), NODE_BYTES_MAX // max(whole, 1))
-            for uuid, line in lines.items():
-                sample, on = found.get(uuid), use.gpus.get(uuid)
-                if sample is not None and on is not None:
-                    line.add((now_us - use.began_us) // _DS_US, _values(on, sample, before.get(uuid)), most)
+            for uuid in (share.uuid for share in use.shares):  # without those that the job has given back
+                sample, line = found.get(uuid), lines.get(uuid)
+                if sample is not None and line is not None:
+                    values = _values(use.gpus[uuid], sample, before.get(uuid))
+                    line.add((now_us - use.began_us) // _DS_US, values, most)
             self._save(key)
 
     def _save(self, key: StepKey) -> None:

@@ -48,9 +48,12 @@ class SampleLine:
 
     def __init__(self, columns: int) -> None:
         self.columns = columns
+        self._clear()
+
+    def _clear(self) -> None:
         self.count = 0
         self.at_ds = 0  # of the last point
-        self._before = [0] * columns  # its means
+        self._before = [0] * self.columns  # its means
         self._data = bytearray()
 
     @property
@@ -97,7 +100,7 @@ class SampleLine:
     def halve(self) -> None:
         """Merges each two neighbours; an odd last one stays as it is."""
         points = self.points()
-        self.__init__(self.columns)  # type: ignore[misc]  # empties it
+        self._clear()
         since_ds = 0
         for first in range(0, len(points), 2):
             pair = points[first : first + 2]

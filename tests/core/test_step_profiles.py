@@ -7,7 +7,7 @@ import pytest
 from ctld.core.records.effects import AckReports, Batch
 from ctld.core.records.events import StepProfiled
 from ctld.core.records.step import ProfileRow
-from ctld.core.steps.profiles import PROFILE_BYTES_MAX
+from ctld.core.steps.profiles import PENDING_BYTES_MAX, PROFILE_BYTES_MAX
 from penstock.values.profile import BYTES_MAX
 from tests.core.test_node_clocks import running
 from tests.core.world import BATCH, World, make_config
@@ -69,4 +69,14 @@ def test_bytes_of_a_profile(watched: _Watched) -> None:
     job = running(watched.world)
     key, node = (job.job_id, 0, BATCH), job.alloc[0].node
     assert watched.report(key, b"x" * (BYTES_MAX + 1), node) == ([], True)
+    assert watched.report(key, b"", node) == ([], True)
     assert watched.report(key, b"x" * BYTES_MAX, node)[0]
+
+
+def test_profiles_of_one_batch_are_bounded(watched: _Watched) -> None:
+    """As if the database took no writes: what comes on top is dropped, until the next batch."""
+    job = running(watched.world)
+    state, node = watched.world.core.state, job.alloc[0].node
+    state.outputs.profile_bytes = PENDING_BYTES_MAX - 5
+    assert watched.report((job.job_id, 0, BATCH), b"123456", node) == ([], True)
+    assert watched.report((job.job_id, 0, BATCH), b"123456", node)[0]

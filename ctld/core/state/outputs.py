@@ -20,7 +20,8 @@ class Outputs:
         "acks", "dirty_accounts", "dirty_assocs", "dirty_events", "dirty_gpus", "dirty_jobs", "dirty_nodes",
         "dirty_partitions", "dirty_qos", "dirty_qos_usage", "dirty_reservation_spans", "dirty_reservations",
         "dirty_steps", "dirty_usage", "dirty_users", "effects", "ended_attempts", "history", "is_stored",
-        "job_spans", "new_requests", "new_specs", "profiles", "purged",
+        "job_spans", "new_requests", "new_specs", "profile_bytes", "profiles",
+        "purged",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -46,6 +47,7 @@ class Outputs:
         self.dirty_reservation_spans: dict[tuple[int, int], ReservationSpan] = {}
         self.job_spans: dict[tuple[int, int, int, int], JobSpan] = {}
         self.profiles: dict[tuple[int, int, int, str], ProfileRow] = {}
+        self.profile_bytes = 0  # of those reported
         self.ended_attempts: list[JobRow] = []
         self.new_requests: list[tuple[int, JobRequest]] = []
         self.new_specs: list[SpecRow] = []
