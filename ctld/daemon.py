@@ -37,6 +37,7 @@ from ctld.observe.exporter import MetricsExporter
 from ctld.rpc.gate.auth import Authenticator, Roles
 from ctld.rpc.gate.connections import ConnectionLimits, Connections, raise_limit
 from ctld.rpc.gate.services import Services
+from ctld.rpc.gate.tokenuses import TokenUses
 from ctld.rpc.gate.usertokens import UserTokens
 from ctld.rpc.server import listen, make_server
 from ctld.runtime import exits, heap
@@ -348,7 +349,9 @@ class Controller:
         cluster = credentials.identity.cluster
         verifier = TokenVerifier(credentials.ca, cluster, self._boot_at_us, denied)
         verifier.has_job = partial(has_job, self.runtime.core.state)
-        user_tokens = UserTokens(self.runtime.core.state.revoked.by_user, self._clock)
+        state = self.runtime.core.state
+        uses = TokenUses(self.runtime.post, self._clock)
+        user_tokens = UserTokens(state.revoked.by_user, self._clock, state.personal_tokens.by_id, uses)
         _warn(user_tokens.load(config, cluster))
         return Authenticator(
             verifier,

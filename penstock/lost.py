@@ -43,12 +43,14 @@ CHANGES: Final = {
     "Reconfigure": REPEATED,
     "RenewCertificate": REPEATED,  # a lost certificate is for the same key and name
     "ResetDiagnostics": REPEATED,
+    "RevokePersonalToken": REPEATED,
     "RevokeTokens": REPEATED,
     "SetController": REPEATED,
     "UpdateCrontab": REPEATED,
     "UpdateNodes": REPEATED,
     "UpdatePartition": REPEATED,
     "ControlJobs": ONCE,  # would requeue a job that runs again already
+    "CreatePersonalToken": ONCE,  # it exists, and its token was lost: revoke it and make another one
     "CreateReservation": ONCE,  # without a name it gets a generated one
     "LoadArchive": ONCE,
     "NotifyJob": ONCE,

@@ -88,6 +88,8 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
         _add_periodic(state, batch)
     if state.revoked.dirty:
         batch.token_revocations = state.revoked.rows()
+    if state.personal_tokens.dirty:
+        batch.personal_tokens, batch.personal_tokens_gone = state.personal_tokens.rows()
     if state.audit.rows:
         batch.audit = state.audit.rows
         batch.txns = state.audit.txns

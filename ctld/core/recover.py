@@ -38,6 +38,7 @@ from ctld.core.records.gpu import Gpu
 from ctld.core.records.job import NO_STEPS, Job, JobRow, job_from
 from ctld.core.records.node import NodeEvent, NodeRow, PartitionRow
 from ctld.core.records.periodic import Crontab, Trigger, next_start_us
+from ctld.core.records.personal_token import PersonalToken
 from ctld.core.records.qos import Qos
 from ctld.core.records.reservation import Reservation, ReservationSpan
 from ctld.core.records.revocation import TokenRevocation
@@ -114,6 +115,7 @@ class LoadedState(NamedTuple):
     spec_sizes: Sequence[tuple[bytes, int]] = ()  # (hash, bytes) of the stored texts of these jobs and steps
     loss_at_us: int = 0  # when a loss was last accepted, or could not be excluded; 0 = never
     token_revocations: tuple[TokenRevocation, ...] = ()
+    personal_tokens: tuple[PersonalToken, ...] = ()
     loss_accepted: bool = False  # an administrator has confirmed that the database is older than what was acknowledged
     gap: OpenGap = CLOSED  # in which an earlier process has ended
 
@@ -165,6 +167,7 @@ def _load_tables(state: ClusterState, loaded: LoadedState) -> None:
     state.amended.load(loaded.amendments)
     state.audit.head = loaded.audit
     state.revoked.load(loaded.token_revocations)
+    state.personal_tokens.load(loaded.personal_tokens)
     state.next_job_id = loaded.next_job_id
     state.next_request_id = loaded.next_request_id
     state.qos = {DEFAULT_QOS: NORMAL} | {record.name: record for record in loaded.qos if not record.deleted}

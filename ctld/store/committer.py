@@ -334,6 +334,8 @@ class Store:
             (sql.replace_reservation_spans, batch.reservation_spans),
             (sql.replace_counters, batch.counters),
             (sql.replace_token_revocations, batch.token_revocations),
+            (sql.replace_personal_tokens, batch.personal_tokens),
+            (sql.delete_personal_tokens, [(token_id,) for token_id in batch.personal_tokens_gone]),
             (sql.insert_outbox, batch.outbox),
         ]
 

@@ -63,6 +63,7 @@ from ctld.store.schema import (
     NODE,
     NODE_EVENT,
     PARTITION_STATE,
+    PERSONAL_TOKEN,
     QOS,
     QOS_USAGE,
     RESERVATION,
@@ -140,6 +141,12 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
         token_revocations=tuple(
             rows.token_revocation_from(tuple(r))
             for r in connection.execute(select(TOKEN_REVOCATION).order_by(TOKEN_REVOCATION.c.user_name))
+        ),
+        personal_tokens=tuple(
+            rows.personal_token_from(tuple(r))
+            for r in connection.execute(
+                select(PERSONAL_TOKEN).order_by(PERSONAL_TOKEN.c.created_at_us, PERSONAL_TOKEN.c.token_id)
+            )
         ),
         gap=OpenGap(*(_number(connection, name) for name in OpenGap._fields)),
     )

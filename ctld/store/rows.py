@@ -15,6 +15,7 @@ from ctld.core.records.gpu import Gpu
 from ctld.core.records.job import HistoryRow, JobRow, SpecRow
 from ctld.core.records.node import NodeEvent, NodeRow, PartitionRow
 from ctld.core.records.periodic import Crontab, Trigger
+from ctld.core.records.personal_token import PersonalToken
 from ctld.core.records.qos import Qos
 from ctld.core.records.request import JobRequest
 from ctld.core.records.reservation import Reservation, ReservationSpan
@@ -396,6 +397,17 @@ def token_revocation_from(values: tuple[str, int]) -> TokenRevocation:
         user_name, at_us,
     )  # fmt: skip
     return tuple.__new__(TokenRevocation, fields)
+
+
+def personal_token_from(values: tuple[str, str, str, int, int, int, int, str]) -> PersonalToken:
+    """A row of personal_token, from its columns."""
+    (
+        token_id, user_name, name, scope, created_at_us, ends_at_us, used_at_us, used_from,
+    ) = values  # fmt: skip
+    fields = (
+        token_id, user_name, name, scope, created_at_us, ends_at_us, used_at_us, used_from,
+    )  # fmt: skip
+    return tuple.__new__(PersonalToken, fields)
 
 
 def assoc_values(row: AssocRow) -> Params:

@@ -84,6 +84,21 @@ TOKEN_REVOCATION = Table(
     # end of what is made
 )
 
+PERSONAL_TOKEN = Table(
+    "personal_token",
+    METADATA,
+    # made by tools/records: columns of personal_token
+    Column("token_id", Text, primary_key=True),  # the claim of the token that refers to it
+    Column("user_name", Text, nullable=False),
+    Column("name", Text, nullable=False),  # unique among those of its user
+    Column("scope", Integer, nullable=False),  # penstock.values.scopes.Scope
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("ends_at_us", BigInteger, nullable=False),
+    Column("used_at_us", BigInteger, nullable=False),  # when a use was last noted; 0 = never
+    Column("used_from", Text, nullable=False),  # the address of that use
+    # end of what is made
+)
+
 #: Changes of the configuration by hand. `record` is JSON of penstock.values.amendment.Amendment.
 AMENDMENT = Table(
     "amendment",
@@ -262,6 +277,7 @@ __all__ = [
     "NODE_EVENT",
     "OUTBOX",
     "PARTITION_STATE",
+    "PERSONAL_TOKEN",
     "QOS",
     "QOS_USAGE",
     "RESERVATION",

@@ -40,6 +40,7 @@ from ctld.store.schema import (
     NODE_EVENT,
     OUTBOX,
     PARTITION_STATE,
+    PERSONAL_TOKEN,
     QOS,
     QOS_USAGE,
     RESERVATION,
@@ -99,6 +100,8 @@ class Statements:
     replace_reservation_spans: Many
     replace_counters: Many
     replace_token_revocations: Many
+    replace_personal_tokens: Many
+    delete_personal_tokens: Many
     insert_outbox: Many
 
 
@@ -217,6 +220,8 @@ def _compile(kind: type[DefaultDialect], dialect: Dialect) -> Statements:
         replace_reservation_spans=insert(RESERVATION_SPAN, replace=True),
         replace_counters=insert(COUNTER, replace=True),
         replace_token_revocations=insert(TOKEN_REVOCATION, replace=True),
+        replace_personal_tokens=insert(PERSONAL_TOKEN, replace=True),
+        delete_personal_tokens=delete_rows(PERSONAL_TOKEN, "token_id"),
         insert_outbox=insert(OUTBOX),
     )
 

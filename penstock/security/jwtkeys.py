@@ -53,6 +53,7 @@ class UserClaims(msgspec.Struct, frozen=True):
     user_name: str
     issued_at_s: float  # 0 = it does not say
     ends_at_s: float
+    token_id: str = ""  # of a personal token
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -68,6 +69,7 @@ class _Registered(msgspec.Struct, frozen=True):
     nbf: float = 0.0
     iat: float = 0.0
     aud: str | list[str] | None = None
+    penstock_token: str = ""  # a private name (RFC 7519, 4.3): `jti` is the identity provider's
 
 
 class _KeySet(msgspec.Struct, frozen=True):
@@ -113,7 +115,7 @@ class JwtKeys:
         except _UNREADABLE as error:
             raise JwtRefused("claims", f"the token's claims are not valid: {error}") from error
         self._check(registered, now_s)
-        return UserClaims(self._user(named), registered.iat, registered.exp)
+        return UserClaims(self._user(named), registered.iat, registered.exp, registered.penstock_token)
 
     def _key(self, header: _Header) -> _Key:
         """Chooses the key by the header, and refuses every algorithm but that key's own."""

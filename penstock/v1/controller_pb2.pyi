@@ -8,6 +8,17 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class TokenScope(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TOKEN_SCOPE_UNSPECIFIED: _ClassVar[TokenScope]
+    TOKEN_SCOPE_READ: _ClassVar[TokenScope]
+    TOKEN_SCOPE_SUBMIT: _ClassVar[TokenScope]
+    TOKEN_SCOPE_ADMIN: _ClassVar[TokenScope]
+TOKEN_SCOPE_UNSPECIFIED: TokenScope
+TOKEN_SCOPE_READ: TokenScope
+TOKEN_SCOPE_SUBMIT: TokenScope
+TOKEN_SCOPE_ADMIN: TokenScope
+
 class Empty(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -822,6 +833,64 @@ class RevokeTokensRequest(_message.Message):
     for_user: str
     everybody: bool
     def __init__(self, for_user: _Optional[str] = ..., everybody: bool = ...) -> None: ...
+
+class CreatePersonalTokenRequest(_message.Message):
+    __slots__ = ("name", "scope", "lifespan_s")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LIFESPAN_S_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    scope: TokenScope
+    lifespan_s: int
+    def __init__(self, name: _Optional[str] = ..., scope: _Optional[_Union[TokenScope, str]] = ..., lifespan_s: _Optional[int] = ...) -> None: ...
+
+class CreatePersonalTokenReply(_message.Message):
+    __slots__ = ("token", "ends_at_us")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ENDS_AT_US_FIELD_NUMBER: _ClassVar[int]
+    token: str
+    ends_at_us: int
+    def __init__(self, token: _Optional[str] = ..., ends_at_us: _Optional[int] = ...) -> None: ...
+
+class ListPersonalTokensRequest(_message.Message):
+    __slots__ = ("user", "everybody")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    EVERYBODY_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    everybody: bool
+    def __init__(self, user: _Optional[str] = ..., everybody: bool = ...) -> None: ...
+
+class PersonalTokenInfo(_message.Message):
+    __slots__ = ("user", "name", "scope", "created_at_us", "ends_at_us", "used_at_us", "used_from")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_US_FIELD_NUMBER: _ClassVar[int]
+    ENDS_AT_US_FIELD_NUMBER: _ClassVar[int]
+    USED_AT_US_FIELD_NUMBER: _ClassVar[int]
+    USED_FROM_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    name: str
+    scope: TokenScope
+    created_at_us: int
+    ends_at_us: int
+    used_at_us: int
+    used_from: str
+    def __init__(self, user: _Optional[str] = ..., name: _Optional[str] = ..., scope: _Optional[_Union[TokenScope, str]] = ..., created_at_us: _Optional[int] = ..., ends_at_us: _Optional[int] = ..., used_at_us: _Optional[int] = ..., used_from: _Optional[str] = ...) -> None: ...
+
+class ListPersonalTokensReply(_message.Message):
+    __slots__ = ("tokens",)
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    tokens: _containers.RepeatedCompositeFieldContainer[PersonalTokenInfo]
+    def __init__(self, tokens: _Optional[_Iterable[_Union[PersonalTokenInfo, _Mapping]]] = ...) -> None: ...
+
+class RevokePersonalTokenRequest(_message.Message):
+    __slots__ = ("name", "for_user")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FOR_USER_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    for_user: str
+    def __init__(self, name: _Optional[str] = ..., for_user: _Optional[str] = ...) -> None: ...
 
 class RenderConfigRequest(_message.Message):
     __slots__ = ()

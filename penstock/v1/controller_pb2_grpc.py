@@ -204,6 +204,21 @@ class ControllerStub(object):
                 request_serializer=penstock_dot_v1_dot_controller__pb2.RevokeTokensRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_controller__pb2.Empty.FromString,
                 _registered_method=True)
+        self.CreatePersonalToken = channel.unary_unary(
+                '/penstock.v1.Controller/CreatePersonalToken',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.CreatePersonalTokenRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.CreatePersonalTokenReply.FromString,
+                _registered_method=True)
+        self.ListPersonalTokens = channel.unary_unary(
+                '/penstock.v1.Controller/ListPersonalTokens',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.ListPersonalTokensRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.ListPersonalTokensReply.FromString,
+                _registered_method=True)
+        self.RevokePersonalToken = channel.unary_unary(
+                '/penstock.v1.Controller/RevokePersonalToken',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.RevokePersonalTokenRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+                _registered_method=True)
         self.RenderConfig = channel.unary_unary(
                 '/penstock.v1.Controller/RenderConfig',
                 request_serializer=penstock_dot_v1_dot_controller__pb2.RenderConfigRequest.SerializeToString,
@@ -428,6 +443,27 @@ class ControllerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreatePersonalToken(self, request, context):
+        """penstock token create
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPersonalTokens(self, request, context):
+        """penstock token list
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokePersonalToken(self, request, context):
+        """penstock token revoke
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RenderConfig(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -605,6 +641,21 @@ def add_ControllerServicer_to_server(servicer, server):
             'RevokeTokens': grpc.unary_unary_rpc_method_handler(
                     servicer.RevokeTokens,
                     request_deserializer=penstock_dot_v1_dot_controller__pb2.RevokeTokensRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.Empty.SerializeToString,
+            ),
+            'CreatePersonalToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePersonalToken,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.CreatePersonalTokenRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.CreatePersonalTokenReply.SerializeToString,
+            ),
+            'ListPersonalTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPersonalTokens,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.ListPersonalTokensRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.ListPersonalTokensReply.SerializeToString,
+            ),
+            'RevokePersonalToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokePersonalToken,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.RevokePersonalTokenRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_controller__pb2.Empty.SerializeToString,
             ),
             'RenderConfig': grpc.unary_unary_rpc_method_handler(
@@ -1530,6 +1581,87 @@ class Controller(object):
             target,
             '/penstock.v1.Controller/RevokeTokens',
             penstock_dot_v1_dot_controller__pb2.RevokeTokensRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreatePersonalToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/CreatePersonalToken',
+            penstock_dot_v1_dot_controller__pb2.CreatePersonalTokenRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.CreatePersonalTokenReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPersonalTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/ListPersonalTokens',
+            penstock_dot_v1_dot_controller__pb2.ListPersonalTokensRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.ListPersonalTokensReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokePersonalToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/RevokePersonalToken',
+            penstock_dot_v1_dot_controller__pb2.RevokePersonalTokenRequest.SerializeToString,
             penstock_dot_v1_dot_controller__pb2.Empty.FromString,
             options,
             channel_credentials,

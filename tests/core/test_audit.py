@@ -246,7 +246,7 @@ def test_every_request_with_an_actor_is_watched_or_known_to_leave_no_record() ->
     of_own_jobs = {
         "SubmitJob", "AwaitJob", "AwaitAllocation", "EndAllocation", "CreateStep", "AwaitStep",
         "NotifyJob", "CancelJobs", "ControlJobs", "UpdateJobs",  # OthersJobChanges
-        "SetTrigger", "RecordAct", "RevokeTokens",
+        "SetTrigger", "RecordAct", "RevokeTokens", "CreatePersonalToken", "RevokePersonalToken", "PersonalTokenUsed",
     }  # fmt: skip
     asked = {kind.__name__ for kind in HANDLERS if "actor" in getattr(kind, "__struct_fields__", ())}
     told = {"ChangeAccounts", "ChangeQos", "ChangeMany"}  # by their draft (watch.tell)

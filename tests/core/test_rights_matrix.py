@@ -22,6 +22,7 @@ from ctld.core.records.events import (
     ClearTriggers,
     ControlAction,
     ControlJobs,
+    CreatePersonalToken,
     CreateReservation,
     CreateStep,
     DeleteReservation,
@@ -31,6 +32,7 @@ from ctld.core.records.events import (
     JobSubmission,
     NotifyJob,
     ReservationSettings,
+    RevokePersonalToken,
     RevokeTokens,
     Role,
     SetTrigger,
@@ -44,6 +46,7 @@ from ctld.core.records.events import (
 from ctld.core.records.periodic import Trigger, TriggerKind
 from ctld.core.records.step import StepRequest
 from penstock.values.refusals import Code
+from penstock.values.scopes import Scope
 from tests.core.world import SPEC, US, World, make_config
 
 USER, OPERATOR, ADMINISTRATOR = Role.USER, Role.OPERATOR, Role.ADMINISTRATOR
@@ -60,6 +63,7 @@ WHO = {
 SAME, OTHER = actor(1002, "bob"), actor(1003, "eve")
 ROOT = WHO["root"]
 A, CA = AccountAction, ControlAction
+FOREVER_US = 4_000_000_000 * US
 
 
 def to_jobs(make):
@@ -187,6 +191,8 @@ OBJECTS = {
     "clear somebody else's trigger": (lambda w: ClearTriggers(w, 7, reply_to=1), "nnnyy"),
     "revoke their own tokens": (lambda w: RevokeTokens(w, w.user_name, 1), "yyyyy"),
     "revoke somebody else's tokens": (lambda w: RevokeTokens(w, SAME.user_name, 1), "nnnyy"),
+    "make a personal token": (lambda w: CreatePersonalToken(w, f"id of {w.user_name}", "ci", Scope.READ, FOREVER_US, 1), "yyyyy"),
+    "revoke somebody else's personal token": (lambda w: RevokePersonalToken(w, SAME.user_name, "ci", 1), "nnnyy"),
     "revoke everybody's tokens": (lambda w: RevokeTokens(w, "", 1), "nnnyy"),
     "nice below 0 at submission": (lambda w: submission(w, nice=-1), "nnyyy"),
     "a priority at submission": (lambda w: submission(w, priority=9), "nnyyy"),
@@ -205,6 +211,7 @@ def test_objects(name: str) -> None:
         world = make(scron_parameters=(("enable", ""),))
         job_of(world, SAME, "held")
         world.do(CreateReservation(ROOT, "maint", LATER))
+        world.do(CreatePersonalToken(SAME, "id", "ci", Scope.READ, FOREVER_US))
         world.core.state.periodic.put_trigger(
             Trigger(7, SAME.uid, SAME.gid, "bob", int(TriggerKind.DOWN), "", (), 0, 0, "/bin/true", True, 1)
         )

@@ -69,8 +69,10 @@ from ctld.core.records.gpu import Gpu, GpuFacts, GpuOpinion, WorkKind
 from ctld.core.records.job import HistoryRow, JobRow, JobSpan, SpecRow
 from ctld.core.records.node import Node, NodeRow, PartitionRow
 from ctld.core.records.periodic import Crontab, Trigger
+from ctld.core.records.personal_token import PersonalToken
 from ctld.core.records.qos import Qos
 from ctld.core.records.reservation import Reservation, ReservationSpan
+from ctld.core.records.revocation import TokenRevocation
 from ctld.core.records.step import StepRow
 from ctld.core.recover import ArrayCounts, LoadedState, SubmitKey
 from ctld.core.state.fairshare import LoadedShares
@@ -153,6 +155,8 @@ class World:
         self.qos: dict[str, Qos] = {}
         self.gpus: dict[tuple[str, str], Gpu] = {}
         self.crontabs: dict[int, Crontab] = {}
+        self.token_revocations: dict[str, TokenRevocation] = {}
+        self.personal_tokens: dict[str, PersonalToken] = {}
         self.triggers: dict[int, Trigger] = {}
         self.found: dict[str, tuple[GpuFacts, ...]] = {}  # GPUs that nodes name when they register
         self.works: dict[str, tuple[str, str]] = {}  # w1, w2, ...: works that were ordered: (node, UUID),
@@ -200,6 +204,8 @@ class World:
             budgets=tuple(self.budget_rows.values()),
             reservation_spans=self._last_reservation_spans(),
             reservation_id=self.last_numbers.get("reservation", 0),
+            token_revocations=tuple(self.token_revocations.values()),
+            personal_tokens=tuple(self.personal_tokens.values()),
         )  # fmt: skip
         core = Core(config, loaded, self.now_us)
         core.check()
@@ -291,6 +297,10 @@ class World:
         self.reservations.update({r.name: r for r in batch.reservations})
         for name in batch.reservations_gone:
             self.reservations.pop(name, None)
+        self.token_revocations.update({row.user_name: row for row in batch.token_revocations})
+        self.personal_tokens.update({row.token_id: row for row in batch.personal_tokens})
+        for token_id in batch.personal_tokens_gone:
+            self.personal_tokens.pop(token_id, None)
         self.crontabs.update({crontab.uid: crontab for crontab in batch.crontabs})
         for uid in batch.crontabs_gone:
             del self.crontabs[uid]

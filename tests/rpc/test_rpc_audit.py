@@ -9,7 +9,8 @@ from patience import ANSWER_S
 from ctld.core.records.audit import GENESIS, chained
 from ctld.core.records.events import Actor, RecordAct
 from ctld.rpc.gate.auth import Peer
-from ctld.rpc.gate.denials import CALLERS_MAX, Denials, address_of
+from ctld.rpc.gate.context import address_of
+from ctld.rpc.gate.denials import CALLERS_MAX, Denials
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as c
 from penstock.v1 import governance_pb2 as g

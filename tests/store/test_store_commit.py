@@ -12,6 +12,7 @@ from postgres import change, dump, rows
 from ctld.core.records.effects import Batch, Done, Reply
 from ctld.core.records.job import HistoryRow
 from ctld.core.records.node import NodeRow, PartitionRow
+from ctld.core.records.personal_token import PersonalToken
 from ctld.core.records.request import JobRequest
 from ctld.core.records.revocation import TokenRevocation
 from ctld.store.committer import LEASE_US, Store
@@ -424,4 +425,17 @@ def test_revocations_of_tokens_are_kept(place: str) -> None:
     store.commit(submitted(1, [], token_revocations=[TokenRevocation("ann", 5), TokenRevocation("", 6)]))
     store.commit(submitted(2, [], token_revocations=[TokenRevocation("ann", 9)]))
     assert store.load(NOW_US, 0, 0).token_revocations == (TokenRevocation("", 6), TokenRevocation("ann", 9))
+    store.close()
+
+
+def test_personal_tokens_are_kept_replaced_and_deleted(place: str) -> None:
+    """As the only change of a batch each."""
+    ci, laptop = PersonalToken("a", "ann", "ci", 1, 5, 9), PersonalToken("b", "ann", "laptop", 3, 6, 9)
+    store = leading(place)
+    store.commit(submitted(1, [], personal_tokens=[laptop, ci]))
+    assert store.load(NOW_US, 0, 0).personal_tokens == (ci, laptop)
+    used = ci._replace(used_at_us=7, used_from="10.0.0.1")
+    store.commit(submitted(2, [], personal_tokens=[used]))
+    store.commit(submitted(3, [], personal_tokens_gone=["b"]))
+    assert store.load(NOW_US, 0, 0).personal_tokens == (used,)
     store.close()

@@ -95,4 +95,18 @@ TOKEN_REVOCATION: Final = Record(
     ),
 )  # fmt: skip
 
-RECORDS: Final = (NODE, GPU, PARTITION, RESERVATION, NODE_EVENT, RESERVATION_SPAN, TOKEN_REVOCATION)
+PERSONAL_TOKEN: Final = Record(
+    "personal_token", "PersonalToken", ("token_id",),
+    fields=(
+        Field("token_id", TEXT, "the claim of the token that refers to it"),
+        Field("user_name", TEXT),
+        Field("name", TEXT, "unique among those of its user"),
+        Field("scope", INT, "penstock.values.scopes.Scope"),
+        Field("created_at_us", BIG),
+        Field("ends_at_us", BIG),
+        Field("used_at_us", BIG, "when a use was last noted; 0 = never", "0"),
+        Field("used_from", TEXT, "the address of that use", '""'),
+    ),
+)  # fmt: skip
+
+RECORDS: Final = (NODE, GPU, PARTITION, RESERVATION, NODE_EVENT, RESERVATION_SPAN, TOKEN_REVOCATION, PERSONAL_TOKEN)

@@ -14,6 +14,7 @@ from ctld.core.records.gpu import Gpu
 from ctld.core.records.job import HistoryRow, JobRow, JobSpan, SpecRow
 from ctld.core.records.node import NodeEvent, NodeRow, PartitionRow
 from ctld.core.records.periodic import Crontab, Trigger
+from ctld.core.records.personal_token import PersonalToken
 from ctld.core.records.qos import Qos
 from ctld.core.records.request import JobRequest, NodeAlloc
 from ctld.core.records.reservation import Reservation, ReservationSpan
@@ -404,6 +405,8 @@ class Batch(msgspec.Struct):
     profiles: list[ProfileRow] = []
     counters: list[tuple[str, int]] = []  # the last number of a kind
     token_revocations: list[TokenRevocation] = []
+    personal_tokens: list[PersonalToken] = []
+    personal_tokens_gone: list[str] = []  # their ids
     outbox: list[OutboxRow] = []  # added before the commit by ctld/delivery: no decision depends on it
     epoch: int = 0  # the leadership's epoch from here on; 0 = unchanged
 
@@ -435,6 +438,8 @@ class Batch(msgspec.Struct):
             or self.amendments
             or self.amendments_gone
             or self.token_revocations
+            or self.personal_tokens
+            or self.personal_tokens_gone
             or self.audit
             or self.wckeys
             or self.resources

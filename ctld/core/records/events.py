@@ -23,6 +23,10 @@ from ctld.core.records.gpu import GpuAction, GpuFacts, GpuOpinion
 from ctld.core.records.job import SpecRow
 from ctld.core.records.job_submission import JobSubmission as JobSubmission
 from ctld.core.records.step import StepRequest
+from ctld.core.records.token_events import CreatePersonalToken as CreatePersonalToken
+from ctld.core.records.token_events import PersonalTokenUsed as PersonalTokenUsed
+from ctld.core.records.token_events import RevokePersonalToken as RevokePersonalToken
+from ctld.core.records.token_events import RevokeTokens as RevokeTokens
 from penstock.values.amendment import Amendment
 from penstock.values.config import Config
 from penstock.values.taskset import TaskSet
@@ -41,14 +45,6 @@ class RecordAct(Event, frozen=True):
     more: dict[str, Any] | None = None  # other fields of the record
     reply_to: int = 0
     transaction: tuple[str, str] | None = None  # for a change of accounting: sacctmgr's action, and its object
-
-
-class RevokeTokens(Event, frozen=True):
-    """scontrol token revoke: JSON web tokens that were issued until now are no longer valid."""
-
-    actor: Actor
-    user_name: str  # "" = everybody
-    reply_to: int = 0
 
 
 class LoadConfig(Event, frozen=True):

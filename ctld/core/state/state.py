@@ -46,6 +46,7 @@ from ctld.core.state.limits import LimitState
 from ctld.core.state.open_intervals import OpenIntervals
 from ctld.core.state.outputs import Outputs
 from ctld.core.state.pending import PendingColumns
+from ctld.core.state.personal_tokens import PersonalTokens
 from ctld.core.state.preemption import Preemption
 from ctld.core.state.priority_columns import Priorities
 from ctld.core.state.registry import AccountingRegistry
@@ -120,6 +121,7 @@ class ClusterState:
         self.amended = Amended()
         self.audit = Trail()
         self.revoked = RevokedTokens()
+        self.personal_tokens = PersonalTokens()
         self.outputs = Outputs()
 
     def applying(self) -> None:
@@ -185,7 +187,8 @@ class ClusterState:
         """Whether any row must be written."""
         return bool(
             self.outputs.is_dirty() or self.periodic.dirty or self.amended.dirty or self.audit.rows
-            or self.revoked.dirty or self.registry.is_dirty() or self.limits.budgets.dirty or self.limits.budgets.closed
+            or self.revoked.dirty or self.personal_tokens.dirty or self.registry.is_dirty()
+            or self.limits.budgets.dirty or self.limits.budgets.closed
         )  # fmt: skip
 
     def rules_changed(self) -> None:
@@ -226,6 +229,7 @@ class ClusterState:
         self.amended.dirty = {}
         self.audit.start_new_batch()
         self.revoked.start_new_batch()
+        self.personal_tokens.start_new_batch()
         self.registry.start_new_batch()
 
     # ---- jobs ----------------------------------------------------------------------------------------------------

@@ -17,8 +17,7 @@ from cryptography import x509
 
 from ctld.core.records.events import RecordAct
 from ctld.rpc.control.usertokens import TokenMethods
-from ctld.rpc.gate.context import Context
-from ctld.rpc.gate.denials import address_of
+from ctld.rpc.gate.context import Context, address_of
 from ctld.rpc.gate.refusals import translated
 from ctld.runtime.errors import BadRequest
 from penstock.security.ca import CertifiedIdentity, host_names, load_denied, to_pem

@@ -1,26 +1,36 @@
-"""The Controller service's methods of JSON web tokens: `scontrol token`. The gate accepts them (gate/usertokens.py)."""
+"""The Controller service's methods of JSON web tokens: `scontrol token`, `penstock token`.
 
+The gate accepts them (gate/usertokens.py).
+"""
+
+import secrets
 from typing import Final
 
-from ctld.core.records.events import RevokeTokens, Role
+from ctld.core.records.events import CreatePersonalToken, RevokePersonalToken, RevokeTokens, Role
+from ctld.core.records.personal_token import PersonalToken
 from ctld.rpc.control.administration import Administration
-from ctld.rpc.gate.auth import VIA, VIA_USER_TOKEN, caller
+from ctld.rpc.gate.auth import VIA, caller, current_peer
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.refusals import translated
+from ctld.rpc.gate.usertokens import Proven
 from ctld.runtime.errors import BadRequest
-from penstock.security.jwt import LIFESPAN_DEFAULT_S, LIFESPAN_MAX_S
+from penstock.security.jwt import LIFESPAN_DEFAULT_S, LIFESPAN_MAX_S, SigningKey
 from penstock.v1 import controller_pb2
 from penstock.values.config import Config
 from penstock.values.refusals import TEXT, Code
+from penstock.values.scopes import Scope
 
-#: Callers who get no token, and why, by how they were authenticated.
-_NOT_BY: Final = {
-    VIA_USER_TOKEN: "a token makes no other one, since it would never end",
-    VIA[
-        "node"
-    ]: "a node speaks for its users while they have jobs on it, and a token would outlive them: run it on the "
-    "controller's machine or on a login host",
-}
+#: Callers who get no token, and why.
+_ALREADY_BY_ONE: Final = "a token makes no other one, since it would never end"
+_NOT_BY_NODE: Final = (
+    "a node speaks for its users while they have jobs on it, and a token would outlive them: run it on the controller's "
+    "machine or on a login host"
+)
+#: Of a personal token.
+PERSONAL_LIFESPAN_DEFAULT_S: Final = 30 * 86400
+PERSONAL_LIFESPAN_MAX_S: Final = 366 * 86400
+#: Random bytes of an id; as a secret it would be too short, and the token's signature is what proves.
+_ID_BYTES: Final = 12
 
 
 class TokenMethods(Administration):
@@ -37,14 +47,11 @@ class TokenMethods(Administration):
             if actor.role < Role.ADMINISTRATOR:
                 raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
             name = await self._user_name(name)
-        if actor.via in _NOT_BY:
-            raise BadRequest(Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {_NOT_BY[actor.via]}")
+        _check_may_have_one()
         config = self._services.runtime.core.state.config
-        lifespan_s = _lifespan_s(config, request.lifespan_s, actor.role)
-        tokens = self._services.user_tokens
-        if tokens.keys.signing is None:
-            raise BadRequest(Code.NO_TOKEN, f"{TEXT[Code.NO_TOKEN]}: {_why_none(config, tokens.problem)}")
-        token = tokens.keys.signing.make(name, tokens.issue_at_s(name), lifespan_s, config.cluster_name)
+        lifespan_s = _lifespan_s(config, request.lifespan_s, actor.role, LIFESPAN_DEFAULT_S, LIFESPAN_MAX_S)
+        signing = self._signing(config)
+        token = signing.make(name, self._services.user_tokens.issue_at_s(name), lifespan_s, config.cluster_name)
         if name != actor.user_name:
             await self._services.record("issue token", (f"user {name}",), asked={"lifespan_s": lifespan_s})
         return controller_pb2.IssueTokenReply(token=token)
@@ -61,6 +68,68 @@ class TokenMethods(Administration):
         await self._services.ask(RevokeTokens(actor, name, self._services.runtime.new_reply_to()), context)
         return controller_pb2.Empty()
 
+    @translated
+    async def CreatePersonalToken(
+        self, request: controller_pb2.CreatePersonalTokenRequest, context: Context
+    ) -> controller_pb2.CreatePersonalTokenReply:
+        """penstock token create."""
+        actor = caller()
+        _check_may_have_one()
+        if not request.name:
+            raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: the token needs a name")
+        if int(request.scope) not in list(Scope):
+            raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: the scope is read, submit or admin")
+        config = self._services.runtime.core.state.config
+        signing = self._signing(config)
+        lifespan_s = _lifespan_s(
+            config, request.lifespan_s, actor.role, PERSONAL_LIFESPAN_DEFAULT_S, PERSONAL_LIFESPAN_MAX_S
+        )
+        issue_at_s = self._services.user_tokens.issue_at_s(actor.user_name)
+        token_id, ends_at_us = secrets.token_urlsafe(_ID_BYTES), (int(issue_at_s) + lifespan_s) * 1_000_000
+        await self._services.ask(
+            CreatePersonalToken(
+                actor, token_id, request.name, Scope(request.scope), ends_at_us, self._services.runtime.new_reply_to()
+            ),
+            context,
+        )
+        token = signing.make(actor.user_name, issue_at_s, lifespan_s, config.cluster_name, token_id)
+        return controller_pb2.CreatePersonalTokenReply(token=token, ends_at_us=ends_at_us)
+
+    @translated
+    async def ListPersonalTokens(
+        self, request: controller_pb2.ListPersonalTokensRequest, context: Context
+    ) -> controller_pb2.ListPersonalTokensReply:
+        """penstock token list."""
+        actor = caller()
+        name = request.user or actor.user_name
+        if (request.everybody or name != actor.user_name) and actor.role < Role.ADMINISTRATOR:
+            raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
+        if name != actor.user_name:
+            name = await self._user_name(name)
+        tokens = self._services.runtime.core.state.personal_tokens
+        found = list(tokens.by_id.values()) if request.everybody else tokens.of_user(name)
+        return controller_pb2.ListPersonalTokensReply(tokens=map(_info, found))
+
+    @translated
+    async def RevokePersonalToken(
+        self, request: controller_pb2.RevokePersonalTokenRequest, context: Context
+    ) -> controller_pb2.Empty:
+        """penstock token revoke."""
+        actor = caller()
+        name = request.for_user or actor.user_name
+        if name != actor.user_name and actor.role is Role.ADMINISTRATOR:
+            name = await self._user_name(name)
+        reply_to = self._services.runtime.new_reply_to()
+        await self._services.ask(RevokePersonalToken(actor, name, request.name, reply_to), context)
+        return controller_pb2.Empty()
+
+    def _signing(self, config: Config) -> SigningKey:
+        """Returns the key that makes tokens. Raises BadRequest."""
+        tokens = self._services.user_tokens
+        if tokens.keys.signing is None:
+            raise BadRequest(Code.NO_TOKEN, f"{TEXT[Code.NO_TOKEN]}: {_why_none(config, tokens.problem)}")
+        return tokens.keys.signing
+
     async def _user_name(self, name: str) -> str:
         """Returns the name by which tokens of a user are known: the system may know others, or the number. Raises
         BadRequest."""
@@ -71,15 +140,37 @@ class TokenMethods(Administration):
         return found
 
 
-def _lifespan_s(config: Config, asked_s: int, role: Role) -> int:
+def _check_may_have_one() -> None:
+    """Checks that the caller may make a token, by how they were authenticated. Raises BadRequest."""
+    grounds = current_peer().grounds
+    is_token = grounds is not None and isinstance(grounds.proof, Proven)
+    why = _ALREADY_BY_ONE if is_token else _NOT_BY_NODE if caller().via == VIA["node"] else ""
+    if why:
+        raise BadRequest(Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {why}")
+
+
+def _info(token: PersonalToken) -> controller_pb2.PersonalTokenInfo:
+    return controller_pb2.PersonalTokenInfo(
+        user=token.user_name,
+        name=token.name,
+        scope=f"TOKEN_SCOPE_{Scope(token.scope).name}",
+        created_at_us=token.created_at_us,
+        ends_at_us=token.ends_at_us,
+        used_at_us=token.used_at_us,
+        used_from=token.used_from,
+    )
+
+
+def _lifespan_s(config: Config, asked_s: int, role: Role, default_s: int, max_s: int) -> int:
     """Returns the life of a new token. Raises BadRequest."""
     if config.has_word("auth_alt_parameters", "disable_token_creation") and role < Role.ADMINISTRATOR:
         raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
     most = config.word_value("auth_alt_parameters", "max_token_lifespan")
-    most_s = int(most) if most.isascii() and most.isdigit() and role < Role.ADMINISTRATOR else LIFESPAN_MAX_S
-    lifespan_s = asked_s or min(LIFESPAN_DEFAULT_S, most_s)
-    if not 0 < lifespan_s <= min(most_s, LIFESPAN_MAX_S):
-        raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: lifespan {lifespan_s}")
+    most_s = int(most) if most.isascii() and most.isdigit() and role < Role.ADMINISTRATOR else max_s
+    lifespan_s = asked_s or min(default_s, most_s)
+    if not 0 < lifespan_s <= (limit_s := min(most_s, max_s)):
+        text = f"{TEXT[Code.INVALID_VALUE]}: lifespan {lifespan_s}: the limit is {limit_s} s"
+        raise BadRequest(Code.INVALID_VALUE, text)
     return lifespan_s
 
 

@@ -8,6 +8,8 @@ unauthenticated.
 A JSON web token (usertokens.py) proves its user wherever it comes from, with all rights of that user. A call that carries
 both kinds of token is the user of the JSON web token.
 
+A personal token has a scope, which is a bound of both `role` and `reach` (SCOPE_REACH).
+
 A token that a node signed is valid only for a user with a job on that node (TokenVerifier.has_job). Root on a node needs
 no job to drain that node, as a HealthCheckProgram does (`Peer.root_of`). Beyond that neither a node nor
 a login host can assert an administrator or operator: these roles do not apply there, and users with such a role have
@@ -35,7 +37,8 @@ from cryptography import x509
 
 from ctld.core.records.accounting_rows import UserRow
 from ctld.core.records.events import Actor, Role
-from ctld.rpc.gate.context import Context
+from ctld.core.records.personal_token import PersonalToken
+from ctld.rpc.gate.context import Context, address_of
 from ctld.rpc.gate.localcall import LocalCall
 from ctld.rpc.gate.usertokens import Proven, UserTokens, presented
 from ctld.runtime.answercache import AnswerCache
@@ -46,12 +49,14 @@ from penstock.security.jwtkeys import JwtRefused
 from penstock.security.tokens import Caller as VouchedUser
 from penstock.security.tokens import TokenRefused, TokenVerifier
 from penstock.values.config import Config
+from penstock.values.scopes import Scope
 
 #: Cached parsed client certificates: one for each node, with a margin.
 CERTIFICATES_MAX: Final = 10_000
 #: How a user was authenticated, by the role of the host that vouches for them.
 VIA: Final = {"controller": "socket", "login": "token of a login host", "node": "token of a node"}
 VIA_USER_TOKEN: Final = "JSON web token"  # noqa: S105 (a word of the audit log)
+VIA_PERSONAL_TOKEN: Final = "personal token"  # noqa: S105 (and its name follows)
 _UNKNOWN_USER: Final = "the controller's machine does not know the token's user"
 #: In place of a uid: the user of a token, while it is looked up.
 _UNKNOWN_UID: Final = -1
@@ -65,7 +70,12 @@ class Reach(IntEnum):
     NODE = 0  # root on a node where root has no job: OWN_NODE and what that needs to know of nodes
     LOOK = 1  # root, SlurmUser, and from a login host all users with a role: read-only methods
     STEPS = 2  # operators and administrators from a node where they have a job: also methods of its steps
-    ALL = 3  # all rights of their role
+    JOBS = 3  # the holder of a personal token with the scope submit: also methods about the user's own jobs
+    ALL = 4  # all rights of their role
+
+
+#: The rights that the scope of a personal token leaves.
+SCOPE_REACH: Final = {Scope.READ: Reach.LOOK, Scope.SUBMIT: Reach.JOBS, Scope.ADMIN: Reach.ALL}
 
 
 class Grounds(NamedTuple):
@@ -88,6 +98,7 @@ class Peer(msgspec.Struct, frozen=True):
     ends_at_us: int = 0  # the end of a node's certificate, or of a user's JSON web token; 0 = open
     serial: int = 0  # of a node's certificate
     grounds: Grounds | None = None  # of a user with a token
+    why_less: str = ""  # what bounds `reach`; "" = who vouches
 
 
 class User(msgspec.Struct, frozen=True):
@@ -230,7 +241,9 @@ class Authenticator:
         metadata = tuple(context.invocation_metadata() or ())
         proof = presented(metadata)
         if proof is not None:
-            return await self._proven(self.user_tokens.verify(proof), context.peer())
+            peer = await self._proven(self.user_tokens.verify(proof), context.peer())
+            self._note_use(peer)
+            return peer
         token = next((v for k, v in metadata if k == TOKEN_KEY), None)
         if token is None:
             return Peer(why_nobody="the call carries no token")
@@ -260,8 +273,18 @@ class Authenticator:
             if owner.uid not in self.roles.administrator_uids and owner.user_name != self.roles.slurm_user:
                 raise JwtRefused("user", "the token is another user's")
             actor = await self._named(proven.wanted, f"{address} by {owner.user_name}")
-        self.user_tokens.check_revoked(proven, owner.user_name)
-        return Peer(actor, ends_at_us=proven.ends_at_us, grounds=Grounds(proven, address))
+        token = self.user_tokens.check_revoked(proven, owner.user_name)
+        if token is None:
+            return Peer(actor, ends_at_us=proven.ends_at_us, grounds=Grounds(proven, address))
+        return _scoped(actor, token, proven, address)
+
+    def _note_use(self, peer: Peer) -> None:
+        """Tells of the use of a personal token."""
+        uses, grounds = self.user_tokens.uses, peer.grounds
+        if uses is None or peer.actor is None or grounds is None or not isinstance(grounds.proof, Proven):
+            return
+        if grounds.proof.token_id:
+            uses.note(peer.actor, grounds.proof.token_id, address_of(grounds.address))
 
     async def _named(self, name: str, origin: str) -> Actor:
         """Returns the user of that name. Raises JwtRefused, LookupFailed."""
@@ -299,6 +322,18 @@ class Authenticator:
         if identity.cluster != self._cluster:
             raise BadCertificate(f"the client's certificate is for cluster {identity.cluster!r}")
         return identity, certificate
+
+
+def _scoped(actor: Actor, token: PersonalToken, proven: Proven, address: str) -> Peer:
+    """Returns the user of a personal token with the rights of its scope. Raises JwtRefused."""
+    scope = Scope(token.scope)
+    if proven.wanted != proven.user_name and scope is not Scope.ADMIN:
+        raise JwtRefused("user", f"the token is for {scope.name.lower()}, and for nobody but its owner")
+    role = actor.role if scope is Scope.ADMIN else Role.USER
+    known = msgspec.structs.replace(actor, role=role, via=f"{VIA_PERSONAL_TOKEN} {token.name}")
+    why = "" if scope is Scope.ADMIN else f"the scope of the token {token.name!r} is {scope.name.lower()}"
+    grounds = Grounds(proven, address)
+    return Peer(known, reach=SCOPE_REACH[scope], ends_at_us=proven.ends_at_us, grounds=grounds, why_less=why)
 
 
 async def _or_nobody(authenticated: Awaitable[Peer]) -> Peer:

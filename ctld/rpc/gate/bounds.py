@@ -305,6 +305,8 @@ FIELDS: Final[dict[str, Bound]] = {
     **dict.fromkeys((f"{act}ReservationRequest.name" for act in ("Create", "Update", "Delete")), ENTITY),
     "IssueTokenRequest.for_user": LOGIN,
     "RevokeTokensRequest.for_user": LOGIN,
+    **dict.fromkeys(("ListPersonalTokensRequest.user", "RevokePersonalTokenRequest.for_user"), LOGIN),
+    **dict.fromkeys(("CreatePersonalTokenRequest.name", "RevokePersonalTokenRequest.name"), ENTITY),
     "ChangeManyRequest.changes": Each(Inside(), 50_000),
     "SetControllerRequest.fair_share_dampening_factor": ANY_U32,
     "SetControllerRequest.nodes": LIST,

@@ -11,3 +11,11 @@ from google.protobuf.message import Message
 
 #: Of the calls that the gate admits.
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, Message | bytes]"
+
+
+def address_of(peer: str) -> str:
+    """Returns the address in gRPC's name of the other side, without its port: ipv4:10.0.0.1:4711 -> 10.0.0.1."""
+    kind, _, rest = peer.partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return kind
+    return rest.rpartition(":")[0].replace("%5B", "[").replace("%5D", "]")

@@ -14,6 +14,7 @@ from typing import Final
 
 from ctld.core.records.events import RecordAct
 from ctld.rpc.gate.auth import Peer
+from ctld.rpc.gate.context import address_of
 
 #: Length of a window.
 WINDOW_S: Final = 60.0
@@ -103,11 +104,3 @@ def name_of(peer: Peer) -> str:
     if peer.actor is not None:
         return f"{peer.actor.user_name}({peer.actor.uid})"
     return f"node {peer.node}" if peer.node else "unauthenticated"
-
-
-def address_of(peer: str) -> str:
-    """Returns the address in gRPC's name of the other side, without its port: ipv4:10.0.0.1:4711 -> 10.0.0.1."""
-    kind, _, rest = peer.partition(":")
-    if kind not in ("ipv4", "ipv6"):
-        return kind
-    return rest.rpartition(":")[0].replace("%5B", "[").replace("%5D", "]")

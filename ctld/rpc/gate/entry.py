@@ -23,8 +23,7 @@ from google.protobuf.message import Message
 from ctld.core.records.events import Role
 from ctld.rpc.gate import incoming
 from ctld.rpc.gate.auth import Authenticator, Peer, current_peer, set_peer
-from ctld.rpc.gate.context import Context
-from ctld.rpc.gate.denials import address_of
+from ctld.rpc.gate.context import Context, address_of
 from ctld.rpc.gate.localcall import LocalCall
 from ctld.rpc.gate.ratelimit import RateLimiter
 from ctld.rpc.gate.receiving import CALLS_MAX, PROOFS_MAX, CallerKey, Receiving

@@ -35,6 +35,7 @@ class LeastRole(Enum):
 
     LOOK = auto()  # a user; a read-only method about public data
     STEPS = auto()  # a user; about their own steps and allocations
+    JOBS = auto()  # a user; about their own jobs and what belongs to them
     USER = auto()
     OPERATOR = auto()
     ADMINISTRATOR = auto()
@@ -47,16 +48,16 @@ CONTROLLER: Final = "/penstock.v1.Controller/"
 
 RIGHTS: Final[dict[str, LeastRole]] = {
     CONTROLLER + "Ping": LeastRole.LOOK,
-    CONTROLLER + "SubmitJob": LeastRole.USER,
+    CONTROLLER + "SubmitJob": LeastRole.JOBS,
     CONTROLLER + "AwaitJob": LeastRole.LOOK,
     CONTROLLER + "ListJobs": LeastRole.LOOK,
     CONTROLLER + "ListNodes": LeastRole.LOOK,
     CONTROLLER + "ListPartitions": LeastRole.LOOK,
     CONTROLLER + "ShowConfig": LeastRole.LOOK,
-    CONTROLLER + "CancelJobs": LeastRole.USER,
-    CONTROLLER + "ControlJobs": LeastRole.USER,
-    CONTROLLER + "UpdateJobs": LeastRole.USER,
-    CONTROLLER + "GetBatchScript": LeastRole.USER,
+    CONTROLLER + "CancelJobs": LeastRole.JOBS,
+    CONTROLLER + "ControlJobs": LeastRole.JOBS,
+    CONTROLLER + "UpdateJobs": LeastRole.JOBS,
+    CONTROLLER + "GetBatchScript": LeastRole.JOBS,
     CONTROLLER + "Story": LeastRole.LOOK,
     CONTROLLER + "ListReservations": LeastRole.LOOK,
     CONTROLLER + "ListLicenses": LeastRole.LOOK,
@@ -80,6 +81,9 @@ RIGHTS: Final[dict[str, LeastRole]] = {
     CONTROLLER + "SetController": LeastRole.ADMINISTRATOR,
     CONTROLLER + "IssueToken": LeastRole.USER,  # for others: administrators, checked by the handler
     CONTROLLER + "RevokeTokens": LeastRole.USER,  # of others: administrators, checked by the core
+    CONTROLLER + "CreatePersonalToken": LeastRole.USER,
+    CONTROLLER + "ListPersonalTokens": LeastRole.USER,  # of others: administrators, checked by the handler
+    CONTROLLER + "RevokePersonalToken": LeastRole.USER,  # of others: administrators, checked by the core
     CONTROLLER + "RenderConfig": LeastRole.LOOK,
     "/penstock.v1.Accounting/ListRecords": LeastRole.LOOK,
     "/penstock.v1.Accounting/ListProfiles": LeastRole.LOOK,
@@ -112,8 +116,8 @@ RIGHTS: Final[dict[str, LeastRole]] = {
     "/penstock.v1.Steps/ListSteps": LeastRole.LOOK,
     "/penstock.v1.Steps/AttachStep": LeastRole.STEPS,
     "/penstock.v1.Steps/NotifyJob": LeastRole.STEPS,
-    "/penstock.v1.Periodic/GetCrontab": LeastRole.USER,  # for other users: administrators, checked by the method
-    "/penstock.v1.Periodic/UpdateCrontab": LeastRole.USER,
+    "/penstock.v1.Periodic/GetCrontab": LeastRole.JOBS,  # for other users: administrators, checked by the method
+    "/penstock.v1.Periodic/UpdateCrontab": LeastRole.JOBS,
     "/penstock.v1.Periodic/SetTrigger": LeastRole.USER,  # with allow_user_triggers: checked by the core
     "/penstock.v1.Periodic/ListTriggers": LeastRole.LOOK,
     "/penstock.v1.Periodic/ClearTriggers": LeastRole.USER,  # for other users: administrators, checked by the core
@@ -131,6 +135,7 @@ WAITING: Final = frozenset(name for name, least in RIGHTS.items() if least is Le
 _LEAST_ROLE: Final = {
     LeastRole.LOOK: Role.USER,
     LeastRole.STEPS: Role.USER,
+    LeastRole.JOBS: Role.USER,
     LeastRole.USER: Role.USER,
     LeastRole.OPERATOR: Role.OPERATOR,
     LeastRole.ADMINISTRATOR: Role.ADMINISTRATOR,
@@ -139,7 +144,7 @@ _LEAST_ROLE: Final = {
 #: What root on a node may call without a job there: commands need it to change the state of a node.
 _NODE_METHODS: Final = frozenset(CONTROLLER + name for name in ("Ping", "ListNodes", "ListPartitions"))
 
-_LEAST_REACH: Final = {LeastRole.LOOK: Reach.LOOK, LeastRole.STEPS: Reach.STEPS}
+_LEAST_REACH: Final = {LeastRole.LOOK: Reach.LOOK, LeastRole.STEPS: Reach.STEPS, LeastRole.JOBS: Reach.JOBS}
 _FROM_AFAR: Final = (
     "nodes and login hosts do not speak for root, SlurmUser, operators and administrators: "
     "do it on the controller's machine, or as another user"
@@ -181,7 +186,7 @@ def judge(method: str, peer: Peer) -> tuple[grpc.StatusCode, str] | None:
         text = f"root has no job on node {peer.root_of}, and may only drain this node"
         return None if method in _NODE_METHODS else (grpc.StatusCode.PERMISSION_DENIED, text)
     if peer.reach < _LEAST_REACH.get(who, Reach.ALL):
-        return grpc.StatusCode.PERMISSION_DENIED, _FROM_AFAR
+        return grpc.StatusCode.PERMISSION_DENIED, peer.why_less or _FROM_AFAR
     least = _LEAST_ROLE[who]
     if peer.actor.role < least:
         return grpc.StatusCode.PERMISSION_DENIED, f"only {'an' if least else 'a'} {least.name.lower()} may do this"

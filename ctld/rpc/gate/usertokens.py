@@ -5,6 +5,8 @@ and over the controller's Unix socket, from every host. It proves the user, with
 signature of a node or a login host it was made with the site's own key. A token of root or SlurmUser may name any other
 user, as in Slurm; the caller then is that user, and has that user's rights only (auth.py).
 
+A personal token (penstock token) names its record, which has its scope; without the record it is not valid.
+
 Keys are read at the start and when the configuration is read again. Deliberately absent: a cache of verified tokens,
 since a revocation counts at once and HMAC takes some microseconds.
 """
@@ -15,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
+from ctld.core.records.personal_token import PersonalToken
+from ctld.rpc.gate.tokenuses import TokenUses
 from penstock.calls import USER_NAME_KEY, USER_TOKEN_KEY
 from penstock.errors import BadSetup
 from penstock.security.jwt import BadKey, SigningKey, read_key_file, read_signing_key
@@ -61,13 +65,22 @@ class Proven(NamedTuple):
     ends_at_us: int
     presented: Presented
     keys: JwtKeys  # by which it was verified
+    token_id: str = ""  # of a personal token
 
 
 class UserTokens:
     """Verifies the tokens of callers. `revoked`: by user name, when their tokens were last revoked (the core's live
-    table); EVERYBODY for all."""
+    table); EVERYBODY for all. `personal`: personal tokens by id (live, too). `uses`: is told of accepted ones."""
 
-    def __init__(self, revoked: Mapping[str, int], clock_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        revoked: Mapping[str, int],
+        clock_us: Callable[[], int],
+        personal: Mapping[str, PersonalToken] | None = None,
+        uses: TokenUses | None = None,
+    ) -> None:
+        self.uses = uses
+        self._personal = personal if personal is not None else {}
         self.keys = Keys()
         self.problem = ""  # why there are none
         self._revoked = revoked
@@ -90,7 +103,7 @@ class UserTokens:
         claims = keys.verify(presented.token, self._clock_us() / 1_000_000)
         wanted = presented.user_name or claims.user_name
         issued_at_us, ends_at_us = (round(at_s * 1_000_000) for at_s in (claims.issued_at_s, claims.ends_at_s))
-        return Proven(claims.user_name, wanted, issued_at_us, ends_at_us, presented, keys)
+        return Proven(claims.user_name, wanted, issued_at_us, ends_at_us, presented, keys, claims.token_id)
 
     def verify_again(self, proven: Proven) -> Proven:
         """Returns the users of a token that was verified before: its signature is, again, only if the keys are others now.
@@ -101,11 +114,18 @@ class UserTokens:
             raise JwtRefused("expired", f"the token has expired {ago_us / 1_000_000:.0f} s ago")
         return proven
 
-    def check_revoked(self, proven: Proven, user_name: str) -> None:
-        """Checks a token's time of issue, after whatever the caller had to wait for. `user_name`: of the token's user; the
-        system may know a user by several names, and a revocation holds for all of them. Raises JwtRefused."""
+    def check_revoked(self, proven: Proven, user_name: str) -> PersonalToken | None:
+        """Checks a token's time of issue and its record, after whatever the caller had to wait for; returns the record of a
+        personal token. `user_name`: of the token's user; the system may know a user by several names, and a revocation holds
+        for all of them. Raises JwtRefused."""
         if proven.issued_at_us <= max(self.revoked_until_us(proven.user_name), self.revoked_until_us(user_name)):
             raise JwtRefused("revoked", "the token has been revoked")
+        if not proven.token_id:
+            return None
+        token = self._personal.get(proven.token_id)
+        if token is None or token.user_name not in (proven.user_name, user_name):
+            raise JwtRefused("revoked", "the token has been revoked")
+        return token
 
     def revoked_until_us(self, user_name: str) -> int:
         """Returns until which time of issue tokens of this user are revoked; -1 = none are. Those without a time of issue

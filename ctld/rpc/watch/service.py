@@ -63,7 +63,7 @@ class WatchService:
         self._watches: dict[int, int] = {}  # by uid
 
     def _committed(self, batch: Batch) -> None:
-        if batch.token_revocations:
+        if batch.token_revocations or batch.personal_tokens_gone:
             self.feed.wake()
 
     def watches_of(self, uid: int) -> int:

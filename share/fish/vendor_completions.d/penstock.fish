@@ -16,6 +16,7 @@ complete -c penstock -f -n __fish_use_subcommand -a waste -d 'rank who left GPU 
 complete -c penstock -f -n __fish_use_subcommand -a gpus -d 'list the GPUs of the cluster: state, jobs, reason'
 complete -c penstock -f -n __fish_use_subcommand -a fits -d 'list the largest jobs that would start now'
 complete -c penstock -f -n __fish_use_subcommand -a budget -d 'list the budgets of accounts, and their usage'
+complete -c penstock -f -n __fish_use_subcommand -a token -d 'personal tokens, for programs that act for you'
 complete -c penstock -f -n __fish_use_subcommand -a report -d 'write the usage of the cluster as a page with plots'
 complete -c penstock -f -n __fish_use_subcommand -a policy -d 'accounts, QOS and limits from one file: plan, apply, export'
 complete -c penstock -f -n __fish_use_subcommand -a config -d 'check a configuration, or see what would change'
