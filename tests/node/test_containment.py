@@ -74,7 +74,12 @@ def test_a_job_says_how_often_it_is_sampled_and_how_it_dies():
     assert contained(where, acct_gather_frequency_s=5).sample_every_s == 5
     assert contained(where).profile_every_s == 0
     where.settings.profile_every_s = 15
-    profiles = ({}, {"acct_gather_frequency_s": 5}, {"acct_gather_frequency_s": 0}, {"no_profile": True})
+    profiles: tuple[dict[str, int], ...] = (
+        {},
+        {"acct_gather_frequency_s": 5},
+        {"acct_gather_frequency_s": 0},
+        {"no_profile": True},
+    )
     assert [contained(where, **more).profile_every_s for more in profiles] == [30, 5, 0, 0]
     where.settings.acct_gather_type = ""  # the samples are for profiles alone
     assert [contained(where, **more).profile_every_s for more in profiles] == [15, 5, 0, 0]
