@@ -33,6 +33,7 @@ from rest.events import EventStreams, read_demands
 from rest.handlers import HANDLERS, RestHandler, own
 from rest.limits import Requests, RequestShare
 from rest.listing import StreamedList
+from rest.oidc import OidcLogin
 from rest.pages import Pages, StaticFile
 from rest.sending import PagedResponse, takes_gzip, whole
 from rest.sessions import Sessions
@@ -80,9 +81,10 @@ def make_app(
     requests: Requests | None = None,
     streams: EventStreams | None = None,
     files: Mapping[str, StaticFile] | None = None,
+    oidc: OidcLogin | None = None,
 ) -> ASGIApp:
     """The application of one cluster. `client` is shared by all callers; `streams` are ended by who stops the server.
-    `files`: of the web interface, if it is served.
+    `files`: of the web interface, if it is served; `oidc`: who logs its users in, beside tokens.
     """
     shared = RestApp(client, cluster, contract, requests or Requests(), lambda: now_us())
     routes = [
@@ -99,7 +101,7 @@ def make_app(
     app = Starlette(routes=routes, exception_handlers={404: _not_found})
     app.router.redirect_slashes = False
     api = without_end_slash(app)
-    return Pages(files, Sessions(api, client, cluster, shared.requests)) if files else api
+    return Pages(files, Sessions(api, client, cluster, shared.requests, oidc)) if files else api
 
 
 def _names_first(item: tuple[str, object]) -> tuple[int, str]:

@@ -26,6 +26,19 @@ def command_line() -> DaemonLine:
             DaemonOption(("--tls-key",), "its private key (PEM)", "FILE"),
             DaemonOption(("--web",), "serve the web interface at /, too (docs/web.md)"),
             DaemonOption(
+                ("--oidc-issuer",), "with --web: log users in by this OpenID Connect provider (docs/web.md)", "URL"
+            ),
+            DaemonOption(("--oidc-client-id",), "the provider's name of this client (default: the cluster's)", "ID"),
+            DaemonOption(
+                ("--oidc-client-secret-file",),
+                "its secret, in a file of this user with mode 0600 (default: none, a public client)",
+                "FILE",
+            ),
+            DaemonOption(
+                ("--oidc-user-claim",), "the claim that names the user (default: preferred_username)", "CLAIM"
+            ),
+            DaemonOption(("--web-url",), "address of the web interface as browsers have it, behind a proxy", "URL"),
+            DaemonOption(
                 ("--allow-plain",), "listen without TLS on addresses that are not this machine's own loopback, too"
             ),
             DaemonOption(("--allow-privileged",), "run although this user is root or SlurmUser"),

@@ -15,7 +15,8 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from penstock import SLURM_VERSION
 from penstock.calls import USER_TOKEN_VARIABLE
@@ -23,9 +24,13 @@ from penstock.cluster import find_cluster
 from penstock.clusterfile import ClusterFile
 from penstock.errors import EXIT_CONFIG, BadSetup, PenstockError
 from penstock.logs.daemonlog import DaemonLog, LogSettings
+from penstock.security.keyfiles import read_secret
 from penstock.startwatch import StartWatch
 from penstock.storagefaults import advice_of
 from rest.commandline import command_line
+
+if TYPE_CHECKING:
+    from rest.oidc import OidcLogin
 
 EXIT_TEMPFAIL: Final = 75
 MISSING: Final = "starlette and uvicorn are not installed: pip install 'penstock[rest]'"
@@ -75,6 +80,7 @@ def _run(options: Namespace, watch: StartWatch) -> int:
         raise BadSetup(NOT_BUILT)
     watch.at(options.config or "the cluster file")
     cluster = _cluster(options.config)
+    oidc = _oidc(options, cluster.cluster_name)
     if not options.allow_privileged:
         check_user(cluster)
     where = [*(options.listen or ()), *options.words]
@@ -101,8 +107,32 @@ def _run(options: Namespace, watch: StartWatch) -> int:
     for listener in listeners:
         _say(f"listening on {shown(listener, bool(tls.certificate))}")
     with contextlib.closing(_log(options)) as logs:
-        asyncio.run(_serve(cluster, listeners, tls, partial(make_app, files=files), serve, logs))
+        asyncio.run(_serve(cluster, listeners, tls, partial(make_app, files=files, oidc=oidc), serve, logs))
     return 0
+
+
+def _oidc(options: Namespace, cluster_name: str) -> "OidcLogin | None":
+    """The login by an identity provider, if one is named. Raises BadSetup, OSError."""
+    from rest.oidc import OidcLogin, OidcSettings, why_no_provider
+
+    if not options.oidc_issuer:
+        if options.oidc_client_id or options.oidc_client_secret_file or options.oidc_user_claim:
+            raise BadSetup("--oidc-client-id and the like belong to --oidc-issuer URL")
+        return None
+    if not options.web:
+        raise BadSetup("--oidc-issuer belongs to --web: programs bring their tokens in a header")
+    for name, url in (("--oidc-issuer", options.oidc_issuer), ("--web-url", options.web_url)):
+        if url and (why := why_no_provider(url)):
+            raise BadSetup(f"{name} {url}: {why}")
+    path = options.oidc_client_secret_file
+    settings = OidcSettings(
+        options.oidc_issuer,
+        options.oidc_client_id or cluster_name,
+        read_secret(Path(path), "the client's secret").decode("utf-8", "replace").strip() if path else "",
+        options.web_url or "",
+        options.oidc_user_claim or "preferred_username",
+    )
+    return OidcLogin(settings)
 
 
 def _log(options: Namespace) -> DaemonLog:

@@ -3,6 +3,7 @@
     POST /web/login {"token": ...}    the controller is asked whether it accepts the token; then the cookie is set
     POST /web/login {"secret": ...}   a one-time secret of `penstock up --web`, for the token that it was made for
     POST /web/link                    such a secret; over the Unix socket only, for the daemon's own user and root
+    GET  /web/oidc/...                the login of an identity provider, which ends in such a secret (oidc.py)
     POST /web/logout                  removes the cookie
     GET  /web/session                 who is logged in ("": nobody), to be shown: rights are the controller's matter
 
@@ -15,13 +16,13 @@ this machine; the key stays with the origin. So the cookie alone is worth nothin
 import hmac
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.calls import USER_TOKEN_KEY
@@ -33,6 +34,7 @@ from rest.body import read_body
 from rest.callers import UnixPeer, identify, peer_key
 from rest.calling import ControllerClient
 from rest.limits import CALL_TIMEOUT_S, Requests
+from rest.oidc import OidcLogin, forget
 from rest.sending import JSON_TYPE, whole
 
 if TYPE_CHECKING:
@@ -52,6 +54,9 @@ LINK_LIFE_S: Final = 300.0
 #: LoginLinks that wait to be used; one more removes the oldest.
 LINKS_MAX: Final = 16
 SECRET_BYTES: Final = 32
+#: Claims with the user's name in tokens of scontrol.
+USER_CLAIMS: Final = ("sun", "username")
+_OIDC: Final = (("GET", "oidc/start"), ("GET", "oidc/callback"))
 _OWN_SITE: Final = ("same-origin", "none")  # "none": typed by the user
 
 
@@ -92,7 +97,11 @@ class LoginLinks:
 class Sessions:
     """The paths below /web/, and the way of a cookie to the API."""
 
-    def __init__(self, api: ASGIApp, client: ControllerClient, cluster: str, requests: Requests) -> None:
+    def __init__(
+        self, api: ASGIApp, client: ControllerClient, cluster: str, requests: Requests, oidc: OidcLogin | None = None
+    ) -> None:
+        """`oidc`: None = there is no identity provider."""
+        self._oidc = oidc
         self._api = api
         self._client = client
         self._cluster = cluster
@@ -124,14 +133,31 @@ class Sessions:
             return self._with_cookie(request, "", {})
         if asked == ("POST", "link"):
             return self._link(request)
+        if self._oidc is not None and asked in _OIDC:
+            return await self._by_provider(request, self._oidc)
         raise RestError(404, 0, "Not found", is_plain=True)
 
     def _session(self, request: Request) -> Response:
         check_origin(request)
         token = session_token(request)
-        if not token:
-            return whole({"user": "", "cluster": ""}, 200, JSON_TYPE, NEVER_KEPT)
-        return whole({"user": claimed_user(token), "cluster": self._cluster}, 200, JSON_TYPE, NEVER_KEPT)
+        provider = self._oidc.name if self._oidc is not None else ""
+        user = self._claimed_user(token) if token else ""
+        content = {"user": user, "cluster": self._cluster if token else "", "provider": provider}
+        return whole(content, 200, JSON_TYPE, NEVER_KEPT)
+
+    async def _by_provider(self, request: Request, oidc: OidcLogin) -> Response:
+        """A step of a login by an identity provider."""
+        peer = peer_key(request.scope.get("client"))
+        with self._requests.one(f"login from {peer}", peer):
+            if request.url.path.endswith("start"):
+                return await oidc.start(request)
+            token = await oidc.finish(request)
+            check_fits(token)
+            await self._check(identify([(b"x-slurm-user-token", token.encode("utf-8", "replace"))], None).proof)
+        return forget(RedirectResponse(f"/#login={self._links.make(token)}", 303, NEVER_KEPT))
+
+    def _claimed_user(self, token: str) -> str:
+        return claimed_user(token, USER_CLAIMS if self._oidc is None else (*USER_CLAIMS, self._oidc.user_claim))
 
     async def _login(self, request: Request) -> Response:
         peer = peer_key(request.scope.get("client"))
@@ -146,12 +172,11 @@ class Sessions:
         if not isinstance(token, str):
             raise RestError(422, 9200, "token is missing", source="#/token")
         token = token.strip().removeprefix("SLURM_JWT=")
-        if len(token) > TOKEN_CHARS_MAX or any(one in token for one in ';,"\\'):
-            raise RestError(401, 0, "this is no token: scontrol token prints one")
+        check_fits(token)
         proof = identify([(b"x-slurm-user-token", token.encode("utf-8", "replace"))], None).proof
         await self._check(proof)
         key = secrets.token_bytes(KEY_BYTES)
-        content: dict[str, object] = {"user": claimed_user(token), "cluster": self._cluster, "key": to_text(key)}
+        content: dict[str, object] = {"user": self._claimed_user(token), "cluster": self._cluster, "key": to_text(key)}
         return self._with_cookie(request, seal(token, key, cookie_name(request)), content)
 
     async def _check(self, proof: "Proof | None") -> None:
@@ -193,6 +218,12 @@ def refusal(error: RestError) -> Response:
     if error.is_plain:
         return Response(error.text, error.status, NEVER_KEPT, "text/plain")
     return whole({"errors": error.errors, "warnings": []}, error.status, JSON_TYPE, NEVER_KEPT)
+
+
+def check_fits(token: str) -> None:
+    """Raises RestError for a text that is no token, or too long for a cookie."""
+    if len(token) > TOKEN_CHARS_MAX or any(one in token for one in ';,"\\'):
+        raise RestError(401, 0, f"this is no token of at most {TOKEN_CHARS_MAX} characters: scontrol token prints one")
 
 
 def cookie_name(request: Request) -> str:
@@ -246,8 +277,8 @@ def check_origin(request: Request) -> None:
         raise RestError(403, 0, "this request does not come from Penstock's own page")
 
 
-def claimed_user(token: str) -> str:
-    """The user whom the token names, unverified: to be shown. The claims are those of scontrol token."""
+def claimed_user(token: str, names: Sequence[str] = USER_CLAIMS) -> str:
+    """The user whom the token names in the first of these claims, unverified: to be shown."""
     claims = claims_of(token)
-    found = claims.get("sun") or claims.get("username")
+    found = next((claims[name] for name in names if claims.get(name)), "")
     return found if isinstance(found, str) else ""

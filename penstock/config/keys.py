@@ -322,6 +322,7 @@ _JOB_GLOBALS = (
     Key("RequeueExitHold", "requeue_exit_hold", policykinds.EXIT_CODES),
     Key("MailProg", "mail_prog", kinds.OPTIONAL_PATH),
     Key("MailDomain", "mail_domain", policykinds.DOMAIN),
+    Key("PenstockJwtAudience", "penstock_jwt_audience", kinds.TEXT),
     Key("PenstockMailUser", "penstock_mail_user", kinds.NAME),
     Key("JobSubmitPlugins", "job_submit_plugins", kinds.SUBMIT_PLUGINS, note=kinds.submit_plugins_note),
     Key("PenstockSubmitFilter", "submit_filter", kinds.OPTIONAL_PATH),

@@ -90,10 +90,12 @@ class JwtKeys:
         own: SigningKey | None = None,
         key_set: bytes | None = None,
         user_claim: str = "",
+        provider_audience: str = "",
     ) -> None:
-        """`audience`: the cluster's name. `own`: the key of jwt_key. `key_set`: the text of the jwks file. Raises
-        BadKey."""
+        """`audience`: the cluster's name. `own`: the key of jwt_key. `key_set`: the text of the jwks file; `user_claim` and
+        `provider_audience` are of its tokens: which claim names the user, and another audience. Raises BadKey."""
         self._audience = audience
+        self._provider_audience = provider_audience
         self._user_claims = (user_claim,) if user_claim else USER_CLAIMS
         self._own = _Key(own.algorithm, own.verification_key) if own is not None else None
         self._by_id = _read_set(key_set) if key_set is not None else {}
@@ -108,24 +110,30 @@ class JwtKeys:
             raise JwtRefused("malformed", "the token cannot be read") from error
         if header.crit is not None:
             raise JwtRefused("malformed", "the token has extensions that are not known")
-        payload = self._payload(token, self._key(header))
+        key = self._key(header)
+        payload = self._payload(token, key)
         try:
             registered = msgspec.json.decode(payload, type=_Registered)
             named = json.loads(payload, object_pairs_hook=_once)
         except _UNREADABLE as error:
             raise JwtRefused("claims", f"the token's claims are not valid: {error}") from error
-        self._check(registered, now_s)
-        return UserClaims(self._user(named), registered.iat, registered.exp, registered.penstock_token)
+        is_own = key is self._own
+        self._check(registered, now_s, (self._audience,) if is_own else (self._audience, self._provider_audience))
+        # scontrol token names the user by Slurm's claim, whatever the provider's tokens have
+        is_slurms = is_own and not any(name in named for name in self._user_claims)
+        user = _user_of(named, USER_CLAIMS if is_slurms else self._user_claims)
+        return UserClaims(user, registered.iat, registered.exp, registered.penstock_token)
 
     def _key(self, header: _Header) -> _Key:
-        """Chooses the key by the header, and refuses every algorithm but that key's own."""
+        """Chooses the key by the header, and refuses every algorithm but that key's own. A token without a key's name is by
+        the site's own key, or by the only one of the set, whichever has the algorithm."""
         key = self._by_id.get(header.kid) if header.kid else None
         if key is None:
-            key = self._own
-        if key is None and not header.kid and len(self._by_id) == 1:
-            key = next(iter(self._by_id.values()))
-        if key is None:
-            raise JwtRefused("key", "the token is signed by a key that is not known here")
+            only = list(self._by_id.values()) if len(self._by_id) == 1 and not header.kid else []
+            nameless = [one for one in (self._own, *only) if one is not None]
+            if not nameless:
+                raise JwtRefused("key", "the token is signed by a key that is not known here")
+            key = next((one for one in nameless if one.algorithm == header.alg), nameless[0])
         if header.alg != key.algorithm:
             raise JwtRefused("algorithm", f"the token's algorithm is not that of its key, {key.algorithm}")
         return key
@@ -139,7 +147,7 @@ class JwtKeys:
             raise JwtRefused("malformed", "the token cannot be read") from error
         return payload
 
-    def _check(self, claims: _Registered, now_s: float) -> None:
+    def _check(self, claims: _Registered, now_s: float, wanted: tuple[str, ...]) -> None:
         if any(abs(at_s) > TIME_MAX_S for at_s in (claims.exp, claims.nbf, claims.iat)):
             raise JwtRefused("claims", "the token's claims are not valid: a time is out of its range")
         if claims.exp <= now_s:
@@ -148,16 +156,17 @@ class JwtKeys:
             if begin_s > now_s + CLOCK_SKEW_S:
                 raise JwtRefused("early", f"the token is not valid yet: its {name} is {begin_s - now_s:.0f} s ahead")
         audiences = [claims.aud] if isinstance(claims.aud, str) else claims.aud
-        if audiences is not None and self._audience not in audiences:
+        if audiences is not None and not any(name in audiences for name in wanted if name):
             raise JwtRefused("audience", f"the token is not for cluster {self._audience!r}")
 
-    def _user(self, claims: Mapping[str, object]) -> str:
-        found = [claims[name] for name in self._user_claims if name in claims]
-        if not found or not isinstance(found[0], str) or not found[0]:
-            raise JwtRefused("user", f"the token names no user in its claim {' or '.join(self._user_claims)}")
-        if any(other != found[0] for other in found):
-            raise JwtRefused("user", "the token names two users")
-        return found[0]
+
+def _user_of(claims: Mapping[str, object], names: tuple[str, ...]) -> str:
+    found = [claims[name] for name in names if name in claims]
+    if not found or not isinstance(found[0], str) or not found[0]:
+        raise JwtRefused("user", f"the token names no user in its claim {' or '.join(names)}")
+    if any(other != found[0] for other in found):
+        raise JwtRefused("user", "the token names two users")
+    return found[0]
 
 
 def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:

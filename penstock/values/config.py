@@ -329,6 +329,9 @@ class Config:
     requeue_exit_hold: tuple[int, ...] = ()  # exit codes with which batch jobs are requeued and held
     mail_prog: str = "/bin/mail"
     mail_domain: str = ""  # appended to users who give no address
+    penstock_jwt_audience: str = (
+        ""  # accepted in tokens of jwks beside the cluster's name: the client id at the provider
+    )
     penstock_mail_user: str = "nobody"  # user that MailProg runs as if the controller is root
     submit_filter: str = ""  # a Python file with job_submit, job_modify
     submit_filter_timeout_s: int = 2

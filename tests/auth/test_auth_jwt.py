@@ -6,6 +6,7 @@ import hmac
 import json
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import jwt
@@ -80,6 +81,12 @@ def test_keys_of_an_identity_provider() -> None:
     assert keys.verify(OWN.make("ann", NOW_S, 60), NOW_S).user_name == "ann"
     assert reason(keys, jwt.encode(claims(), RSA_KEY, "RS256", {"kid": "e"})) == "algorithm"
     assert reason(keys, jwt.encode(claims(), RSA_KEY, "RS256", {"kid": "other"})) == "algorithm"
+    single = JwtKeys("c", OWN, key_set(public(RSA_KEY, kid="r")))  # as providers with one key: its tokens name none
+    for key, algorithm in ((RSA_KEY, "RS256"), (SECRET, "HS256")):
+        assert single.verify(jwt.encode(claims(), key, algorithm), NOW_S).user_name == "ann"
+    assert reason(single, jwt.encode(claims(), RSA_KEY, "RS256", {"kid": "other"})) == "algorithm"
+    assert reason(single, jwt.encode(claims(), EC_KEY, "ES256")) == "algorithm"
+    assert reason(keys, jwt.encode(claims(), RSA_KEY, "RS256")) == "algorithm"
     alone = JwtKeys("c", None, key_set(public(RSA_KEY, kid="r")))
     assert alone.verify(jwt.encode(claims(), RSA_KEY, "RS256"), NOW_S).user_name == "ann"
     assert reason(alone, jwt.encode(claims(), EC_KEY, "ES256", {"kid": "x"})) == "key"
@@ -149,7 +156,27 @@ def test_accepted_claims() -> None:
     assert KEYS.verify(forged(HEAD, claims(username="ann")), NOW_S).user_name == "ann"
     named = JwtKeys("c", OWN, user_claim="preferred_username")
     assert named.verify(forged(HEAD, claims(preferred_username="eve")), NOW_S).user_name == "eve"
-    assert reason(named, forged(HEAD, claims())) == "user"
+    assert named.verify(forged(HEAD, claims()), NOW_S).user_name == "ann"  # made by scontrol token
+    assert reason(named, forged(HEAD, {"exp": NOW_S + 60})) == "user"
+
+
+def test_another_audience_and_claim_are_the_providers_alone() -> None:
+    """A token of the site's own key is for this cluster, and names the user as scontrol token does."""
+    keys = JwtKeys("c", OWN, key_set(public(RSA_KEY, kid="r")), "login", "client")
+    provider, own = (
+        partial(jwt.encode, key=RSA_KEY, algorithm="RS256"),
+        partial(jwt.encode, key=SECRET, algorithm="HS256"),
+    )
+    found = keys.verify(provider({"login": "eve", "sun": "ann", "aud": "client", "exp": NOW_S + 60}), NOW_S)
+    assert found.user_name == "eve"
+    assert keys.verify(provider({"login": "eve", "aud": ["x", "c"], "exp": NOW_S + 60}), NOW_S).user_name == "eve"
+    assert reason(keys, provider({"sun": "ann", "aud": "client", "exp": NOW_S + 60})) == "user"
+    assert reason(keys, provider({"login": "eve", "aud": "other", "exp": NOW_S + 60})) == "audience"
+    assert reason(keys, provider({"login": "eve", "aud": "", "exp": NOW_S + 60})) == "audience"
+    assert reason(keys, own({"sun": "ann", "aud": "client", "exp": NOW_S + 60})) == "audience"
+    assert keys.verify(own({"sun": "ann", "aud": "c", "exp": NOW_S + 60}), NOW_S).user_name == "ann"
+    without = JwtKeys("c", OWN, key_set(public(RSA_KEY, kid="r")), "login")
+    assert reason(without, provider({"login": "eve", "aud": "", "exp": NOW_S + 60})) == "audience"
 
 
 @given(at=st.integers(0, 200), byte=st.integers(0, 255), cut=st.integers(0, 200))

@@ -15,6 +15,7 @@ from rest.app import make_app
 from rest.callers import UnixPeer
 from rest.contract.facts import load
 from rest.limits import Requests
+from rest.oidc import OidcLogin
 from rest.pages import StaticFile
 
 TOKEN = {"X-SLURM-USER-TOKEN": "a.b.c"}
@@ -55,9 +56,10 @@ class FakeRest:
         requests: Requests | None = None,
         peer_uid: int | None = None,
         files: Mapping[str, StaticFile] | None = None,
+        oidc: OidcLogin | None = None,
     ) -> None:
         self.client = FakeClient(replies or {})
-        app = make_app(self.client, "test", load(), requests, files=files)
+        app = make_app(self.client, "test", load(), requests, files=files, oidc=oidc)
         peer: Any = ("127.0.0.1", 40_000) if peer_uid is None else UnixPeer("unix", peer_uid)
         self.transport = httpx.ASGITransport(app, client=peer)
 

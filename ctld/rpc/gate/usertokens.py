@@ -176,7 +176,9 @@ def read_keys(config: Config, cluster: str) -> Keys:
     claim = value("auth_alt_parameters", "userclaimfield")
     if not set_path:
         return Keys(JwtKeys(cluster, signing, None, claim), signing, path)
-    verifying = _named(set_path, lambda name: JwtKeys(cluster, signing, _read_set(name), claim))
+    verifying = _named(
+        set_path, lambda name: JwtKeys(cluster, signing, _read_set(name), claim, config.penstock_jwt_audience)
+    )
     return Keys(verifying, signing, path)
 
 

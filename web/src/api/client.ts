@@ -109,6 +109,13 @@ async function refusalOf(response: Response): Promise<ApiError> {
 interface LoggedIn {
   user: string;
   cluster: string;
+  /** Host of the identity provider that logs users in; "" = there is none. */
+  provider?: string;
+}
+
+/** The identity provider's host, to be shown; "" = there is none. */
+export async function loginProvider(): Promise<string> {
+  return (await read<LoggedIn>("/web/session"))?.data.provider ?? "";
 }
 
 export async function findSession(): Promise<void> {
