@@ -36,6 +36,7 @@ from ctld.core.records.events import (
     LaunchRefused,
     NodeNotice,
     StepExited,
+    StepProfiled,
     StepStarted,
 )
 from ctld.core.records.gpu import GpuAction
@@ -254,6 +255,10 @@ class NodeLink:
         """Returns a time of the node's by the controller's clock."""
         return self.time.by_our_clock(node_us, self._runtime.clock_us())
 
+    def takes_profiles(self) -> bool:
+        """Whether the inbox has room for events as large as a profile; else the report is acknowledged without it."""
+        return len(self._runtime.inbox.events) < PROFILE_EVENTS_MAX
+
     def _command_ack(self, ack: node_pb2.CommandAck) -> None:
         effect = self._unacked.pop(ack.sequence, None)
         if not ack.refused or effect is None:
@@ -296,6 +301,8 @@ def _first_node(step: StepRow) -> str:
 SPOOL_ID_MAX: Final = 256
 #: Maximum number of usage figures of a step on one node; there are some ten kinds.
 METRICS_MAX: Final = 32
+#: Queued events above which profiles are dropped: each may have 63 KiB, other events a kilobyte.
+PROFILE_EVENTS_MAX: Final = 1_000
 #: Maximum number of jobs in one report of a GPU: more than can share it.
 JOBS_MAX: Final = 4096
 #: Maximum length of a node's explanation, which goes into the job's history.
@@ -354,6 +361,17 @@ def _exited(link: NodeLink, report: node_pb2.Report) -> StepExited:
         max_vmsize_kb=usage.max_vmsize_kb,
         disk_read_bytes=usage.disk_read_bytes,
         disk_write_bytes=usage.disk_write_bytes,
+    )
+
+
+def _profiled(link: NodeLink, report: node_pb2.Report) -> StepProfiled:
+    key = report.profile.key
+    return StepProfiled(
+        **_head(link, report),
+        job_id=key.job_id,
+        attempt=key.attempt,
+        step_id=key.step_id,
+        profile=report.profile.profile if link.takes_profiles() else b"",
     )
 
 
@@ -427,6 +445,7 @@ REPORTS: Final[dict[str, Callable[[NodeLink, node_pb2.Report], Event]]] = {
     "gpus": _gpu_report,
     "gpu_work_done": _gpu_work_done,
     "gpu_idle": _gpu_idle,
+    "profile": _profiled,
 }
 
 

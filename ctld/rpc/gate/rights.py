@@ -87,6 +87,7 @@ RIGHTS: Final[dict[str, LeastRole]] = {
     CONTROLLER + "RevokePersonalToken": LeastRole.USER,  # of others: administrators, checked by the core
     CONTROLLER + "RenderConfig": LeastRole.LOOK,
     "/penstock.v1.Accounting/ListRecords": LeastRole.LOOK,
+    "/penstock.v1.Accounting/ListProfiles": LeastRole.LOOK,
     "/penstock.v1.Shares/ListAssociations": LeastRole.LOOK,
     "/penstock.v1.Shares/ListPriorities": LeastRole.LOOK,
     "/penstock.v1.Shares/ChangeAccounts": LeastRole.USER,  # coordinators, for what is below them: checked by the core
