@@ -34,7 +34,7 @@ def next_request(requests: socket.socket, parent_fd: int) -> tuple[list[str], st
     """
     own_pid, libc = os.getpid(), ctypes.CDLL(None)
     while True:
-        if parent_fd in select.select([requests, parent_fd], [], [])[0]:
+        if parent_fd in select.select([requests.fileno(), parent_fd], [], [])[0]:
             return None
         data, fds, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 1)
         if not data:
