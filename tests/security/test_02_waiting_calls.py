@@ -20,7 +20,6 @@ from penstock.security.tls import client_channel
 from penstock.transport import read_ca
 from penstock.v1 import common_pb2, node_pb2, steps_pb2
 from penstock.v1 import controller_pb2 as c
-from penstock.values.scopes import Scope
 from tests.rpc.clusterkit import EOF, FakeNode, Site, jobs_of, submission, submit
 from tests.rpc.test_rpc_steps import register, wish
 from tests.security.test_02_user_tokens import NOBODY, site_of, token_of
@@ -143,7 +142,7 @@ def test_02_a_step_that_waits_does_not_start_when_its_token_has_ended(tmp_path: 
             await node.started(launch.key)
             token = token_of(NOBODY.pw_name, exp=time.time() + (2 if end == "expired" else 600))
             if end == "withdrawn":  # a personal token
-                own = c.CreatePersonalTokenRequest(name="t", scope=int(Scope.ADMIN))
+                own = c.CreatePersonalTokenRequest(name="t", scope="TOKEN_SCOPE_ADMIN")
                 token = (await local("CreatePersonalToken", own)).token
             theirs = called(far, token, "CreateStep", wish(held, WAIT_S, ntasks=1, exact=True))
             ours = asyncio.create_task(local("CreateStep", wish(held, WAIT_S, ntasks=4, exact=True)))
