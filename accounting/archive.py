@@ -22,7 +22,7 @@ import msgspec
 from sqlalchemy import LargeBinary, Table
 
 from accounting.rolling import Begin
-from accounting.schema import JOB, JOB_REQUEST, JOB_SPEC, STEP, TXN
+from accounting.schema import JOB, JOB_REQUEST, JOB_SPEC, STEP, STEP_PROFILE, TXN
 from accounting.tables import (
     CLUSTER_DAY,
     CLUSTER_HOUR,
@@ -42,7 +42,7 @@ from penstock.values.errors import BadValue
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
-        JOB, JOB_REQUEST, JOB_SPEC, STEP, JOB_SPAN, NODE_EVENT, RESERVATION_SPAN, TXN, USAGE_HOUR, USAGE_DAY,
+        JOB, JOB_REQUEST, JOB_SPEC, STEP, STEP_PROFILE, JOB_SPAN, NODE_EVENT, RESERVATION_SPAN, TXN, USAGE_HOUR, USAGE_DAY,
         USAGE_MONTH, USAGE_KEY, CLUSTER_HOUR, CLUSTER_DAY, CLUSTER_MONTH,
     )
 }  # fmt: skip

@@ -27,6 +27,8 @@ from penstock.values.reservations import ResvFlag, format_flags
 #: proto UsageMetric.Kind GPU_UTIL: percent, summed over tasks.
 _GPU_UTIL = "7"
 _PERCENT = 100
+#: The key of waste that is no owner.
+BY_NAME = "name"
 
 
 class JobReportQuery(NamedTuple):
@@ -177,9 +179,45 @@ def efficiency(connection: Connection, ask: JobReportQuery, sees: Sees) -> list[
     A job without steps has used nothing, unless its steps are purged: then it is left out. GPUs count where they were
     measured.
     """
-    base = ask.base
-    check_groups(base.group_by, tuple(OWNERS))
+    check_groups(ask.base.group_by, tuple(OWNERS))
     sums: dict[tuple[str, ...], list[int]] = {}
+    for owner, _, use in _ended(connection, ask, sees):
+        entry = sums.setdefault(_keys(ask.base.group_by, owner), [0] * 7)
+        for i, value in enumerate(use):
+            entry[i] += value
+    return [
+        UsageRowValues(keys, "", (entry[0], *map(whole_s, entry[1:])))
+        for keys, entry in sorted(sums.items())
+        if entry[0]
+    ]
+
+
+def waste(connection: Connection, ask: JobReportQuery, sees: Sees) -> list[UsageRowValues]:
+    """GPU time that jobs which ended in the window had and did not use (allocated, times 1 - utilisation): jobs, unused and
+    allocated (s), the job that left most unused, and how much. Jobs without measured GPUs are left out. Most unused first.
+    """
+    groups = ask.base.group_by
+    check_groups(groups, (*OWNERS, BY_NAME))
+    sums: dict[tuple[str, ...], list[int]] = {}
+    for owner, row, use in _ended(connection, ask, sees):
+        used_us, held_us = use[-2:]
+        if held_us:
+            keys = tuple(row.name if word == BY_NAME else getattr(owner, OWNERS[word]) for word in groups)
+            entry = sums.setdefault(keys, [0] * 5)
+            unused_us = held_us - used_us
+            entry[:3] = [entry[0] + 1, entry[1] + unused_us, entry[2] + held_us]
+            if unused_us >= entry[4]:
+                entry[3:] = [row.job_id, unused_us]
+    found = sorted(sums.items(), key=lambda one: (-one[1][1], one[0]))
+    return [
+        UsageRowValues(keys, "", (jobs, whole_s(unused_us), whole_s(held_us), worst, whole_s(most_us)))
+        for keys, (jobs, unused_us, held_us, worst, most_us) in found
+    ]
+
+
+def _ended(connection: Connection, ask: JobReportQuery, sees: Sees) -> Iterator[tuple[_Owner, DbRow, tuple[int, ...]]]:
+    """Yields the visible jobs that ended in the window: owner, one of the rows, and what `_use_of` computes."""
+    base = ask.base
     where = (
         ended_since(base.start_at_us), JOB.c.end_at_us < base.end_at_us, JOB.c.start_at_us > 0,
         *_filters(ask),
@@ -190,7 +228,7 @@ def efficiency(connection: Connection, ask: JobReportQuery, sees: Sees) -> list[
     intervals = PastIntervals(connection, had_ended)
     steps_purged_us = read_mark(connection, STEPS_PURGED_MARK)
     query = select(*TIMES, *_OWNER, STEP.c.usage, STEP.c.user_cpu_us, STEP.c.system_cpu_us, STEP.c.max_rss_kb,
-                   STEP.c.nodes, *which)  # fmt: skip
+                   STEP.c.nodes, JOB.c.name, *which)  # fmt: skip
     joined = JOB.outerjoin(STEP, and_(STEP.c.job_id == JOB.c.job_id, STEP.c.attempt == JOB.c.attempt))
     query = query.select_from(joined).where(*where).order_by(JOB.c.end_at_us, *key)
     for _, rows in _by_job(connection.execute(query.execution_options(yield_per=5_000))):
@@ -200,14 +238,7 @@ def efficiency(connection: Connection, ask: JobReportQuery, sees: Sees) -> list[
             continue
         if first.end_at_us <= steps_purged_us and all(row.user_cpu_us is None for row in rows):
             continue
-        entry = sums.setdefault(_keys(base.group_by, owner), [0] * 7)
-        for i, value in enumerate(_use_of(rows, intervals.attempt_of(first))):
-            entry[i] += value
-    return [
-        UsageRowValues(keys, "", (entry[0], *map(whole_s, entry[1:])))
-        for keys, entry in sorted(sums.items())
-        if entry[0]
-    ]
+        yield owner, first, _use_of(rows, intervals.attempt_of(first))
 
 
 def _by_job(rows: Iterable[DbRow]) -> Iterator[tuple[tuple[int, int], list[DbRow]]]:
@@ -297,5 +328,6 @@ REPORTS: dict[str, Callable[[Connection, JobReportQuery, Sees], list[UsageRowVal
     "JOB_SIZES": sizes,
     "WAITS": waits,
     "EFFICIENCY": efficiency,
+    "WASTE": waste,
     "RESERVATIONS": reservations,
 }

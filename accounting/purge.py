@@ -3,9 +3,9 @@
 Rules
     - Only counted records are deleted: jobs, suspensions and usage up to the roll-up's cursor, and no attempt that is
       in `rollup_open`. Active records stay, and those that the controller still has in memory (`keep_us`: MinJobAge).
-    - A job is deleted with its steps, history, suspensions and request. Tasks of an array stay while a task of it is
-      active, since the controller counts them at a start. The request of an array stays as long as one of its tasks,
-      and a script as long as any job uses it.
+    - A step is deleted with its profiles, a job with its steps, history, suspensions and request. Tasks of an array stay
+      while a task of it is active, since the controller counts them at a start. The request of an array stays as long as
+      one of its tasks, and a script as long as any job uses it.
     - Suspensions are purged by themselves; past allocations of an attempt are deleted with their job.
     - Usage is deleted by whole hours, days and months that are over. Late changes of them are no longer entered.
     - The audit log is never purged.
@@ -23,7 +23,7 @@ from accounting.marks import read_mark
 from accounting.query import HAS_ENDED, IS_ACTIVE, ended_since
 from accounting.rolling import Begin, read_marks
 from accounting.rollup import Calendar, purged_to
-from accounting.schema import ENDED_FROM, JOB, JOB_REQUEST, JOB_SPEC, STEP, TXN
+from accounting.schema import ENDED_FROM, JOB, JOB_REQUEST, JOB_SPEC, STEP, STEP_PROFILE, TXN
 from accounting.tables import (
     CLUSTER_DAY,
     CLUSTER_HOUR,
@@ -144,17 +144,27 @@ def _purge_steps(access: Access, before_us: int, archive: Archive | None) -> int
             ids = sorted({row.job_id for row in found})
             rows = connection.execute(select(STEP).where(STEP.c.job_id.in_(ids), _steps(before_us))).mappings()
             page = [dict(row) for row in rows]
+            profiles = _profiles_of(connection, page)
         if not found:
             break
         job_id, at_us = found[-1]
         if archive is not None and page:
-            archive.write([(STEP, row) for row in page])
+            archive.write([*((STEP, row) for row in page), *((STEP_PROFILE, row) for row in profiles)])
         with access.begin() as connection:
-            for row in page:
-                connection.execute(delete(STEP).where(*(column == row[column.name] for column in STEP.primary_key)))
+            for table, rows_of in ((STEP, page), (STEP_PROFILE, profiles)):
+                for row in rows_of:
+                    is_it = (column == row[column.name] for column in table.primary_key)
+                    connection.execute(delete(table).where(*is_it))
             put(connection, ROLLUP_MARK, [{"name": STEPS_PURGED_MARK, "value": at_us}])
         done += len(page)
     return done
+
+
+def _profiles_of(connection: Connection, steps: Sequence[RowValues]) -> list[RowValues]:
+    keys = {(row["job_id"], row["attempt"], row["step_id"]) for row in steps}
+    asked = select(STEP_PROFILE).where(STEP_PROFILE.c.job_id.in_(_numbers(steps, "job_id")))
+    found = (dict(row) for row in connection.execute(asked).mappings())
+    return [row for row in found if (row["job_id"], row["attempt"], row["step_id"]) in keys]
 
 
 def _page(connection: Connection, table: Table, condition: ColumnElement[bool]) -> list[RowValues]:
@@ -172,7 +182,7 @@ def _with_jobs(connection: Connection, page: Sequence[RowValues], history: Table
     keys = {(row["job_id"], row["attempt"]) for row in page}
     ids = _numbers(page, "job_id")
     found: list[tuple[Table, RowValues]] = []
-    for table in (STEP, JOB_SPAN, history):
+    for table in (STEP, STEP_PROFILE, JOB_SPAN, history):
         for row in connection.execute(select(table).where(table.c.job_id.in_(ids))).mappings():
             if (row["job_id"], row["attempt"]) in keys:
                 found.append((table, dict(row)))

@@ -12,11 +12,12 @@ which it was created; script and extern step with the last.
 
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 
 # Any: values of rows, which SQLAlchemy does not type
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, select
@@ -27,13 +28,15 @@ from accounting.dbrow import DbRow, Query
 from accounting.filter import FilterRecord, RecordFilter, StepRecord
 from accounting.query import END, Ids, Question, question
 from accounting.resized import by_size, is_asked, resizes_of
-from accounting.schema import JOB, JOB_REQUEST, JOB_SPEC, STEP, split_strings
+from accounting.schema import JOB, JOB_REQUEST, JOB_SPEC, STEP, STEP_PROFILE, split_strings
 from penstock.values.errors import BadValue
 from penstock.values.states import JobState, Reason
 from penstock.values.tres import format_tres
 
 #: Records read at a time.
 PAGE_RECORDS = 500
+#: Jobs whose profiles are read at a time.
+PROFILE_JOBS = 20
 #: Records in one answer: their keys take 50 MB while they are sorted.
 RECORDS_MAX = 1_000_000
 
@@ -63,6 +66,16 @@ _SPEC_HASH = len(_JOB_FIELDS) + 4
 _STEP_ID, _NODE = map(_STEP_FIELDS.index, ("step_id", "node"))
 
 
+class ProfileRecord(NamedTuple):
+    """What a node has recorded of a step: time lines, not decoded here (penstock.values.profile)."""
+
+    job_id: int
+    attempt: int
+    step_id: int
+    node: str
+    profile: bytes
+
+
 class RecordsUnavailable(Exception):
     """The database cannot be read."""
 
@@ -89,6 +102,20 @@ class Records:
         asking = question(asked)
         return self._pages(asking, asked)
 
+    def profiles(self, asked: RecordFilter) -> Iterator[ProfileRecord]:
+        """Yields the profiles of the steps of all records that match. Raises as `list` does."""
+        records = self.list(asked)
+        while page := list(islice(records, PROFILE_JOBS)):
+            steps = {(one.job_id, one.attempt, step.step_id): None for one in page for step in one.steps}
+            asking = select(STEP_PROFILE).where(STEP_PROFILE.c.job_id.in_(sorted({key[0] for key in steps})))
+            asking = asking.order_by(*STEP_PROFILE.primary_key)
+            try:
+                with self._engine.connect() as connection:
+                    found = [ProfileRecord._make(row) for row in connection.execute(asking)]
+            except SQLAlchemyError as error:
+                raise self._unavailable(error) from error
+            yield from (one for one in found if one[:3] in steps)
+
     def _pages(self, asking: Question, asked: RecordFilter) -> Iterator[FilterRecord]:
         try:
             with self._engine.connect() as connection:
@@ -98,9 +125,12 @@ class Records:
                     page = _read_page(connection, asking, asked, keys[at : at + PAGE_RECORDS])
                 yield from page
         except SQLAlchemyError as error:
-            # The driver's text when it was reached; else the pool's (all connections are in use).
-            said = error.orig if isinstance(error, DBAPIError) else error
-            raise RecordsUnavailable(f"accounting records {self.address}: {said}") from error
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: SQLAlchemyError) -> RecordsUnavailable:
+        """Returns the error with the driver's text when it was reached; else the pool's (all connections are in use)."""
+        said = error.orig if isinstance(error, DBAPIError) else error
+        return RecordsUnavailable(f"accounting records {self.address}: {said}")
 
 
 def _keys(connection: Connection, asking: Question, duplicates: bool) -> "array[int]":

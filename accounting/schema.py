@@ -190,6 +190,19 @@ STEP = Table(
     # end of what is made
 )
 
+#: Time lines of a step on a node: written once, before its end, read by `penstock profile` alone.
+STEP_PROFILE = Table(
+    "step_profile",
+    METADATA,
+    # made by tools/records: columns of step_profile
+    Column("job_id", BigInteger, primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("step_id", BigInteger, primary_key=True),
+    Column("node", Text, primary_key=True),
+    Column("profile", LargeBinary, nullable=False),  # penstock.values.profile
+    # end of what is made
+)
+
 #: An account's or a user's place in the tree of shares. Deleted rows stay, so that a number is never reused.
 ASSOC = Table(
     "assoc",

@@ -56,6 +56,8 @@ PROGRAMS = (
     Subcommand(
         "seff", "cli.subcommands.seff:command", "show how well a job used its CPUs, memory, GPUs and time", LOOK
     ),
+    Subcommand("profile", "cli.subcommands.profile:command", "show what a job's steps and GPUs did over time", LOOK),
+    Subcommand("waste", "cli.subcommands.waste:command", "rank who left GPU hours unused", LOOK),
     Subcommand("gpus", "cli.subcommands.gpus:command", "list the GPUs of the cluster: state, jobs, reason", LOOK),
     Subcommand("fits", "cli.subcommands.fits:command", "list the largest jobs that would start now", LOOK),
     Subcommand("budget", "cli.subcommands.budget:command", "list the budgets of accounts, and their usage", LOOK),

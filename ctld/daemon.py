@@ -357,7 +357,7 @@ class Controller:
             verifier,
             credentials.ca,
             cluster,
-            Roles.of(config, self.runtime.core.state.shares.people),
+            Roles.of(config, self.runtime.users),
             self._clock,
             self._lookups,
             denied,
@@ -464,7 +464,7 @@ class Controller:
             raise
         self._filter.use(filters)
         await self._deliver_by(loaded.config)
-        self._authenticator.roles = Roles.of(loaded.config, runtime.core.state.shares.people)
+        self._authenticator.roles = Roles.of(loaded.config, runtime.users)
         self._authenticator.directory.clear()
         self._authenticator.deny(denied)
         self.registry.end_denied(denied)

@@ -24,6 +24,7 @@ from penstock.logfile import flush_logs
 from penstock.logs.daemonlog import DaemonLog
 from penstock.startwatch import StartWatch
 from penstock.storagefaults import advice_of
+from penstock.threads import end_beside_hung_threads
 from penstock.values.jobid import JOB_ID_MAX
 
 #: Maximum epoch: an epoch counts starts, so no real one is higher.
@@ -48,9 +49,12 @@ def main(argv: list[str]) -> int:
         parser.error(f"--epoch-above must be below {EPOCH_MAX}, --job-id-above below {JOB_ID_MAX}")
     try:
         with StartWatch(_say) as watch:
-            return _run(os.path.abspath(options.config), accept, watch)
+            status = _run(os.path.abspath(options.config), accept, watch)
     except (ConfigError, BadSetup, OSError, StoreError) as error:
         return _refused(error)
+    flush_logs()
+    end_beside_hung_threads(status)
+    return status
 
 
 def _run(path: str, accept: Accept, watch: StartWatch) -> int:

@@ -2,12 +2,14 @@
 
 import asyncio
 import time
-from typing import Final, cast
+from collections import deque
+from typing import Final, NamedTuple, cast
 
 from penstock.calls import CallFailed
 from penstock.frames import (
     HELLO,
     LENGTH_BYTES,
+    MORE,
     NUMBER_MAX,
     REPLY,
     REPLY_HEAD_BYTES,
@@ -21,6 +23,13 @@ from penstock.frames import (
 _LOST: Final = "the controller closed the connection"
 
 
+class _Waiting(NamedTuple):
+    """A call in progress: its last reply, and the pages that have come before it."""
+
+    future: asyncio.Future[tuple[int, bytes]]
+    pages: deque[bytes]
+
+
 class CallChannel(asyncio.Protocol):
     """One connection, shared by tasks of one event loop."""
 
@@ -29,7 +38,7 @@ class CallChannel(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._number = 0
         self._used_at = time.monotonic()
-        self._waiting: dict[int, asyncio.Future[tuple[int, bytes]]] = {}
+        self._waiting: dict[int, _Waiting] = {}
         self._have = bytearray()
         self._needed = REPLY.size
         self._loop = asyncio.get_running_loop()
@@ -48,6 +57,14 @@ class CallChannel(asyncio.Protocol):
 
     async def call(self, path: str, request: bytes, deadline: float) -> bytes:
         """Makes one call. Times by time.monotonic(); inf = no deadline. Raises CallFailed."""
+        return (await self._exchange(path, request, deadline))[1]
+
+    async def pages(self, path: str, request: bytes, deadline: float) -> deque[bytes]:
+        """As call(), of a method that answers in pages."""
+        return (await self._exchange(path, request, deadline))[0]
+
+    async def _exchange(self, path: str, request: bytes, deadline: float) -> tuple[deque[bytes], bytes]:
+        """Sends a request; returns the pages and the last reply."""
         if len(request) > REQUEST_BYTES_MAX:
             raise CallFailed(
                 "RESOURCE_EXHAUSTED", f"a request of {len(request)} bytes; the limit is {REQUEST_BYTES_MAX}"
@@ -57,12 +74,11 @@ class CallChannel(asyncio.Protocol):
         self._used_at = now = time.monotonic()
         left_s = deadline - now
         number = self._number = self._number % NUMBER_MAX + 1
-        future: asyncio.Future[tuple[int, bytes]] = self._loop.create_future()
-        self._waiting[number] = future
+        waiting = self._waiting[number] = _Waiting(self._loop.create_future(), deque())
         self._transport.write(request_frame(number, path.encode(), request, left_s))
         timer = None if left_s == float("inf") else self._loop.call_later(max(left_s, 0), self._expire, number)
         try:
-            status, body = await future
+            status, body = await waiting.future
         finally:
             if timer is not None:
                 timer.cancel()
@@ -72,12 +88,12 @@ class CallChannel(asyncio.Protocol):
         if status:
             name, text, code = refusal_of(status, body)
             raise CallFailed(name, text, code, is_sent=True)
-        return body
+        return waiting.pages, body
 
     def _expire(self, number: int) -> None:
-        future = self._waiting.get(number)
-        if future is not None and not future.done():
-            future.set_exception(CallFailed("DEADLINE_EXCEEDED", "Deadline Exceeded", is_sent=True))
+        waiting = self._waiting.get(number)
+        if waiting is not None and not waiting.future.done():
+            waiting.future.set_exception(CallFailed("DEADLINE_EXCEEDED", "Deadline Exceeded", is_sent=True))
 
     # ---- the transport
 
@@ -102,9 +118,13 @@ class CallChannel(asyncio.Protocol):
             if len(have) < end:
                 self._needed = end - at
                 break
-            future = self._waiting.pop(number, None)
-            if future is not None and not future.done():
-                future.set_result((status, bytes(have[at + REPLY.size : end])))
+            waiting = self._waiting.get(number) if status == MORE else self._waiting.pop(number, None)
+            if waiting is not None and not waiting.future.done():
+                body = bytes(have[at + REPLY.size : end])
+                if status == MORE:
+                    waiting.pages.append(body)
+                else:
+                    waiting.future.set_result((status, body))
             at = end
         else:
             self._needed = REPLY.size
@@ -118,7 +138,7 @@ class CallChannel(asyncio.Protocol):
     def _fail(self, status: str, text: str) -> None:
         waiting = self._waiting
         self._waiting = {}
-        for future in waiting.values():
-            if not future.done():
-                future.set_exception(CallFailed(status, text, is_sent=True))
+        for call in waiting.values():
+            if not call.future.done():
+                call.future.set_exception(CallFailed(status, text, is_sent=True))
         self.close()

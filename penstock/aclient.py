@@ -27,11 +27,13 @@ from penstock.calls import (
     LIMITED_MAX_S,
     MESSAGE_BYTES_MAX,
     NO_AUTH_SOCKET,
+    NOT_SERVED,
     SILENT_S,
     TIMEOUT_S,
     TOKEN_BYTES_MAX,
     TOKEN_KEY,
     Attempts,
+    CallFailed,
     Contact,
     check_token,
     final_error,
@@ -139,7 +141,11 @@ class AsyncClient:
                 stub = channel.unary_stream(rpc.path, rpc.serialize, rpc.deserialize)
                 return deque([page async for page in stub(request, timeout=left_s, metadata=proven)])
 
-        pages = await self._persist(attempt, self._attempts(method, timeout_s), None, proof)
+        async def direct(calls: CallChannel, deadline: float) -> deque[Message]:
+            return deque(map(rpc.deserialize, await calls.pages(rpc.path, rpc.serialize(request), deadline)))
+
+        is_direct = proof is None
+        pages = await self._persist(attempt, self._attempts(method, timeout_s), direct if is_direct else None, proof)
         while pages:
             yield pages.popleft()
 
@@ -197,6 +203,9 @@ class AsyncClient:
                 else:
                     result = await self._attempt(attempt, attempts, proof or self._proof)
             except FAILURES as error:
+                if direct is not None and isinstance(error, CallFailed) and error.status == NOT_SERVED:
+                    direct = None  # a controller of an earlier release serves it over gRPC alone
+                    continue
                 pause = attempts.failed(error, time.monotonic())
             else:
                 attempts.succeeded()

@@ -81,6 +81,9 @@ _CODE_OF_STATUS: Final = {
 #: Statuses of a controller that could not take the call, or lost it. Neither client returns from its own cancellation.
 _TRANSIENT: Final = frozenset({"UNAVAILABLE", "CANCELLED"})
 
+#: Of a method that the call socket does not serve.
+NOT_SERVED: Final = "UNIMPLEMENTED"
+
 #: gRPC reports a certificate that it does not trust as UNAVAILABLE, with these texts of its libraries. Waiting does not
 #: help then. Only the quick and clear answer depends on them: with an unknown text the call ends at the deadline
 #: instead.

@@ -8,6 +8,7 @@ import os
 import select
 import socket
 import time
+from collections import deque
 from typing import Final
 
 from penstock.calls import CallFailed, raise_for_socket
@@ -15,6 +16,7 @@ from penstock.clusterfile import ClusterFile
 from penstock.frames import (
     HELLO,
     LENGTH_BYTES,
+    MORE,
     NUMBER_MAX,
     REPLY,
     REPLY_HEAD_BYTES,
@@ -80,6 +82,14 @@ class CallConnection:
 
     def call(self, path: str, request: bytes, deadline: float, bytes_max: int) -> bytes:
         """Makes one call. Times by time.monotonic(); inf = no deadline. Raises CallFailed."""
+        return self._exchange(path, request, deadline, bytes_max)[1]
+
+    def pages(self, path: str, request: bytes, deadline: float, bytes_max: int) -> deque[bytes]:
+        """As call(), of a method that answers in pages. `bytes_max`: of each."""
+        return self._exchange(path, request, deadline, bytes_max)[0]
+
+    def _exchange(self, path: str, request: bytes, deadline: float, bytes_max: int) -> tuple[deque[bytes], bytes]:
+        """Sends a request; returns the pages and the last reply."""
         if len(request) > REQUEST_BYTES_MAX:
             raise CallFailed(
                 "RESOURCE_EXHAUSTED", f"a request of {len(request)} bytes; the limit is {REQUEST_BYTES_MAX}"
@@ -92,38 +102,48 @@ class CallConnection:
             self._socket.sendall(self._hello + frame)
             is_sent = True
             self._hello = b""
-            status, body = self._receive(deadline, bytes_max)
+            pages = deque[bytes]()
+            have = bytearray()
+            status, body = self._receive(have, deadline, bytes_max)
+            while status == MORE:
+                pages.append(body)
+                status, body = self._receive(have, deadline, bytes_max)
         except TimeoutError as error:
             raise CallFailed("DEADLINE_EXCEEDED", "Deadline Exceeded", is_sent=is_sent) from error
         except OSError as error:
             raise CallFailed("UNAVAILABLE", error.strerror or str(error), is_sent=is_sent) from error
+        if have:
+            raise CallFailed("INTERNAL", "this is not our controller: more than a reply", is_sent=True)
         self._over = True
         self._used_at = time.monotonic()
         if status:
             name, text, code = refusal_of(status, body)
             raise CallFailed(name, text, code, is_sent=True)
-        return body
+        return pages, body
 
-    def _receive(self, deadline: float, bytes_max: int) -> tuple[int, bytes]:
-        """Reads the reply of the call: its status and its body."""
-        have = bytearray()
-        end = REPLY.size
+    def _receive(self, have: bytearray, deadline: float, bytes_max: int) -> tuple[int, bytes]:
+        """Reads the next reply of the call: its status and its body. `have`: what was read before, and is left."""
+        end = self._end_of_reply(have, bytes_max)
         while len(have) < end:
             self._socket.settimeout(time_left_s(deadline))
             data = self._socket.recv(max(READ_BYTES, end - len(have)))
             if not data:
                 raise ConnectionResetError("the controller closed the connection")
             have += data
-            if end == REPLY.size <= len(have):
-                length, number, status = REPLY.unpack_from(have)
-                end = LENGTH_BYTES + length
-                if number != self._number or length < REPLY_HEAD_BYTES:
-                    raise CallFailed(
-                        "INTERNAL", "this is not our controller: the reply is to another call", is_sent=True
-                    )
-                if length - REPLY_HEAD_BYTES > bytes_max:
-                    text = f"an answer of {length - REPLY_HEAD_BYTES} bytes; the limit is {bytes_max}"
-                    raise CallFailed("RESOURCE_EXHAUSTED", text, is_sent=True)
-        if len(have) != end:
-            raise CallFailed("INTERNAL", "this is not our controller: more than a reply", is_sent=True)
-        return status, bytes(have[REPLY.size :])
+            end = self._end_of_reply(have, bytes_max)
+        status, body = have[REPLY.size - 1], bytes(have[REPLY.size : end])
+        del have[:end]
+        return status, body
+
+    def _end_of_reply(self, have: bytearray, bytes_max: int) -> int:
+        """Returns how many bytes the reply that begins here has, or its head if that is not there yet."""
+        if len(have) < REPLY.size:
+            return REPLY.size
+        length: int
+        length, number, _ = REPLY.unpack_from(have)
+        if number != self._number or length < REPLY_HEAD_BYTES:
+            raise CallFailed("INTERNAL", "this is not our controller: the reply is to another call", is_sent=True)
+        if length - REPLY_HEAD_BYTES > bytes_max:
+            text = f"an answer of {length - REPLY_HEAD_BYTES} bytes; the limit is {bytes_max}"
+            raise CallFailed("RESOURCE_EXHAUSTED", text, is_sent=True)
+        return LENGTH_BYTES + length

@@ -4,7 +4,7 @@
         reply = client.call("SubmitJob", SubmitJobRequest(...))
 
 On the controller's machine calls go over its call socket, where the kernel reports the caller (`penstock.callsocket`).
-Calls from elsewhere, and streams, use gRPC: every attempt carries a fresh one-use token from this machine's auth socket,
+Calls from elsewhere, and `follow`, use gRPC: every attempt carries a fresh one-use token from this machine's auth socket,
 which identifies the caller by the kernel's peer credentials. With SLURM_JWT in the environment all calls use gRPC and
 carry that token instead: the caller is the token's user, from any machine. `penstock.calls` decides what is retried and
 which errors are raised; this is its blocking form, and `penstock.aclient.AsyncClient` the one for asyncio programs. The
@@ -27,6 +27,7 @@ from penstock.calls import (
     CODE_KEY,
     FAILURES,
     MESSAGE_BYTES_MAX,
+    NOT_SERVED,
     SILENT_S,
     TIMEOUT_S,
     TOKEN_KEY,
@@ -136,6 +137,12 @@ class Client:
         body = rpc.serialize(request)
 
         def attempt(connect_s: float, deadline: float) -> deque[bytes]:
+            if (calls := self._connect_calls(connect_s)) is not None:
+                try:
+                    return calls.pages(rpc.path, body, deadline, MESSAGE_BYTES_MAX)
+                except CallFailed as error:
+                    if error.status != NOT_SERVED:  # by a controller of an earlier release
+                        raise
             return deque(self._begin(rpc, body, connect_s, deadline))
 
         pages = self._persist(attempt, self._attempts(method, timeout_s))

@@ -38,6 +38,7 @@ CONTROLLER_POINTS: dict[str, str] = {
     "gpus:before-step": "a node has reported its GPUs, the core has not received it",
     "gpu_work_done:before-step": "a node has reported the end of work on a GPU, the core has not received it",
     "gpu_idle:before-step": "a node has reported an idle GPU of a job, the core has not received it",
+    "profile:before-step": "a node has reported the profile of a step, the core has not received it",
     "report:before-ack": "what a report caused is durable, the node does not know and keeps the report",
     "report:after-ack": "a report's acknowledgement has been handed to the stream",
     "cancel:before-step": "a cancel has arrived, the core has not received it",

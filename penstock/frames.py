@@ -1,7 +1,7 @@
 """The framing of calls over the controller's call socket, a Unix socket of this machine. Pure: no I/O.
 
 The kernel reports the user of a connection (SO_PEERCRED), so a call carries no token. The messages are those of
-`proto/`; methods that answer in pages, and other machines, use gRPC.
+`proto/`; streams without an end, and other machines, use gRPC.
 
     client, once    HELLO, which ends in the version of this framing
     request         length  u32   of what follows the length
@@ -11,8 +11,9 @@ The kernel reports the user of a connection (SO_PEERCRED), so a call carries no 
                     path, message
     reply           length  u32
                     number  u32   of the call
-                    status  u8    gRPC's number; 0 = OK
-                    message; for another status the refusal's number in digits, a NUL, and the text in UTF-8
+                    status  u8    gRPC's number; 0 = OK; MORE = a page of the answer, after which a reply to the same call follows
+                    message, empty after pages; for another status the refusal's number in digits, a NUL, and the text in
+                    UTF-8
 
 Integers are big-endian. Replies come in any order. A server that does not know the version closes the connection.
 """
@@ -42,6 +43,7 @@ STATUSES: Final = (
     "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
 )  # fmt: skip
 NUMBERS: Final = {name: number for number, name in enumerate(STATUSES)}
+MORE: Final = 255
 
 
 def request_frame(number: int, path: bytes, message: bytes, left_s: float) -> bytes:
@@ -59,6 +61,11 @@ def cancel_frame(number: int) -> bytes:
 def reply_frame(number: int, message: bytes) -> bytes:
     """Encodes the reply of a call that succeeded."""
     return REPLY.pack(REPLY_HEAD_BYTES + len(message), number, 0) + message
+
+
+def page_frame(number: int, message: bytes) -> bytes:
+    """Encodes a page of the answer."""
+    return REPLY.pack(REPLY_HEAD_BYTES + len(message), number, MORE) + message
 
 
 def refusal_frame(number: int, status: str, text: str, code: str = "") -> bytes:

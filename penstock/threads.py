@@ -9,8 +9,10 @@ import asyncio
 import errno
 import os
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier, Thread
+from threading import Barrier, Thread, current_thread
+from threading import enumerate as enumerate_threads
 from typing import Final
 
 #: Calls in threads at a time (asyncio.to_thread): of names in a slow LDAP server, of files.
@@ -29,6 +31,17 @@ def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
         raise _not_started(name) from error
     together.wait()
     return pool
+
+
+def end_beside_hung_threads(status: int, limit_s: float = 1.0) -> None:
+    """Ends the process if a thread still waits for a file system that hangs, as the interpreter would wait for it. To be
+    called last: nothing else is cleaned up then."""
+    until = time.monotonic() + limit_s
+    others = [thread for thread in enumerate_threads() if thread is not current_thread() and not thread.daemon]
+    for thread in others:
+        thread.join(max(0.0, until - time.monotonic()))
+    if any(thread.is_alive() for thread in others):
+        os._exit(status)
 
 
 def start_thread(thread: Thread) -> Thread:

@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
 # As root: the tests whose outcome can depend on the user, by a plain user that is made for them and removed afterwards.
 #
-#   tools/plaintests.sh [TEST...]     # folders or files; the list below if none is given
+#   tools/plaintests.sh [TEST...]     # folders or files; those chosen below if none is given
 #
 # The user gets a copy of this tree in a home of its own and types what the README says: `make build`, then tests. So what
 # needs root, or what root left in the folder, is found. The environment is made anew: an installation knows its place,
 # and root's may be where a plain user cannot look. The gate (tools/testgate) decides; its result is left in build/gate-plain.
 # Not here: `make check` and what only computes (both are the same for everybody), and tests/clients, whose 1.7 GB of
-# programs of others see the same commands as tests/e2e.
+# programs of others see the same commands as tests/e2e. Of folders of which a part only computes, a file is here if one of
+# WORDS is in it: it starts a process, a daemon or a controller, or asks who the user is, or for rights to a file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-PARTS=(tests/auth tests/cli tests/e2e tests/gpu tests/node tests/rest tests/rpc tests/runtime tests/store)
-[ ! -d tests/security ] || PARTS+=(tests/security)
+WHOLE=(tests/e2e tests/gpu)
+IN_PART=(tests/auth tests/cli tests/node tests/rest tests/rpc tests/runtime tests/security tests/store)
+WORDS='subprocess|Popen|fork\(|signal\.|LiveCluster|LiveRest|Launched|start_daemon|Process\(|Noded|fakectl|Site\(|StateFolder'
+WORDS+='|new_cluster|new_rest|[(, ](cluster|rest|live)[,):]|getuid|geteuid|getpwuid|getuser|OWN\b|PRIVATE|chmod|chown|st_mode|mark\.root'
 WORKERS=${WORKERS:-4}
 
 if [ "$(id -u)" != 0 ]; then
@@ -54,7 +57,10 @@ as_user() { # without root's files, groups and limits of rights
     (cd "$home/penstock" && exec env -i "${kept[@]}" setpriv --reuid "$uid" --regid "$user" --init-groups "$@" </dev/null)
 }
 as_user make build
-[ $# != 0 ] || set -- "${PARTS[@]}"
+if [ $# = 0 ]; then
+    mapfile -t parts < <(grep -rlE --include='test_*.py' "$WORDS" "${IN_PART[@]}" | sort)
+    set -- "${WHOLE[@]}" "${parts[@]}"
+fi
 status=0
 as_user .venv/bin/python -m tools.testgate --workers "$WORKERS" -- -m "not slow" "$@" || status=$?
 # The user reads its files, and root writes what it says.

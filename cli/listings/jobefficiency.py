@@ -8,6 +8,7 @@ efficiency.py computes the figures. Deliberately absent: colours, histograms, co
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from cli.base.document import Json, is_wanted
 from cli.base.format import DisplayClock
@@ -22,21 +23,32 @@ from penstock.errors import PenstockError
 from penstock.v1.accounting_pb2 import JobRecord, ListRecordsRequest, StepMetric
 from penstock.values.duration import format_duration
 from penstock.values.errors import BadValue
-from penstock.values.jobid import EXTERN_STEP, parse_selectors
+from penstock.values.jobid import EXTERN_STEP, JobSelector, parse_selectors
+from penstock.values.profilefigures import IDLE_PERMILLE, GpuIdleTime
+
+if TYPE_CHECKING:
+    from cli.listings.profiles import NodeProfile
 
 NAME = "seff"
 NOT_FOUND = 2  # status of Slurm's seff for a job that does not exist
 #: The most running steps whose nodes are queried: of a large array, the first ones.
 ASKED_MAX = 32
+#: The most jobs whose profiles are read.
+PROFILED_MAX = 32
 
 
-def report(jobs: Sequence[JobRecord], use: Use, cluster: str) -> list[str]:
-    """The report as text."""
+def report(jobs: Sequence[JobRecord], use: Use, cluster: str, gpu: GpuIdleTime | None = None) -> list[str]:
+    """The report as text. `gpu`: from the profiles of its steps."""
     states = [job.state for job in jobs]
     lines = [*_head(jobs, cluster)]
     if not any(job.start_at_us for job in jobs) or set(states) == {"PENDING"}:
         return [*lines, f"Efficiency not available for jobs in the {states[0]} state."]
     lines += _usage(use)
+    if gpu is not None and gpu.known_ds:
+        lines.append(
+            f"GPU Idle: {percent(gpu.idle_ds, gpu.known_ds):.2f}% of {format_duration(gpu.known_ds // 10)} "
+            f"below {IDLE_PERMILLE // 10}% utilisation; throttled {percent(gpu.throttled_ds, gpu.known_ds):.2f}%"
+        )
     sentences = advice(use, states)
     lines += ["Advice:", *(f"  {text}" for text in sentences)] if sentences else []
     if not {"RUNNING", "COMPLETING", "SUSPENDED"}.isdisjoint(states):
@@ -105,7 +117,7 @@ def _gpu_usage(use: Use) -> Iterator[str]:
         yield f"GPU Energy: {use.energy_j} J ({use.energy_j / 3_600_000:.3f} kWh{estimated})"
 
 
-def as_object(jobs: Sequence[JobRecord], use: Use, cluster: str) -> Json:
+def as_object(jobs: Sequence[JobRecord], use: Use, cluster: str, gpu: GpuIdleTime | None = None) -> Json:
     """The report as a document: sizes in bytes, times in seconds, null = not known."""
     first = jobs[0]
 
@@ -150,6 +162,9 @@ def as_object(jobs: Sequence[JobRecord], use: Use, cluster: str) -> Json:
             "memory_allocated": held or None,
             "memory_efficiency_percent": part(gpu_memory, held),
             "energy_joules": use.energy_j,
+            "profiled": None if gpu is None else gpu.known_ds / 10,
+            "idle": None if gpu is None else gpu.idle_ds / 10,
+            "throttled": None if gpu is None else round(gpu.throttled_ds / 10, 1),
             "energy_is_estimate": None if use.energy_j is None else use.energy_is_estimate,
         },
         "advice": advice(use, [job.state for job in jobs]),
@@ -163,16 +178,34 @@ def show(text: str, options: OptionValues) -> int:
         cluster = client.cluster.cluster_name
         jobs = find(client, text)
         add_live(client, jobs)
+        gpu = _gpu_time(client, jobs) if any("gres/gpu" in job.tres_alloc for job in jobs) else None
     view = RecordView(clock, cluster=cluster)
     started = [use_of(job, view) for job in jobs if job.start_at_us] or [use_of(job, view) for job in jobs]
     use = together(started)
     if is_wanted(options):
         from cli.base.document import write_document
 
-        write_document(as_object(jobs, use, cluster), options)
+        write_document(as_object(jobs, use, cluster, gpu), options)
         return 0
-    emit(report(jobs, use, cluster))
+    emit(report(jobs, use, cluster, gpu))
     return 0
+
+
+def _gpu_time(client: Client, jobs: Sequence[JobRecord]) -> GpuIdleTime | None:
+    """How long the jobs' GPUs were idle or throttled, from profiles; None for jobs without, and for many."""
+    from cli.base.jobids import selector_text
+    from cli.listings.profiles import gpu_time_of_job, profiles_of
+
+    if len(jobs) > PROFILED_MAX:
+        return None
+    ids = [selector_text(JobSelector(job.job_id)) for job in jobs]
+    by_job: dict[int, list[NodeProfile]] = {}
+    for one in profiles_of(client, jobs, ids, ""):  # add_live has complained
+        by_job.setdefault(one.job.job_id, []).append(one)
+    found = GpuIdleTime()
+    for profiles in by_job.values():
+        found = found.plus(gpu_time_of_job(profiles))
+    return found if found.known_ds else None
 
 
 def find(client: Client, text: str) -> list[JobRecord]:

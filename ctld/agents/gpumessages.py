@@ -63,4 +63,5 @@ def opinion_of(health: node_pb2.GpuHealth, uuid: str = "") -> GpuOpinion:
 
 def one_line(text: str, limit: int = TEXT_MAX) -> str:
     """Returns a node's text as one line: it may contain the name of a user's program."""
-    return "".join(char if char.isprintable() else "?" for char in text[:limit])
+    text = text[:limit]
+    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)

@@ -149,6 +149,7 @@ def _of_request(request: JobRequest) -> node_pb2.LaunchStep:
         message.oom_kill_step = request.oom_kill_step
     if request.acctg_freq and (interval_s := task_interval_s(request.acctg_freq)) is not None:
         message.acct_gather_frequency_s = interval_s
+    message.no_profile = "none" in request.profile.lower().split(",")
     return message
 
 

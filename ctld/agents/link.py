@@ -16,10 +16,12 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 # Any: an effect or report of the kind by which its function is selected
 from typing import Any, Final, TypedDict
+
+import msgspec
 
 from ctld.agents.gpumessages import GPUS_MAX, facts_of, one_line, opinion_of
 from ctld.agents.launch import FILL, launch_message, master_host, topology_address
@@ -34,12 +36,14 @@ from ctld.core.records.events import (
     LaunchRefused,
     NodeNotice,
     StepExited,
+    StepProfiled,
     StepStarted,
 )
 from ctld.core.records.gpu import GpuAction
 from ctld.core.records.step import StepRow
 from ctld.runtime.loop import Runtime
 from penstock.crash import crash_point
+from penstock.exporter.pace import WorkPace
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.jobid import EXTERN_STEP
 
@@ -83,7 +87,7 @@ class NodeLink:
         self._wake = asyncio.Event()
         self._has_beaten = False
         self._ended = ""  # why it ended; "" = it is open
-        self._takers: dict[str, Callable[[Any], None]] = {
+        self._takers: dict[str, Callable[[Any], Awaitable[None] | None]] = {
             "heartbeat": self._heartbeat,
             "command_ack": self._command_ack,
             "report": self._report,
@@ -218,18 +222,21 @@ class NodeLink:
     async def incoming(self, messages: AsyncIterator[node_pb2.NodeMessage]) -> None:
         """Handles messages until the node closes its side."""
         takers, runtime = self._takers, self._runtime
+        pace = WorkPace()
         async for bundle in messages:
+            await pace.begin()
             self.heard_at = time.monotonic()
             if len(bundle.more) > BUNDLE_MESSAGES_MAX:
                 self.end(f"it sent {len(bundle.more)} messages at once, the limit is {BUNDLE_MESSAGES_MAX}")
                 return
-            for message in (bundle, *bundle.more):
+            async for message in pace.over((bundle, *bundle.more)):
                 kind = message.WhichOneof("kind")
                 taker = takers.get(kind or "")
                 if taker is None:
                     self.end(f"it sent {kind or 'an empty message'} after its registration")
                     return
-                taker(getattr(message, kind))
+                if (working := taker(getattr(message, kind))) is not None:
+                    await working
             await runtime.room()
         if not self._ended:
             self.end("the node closed it")
@@ -248,6 +255,10 @@ class NodeLink:
         """Returns a time of the node's by the controller's clock."""
         return self.time.by_our_clock(node_us, self._runtime.clock_us())
 
+    def takes_profiles(self) -> bool:
+        """Whether the inbox has room for events as large as a profile; else the report is acknowledged without it."""
+        return len(self._runtime.inbox.events) < PROFILE_EVENTS_MAX
+
     def _command_ack(self, ack: node_pb2.CommandAck) -> None:
         effect = self._unacked.pop(ack.sequence, None)
         if not ack.refused or effect is None:
@@ -258,18 +269,27 @@ class NodeLink:
                 LaunchRefused(self.node, effect.job_id, effect.attempt, effect.step_id, ack.refused[:WHY_MAX])
             )
 
-    def _report(self, report: node_pb2.Report) -> None:
+    def _report(self, report: node_pb2.Report) -> Awaitable[None] | None:
         kind = report.WhichOneof("kind")
         make = REPORTS.get(kind or "")
         if len(report.spool_id) > SPOOL_ID_MAX:
             self.end(f"the name of its spool has {len(report.spool_id)} characters, the limit is {SPOOL_ID_MAX}")
-            return
+            return None
         if make is None:
             self.end("it sent a report of a kind that is not known here")
-            return
+            return None
         self._runtime.metrics.reports += 1
         crash_point(f"{kind}:before-step")
-        self._runtime.post(make(self, report))
+        event = make(self, report)
+        if isinstance(event, GpuReported) and report.gpus.health:
+            return self._post_with_opinions(event, report.gpus)
+        self._runtime.post(event)
+        return None
+
+    async def _post_with_opinions(self, event: GpuReported, said: node_pb2.GpuReport) -> None:
+        """Adds the health of GPUs, of which a report may have thousands, in turns of the loop."""
+        opinions = tuple([opinion_of(health) async for health in WorkPace().over(said.health[:GPUS_MAX])])
+        self._runtime.post(msgspec.structs.replace(event, opinions=opinions))
 
 
 def _first_node(step: StepRow) -> str:
@@ -281,6 +301,8 @@ def _first_node(step: StepRow) -> str:
 SPOOL_ID_MAX: Final = 256
 #: Maximum number of usage figures of a step on one node; there are some ten kinds.
 METRICS_MAX: Final = 32
+#: Queued events above which profiles are dropped: each may have 63 KiB, other events a kilobyte.
+PROFILE_EVENTS_MAX: Final = 1_000
 #: Maximum number of jobs in one report of a GPU: more than can share it.
 JOBS_MAX: Final = 4096
 #: Maximum length of a node's explanation, which goes into the job's history.
@@ -342,6 +364,17 @@ def _exited(link: NodeLink, report: node_pb2.Report) -> StepExited:
     )
 
 
+def _profiled(link: NodeLink, report: node_pb2.Report) -> StepProfiled:
+    key = report.profile.key
+    return StepProfiled(
+        **_head(link, report),
+        job_id=key.job_id,
+        attempt=key.attempt,
+        step_id=key.step_id,
+        profile=report.profile.profile if link.takes_profiles() else b"",
+    )
+
+
 def _noticed(link: NodeLink, report: node_pb2.Report) -> NodeNotice:
     notice = report.notice
     return NodeNotice(
@@ -367,7 +400,7 @@ def _gpu_report(link: NodeLink, report: node_pb2.Report) -> GpuReported:
     return GpuReported(
         **_head(link, report),
         at_us=said.at_us,
-        opinions=tuple(opinion_of(health) for health in said.health[:GPUS_MAX]),
+        opinions=(),  # added by the link
         action=ACTIONS.get(said.action, GpuAction.NOTE),
         jobs=tuple(dict.fromkeys((key.job_id, key.attempt) for key in said.jobs[:JOBS_MAX])),
         cause=one_line(said.cause),
@@ -412,6 +445,7 @@ REPORTS: Final[dict[str, Callable[[NodeLink, node_pb2.Report], Event]]] = {
     "gpus": _gpu_report,
     "gpu_work_done": _gpu_work_done,
     "gpu_idle": _gpu_idle,
+    "profile": _profiled,
 }
 
 

@@ -9,6 +9,8 @@ from typing import Final
 from penstock.v1 import node_pb2
 from penstock.values.config import CgroupConfig, Config, NodeConfig
 
+#: The longest interval of profiles that a site has; a job may ask for a longer one.
+PROFILE_S_MAX: Final = 15
 #: What the metrics of a step say, by the words of PrivateData.
 _SHOWN_OF_STEPS: Final = frozenset(("jobs", "users", "accounts", "usage", "partitions"))
 
@@ -20,6 +22,7 @@ def node_settings(config: Config, node: str = "") -> node_pb2.NodeSettings:
         unkillable_step_program=config.unkillable_step_program,
         acct_gather_frequency_s=config.job_acct_gather_frequency_s,
         acct_gather_type=config.job_acct_gather_type,
+        profile_every_s=min(config.job_acct_gather_frequency_s, PROFILE_S_MAX) if _keeps_profiles(config) else 0,
         cgroup=_cgroup(config.cgroup, config.proctrack_type == "proctrack/cgroup"),
         task_plugin=",".join(config.task_plugin),
         kill_wait_s=config.kill_wait_s,
@@ -48,6 +51,10 @@ def node_settings(config: Config, node: str = "") -> node_pb2.NodeSettings:
         gpu=_gpu(config, own),
         metrics=_metrics(config),
     )
+
+
+def _keeps_profiles(config: Config) -> bool:
+    return config.acct_gather_profile_type != "acct_gather_profile/none"
 
 
 def job_conf(config: Config) -> str:

@@ -97,6 +97,8 @@ def _add_rare_rows(state: ClusterState, batch: Batch) -> None:
         batch.node_events = list(state.outputs.dirty_events.values())
         batch.job_spans = list(state.outputs.job_spans.values())
         batch.reservation_spans = list(state.outputs.dirty_reservation_spans.values())
+    if state.outputs.profiles:
+        batch.profiles = list(state.outputs.profiles.values())
     if state.outputs.dirty_assocs or state.outputs.dirty_accounts or state.outputs.dirty_users:
         batch.assocs = list(state.outputs.dirty_assocs.values())
         batch.accounts = list(state.outputs.dirty_accounts.values())

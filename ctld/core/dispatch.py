@@ -69,6 +69,7 @@ from ctld.core.records.events import (
     ScriptEnded,
     SetTrigger,
     StepExited,
+    StepProfiled,
     StepStarted,
     StopWaiting,
     SubmitJob,
@@ -83,7 +84,7 @@ from ctld.core.records.events import (
 from ctld.core.requests import configuration, control, crontabs, het_submit, reservations, tokens, update, waiting
 from ctld.core.state.state import ClusterState
 from ctld.core.state.timers import Timer
-from ctld.core.steps import creation
+from ctld.core.steps import creation, profiles
 from ctld.core.steps import life as step_life
 
 E = TypeVar("E", bound=Event)
@@ -126,6 +127,7 @@ _HANDLERS: dict[type, EventHandler[Any]] = dict(
         _on(GpuIdle, gpu_idle.reported),
         _on(StepStarted, step_reports.step_started),
         _on(ScriptEnded, extern_steps.script_ended),
+        _on(StepProfiled, profiles.step_profiled),
         _on(StepExited, step_reports.step_exited),
         _on(LaunchRefused, step_reports.launch_refused),
         _on(NodeFenced, node_life.node_fenced),

@@ -18,6 +18,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, cast
 
 import grpc
@@ -32,6 +33,7 @@ from penstock.frames import (
     REQUEST,
     REQUEST_BYTES_MAX,
     REQUEST_HEAD_BYTES,
+    page_frame,
     refusal_frame,
     reply_frame,
 )
@@ -40,7 +42,7 @@ from penstock.values.refusals import TEXT, Code
 
 log = logging.getLogger("penstock.ctld")
 
-#: Serves one method behind the gate: the request's bytes to the reply's.
+#: Serves one method behind the gate: the request's bytes to the reply's; what answers in pages sends these to the call.
 Method = Callable[[bytes, LocalCall], Awaitable[bytes]]
 
 READ_BYTES: Final = 64 * 1024
@@ -326,7 +328,7 @@ class CallerConnection(asyncio.BufferedProtocol):
 
     async def _serve(self, call: RunningCall, number: int, method: Method, message: bytes) -> None:
         call.is_begun = True
-        seen = LocalCall(self.uid, self._gid)
+        seen = LocalCall(self.uid, self._gid, partial(self._send_page, number))
         try:
             if self._unread:
                 await self._is_read.wait()
@@ -339,6 +341,12 @@ class CallerConnection(asyncio.BufferedProtocol):
             log.exception("calls: a call of uid %d has failed outside of the gate", self.uid)
             frame = refusal_frame(number, "INTERNAL", TEXT[Code.INTERNAL], str(int(Code.INTERNAL)))
         self._end(number, frame)
+
+    async def _send_page(self, number: int, page: bytes) -> None:
+        self._send(page_frame(number, page))
+        await asyncio.sleep(0)  # it is written with the replies of this turn
+        if self._unread:
+            await self._is_read.wait()
 
     def _end(self, number: int, frame: bytes) -> None:
         self._sweeps = 0

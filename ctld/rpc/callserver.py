@@ -1,6 +1,6 @@
-"""The call socket: unary calls of this machine's users, over a Unix socket and without tokens (penstock/frames.py).
+"""The call socket: calls of this machine's users, over a Unix socket and without tokens (penstock/frames.py).
 
-gRPC serves other machines, nodes, and methods that answer in pages. callconnection.py has a client's connection.
+gRPC serves other machines, nodes, and streams without an end. callconnection.py has a client's connection.
 """
 
 import asyncio

@@ -1,15 +1,18 @@
 """The server: services, limits and the listeners; three of them are gRPC's.
 
-    calls.sock         commands on this machine, unary methods: no gRPC, the user by the kernel (callserver.py)
-    ctld.sock          commands on this machine: no TLS, a token for each call
+    calls.sock         commands on this machine: no gRPC, the user by the kernel (callserver.py)
+    ctld.sock          streams of changes and JSON web tokens on this machine: no TLS, a token for each call
     SlurmctldPort      commands from elsewhere: TLS, a token for each call
     PenstockNodePort   node daemons: mutual TLS
 
-All serve the same services; the gate (gate/entry.py) decides by certificate or token, not by listener. Methods
+All serve the same services; the gate (gate/entry.py) decides by certificate or token, not by listener. Each of gRPC's
+listeners has a server of its own: gRPC receives the calls of a server in the order in which they come, before the gate
+knows whose they are, so very many at one listener delay none at another. Methods
 are registered from the services' descriptors, so that one without an implementation stops the start. A page of a
 listing is encoded already and passes through as bytes.
 """
 
+import asyncio
 import contextlib
 import os
 import time
@@ -33,11 +36,12 @@ from ctld.rpc.gate import bounds
 from ctld.rpc.gate.auth import Authenticator
 from ctld.rpc.gate.entry import Gate, direct
 from ctld.rpc.gate.ratelimit import RateLimiter
-from ctld.rpc.gate.rights import check_complete
+from ctld.rpc.gate.rights import check_complete, is_settled
 from ctld.rpc.gate.services import Services
 from ctld.rpc.jobs.periodic import PeriodicService
 from ctld.rpc.jobs.steps import StepsService
 from ctld.rpc.nodelink import NodeLinkService
+from ctld.rpc.watch.service import METHOD as WATCH
 from ctld.rpc.watch.service import WatchService
 from penstock.calls import MESSAGE_BYTES_MAX as CLIENT_BYTES_MAX
 from penstock.errors import BadSetup
@@ -110,9 +114,25 @@ FILES: Final = tuple(
 _LOOPBACK: Final = ("localhost", "ip6-localhost", "::1")
 
 
+class GrpcServers:
+    """gRPC's servers, one for each listener."""
+
+    def __init__(self, make: Callable[[], grpc.aio.Server]) -> None:
+        self.local, self.remote, self.nodes = self._all = make(), make(), make()
+
+    async def start(self) -> None:
+        """Starts serving."""
+        for server in self._all:
+            await server.start()
+
+    async def stop(self, grace_s: float) -> None:
+        """Stops listening, and ends calls in progress after `grace_s`."""
+        await asyncio.gather(*(server.stop(grace_s) for server in self._all))
+
+
 def make_server(
     services: Services, authenticator: Authenticator, call_socket: Path
-) -> tuple[grpc.aio.Server, CallServer, Gate]:
+) -> tuple[GrpcServers, CallServer, Gate]:
     """Builds the servers with all services, not listening yet, and their gate."""
     check_complete(FILES)
     bounds.check_complete(FILES)
@@ -123,11 +143,10 @@ def make_server(
         runtime.diagnostics.count_call,
         limiter,
         services.denials.note,
-        runtime.whole,
+        lambda method: runtime.whole(is_settled(method, runtime.core.state.config)),
         runtime.measures.spared,
         runtime.measures.calls.count,
     )
-    server = grpc.aio.server(interceptors=[gate], options=OPTIONS)
     made = {
         "Controller": ControllerService(services, authenticator),
         "Accounting": AccountingService(services),
@@ -139,14 +158,22 @@ def make_server(
         "NodeLink": NodeLinkService(services),
         "Watch": WatchService(services, authenticator),
     }
-    unary: dict[str, Method] = {}
+    handlers = []
+    calls: dict[str, Method] = {}
     for name, descriptor in ((name, found) for file in FILES for name, found in file.services_by_name.items()):
-        server.add_generic_rpc_handlers((_handlers(descriptor, made[name]),))
+        handlers.append(_handlers(descriptor, made[name]))
         for method in descriptor.methods:
-            if not (method.client_streaming or method.server_streaming):
-                path = f"/{descriptor.full_name}/{method.name}"
-                unary[path] = direct(getattr(made[name], method.name), path, gate, _serialize)
-    return server, CallServer(call_socket, unary, gate.unread), gate
+            path = f"/{descriptor.full_name}/{method.name}"
+            if not method.client_streaming and path != WATCH:
+                inner = getattr(made[name], method.name)
+                calls[path] = direct(inner, path, gate, _serialize, method.server_streaming)
+
+    def make() -> grpc.aio.Server:
+        server = grpc.aio.server(interceptors=[gate], options=OPTIONS)
+        server.add_generic_rpc_handlers(handlers)
+        return server
+
+    return GrpcServers(make), CallServer(call_socket, calls, gate.unread), gate
 
 
 def _handlers(
@@ -167,20 +194,20 @@ def _serialize(message: Message | bytes) -> bytes:
     return message if isinstance(message, bytes) else message.SerializeToString()
 
 
-def listen(server: grpc.aio.Server, config: Config, socket_path: Path, now: Callable[[], Credentials]) -> None:
+def listen(servers: GrpcServers, config: Config, socket_path: Path, now: Callable[[], Credentials]) -> None:
     """Opens the three listeners; `now`: the certificate to show. Raises BadSetup when an address is in use."""
     # gRPC replaces an existing socket; the lock of the state folder excludes another controller.
     with contextlib.suppress(FileNotFoundError):
         os.unlink(socket_path)
     try:
-        _add(f"unix:{socket_path}", lambda address: server.add_insecure_port(address))
+        _add(f"unix:{socket_path}", lambda address: servers.local.add_insecure_port(address))
     except BadSetup:
         listen_unix(socket_path, 1).close()  # raises with the system's error, which gRPC does not tell
         raise
     os.chmod(socket_path, 0o666)  # noqa: S103 (for everybody; a token says who it is)
     host = bind_host(config)
-    _add(f"{host}:{config.slurmctld_port}", lambda a: server.add_secure_port(a, command_port(now)))
-    _add(f"{host}:{config.penstock_node_port}", lambda a: server.add_secure_port(a, node_port(now)))
+    _add(f"{host}:{config.slurmctld_port}", lambda a: servers.remote.add_secure_port(a, command_port(now)))
+    _add(f"{host}:{config.penstock_node_port}", lambda a: servers.nodes.add_secure_port(a, node_port(now)))
 
 
 def bind_host(config: Config) -> str:

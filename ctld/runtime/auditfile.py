@@ -32,6 +32,8 @@ from penstock.values.config import Config
 log = logging.getLogger("penstock.ctld")
 
 POSITION: Final = "audit.position"
+#: How long the controller's end waits for the last records.
+STOP_S: Final = 5.0
 #: Block size for reading backwards from the end of a file to find its last lines.
 _BLOCK: Final = 64 * 1024
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -59,9 +61,18 @@ class AuditCopies:
             self._thread.submit(partial(to_syslog, tuple(batch.audit)))
 
     def stop(self) -> None:
-        """Writes the queued records."""
-        self._thread.shutdown(wait=True)
-        self._file.close()
+        """Writes the queued records. Those that a file system does not take within STOP_S are appended at the next start:
+        the database, its lease and the state folder are still to be let go."""
+        try:
+            self._thread.submit(self._file.close).result(STOP_S)
+        except TimeoutError:
+            path = self._config().penstock_audit_file
+            log.warning(
+                "audit file %s: its file system has not answered for %.0f s; the next start appends the rest",
+                path,
+                STOP_S,
+            )
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 def to_syslog(rows: Sequence[AuditRow]) -> None:

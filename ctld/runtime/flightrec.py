@@ -37,7 +37,7 @@ from typing import Final
 import msgspec
 
 from ctld.core.records.effects import Batch
-from ctld.core.records.events import Event, PlanReady, SubmitJob, UpdateCrontab
+from ctld.core.records.events import Event, PlanReady, StepProfiled, SubmitJob, UpdateCrontab
 from ctld.core.records.job import JobRow, SpecRow
 from ctld.core.records.waiting_row import is_compact
 from ctld.core.recover import LoadedState
@@ -157,6 +157,8 @@ class FlightRecorder:
             event = msgspec.structs.replace(event, spec=self._spec_sizes)
         elif type(event) is PlanReady:
             event = msgspec.structs.replace(event, forecast=None)
+        elif type(event) is StepProfiled:
+            event = msgspec.structs.replace(event, profile=b"")
         elif type(event) is UpdateCrontab:
             replace = msgspec.structs.replace
             entries = tuple(replace(entry, spec=_without_content(entry.spec)) for entry in event.entries)

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from ctld.core.controller import Core
 from ctld.core.records.effects import Batch, Effect, Reply, StartPlan, Submitted, Warn
-from ctld.core.records.events import ClockJumped, Event, SubmitJob
+from ctld.core.records.events import ChangeMany, ClockJumped, Event, SubmitJob
 from ctld.metrics import Diagnostics, Metrics
 from ctld.runtime.checks import Checks
 from ctld.runtime.deadline import DeadlineTimer
@@ -38,6 +38,7 @@ from ctld.runtime.inbox import Inbox
 from ctld.runtime.lease import LeaseKeeper
 from ctld.runtime.measures import Measures
 from ctld.runtime.ports import StoreLike
+from ctld.runtime.settledusers import SettledUsers
 from ctld.runtime.snapshot import Snapshot
 from ctld.runtime.storage import Storage
 from ctld.runtime.turns import longest_turn
@@ -89,6 +90,7 @@ class Runtime:
         self._fatal_causes = fatal_causes or FatalCauses(None, 0)
         self._handled = HandledEvents(self._fatal_causes)
         self._whole: list[asyncio.Future[None]] = []  # waiters for the end of a long event
+        self.users = SettledUsers(core)
         self._pump_due = False
         self._committing = False
         self._sealed_at_us = self._durable_to_us = clock_us()
@@ -185,7 +187,11 @@ class Runtime:
                 core.step(now_us - jump_us, ClockJumped(jump_us))
             record(now_us, event)
             handled(event)
+            if type(event) is ChangeMany:
+                self.users.keep()
             core.begin(now_us, event)
+            if not core.in_progress:
+                self.users.let_go()
             if core.state.handling.unexpected:
                 self._report_unexpected(event)
             number += 1
@@ -215,16 +221,19 @@ class Runtime:
         return self.core.in_progress
 
     def _let_in(self) -> None:
+        self.users.let_go()
         waiting = self._whole
         self._whole = []
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
-    def whole(self) -> Awaitable[None] | None:
+    def whole(self, is_settled: bool = False) -> Awaitable[None] | None:
         """Returns what to await before the state is read, so that no reader sees half of a change. None: it is
-        consistent."""
-        return self._until_whole() if self.core.in_progress else None
+        consistent. `is_settled`: what is read is not touched by a change of accounting before it is whole."""
+        if not self.core.in_progress or (is_settled and self.users.are_kept):
+            return None
+        return self._until_whole()
 
     async def _until_whole(self) -> None:
         while self.core.in_progress and not self._over:

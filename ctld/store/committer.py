@@ -330,6 +330,7 @@ class Store:
             (sql.replace_tres, batch.tres),
             (sql.replace_node_events, batch.node_events),
             (sql.insert_job_spans, batch.job_spans),
+            (sql.replace_profiles, batch.profiles),
             (sql.replace_reservation_spans, batch.reservation_spans),
             (sql.replace_counters, batch.counters),
             (sql.replace_token_revocations, batch.token_revocations),

@@ -47,6 +47,7 @@ from ctld.store.schema import (
     RESERVATION_SPAN,
     RESOURCE,
     STEP,
+    STEP_PROFILE,
     TOKEN_REVOCATION,
     TRES,
     TXN,
@@ -95,6 +96,7 @@ class Statements:
     replace_tres: Many
     replace_node_events: Many
     insert_job_spans: Many
+    replace_profiles: Many
     replace_reservation_spans: Many
     replace_counters: Many
     replace_token_revocations: Many
@@ -214,6 +216,7 @@ def _compile(kind: type[DefaultDialect], dialect: Dialect) -> Statements:
         replace_tres=insert(TRES, replace=True),
         replace_node_events=insert(NODE_EVENT, replace=True),
         insert_job_spans=insert(JOB_SPAN, ignore=True),
+        replace_profiles=insert(STEP_PROFILE, replace=True),
         replace_reservation_spans=insert(RESERVATION_SPAN, replace=True),
         replace_counters=insert(COUNTER, replace=True),
         replace_token_revocations=insert(TOKEN_REVOCATION, replace=True),

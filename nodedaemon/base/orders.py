@@ -126,6 +126,7 @@ class LaunchOrder:
     no_new_privs: bool = True
     use_pam: bool = False
     sample_every_s: int = 0  # 0 = usage is measured at the end only
+    profile_every_s: int = 0  # interval of its profile; 0 = none is kept
     lease_s: int = 0  # stops itself after this long without contact; 0 = never
     lease_grace_s: int = 0  # between SIGTERM and SIGKILL when the lease expires
     private_tmp: str = ""  # the job's own folder in place of the folders below

@@ -27,7 +27,7 @@ from nodedaemon.core import messages as core
 from nodedaemon.core.gpumessages import Found
 from nodedaemon.core.machine import NodeMachine
 from nodedaemon.core.steps import StepKey, StepState
-from nodedaemon.daemon import gpu_returned, inventory, link
+from nodedaemon.daemon import gpu_returned, inventory, link, profiles
 from nodedaemon.daemon.adoption import Adoption
 from nodedaemon.daemon.gpu_usage import GpuUsage
 from nodedaemon.daemon.launching import LauncherHandle
@@ -152,8 +152,19 @@ class Daemon:
             self._take(event)
 
     def _take(self, event: core.NodeCoreEvent) -> None:
+        if isinstance(event, core.StepEnded) and (profile := self._profile(event)) is not None:
+            self._inbox.append(profile)
         self._inbox.append(event)
         self._wake.set()
+
+    def _profile(self, end: core.StepEnded) -> core.ForwardReport | None:
+        """Returns the report of the step's profile, unless its end was reported before."""
+        gpus = self._usage.profiles.end(end.key) if self._usage is not None else {}
+        step = self._machine.steps.get(end.key)
+        if step is None or not step.is_live or len(self._machine.unacked) > profiles.UNACKNOWLEDGED_MAX:
+            return None
+        every_s = self._settings.node.site.settings.profile_every_s
+        return profiles.profile_report(end, self._spool.steps_fd, gpus, every_s)
 
     def _make_gpus(self, found: Found) -> gpu_agent.GpuAgent | None:
         """Makes the GPU agent; None where there are no GPUs, or where they are pretended."""

@@ -9,6 +9,8 @@
 The file (`gpus`, written whole, not synced: a step does not outlive a loss of power) contains the ledger's state, for a
 later noded, and the figures in sstat's form, for the step's own supervisor (stepd/sampling.py).
 
+The same polls make the GPUs' part of profiles (gpu_profiles.py).
+
 A listener of the agent (hooks.py). core/gpuusage.py attributes the usage, core/gpuidle.py detects idle jobs, the agent
 finds the owners of processes; NVML's own accounting is read at the end, where the site has enabled it.
 """
@@ -30,6 +32,7 @@ from nodedaemon.core.gpumessages import Found, Polled
 from nodedaemon.core.gpuusage import Activity, GpuMetric, StepUse, UsageLedger, UsageShare, metrics_of
 from nodedaemon.core.messages import NodeCoreEvent, StepEnded
 from nodedaemon.core.steps import JobKey, StepKey
+from nodedaemon.daemon.gpu_profiles import GpuProfiles
 from nodedaemon.gpu import kept
 from nodedaemon.gpu.agent import GpuAgent
 from nodedaemon.gpu.hooks import Listener
@@ -68,6 +71,7 @@ class GpuUsage(Listener):
         self._now_us = now_us
         self._is_suspended = is_suspended
         self._ledger = UsageLedger()
+        self.profiles = GpuProfiles(steps_fd)
         self._uids: dict[StepKey, int] = {}
         self._unkept: dict[StepKey, tuple[str, ...]] = {}  # steps that have begun and have no file (yet): their GPUs
         self._files: dict[str, str] = {}  # by uuid: its file name for exporters
@@ -127,10 +131,12 @@ class GpuUsage(Listener):
             self._unkept[key] = uuids
         else:
             self._ledger.restore([use], self._now_us())
+            self.profiles.restore(key)
 
     def ended(self, key: StepKey) -> None:
         """Handles an end that is not reported through `over`: the launch never reached the launcher."""
         self._unkept.pop(key, None)
+        self.profiles.end(key)
         self._uids.pop(key, None)
         if self._ledger.end(key) is not None:
             self._changed()
@@ -161,6 +167,8 @@ class GpuUsage(Listener):
             UsageShare(uuid, mine, of, self._memory_kb.get(uuid, 0))
             for uuid, (mine, of) in zip(order.gpus, units, strict=True)
         ]
+        if order.profile_every_s and held and key.step_id != EXTERN_STEP:
+            self.profiles.begin(key, order.gpus)
         self._begin(key, held, order.tasks[0].rank if order.tasks else 0)
 
     def _begin(self, key: StepKey, held: list[UsageShare], rank: int) -> None:
@@ -191,6 +199,7 @@ class GpuUsage(Listener):
             self._ending[key].append(end)
         elif not self._runs:  # it ended while no daemon was running
             use = self._read(key)
+            self.profiles.restore(key)
             post(end if use is None else with_figures(end, use))
         elif key not in self._ledger.uses:
             post(end)
@@ -244,6 +253,7 @@ class GpuUsage(Listener):
         self._add_servers(polled, owners, keys)
         now_us = self._now_us()
         did = self._ledger.take(now_us, polled.samples, keys, self._ending)
+        self.profiles.take(now_us, polled.samples, self._ledger.uses)
         for job, activities in did.items():
             self._report_idle(job, activities, now_us)
             for use in self._ledger.steps_of(job):

@@ -11,6 +11,8 @@ Rules (cgroup.conf(5), slurm.conf(5))
       its GPU and the capabilities of this instance; no step can open those that repartition GPUs.
     - Sampling: with a JobAcctGatherType and an interval, the job's own (--acctg-freq) if it has one; in groups of their
       own with jobacct_gather/cgroup.
+    - Profile: unless the site or the job wants none, at the interval of the sampling; where tasks are not sampled, at the
+      job's own interval, or the site's.
     - Out of memory: a step dies as a whole, with --oom-kill-step=0 only the process that the kernel picks.
 
 A plain batch job on a default configuration gets only its cpus from here. Deliberately absent: applying any of this to
@@ -53,10 +55,13 @@ def contain(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Site)
         order.denied_devices = denied_devices(message.allocation, site)
         order.job_denied_devices = denied_devices(job, site) if is_part else order.denied_devices
         order.fence_devices = any(part.name == GPU or part.units for part in job.gres)  # it may release some
+    own = message.HasField("acct_gather_frequency_s")
     if settings.acct_gather_type not in ("", "jobacct_gather/none"):
-        own = message.HasField("acct_gather_frequency_s")
         order.sample_every_s = message.acct_gather_frequency_s if own else settings.acct_gather_frequency_s
         order.count_by_group = settings.acct_gather_type == "jobacct_gather/cgroup"
+    if settings.profile_every_s and not message.no_profile:
+        other_s = message.acct_gather_frequency_s if own else settings.profile_every_s
+        order.profile_every_s = order.sample_every_s or other_s
     _confine(order, message, job, site)
 
 

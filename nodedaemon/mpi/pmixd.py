@@ -13,15 +13,21 @@ Rules
       names to look up, and new processes are refused with the standard's "not supported".
     - The library calls back in its own thread: there data is only stored and sent.
 
-No files are left: the library keeps its data in memory (gds hash).
+No files are left: the library keeps its data in memory (gds hash). The folder for its sockets is removed at the end; the
+next server of the same user removes that of one that was killed.
 """
 
+import contextlib
 import ctypes
+import fcntl
 import os
+import shutil
 import socket
 import sys
 import tempfile
 import threading
+import time
+from itertools import islice
 from pathlib import Path
 
 if __name__ == "__main__":  # run as a file, in a bare interpreter
@@ -44,6 +50,12 @@ ENVIRONMENT, FAILURE = b"e", b"f"
 FACTS = FrameKind.HELLO
 _READ_BYTES = 256 * 1024
 _STORE = "PMIX_MCA_gds"
+#: Names of the folders of servers.
+_FOLDERS = "penstock-pmix-"
+#: A folder without a lock that is younger may belong to a server that is about to lock it.
+_LOCKED_WITHIN_S = 60.0
+#: Entries of the parent that are looked at: others may have filled it, and the step waits.
+_ENTRIES_MAX = 1000
 #: A fence of the whole step: one name, all ranks.
 _Answer = tuple[int, int]
 
@@ -252,10 +264,39 @@ def _list(ranks: list[int]) -> bytes:
     return b",".join(b"%d" % rank for rank in sorted(ranks))
 
 
+def hold(folder: str) -> int:
+    """Locks a folder for as long as the returned descriptor is open. Raises OSError: it is held, or no folder."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def remove_left(parent: str, now_s: float) -> None:
+    """Removes folders of the user's servers that were killed: nobody holds them."""
+    folders: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(parent) as entries:
+        folders += (entry.path for entry in islice(entries, _ENTRIES_MAX) if entry.name.startswith(_FOLDERS))
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            found = os.lstat(folder)
+            if found.st_uid != os.geteuid() or now_s - found.st_mtime < _LOCKED_WITHIN_S:
+                continue
+            fd = hold(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(fd)
+
+
 def main(arguments: list[str]) -> int:
     """Runs the server. The only argument is the control descriptor; the exit status is 1 when it could not serve."""
     try:
-        with tempfile.TemporaryDirectory(prefix="penstock-pmix-", ignore_cleanup_errors=True) as folder:
+        remove_left(tempfile.gettempdir(), time.time())
+        with tempfile.TemporaryDirectory(prefix=_FOLDERS, ignore_cleanup_errors=True) as folder:
+            with contextlib.suppress(OSError):  # a file system without locks: nobody else gets it, either
+                hold(folder)  # until this process ends
             PmixServer(socket.socket(fileno=int(arguments[0])), folder).run()
     except (pmix.LibraryError, exchange.BadExchange, BadFrame, Damaged) as error:
         sys.stderr.write(f"pmixd: {error}\n")

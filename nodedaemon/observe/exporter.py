@@ -19,7 +19,7 @@ from nodedaemon.core.gpumessages import Polled, Sample
 from nodedaemon.core.steps import StepKey
 from nodedaemon.gpu.agent import GpuAgent
 from nodedaemon.gpu.hooks import Listener
-from nodedaemon.observe.gpus import POWER_US_MAX, GpuReading, dcgm_families, gpu_families
+from nodedaemon.observe.gpus import GpuReading, dcgm_families, gpu_families, mean_power_w
 from nodedaemon.observe.machine import machine_families
 from nodedaemon.observe.stepusage import StepLabels, StepReader, StepReading, step_families
 from penstock.errors import BadSetup
@@ -80,7 +80,7 @@ class NodeExporter(Listener):
         for sample in polled.samples:
             before = self._samples.get(sample.uuid)
             self._power_w.pop(sample.uuid, None)
-            if before is not None and (power_w := _power_w(before, sample)) is not None:
+            if before is not None and (power_w := mean_power_w(before, sample)) is not None:
                 self._power_w[sample.uuid] = power_w
             self._samples[sample.uuid] = sample
         self._polled_at_us = polled.at_us
@@ -171,12 +171,3 @@ class NodeExporter(Listener):
         yield from gpu_families(views, agent.opinions(), self._known, age_s)
         if self._settings.dcgm_names:
             yield from dcgm_families(views, self._sources.node)
-
-
-def _power_w(before: Sample, now: Sample) -> float | None:
-    """Returns the mean power between two samples, from the energy counter; None where that says nothing."""
-    passed_us = now.at_us - before.at_us
-    if before.energy_mj is None or now.energy_mj is None or not 0 < passed_us <= POWER_US_MAX:
-        return None
-    used_mj = now.energy_mj - before.energy_mj
-    return used_mj * 1000 / passed_us if used_mj >= 0 else None

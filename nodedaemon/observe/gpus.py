@@ -166,3 +166,12 @@ def _dcgm_labels(view: GpuReading, node: str) -> dict[str, str]:
     if key is not None:
         pairs["hpc_job"] = str(key.job_id)
     return pairs
+
+
+def mean_power_w(before: Sample, now: Sample) -> float | None:
+    """Returns the mean power between two samples, from the energy counter; None where that says nothing."""
+    passed_us = now.at_us - before.at_us
+    if before.energy_mj is None or now.energy_mj is None or not 0 < passed_us <= POWER_US_MAX:
+        return None
+    used_mj = now.energy_mj - before.energy_mj
+    return used_mj * 1000 / passed_us if used_mj >= 0 else None

@@ -12,6 +12,9 @@ it belongs to the first task.
 A plug of the step (plugs.py). With an interval it samples periodically; without, only on request (sstat), and a batch
 script's record then has only the basic figures. noded measures GPU usage (daemon/gpu_usage.py); answers from here
 include noded's last sample.
+
+Each periodic sample is also a point of the step's profile (profiling.py). A batch script that is sampled for its profile
+alone gets its sampler when the first interval is over (supervisor.py): a shorter one costs nothing.
 """
 
 import os
@@ -20,6 +23,7 @@ import resource
 from nodedaemon.base import proctree
 from nodedaemon.base.kernelfiles import read_bytes
 from nodedaemon.stepd.plugs import Plug
+from nodedaemon.stepd.profiling import ProfileRecorder
 
 TYPE_CHECKING = False  # avoids importing `typing`, which every fork would pay for
 if TYPE_CHECKING:
@@ -71,10 +75,13 @@ class Sum:
 class Sampler(Plug):
     """The sampler of one step."""
 
-    words = ("usage",)
+    words = ("usage", "profile")
 
     def __init__(self, order: "LaunchOrder") -> None:
-        self._every_s = order.sample_every_s
+        self._every_s = order.sample_every_s or order.profile_every_s
+        self._first_s = min(FIRST_S, self._every_s) if order.sample_every_s else self._every_s
+        self._profile = ProfileRecorder() if order.profile_every_s else None
+        self._rss_kb = 0  # of all tasks, in the last sample
         self._is_plain = order.kind == "batch" and not order.sample_every_s
         self._sums: dict[int, Sum] = {}  # by rank
         self._rank_of: dict[int, int] = {}  # the tasks' own processes
@@ -104,15 +111,28 @@ class Sampler(Plug):
     def began(self) -> None:
         """Starts sampling: all tasks run."""
         if self._every_s and self._step is not None:
-            self._step.loop.after(min(FIRST_S, self._every_s), self._tick)
+            self._step.loop.after(self._first_s, self.tick)
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Samples, and will again."""
         assert self._step is not None
         self.sample()
-        self._step.loop.after(self._every_s, self._tick)
+        self._add_point(self._rss_kb)
+        self._step.loop.after(self._every_s, self.tick)
+
+    def _add_point(self, rss_kb: int | None) -> None:
+        """Adds the last sample to the profile. `rss_kb` None: the step is over."""
+        if self._profile is None or self._step is None:
+            return
+        figures = [found.figures() for found in self._sums.values()]
+        cpu_ms, read, written = (sum(one[index] for one in figures) for index in (0, 4, 5))
+        self._profile.add(self._step.ran_us(), cpu_ms, rss_kb, read, written)
 
     def answer(self, word: str) -> "dict[str, PackedValue]":
-        """Answers sstat: the present usage."""
+        """Answers sstat: the present usage; or with the profile so far."""
+        if word == "profile":
+            assert self._step is not None
+            return {"profile": self._profile.answer(self._step.folder_fd) if self._profile is not None else b""}
         self.sample()
         return {"tasks": len(self._sums), "metrics": self.metrics() + self._of_gpus()}
 
@@ -149,10 +169,15 @@ class Sampler(Plug):
         self._sums[rank].live = [0, 0, 0, 0]
 
     def close(self) -> "dict[str, PackedValue]":
-        """Returns the metrics for the exit record: all processes are gone."""
-        if self._is_plain or not self._sums:
+        """Returns the metrics for the exit record: all processes are gone. The profile gets its last point, and its file."""
+        if not self._sums:
             return {}
         self._ask_groups()
+        if self._profile is not None and self._step is not None:
+            self._add_point(None)
+            self._profile.save(self._step.folder_fd)
+        if self._is_plain:
+            return {}
         return {"metrics": self.metrics(), "measured": len(self._sums)}
 
     # -- a sample
@@ -176,6 +201,7 @@ class Sampler(Plug):
             total[3] += written
             total[4] += int(fields[_RSS]) * PAGE_KB
             total[5] += int(fields[_VSIZE]) // 1024
+        self._rss_kb = sum(each[4] for each in now.values())
         for rank, (*live, rss_kb, vsize_kb) in now.items():
             found = self._sums[rank]
             found.live = live

@@ -199,6 +199,12 @@ class Supervisor:
             self.hub.send_started([task.pid for task in self.tasks.all])
         for plug in self.plugs:
             plug.began()
+        if self.order.profile_every_s and self._sampler() is None:
+            self.loop.after(self.order.profile_every_s, self._profile_from_now_on)
+
+    def ran_us(self) -> int:
+        """How long the step has run."""
+        return self._context.clock.now_us() - self._start_at_us if self._start_at_us else 0
 
     def _began_packet(self) -> bytes:
         return orders.began(self.order.key, self._start_at_us, self.tasks.all[0].pid, self._claimed)
@@ -284,21 +290,29 @@ class Supervisor:
         """The answer to a client's question; empty for an unknown one."""
         if word == "pids":
             return {"pids": list(proctree.descendants(os.getpid())), "tasks": self._task_pids()}
-        if word in Sampler.words and not any(word in plug.words for plug in self.plugs):
+        if word in Sampler.words and self._sampler() is None:
             self._sample_from_now_on()
         for plug in self.plugs:
             if word in plug.words:
                 return plug.answer(word)
         return {}
 
-    def _sample_from_now_on(self) -> None:
-        """Adds a sampler to a batch script at the first request."""
+    def _sampler(self) -> Sampler | None:
+        return next((plug for plug in self.plugs if isinstance(plug, Sampler)), None)
+
+    def _profile_from_now_on(self) -> None:
+        """Begins to sample a batch script for its profile."""
+        (self._sampler() or self._sample_from_now_on()).tick()
+
+    def _sample_from_now_on(self) -> Sampler:
+        """Adds a sampler to a batch script, at the first request or for its profile."""
         sampler = Sampler(self.order)
         sampler.open(self)
         for task in self.tasks.by_pid.values():
             sampler.forked(task)
         sampler.count_before(self._used.cpu_s, self._used.blocks_read, self._used.blocks_written)
         self.plugs.append(sampler)
+        return sampler
 
     def _task_pids(self) -> "list[PackedValue]":
         return [[task.rank, task.pid] for task in self.tasks.all if task.pid and task.status is None]

@@ -98,6 +98,12 @@ def _fixed(name: str, shown: str, accepted: tuple[str, ...], does: str, why: str
     return Key(name, shown=shown, accepted=(shown, *accepted), fixed=True, does=does, why=why)
 
 
+#: Where Slurm keeps series of samples; here they are in the accounting database.
+_PROFILES = {
+    word: "acct_gather_profile/penstock"
+    for name in ("hdf5", "influxdb")
+    for word in (name, f"acct_gather_profile/{name}")
+}
 _RLIMITS = ("ALL", "NONE", "AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK")
 _SELECT_PARAMETERS = _words(
     "CR_CPU CR_CPU_MEMORY CR_CORE CR_CORE_MEMORY CR_SOCKET CR_SOCKET_MEMORY CR_MEMORY CR_BOARD CR_BOARD_MEMORY CR_LLN "
@@ -226,6 +232,11 @@ _SUPPORTED_GLOBALS = (
     Key("TaskPlugin", "task_plugin", kinds.choices("task/affinity", "task/cgroup", "task/none")),
     Key("TaskPluginParam", "task_plugin_param", kinds.TASK_PLUGIN_PARAM, note=kinds.task_param_note),
     Key("JobAcctGatherType", "job_acct_gather_type", kinds.ACCT_GATHER_TYPE),
+    Key(
+        "AcctGatherProfileType",
+        "acct_gather_profile_type",
+        kinds.choice("acct_gather_profile/penstock", "acct_gather_profile/none", also=_PROFILES),
+    ),
     Key("JobAcctGatherFrequency", "job_acct_gather_frequency_s", kinds.ACCT_GATHER_FREQUENCY),
     Key("ProctrackType", "proctrack_type", kinds.choice("proctrack/cgroup", "proctrack/linuxproc", "proctrack/pgid")),
     Key("OverTimeLimit", "over_time_limit_s", kinds.MINUTES),

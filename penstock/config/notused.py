@@ -39,7 +39,6 @@ AcctGatherEnergyType [acct_gather_energy/none] | measures energy | {_GATHER}
 AcctGatherFilesystemType [acct_gather_filesystem/none] | measures a parallel file system | {_GATHER}
 AcctGatherInterconnectType [acct_gather_interconnect/none] | measures the network | {_GATHER}
 AcctGatherNodeFreq=0~sec | how often energy is measured | {_GATHER}
-AcctGatherProfileType [acct_gather_profile/none] | time series of each task in HDF5 files | {_GATHER}
 AuthInfo | settings of munge | {_AUTH}
 AuthType=auth/munge | authentication of users and machines | {_AUTH}
 BackupAddr=- | the second controller's address | one controller runs; a crash loses nothing that was acknowledged, and jobs continue meanwhile

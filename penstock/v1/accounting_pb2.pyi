@@ -53,6 +53,32 @@ class ListRecordsReply(_message.Message):
     records: _containers.RepeatedCompositeFieldContainer[JobRecord]
     def __init__(self, records: _Optional[_Iterable[_Union[JobRecord, _Mapping]]] = ...) -> None: ...
 
+class ListProfilesRequest(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListProfilesReply(_message.Message):
+    __slots__ = ("profiles",)
+    PROFILES_FIELD_NUMBER: _ClassVar[int]
+    profiles: _containers.RepeatedCompositeFieldContainer[ProfileRecord]
+    def __init__(self, profiles: _Optional[_Iterable[_Union[ProfileRecord, _Mapping]]] = ...) -> None: ...
+
+class ProfileRecord(_message.Message):
+    __slots__ = ("job_id", "attempt", "step_id", "node", "profile")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    STEP_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    attempt: int
+    step_id: int
+    node: str
+    profile: bytes
+    def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., step_id: _Optional[int] = ..., node: _Optional[str] = ..., profile: _Optional[bytes] = ...) -> None: ...
+
 class JobRecord(_message.Message):
     __slots__ = ("job_id", "attempt", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "state", "reason", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "cpus_req", "cpus_alloc", "nodes_req", "nodes_alloc", "tasks", "exit", "derived_exit", "tres_req", "tres_alloc", "request", "cancelled_by_uid", "admin_comment", "failed_node", "steps", "cluster", "script", "environment", "std_out", "std_err", "std_in", "suspended_us", "suspended_at_us", "het_job_id", "het_offset", "assoc_id", "wckey", "system_comment", "account")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]

@@ -39,6 +39,11 @@ class AccountingStub(object):
                 request_serializer=penstock_dot_v1_dot_accounting__pb2.ListRecordsRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_accounting__pb2.ListRecordsReply.FromString,
                 _registered_method=True)
+        self.ListProfiles = channel.unary_stream(
+                '/penstock.v1.Accounting/ListProfiles',
+                request_serializer=penstock_dot_v1_dot_accounting__pb2.ListProfilesRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_accounting__pb2.ListProfilesReply.FromString,
+                _registered_method=True)
 
 
 class AccountingServicer(object):
@@ -50,6 +55,13 @@ class AccountingServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListProfiles(self, request, context):
+        """penstock profile
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccountingServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -57,6 +69,11 @@ def add_AccountingServicer_to_server(servicer, server):
                     servicer.ListRecords,
                     request_deserializer=penstock_dot_v1_dot_accounting__pb2.ListRecordsRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_accounting__pb2.ListRecordsReply.SerializeToString,
+            ),
+            'ListProfiles': grpc.unary_stream_rpc_method_handler(
+                    servicer.ListProfiles,
+                    request_deserializer=penstock_dot_v1_dot_accounting__pb2.ListProfilesRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_accounting__pb2.ListProfilesReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -86,6 +103,33 @@ class Accounting(object):
             '/penstock.v1.Accounting/ListRecords',
             penstock_dot_v1_dot_accounting__pb2.ListRecordsRequest.SerializeToString,
             penstock_dot_v1_dot_accounting__pb2.ListRecordsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListProfiles(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/penstock.v1.Accounting/ListProfiles',
+            penstock_dot_v1_dot_accounting__pb2.ListProfilesRequest.SerializeToString,
+            penstock_dot_v1_dot_accounting__pb2.ListProfilesReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -422,6 +422,7 @@ class ReportRequest(_message.Message):
         RESERVATIONS: _ClassVar[ReportRequest.Kind]
         WAITS: _ClassVar[ReportRequest.Kind]
         EFFICIENCY: _ClassVar[ReportRequest.Kind]
+        WASTE: _ClassVar[ReportRequest.Kind]
     NOTHING: ReportRequest.Kind
     USAGE: ReportRequest.Kind
     CLUSTER: ReportRequest.Kind
@@ -429,6 +430,7 @@ class ReportRequest(_message.Message):
     RESERVATIONS: ReportRequest.Kind
     WAITS: ReportRequest.Kind
     EFFICIENCY: ReportRequest.Kind
+    WASTE: ReportRequest.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     START_AT_US_FIELD_NUMBER: _ClassVar[int]
     END_AT_US_FIELD_NUMBER: _ClassVar[int]

@@ -252,7 +252,7 @@ class Registered(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., refusal: _Optional[str] = ..., cluster_name: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., unkillable_step_timeout_s: _Optional[int] = ..., controller_version: _Optional[str] = ..., settings: _Optional[_Union[NodeSettings, _Mapping]] = ..., lease_s: _Optional[int] = ..., command_port: _Optional[int] = ...) -> None: ...
 
 class NodeSettings(_message.Message):
-    __slots__ = ("prolog", "epilog", "task_prolog", "task_epilog", "prolog_flags", "prolog_epilog_timeout_s", "health_check_program", "health_check_interval_s", "health_check_node_state", "reboot_program", "unkillable_step_program", "acct_gather_frequency_s", "acct_gather_type", "cgroup", "private_tmp", "allow_new_privs", "use_pam", "mpi_default", "task_plugin", "kill_wait_s", "private_tmp_folders", "devices", "gpu", "metrics", "log_file", "log_format", "log_level", "slurm_conf")
+    __slots__ = ("prolog", "epilog", "task_prolog", "task_epilog", "prolog_flags", "prolog_epilog_timeout_s", "health_check_program", "health_check_interval_s", "health_check_node_state", "reboot_program", "unkillable_step_program", "acct_gather_frequency_s", "acct_gather_type", "cgroup", "private_tmp", "allow_new_privs", "use_pam", "mpi_default", "task_plugin", "kill_wait_s", "private_tmp_folders", "devices", "gpu", "metrics", "log_file", "log_format", "log_level", "slurm_conf", "profile_every_s")
     PROLOG_FIELD_NUMBER: _ClassVar[int]
     EPILOG_FIELD_NUMBER: _ClassVar[int]
     TASK_PROLOG_FIELD_NUMBER: _ClassVar[int]
@@ -281,6 +281,7 @@ class NodeSettings(_message.Message):
     LOG_FORMAT_FIELD_NUMBER: _ClassVar[int]
     LOG_LEVEL_FIELD_NUMBER: _ClassVar[int]
     SLURM_CONF_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_EVERY_S_FIELD_NUMBER: _ClassVar[int]
     prolog: _containers.RepeatedScalarFieldContainer[str]
     epilog: _containers.RepeatedScalarFieldContainer[str]
     task_prolog: str
@@ -309,7 +310,8 @@ class NodeSettings(_message.Message):
     log_format: str
     log_level: str
     slurm_conf: str
-    def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[NodeDevice, _Mapping]]] = ..., gpu: _Optional[_Union[GpuSettings, _Mapping]] = ..., metrics: _Optional[_Union[MetricsSettings, _Mapping]] = ..., log_file: _Optional[str] = ..., log_format: _Optional[str] = ..., log_level: _Optional[str] = ..., slurm_conf: _Optional[str] = ...) -> None: ...
+    profile_every_s: int
+    def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[NodeDevice, _Mapping]]] = ..., gpu: _Optional[_Union[GpuSettings, _Mapping]] = ..., metrics: _Optional[_Union[MetricsSettings, _Mapping]] = ..., log_file: _Optional[str] = ..., log_format: _Optional[str] = ..., log_level: _Optional[str] = ..., slurm_conf: _Optional[str] = ..., profile_every_s: _Optional[int] = ...) -> None: ...
 
 class MetricsSettings(_message.Message):
     __slots__ = ("port", "addr", "allow", "token_file", "tls", "dcgm_names", "default_account", "hides_jobs")
@@ -476,7 +478,7 @@ class CommandAck(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class LaunchStep(_message.Message):
-    __slots__ = ("key", "user_id", "group_id", "user_name", "facts", "spec", "work_dir", "std_out", "std_err", "std_in", "open_append", "rlimits", "umask", "allocation", "node_index", "group_name", "step", "io_key", "holder", "lease_s", "lease_grace_s", "allow_new_privs", "job_allocation", "oom_kill_step", "login_environment", "acct_gather_frequency_s")
+    __slots__ = ("key", "user_id", "group_id", "user_name", "facts", "spec", "work_dir", "std_out", "std_err", "std_in", "open_append", "rlimits", "umask", "allocation", "node_index", "group_name", "step", "io_key", "holder", "lease_s", "lease_grace_s", "allow_new_privs", "job_allocation", "oom_kill_step", "login_environment", "acct_gather_frequency_s", "no_profile")
     class RlimitsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -510,6 +512,7 @@ class LaunchStep(_message.Message):
     OOM_KILL_STEP_FIELD_NUMBER: _ClassVar[int]
     LOGIN_ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     ACCT_GATHER_FREQUENCY_S_FIELD_NUMBER: _ClassVar[int]
+    NO_PROFILE_FIELD_NUMBER: _ClassVar[int]
     key: StepKey
     user_id: int
     group_id: int
@@ -536,7 +539,8 @@ class LaunchStep(_message.Message):
     oom_kill_step: bool
     login_environment: bool
     acct_gather_frequency_s: int
-    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., facts: _Optional[_Union[JobFacts, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., node_index: _Optional[int] = ..., group_name: _Optional[str] = ..., step: _Optional[_Union[StepLaunch, _Mapping]] = ..., io_key: _Optional[bytes] = ..., holder: _Optional[_Union[HolderLaunch, _Mapping]] = ..., lease_s: _Optional[int] = ..., lease_grace_s: _Optional[int] = ..., allow_new_privs: bool = ..., job_allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., oom_kill_step: bool = ..., login_environment: bool = ..., acct_gather_frequency_s: _Optional[int] = ...) -> None: ...
+    no_profile: bool
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., facts: _Optional[_Union[JobFacts, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., node_index: _Optional[int] = ..., group_name: _Optional[str] = ..., step: _Optional[_Union[StepLaunch, _Mapping]] = ..., io_key: _Optional[bytes] = ..., holder: _Optional[_Union[HolderLaunch, _Mapping]] = ..., lease_s: _Optional[int] = ..., lease_grace_s: _Optional[int] = ..., allow_new_privs: bool = ..., job_allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., oom_kill_step: bool = ..., login_environment: bool = ..., acct_gather_frequency_s: _Optional[int] = ..., no_profile: bool = ...) -> None: ...
 
 class StepLaunch(_message.Message):
     __slots__ = ("spec", "plan", "node_index")
@@ -766,7 +770,7 @@ class ReturnGpus(_message.Message):
     def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., uuid: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("boot_id", "sequence", "started", "exited", "notice", "gpus", "gpu_work_done", "gpu_idle", "spool_id")
+    __slots__ = ("boot_id", "sequence", "started", "exited", "notice", "gpus", "gpu_work_done", "gpu_idle", "profile", "spool_id")
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
@@ -775,6 +779,7 @@ class Report(_message.Message):
     GPUS_FIELD_NUMBER: _ClassVar[int]
     GPU_WORK_DONE_FIELD_NUMBER: _ClassVar[int]
     GPU_IDLE_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
     SPOOL_ID_FIELD_NUMBER: _ClassVar[int]
     boot_id: str
     sequence: int
@@ -784,8 +789,9 @@ class Report(_message.Message):
     gpus: GpuReport
     gpu_work_done: GpuWorkDone
     gpu_idle: GpuIdle
+    profile: StepProfile
     spool_id: str
-    def __init__(self, boot_id: _Optional[str] = ..., sequence: _Optional[int] = ..., started: _Optional[_Union[StepStarted, _Mapping]] = ..., exited: _Optional[_Union[StepExited, _Mapping]] = ..., notice: _Optional[_Union[NodeNotice, _Mapping]] = ..., gpus: _Optional[_Union[GpuReport, _Mapping]] = ..., gpu_work_done: _Optional[_Union[GpuWorkDone, _Mapping]] = ..., gpu_idle: _Optional[_Union[GpuIdle, _Mapping]] = ..., spool_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, boot_id: _Optional[str] = ..., sequence: _Optional[int] = ..., started: _Optional[_Union[StepStarted, _Mapping]] = ..., exited: _Optional[_Union[StepExited, _Mapping]] = ..., notice: _Optional[_Union[NodeNotice, _Mapping]] = ..., gpus: _Optional[_Union[GpuReport, _Mapping]] = ..., gpu_work_done: _Optional[_Union[GpuWorkDone, _Mapping]] = ..., gpu_idle: _Optional[_Union[GpuIdle, _Mapping]] = ..., profile: _Optional[_Union[StepProfile, _Mapping]] = ..., spool_id: _Optional[str] = ...) -> None: ...
 
 class GpuReport(_message.Message):
     __slots__ = ("at_us", "health", "action", "jobs", "cause", "inventory")
@@ -896,6 +902,14 @@ class StepExited(_message.Message):
     tasks: _containers.RepeatedCompositeFieldContainer[TaskExit]
     lease_lapsed: bool
     def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., failure: _Optional[str] = ..., out_of_memory: bool = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., untried: bool = ..., rebooted: bool = ..., holder_stage: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskExit, _Mapping]]] = ..., lease_lapsed: bool = ...) -> None: ...
+
+class StepProfile(_message.Message):
+    __slots__ = ("key", "profile")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
+    key: StepKey
+    profile: bytes
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., profile: _Optional[bytes] = ...) -> None: ...
 
 class TaskExit(_message.Message):
     __slots__ = ("rank", "exit")

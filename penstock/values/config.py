@@ -251,6 +251,7 @@ class Config:
     task_plugin_param: tuple[str, ...] = ()
     job_acct_gather_type: str = "jobacct_gather/none"
     job_acct_gather_frequency_s: int = 30  # sampling interval of tasks; 0 = at their end only
+    acct_gather_profile_type: str = "acct_gather_profile/penstock"  # or /none; others of Slurm's count as ours
     cgroup: CgroupConfig = field(default_factory=CgroupConfig)
     over_time_limit_s: int = 0
     resv_over_run_s: int = 0  # -1 = UNLIMITED

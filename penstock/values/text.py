@@ -7,6 +7,7 @@ the folder, so it is replaced, as documented for file name patterns.
 """
 
 import re
+from functools import cache
 
 from penstock.values.errors import BadValue
 
@@ -29,7 +30,21 @@ def clean_line(text: str) -> str:
         text = f"{text[: LINE_CHARS_MAX // 2]}... ({len(text)} characters) ...{text[-LINE_CHARS_MAX // 4 :]}"
     if text.isprintable():
         return text
-    return "".join(_numbered(c) if (_is_control(c) and c != "\t") or 0xD800 <= ord(c) <= 0xDFFF else c for c in text)
+    return _unsafe_runs().sub(lambda found: found[0].translate(_as_numbers()), text)
+
+
+@cache
+def _unsafe_runs() -> re.Pattern[str]:
+    """Characters that are refused or shown as numbers, as many as follow each other: a hostile text has no others, and a
+    node may send megabytes of it."""
+    ranges = "".join(f"{chr(low)}-{chr(high)}" for low, high in _UNSAFE_RANGES)
+    return re.compile(f"[{ranges}\ud800-\udfff]+")
+
+
+@cache
+def _as_numbers() -> dict[int, str]:
+    codes = (code for low, high in (*_UNSAFE_RANGES, (0xD800, 0xDFFF)) for code in range(low, high + 1))
+    return {code: _numbered(chr(code)) for code in codes if code != ord("\t")}
 
 
 #: ASCII control characters that terminals interpret; tabs and line breaks are layout.
@@ -79,11 +94,12 @@ def unsafe(text: str, allowed: str = "") -> str:
     """
     if text.isprintable():  # no refused character is printable, and most texts are printable
         return ""
-    for position, char in enumerate(text):
-        if 0xD800 <= ord(char) <= 0xDFFF:  # undecodable bytes of the command line
-            return f"not valid UTF-8 at position {position}"
-        if _is_control(char) and char not in allowed:
-            return f"control character 0x{ord(char):02x} at position {position}"
+    for found in _unsafe_runs().finditer(text):
+        for position, char in enumerate(found[0], found.start()):
+            if 0xD800 <= ord(char) <= 0xDFFF:  # undecodable bytes of the command line
+                return f"not valid UTF-8 at position {position}"
+            if char not in allowed:
+                return f"control character 0x{ord(char):02x} at position {position}"
     return ""
 
 

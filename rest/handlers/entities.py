@@ -1,7 +1,7 @@
 """Changing accounting: accounts, users, associations, QOS, wckeys; clusters and TRES, which are not changed here.
 
-A body's records are one request to the controller: all are accepted, or none. Nothing to change is 304, as in Slurm. The
-controller decides who may change what.
+A body's records are one request to the controller: all are accepted, or none. It is made in slices, between which other
+requests are served. Nothing to change is 304, as in Slurm. The controller decides who may change what.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from cli.accounts.tree import AssociationTree
 from cli.base.document import Json
+from penstock.exporter.pace import WorkPace
 from penstock.v1.controller_pb2 import ChangeQosRequest, ListQosRequest, PingRequest
 from penstock.v1.governance_pb2 import Change, ChangeManyReply, ChangeManyRequest, ListWckeysRequest
 from penstock.v1.shares_pb2 import Association, ChangeAccountsReply
@@ -79,21 +80,25 @@ async def post_config(call: RestCall) -> Json:
     await _check_users(call, records_of(call.record(), "users"))
     qos = await _of_all_qos(call)
     kinds = (("account", "accounts"), ("association", "associations"), ("user", "users"), ("wckey", "wckeys"))
-    await change(call, [*qos, *(one for kind, name in kinds for one in _of_list(call, kind, name))])
+    await change(call, [*qos, *[one for kind, name in kinds for one in await _of_list(call, kind, name)]])
     return {}
 
 
 async def _post(call: RestCall, kind: str, name: str) -> Json:
-    await change(call, _of_list(call, kind, name))
+    await change(call, await _of_list(call, kind, name))
     return {}
 
 
-def _of_list(call: RestCall, kind: str, name: str) -> list[Change]:
+async def _of_list(call: RestCall, kind: str, name: str) -> list[Change]:
     """The changes of a list of records. Accounts of associations are made before users of them."""
-    found = [(record, f"#/{name}/{index}") for index, record in enumerate(records_of(call.record(), name))]
-    if kind == "association":
-        found.sort(key=lambda one: bool(text_of(one[0], "user")))
-    return [one for record, source in found if _is_meant(call, record, kind, source) for one in _CHANGES[kind](record)]
+    pace = WorkPace()
+    first: list[Change] = []
+    users: list[Change] = []
+    async for index, record in pace.over(enumerate(records_of(call.record(), name))):
+        if _is_meant(call, record, kind, f"#/{name}/{index}"):
+            made = users if kind == "association" and text_of(record, "user") else first
+            made += _CHANGES[kind](record)
+    return first + users
 
 
 async def _of_all_qos(call: RestCall) -> list[Change]:
@@ -103,7 +108,7 @@ async def _of_all_qos(call: RestCall) -> list[Change]:
     known = set(by_id.values())
     new: dict[str, None] = {}
     changes: list[Change] = []
-    for index, record in enumerate(records_of(call.record(), "qos")):
+    async for index, record in WorkPace().over(enumerate(records_of(call.record(), "qos"))):
         source = f"#/qos/{index}"
         if not _is_meant(call, record, "qos", source):
             continue
@@ -153,17 +158,21 @@ def check_clusters(call: RestCall, record: Members, source: str) -> None:
 
 async def _check_users(call: RestCall, records: list[Members]) -> None:
     """Raises RestError for a user who is new and gets no account: nothing would come of it."""
-    unplaced = [record for record in records if not accounts_of(record)]
+    pace = WorkPace()
+    unplaced = [record async for record in pace.over(records) if not accounts_of(record)]
     if unplaced:
         tree = await reading.tree_of(call, with_deleted=False)
-        for record in unplaced:
+        async for record in pace.over(unplaced):
             if not {text_of(record, "name"), text_of(record, "old_name")} & tree.users.keys():
                 raise RestError(422, Code.INVALID_ACCOUNT, NO_ACCOUNT, source=text_of(record, "name"))
 
 
 async def change(call: RestCall, changes: Iterable[Change]) -> list[ChangeAccountsReply]:
     """Makes changes, all or none. Raises NotModified if nothing changes, PenstockError."""
-    reply: ChangeManyReply = await call.call("ChangeMany", ChangeManyRequest(changes=changes))
+    request = ChangeManyRequest()
+    async for one in WorkPace().over(changes):
+        request.changes.append(one)
+    reply: ChangeManyReply = await call.call("ChangeMany", request)
     if not any(one.names or one.associations for one in reply.replies):
         raise NotModified
     return list(reply.replies)

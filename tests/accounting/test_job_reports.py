@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, select
 
-from accounting.jobreports import JobReportQuery, efficiency, reservations, sizes, waits
+from accounting.jobreports import JobReportQuery, efficiency, reservations, sizes, waits, waste
 from accounting.purge import Access, purge
 from accounting.rolling import Roller
 from accounting.rollup import HOUR_US, Calendar
@@ -23,6 +23,7 @@ from ctld.core.records.reservation import Reservation, ReservationDemand, Reserv
 from ctld.store.dialect import write_engine
 from ctld.store.loader import load
 from ctld.store.schema import JOB_HISTORY
+from penstock.values.errors import BadValue
 from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState
 from tests.store.making import NOW_US, leading, make_batch, make_job, make_step, submitted
@@ -46,7 +47,12 @@ def job(
 ) -> JobRow:  # fmt: skip
     """It became eligible `wait` minutes before its start; `end` None = it runs."""
     since_us = at(start - wait)
-    request = JobRequest(name="x", account=account, partitions=("debug",), reservation=changes.pop("reservation", ""))
+    request = JobRequest(
+        name=changes.pop("name", "x"),
+        account=account,
+        partitions=("debug",),
+        reservation=changes.pop("reservation", ""),
+    )
     row = make_job(
         job_id, submit_at_us=since_us, eligible_at_us=since_us, start_at_us=at(start), request=request, tres_req=tres,
         tres_alloc=tres, alloc=(NodeAlloc(node, 1, 100, 1, ()),), batch_node=node, state=JobState.RUNNING,
@@ -160,6 +166,46 @@ def test_efficiency_of_gpus(tmp_path: Any) -> None:
     hour = 60 * MIN
     gpu_s = 2 * 15 * MIN + 1 * 45 * MIN
     assert row.values == (1, 60, 8 * hour, 50 * hour, 800 * hour, hour // 2, gpu_s)
+
+
+def test_waste_ranks_what_was_held_and_not_used(any_store: str) -> None:
+    """Each had two GPUs. Who was not measured, or has ended before, is left out; equal waste: the later job is named."""
+    store = leading(any_store)
+    jobs = [
+        job(number, account, TWO_GPUS, *times, user=user, name=name)
+        for number, account, user, name, times in (
+            (1, "chem", "ann", "train", (0, 60)),
+            (2, "chem", "bob", "train", (0, 30)),
+            (3, "bio", "bob", "look", (0, 50)),
+            (4, "bio", "bob", "look", (10, 60)),
+            (5, "bio", "bob", "not measured", (0, 60)),
+            (6, "bio", "bob", "before", (-30, -1)),
+            (7, "chem", "ann", "busy", (0, 60)),
+        )
+    ]
+    usage = {1: 150, 2: 0, 3: 20, 4: 20, 6: 0, 7: 200}  # percent, over both GPUs
+    steps = [
+        make_step(one, state=JobState.COMPLETED, end_at_us=one.end_at_us,
+                  usage=f'{{"7":[{usage[one.job_id]},99,"n1",0,1,"n1",0]}}' if one.job_id in usage else "")
+        for one in jobs
+    ]  # fmt: skip
+    store.commit(submitted(1, jobs, steps=steps))
+    store.close()
+    with reading(any_store) as connection:
+
+        def found(*by: str, sees: Any = everybody, **more: Any) -> list[Any]:
+            return [(*row.keys, *row.values) for row in waste(connection, ask(end=61, group_by=by, **more), sees)]
+
+        assert found("name") == [
+            ("look", 2, 2 * 90 * MIN, 2 * 100 * MIN, 4, 90 * MIN),
+            ("train", 2, (30 + 60) * MIN, (120 + 60) * MIN, 2, 60 * MIN),
+            ("busy", 1, 0, 120 * MIN, 7, 0),
+        ]
+        assert [row[:2] for row in found("user")] == [("bob", 3), ("ann", 2)]
+        assert found("account", accounts=("chem",)) == [("chem", 3, 90 * MIN, 300 * MIN, 2, 60 * MIN)]
+        assert [row[0] for row in found("user", sees=lambda owner: owner.user_name == "ann")] == ["ann"]
+        with pytest.raises(BadValue, match="group by day"):
+            found("day")
 
 
 def test_waits(any_store: str) -> None:
@@ -338,7 +384,7 @@ def test_a_row_without_length_is_not_the_present_one(tmp_path: Any) -> None:
         assert load(connection, 0, 0).reservation_spans == [rows[2]]
 
 
-@pytest.mark.parametrize("make", [sizes, waits, efficiency])
+@pytest.mark.parametrize("make", [sizes, waits, efficiency, waste])
 def test_an_empty_past(tmp_path: Any, make: Any) -> None:
     leading(tmp_path / "penstock.db").close()
     with reading(tmp_path / "penstock.db") as connection:

@@ -17,14 +17,16 @@ from accounting.purge import Access, count, cut_us, purge
 from accounting.rolling import Roller
 from accounting.rollup import HOUR_US, Calendar
 from accounting.runaway import active, fix
-from accounting.schema import JOB, JOB_REQUEST, JOB_SPEC, STEP
+from accounting.schema import JOB, JOB_REQUEST, JOB_SPEC, STEP, STEP_PROFILE
 from accounting.tables import CLUSTER_DAY, JOB_SPAN, USAGE_DAY, USAGE_HOUR, USAGE_MONTH
 from ctld.core.records.job import JobSpan
+from ctld.core.records.step import ProfileRow
 from ctld.store.dialect import write_engine
 from ctld.store.errors import Deposed
 from ctld.store.schema import JOB_HISTORY
 from ctld.store.sidewriter import SideWriter
 from penstock.values.errors import BadValue
+from penstock.values.jobid import BATCH_STEP
 from penstock.values.states import JobState
 from tests.accounting.pastmaker import Stopped
 from tests.store.making import NOW_US, end, leading, make_batch, make_job, make_step, start, submitted
@@ -99,6 +101,29 @@ def test_old_jobs_go_while_commits_go_on_and_come_back_from_the_archive(any_stor
     assert rows_of(place, JOB) == 311 + 56
     rolled(writer)
     assert rows_of(place, USAGE_HOUR) == hours
+    writer.close()
+    store.close()
+
+
+@pytest.mark.parametrize("kind", ["jobs", "steps"])
+def test_profiles_go_with_their_steps_and_come_back(any_store: str, tmp_path: Path, kind: str) -> None:
+    store = leading(any_store)
+    past(store, 1, (1, 2), OLD_US)
+    past(store, 2, (3,), NOW_US - HOUR_US // 2)
+    profiles = [ProfileRow(i, 0, BATCH_STEP, node, b"\0%d" % i) for i in (1, 2, 3) for node in ("n1", "n2")]
+    store.commit(make_batch(3, next_id=4, profiles=profiles))
+    writer = SideWriter(any_store, store.leads)
+    rolled(writer)
+    archive = Archive(str(tmp_path), "test", kind, 1)
+    assert purge(access_of(writer), kind, NOW_US - HOUR_US, archive) == 2
+    archive.close()
+    assert rows_of(any_store, STEP_PROFILE) == 2
+    archives.load(str(archive.path), writer.begin)
+    engine = write_engine(any_store)
+    with engine.connect() as connection:
+        found = [ProfileRow._make(row) for row in connection.execute(select(STEP_PROFILE))]
+    engine.dispose()
+    assert sorted(found) == profiles
     writer.close()
     store.close()
 

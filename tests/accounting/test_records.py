@@ -16,11 +16,13 @@ from accounting.records import Records, RecordsUnavailable
 from accounting.schema import METADATA
 from ctld.core.records.job import JobRow, JobSpan
 from ctld.core.records.request import JobRequest, NodeAlloc
+from ctld.core.records.step import ProfileRow
 from ctld.rpc.gate.visibility import ALL_JOBS
 from ctld.rpc.jobs.records import record_filter, record_message
 from ctld.store.committer import Store
 from penstock.v1.accounting_pb2 import ListRecordsRequest
 from penstock.values.errors import BadValue
+from penstock.values.jobid import BATCH_STEP
 from penstock.values.states import JobState
 from penstock.values.taskset import TaskSet
 from tests.store.making import NOW_US, SPEC, end, leading, make_batch, make_job, make_step, start, submitted
@@ -423,6 +425,22 @@ def test_a_job_without_an_account_is_charged_to_the_default_one(past: Past) -> N
 
 
 # ---- resized jobs ----------------------------------------------------------------------------------------------------
+
+
+def test_profiles_of_the_jobs_that_one_sees(past: Past) -> None:
+    for job_id, uid in ((1, 1000), (2, 2000)):
+        past.put(life(job_id, 1, 10, 20, user_id=uid))
+    profiles = [ProfileRow(i, 0, BATCH_STEP, node, b"\0%d" % i) for i in (1, 2, 9) for node in ("n1", "n2")]
+    past.store.commit(make_batch(past.store.sequence + 1, next_id=10, profiles=profiles))
+
+    def found(**which: Any) -> list[tuple[int, str]]:
+        return [(one.job_id, one.node) for one in past.reader.profiles(RecordFilter(**which))]
+
+    assert found(ids=("1", "2", "9")) == [(1, "n1"), (1, "n2"), (2, "n1"), (2, "n2")]  # 9 has no record
+    assert found(ids=("1", "2"), seen_uid=2000) == [(2, "n1"), (2, "n2")]
+    assert found(ids=("2.batch",)) == [(2, "n1"), (2, "n2")]
+    assert found(ids=("2.0",)) == []
+    assert [one.profile for one in past.reader.profiles(RecordFilter(ids=("1",)))] == [b"\x001"] * 2
 
 
 @pytest.fixture

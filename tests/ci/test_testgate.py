@@ -11,6 +11,7 @@ import tidytree as tree
 from patience import ANSWER_S
 
 from tools.testgate.closing import joined, lines, save
+from tools.testgate.costs import Cost, table
 from tools.testgate.verdict import Failure, PytestRun, Verdict, folder, judge
 
 #: Fails as often as told, over processes.
@@ -71,6 +72,26 @@ def test_all_pass_and_are_counted(tmp_path: Path) -> None:
     status, said, _ = gate(tmp_path, {"tests/e2e/test_a.py": PASSES, "tests/node/test_b.py": skips})
     assert (status, said) == (0, ["1 passed, 0 failed, 1 skipped"])
     assert not (tmp_path / "build" / "unsteady.jsonl").exists()
+
+
+def test_what_each_test_costs_is_left_in_a_file(tmp_path: Path) -> None:
+    gate(tmp_path, {"tests/e2e/test_a.py": PASSES, "tests/node/test_b.py": PASSES})
+    said = (tmp_path / "build" / "gate" / "costs.txt").read_text().splitlines()
+    assert said[0].split() == ["folder", "tests", "wall", "s", "cpu", "s"]
+    assert sorted(line.split()[:2] for line in said[1:4]) == [["all", "2"], ["e2e", "1"], ["node", "1"]]
+    tests = ["tests/e2e/test_a.py::test_passes", "tests/node/test_b.py::test_passes"]
+    assert sorted(line.split()[-1] for line in said[6:]) == tests
+
+
+def test_the_dearest_come_first() -> None:
+    costs = {"tests/node/test_a.py::test_1": Cost(3.0, 1.0), "tests/node/test_a.py::test_2": Cost(1.5, 0.25)}
+    costs |= {"tests/cli/test_b.py::test_3": Cost(4.0, 4.0)}
+    assert [line.split() for line in table(costs)[1:4]] == [
+        ["node", "2", "4.5", "1.2"],
+        ["cli", "1", "4.0", "4.0"],
+        ["all", "3", "8.5", "5.2"],
+    ]
+    assert [line.split()[-1].rpartition("_")[2] for line in table(costs)[6:]] == ["3", "1", "2"]
 
 
 def test_one_that_fails_once_is_unsteady_and_named(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from cli.listings.efficiency import size_text
 from cli.seff import body
 from cli.steps import stepquery
 from penstock.errors import BadSetup
-from penstock.v1.accounting_pb2 import ListRecordsReply, StepMetric
+from penstock.v1.accounting_pb2 import ListProfilesReply, ListRecordsReply, ProfileRecord, StepMetric
 from penstock.v1.common_pb2 import ExitStatus, Usage, UsageMetric
 from penstock.v1.steps_pb2 import AttachStepReply
+from penstock.values.profile import GPU, encode_profile
+from penstock.values.timeline import SampleLine
 from tests.cli import reports
 from tests.cli.fake_controller import run_body
 
@@ -57,6 +59,7 @@ def record(job_id=12, state="COMPLETED", steps=(), start_s=-3600, end_s=0, cores
 
 
 def run(monkeypatch, capsys, *argv, records=(), **answers):
+    answers = {"ListProfiles": [], **answers}
     client = reports.install(monkeypatch, ListRecords=[ListRecordsReply(records=records)], **answers)
     client.cluster = reports.CLUSTER
     return run_body(capsys, "seff", body, *argv)
@@ -94,6 +97,36 @@ def test_a_job_with_gpus(monkeypatch, capsys):
         "  It used 3.00 GB of memory: --mem=3700M would have been enough.",
         "  Of 4 cores it kept 2 busy: use fewer CPUs (--cpus-per-task, --ntasks).",
     ]
+
+
+def profile(step_id, *points, uuid="GPU-1"):
+    """A step's profile: at so many seconds, so many percent, throttled or not."""
+    line = SampleLine(5)
+    for at_s, percent, is_slow in points:
+        line.add(at_s * 10, (percent * 10, None, None, None, 1000 * is_slow))
+    data = encode_profile([(GPU, uuid, line)])
+    return ProfileRecord(job_id=12, attempt=0, step_id=step_id, node="n1", profile=data)
+
+
+def test_idle_time_is_when_no_step_uses_the_gpu(monkeypatch, capsys):
+    """A script does nothing for 1000 s; its step works for the 500 s in their middle, throttled for 100 of them."""
+    steps = [step(-5, -1000, 0, metrics=gpus(0, 0, 1, cards=1)), step(0, -750, -250, metrics=gpus(90, GB, 1, cards=1))]
+    found = [
+        profile(-5, (500, 0, False), (1000, 0, False)),
+        profile(0, (100, 90, True), (500, 90, False)),
+        profile(7, (5000, 0, True)),  # of a step that is not in the record
+    ]
+    answer = {"ListProfiles": [ListProfilesReply(profiles=found)]}
+    records = [record(steps=steps, gpus=1, start_s=-1000)]
+    _, out, err = run(monkeypatch, capsys, "12", records=records, **answer)
+    assert err == ""
+    assert "GPU Idle: 50.00% of 00:16:40 below 5% utilisation; throttled 10.00%" in out.splitlines()
+    _, out, _ = run(monkeypatch, capsys, "--json", "12", records=records, **answer)
+    gpu = json.loads(out)["gpu"]
+    assert (gpu["profiled"], gpu["idle"], gpu["throttled"]) == (1000, 500, 100)
+    broken = ProfileRecord(job_id=12, step_id=0, node="n1", profile=b"?")
+    _, out, err = run(monkeypatch, capsys, "12", records=records, ListProfiles=[ListProfilesReply(profiles=[broken])])
+    assert "GPU Idle" not in out and err == ""
 
 
 def test_steps_at_the_same_time_are_added(monkeypatch, capsys):
@@ -212,7 +245,7 @@ def test_json(monkeypatch, capsys):
     assert shown["gpu"] == {
         "count": 2, "used": 720.0, "allocated": 7200, "efficiency_percent": 10.0, "memory_used": 14 * GB * 1024,
         "memory_allocated": 280 * GB * 1024, "memory_efficiency_percent": 5.0, "energy_joules": 36,
-        "energy_is_estimate": False,
+        "energy_is_estimate": False, "profiled": None, "idle": None, "throttled": None,
     }  # fmt: skip
     assert (shown["cpu"]["efficiency_percent"], shown["memory"]["efficiency_percent"]) == (50.0, 25.0)
     assert (shown["states"], shown["time"]["limit"], len(shown["advice"])) == (["COMPLETED"], 7200, 3)

@@ -26,7 +26,14 @@ def issuer() -> Iterator[str]:
     """A provider that knows three people, one of whom the cluster does not know."""
     users = [{"sub": f"id-{name}", "preferred_username": name} for name in (OWN, NOBODY, "no such user")]
     people = [word for user in users for word in ("--user-claims", json.dumps(user))]
-    command = [python_of("oidc").with_name("oidc-provider-mock"), "--port", "0", "--require-nonce", "true", *people]
+    command = [
+        str(python_of("oidc").with_name("oidc-provider-mock")),
+        "--port",
+        "0",
+        "--require-nonce",
+        "true",
+        *people,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         try:

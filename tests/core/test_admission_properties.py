@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctld.core.records.events import JobSubmission
@@ -80,7 +81,7 @@ def submitted(world: World, fields: dict[str, Any]) -> Any:
     return next(iter(world.core.state.jobs.values()), None)
 
 
-@settings(max_examples=150)
+@examples(quick=75, full=1500)
 @given(clusters(), WANTED, MEMORY)
 def test_26_what_is_taken_starts_on_empty_nodes_and_only_that(
     config: Config, fields: dict[str, Any], memory: dict[str, int]

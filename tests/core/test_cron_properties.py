@@ -6,6 +6,7 @@ overlap and are no more often than its line says, each run keeps how it ended, a
 
 from itertools import pairwise
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,7 +115,7 @@ def tell(story: Story, zone: Offsets = ()) -> World:
     return world
 
 
-@settings(max_examples=60 * SCALE, deadline=None, derandomize=True)
+@settings(examples(quick=30 * SCALE, full=600 * SCALE), derandomize=True)
 @given(stories, st.sampled_from([(), ZONE]))
 def test_runs_do_not_overlap_and_are_not_too_many(story: Story, zone: Offsets) -> None:
     world = tell(story, zone)
@@ -129,7 +130,7 @@ def test_runs_do_not_overlap_and_are_not_too_many(story: Story, zone: Offsets) -
             assert due_us is not None and due_us <= following_us
 
 
-@settings(max_examples=40 * SCALE, deadline=None, derandomize=True)
+@settings(examples(quick=20 * SCALE, full=400 * SCALE), derandomize=True)
 @given(stories)
 def test_all_ends_when_crontabs_are_gone(story: Story) -> None:
     world = tell(story)
@@ -142,7 +143,7 @@ def test_all_ends_when_crontabs_are_gone(story: Story) -> None:
     assert all(row.state in END_STATES for row in world.jobs.values())
 
 
-@settings(max_examples=40 * SCALE, deadline=None, derandomize=True)
+@settings(examples(quick=20 * SCALE, full=400 * SCALE), derandomize=True)
 @given(stories)
 def test_a_restart_loses_nothing(story: Story) -> None:
     world = tell(story)

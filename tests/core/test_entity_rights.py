@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -238,7 +239,7 @@ def test_a_coordinator_stays_below_the_account(script: list[Any]) -> None:
     assert {level_of(world.core.state, name) for name in ("cora", "ann", "zed", "new")} == {Role.USER}
 
 
-@settings(max_examples=80)
+@examples(quick=40, full=1000)
 @given(st.lists(changes(), max_size=8), st.lists(changes(), min_size=1, max_size=8), st.booleans())
 def test_many_changes_are_all_made_or_none(first: list[Any], script: list[Any], check_only: bool) -> None:
     """One that fails leaves no trace; one that does not is what the changes one by one would have been."""

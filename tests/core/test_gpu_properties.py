@@ -6,7 +6,8 @@ are counted a second way after every step (`Core.check`, gpus/invariants.py).
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctld.core.records.effects import LaunchStep
@@ -170,7 +171,7 @@ STEPS = st.lists(st.tuples(SUBMIT, HAPPENS, HAPPENS), min_size=6, max_size=14).m
 )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(quick=20, full=400)
 @given(STEPS, st.booleans(), st.booleans())
 def test_no_card_is_given_twice_or_when_it_is_closed(
     steps: list[tuple[object, ...]], typed: bool, shards: bool

@@ -7,7 +7,8 @@ ledger's; `World` has the core count all books a second way after every step; an
 import os
 from collections.abc import Callable
 
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctld.core.limits import checks as limits
@@ -338,7 +339,7 @@ def finish(world: World) -> None:
 stories = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 199), st.integers(0, 199)), max_size=STORY_MAX)
 
 
-@settings(max_examples=60 * SCALE, deadline=None)
+@examples(quick=40 * SCALE, full=600 * SCALE)
 @given(stories, st.sampled_from(["priority/basic", "priority/multifactor"]))
 def test_no_limit_is_exceeded_and_nothing_leaks(story: Story, order: str) -> None:
     world = make_world(order)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctld.core.jobs.holds import hold_for
@@ -324,7 +325,7 @@ EVERYTHING = (*WAITING, *OPERATIONS, *WAITING)
 stories = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 199), st.integers(0, 199)), min_size=20, max_size=50)
 
 
-@settings(max_examples=60 * SCALE, deadline=None)
+@examples(quick=25 * SCALE, full=600 * SCALE)
 @given(stories, st.sampled_from(["priority/basic", "priority/multifactor"]))
 def test_refresh_and_why_agree_whatever_has_happened(story: Story, order: str) -> None:
     made = make_world(order)

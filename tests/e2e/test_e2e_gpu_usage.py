@@ -3,6 +3,7 @@
 The fake says what the test says: who is on a GPU, how busy it is, what its energy counter shows.
 """
 
+import csv
 import json
 import os
 import sys
@@ -49,7 +50,11 @@ class GpuCluster(LiveCluster):
         self.map = self.home / "map"
         self.map.mkdir(exist_ok=True)
         return super().conf_text(
-            "PenstockGpuPollSeconds=1", f"PenstockGpuJobMapDir={self.map}", "PenstockGpuIdleWarn=3", *more
+            "PenstockGpuPollSeconds=1",
+            "JobAcctGatherFrequency=1",
+            f"PenstockGpuJobMapDir={self.map}",
+            "PenstockGpuIdleWarn=3",
+            *more,
         )
 
     def start_node(self, name: str, **env: str) -> Any:
@@ -91,6 +96,14 @@ class GpuCluster(LiveCluster):
         names = "TRESUsageInMax,TRESUsageInTot,ConsumedEnergyRaw"
         done = self.run("sstat", "-nP", "-j", step, "-o", names)
         return dict(zip(names.split(","), done.out.strip().split("|"), strict=False))
+
+    def profile(self, job: str) -> dict[str, dict[str, Any]]:
+        """By device, "" = the processes: the lines of a job with one step; none while it has no profile."""
+        done = self.run("penstock", "profile", "--json", job)
+        if done.status:
+            return {}
+        (one,) = json.loads(done.out)["profiles"]
+        return {line["device"] or "": line for line in one["lines"]}
 
     def sacct(self, job: str) -> dict[str, dict[str, str]]:
         """By line."""
@@ -233,6 +246,61 @@ def test_a_job_that_ends_while_no_daemon_is_there(cluster: GpuCluster) -> None:
     cluster.start_node("n1")
     cluster.wait_state(job, "COMPLETED")
     assert cluster.sacct(str(job))[str(job)]["ConsumedEnergyRaw"] == "100"
+
+
+def test_a_profile_while_it_runs_and_afterwards(cluster: GpuCluster) -> None:
+    """From the cards and processes to the chart, the table, CSV, seff and waste; the daemon is killed in the middle."""
+    job = str(cluster.sbatch("--gpus=1", "-t10", "-J", "lazy", "--wrap", f"exec {cluster.hold} p"))
+    held = cluster.held("p")
+    uuid = str(cluster.fake.keys[f"gpu.{held.gpu}.uuid"])
+
+    def gpu(metric: str, what: str = "max") -> Any:
+        return cluster.profile(job).get(uuid, {}).get("metrics", {}).get(metric, {}).get(what)
+
+    cluster.busy(held, 80, 20, 500)
+    cluster.wait(lambda: gpu("gpu_utilization_percent") == 80, "it is busy", show=lambda: cluster.profile(job))
+    assert gpu("gpu_memory_bytes") == 20 * GIB
+    cluster.kill("n1")
+    cluster.start_node("n1")
+    cluster.wait_nodes("n1")
+    cluster.idle(held.gpu)
+    cluster.wait(lambda: cluster.profile(job).get(uuid, {}).get("idle_s", 0) > 0, "it is idle")
+    cluster.go("p")
+    cluster.wait_state(int(job), "COMPLETED")
+    found = cluster.profile(job)
+    assert set(found) == {"", uuid}
+    assert (
+        found[""]["elapsed_s"] == sorted(set(found[""]["elapsed_s"]))
+        and found[""]["metrics"]["memory_bytes"]["max"] > 0
+    )
+    metrics = found[uuid]["metrics"]
+    assert metrics["gpu_utilization_percent"]["max"] == 80  # of before the daemon was killed, too
+    assert metrics["gpu_temperature_celsius"]["max"] > 0 and metrics["gpu_power_watts"]["max"] > 0
+    assert 0 < found[uuid]["idle_s"] < found[uuid]["known_s"]
+    text = cluster.run("penstock", "profile", job).ok().out
+    assert f"Step {job}.batch on n1: " in text and "GPU 0  busy" in text and uuid in text and "IDLE" in text
+    rows = list(csv.DictReader(cluster.run("penstock", "profile", job, "--csv=-").ok().out.splitlines()))
+    assert {row["metric"] for row in rows} >= {"cpu_cores", "memory_bytes", "gpu_utilization_percent"}
+    assert max(float(row["max"]) for row in rows if row["metric"] == "gpu_utilization_percent") == 80
+    assert cluster.run("penstock", "profile", f"{job}.batch", "--csv", "p.csv").ok().out.startswith("p.csv: ")
+    assert "GPU Idle: " in cluster.run("seff", job).ok().out
+    waste = json.loads(cluster.run("penstock", "waste", "--by=name", "--json").ok().out)["rows"]
+    mine = next(row for row in waste if row["name"] == "lazy")
+    assert mine["worst_job"] == int(job) and 0 <= mine["unused_gpu_s"] <= mine["allocated_gpu_s"]
+    assert "--wrap" in mine["worst_command"]
+
+
+def test_who_wants_no_profile_has_none(cluster: GpuCluster) -> None:
+    job = str(cluster.sbatch("--gpus=1", "-t10", "--profile=none", "--wrap", f"exec {cluster.hold} n"))
+    held = cluster.held("n")
+    cluster.busy(held, 80, 20, 500)
+    cluster.wait_sstat(f"{job}.batch", "ConsumedEnergyRaw", "500")
+    assert "no profile" in cluster.run("penstock", "profile", job).err
+    cluster.idle(held.gpu)
+    cluster.go("n")
+    cluster.wait_state(int(job), "COMPLETED")
+    done = cluster.run("penstock", "profile", job)
+    assert (done.status, done.out) == (1, "") and "no profile" in done.err
 
 
 def test_a_job_without_gpus_has_none_of_it(cluster: GpuCluster) -> None:

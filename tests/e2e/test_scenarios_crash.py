@@ -34,8 +34,11 @@ SUBMIT = ("submit:before-step", "submit:stepped", "submit:before-reply")
 START = ("launch:before-send", "launch:after-send", "started:before-step")
 END = ("exited:before-step", "report:before-ack", "report:after-ack", "forget:before-send")
 CANCEL = ("cancel:before-step", "terminate:before-send")
-#: A node speaks of itself and of its GPUs when something is wrong with them: swept in tests/rpc/test_rpc_crash.py.
-ELSEWHERE = ("notice:before-step", "gpus:before-step", "gpu_work_done:before-step", "gpu_idle:before-step")
+#: A node speaks of itself and of its GPUs when something is wrong with them, and of the profile of a step that lasts for
+#: a while: swept in tests/rpc/test_rpc_crash.py.
+ELSEWHERE = (
+    "notice:before-step", "gpus:before-step", "gpu_work_done:before-step", "gpu_idle:before-step", "profile:before-step",
+)  # fmt: skip
 #: A client that waits for a controller to come back: longer than two cold starts on a busy machine.
 
 

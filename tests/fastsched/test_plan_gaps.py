@@ -80,8 +80,8 @@ def assert_same(fast: PlanResult, slow: PlanResult) -> None:
         np.testing.assert_array_equal(left, right, err_msg=name)
 
 
-#: Those of make test have two and six nodes; the oracle takes longest with three and four.
-SEEDS = [seed if seed in (1, 3, 4, 5, 7, 8) else pytest.param(seed, marks=pytest.mark.slow) for seed in range(10)]
+#: Those of make test have two nodes, and one has six; the oracle takes longest with three and four.
+SEEDS = [seed if seed in (3, 4, 7, 8) else pytest.param(seed, marks=pytest.mark.slow) for seed in range(10)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

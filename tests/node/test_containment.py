@@ -72,6 +72,18 @@ def test_a_job_says_how_often_it_is_sampled_and_how_it_dies():
     assert [contained(where).sample_every_s, contained(where).oom_group] == [30, True]
     assert contained(where, acct_gather_frequency_s=0).sample_every_s == 0
     assert contained(where, acct_gather_frequency_s=5).sample_every_s == 5
+    assert contained(where).profile_every_s == 0
+    where.settings.profile_every_s = 15
+    profiles: tuple[dict[str, int], ...] = (
+        {},
+        {"acct_gather_frequency_s": 5},
+        {"acct_gather_frequency_s": 0},
+        {"no_profile": True},
+    )
+    assert [contained(where, **more).profile_every_s for more in profiles] == [30, 5, 0, 0]
+    where.settings.acct_gather_type = ""  # the samples are for profiles alone
+    assert [contained(where, **more).profile_every_s for more in profiles] == [15, 5, 0, 0]
+    assert contained(where).sample_every_s == 0
     assert [contained(where, oom_kill_step=value).oom_group for value in (False, True)] == [False, True]
 
 

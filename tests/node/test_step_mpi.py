@@ -5,9 +5,11 @@ import os
 import threading
 from pathlib import Path
 
+import pytest
 from mpivenv import programs_of
 
 from nodedaemon.base.orders import LaunchOrder
+from nodedaemon.mpi import pmixd
 from nodedaemon.mpi.pmi_plug import step_name
 from penstock.values.exchange import Hub
 from penstock.values.stepframes import FrameKind, StreamRole
@@ -169,6 +171,26 @@ def test_pmix_without_its_library_is_a_failure_that_says_so(tmp_path):
             assert failure.startswith("--mpi=pmix: /nowhere/libpmix.so.2: "), failure
 
     asyncio.run(scenario())
+
+
+def test_the_folder_of_a_killed_server_is_removed_by_the_next_one(tmp_path):
+    folders = {name: tmp_path / f"penstock-pmix-{name}" for name in ("killed", "held", "young", "link")}
+    for name in ("killed", "held", "young"):
+        (folders[name] / "socket").mkdir(parents=True)
+    folders["link"].symlink_to(tmp_path / "other")
+    (tmp_path / "other" / "kept").mkdir(parents=True)
+    lock = pmixd.hold(str(folders["held"]))
+    now_s = folders["killed"].stat().st_mtime + 3600
+    os.utime(folders["young"], (now_s, now_s))
+    pmixd.remove_left(str(tmp_path), now_s)
+    assert {path.name.rpartition("-")[2] for path in tmp_path.iterdir()} == {"held", "young", "link", "other"}
+    assert (tmp_path / "other" / "kept").is_dir() and (folders["held"] / "socket").is_dir()
+    os.close(lock)
+    pmixd.remove_left(str(tmp_path), now_s)
+    assert not folders["held"].exists() and folders["young"].exists()
+    pmixd.remove_left(str(tmp_path / "nowhere"), now_s)
+    with pytest.raises(OSError):
+        pmixd.hold(str(folders["link"]))
 
 
 def test_no_two_runs_of_a_step_have_the_same_name_and_all_its_nodes_do():

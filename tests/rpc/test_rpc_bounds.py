@@ -189,6 +189,31 @@ def test_26_2_a_long_message_is_read_in_many_turns(method: str, make: Any, turns
     asyncio.run(story())
 
 
+def long_reports(number: int) -> node_pb2.NodeMessage:
+    """So many reports in a bundle, each of GPUs with notes as long as may be, which are corrected."""
+    notes = ["\x1b" * 4096] * 64
+    report = node_pb2.Report(gpus=node_pb2.GpuReport(health=[node_pb2.GpuHealth(uuid="GPU-1", notes=notes)]))
+    return node_pb2.NodeMessage(more=[node_pb2.NodeMessage(report=report)] * number)
+
+
+def test_09_a_long_message_inside_a_message_is_read_in_many_turns() -> None:
+    """What is long may be deep inside; a turn is of some bytes, as to correct a text takes longer than to look at it."""
+    data = long_reports(16).SerializeToString()
+
+    async def story() -> None:
+        reading = asyncio.ensure_future(incoming.Reader("/penstock.v1.NodeLink/Connect").read(data))
+        others = 0
+        while not reading.done():
+            others += 1
+            await asyncio.sleep(0)
+        found = await reading
+        assert isinstance(found, node_pb2.NodeMessage)
+        assert found.more[15].report.gpus.health[0].notes[63].startswith("\\x1b\\x1b")
+        assert others >= 16 * 64 * 4096 // (incoming.CHECKED_AT_ONCE * incoming.BYTES_OF_ENTRY)
+
+    asyncio.run(story())
+
+
 def test_a_node_is_mended_and_not_refused() -> None:
     """What is refused would stay in its spool and be sent again forever."""
     end = node_pb2.StepExited(failure="a\x1b[2Jb\nc" + "x" * 9000, start_at_us=1 << 62, end_at_us=-1)

@@ -40,6 +40,7 @@ async def one_life(site: Site, client: AsyncClient) -> tuple[int, int, AutoNode]
         await node.launched((second.job_id, 0))
         await node.notice("something to look at")
         await node.tell_of_gpus((second.job_id, 0))
+        await node.profile((second.job_id, 0))
         cancel = controller_pb2.CancelJobsRequest(filter=controller_pb2.JobFilter(ids=[str(second.job_id)]))
         await _persist(client, "CancelJobs", cancel)
         await _persist_until(client, second.job_id, "CANCELLED")
@@ -103,6 +104,11 @@ def test_a_controller_that_dies_anywhere_loses_and_doubles_nothing(tmp_path, poi
                 pages = [p async for p in client.stream("ListRecords", accounting_pb2.ListRecordsRequest())]
                 records = [(r.job_id, r.attempt, r.state, r.exit.code) for page in pages for r in page.records]
                 assert records == [(first, 0, "FAILED", 3), (second, 0, "CANCELLED", 0)]
+                asked = accounting_pb2.ListProfilesRequest(ids=[str(first), str(second)])
+                pages = [p async for p in client.stream("ListProfiles", asked)]
+                assert [(r.job_id, r.attempt, r.profile) for page in pages for r in page.profiles] == [
+                    (second, 0, b"lines")
+                ]
                 lines = (await client.call("Story", controller_pb2.StoryRequest(job_id=first))).lines
                 assert [line.event for line in lines] == ["submit", "start", "end"]
         finally:

@@ -7,6 +7,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from ctld.core.records.token_events import PersonalTokenUsed
 from ctld.rpc.gate.rights import RIGHTS, LeastRole
 from ctld.rpc.gate.tokenuses import ADDRESSES_MAX, WINDOW_US, TokenUses
 from penstock.errors import PenstockError
@@ -38,7 +39,10 @@ async def refused(awaitable) -> str:
     """The text of a refusal, to our client or to gRPC's."""
     with pytest.raises((PenstockError, grpc.aio.AioRpcError)) as error:
         await awaitable
-    return error.value.text if isinstance(error.value, PenstockError) else error.value.details() or ""
+    if isinstance(error.value, grpc.aio.AioRpcError):
+        return error.value.details() or ""
+    assert isinstance(error.value, PenstockError)
+    return error.value.text
 
 
 def run(story) -> None:
@@ -156,7 +160,8 @@ def test_a_forged_id_is_no_record(tmp_path) -> None:
             await made(site, "mine", "admin")
             forged = bearer(token_of(NOBODY.pw_name, penstock_token="AAAAAAAAAAAAAAAA"))
             assert (await denied(site, forged))[0] == DENIED
-            for odd in (7, ["x"], None, {}):
+            odds: tuple[object, ...] = (7, ["x"], None, {})
+            for odd in odds:
                 assert (await denied(site, bearer(token_of(OWN.pw_name, penstock_token=odd))))[0] == DENIED
 
     run(story)
@@ -174,7 +179,7 @@ def test_names_ends_and_numbers_have_limits(tmp_path) -> None:
             assert "lifespan" in await refused(made(site, "long", lifespan_s=367 * 86400))
             wanted = c.CreatePersonalTokenRequest(name="n", scope="TOKEN_SCOPE_READ", lifespan_s=3601)
             assert "lifespan" in await refused(site.call_as(NOBODY.pw_uid, "CreatePersonalToken", wanted))
-            wanted.scope = 0
+            wanted.ClearField("scope")
             assert "read, submit or admin" in await refused(site.call_as(NOBODY.pw_uid, "CreatePersonalToken", wanted))
 
     run(story)
@@ -250,9 +255,9 @@ def test_the_list_says_when_and_from_where(tmp_path) -> None:
     run(story)
 
 
-def test_uses_are_told_once_an_hour_and_of_few_addresses() -> None:
+def test_uses_are_reported_once_an_hour_and_of_few_addresses() -> None:
     now_us = [WINDOW_US]
-    told = []
+    told: list[PersonalTokenUsed] = []
     uses = TokenUses(told.append, lambda: now_us[0])
     for address in (*["10.0.0.1"] * 5, *(f"10.0.1.{i}" for i in range(50))):
         uses.note(ANN, "id", address)

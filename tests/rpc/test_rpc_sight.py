@@ -9,7 +9,9 @@ import pwd
 
 import grpc
 import pytest
+from sqlalchemy import create_engine, insert
 
+from accounting.schema import STEP, STEP_PROFILE
 from penstock.v1 import accounting_pb2 as a
 from penstock.v1 import controller_pb2 as c
 from penstock.v1 import explain_pb2 as e
@@ -17,6 +19,7 @@ from penstock.v1 import governance_pb2 as g
 from penstock.v1 import periodic_pb2 as p
 from penstock.v1 import shares_pb2 as s
 from penstock.values.refusals import Code
+from penstock.values.states import JobState
 from tests.rpc.clusterkit import Site, code_of, submission
 
 ANN, SAM, ODA, CORA = 54_321, 54_322, 54_323, 54_324  # nobody's uids here: their names are their numbers
@@ -161,6 +164,46 @@ def test_what_each_role_sees(tmp_path, word):
     found = asyncio.run(story())
     user, coordinator = LESS[word]
     assert found == {"user": ALL | user, "coordinator": ALL | coordinator, "operator": ALL, "root": ALL}
+
+
+def put_profiles(cluster: Cluster) -> None:
+    """As if each job had had a step with a profile."""
+    engine = create_engine(f"sqlite:///{cluster.site.state / 'penstock.db'}")
+    with engine.begin() as connection:
+        for job_id in cluster.jobs.values():
+            key = {"job_id": job_id, "attempt": 0, "step_id": 0}
+            needed = [c for c in STEP.columns if not c.nullable and c.server_default is None and c.name not in key]
+            values = {c.name: "" if c.type.python_type is str else 0 for c in needed} | {
+                "state": int(JobState.COMPLETED)
+            }
+            connection.execute(insert(STEP).values(**key, **values))
+            connection.execute(insert(STEP_PROFILE).values(**key, node="n1", profile=b"lines"))
+    engine.dispose()
+
+
+@pytest.mark.parametrize(("private", "user", "coordinator"), [("", "so", "so"), ("jobs", "-", "s")])
+def test_profiles_are_seen_as_records_are(tmp_path, private, user, coordinator):
+    cluster = Cluster(tmp_path, private)
+
+    async def story():
+        async with cluster.site.controller():
+            await cluster.fill()
+            put_profiles(cluster)
+            owners = {job_id: uid for uid, job_id in cluster.jobs.items()}
+            asked = a.ListProfilesRequest(ids=[str(job_id) for job_id in owners])
+            found = {}
+            for name, uid in (CALLERS | {"sam": SAM}).items():
+                pages = await cluster.site.call_as(uid, "ListProfiles", asked)
+                profiles = [one for page in pages for one in page.profiles]
+                assert all((one.step_id, one.node, one.profile) == (0, "n1", b"lines") for one in profiles)
+                found[name] = letters(owners[one.job_id] for one in profiles)
+            refusals = [await cluster.code(0, "ListProfiles", a.ListProfilesRequest(ids=ids)) for ids in ((), ("x",))]
+            return found, refusals
+
+    found, refusals = asyncio.run(story())
+    mine = "s" if private else "so"
+    assert found == {"user": user, "coordinator": coordinator, "operator": "so", "root": "so", "sam": mine}
+    assert refusals[0] == Code.INVALID_VALUE and refusals[1]
 
 
 @pytest.mark.parametrize(

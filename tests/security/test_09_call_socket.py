@@ -27,7 +27,7 @@ from penstock.callsocket import CallConnection, dial_calls
 from penstock.client import Client
 from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError
-from penstock.frames import HELLO, NUMBERS, REPLY, REQUEST, REQUEST_BYTES_MAX, REQUEST_HEAD_BYTES, request_frame
+from penstock.frames import HELLO, MORE, NUMBERS, REPLY, REQUEST, REQUEST_BYTES_MAX, REQUEST_HEAD_BYTES, request_frame
 from penstock.keep import Keeper, call_socket_key
 from penstock.v1 import common_pb2, controller_pb2
 from penstock.values.refusals import Code
@@ -465,6 +465,109 @@ def test_the_gate_is_the_same(tmp_path):
             while controller.runtime.diagnostics.by_method["SubmitJob"][0] < 3:  # gRPC's is counted after its answer
                 await asyncio.sleep(0)
             assert not (controller.gate.underway.calls or controller.gate.underway.bytes)
+
+    run(story())
+
+
+class Pages:
+    """A method that answers in so many pages of a size, and counts those that it has sent."""
+
+    def __init__(self, number, size=1):
+        self.number, self.size, self.sent = number, size, 0
+
+    async def __call__(self, data, call):
+        for number in range(self.number):
+            await call.send_page(bytes([number % 256]) * self.size)
+            self.sent += 1
+        return b""
+
+
+def test_an_answer_in_pages(tmp_path):
+    """Both clients get all of them in order, and use the connection again."""
+
+    async def story():
+        async with serving(tmp_path) as server:
+            for number in (0, 1, 300):
+                server.shared.methods[b"/t/Pages"] = Pages(number)
+                expected = [bytes([n % 256]) for n in range(number)]
+                channel = await channel_to(server)
+                waiting = asyncio.create_task(channel.pages("/t/Pages", b"", FOREVER))
+                assert await channel.call("/t/Echo", b"beside", FOREVER) == b"beside"
+                assert list(await waiting) == expected
+                wire = dial_calls(ClusterFile("c", call_socket=str(server.path)), ANSWER_S)
+                assert wire is not None
+                connection = CallConnection(wire)
+                assert list(await asyncio.to_thread(connection.pages, "/t/Pages", b"", FOREVER, 1024)) == expected
+                assert connection.usable()
+                assert await asyncio.to_thread(connection.call, "/t/Echo", b"x", FOREVER, 1024) == b"x"
+                connection.close()
+                channel.close()
+
+    run(story())
+
+
+def test_pages_wait_for_their_reader(tmp_path):
+    """What is made ahead of a reader is bounded; they go on when it reads, and end when it leaves."""
+
+    async def story():
+        async with serving(tmp_path) as server:
+            pages = Pages(64, 128 * 1024)
+            server.shared.methods[b"/t/Pages"] = pages
+            reader, writer = await connect(server)
+            writer.write(frame(1, "/t/Pages"))
+            while not server.shared.connections:
+                await asyncio.sleep(0)
+            (connection,) = server.shared.connections
+            while not connection.unread_bytes > callconnection.UNREAD_BYTES:
+                await asyncio.sleep(0)
+            assert pages.sent < pages.number
+            assert connection.unread_bytes <= callconnection.UNREAD_BYTES + pages.size + REPLY.size
+            await works(server)
+            for number in range(pages.number):
+                assert await reply(reader) == (1, MORE, bytes([number]) * pages.size)
+            assert await reply(reader) == (1, 0, b"")
+            writer.write(frame(2, "/t/Pages"))
+            await reply(reader)
+            writer.close()
+            while connection.calls:
+                await asyncio.sleep(0)
+            assert not connection.is_connected
+
+    run(story())
+
+
+def test_listings_need_no_token_and_no_grpc(tmp_path):
+    """So they do not wait for calls over gRPC, which are received before it is known whose they are."""
+
+    async def story():
+        site = Site(tmp_path)
+        async with site.controller() as controller:
+            only_calls = site.cluster()._replace(socket="/no/such", auth_socket="", address="")
+            async with AsyncClient(only_calls, ANSWER_S) as client:
+                job_id = await submit(client)
+                request = controller_pb2.ListJobsRequest()
+                [page] = [page async for page in client.stream("ListJobs", request)]
+                assert [job.job_id for job in page.jobs] == [job_id]
+            with Client(only_calls, ANSWER_S) as blocking:
+                [page] = await asyncio.to_thread(lambda: list(blocking.stream("ListJobs", request)))
+                assert [job.job_id for job in page.jobs] == [job_id]
+            assert not (controller.gate.underway.calls or controller.gate.unread.bytes)
+
+    run(story())
+
+
+def test_a_controller_of_an_earlier_release_lists_over_grpc(tmp_path):
+    async def story():
+        site = Site(tmp_path)
+        async with site.controller() as controller, site.client() as client:
+            assert controller._calls.shared.methods.pop(b"/penstock.v1.Controller/ListJobs")
+            job_id = await submit(client)
+            request = controller_pb2.ListJobsRequest()
+            [page] = [page async for page in client.stream("ListJobs", request)]
+            assert [job.job_id for job in page.jobs] == [job_id]
+            with Client(site.cluster(), ANSWER_S) as blocking:
+                [page] = await asyncio.to_thread(lambda: list(blocking.stream("ListJobs", request)))
+                assert [job.job_id for job in page.jobs] == [job_id]
 
     run(story())
 

@@ -36,9 +36,11 @@ def filled(bytes_max: int) -> restbodies.Filling:
     return restbodies.Filling(texts=("x," * (bytes_max // 2), "n[0-65534],"), numbers=(1,), lists=many)
 
 
-#: As long as a body may be without a thread. Larger ones are checked in one, and make their requests in the loop: with a
-#: megabyte of associations a turn takes some 0.12 s.
-INLINE = filled(INLINE_BYTES_MAX - 1024)
+#: What a body may have on the loop, and what is long enough for a thread.
+FILLINGS = [
+    pytest.param(filled(INLINE_BYTES_MAX - 1024), id="inline"),
+    pytest.param(filled(1_000_000), id="thread", marks=pytest.mark.slow),
+]
 
 
 class Turns:
@@ -69,12 +71,13 @@ def uncollected() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("filling", FILLINGS)
 @pytest.mark.parametrize(
     "operation",
     [one for one in restbodies.OPERATIONS if one.body is not None],
     ids=lambda one: f"{one.method}-{restbodies.path_of(one)}",
 )
-def test_09_no_body_holds_the_loop(operation: Operation) -> None:
+def test_09_no_body_holds_the_loop(operation: Operation, filling: restbodies.Filling) -> None:
     rest = FakeRest()
     rest.client.replies = AlwaysAway()
     slow: list[str] = []
@@ -82,7 +85,7 @@ def test_09_no_body_holds_the_loop(operation: Operation) -> None:
     async def send() -> None:
         turns = Turns()
         async with rest.session() as session:
-            for path, body in restbodies.requests_of(operation, INLINE):
+            for path, body in restbodies.requests_of(operation, filling):
                 if body is None:
                     continue
                 content = json.dumps(body).encode()

@@ -2,15 +2,19 @@
 
     warmprocess.py FD MODULE...
 
-It ends when the other end of FD is closed. It has one thread, so a fork is safe at any time.
+It ends when the other end of FD is closed, or its parent is gone: a test's child may have inherited that end. Those it forked
+are killed when it ends, so that tests that were killed leave no daemons. It has one thread, so a fork is safe at any time.
 """
 
+import ctypes
 import faulthandler
 import gc
 import importlib
 import json
 import os
 import runpy
+import select
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -18,16 +22,20 @@ from pathlib import Path
 from penstock import crash
 
 REQUEST_BYTES_MAX = 1 << 18
+PR_SET_PDEATHSIG = 1
 #: What cli/penstock.py itself imports; it is run as __main__, so it is not imported.
 ALWAYS = ("cli.base.run", "penstock.commandline", "click")
 
 
-def next_request(requests: socket.socket) -> tuple[list[str], str, dict[str, str]] | None:
-    """In a new process: what it is to run. In this one: None, when the other end is closed.
+def next_request(requests: socket.socket, parent_fd: int) -> tuple[list[str], str, dict[str, str]] | None:
+    """In a new process: what it is to run. In this one: None, when the other end is closed or the parent has ended.
 
     A request that is a number asks for the exit status of the process of that number.
     """
+    own_pid, libc = os.getpid(), ctypes.CDLL(None)
     while True:
+        if parent_fd in select.select([requests.fileno(), parent_fd], [], [])[0]:
+            return None
         data, fds, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 1)
         if not data:
             return None
@@ -36,9 +44,13 @@ def next_request(requests: socket.socket) -> tuple[list[str], str, dict[str, str
             continue
         pid = os.fork()
         if pid == 0:
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != own_pid:  # it ended before that
+                os._exit(1)
             for target in (1, 2):
                 os.dup2(fds[0], target)
             os.close(fds[0])
+            os.close(parent_fd)
             requests.close()
             words, cwd, environment = json.loads(data)
             return words, cwd, environment
@@ -48,12 +60,13 @@ def next_request(requests: socket.socket) -> tuple[list[str], str, dict[str, str
 
 def main() -> None:
     """Serves, or is the program that was asked for."""
+    parent_fd = os.pidfd_open(os.getppid())
     fd, *modules = sys.argv[1:]
     for name in (*ALWAYS, *modules):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # else the first collection of each child would touch, and so copy, every page
-    request = next_request(socket.socket(fileno=int(fd)))
+    request = next_request(socket.socket(fileno=int(fd)), parent_fd)
     if request is None:
         return
     words, cwd, environment = request

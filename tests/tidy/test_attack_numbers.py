@@ -58,6 +58,22 @@ def test_30_the_parts_that_can_differ_run_as_a_plain_user_too() -> None:
     """As root tests of users, files and processes pass that fail for everybody else."""
     assert "\n    tools/plaintests.sh " in (tree.ROOT / ".ci" / "run").read_text(encoding="utf-8")
     script = (tree.ROOT / "tools" / "plaintests.sh").read_text(encoding="utf-8")
-    (parts,) = re.findall(r"^PARTS=\((.*)\)$", script, re.M)
-    assert {"tests/auth", "tests/cli", "tests/e2e", "tests/gpu", "tests/node"} <= set(parts.split())
-    assert all((tree.ROOT / part).is_dir() for part in parts.split())
+    whole, in_part = (re.findall(rf"^{name}=\((.*)\)$", script, re.M)[0].split() for name in ("WHOLE", "IN_PART"))
+    assert {"tests/e2e", "tests/gpu"} <= set(whole)
+    assert {"tests/auth", "tests/cli", "tests/node", "tests/security"} <= set(in_part)
+    assert all((tree.ROOT / part).is_dir() for part in (*whole, *in_part))
+    words = re.compile("".join(re.findall(r"^WORDS\+?='(.*)'$", script, re.M)))
+    left = {
+        path.name
+        for part in in_part
+        for path in (tree.ROOT / part).glob("test_*.py")
+        if not words.search(path.read_text(encoding="utf-8"))
+    }
+    assert {"test_node_core.py", "test_options.py", "test_store_rows.py"} <= left, "these only compute"
+    assert not left & {
+        "test_local.py",
+        "test_auth_socket.py",
+        "test_noded_jobs.py",
+        "test_05_outputs.py",
+        "test_store_crash.py",
+    }

@@ -138,6 +138,8 @@ STATE_OWNERS = {
     "outputs.history": "lifecycle/restored",
     "outputs.is_stored": "controller",
     "outputs.job_spans": "jobs/spans",
+    "outputs.profile_bytes": "steps/profiles",
+    "outputs.profiles": "steps/profiles",
     "outputs.new_specs": "requests/submit steps/creation",
     "partition_list": "nodes/layout",
     "partitions": "nodes/layout",

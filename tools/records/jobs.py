@@ -220,6 +220,17 @@ JOB_SPAN: Final = Record(
     ),
 )  # fmt: skip
 
+PROFILE: Final = Record(
+    "step_profile", "ProfileRow", ("job_id", "attempt", "step_id", "node"), is_write_only=True,
+    fields=(
+        Field("job_id", BIG),
+        Field("attempt", INT),
+        Field("step_id", BIG),
+        Field("node", TEXT),
+        Field("profile", BYTES, "penstock.values.profile"),
+    ),
+)  # fmt: skip
+
 _CRON_JOBS: Final = Kind("tuple[CronJob, ...]", "Text", "json_text({0})", "cron_jobs_from({0})")
 _CRON_LINES: Final = Kind("tuple[tuple[int, int], ...]", "Text", "json_text({0})", "cron_lines_from({0})")
 CRONTAB: Final = Record(
@@ -245,4 +256,4 @@ TRIGGER: Final = Record(
     ),
 )  # fmt: skip
 
-RECORDS: Final = (JOB, SPEC, STEP, HISTORY, JOB_SPAN, CRONTAB, TRIGGER)
+RECORDS: Final = (JOB, SPEC, STEP, HISTORY, JOB_SPAN, PROFILE, CRONTAB, TRIGGER)

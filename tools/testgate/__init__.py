@@ -14,5 +14,6 @@ never ran, more failures than chance explains, and failures of tests that are de
 - `runs`: starts pytest and reads that file
 - `verdict`: what the runs together mean; no I/O
 - `steady`: runs tests many times on a busy machine; no part of the gate
+- `costs`: what the tests took, by folder, and the dearest ones; also in FOLDER/costs.txt
 - `closing`: prints a verdict, and joins those of several runs
 """

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from tools.testgate import costs
 from tools.testgate.closing import lines, save
 from tools.testgate.runs import pytest_run
 from tools.testgate.verdict import PytestRun, Verdict, beyond_chance, broken, judge
@@ -35,6 +36,15 @@ def run_all(arguments: list[str], workers: str, out: Path, pause_s: float, limit
         again = [*AGAIN, f"--session-timeout={limit_s}", *arguments]
         done.append(pytest_run(again, out / f"run{number}.json", cache, repeat=True))
     return done
+
+
+def show_costs(run: PytestRun, path: Path) -> None:
+    """Writes the table of costs, and prints it after a run of minutes."""
+    found = {name: costs.Cost(*cost) for name, cost in run.costs.items()}
+    text = "\n".join(costs.table(found))
+    path.write_text(text + "\n", encoding="utf-8")
+    if costs.added(list(found.values())).wall_s > costs.SHOWN_FROM_WALL_S:
+        print(f"\n{text}\n", flush=True)
 
 
 def commit() -> str:
@@ -68,7 +78,9 @@ def main() -> int:
     shutil.rmtree(given.out, ignore_errors=True)
     given.out.mkdir(parents=True)
     out = given.out.resolve()
-    verdict = judge(run_all(given.arguments, given.workers, out, given.pause_s, given.repeat_limit_s))
+    runs = run_all(given.arguments, given.workers, out, given.pause_s, given.repeat_limit_s)
+    show_costs(runs[0], out / "costs.txt")
+    verdict = judge(runs)
     save(verdict, out)
     note_unsteady(verdict, out.parent / "unsteady.jsonl")
     print("\n".join(lines(verdict)), flush=True)

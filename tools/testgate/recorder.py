@@ -2,9 +2,10 @@
 And it names a failed test at once, and keeps a time-out from ending more than the test.
 
     {"status": 1, "collected": [NAME, ...], "outcomes": {NAME: "failed", ...},
-     "failures": {NAME: {"line": "assert 1 == 2", "load": 3.1}}, "errors": [MODULE, ...]}
+     "failures": {NAME: {"line": "assert 1 == 2", "load": 3.1}}, "errors": [MODULE, ...], "costs": {NAME: [WALL_S, CPU_S], ...}}
 
-`errors` are modules that could not be collected. Under xdist the controller writes, for all workers.
+`errors` are modules that could not be collected, `costs` is what each test took (costs.py). Under xdist the controller writes,
+for all workers; each of these measures its own processor time, which comes with the report of each phase of a test.
 """
 
 import json
@@ -15,9 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from tools.testgate.costs import used_s
+
 LINE_LENGTH_MAX = 300
 #: What a test has for its teardown after a report was made, however little of its time was left.
 TEARDOWN_MIN_S = 60.0
+#: An attribute of a report: the processor time since the report before it.
+CPU_S = "cpu_s"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,6 +35,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(Path(path), config))
 
 
+def pytest_runtest_logstart() -> None:
+    """What was before the test is not its cost."""
+    _meter.since_last_s()
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Stops pytest-timeout's alarm while a report is made: an exception there is an internal error of pytest, which ends
@@ -37,10 +47,26 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     """
     left_s, _ = signal.setitimer(signal.ITIMER_REAL, 0)
     try:
-        return (yield)
+        report = yield
+        setattr(report, CPU_S, _meter.since_last_s())
+        return report
     finally:
         if left_s:
             signal.setitimer(signal.ITIMER_REAL, max(left_s, TEARDOWN_MIN_S))
+
+
+class Meter:
+    """The processor time of this process, between two calls."""
+
+    def __init__(self) -> None:
+        self._last_s = used_s()
+
+    def since_last_s(self) -> float:
+        before_s, self._last_s = self._last_s, used_s()
+        return self._last_s - before_s
+
+
+_meter = Meter()
 
 
 def first_line(report: pytest.TestReport) -> str:
@@ -58,6 +84,7 @@ class Recorder:
         self.outcomes: dict[str, str] = {}
         self.failures: dict[str, dict[str, object]] = {}
         self.errors: dict[str, None] = {}
+        self.costs: dict[str, list[float]] = {}
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.collected.update(dict.fromkeys(item.nodeid for item in session.items))
@@ -73,6 +100,9 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """The phases of a test: one that failed outweighs the others, and one that was skipped those that passed."""
         name = report.nodeid
+        cost = self.costs.setdefault(name, [0.0, 0.0])
+        cost[0] += report.duration
+        cost[1] += getattr(report, CPU_S, 0.0)
         if report.failed:
             self.outcomes[name] = "failed"
             if name not in self.failures:
@@ -93,5 +123,6 @@ class Recorder:
             "outcomes": self.outcomes,
             "failures": self.failures,
             "errors": list(self.errors),
+            "costs": {name: [round(part, 3) for part in cost] for name, cost in self.costs.items()},
         }
         self.path.write_text(json.dumps(record), encoding="utf-8")

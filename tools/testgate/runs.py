@@ -29,4 +29,5 @@ def read(record: Path, status: int) -> PytestRun:
     except FileNotFoundError:
         return PytestRun(status or 3, (), {}, (), ())
     failures = tuple(Failure(name, why["line"], why["load"]) for name, why in found["failures"].items())
-    return PytestRun(status, tuple(found["collected"]), found["outcomes"], failures, tuple(found["errors"]))
+    costs = {name: (wall_s, cpu_s) for name, (wall_s, cpu_s) in found["costs"].items()}
+    return PytestRun(status, tuple(found["collected"]), found["outcomes"], failures, tuple(found["errors"]), costs)

@@ -1,5 +1,7 @@
 """What runs of pytest mean together: whether failed tests run again, and the verdict at the end. No I/O."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 #: More failures than chance explains.
@@ -19,13 +21,15 @@ class Failure(NamedTuple):
 
 
 class PytestRun(NamedTuple):
-    """One run of pytest. `status` is that of its process; `outcomes`: "passed", "failed" or "skipped" by test."""
+    """One run of pytest. `status` is that of its process; `outcomes`: "passed", "failed" or "skipped" by test; `costs`: seconds
+    of wall and processor time by test."""
 
     status: int
     collected: tuple[str, ...]
     outcomes: dict[str, str]
     failures: tuple[Failure, ...]
     errors: tuple[str, ...]
+    costs: Mapping[str, tuple[float, float]] = MappingProxyType({})
 
     @property
     def failed(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from ctld.core.records.qos import Qos
 from ctld.core.records.request import JobRequest, NodeAlloc
 from ctld.core.records.reservation import Reservation, ReservationSpan
 from ctld.core.records.revocation import TokenRevocation
-from ctld.core.records.step import StepRow
+from ctld.core.records.step import ProfileRow, StepRow
 from penstock.values.amendment import Amendment
 from penstock.values.refusals import TEXT, Code
 
@@ -402,6 +402,7 @@ class Batch(msgspec.Struct):
     node_events: list[NodeEvent] = []
     job_spans: list[JobSpan] = []
     reservation_spans: list[ReservationSpan] = []
+    profiles: list[ProfileRow] = []
     counters: list[tuple[str, int]] = []  # the last number of a kind
     token_revocations: list[TokenRevocation] = []
     personal_tokens: list[PersonalToken] = []
@@ -448,6 +449,7 @@ class Batch(msgspec.Struct):
             or self.node_events
             or self.job_spans
             or self.reservation_spans
+            or self.profiles
             or self.counters
         )
 

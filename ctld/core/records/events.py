@@ -523,6 +523,19 @@ class StepExited(Event, frozen=True):
     metric_tasks: int = 0  # that they were taken of
 
 
+class StepProfiled(Event, frozen=True):
+    """A node has recorded time lines of a step that runs there, which is about to end. The content is not read here."""
+
+    node: str
+    job_id: int
+    attempt: int
+    step_id: int
+    spool_id: str
+    sequence: int
+    link_id: int
+    profile: bytes
+
+
 class Quarantine(Event, frozen=True, tag="Distrust"):  # the name in flight records
     """Jobs and timers that made earlier processes fail: pending jobs are held, the timers are skipped. Comes first."""
 

@@ -77,6 +77,7 @@ class UnchangedFields(msgspec.Struct, frozen=True, gc=False):
     expedite: bool = False  # requeued after a failure of its node, it precedes all others
     container: str = ""
     cpu_freq: str = ""
+    profile: str = ""  # --profile as written
 
 
 class RequestFields(UnchangedFields, frozen=True, gc=False):

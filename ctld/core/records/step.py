@@ -239,6 +239,18 @@ class SpreadStep(SpreadStepFields):
         return self.all_parts
 
 
+class ProfileRow(NamedTuple):
+    """What a node has recorded of a step. All but `profile` is the primary key."""
+
+    # made by tools/records: row of step_profile
+    job_id: int
+    attempt: int
+    step_id: int
+    node: str
+    profile: bytes  # penstock.values.profile
+    # end of what is made
+
+
 class StepRow(NamedTuple):
     """The committed image of a step. Primary key (job_id, attempt, step_id)."""
 

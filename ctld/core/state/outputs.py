@@ -10,7 +10,7 @@ from ctld.core.records.job import HistoryRow, JobRow, JobSpan, SpecRow
 from ctld.core.records.node import NodeEvent
 from ctld.core.records.request import JobRequest
 from ctld.core.records.reservation import ReservationSpan
-from ctld.core.records.step import Step
+from ctld.core.records.step import ProfileRow, Step
 
 
 class Outputs:
@@ -20,7 +20,8 @@ class Outputs:
         "acks", "dirty_accounts", "dirty_assocs", "dirty_events", "dirty_gpus", "dirty_jobs", "dirty_nodes",
         "dirty_partitions", "dirty_qos", "dirty_qos_usage", "dirty_reservation_spans", "dirty_reservations",
         "dirty_steps", "dirty_usage", "dirty_users", "effects", "ended_attempts", "history", "is_stored",
-        "job_spans", "new_requests", "new_specs", "purged",
+        "job_spans", "new_requests", "new_specs", "profile_bytes", "profiles",
+        "purged",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -45,6 +46,8 @@ class Outputs:
         self.dirty_events: dict[tuple[str, int], NodeEvent] = {}
         self.dirty_reservation_spans: dict[tuple[int, int], ReservationSpan] = {}
         self.job_spans: dict[tuple[int, int, int, int], JobSpan] = {}
+        self.profiles: dict[tuple[int, int, int, str], ProfileRow] = {}
+        self.profile_bytes = 0  # of those reported
         self.ended_attempts: list[JobRow] = []
         self.new_requests: list[tuple[int, JobRequest]] = []
         self.new_specs: list[SpecRow] = []
@@ -58,7 +61,7 @@ class Outputs:
             self.dirty_jobs or self.dirty_steps or self.dirty_nodes or self.dirty_partitions or self.ended_attempts
             or self.new_requests or self.new_specs or self.dirty_assocs or self.dirty_usage or self.dirty_accounts
             or self.dirty_users or self.dirty_reservations or self.dirty_gpus or self.dirty_qos
-            or self.dirty_events or self.job_spans or self.dirty_reservation_spans
+            or self.dirty_events or self.job_spans or self.dirty_reservation_spans or self.profiles
         )  # fmt: skip
 
     def acknowledge(self, node: str, link_id: int, spool_id: str, sequence: int) -> None:

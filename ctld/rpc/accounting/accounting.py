@@ -5,12 +5,12 @@ gate/visibility.py decides which records, scripts and environments a caller may 
 
 import logging
 from collections.abc import AsyncIterator, Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from accounting.filter import FilterRecord
-from accounting.records import RecordsUnavailable
+from accounting.records import ProfileRecord, RecordsUnavailable
 from ctld.rpc.gate.auth import caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.paging import by_bytes
@@ -27,10 +27,11 @@ from penstock.values.refusals import TEXT, Code
 log = logging.getLogger("penstock.ctld")
 
 PAGE_RECORDS: Final = 200
+_Page = TypeVar("_Page")
 
 
 class AccountingService:
-    """The Accounting service: one method."""
+    """The Accounting service: records, and profiles of steps."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -40,7 +41,7 @@ class AccountingService:
         self, request: accounting_pb2.ListRecordsRequest, context: Context
     ) -> AsyncIterator[accounting_pb2.ListRecordsReply]:
         """Returns records in pages."""
-        records, actor = self._services.records, caller()
+        actor = caller()
         uids, unknown = await self._services.names.uids(list(request.users))
         state = self._services.runtime.core.state
         if unknown:
@@ -50,11 +51,32 @@ class AccountingService:
             asked = record_filter(request, uids, job_visibility(state, actor), default)
             if "nosteps" in state.config.enforce:
                 asked = msgspec.structs.replace(asked, no_steps=True)  # the controller keeps them while it needs them
-            found = records.list(asked)
+            found = self._services.records.list(asked)
         except BadValue as error:
             await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
-        threads = self._services.record_threads
-        pages = _pages(found, script_visibility(state, actor), state.config)
+        async for page in self._read(_pages(found, script_visibility(state, actor), state.config), context):
+            yield page
+
+    @translated_pages
+    async def ListProfiles(
+        self, request: accounting_pb2.ListProfilesRequest, context: Context
+    ) -> AsyncIterator[accounting_pb2.ListProfilesReply]:
+        """Returns profiles of steps whose records the caller may see, in pages."""
+        state, actor = self._services.runtime.core.state, caller()
+        which = accounting_pb2.ListRecordsRequest(ids=request.ids)
+        try:
+            if not request.ids:
+                raise BadValue("no job is named")
+            default = state.config.penstock_default_account.lower()
+            found = self._services.records.profiles(record_filter(which, (), job_visibility(state, actor), default))
+        except BadValue as error:
+            await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
+        async for page in self._read(_profile_pages(found), context):
+            yield page
+
+    async def _read(self, pages: Iterator[_Page], context: Context) -> AsyncIterator[_Page]:
+        """Yields pages that are built in a thread."""
+        threads, actor = self._services.record_threads, caller()
         try:
             with threads.question(actor.uid):
                 while (page := await threads.turn(actor.uid, _next, lambda: pages)) is not None:
@@ -66,8 +88,14 @@ class AccountingService:
             await refuse_as(context, BadRequest(Code.STORAGE_AWAY, TEXT[Code.STORAGE_AWAY]))
 
 
-def _next(pages: Iterator[accounting_pb2.ListRecordsReply]) -> accounting_pb2.ListRecordsReply | None:
+def _next(pages: Iterator[_Page]) -> _Page | None:
     return next(pages, None)
+
+
+def _profile_pages(found: Iterator[ProfileRecord]) -> Iterator[accounting_pb2.ListProfilesReply]:
+    messages = (accounting_pb2.ProfileRecord(**one._asdict()) for one in found)
+    for page in by_bytes(messages, PAGE_RECORDS, lambda message: message.ByteSize()):
+        yield accounting_pb2.ListProfilesReply(profiles=page)
 
 
 def _pages(

@@ -120,7 +120,7 @@ class Roles:
     operators: frozenset[str] = frozenset()
     administrator_uids: frozenset[int] = frozenset({0})
     slurm_user: str = "root"
-    people: Mapping[str, UserRow] = field(default_factory=dict)  # the core's live table
+    people: Mapping[str, UserRow] = field(default_factory=dict)  # of the last whole change
 
     @classmethod
     def of(cls, config: Config, people: Mapping[str, UserRow]) -> "Roles":

@@ -314,6 +314,7 @@ FIELDS: Final[dict[str, Bound]] = {
     "FixRunawayRequest.job_ids": Each(ANY_U32, IDS_MAX),
     # ---- reports
     "ListRecordsRequest.ids": Each(IDS, IDS_MAX),
+    "ListProfilesRequest.ids": Each(IDS, 1_000),
     **_lists("ListRecordsRequest", "users accounts partitions names qos wckeys", 10_000),
     **_lists("ListRecordsRequest", "states"),
     **_lists("ListStepsRequest", "users"),
@@ -380,6 +381,7 @@ FIELDS: Final[dict[str, Bound]] = {
     "GpuReport.health": Each(Inside(), 4_096),
     "GpuReport.jobs": Each(Inside(), 65_536),
     "GpuIdle.uuid": Each(Text(256), 4_096),
+    "StepProfile.profile": Data(64 * KiB),
 }
 
 _PACKAGE: Final = "penstock.v1."

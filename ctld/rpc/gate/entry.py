@@ -53,7 +53,7 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         count: Callable[[str, int, int], None] | None = None,
         limiter: RateLimiter | None = None,
         denied: Denied | None = None,
-        whole: Callable[[], Awaitable[None] | None] = lambda: None,
+        whole: Callable[[str], Awaitable[None] | None] = lambda method: None,
         failed: Callable[[], None] | None = None,
         ended: Callable[[str, str], None] = lambda method, status: None,
     ) -> None:
@@ -61,7 +61,7 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         method, gRPC status.
 
         `denied` is called for each denied call: by this gate, by its handler or by the core. `whole`: what to await
-        while the core handles a long change (Runtime.whole). `failed` is called for each handler that failed.
+        before a method while the core handles a long change (Runtime.whole). `failed` is called for each handler that failed.
         """
         self._on_failed = failed
         self._ended = ended
@@ -93,10 +93,10 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
 
     async def enter(self, method: str, context: Context) -> int:
         """Returns the uid (-1 = a node, or unauthenticated) of an admitted caller; otherwise the call ends here."""
-        if (waiting := self._whole()) is not None:
+        if (waiting := self._whole(method)) is not None:
             await waiting
         peer = await self._authenticator.identify(context)
-        if (waiting := self._whole()) is not None:
+        if (waiting := self._whole(method)) is not None:
             await waiting
         refusal = judge(method, peer)
         if refusal is None:
@@ -142,10 +142,15 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
 
     async def turn(self, uid: int, context: Context) -> TurnMark:
         """Waits for the user's share of the loop's turn; ends the call of one who does not read replies."""
-        if uid >= 0 and self.share.must_wait(uid):
-            await self.share.wait(uid)
+        mark = await self.next_turn(uid)
         if (refusal := self.unread.refusal(current_peer().actor)) is not None:
             await _refuse_for_now(context, refusal)
+        return mark
+
+    async def next_turn(self, uid: int) -> TurnMark:
+        """Waits for the user's share of the loop's turn, before a further page."""
+        if uid >= 0 and self.share.must_wait(uid):
+            await self.share.wait(uid)
         return self.share.mark()
 
     def end(self, uid: int, size: int) -> None:
@@ -325,14 +330,31 @@ def _wrap(handler: "Handler", method: str, gate: Gate) -> "Handler":
     return made
 
 
+async def _in_pages(
+    pages: AsyncIterator[bytes], method: str, uid: int, mark: TurnMark, gate: Gate, call: LocalCall
+) -> None:
+    """Sends the pages of an answer, each in its user's share of a turn."""
+    async for page in pages:
+        await gate.admit_again(method, cast(Context, call))
+        gate.answered(uid, mark, len(page))
+        await call.send_page(page)
+        mark = await gate.next_turn(uid)
+
+
 def direct(
-    inner: Callable[[Message, Context], Awaitable[Message]],
+    inner: Callable[[Message, Context], Awaitable[Message] | AsyncIterator[Message | bytes]],
     method: str,
     gate: Gate,
-    serialize: Callable[[Message], bytes],
+    serialize: Callable[[Message | bytes], bytes],
+    in_pages: bool,
 ) -> Callable[[bytes, LocalCall], Awaitable[bytes]]:
-    """Returns a unary method behind the gate, for calls whose request has been received (rpc/callconnection.py)."""
+    """Returns a method behind the gate, for calls whose request has been received (rpc/callconnection.py). `in_pages`: it
+    yields them, and the call sends them."""
     reader = incoming.Reader(method)
+
+    async def pages_of(request: Message, context: Context) -> AsyncIterator[bytes]:
+        async for page in cast("AsyncIterator[Message | bytes]", inner(request, context)):
+            yield serialize(page)
 
     async def once(data: bytes, call: LocalCall) -> bytes:
         context = cast(Context, call)
@@ -344,7 +366,11 @@ def direct(
             try:
                 mark = await gate.turn(uid, context)
                 await gate.admit_again(method, context)
-                reply = serialize(await inner(await reader.read(data), context))
+                request = await reader.read(data)
+                if in_pages:
+                    await _in_pages(pages_of(request, context), method, uid, mark, gate, call)
+                    return b""
+                reply = serialize(await cast("Awaitable[Message]", inner(request, context)))
                 if method in WAITING:
                     await gate.admit_again(method, context)
                 gate.answered(uid, mark, len(reply))

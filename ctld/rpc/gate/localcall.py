@@ -1,6 +1,6 @@
 """A call over the call socket (ctld/rpc/callconnection.py), in the form in which the gate and handlers see any call."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NoReturn
 
 import grpc
@@ -15,9 +15,11 @@ PEER = "unix:"
 class LocalCall:
     """One call of the user that the kernel recorded when the connection was made."""
 
-    __slots__ = ("code", "gid", "status", "text", "uid")
+    __slots__ = ("code", "gid", "send_page", "status", "text", "uid")
 
-    def __init__(self, uid: int, gid: int) -> None:
+    def __init__(self, uid: int, gid: int, send_page: Callable[[bytes], Awaitable[None]]) -> None:
+        """`send_page`: sends a page of the answer, and waits while its reader is slow."""
+        self.send_page = send_page
         self.uid = uid
         self.gid = gid
         self.status = grpc.StatusCode.OK

@@ -22,6 +22,7 @@ from ctld.core.records.events import Role
 from ctld.rpc.gate.auth import Authenticator, Peer, Reach, calling_node, current_peer, set_peer
 from ctld.rpc.gate.context import Context
 from penstock.calls import CODE_KEY
+from penstock.values.config import Config
 from penstock.values.refusals import TEXT, Code
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ RIGHTS: Final[dict[str, LeastRole]] = {
     CONTROLLER + "RevokePersonalToken": LeastRole.USER,  # of others: administrators, checked by the core
     CONTROLLER + "RenderConfig": LeastRole.LOOK,
     "/penstock.v1.Accounting/ListRecords": LeastRole.LOOK,
+    "/penstock.v1.Accounting/ListProfiles": LeastRole.LOOK,
     "/penstock.v1.Shares/ListAssociations": LeastRole.LOOK,
     "/penstock.v1.Shares/ListPriorities": LeastRole.LOOK,
     "/penstock.v1.Shares/ChangeAccounts": LeastRole.USER,  # coordinators, for what is below them: checked by the core
@@ -143,6 +145,9 @@ _LEAST_ROLE: Final = {
 #: What root on a node may call without a job there: commands need it to change the state of a node.
 _NODE_METHODS: Final = frozenset(CONTROLLER + name for name in ("Ping", "ListNodes", "ListPartitions"))
 
+#: These read committed jobs, nodes and partitions, which no change of accounting touches before it is whole.
+_SETTLED: Final = frozenset(CONTROLLER + name for name in ("Ping", "ListJobs", "ListNodes", "ListPartitions"))
+
 _LEAST_REACH: Final = {LeastRole.LOOK: Reach.LOOK, LeastRole.STEPS: Reach.STEPS, LeastRole.JOBS: Reach.JOBS}
 _FROM_AFAR: Final = (
     "nodes and login hosts do not speak for root, SlurmUser, operators and administrators: "
@@ -163,6 +168,12 @@ def check_complete(descriptors: Iterable[FileDescriptor | ServiceDescriptor]) ->
         raise RuntimeError(f"there is no right for {', '.join(missing)}: add it to RIGHTS")
     if stale := sorted(entries - methods):
         raise RuntimeError(f"RIGHTS names methods that do not exist: {', '.join(stale)}")
+
+
+def is_settled(method: str, config: Config) -> bool:
+    """Whether a method reads nothing that a change of accounting in progress touches: with PrivateData=jobs, listings
+    depend on who coordinates which account."""
+    return method in _SETTLED and "jobs" not in config.private_data
 
 
 def judge(method: str, peer: Peer) -> tuple[grpc.StatusCode, str] | None:

@@ -1,6 +1,6 @@
 """Which personal tokens were used, and from where: for the audit log and the owner's list.
 
-A program calls many times a second, so a use is told once an hour for each address of a token, and of at most ADDRESSES_MAX
+A program calls many times a second, so a use is reported once an hour for each address of a token, and of at most ADDRESSES_MAX
 addresses: who has stolen a token must not fill the log.
 """
 
@@ -13,7 +13,7 @@ from ctld.core.records.token_events import PersonalTokenUsed
 
 WINDOW_US: Final = 3600 * 1_000_000
 ADDRESSES_MAX: Final = 16
-#: Tokens whose uses are remembered; beyond it all are forgotten, and told again.
+#: Tokens whose uses are remembered; beyond it all are forgotten, and reported again.
 TOKENS_MAX: Final = 10_000
 
 

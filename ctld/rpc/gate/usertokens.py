@@ -70,7 +70,7 @@ class Proven(NamedTuple):
 
 class UserTokens:
     """Verifies the tokens of callers. `revoked`: by user name, when their tokens were last revoked (the core's live
-    table); EVERYBODY for all. `personal`: personal tokens by id (live, too). `uses`: is told of accepted ones."""
+    table); EVERYBODY for all. `personal`: personal tokens by id (live, too). `uses`: records accepted ones."""
 
     def __init__(
         self,

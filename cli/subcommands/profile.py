@@ -1,0 +1,91 @@
+"""`penstock profile JOB[.STEP]`: what a job's steps and their GPUs did over time, also while they run."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.base.jobids import wire_id
+from cli.base.listing import emit, list_records
+from cli.base.run import CommandError
+from cli.base.stepids import one_step
+from cli.subcommands.documents import documents, put, write
+from penstock.client import Client
+from penstock.commandline import CommandLine, invoke
+
+if TYPE_CHECKING:
+    from cli.listings.profiles import NodeProfile
+
+NAME = "penstock profile"
+JOBS_MAX = 100
+WIDTH_DEFAULT = (100, 24)
+
+
+@click.command(
+    cls=CommandLine,
+    help="Show CPU, memory, disk and GPU use of JOB's steps over time.",
+    examples=(
+        ("penstock profile 12", "of all steps of a job, also while it runs"),
+        ("penstock profile 12.0 --csv=12.csv", "of one step, into a file for a spreadsheet"),
+    ),
+)
+@documents
+@click.option("--csv", "file", metavar="FILE", help="Write all points into this file as CSV; - is standard output.")
+@click.argument("job")
+def command(job: str, file: str | None, language: str) -> int:
+    """One run of `penstock profile`."""
+    from cli.listings.profilechart import as_object, chart
+
+    profiles = load(job)
+    if file is not None:
+        write_csv(file, profiles)
+        return 0
+    if language:
+        return write({**as_object(profiles)}, language)
+    emit(chart(profiles, shutil.get_terminal_size(WIDTH_DEFAULT).columns))
+    return 0
+
+
+def main(argv: list[str]) -> int:
+    """Run `penstock profile ...`; its status."""
+    return invoke(command, NAME, argv)
+
+
+def load(text: str) -> "list[NodeProfile]":
+    """The profiles of a job or step. Raises CommandError when there is none."""
+    from cli.listings.profiles import profiles_of
+    from penstock.v1.accounting_pb2 import ListRecordsRequest
+
+    ids = [wire_id(one_step(text, "job"))]
+    with Client.open() as client:
+        jobs = list_records(client, ListRecordsRequest(ids=ids))
+        if not jobs:
+            raise CommandError(f"job {text[:80]}: not found, or not yours to see")
+        if len(jobs) > JOBS_MAX:
+            raise CommandError(f"job {text[:80]}: {len(jobs)} jobs, at most {JOBS_MAX} are shown; name one, like 12_3")
+        found = profiles_of(client, jobs, ids, NAME)
+    if not found:
+        raise CommandError(
+            f"job {text[:80]}: no profile: it has not run for an interval (15 s, JobAcctGatherFrequency, --acctg-freq) yet, "
+            "it or the site wants none (--profile, AcctGatherProfileType), or it was purged"
+        )
+    return found
+
+
+def write_csv(file: str, profiles: "list[NodeProfile]") -> None:
+    """Writes the points as CSV. Raises CommandError."""
+    import csv
+
+    from cli.listings.profilechart import csv_rows
+
+    if file == "-":
+        csv.writer(sys.stdout, lineterminator="\n").writerows(csv_rows(profiles))
+        return
+    try:
+        with Path(file).open("w", encoding="utf-8", newline="") as opened:
+            csv.writer(opened, lineterminator="\n").writerows(csv_rows(profiles))
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}") from None
+    put(f"{file}: {sum(len(line.points) for one in profiles for line in one.lines)} points")
