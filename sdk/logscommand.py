@@ -53,7 +53,7 @@ def command(job: str, follow: bool, is_error: bool, lines: int | None, pattern: 
     with Cluster() as cluster:
         handle = cluster.job(job)
         record = handle.record()
-        write = _writer(wanted, record)
+        write = writer_of(wanted, record)
         growing = GrowingOutput(is_error)
         try:
             if lines is not None:
@@ -88,7 +88,7 @@ def _is_mine(record: JobRecord) -> bool:
     return me is not None and me.pw_name == record.user
 
 
-def _writer(wanted: re.Pattern[str] | None, record: JobRecord) -> Write:
+def writer_of(wanted: re.Pattern[str] | None, record: JobRecord) -> Write:
     """Writes all, or the lines with a pattern. What another user has written is sanitised for a terminal."""
     is_cleaned = sys.stdout.isatty() and not _is_mine(record)
     rest = ""

@@ -1,4 +1,4 @@
-"""Opens a file at a path that a user chose, for whoever asks for it: for root as that user.
+"""Opens a file at a path that a user chose: for root as that user.
 
 A job's output may be a link to a file that its user may not read, or a device or a FIFO whose opening has an effect. So root
 does not open it: a process of its own becomes the user, opens the file and hands over the descriptor. It has the socket FD,

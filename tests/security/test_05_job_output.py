@@ -111,7 +111,7 @@ def test_05_what_another_user_wrote_is_sanitised_for_a_terminal(
     main, other = pty.openpty() if terminal else os.pipe()[:2]
     out = os.fdopen(other, "wb", buffering=0)
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, write_through=True))
-    write = logscommand._writer(None, ran(tmp_path, me if of == "me" else f"not-{me}"))
+    write = logscommand.writer_of(None, ran(tmp_path, me if of == "me" else f"not-{me}"))
     write("\x1b]0;owned\x07 \r\u202e\n", True)
     assert os.read(main, 1000).decode().replace("\r\n", "\n") == shown
     os.close(main)
@@ -122,7 +122,7 @@ def test_05_a_line_without_an_end_is_searched_in_parts(monkeypatch: pytest.Monke
     monkeypatch.setattr(logscommand, "LINE_CHARS_MAX", 100)
     read_end, write_end = os.pipe()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(os.fdopen(write_end, "wb", buffering=0), write_through=True))
-    write = logscommand._writer(re.compile("x"), ran(tmp_path, "ann"))
+    write = logscommand.writer_of(re.compile("x"), ran(tmp_path, "ann"))
     for piece in ("\0" * 50, "x", "\0" * 50, "y", "\0" * 200, "tail x"):
         write(piece, False)
     assert os.read(read_end, 1000) == b"\0" * 50 + b"x" + b"\0" * 50 + b"\n"

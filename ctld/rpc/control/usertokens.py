@@ -171,8 +171,9 @@ def _lifespan_s(config: Config, asked_s: int, role: Role, default_s: int, max_s:
         raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
     most = config.word_value("auth_alt_parameters", "max_token_lifespan")
     most_s = int(most) if most.isascii() and most.isdigit() and role < Role.ADMINISTRATOR else max_s
+    limit_s = min(most_s, max_s)
     lifespan_s = asked_s or min(default_s, most_s)
-    if not 0 < lifespan_s <= (limit_s := min(most_s, max_s)):
+    if not 0 < lifespan_s <= limit_s:
         text = f"{TEXT[Code.INVALID_VALUE]}: lifespan {lifespan_s}: the limit is {limit_s} s"
         raise BadRequest(Code.INVALID_VALUE, text)
     return lifespan_s
