@@ -1,7 +1,6 @@
 """penstock profile and penstock waste: the chart, CSV, JSON, and what cannot be shown."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -74,7 +73,7 @@ def test_rows_for_programs(monkeypatch, capsys, tmp_path: Path):
     assert lines[0] == "job,step,node,device,elapsed_s,metric,mean,max" and len(lines) == 1 + 5 * 9
     assert "12,batch,n2,,15.0,cpu_cores,1,1" in lines
     assert f"12,0,n1,{UUID},60.0,gpu_power_watts,300,300" in lines
-    os.chdir(tmp_path)
+    monkeypatch.chdir(tmp_path)
     status, out, _ = run(monkeypatch, capsys, "12", "--csv", "p.csv", profiles=profiles)
     assert (status, out) == (0, "p.csv: 10 points\n") and (tmp_path / "p.csv").read_text().splitlines() == lines
     status, _, err = run(monkeypatch, capsys, "12", "--csv", "missing/p.csv", profiles=profiles)
