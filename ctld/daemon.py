@@ -183,7 +183,7 @@ class Controller:
         self._deliveries = Deliveries(runtime, str(address), store.leads, folder.path, self._lookups)
         self._copies = AuditCopies(self._traces, folder.path, lambda: core.state.config)
         runtime.observers += [partial(_keep_specs, specs), log_transitions, self._copies.committed]
-        self._authenticator = self._make_authenticator(credentials, config)
+        self.authenticator = self._make_authenticator(credentials, config)
         endpoint = f"{config.controller_addr}:{config.slurmctld_port}"
         tokens = JoinTokens(folder.certificates / "join.json", config.cluster_name, credentials.ca, endpoint)
         self.services = self._make_services(specs, tokens, secret)
@@ -217,8 +217,8 @@ class Controller:
             version(),
             self._records,
             secret,
-            self._authenticator.directory,
-            self._authenticator.user_tokens,
+            self.authenticator.directory,
+            self.authenticator.user_tokens,
             self._amender,
             self._traces,
             self.rollups,
@@ -231,7 +231,7 @@ class Controller:
         if self._handles_signals:
             self._install_signal_handlers()
         folder, certificates = self._daemon.folder, self.certificates
-        self._server, self._calls, self.gate = make_server(self.services, self._authenticator, folder.call_socket)
+        self._server, self.calls, self.gate = make_server(self.services, self.authenticator, folder.call_socket)
         self._listen(config, certificates.now)
         if config.metrics_type:
             self._exporter = MetricsExporter(self.services, config)
@@ -242,7 +242,7 @@ class Controller:
         self.runtime.start()
         self.rollups.start()
         await self._server.start()
-        await self._calls.start()
+        await self.calls.start()
         self._auth = AuthServer(folder.auth_socket, TokenIssuer(certificates.held), self._clock)
         self._auth.start()
         certificates.renewed = lambda made: self._auth.sign_with(TokenIssuer(made))
@@ -281,7 +281,7 @@ class Controller:
         self._scripts.stop()
         self._mails.stop()
         self._triggers.stop()
-        await asyncio.gather(self._server.stop(STOP_GRACE_S), self._calls.stop(STOP_GRACE_S))
+        await asyncio.gather(self._server.stop(STOP_GRACE_S), self.calls.stop(STOP_GRACE_S))
         self._filter.stop()
         self._lookups.stop()
         self.connections.stop()
@@ -464,12 +464,12 @@ class Controller:
             raise
         self._filter.use(filters)
         await self._deliver_by(loaded.config)
-        self._authenticator.roles = Roles.of(loaded.config, runtime.users)
-        self._authenticator.directory.clear()
-        self._authenticator.deny(denied)
+        self.authenticator.roles = Roles.of(loaded.config, runtime.users)
+        self.authenticator.directory.clear()
+        self.authenticator.deny(denied)
         self.registry.end_denied(denied)
         warning = await asyncio.to_thread(
-            self._authenticator.user_tokens.load, loaded.config, loaded.config.cluster_name
+            self.authenticator.user_tokens.load, loaded.config, loaded.config.cluster_name
         )
         self.registry.send_settings()
         self._daemon.logs.set(log_settings(loaded.config))

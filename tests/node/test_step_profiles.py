@@ -109,7 +109,7 @@ def test_links_and_pipes_are_not_opened(tmp_path: Path, steps_fd: int) -> None:
 
 def sample(at_s: int, uuid: str = "GPU-1", **fields: object) -> Sample:
     known = {"util_percent": 50, "energy_mj": 300_000 * at_s, "temperature_c": 60, "throttle": 4, **fields}
-    return Sample(uuid, at_s * S, **known)  # type: ignore[arg-type]  # by name
+    return Sample(uuid, at_s * S, **known)  # type: ignore[arg-type]  # each field by its name
 
 
 def use(*uuids: str) -> StepUse:

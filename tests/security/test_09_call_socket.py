@@ -560,7 +560,7 @@ def test_a_controller_of_an_earlier_release_lists_over_grpc(tmp_path):
     async def story():
         site = Site(tmp_path)
         async with site.controller() as controller, site.client() as client:
-            assert controller._calls.shared.methods.pop(b"/penstock.v1.Controller/ListJobs")
+            assert controller.calls.shared.methods.pop(b"/penstock.v1.Controller/ListJobs")
             job_id = await submit(client)
             request = controller_pb2.ListJobsRequest()
             [page] = [page async for page in client.stream("ListJobs", request)]

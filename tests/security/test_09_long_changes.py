@@ -38,7 +38,7 @@ def load(last_account: str) -> governance_pb2.ChangeManyRequest:
 
 
 def role(controller: Controller) -> Role:
-    return controller._authenticator.roles.role(NOBODY.pw_uid, NOBODY.pw_name)
+    return controller.authenticator.roles.role(NOBODY.pw_uid, NOBODY.pw_name)
 
 
 async def in_progress(controller: Controller) -> None:
