@@ -171,12 +171,15 @@ class _Walk:
                 self._closer(bound, message, field, value, where, depth)
 
     async def _beside_others(
-        self, one: Bound, values: MutableSequence[object], at: int, entry: Any, path: str, depth: int
+        self, one: Bound, values: MutableSequence[object], at: int, entry: object, path: str, depth: int
     ) -> None:
         """Checks an entry of a long message. The turn ends when it has had its share."""
         left = self.left
         self._some(one, values, at, at + 1, path, depth)
-        size = entry.ByteSize() if isinstance(one, Inside) else len(entry) if isinstance(entry, str | bytes) else 0
+        if isinstance(one, Inside):
+            size = cast(Message, entry).ByteSize()
+        else:
+            size = len(entry) if isinstance(entry, str | bytes) else 0
         self.checked += 1 + left - self.left + size // BYTES_OF_ENTRY
         if self.checked >= CHECKED_AT_ONCE:
             self.checked = 0
