@@ -51,7 +51,7 @@ TOKEN_CHARS_MAX: Final = 2800
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 LINK_LIFE_S: Final = 300.0
-#: LoginLinks that wait to be used; one more removes the oldest.
+#: Links of one user that wait to be used; one more removes the user's oldest.
 LINKS_MAX: Final = 16
 SECRET_BYTES: Final = 32
 #: Claims with the user's name in tokens of scontrol.
@@ -66,6 +66,7 @@ class LoginLink(NamedTuple):
     secret: str
     token: str
     ends_at_s: float
+    user: str
 
 
 class LoginLinks:
@@ -75,10 +76,12 @@ class LoginLinks:
         self._clock_s = clock_s
         self._waiting: list[LoginLink] = []
 
-    def make(self, token: str) -> str:
-        """A secret for this token."""
-        link = LoginLink(secrets.token_urlsafe(SECRET_BYTES), token, self._clock_s() + LINK_LIFE_S)
-        self._waiting = [*self._valid(), link][-LINKS_MAX:]
+    def make(self, token: str, user: str) -> str:
+        """A secret for this token of a user, which the controller has accepted."""
+        link = LoginLink(secrets.token_urlsafe(SECRET_BYTES), token, self._clock_s() + LINK_LIFE_S, user)
+        waiting = self._valid()
+        oldest = [one for one in waiting if one.user == user][: -LINKS_MAX + 1]
+        self._waiting = [*(one for one in waiting if one not in oldest), link]
         return link.secret
 
     def take(self, secret: str) -> str:
@@ -154,7 +157,7 @@ class Sessions:
             token = await oidc.finish(request)
             check_fits(token)
             await self._check(identify([(b"x-slurm-user-token", token.encode("utf-8", "replace"))], None).proof)
-        return forget(RedirectResponse(f"/#login={self._links.make(token)}", 303, NEVER_KEPT))
+        return forget(RedirectResponse(f"/#login={self._links.make(token, self._claimed_user(token))}", 303, NEVER_KEPT))
 
     def _claimed_user(self, token: str) -> str:
         return claimed_user(token, USER_CLAIMS if self._oidc is None else (*USER_CLAIMS, self._oidc.user_claim))
@@ -197,7 +200,7 @@ class Sessions:
         token = dict(proof or ()).get(USER_TOKEN_KEY, "")
         if not token:
             raise RestError(422, 9200, "X-SLURM-USER-TOKEN is missing")
-        content = {"secret": self._links.make(str(token)), "life_s": int(LINK_LIFE_S)}
+        content = {"secret": self._links.make(str(token), ""), "life_s": int(LINK_LIFE_S)}
         return whole(content, 200, JSON_TYPE, NEVER_KEPT)
 
     def _with_cookie(self, request: Request, value: str, content: dict[str, object]) -> Response:

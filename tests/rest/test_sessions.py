@@ -163,12 +163,19 @@ def test_a_link_is_used_up_also_when_the_login_fails(files):
 def test_links_end_and_are_few():
     now = [0.0]
     links = LoginLinks(lambda: now[0])
-    early = links.make("a")
+    early = links.make("a", "ann")
     now[0] = LINK_LIFE_S
     assert links.take(early) == ""
-    first, *others = [links.make(str(number)) for number in range(LINKS_MAX + 1)]
+    first, *others = [links.make(str(number), "ann") for number in range(LINKS_MAX + 1)]
     assert links.take(first) == ""
     assert [links.take(one) for one in others] == [str(number) for number in range(1, LINKS_MAX + 1)]
+    some = [links.make(str(number), "ann") for number in range(LINKS_MAX - 3)]
+    bobs = links.make("b", "bob")
+    for number in range(3 * LINKS_MAX):
+        links.make(str(number), "ann")
+    assert links.take(bobs) == "b" and [links.take(one) for one in some] == [""] * len(some)
+    some = [links.make(str(number), "ann") for number in range(LINKS_MAX)]
+    assert [links.take(one) for one in some] == [str(number) for number in range(LINKS_MAX)]
     assert links.take("") == links.take("\udcff") == ""
 
 
