@@ -157,7 +157,9 @@ class Sessions:
             token = await oidc.finish(request)
             check_fits(token)
             await self._check(identify([(b"x-slurm-user-token", token.encode("utf-8", "replace"))], None).proof)
-        return forget(RedirectResponse(f"/#login={self._links.make(token, self._claimed_user(token))}", 303, NEVER_KEPT))
+        return forget(
+            RedirectResponse(f"/#login={self._links.make(token, self._claimed_user(token))}", 303, NEVER_KEPT)
+        )
 
     def _claimed_user(self, token: str) -> str:
         return claimed_user(token, USER_CLAIMS if self._oidc is None else (*USER_CLAIMS, self._oidc.user_claim))
