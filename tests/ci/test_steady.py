@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import tidytree as tree
+from openway import own_temporary_folder
 from patience import ANSWER_S
 
 TESTS = """
@@ -26,8 +27,8 @@ def steady(folder: Path, *words: str) -> tuple[int, list[str], str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
         [sys.executable, "-m", "tools.testgate.steady", "--times", "3", "--at-once", "1", "--busy", "1", *words],
-        cwd=folder, env={**environment, "PYTHONPATH": str(tree.ROOT)}, capture_output=True, text=True, check=False,
-        timeout=ANSWER_S,
+        cwd=folder, env={**environment, **own_temporary_folder(folder), "PYTHONPATH": str(tree.ROOT)},
+        capture_output=True, text=True, check=False, timeout=ANSWER_S,
     )  # fmt: skip
     return done.returncode, done.stdout.splitlines(), done.stderr
 

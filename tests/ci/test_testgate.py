@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import tidytree as tree
+from openway import own_temporary_folder
 from patience import ANSWER_S
 
 from tools.testgate.closing import joined, lines, save
@@ -55,7 +56,7 @@ def gate(
     done = subprocess.run(
         words,
         cwd=folder,
-        env={**environment, "PYTHONPATH": str(tree.ROOT)},
+        env={**environment, **own_temporary_folder(folder), "PYTHONPATH": str(tree.ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import tidytree as tree
+from openway import own_temporary_folder
 from patience import END_S
 
 TESTS = """
@@ -23,7 +24,7 @@ def test_a_program_is_tested_with_a_cluster_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS.format(limit_s=END_S))
     (tmp_path / "pytest.ini").write_text(SETTINGS)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment = {**kept, "PYTHONPATH": str(tree.ROOT), "HOME": str(tmp_path)}
+    environment = {**kept, **own_temporary_folder(tmp_path), "PYTHONPATH": str(tree.ROOT), "HOME": str(tmp_path)}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # installed or not, it is loaded by its module's name
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "sdk.testing"]
     done = subprocess.run(
