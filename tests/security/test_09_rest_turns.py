@@ -36,11 +36,11 @@ def filled(bytes_max: int) -> restbodies.Filling:
     return restbodies.Filling(texts=("x," * (bytes_max // 2), "n[0-65534],"), numbers=(1,), lists=many)
 
 
-#: What a body may have on the loop, and what is long enough for a thread.
-FILLINGS = [
-    pytest.param(filled(INLINE_BYTES_MAX - 1024), id="inline"),
-    pytest.param(filled(1_000_000), id="thread", marks=pytest.mark.slow),
-]
+#: As long as a body may be without a thread, and what is long enough for one.
+INLINE = filled(INLINE_BYTES_MAX - 1024)
+LONG = filled(1_000_000)
+#: Records of which a request has most.
+ASSOCIATIONS = "/slurmdb/v0.0.46/associations/"
 
 
 class Turns:
@@ -71,13 +71,27 @@ def uncollected() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("uncollected")
-@pytest.mark.parametrize("filling", FILLINGS)
 @pytest.mark.parametrize(
     "operation",
     [one for one in restbodies.OPERATIONS if one.body is not None],
     ids=lambda one: f"{one.method}-{restbodies.path_of(one)}",
 )
-def test_09_no_body_holds_the_loop(operation: Operation, filling: restbodies.Filling) -> None:
+def test_09_no_body_holds_the_loop(operation: Operation) -> None:
+    assert slow_turns(operation, INLINE) == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("uncollected")
+def test_09_a_megabyte_of_associations_does_not_either() -> None:
+    """It is parsed and checked in a thread, and its request is made in slices."""
+    [operation] = [
+        one for one in restbodies.OPERATIONS if one.method == "post" and restbodies.path_of(one) == ASSOCIATIONS
+    ]
+    assert slow_turns(operation, LONG) == []
+
+
+def slow_turns(operation: Operation, filling: restbodies.Filling) -> list[str]:
+    """The bodies whose turns were too long."""
     rest = FakeRest()
     rest.client.replies = AlwaysAway()
     slow: list[str] = []
@@ -102,7 +116,7 @@ def test_09_no_body_holds_the_loop(operation: Operation, filling: restbodies.Fil
         turns.stop()
 
     asyncio.run(send())
-    assert slow == []
+    return slow
 
 
 class AlwaysAway(dict[str, Any]):
