@@ -49,7 +49,8 @@ Rules
       have no such room: candidates with the largest t first (ties: in their present order), as few as needed.
       spread 1: further candidates are added, up to nodes_max.
       No fit if groups took more than nodes_max.
-      The chosen nodes, in `order`, are filled one after the other, leaving one task for each that follows.
+      The chosen nodes are filled one after the other: those taken by groups, then the others, both in `order`. Each leaves
+      for each node that follows one task, or as many (at most t) as its cpu_quantum holds; but takes one.
    A job gets its whole set of nodes at once, or nothing (gang).
 4. Start. The earliest time by rule 0 at which rule 3 gives a set of nodes and the licenses are free over [s, s + d) (free
    ones plus those released by then, less those blocked by reservations). If it is now: STARTED, and the granted limit is

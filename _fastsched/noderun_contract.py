@@ -12,7 +12,8 @@ Rules
 3. Candidates are the nodes that can take a task, in node order (kind 0), most free CPUs first (kind 1), or fewest free
    GPUs first, of jobs without GPUs fewest free CPUs (kind 2). The shortest run from the first candidate on that has
    nodes_min nodes and room for ntasks is chosen; where nodes_max nodes have no such room, those with room for most tasks
-   come first. The chosen nodes, in node order, are filled one after the other, leaving a task for each that follows.
+   come first. The chosen nodes, in node order, are filled one after the other. Each leaves for each that follows as many
+   tasks as its quantum, or as it has room for; but takes one.
 4. At equal times: ends in the order of the starts, submissions, then one pass if there was any of them.
 5. A pass starts heads, the first jobs in `order`, as long as they fit. EASY then reserves nodes for the first that does
    not fit, at the earliest expected end at which it fits, and tries the others in the order `candidates`: a job that ends

@@ -90,7 +90,8 @@ class _World:
             chosen = _shortest(job, sorted(candidates, key=lambda node: -most[node]), most)
         rest, found = job.ntasks, {}
         for k, node in enumerate(sorted(chosen)):
-            tasks = min(most[node], rest - (len(chosen) - k - 1))
+            following = sum(min(most[other], self.quantum[other]) for other in sorted(chosen)[k + 1 :])
+            tasks = min(most[node], max(1, rest - following))
             found[node] = self.takes(job, node, tasks)
             rest -= tasks
         return found

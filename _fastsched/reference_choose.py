@@ -143,24 +143,31 @@ def choose(
         key=lambda n: (cost[n] if cost else (), _node_order(job, world, n, rooms[n])),
     )
     topology = bool(world.switches) and job.nodes_most() > 1
+    taken: list[int] = []
     if topology and job.segment:
         chosen = _segments(job, world, candidates, most)
     else:
-        taken = _groups(job, world, candidates)
-        if taken is None:
+        by_groups = _groups(job, world, candidates)
+        if by_groups is None:
             return []
+        taken = by_groups
         rest = [n for n in candidates if n not in taken]
         chosen = _run(job, taken, _near(job, world, taken, rest, most) if topology else rest, most)
     if topology and job.switches_max and len(_by_switch(world, 0, chosen)) > job.switches_max:
         return []
-    return _fill(job, sorted(chosen, key=world.place.__getitem__), most)
+    return _fill(job, world, chosen, taken, most)
 
 
-def _fill(job: ReferenceJob, chosen: Sequence[int], most: Mapping[int, int]) -> Chosen:
+def _fill(
+    job: ReferenceJob, world: World, chosen: Sequence[int], taken: Sequence[int], most: Mapping[int, int]
+) -> Chosen:
+    """Applies the last paragraph of rule 3c."""
+    in_turn = sorted(chosen, key=lambda node: (node not in taken, world.place[node]))
+    left_for = [min(most[node], max(1, world.cpu_quantum[node] // job.cpus_per_task)) for node in in_turn]
     answer: Chosen = []
     rest = job.ntasks
-    for following, node in zip(range(len(chosen) - 1, -1, -1), chosen, strict=True):
-        tasks = min(most[node], rest - following)
+    for i, node in enumerate(in_turn):
+        tasks = min(most[node], max(1, rest - sum(left_for[i + 1 :])))
         rest -= tasks
         answer.append((node, tasks))
-    return answer
+    return sorted(answer, key=lambda part: world.place[part[0]])

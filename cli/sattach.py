@@ -17,6 +17,7 @@ from penstock.v1.steps_pb2 import AttachStepReply
 from penstock.values.errors import BadValue
 from penstock.values.jobid import JobSelector, parse_selector
 from penstock.values.numbers import parse_int
+from penstock.values.refusals import TEXT, Code
 from penstock.values.stepframes import NO_TASK
 
 NAME = "sattach"
@@ -105,6 +106,8 @@ def _attach(client: Client, selector: JobSelector) -> AttachStepReply:
         assert selector.step_id is not None
         return attach(client, job_id, selector.step_id)
     except PenstockError as error:
+        if error.code == Code.INVALID_STEP:
+            raise CommandError(f"Could not get job step info: {TEXT[Code.INVALID_JOB_ID]}") from error
         raise failed(NAME, "Could not get job step info", error) from error
 
 

@@ -22,6 +22,7 @@ from penstock.client import Client
 from penstock.values.errors import BadValue
 from penstock.values.jobid import JobSelector, parse_selector
 from penstock.values.numbers import parse_int
+from penstock.values.refusals import TEXT, Code
 
 if TYPE_CHECKING:
     from cli.steps.copier import File
@@ -67,6 +68,9 @@ COMMAND = Command(
     interspersed=False,
 )  # fmt: skip
 
+#: Slurm's exit status for a job that is not there.
+LOOKUP_STATUS = 255
+
 
 def main() -> NoReturn:
     """Entry point."""
@@ -92,8 +96,9 @@ def body(argv: list[str]) -> int:
     target = target_of(source, dest, here, job.job_id)
     time_s = f"{status.st_mtime_ns / 1e9:.9f}" if options.flag("preserve") else ""
     with Client.open() as client:
-        if job.submitted_s is not None and not is_known(client, selector_text(job)):
-            raise CommandError(f"Invalid job id specified: {selector_text(job)}")
+        if not is_known(client, selector_text(job), ended=True):
+            what = f"Slurm job {selector_text(job)} lookup error: {TEXT[Code.INVALID_JOB_ID]}"
+            raise CommandError(what, LOOKUP_STATUS)
         file = File(source, target, status.st_mode & 0o777, time_s, options.flag("force"), _nodes(client, job))
         maker = StepMaker(client, job.job_id, lambda text: _say(options, text), NAME)
         files = [file, *_libraries(options, file)]

@@ -201,6 +201,8 @@ def _clear(values: OptionValues) -> int:
         except PenstockError as error:
             if error.code == Code.NO_TRIGGER and values.flag("quiet"):
                 return 0
+            if error.code == Code.NO_TRIGGER:
+                raise CommandError("slurm_clear_trigger: No such process", plain=True) from error
             raise
     if values.flag("verbose"):
         ids = ", ".join(map(str, reply.trigger_ids))
@@ -213,7 +215,7 @@ def _get(values: OptionValues) -> int:
         found = [one for one in client.call("ListTriggers", ListTriggersRequest()).triggers if _passes(one, values)]
     if values.flag("verbose"):
         complain(COMMAND.name, f"{COMMAND.name}: Read {len(found)} trigger records", plain=True)
-    if not values.flag("noheader"):
+    if found and not values.flag("noheader"):
         print(HEADER)  # noqa: T201
     for one in found:
         emit([_row(one)])

@@ -114,9 +114,12 @@ cdef inline bint choose(RunWorld* world, const RunShape* shape, const RunAmount*
             return False
     if world.chosen > 1:
         qsort(world.choice, world.chosen, sizeof(RunChoice), &by_node)
-    left = shape.ntasks
+    left, sum = shape.ntasks, 0
     for k in range(world.chosen):
-        tasks = min(world.choice[k].tasks, left - (world.chosen - k - 1))
+        sum += min(world.choice[k].tasks, world.quantum[world.choice[k].node])
+    for k in range(world.chosen):
+        sum -= min(world.choice[k].tasks, world.quantum[world.choice[k].node])
+        tasks = <int32_t> min(<int64_t> world.choice[k].tasks, max(<int64_t> 1, left - sum))
         world.choice[k].tasks = tasks
         left -= tasks
     return True

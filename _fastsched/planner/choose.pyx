@@ -5,7 +5,7 @@ sorted, and then groups of features, topology, and the shortest run. The chosen 
 from libc.stdint cimport int32_t, uint64_t
 from libc.stdlib cimport qsort
 
-from _fastsched.planner.basics cimport compare_int64, has_bit, lesser
+from _fastsched.planner.basics cimport compare_int64, greater, has_bit, lesser
 from _fastsched.planner.candidates cimport SORT_NEEDED, collect_candidates, first_fit, pick
 from _fastsched.planner.load cimport mask_by_rank
 from _fastsched.planner.records cimport WITHOUT_VICTIMS, NodeCandidate, Picks, Scratch
@@ -15,7 +15,7 @@ from _fastsched.planner.topology cimport count_leaves_of_picks, limit_to_switch,
 cdef bint choose_nodes(PlanPass* plan, const PendingJob* job, int64_t at_s, bint only_up) except -1 nogil:
     """Picks nodes by rule 3, by rank ascending, with the tasks of each. False: no fit."""
     cdef int32_t used = SORT_NEEDED
-    plan.picks.count = 0
+    plan.picks.count = plan.picks.taken = 0
     if not job.not_monotonic and not job.order_kind and not job.topology and plan.basis != WITHOUT_VICTIMS:
         used = first_fit(plan, job, at_s, only_up)
     if used == SORT_NEEDED:
@@ -34,6 +34,7 @@ cdef int32_t choose_among_candidates(PlanPass* plan, const PendingJob* job) exce
         taken = pick_groups(plan, job)
         if taken < 0 or taken > job.nodes_max:
             return 0
+        plan.picks.taken = taken
         for i in range(taken):
             room += plan.picks.tasks[i]
     if job.segment > 0 and job.topology:
@@ -115,24 +116,44 @@ cdef int32_t pick_in_order(
 
 
 cdef void distribute_tasks(PlanPass* plan, const PendingJob* job, int32_t used) noexcept nogil:
-    """Sorts the chosen nodes by rank and fills them one after the other, leaving a task for each that follows."""
+    """Fills the chosen nodes by the last paragraph of rule 3c, and sorts them by rank."""
+    cdef Picks* picks = &plan.picks
+    cdef int32_t taken = picks.taken, i
+    cdef int64_t rest = job.ntasks, following = 0, tasks
+    sort_by_rank(plan, 0, taken)
+    sort_by_rank(plan, taken, used)
+    for i in range(used):
+        following += left_for(plan, job, i)
+    for i in range(used):
+        following -= left_for(plan, job, i)
+        tasks = lesser(picks.tasks[i], greater(1, rest - following))
+        rest -= tasks
+        picks.tasks[i] = <int32_t> tasks
+    if taken:
+        sort_by_rank(plan, 0, used)
+    picks.count = used
+
+
+cdef inline int64_t left_for(PlanPass* plan, const PendingJob* job, int32_t place) noexcept nogil:
+    """Returns the tasks that are left for this pick by those before it."""
+    cdef int32_t quantum = plan.cluster.nodes[plan.picks.rank[place]].cpu_quantum
+    return lesser(plan.picks.tasks[place], greater(1, quantum // job.cpus_per_task))
+
+
+cdef void sort_by_rank(PlanPass* plan, int32_t first, int32_t end) noexcept nogil:
+    """Sorts the picks from `first` to before `end`."""
     cdef Picks* picks = &plan.picks
     cdef int64_t* sort_keys = plan.scratch.sort_keys
     cdef int32_t i
-    cdef int64_t rest = job.ntasks, tasks
     cdef bint ascending = True
-    for i in range(1, used):
+    for i in range(first + 1, end):
         if picks.rank[i] < picks.rank[i - 1]:
             ascending = False
-    if not ascending:
-        for i in range(used):
-            sort_keys[i] = <int64_t> picks.rank[i] << 32 | picks.tasks[i]
-        qsort(sort_keys, used, sizeof(int64_t), &compare_int64)
-        for i in range(used):
-            picks.rank[i] = <int32_t> (sort_keys[i] >> 32)
-            picks.tasks[i] = <int32_t> (sort_keys[i] & 0x7FFFFFFF)
-    for i in range(used):
-        tasks = lesser(picks.tasks[i], rest - (used - 1 - i))
-        rest -= tasks
-        picks.tasks[i] = <int32_t> tasks
-    picks.count = used
+    if ascending:
+        return
+    for i in range(first, end):
+        sort_keys[i - first] = <int64_t> picks.rank[i] << 32 | picks.tasks[i]
+    qsort(sort_keys, end - first, sizeof(int64_t), &compare_int64)
+    for i in range(first, end):
+        picks.rank[i] = <int32_t> (sort_keys[i - first] >> 32)
+        picks.tasks[i] = <int32_t> (sort_keys[i - first] & 0x7FFFFFFF)

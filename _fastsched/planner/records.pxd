@@ -132,6 +132,7 @@ cdef struct ShapeTable:  # shapes.pyx
 
 cdef struct Picks:  # chosen nodes and their tasks
     int32_t count
+    int32_t taken  # while they are chosen: the first ones, taken by groups
     int32_t* rank
     int32_t* tasks
 

@@ -24,11 +24,15 @@ def selector_text(selector: JobSelector) -> str:
     return f"{selector.job_id}_[{selector.tasks.format()}]"
 
 
-def is_known(client: "Client", text: str) -> bool:
-    """Whether the controller knows a job. With a SLUID one asks: the id in it may be another job's."""
+def is_known(client: "Client", text: str, ended: bool = False) -> bool:
+    """Whether the controller knows a job; `ended`: also one that has ended. With a SLUID one asks: the id in it may be
+    another job's.
+    """
     from penstock.v1.controller_pb2 import JobFilter, ListJobsRequest
 
-    return any(page.jobs for page in client.stream("ListJobs", ListJobsRequest(filter=JobFilter(ids=[text]))))
+    return any(
+        page.jobs for page in client.stream("ListJobs", ListJobsRequest(filter=JobFilter(ids=[text]), all_states=ended))
+    )
 
 
 def component_text(job: "JobInfo | JobRecord") -> str:

@@ -45,5 +45,6 @@ def delete(call: KeywordCall, entity: str) -> int:
             NAME, "DeletePartition", pb.DeletePartitionRequest(name=name), f"delete_partition {' '.join(call.words)}"
         )
     else:
-        request_once(NAME, "DeleteNodes", pb.DeleteNodesRequest(names=name), f"delete_node {' '.join(call.words)}")
+        what = f"{NAME}: error: failed to delete nodes {name}\ndelete_node {' '.join(call.words)}"
+        request_once(NAME, "DeleteNodes", pb.DeleteNodesRequest(names=name), what)
     return 0

@@ -18,7 +18,11 @@ NO_SUCH_JOB = "slurm_load_jobs error: Invalid job id specified"
 
 def show_jobs(call: KeywordCall) -> int:
     """`show job [ID]`."""
-    ids = check_ids(call.words, "scontrol_print_job error: Invalid job id specified")
+    wrong = "scontrol_print_job error: Invalid job id specified"
+    if any("." in word for word in call.words):
+        raise CommandError(wrong, plain=True)
+    begins_well = bool(call.words) and is_digits(call.words[0][:1])  # Slurm reads the number before what is wrong
+    ids = check_ids(call.words, NO_SUCH_JOB if begins_well else wrong)
     tasks = [_one_task(text) for text in ids]
     report = call.report()
     request = pb.ListJobsRequest(
@@ -30,7 +34,7 @@ def show_jobs(call: KeywordCall) -> int:
     )
     jobs = list_jobs(request)
     if ids and not jobs:
-        if all(tasks):
+        if all(tasks) and _exist({job for job, _ in filter(None, tasks)}):
             print(f"Job {','.join(ids)} not found")  # noqa: T201
             return 1
         raise CommandError(NO_SUCH_JOB, plain=True)
@@ -46,6 +50,12 @@ def show_jobs(call: KeywordCall) -> int:
         print("No jobs in the system")  # noqa: T201
     call.put([show.job_record(job, report) for job in jobs])
     return 0
+
+
+def _exist(jobs: set[int]) -> bool:
+    return bool(
+        list_jobs(pb.ListJobsRequest(filter=pb.JobFilter(ids=[str(job) for job in sorted(jobs)]), all_states=True))
+    )
 
 
 def _one_task(text: str) -> tuple[int, int] | None:
@@ -176,14 +186,14 @@ ENTITIES = {
     "reservation": Verb(0, -1, reservation.show),
     "steps": Verb(0, -1, of_steps("show_steps")),
     "step": Verb(0, -1, of_steps("show_steps")),
-    "config": Verb(0, 0, show_config),
+    "config": Verb(0, 1, show_config),
     "aliases": Verb(0, 1, lazily("cli.control.showmore", "aliases")),
     "assoc_mgr": Verb(0, -1, lazily("cli.control.assocmgr", "assoc_mgr")),
     "bbstat": Verb(0, -1, lazily("cli.control.showmore", "dwstat")),
-    "burstbuffer": Verb(0, 0, lazily("cli.control.showmore", "burst_buffer")),
+    "burstbuffer": Verb(0, 1, lazily("cli.control.showmore", "burst_buffer")),
     "daemons": Verb(0, 0, lazily("cli.control.showmore", "daemons")),
     "dwstat": Verb(0, -1, lazily("cli.control.showmore", "dwstat")),
-    "federation": Verb(0, 0, lazily("cli.control.showmore", "federation")),
+    "federation": Verb(0, 1, lazily("cli.control.showmore", "federation")),
     "slurmd": Verb(0, 0, lazily("cli.control.showmore", "slurmd")),
     "hostnames": Verb(0, 1, show_hostnames),
     "hostlist": Verb(1, 1, show_hostlist),

@@ -54,6 +54,7 @@ HOLDS = (JobControl.HOLD, JobControl.USER_HOLD, JobControl.RELEASE)
 JOB_PENDING = 2023
 INVALID_VALUE = 9000
 INVALID_JOB_ID = 2017
+ARRAY_RESIZE = "Job resizing not supported for job arrays"
 NO_SUCH_JOB = "Invalid job id specified"
 #: The poll interval of wait_job, which waits for a state of nodes.
 WAIT_PAUSE_S = 1.0
@@ -131,7 +132,7 @@ def requeue(action: "pb.ControlJobsRequest.Action") -> Callable[[KeywordCall], i
 
 def print_refusals(results: Iterable[JobResult]) -> int:
     """Prints the refusals among results; returns the status."""
-    failed = [result for result in results if result.code]
+    failed = [result for result in results if result.code or result.text]  # also of tasks that have none beside others
     for result in failed:
         complain(NAME, _of_job(result.id, *_words_of(result)), plain=True)
     return 1 if failed else 0
@@ -163,7 +164,7 @@ def update(call: KeywordCall) -> int:
         return reservation.update(call.words)
     what = read_update(call.words)
     if what.kind == "step":
-        return _update_step(what)
+        return _update_step(what, next(word for word in call.words if word.lower().startswith("step")))
     if what.kind == "job":
         request = pb.UpdateJobsRequest(changes=what.changes)
         if what.by_name:
@@ -186,12 +187,12 @@ def update(call: KeywordCall) -> int:
     return 0
 
 
-def _update_step(what: "Update") -> int:
+def _update_step(what: "Update", word: str) -> int:
     """`update StepId=JOB[.STEP] TimeLimit=`: sent as the update of a job under a key of its own."""
     try:
         parse_selector(what.target)
     except BadValue:
-        raise CommandError(f"Invalid StepID parameter: StepId={what.target}\nRequest aborted", plain=True) from None
+        raise CommandError(f"Invalid StepID parameter: {word}\nRequest aborted", plain=True) from None
     request = pb.UpdateJobsRequest(ids=[what.target], changes={"steptimelimit": what.changes["timelimit"]})
     with Client.open() as client:
         try:
@@ -218,6 +219,8 @@ def _ask_update(request: pb.UpdateJobsRequest, what: "Update") -> Sequence[JobRe
         except Unreachable as error:
             raise refused("slurm_update", error) from error
         except PenstockError as error:
+            if error.text.endswith(ARRAY_RESIZE):
+                raise CommandError(ARRAY_RESIZE) from error
             if error.code == INVALID_JOB_ID and what.by_name:
                 whose = f"user ID {request.user} and " if what.user else ""
                 raise CommandError(f"No jobs with {whose}name '{what.target}'") from error
@@ -225,7 +228,9 @@ def _ask_update(request: pb.UpdateJobsRequest, what: "Update") -> Sequence[JobRe
             key, colon, fault = more.removeprefix(": ").partition(": ")
             if error.code == INVALID_VALUE and colon and key in what.changes:
                 raise CommandError(bad_value(key, what.changes[key], fault)) from error
-            raise CommandError(_of_job(what.target, words, more), plain=True) from error
+            raise CommandError(
+                "\n".join(_of_job(job, words, more) for job in request.ids or [what.target]), plain=True
+            ) from error
 
 
 def notify(call: KeywordCall) -> int:
@@ -244,7 +249,10 @@ def write(call: KeywordCall) -> int:
     if name == "config":
         return _write_config(words)
     check_count(Verb(1, 2, write), words, "write")
-    job_id = job_number(words[0])
+    try:
+        job_id = job_number(words[0].partition("_")[0])  # the tasks of an array have one script
+    except CommandError as error:
+        raise CommandError(f"job script retrieval failed: {error}", plain=True) from error
     script = _batch_script(job_id)
     path = words[1] if len(words) > 1 else f"slurm-{job_id}.sh"
     if path == "-":
@@ -322,7 +330,7 @@ def wait_job(call: KeywordCall) -> int:
             print(f"Nodes {jobs[0].node_list} are ready for job {job_id}")  # noqa: T201
             return 0
         if jobs[0].state in ENDED or jobs[0].state == "COMPLETING":
-            raise CommandError(f"Job {job_id} is no longer running", plain=True)
+            raise CommandError(f"{NAME}: Job {job_id} no longer running", plain=True)
         time.sleep(WAIT_PAUSE_S)
 
 

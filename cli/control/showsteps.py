@@ -31,7 +31,7 @@ from penstock.values.duration import format_duration
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
 from penstock.values.jobid import JobSelector, format_step
-from penstock.values.numbers import parse_int
+from penstock.values.numbers import is_digits, parse_int
 
 PID_MAX = 2**22
 #: Stands for the number of a step that has none yet, as in Slurm.
@@ -115,6 +115,8 @@ def liststeps(call: KeywordCall) -> int:
 def listpids(call: KeywordCall) -> int:
     """`listpids [JOB[.STEP] [NODE]]`: processes of steps on this node."""
     wanted = [] if not call.words or call.words[0] == "*" else call.words[:1]
+    if wanted and not is_digits(wanted[0][:1]):
+        raise CommandError(f'"{wanted[0]}" does not look like a jobid', plain=True)
     node = call.words[1] if len(call.words) > 1 else own_node()
     steps = [step for step in steps_of(wanted) if node in expand(step.node_list)]
     if not steps:
@@ -138,7 +140,7 @@ def pidinfo(call: KeywordCall) -> int:
     try:
         wanted = parse_int(call.words[0], 1, PID_MAX, "process id")
     except BadValue as error:
-        raise CommandError(f"Invalid process id {call.words[0]}: {error}", plain=True) from error
+        raise CommandError(f"Failed to locate job for requested pid: {error}", plain=True) from error
     node = own_node()
     steps = [step for step in steps_of([]) if node in expand(step.node_list)]
     found = next((step for step, pids, _, _ in _processes(steps, node) if wanted in pids), None)

@@ -19,14 +19,18 @@ def show_topology(call: KeywordCall) -> int:
     reply = _load()
     wanted = [word.partition("=")[2] or word for word in call.words]
     if not reply.switches:
-        complain(NAME, "No topology information available")
+        complain(NAME, _no_unit(wanted[0]) if wanted else "No topology information available")
         return 0
     for name in wanted or [""]:
         lines = [_line(reply, i) for i, one in enumerate(reply.switches) if not name or _is_about(one, name)]
         if not lines:
-            raise CommandError(f"Topology information contains no switch or node named {name}")
+            raise CommandError(_no_unit(name))
         print("\n".join(line[: _line_chars_max()] for line in lines))  # noqa: T201
     return 0
+
+
+def _no_unit(name: str) -> str:
+    return f"Topology information contains no switch or node named {name}"
 
 
 def _line_chars_max() -> int | None:

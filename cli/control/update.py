@@ -9,7 +9,8 @@ with the value, as `Key=+Value` does.
 from typing import NamedTuple
 
 from cli.base.run import CommandError
-from cli.control.keywords import words_of
+from cli.control.keywords import NAME, words_of
+from penstock.values.numbers import is_digits
 
 #: The key that names the target, and the kind of the target.
 ENTITY_WORDS = {"stepid": "step", "step": "step", "jobid": "job", "job": "job", "nodename": "node", "node": "node",
@@ -95,7 +96,7 @@ class Update(NamedTuple):
 def is_about_reservation(words: list[str]) -> bool:
     """Whether the words name a reservation to change, rather than a job whose reservation is set."""
     keys = [word.partition("=")[0].lower() for word in words]
-    return any(key in ("reservationname", "reservation") for key in keys) and not any(
+    return any(len(key) >= KEY_CHARS_MIN and "reservationname".startswith(key) for key in keys) and not any(
         ENTITY_WORDS.get(key) == "job" for key in keys
     )
 
@@ -197,7 +198,11 @@ def _unquote(value: str) -> str:
 
 
 def _check_node(changes: dict[str, str]) -> None:
-    state = changes.get("state", "").upper()
+    state, weight = changes.get("state", "").upper(), changes.get("weight", "0")
+    if not is_digits(weight):
+        raise CommandError(
+            f"{NAME}: error: Weight value ({weight}) is not a valid number\nNo changes specified", plain=True
+        )
     if not state:
         return
     if "gres" in changes:

@@ -25,15 +25,16 @@ from penstock.errors import NotKnown, PenstockError
 from penstock.v1.common_pb2 import ExitStatus, JobRequest, JobSpec
 from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter, SubmitJobRequest
 from penstock.v1.steps_pb2 import AllocationReply, AwaitAllocationRequest
-from penstock.values.refusals import Code
+from penstock.values.refusals import TEXT, Code
 from penstock.values.states import ENDED
 
 NOT_GRANTED = ("PENDING", "REQUEUED", "")
 #: The longest time of one waiting call; it is repeated.
 WAIT_S = 30
 FAILED = "Job submit/allocate failed"
-#: The message when --immediate finds no free resources.
-NOT_AT_ONCE = "Immediate execution impossible, insufficient priority"
+UNABLE = "Unable to allocate resources"
+#: The refusals of --immediate.
+NOT_NOW = (Code.NODES_BUSY, Code.NODES_NOT_AVAILABLE, Code.NOT_TOP_PRIORITY)
 #: By reason, what is said of a pending job that does not wait for others to end.
 NOTICES = {
     **dict.fromkeys(
@@ -44,6 +45,19 @@ NOTICES = {
 }
 #: With --immediate the controller ends the job; after this long the client does.
 IMMEDIATE_MORE_S = 5.0
+
+
+def not_at_once(name: str, code: int) -> CommandError:
+    """The error of --immediate when the nodes are busy or not available."""
+    what = FAILED if name == "salloc" and code == Code.NODES_NOT_AVAILABLE else UNABLE
+    return CommandError(f"{what}: {TEXT[Code(code)]}", immediate_status())
+
+
+def too_late(immediate_s: int) -> CommandError:
+    """The error of --immediate when the job has not started in time."""
+    return CommandError(
+        f"{UNABLE}: {TEXT[Code.NODES_BUSY if immediate_s else Code.NOT_TOP_PRIORITY]}", immediate_status()
+    )
 
 
 class Allocation:
@@ -70,8 +84,8 @@ class Allocation:
         try:
             reply = self.client.call("SubmitJob", self._request)
         except PenstockError as error:
-            if error.code == Code.NODES_BUSY:
-                raise self._busy() from error
+            if error.code in NOT_NOW:
+                raise not_at_once(self.name, error.code) from error
             if isinstance(error, NotKnown):
                 raise not_known(self.name, job.name, self._key, error, error_status()) from error
             from cli.base.refusal import lines_of
@@ -93,12 +107,12 @@ class Allocation:
         while True:
             reply = self.poll(0 if first else WAIT_S if immediate_s is None else 1)
             if reply.state in ENDED or reply.state == "COMPLETING":
-                raise self._busy() if immediate_s is not None else self.ended(reply)
+                raise too_late(immediate_s) if immediate_s is not None else self.ended(reply)
             waits = reply.state in NOT_GRANTED
             if waits and immediate_s is not None and time.monotonic() - began >= immediate_s + IMMEDIATE_MORE_S:
                 self.cancel()  # the controller does that, unless the job was changed meanwhile
-                raise self._busy()
-            if waits and first and immediate_s is None:
+                raise too_late(immediate_s)
+            if waits and first and immediate_s != 0:
                 self._notice(reply)
                 self.say(f"Pending job allocation {self.job_id}")
                 self.say(f"job {self.job_id} queued and waiting for resources")
@@ -114,9 +128,6 @@ class Allocation:
     def _notice(self, reply: AllocationReply) -> None:
         if reply.reason in NOTICES:
             self.say(NOTICES[reply.reason])
-
-    def _busy(self) -> CommandError:
-        return CommandError(f"Unable to allocate resources: {NOT_AT_ONCE}", immediate_status())
 
     def _granted(self, reply: AllocationReply, waited: bool) -> None:
         if waited:

@@ -294,7 +294,7 @@ SBATCH_ONLY = frozenset(
      "propagate")
 )  # fmt: skip
 IMMEDIATE = Option("immediate", "I", MAYBE, help="fail if the resources are not available within this many seconds",
-                   metavar="secs", const=0, convert=read.number("immediate", 0), field="immediate_s")  # fmt: skip
+                   metavar="secs", const=0, convert=read.immediate, field="immediate_s")  # fmt: skip
 
 
 def allocation_options() -> tuple[Option, ...]:

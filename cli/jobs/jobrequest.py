@@ -4,6 +4,7 @@ Most values are one field of the request, which the option names (`Option.field`
 that set several fields, and options that have a meaning only together.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -159,9 +160,22 @@ def _shape(job: JobRequest, values: OptionValues) -> None:
     check_conflicts(values)
     if "extra_node_info" in values:
         job.sockets_per_node, job.cores_per_socket, job.threads_per_core = values.numbers("extra_node_info")
+    if not (job.ntasks or job.ntasks_per_node or job.nodes_max > job.nodes_min):
+        _tasks_inside(job, values)
     if hint := values.of(BindHint, "hint"):
         job.threads_per_core = job.threads_per_core or hint.threads
         job.ntasks_per_socket = job.ntasks_per_socket or hint.tasks
+
+
+def _tasks_inside(job: JobRequest, values: OptionValues) -> None:
+    """A task on each socket, core and thread that is asked for, where the number of nodes is known."""
+    if "extra_node_info" not in values and not job.nodes_min:
+        return
+    asked = [job.sockets_per_node, job.cores_per_socket]
+    if "extra_node_info" in values:
+        asked.append(job.threads_per_core)
+    if any(asked):
+        job.ntasks = math.prod((max(1, job.nodes_min), *filter(None, asked)))
 
 
 def _devices(job: JobRequest, values: OptionValues) -> None:

@@ -51,6 +51,8 @@ class Shell:
             self.pid = os.posix_spawnp(
                 argv[0], list(argv), environment, setpgroup=0, setsigdef=[*FORWARDED, *TERMINAL_STOPS]
             )
+        except FileNotFoundError as error:
+            raise CommandError(f'_fork_command: Unable to find command "{argv[0]}"') from error
         except OSError as error:
             raise CommandError(f'Unable to exec command "{argv[0]}": {error.strerror}') from error
         self._give_terminal()

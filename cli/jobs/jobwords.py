@@ -69,6 +69,12 @@ def number(what: str, low: int, high: int = COUNT_MAX) -> Callable[[str], int]:
     return convert
 
 
+def immediate(text: str) -> int:
+    """Parses the seconds of --immediate; as in Slurm, within one second means at once."""
+    seconds = number("immediate", 0)(text)
+    return 0 if seconds == 1 else seconds
+
+
 def memory(what: str) -> Callable[[str], int]:
     return lambda text: parse_mb(text, what)
 

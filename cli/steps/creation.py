@@ -64,8 +64,10 @@ class OwnJob:
         try:
             reply: SubmitJobReply = self._client.call("SubmitJob", self._request)
         except PenstockError as error:
-            if error.code == Code.NODES_BUSY:
-                raise _not_at_once() from error
+            if error.code in (Code.NODES_BUSY, Code.NODES_NOT_AVAILABLE, Code.NOT_TOP_PRIORITY):
+                from cli.jobs.allocation import not_at_once
+
+                raise not_at_once(NAME, error.code) from error
             if isinstance(error, NotKnown):
                 request = self._request
                 raise not_known(NAME, request.job.name, request.request_key, error, error_status()) from error
@@ -80,12 +82,14 @@ class OwnJob:
             state = self._allocation_state(WAIT_S if waited else 1)
             if state.state in ENDED or state.state == "COMPLETING":
                 if state.reason == Reason.NODES_BUSY.value:  # --immediate
-                    raise _not_at_once()
+                    from cli.jobs.allocation import too_late
+
+                    raise too_late(self._request.job.immediate_s)
                 raise CommandError(f"Job allocation {self.job_id} has been revoked", error_status())
             if state.state == "RUNNING":
                 self.ntasks = int(state.environment.get("SLURM_NTASKS", 0))
                 break
-            if not waited and not self._request.job.HasField("immediate_s"):
+            if not waited and (not self._request.job.HasField("immediate_s") or self._request.job.immediate_s):
                 self._notice(state.reason)
                 self._say(f"job {self.job_id} queued and waiting for resources")
             waited = True
@@ -210,12 +214,6 @@ def unconfirmed(job_id: int, error: PenstockError, name: str = NAME) -> CommandE
 
 #: Refusals of a step that concern its job.
 _NO_ALLOCATION = (Code.INVALID_JOB_ID, Code.JOB_PENDING, Code.ALREADY_DONE)
-
-
-def _not_at_once() -> CommandError:
-    from cli.jobs.allocation import NOT_AT_ONCE
-
-    return CommandError(f"Unable to allocate resources: {NOT_AT_ONCE}", immediate_status())
 
 
 def _refused(what: str, error: PenstockError, name: str = NAME) -> CommandError:

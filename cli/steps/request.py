@@ -89,6 +89,8 @@ def read_values(command: Command, argv: list[str], env: Mapping[str, str]) -> tu
         inherited.pop("gpus_per_socket", None)  # the job has them; a step does not know its sockets
         for key in OF_THE_JOB:
             inherited.pop(key, None)
+        if "pack" in merge(inherited, own).text("distribution").lower().split(","):
+            inherited.pop("nodes", None)  # as few of the job's nodes as suffice
     found = merge(inherited, own)
     apply_hostfile(found, env)
     return StepValues(found, own), line.positional

@@ -1,4 +1,4 @@
-"""Parses constraints on node features: `a100&ib`, `(v100|a100)&nvme`, `[rack1|rack2]`, `a*2&b*4`.
+"""Parses constraints on node features: `a100&ib`, `(v100|a100)&nvme`, `[rack1|rack2]`, `[a*2&b*4]`.
 
 `&` (or `,`) and `|` have the same precedence and apply from left to right, as in Slurm; parentheses group. `[a|b]`
 requires all nodes of the job to have the same one of them, `a*2` requires two nodes with `a`. Both apply to a set of

@@ -64,6 +64,8 @@ class Code(IntEnum):
     NO_TOKEN = 9261
     PARTITION_NOT_AVAILABLE = 9262
     PARTITION_CONFIG_UNAVAILABLE = 9263
+    NODES_NOT_AVAILABLE = 9264
+    NOT_TOP_PRIORITY = 9265
     FEATURES_NOT_AVAILABLE = 2031
     INVALID_VALUE = 9000
     QOS_EXISTS = 9010
@@ -135,6 +137,8 @@ TEXT: dict[Code, str] = {
     Code.INVALID_ACCOUNT: "Invalid account or account/partition combination specified",
     Code.JOBS_ON_ASSOCIATION: "Job(s) active, cancel job(s) before remove",
     Code.NODES_BUSY: "Requested nodes are busy",
+    Code.NOT_TOP_PRIORITY: "Immediate execution impossible, insufficient priority",
+    Code.NODES_NOT_AVAILABLE: "Required node not available (down, drained or reserved)",
     Code.INVALID_USER: "Invalid user id",
     Code.RESERVATION_ACCESS: "Access denied to requested reservation",
     Code.RESERVATION_INVALID: "Requested reservation is invalid",

@@ -172,9 +172,7 @@ def test_no_shell_leaves_the_allocation(desk):
 def test_a_command_that_cannot_run(desk):
     status, out, err = run(desk, "/nonexistent/x")
     assert (status, out) == (1, "")
-    assert err == GRANTED + GIVEN_BACK + (
-        'salloc: error: Unable to exec command "/nonexistent/x": No such file or directory\n'
-    )
+    assert err == GRANTED + GIVEN_BACK + ('salloc: error: _fork_command: Unable to find command "/nonexistent/x"\n')
     assert desk.sent("EndAllocation")[0].exit.code == 1
 
 

@@ -216,7 +216,8 @@ def test_one_task_of_those_that_wait(monkeypatch, capsys):
     fake(monkeypatch, ListJobs=lambda request: [pb.ListJobsReply(jobs=[record])])
     title = "JobId=9 ArrayJobId=9 ArrayTaskId={} ArrayTaskThrottle=2 JobName="
     assert run(capsys, "show", "job", "9_3")[1].startswith(title.format("3"))
-    fake(monkeypatch, ListJobs=[])
+    pages = {"9_99": [], "9": [pb.ListJobsReply(jobs=[record])]}
+    fake(monkeypatch, ListJobs=lambda request: pages[request.filter.ids[0]])
     assert run(capsys, "show", "job", "9_99") == (1, "Job 9_99 not found\n", "")
 
 
@@ -547,7 +548,7 @@ def test_a_job_by_its_sluid(monkeypatch, capsys):
     assert client.calls[-1][1].job_id == 5
     client = fake(monkeypatch, ListJobs=[pb.ListJobsReply()], GetBatchScript=script)
     assert run(capsys, "write", "batch_script", sluid, "-") == (
-        1, "", "Invalid job id specified\nscontrol: no job has this SLUID\n",
+        1, "", "job script retrieval failed: Invalid job id specified\nscontrol: no job has this SLUID\n",
     )  # fmt: skip
     assert [name for name, _ in client.calls] == ["ListJobs"]
 

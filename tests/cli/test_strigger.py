@@ -133,5 +133,5 @@ def test_clear(monkeypatch: Any, capsys: Any) -> None:
     assert run(capsys, "--clear", "--id=3", "-v") == (0, "", "strigger: cleared: 3\n")
     assert client.request.trigger_id == 3
     fake(monkeypatch, ClearTriggers=PenstockError(int(Code.NO_TRIGGER), TEXT[Code.NO_TRIGGER]))
-    assert run(capsys, "--clear", "--id=3") == (1, "", "strigger: error: There is no such trigger\n")
+    assert run(capsys, "--clear", "--id=3") == (1, "", "slurm_clear_trigger: No such process\n")
     assert run(capsys, "--clear", "--id=3", "-Q") == (0, "", "")

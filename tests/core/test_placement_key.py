@@ -34,7 +34,7 @@ def test_all_that_is_looked_at_is_in_the_key(request_: JobRequest) -> None:
     found = []
     for _ in range(2):  # the second finds what the first has made, so it reads the key alone
         watched = Watched(request_)
-        placements(state, state.partitions["debug"], watched, 2)  # type: ignore[arg-type]  # it notes what is read of it
+        placements(state, state.partitions["debug"], watched, 1, 2)  # type: ignore[arg-type]  # it notes what is read of it
         found.append(watched.read)
     missing = found[0] - found[1]
     assert not missing, (

@@ -147,7 +147,7 @@ def test_it_does_not_wait_if_told_not_to(cluster: LiveCluster) -> None:
     done = cluster.run("salloc", "-I", "--mem=100", "true")
     assert (done.status, done.err) == (
         1,
-        "salloc: error: Unable to allocate resources: Immediate execution impossible, insufficient priority\n",
+        "salloc: error: Unable to allocate resources: Requested nodes are busy\n",
     )
     assert [job.job_id for job in cluster.active()] == [blocker]
 

@@ -113,7 +113,7 @@ def test_nodes_that_are_busy_refuse_immediately(cluster: LiveCluster) -> None:
     done = srun(cluster, "-I", "-n1", "true", SLURM_EXIT_IMMEDIATE="44")
     assert (done.status, done.err) == (
         44,
-        "srun: error: Unable to allocate resources: Immediate execution impossible, insufficient priority\n",
+        "srun: error: Unable to allocate resources: Requested nodes are busy\n",
     )
 
 

@@ -190,7 +190,23 @@ def test_3_a_multi_node_job_starts_whole_or_not_at_all(plan: Planner) -> None:
     assert outcome(plan, [Node(), Node()], two, {"limit_s": 9}, running=[BUSY]) == ([(1, {1: 1})], [RESOURCES, STARTED])
 
 
+def test_3_a_node_leaves_a_whole_quantum_for_each_that_follows(plan: Planner) -> None:
+    pair = {"nodes_min": 2, "nodes_max": 2}
+    threads = [Node(cpus=8, quantum=2)] * 2
+    for ntasks, filled in ((2, (1, 1)), (3, (1, 2)), (4, (2, 2)), (7, (5, 2))):
+        assert outcome(plan, threads, {**pair, "ntasks": ntasks})[0] == [(0, dict(enumerate(filled)))]
+    # Tasks of several cpus, and nodes with room for one: a task each.
+    assert outcome(plan, threads, {**pair, "ntasks": 3, "cpus_per_task": 3})[0] == [(0, {0: 2, 1: 1})]
+    nodes = [Node(cpus=8, quantum=2), Node(cpus=8, quantum=2, mem_mb=100)]
+    assert outcome(plan, nodes, {**pair, "ntasks": 4, "mem_cpu_mb": 50})[0] == [(0, {0: 2, 1: 2})]
+
+
 # --- 3a: groups
+
+
+def test_3a_nodes_of_groups_are_filled_first(plan: Planner) -> None:
+    row = {"nodes_min": 3, "nodes_max": 3, "ntasks": 9, "groups": [([2], 1)]}
+    assert outcome(plan, [Node(cpus=8)] * 3, row)[0] == [(0, {0: 1, 1: 1, 2: 7})]
 
 
 def test_3a_groups_are_taken_first_and_their_nodes_count_for_later_groups(plan: Planner) -> None:

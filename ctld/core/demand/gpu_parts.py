@@ -38,7 +38,7 @@ def packed(request: JobRequest, nodes: int, room: int) -> Packed | None:
     """Packs a job's GPUs on so many nodes with `room` GPUs each; None = equal parts need as many. An exclusive job has
     all GPUs."""
     kinds = [entry for entry in request.gres_per_node if entry[0] == GPU]
-    if nodes < 2 or len(kinds) != 1 or request.exclusive or request.ntasks_per_gpu:
+    if nodes < 2 or len(kinds) != 1 or request.exclusive or request.ntasks_per_gpu or request.gpus_per_node_asked:
         return None
     name, type_, equal = kinds[0]
     by_task = sum(count for n, t, count in request.gres_per_task if (n, t) == (name, type_))

@@ -3,11 +3,12 @@
 
 --sockets-per-node, --cores-per-socket, --threads-per-core, --mincpus and --tmp choose nodes that have at least so much.
 --mincpus also is the least number of CPUs that the job gets on each node: its tasks there get more where they ask for
-less. With --threads-per-core=t at most t threads of a core are used (--hint=nomultithread is t = 1), and the job gets
-whole cores; its environment counts the used threads, and so does --mem-per-cpu. With --core-spec and --thread-spec
-(demand/specialized.py) its tasks have what these leave of a node. --ntasks-per-core=n gives each task at
-least a core divided by n, --ntasks-per-socket=n allows n tasks for each socket of a node. What that means in CPUs
-depends on the node: nodes of one kind are evaluated together, and a job does not mix kinds.
+less, unless the tasks of a node or their GPUs are given, too. With --threads-per-core=t at most t threads of a core
+are used (--hint=nomultithread is t = 1), and the job gets whole cores; its environment counts the used threads, and so
+does --mem-per-cpu. With --core-spec and --thread-spec (demand/specialized.py) its tasks have what these leave of a
+node. --ntasks-per-core=n gives each task at least a core divided by n, --ntasks-per-socket=n allows n tasks for each
+socket of a node. What that means in CPUs depends on the node: nodes of one kind are evaluated together, and a job does
+not mix kinds.
 
 Deliberately absent: on which core a task runs is decided by the step.
 """
@@ -43,29 +44,31 @@ class NodeKind(NamedTuple):
     ntasks_per_node: int  # 0 = any
 
 
-def node_kinds(nodes: Iterable[Node], request: JobRequest) -> list[NodeKind]:
-    """Returns all nodes that satisfy the request's internal constraints, by kind; in the order of the nodes."""
+def node_kinds(nodes: Iterable[Node], request: JobRequest, cpus: int = 0) -> list[NodeKind]:
+    """Returns all nodes that satisfy the request's internal constraints, by kind; in the order of the nodes. `cpus`: those of
+    a task at least."""
     if not _has_constraints(request):
         return [NodeKind(-1, request.cpus_per_task, request.ntasks_per_node)]
     found: dict[tuple[int, int], int] = {}
-    least = _least_of(request)
+    least, cpus = _least_of(request), max(cpus, request.cpus_per_task)
     for node in nodes:
-        if all(map(ge, _has_of(node.config), least)) and _takes_tasks(node.config, request):
-            key = (cpus_per_task(node.config, request), ntasks_per_node(node.config, request))
+        each = cpus_per_task(node.config, request, cpus)
+        if all(map(ge, _has_of(node.config), least)) and _takes_tasks(node.config, request, each):
+            key = (each, ntasks_per_node(node.config, request, each))
             found[key] = found.get(key, 0) | 1 << node.index
-    return [NodeKind(bits, cpus, tasks) for (cpus, tasks), bits in found.items()]
+    return [NodeKind(bits, each, tasks) for (each, tasks), bits in found.items()]
 
 
 def _has_constraints(r: JobRequest) -> bool:
     return bool(any(_least_of(r)) or r.ntasks_per_core or r.ntasks_per_socket or specialized.is_on(r))
 
 
-def _takes_tasks(node: NodeConfig, request: JobRequest) -> bool:
+def _takes_tasks(node: NodeConfig, request: JobRequest, cpus: int) -> bool:
     """Whether the node is large enough for the tasks of one socket, which are a maximum (as in Slurm, a smaller socket does
     not count), and for what --core-spec leaves of it."""
     if specialized.is_on(request):
         each = 1 if request.ntasks_over else max(1, request.ntasks_per_node)
-        if specialized.cpus_left(node, request) < each * cpus_per_task(node, request):
+        if specialized.cpus_left(node, request) < each * cpus:
             return False
     return node.cpus >= request.ntasks_per_socket * request.cpus_per_task
 
@@ -87,26 +90,25 @@ def cpus_used(nodes: Mapping[str, Node], request: JobRequest, alloc: Iterable[No
     return tuple(found)
 
 
-def cpus_least(request: JobRequest) -> int:
-    """Returns the least CPUs of a task for --mincpus, with the tasks on the fewest nodes; 0 = any number."""
-    if not request.mincpus:
+def cpus_least(request: JobRequest, nodes: int) -> int:
+    """Returns the least CPUs of a task for --mincpus, with the tasks on so many nodes; 0 = any number."""
+    if not request.mincpus or (request.ntasks_per_node and not request.ntasks_over) or request.gres_per_task:
         return 0
-    each = 0 if request.ntasks_over else request.ntasks_per_node
-    return -(-request.mincpus // (each or -(-request.ntasks // request.nodes_min)))
+    return -(-request.mincpus // -(-request.ntasks // nodes))
 
 
-def cpus_per_task(node: NodeConfig, request: JobRequest) -> int:
-    """Returns the CPUs that a task takes on such a node."""
-    cpus, core = max(request.cpus_per_task, cpus_least(request)), node.cpus_per_core()
+def cpus_per_task(node: NodeConfig, request: JobRequest, cpus: int) -> int:
+    """Returns the CPUs that a task takes on such a node, if it asks for so many."""
+    core = node.cpus_per_core()
     if 0 < request.threads_per_core < core:
         cpus = -(-cpus // request.threads_per_core) * core
     share = core // request.ntasks_per_core if 0 < request.ntasks_per_core < core else 1
     return -(-cpus // share) * share
 
 
-def ntasks_per_node(node: NodeConfig, request: JobRequest) -> int:
-    """Returns the most tasks on such a node; 0 = any number."""
+def ntasks_per_node(node: NodeConfig, request: JobRequest, cpus: int) -> int:
+    """Returns the most tasks of so many CPUs on such a node; 0 = any number."""
     room = 0
     if specialized.is_on(request) and not request.ntasks_over:
-        room = specialized.cpus_left(node, request) // cpus_per_task(node, request)
+        room = specialized.cpus_left(node, request) // cpus
     return min(filter(None, (request.ntasks_per_node, request.ntasks_per_socket * node.sockets, room)), default=0)

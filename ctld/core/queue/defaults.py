@@ -62,7 +62,7 @@ def complete(
     required, excluded = _node_lists(state, partitions, wanted)
     wanted = gpu_counts.spread(state, partitions[0], _per_gpu(state, partitions[0], wanted), len(required))
     nodes_min, nodes_max, ntasks, warnings = _counts(wanted, len(required))
-    ntasks_over = ntasks if wanted.overcommit and ntasks > nodes_min and not wanted.exclusive else 0
+    ntasks_over = ntasks if wanted.overcommit and ntasks > nodes_min else 0
     if ntasks_over and not wanted.nodes_min and not wanted.spread_job:
         nodes_max = nodes_min
     mem_node, mem_cpu = memory.of_job(state, partitions[0], wanted)

@@ -29,17 +29,20 @@ FEASIBLE_MAX = 10_000
 ALONE = Terms(user=-1, limit_s=1, limit_min_s=1)
 
 
-def _plan_alone(state: ClusterState, shape: Shape, empty: bool) -> tuple[str, ...]:
+def _plan_alone(state: ClusterState, shape: Shape, empty: bool, only_up: bool = False) -> tuple[str, ...]:
     """Returns the names of the nodes where the shape starts when nothing else waits.
 
-    `empty`: when nothing runs and all nodes are up.
+    `empty`: when nothing runs and all nodes are up; `only_up`: or as many as are.
     """
     state.settle_shares()
     rows = PendingColumns(len(state.layout.gres_kinds), len(state.layout.license_kinds))
     rows.add(1, [(0, shape._replace(resv=-1))], ALONE)
+    nodes = state.node_columns.emptied() if empty else state.node_columns.table
+    if only_up:
+        nodes = nodes._replace(up=state.node_columns.table.up)
     lengths = {"G": len(state.layout.gres_kinds), "L": len(state.layout.license_kinds)}
     given = contract.PlanInput(
-        state.node_columns.emptied() if empty else state.node_columns.table,
+        nodes,
         contract.empty("running", **lengths) if empty else state.running.table,
         contract.empty("reservations", **lengths),
         rows.table,
@@ -196,6 +199,11 @@ def where_now(state: ClusterState, partition: Partition, request: JobRequest) ->
     """Returns the nodes where it could start at once; empty = none."""
     found = (_plan_alone(state, shape, False) for shape in shapes_in(state, partition, request))
     return next((nodes for nodes in found if nodes), ())
+
+
+def fits_up_nodes(state: ClusterState, partition: Partition, request: JobRequest) -> bool:
+    """Whether it could start at once if nothing ran."""
+    return any(_plan_alone(state, shape, True, only_up=True) for shape in shapes_in(state, partition, request))
 
 
 def shapes_in(state: ClusterState, partition: Partition, request: JobRequest) -> list[Shape]:

@@ -3,7 +3,8 @@
 Features (sbatch(1), --constraint). A constraint becomes alternatives of a set of nodes and of groups in it: `a&b` and
 `a|b` concern one node each and restrict the set; `[a|b]` is one alternative for each feature, since all nodes of the
 job must agree; `a*2` is a group: two of the job's nodes have `a`, the others are arbitrary. A --nodelist is a group
-too: all of it, and as many others as requested. Alternatives of --prefer precede those of --constraint.
+too: all of it, and as many others as requested. Of several counts each concerns other nodes only in brackets,
+`[a*2&b*4]`. Alternatives of --prefer precede those of --constraint.
 
 Numbers of nodes. Of `-N 2-4` each number is an alternative, the largest first, and no larger than the number of tasks;
 so it is with --spread-job. Without a number of tasks there is one a node. With --ntasks-per-node each node has room for
@@ -63,7 +64,7 @@ class Way(NamedTuple):
     some: tuple[tuple[Expr, int], ...] = ()
 
 
-def ways(expr: Expr) -> tuple[Way, ...]:
+def ways(expr: Expr, in_brackets: bool = False) -> tuple[Way, ...]:
     """Returns the alternatives of a constraint."""
     if not _is_about_sets(expr):
         return (Way((expr,)),)
@@ -71,12 +72,19 @@ def ways(expr: Expr) -> tuple[Way, ...]:
         return tuple(Way((), ((inner, expr.count),)) for way in ways(expr.args[0]) for inner in way.all)
     if expr.kind == "and":
         found = []
+        shared = () if in_brackets else _counted_together(expr)
         for combination in product(*(ways(arg) for arg in expr.args)):
-            found.append(Way(sum((w.all for w in combination), ()), sum((w.some for w in combination), ())))
+            found.append(Way(sum((w.all for w in combination), shared), sum((w.some for w in combination), ())))
             if len(found) >= ALTERNATIVES_MAX:
                 break
         return tuple(found)
-    return tuple(way for arg in expr.args for way in ways(arg))[:ALTERNATIVES_MAX]
+    return tuple(way for arg in expr.args for way in ways(arg, expr.kind == "xor"))[:ALTERNATIVES_MAX]
+
+
+def _counted_together(expr: Expr) -> tuple[Expr, ...]:
+    """Returns the features of several counts outside of brackets, which each node must have then."""
+    counts = [arg for arg in expr.args if arg.kind == "count"]
+    return tuple(inner for count in counts for inner in count.args) if len(counts) > 1 else ()
 
 
 def _is_about_sets(expr: Expr) -> bool:
@@ -291,7 +299,7 @@ def _alternatives(
     each = [
         (placement, least, most, ntasks)
         for least, most, ntasks in node_counts(request, nodes_max(state, partition, request))
-        for placement in (placements(state, partition, request, most) if known else [_nowhere(state, request)])
+        for placement in (placements(state, partition, request, least, most) if known else [_nowhere(state, request)])
     ]
     if request.contiguous and request.nodes_max > 1:
         each = _contiguous(state, request, each)
@@ -379,7 +387,7 @@ def _order_kind(state: ClusterState, partition: Partition, request: JobRequest) 
     """Returns 0 = by weight, 1 = the least loaded first (LLN; also of jobs that may share CPUs, so that idle ones are
     used first), 2 = best fit: contract.Jobs."""
     words = state.config.select_type_parameters
-    if partition.config.lln or request.spread_job or "CR_LLN" in words:
+    if partition.config.lln or "CR_LLN" in words:
         return 1
     return 2 if "PENSTOCK_BEST_FIT" in words else 0
 
@@ -401,21 +409,23 @@ _asked = attrgetter(
 )  # fmt: skip
 
 
-def placements(state: ClusterState, partition: Partition, request: JobRequest, nodes: int) -> list[Placement]:
-    """Returns each alternative of a job of up to so many nodes in that partition, cached by its inputs."""
-    others = nodes > len(request.nodes_required)
-    least_mb = _least_mb(state, request)
-    key = (partition.name, others, cpus_least(request), least_mb, request.exclusive, *_asked(request))
+def placements(
+    state: ClusterState, partition: Partition, request: JobRequest, least: int, most: int
+) -> list[Placement]:
+    """Returns each alternative of a job of so many nodes in that partition, cached by its inputs."""
+    others = most > len(request.nodes_required)
+    least_mb, least_cpus = _least_mb(state, request), cpus_least(request, least)
+    key = (partition.name, others, least_cpus, least_mb, request.exclusive, *_asked(request))
     known: list[Placement] | None = state.layout.placements.get(key)
     if known is None:
         if len(state.layout.placements) >= PLACEMENTS_KNOWN_MAX:
             state.layout.placements.clear()
-        known = state.layout.placements[key] = _placements(state, partition, request, others, least_mb)
+        known = state.layout.placements[key] = _placements(state, partition, request, others, least_mb, least_cpus)
     return known
 
 
 def _placements(
-    state: ClusterState, partition: Partition, request: JobRequest, others: bool, least_mb: int
+    state: ClusterState, partition: Partition, request: JobRequest, others: bool, least_mb: int, least_cpus: int
 ) -> list[Placement]:
     """Computes the placements. `others`: nodes beside those that it names."""
     bits = partition.node_bits
@@ -440,7 +450,7 @@ def _placements(
         allowed = bits
         for expr in way.all:
             allowed &= _with_features(state, expr)
-        for kind in node_kinds(state.node_list, request):
+        for kind in node_kinds(state.node_list, request, least_cpus):
             here = allowed & kind.bits
             some = [
                 (state.layout.masks.row_of_bits(here & _with_features(state, expr)), count) for expr, count in way.some
@@ -481,7 +491,7 @@ def _with_features(state: ClusterState, expr: Expr) -> int:
 def mask_bits(state: ClusterState, partition: Partition, request: JobRequest) -> int:
     """Returns all nodes that any of its alternatives may run on, as a bit map."""
     bits = 0
-    for placement in placements(state, partition, request, request.nodes_max):
+    for placement in placements(state, partition, request, request.nodes_min, request.nodes_max):
         bits |= state.layout.masks.bits[placement.mask]
     return bits
 

@@ -21,6 +21,7 @@ from ctld.core.records.events import Actor, CancelJobs, ControlAction, ControlJo
 from ctld.core.records.job import Job
 from ctld.core.records.step import SpreadStep, Step, live_nodes
 from ctld.core.requests import crontabs, top
+from ctld.core.requests.task_results import TaskOutcome, results_by_task
 from ctld.core.state.state import ClusterState
 from ctld.core.steps import life as step_life
 from penstock.values.dependency import parse_dependency, without_states
@@ -56,8 +57,10 @@ def each_target(
     found: Mapping[str, JobTarget] | None = None,
     is_last_first: bool = False,
     only: tuple[int, ...] = (),
+    by_task: bool = False,
 ) -> list[JobResult]:
     """Applies an action to every record that the ids select, splitting off parts of arrays; one result for each id.
+    `by_task`: for each group of equal results of an array's tasks, if some of them are refusals.
     Without `takes_steps`, ids of steps are refused. `tasks`: only these of the array. `found`: the record of each id, where
     a filter has found it: an array's first id selects one record then, and not all. `is_last_first`: the records of an
     array in reverse. `only`: of the records that the ids select, those with these job ids.
@@ -74,21 +77,27 @@ def each_target(
             targets = [target for target in targets if not only or target.job.job_id in only]
             check_rights(state, actor, [target.job for target in targets])
             refusals: list[Refused] = []
+            outcomes: list[TaskOutcome] = []
             first = targets[0].job
             before = others.image_of(first) if affects_other_user(actor, first) else None
             for target in reversed(targets) if is_last_first else targets:
+                refusal: Refused | None = None
+                whose = target.tasks or target.job.array_tasks  # of before: `act` splits
                 try:
                     act(target)
-                except Refused as refused:  # an ended task of an array does not prevent the others
-                    refusals.append(refused)
+                except Refused as error:  # an ended task of an array does not prevent the others
+                    refusal = error
                 except Exception as error:  # noqa: BLE001 (refuse_unexpected decides)
-                    refusals.append(refuse_unexpected(state, error))
+                    refusal = refuse_unexpected(state, error)
+                refusals += [refusal] if refusal is not None else []
+                outcomes.append(TaskOutcome(target.job, whose, refusal))
                 state.handling.next_target()
-            if refusals and len(refusals) == len(targets):
+            of_tasks = results_by_task(state, text, outcomes) if by_task and first.array_job_id else []
+            if refusals and len(refusals) == len(targets) and not of_tasks:
                 raise refusals[0]
-            if before is not None:
+            if before is not None and len(refusals) < len(targets):
                 others.note(text, first, before)
-            results.append(JobResult(text))
+            results += of_tasks or [JobResult(text)]
         except Refused as refused:
             results.append(JobResult(text, int(refused.code), refused.text))
         except BadValue as error:
@@ -278,7 +287,7 @@ def control_jobs(state: ClusterState, now_us: int, event: ControlJobs) -> None:
         apply(state, now_us, event.actor, part(state, target))
 
     others = OthersJobChanges()
-    results = each_target(state, event.actor, event.ids, act, others, tasks=event.tasks)
+    results = each_target(state, event.actor, event.ids, act, others, tasks=event.tasks, by_task=True)
     others.write(state, now_us, event.actor, f"{event.action.name.lower().replace('_', ' ')} job", {})
     state.reply(event.reply_to, Results(tuple(results)))
 
@@ -314,6 +323,8 @@ def _check_release(state: ClusterState, now_us: int, actor: Actor, job: Job) -> 
 
 
 def _check_requeue(state: ClusterState, now_us: int, actor: Actor, job: Job) -> None:
+    if not job.request.requeue and job.request.kind not in (JobKind.SALLOC, JobKind.SRUN):
+        raise Refused(Code.DISABLED_STATE, "the job was submitted with --no-requeue")
     if job.state is JobState.PENDING:
         raise Refused(Code.JOB_PENDING)
     if job.state is JobState.COMPLETING:
@@ -322,8 +333,6 @@ def _check_requeue(state: ClusterState, now_us: int, actor: Actor, job: Job) -> 
         raise Refused(Code.ALREADY_DONE, "a heterogeneous job that has ended is not run again")
     if job.request.kind in (JobKind.SALLOC, JobKind.SRUN):
         raise Refused(Code.DISABLED_STATE, "a job without a script is not run again")
-    if not job.request.requeue:
-        raise Refused(Code.DISABLED_STATE, "the job was submitted with --no-requeue")
     # A partition may leave the configuration when all of its jobs have ended
     if gone := [name for name in job.request.partitions if name not in state.partitions]:
         raise Refused(Code.INVALID_PARTITION, ",".join(gone))

@@ -53,8 +53,10 @@ def _submit(state: ClusterState, now_us: int, event: SubmitJob) -> Iterator[None
         state.reply(event.reply_to, submit.would_start(state, now_us, found[0]))
         return
     immediate_s = event.job.immediate_s
-    if immediate_s == 0 and not all(where_now(state, one.partitions[0], one.request) for one in found):
-        raise Refused(Code.NODES_BUSY)
+    if immediate_s == 0:
+        for component in found:
+            if not where_now(state, component.partitions[0], component.request):
+                raise Refused(submit.why_not_now(state, component))
     state.applying()
     jobs: list[Job] = []
     state.hets[state.next_job_id] = None

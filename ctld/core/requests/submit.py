@@ -20,7 +20,7 @@ from ctld.core.lifecycle.ready import refresh
 from ctld.core.limits import budgets, submission
 from ctld.core.queue import admit, associations, mcs, priority, resolve_association
 from ctld.core.queue.defaults import check_limit, complete
-from ctld.core.queue.feasibility import can_ever_run, check_size, on_offer, where_now
+from ctld.core.queue.feasibility import can_ever_run, check_size, fits_up_nodes, on_offer, where_now
 from ctld.core.queue.terms import latest_start_s
 from ctld.core.queue.wckeys import note
 from ctld.core.records.compact_request import with_changes
@@ -37,7 +37,7 @@ from ctld.core.state.timers import Timer
 from penstock.values.dependency import Dependency
 from penstock.values.errors import BadValue
 from penstock.values.refusals import REBOOT_DENIED, TEXT, Code
-from penstock.values.states import Hold
+from penstock.values.states import Hold, JobState, Reason
 from penstock.values.taskset import TaskSet, parse_array
 from penstock.values.text import check_name
 from penstock.values.tres import format_tres
@@ -82,7 +82,7 @@ def submit_job(state: ClusterState, now_us: int, event: SubmitJob) -> None:
         state.reply(event.reply_to, would_start(state, now_us, found))
         return
     if event.job.immediate_s == 0 and not would_start(state, now_us, found).nodes:
-        raise Refused(Code.NODES_BUSY)
+        raise Refused(why_not_now(state, found))
     state.applying()
     job = new_job(state, now_us, event, found)
     remember_key(state, job.user_id, event.submit_key, job.job_id, now_us)
@@ -391,6 +391,22 @@ def tres_requested(state: ClusterState, request: JobRequest) -> str:
     weights = state.partitions[request.partitions[0]].config.tres_billing_weights
     tres["billing"] = billing(weights, tres, state.config.priority_flags) // RATE_ONE
     return format_tres({key: value for key, value in tres.items() if value or key == "cpu"})
+
+
+def why_not_now(state: ClusterState, found: Accepted) -> Code:
+    """Returns the refusal of a job that wants its nodes at once and cannot have them."""
+    names = {partition.name for partition in found.partitions}
+    waiting = (
+        job
+        for job in state.jobs.records()
+        if job.state is JobState.PENDING and job.reason in (Reason.RESOURCES, Reason.PRIORITY)
+    )
+    if all(partition.state != "UP" for partition in found.partitions) or any(
+        names.intersection(job.request.partitions) for job in waiting
+    ):
+        return Code.NOT_TOP_PRIORITY  # as in Slurm, before the nodes are looked at
+    could = any(fits_up_nodes(state, partition, found.request) for partition in found.partitions)
+    return Code.NODES_BUSY if could else Code.NODES_NOT_AVAILABLE
 
 
 def would_start(state: ClusterState, now_us: int, found: Accepted) -> Submitted:

@@ -4,12 +4,12 @@ All keys of a request are parsed and checked before one of them is applied. The 
 an array's tasks, so a change makes a new one under a new request id.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from ctld.core.accounts.audit_diff import OthersJobChanges
 from ctld.core.demand import specialized
-from ctld.core.jobs import waiters
+from ctld.core.jobs import arrays, waiters
 from ctld.core.jobs.select import JobTarget, all_matching
 from ctld.core.lifecycle import depends, resize
 from ctld.core.lifecycle.ready import refresh
@@ -38,14 +38,20 @@ from penstock.values.states import END_STATES, Hold, JobState
 
 #: Keys that resize a job that has its nodes.
 RESIZES = ("numnodes", "reqnodelist")
+ARRAY_RESIZE = "Job resizing not supported for job arrays"
 
 
 def update_jobs(state: ClusterState, now_us: int, event: UpdateJobs) -> None:
     """Changes jobs. Raises Refused for keys and values; each job has its own result."""
-    values = _read(state, event)
+    values, wrong = _read(state, event)
+    if any(name in values for name in RESIZES):
+        _check_resize(state, event.ids)
     resizes = ResizeCall()
 
     def act(target: JobTarget) -> None:
+        if wrong is not None:
+            _check_pending(target.job, event.changes)
+            raise wrong
         if not is_own(event.actor, target.job):
             raise Refused(Code.ACCESS_DENIED)
         if update_steps.KEY in values:
@@ -81,7 +87,9 @@ def update_jobs(state: ClusterState, now_us: int, event: UpdateJobs) -> None:
     others = OthersJobChanges()
     if event.which is None:
         of_steps = update_steps.KEY in values
-        results = each_target(state, event.actor, event.ids, act, others, of_steps, event.tasks, only=event.chosen)
+        results = each_target(
+            state, event.actor, event.ids, act, others, of_steps, event.tasks, only=event.chosen, by_task=not of_steps
+        )
     else:
         found = {str(target.job.job_id): target for target in _of_name(state, event, event.which)}
         if not found and not event.chosen:  # those of a part may have ended
@@ -93,6 +101,19 @@ def update_jobs(state: ClusterState, now_us: int, event: UpdateJobs) -> None:
         resizes.results = results
     else:
         state.reply(event.reply_to, Results(tuple(results)))
+
+
+def _is_array(state: ClusterState, text: str) -> bool:
+    """Whether an id is that of an array, or of some of its tasks."""
+    record = state.arrays.get(int(text)) if text.isdecimal() else None
+    return "_" in text or (record is not None and record.array_job_id == int(text))
+
+
+def _check_resize(state: ClusterState, ids: Sequence[str]) -> None:
+    """Raises Refused for a whole array that has tasks apart from the others."""
+    for text in ids:
+        if "_" not in text and _is_array(state, text) and len(arrays.records_of(state, int(text))) > 1:
+            raise Refused(Code.NOT_SUPPORTED, ARRAY_RESIZE)
 
 
 def open_to(state: ClusterState, actor: Actor, jobs: Sequence[Job]) -> list[Job]:
@@ -135,8 +156,6 @@ def _resize_of(
     Refused."""
     if job.state is JobState.PENDING or not any(name in values for name in RESIZES):
         return None, values
-    if job.array_job_id and str(job.array_job_id) in event.ids and len(state.arrays[job.array_job_id].members) > 1:
-        raise Refused(Code.NOT_SUPPORTED, "Job resizing not supported for job arrays")
     names, count = values.get("reqnodelist"), values.get("numnodes")
     kept = resize.nodes_to_keep(state, job, count[0] if count is not None else None, names)
     others = {name: value for name, value in values.items() if name not in RESIZES}
@@ -148,8 +167,10 @@ def _of_name(state: ClusterState, event: UpdateJobs, which: JobFilter) -> list[J
     return [target for target in all_matching(state, which, event.chosen) if is_own(event.actor, target.job)]
 
 
-def _read(state: ClusterState, event: UpdateJobs) -> UpdateValues:
+def _read(state: ClusterState, event: UpdateJobs) -> tuple[UpdateValues, Refused | None]:
+    """Returns the values; and the refusal of what the cluster does not have, which is that of each job. Raises Refused."""
     values: Fields = {}
+    wrong: Refused | None = None
     for name, text in event.changes.items():
         key = KEYS.get(name)
         if key is None:
@@ -158,7 +179,11 @@ def _read(state: ClusterState, event: UpdateJobs) -> UpdateValues:
             values[name] = event.dates.get(name, 0) if key.is_date else key.read(state, event.actor, text)
         except BadValue as error:
             raise Refused(Code.INVALID_VALUE, f"{name}: {error}") from None
-    return cast(UpdateValues, values)  # the parsers of KEYS return these types
+        except Refused as refused:
+            if event.which is not None or not any(_is_array(state, text) for text in event.ids):
+                raise
+            wrong = wrong or refused
+    return cast(UpdateValues, values), wrong  # the parsers of KEYS return these types
 
 
 def _resolved(job: Job, values: UpdateValues) -> UpdateValues:
@@ -189,8 +214,7 @@ def _check(state: ClusterState, event: UpdateJobs, job: Job, values: UpdateValue
             assert isinstance(value, int)
             if value > getattr(job.request, key.field):
                 raise Refused(Code.ACCESS_DENIED, f"only an operator may raise {name}")
-        if not key.running and job.state is not JobState.PENDING:
-            raise Refused(Code.JOB_NOT_PENDING, f"{name} can be changed only while the job is pending")
+        _check_pending(job, (name,))
         if name == "priority" and not operator and number > priority.current(state, job):
             raise Refused(Code.ACCESS_DENIED, "only an operator may raise a priority")
         if name == "nice" and not operator and number < job.request.nice:
@@ -203,6 +227,12 @@ def _check(state: ClusterState, event: UpdateJobs, job: Job, values: UpdateValue
     if not operator:
         _check_limit(job, values)
     _check_times(state, job, values)
+
+
+def _check_pending(job: Job, names: Iterable[str]) -> None:
+    for name in names:
+        if not KEYS[name].running and job.state is not JobState.PENDING:
+            raise Refused(Code.JOB_NOT_PENDING, f"{name} can be changed only while the job is pending")
 
 
 def _check_limit(job: Job, values: UpdateValues) -> None:

@@ -7,8 +7,8 @@ docs/steps.md has the choices where it is ambiguous):
     - Without --exact a step has all cpus of the job on its nodes, and needs them free; with it (or -c, or
       --threads-per-core, which imply it) as many as its tasks ask for.
     - No -n: --ntasks-per-node times nodes, or by --ntasks-per-gpu, or as many as -c leaves room for, else one task a
-      node. No -N: as many nodes as tasks, for an exact step as few as suffice. Fewer tasks than nodes: as many nodes as
-      tasks, and a warning.
+      node. No -N: as many nodes as tasks, for an exact step or with Pack as few as suffice. Fewer tasks than nodes:
+      as many nodes as tasks, and a warning.
     - The number of tasks on each node is distributed cyclically as far as there is room (one each, then another), also
       for block; with Pack each node is filled. The distribution determines the ranks of these tasks.
     - Memory is kept from other steps only on request. Otherwise a step may use all that the job has there.
@@ -150,7 +150,7 @@ def _counts(
         ntasks = _tasks_of_gres(request)
     least = max(request.nodes_min, required)
     most = max(request.nodes_max, least) if least else 0
-    if ntasks and per_node and not least:
+    if ntasks and per_node and not least and not is_packed(request):
         least = most = -(-ntasks // per_node)
     if not ntasks and not per_node and request.cpus_per_task:
         ntasks = sum(alloc[position].cpus // request.cpus_per_task for position in candidates[: least or None])
@@ -171,7 +171,7 @@ def _counts(
     if least > len(candidates):
         raise Unfit(Code.REQUESTED_NODE_CONFIG_UNAVAILABLE, f"{least} nodes, the job has {len(candidates)} for it")
     if not least:
-        fewest = 1 if is_exact(request) else min(len(candidates), ntasks)
+        fewest = 1 if is_exact(request) or is_packed(request) else min(len(candidates), ntasks)
         return fewest, min(len(candidates), ntasks), ntasks, warnings
     return least, min(max(most, least), len(candidates)), ntasks, warnings
 
@@ -188,6 +188,11 @@ def _tasks_of_gres(request: StepRequest) -> int:
 def is_exact(request: StepRequest) -> bool:
     """Whether the step gets only the cpus that its tasks request."""
     return (request.exact or bool(request.cpus_per_task or request.threads_per_core)) and not request.whole
+
+
+def is_packed(request: StepRequest) -> bool:
+    """Whether the step takes as few nodes as suffice, and fills them."""
+    return "PACK" in _first_level(request.distribution)[2]
 
 
 def _room(
@@ -282,7 +287,7 @@ def _is_enough(rooms: list[_Room], request: StepRequest, ntasks: int) -> bool:
 
 def _counts_of(request: StepRequest, rooms: list[_Room], ntasks: int) -> list[int]:
     """Returns tasks by node. An overcommitted step fills the CPUs as any other, and only the rest exceeds them."""
-    pack = "PACK" in _first_level(request.distribution)[2]
+    pack = is_packed(request)
     if not request.overcommit:
         return _deal([room.tasks for room in rooms], ntasks, pack)
     fitting = [max(1, min(room.tasks, room.cpus)) for room in rooms]
