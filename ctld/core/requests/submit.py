@@ -404,7 +404,7 @@ def why_not_now(state: ClusterState, found: Accepted) -> Code:
     if all(partition.state != "UP" for partition in found.partitions) or any(
         names.intersection(job.request.partitions) for job in waiting
     ):
-        return Code.NOT_TOP_PRIORITY  # as in Slurm, before the nodes are looked at
+        return Code.NOT_TOP_PRIORITY  # as in Slurm, before the nodes are examined
     could = any(fits_up_nodes(state, partition, found.request) for partition in found.partitions)
     return Code.NODES_BUSY if could else Code.NODES_NOT_AVAILABLE
 
