@@ -191,6 +191,29 @@ def test_09_a_request_about_one_array_is_several_events(
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("method", ["ControlJobs", "UpdateJobs", "CancelJobs"])
+def test_tasks_of_other_events_are_not_unknown_ones(
+    method: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A range of tasks that is several events: each knows only its own, and the answer is one."""
+    monkeypatch.setattr(controller, "PART_RECORDS", 4)
+    monkeypatch.setattr(parts_module, "PART_LOOKS", 4 * parts_module.CHANGE_LOOKS)
+
+    async def story() -> None:
+        site = Site(tmp_path)
+        async with site.controller(), site.client() as client:
+            array = await submit(client, array="0-29", time_limit_s=600)
+            for task in range(20):  # held one by one: records of their own
+                for action in (HOLD, RELEASE):
+                    one = controller_pb2.ControlJobsRequest(ids=[f"{array}_{task}"], action=action)
+                    await client.call("ControlJobs", one)
+            text = f"{array}_[0-25]"
+            reply = await client.call(method, CHANGES[method](text))
+            assert [(one.id, one.code) for one in reply.results] == [(text, 0)]
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("rows", [0, 3 * parts_module.PART_RECORDS])
 def test_09_a_name_of_jobs_of_others_is_an_unknown_one(
     rows: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch

@@ -92,7 +92,7 @@ def each_target(
                 refusals += [refusal] if refusal is not None else []
                 outcomes.append(TaskOutcome(target.job, whose, refusal))
                 state.handling.next_target()
-            of_tasks = results_by_task(state, text, outcomes) if by_task and first.array_job_id else []
+            of_tasks = results_by_task(state, text, outcomes, tasks) if by_task and first.array_job_id else []
             if refusals and len(refusals) == len(targets) and not of_tasks:
                 raise refusals[0]
             if before is not None and len(refusals) < len(targets):

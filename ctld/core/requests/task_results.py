@@ -30,8 +30,11 @@ class TaskOutcome(NamedTuple):
         return TaskSet.of([self.job.array_task_id] if self.job.array_task_id is not None else [])
 
 
-def results_by_task(state: ClusterState, text: str, outcomes: Sequence[TaskOutcome]) -> list[JobResult]:
-    """Returns the results of one id; empty = each task has succeeded."""
+def results_by_task(
+    state: ClusterState, text: str, outcomes: Sequence[TaskOutcome], part: TaskSet | None
+) -> list[JobResult]:
+    """Returns the results of one id; empty = each task has succeeded. `part`: the request is about these of its tasks alone,
+    further events are about the others."""
     wanted = parse_selector(text, state.handling.allowance)
     groups: dict[tuple[int, str], TaskSet] = {}
     for outcome in outcomes:
@@ -39,7 +42,7 @@ def results_by_task(state: ClusterState, text: str, outcomes: Sequence[TaskOutco
         key = (int(refusal.code), refusal.text) if refusal is not None else (0, NO_ERROR)
         if own:
             groups[key] = groups[key].union(own) if key in groups else own
-    if wanted.tasks is not None:
+    if wanted.tasks is not None and part is None:
         unknown = wanted.tasks
         for own in groups.values():
             unknown = unknown.minus(own)
