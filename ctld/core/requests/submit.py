@@ -37,7 +37,7 @@ from ctld.core.state.timers import Timer
 from penstock.values.dependency import Dependency
 from penstock.values.errors import BadValue
 from penstock.values.refusals import REBOOT_DENIED, TEXT, Code
-from penstock.values.states import Hold, JobState, Reason
+from penstock.values.states import Hold, Reason
 from penstock.values.taskset import TaskSet, parse_array
 from penstock.values.text import check_name
 from penstock.values.tres import format_tres
@@ -54,6 +54,8 @@ ACCEPTED_MAX = 1_000
 #: Submissions with longer texts are not cached, since that memory is not accounted for.
 ACCEPTED_TEXT_MAX = 8 * 1024
 NICE_MAX = 2_147_483_645
+#: Jobs of a partition that are examined for one that waits for nodes.
+IN_LINE_MAX = 100
 
 
 class Accepted(NamedTuple):
@@ -395,15 +397,10 @@ def tres_requested(state: ClusterState, request: JobRequest) -> str:
 
 def why_not_now(state: ClusterState, found: Accepted) -> Code:
     """Returns the refusal of a job that wants its nodes at once and cannot have them."""
-    names = {partition.name for partition in found.partitions}
-    waiting = (
-        job
-        for job in state.jobs.records()
-        if job.state is JobState.PENDING and job.reason in (Reason.RESOURCES, Reason.PRIORITY)
-    )
-    if all(partition.state != "UP" for partition in found.partitions) or any(
-        names.intersection(job.request.partitions) for job in waiting
-    ):
+    wanted = [index for index, partition in enumerate(state.partition_list) if partition in found.partitions]
+    in_line = (state.jobs.look(job_id) for job_id in state.pending.first_in(wanted, IN_LINE_MAX))
+    is_behind = any(job is not None and job.reason in (Reason.RESOURCES, Reason.PRIORITY) for job in in_line)
+    if is_behind or all(partition.state != "UP" for partition in found.partitions):
         return Code.NOT_TOP_PRIORITY  # as in Slurm, before the nodes are examined
     could = any(fits_up_nodes(state, partition, found.request) for partition in found.partitions)
     return Code.NODES_BUSY if could else Code.NODES_NOT_AVAILABLE

@@ -9,7 +9,7 @@ A `Shape` is shared by many jobs; `Terms` are a job's own.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -268,6 +268,12 @@ class PendingColumns:
         """Returns job id and row of the lowest rank among the ready ones, of which there must be one."""
         low = self.ready[-1] & LOW_MASK
         return low >> ROW_BITS, low & ROW_MASK
+
+    def first_in(self, partitions: Sequence[int], limit: int) -> list[int]:
+        """Returns the jobs of up to `limit` ready rows of these partitions (indices), highest rank first."""
+        rows = self.first(len(self.ready))
+        found = rows[np.isin(self.partition[rows], partitions)][:limit]
+        return [int(job_id) for job_id in self.table.job[found]]
 
     def first(self, limit: int) -> npt.NDArray[np.int64]:
         """Returns rows of the first `limit` ready jobs, highest rank first; ties by job id."""
