@@ -252,7 +252,9 @@ def write(call: KeywordCall) -> int:
     try:
         job_id = job_number(words[0].partition("_")[0])  # the tasks of an array have one script
     except CommandError as error:
-        raise CommandError(f"job script retrieval failed: {error}", plain=True) from error
+        from penstock.values.refusals import TEXT, Code
+
+        raise CommandError(f"job script retrieval failed: {TEXT[Code.INVALID_JOB_ID]}", plain=True) from error
     script = _batch_script(job_id)
     path = words[1] if len(words) > 1 else f"slurm-{job_id}.sh"
     if path == "-":

@@ -65,7 +65,7 @@ def test_what_is_sent(monkeypatch, capsys, words, method, sent):
 def test_refusals_stand_behind_slurms_words(monkeypatch, capsys):
     for words, method, code, shown in (
         (["delete", "partition=x"], "DeletePartition", Code.PARTITION_IN_USE, "delete_partition partition=x: Partition is in use\n"),
-        (["delete", "nodename=x"], "DeleteNodes", Code.NODES_BUSY, "delete_node nodename=x: Requested nodes are busy\n"),
+        (["delete", "nodename=x"], "DeleteNodes", Code.NODES_BUSY, "scontrol: error: failed to delete nodes x\ndelete_node nodename=x: Requested nodes are busy\n"),
         (["create", "nodename=x"], "CreateNodes", Code.INVALID_NODE_STATE, "Error creating the node(s): Invalid node state specified\n"),
         (["token"], "IssueToken", Code.NO_TOKEN, "scontrol: error: slurm_fetch_token: Unable to generate JWT\nError fetching token\n"),
     ):  # fmt: skip

@@ -5,6 +5,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import grpc
 import jwt
@@ -60,8 +61,8 @@ def test_no_message_is_sent_to_a_token_that_has_ended(tmp_path, monkeypatch) -> 
     site = site_of(tmp_path)
     ahead_us = 0
 
-    def made(revoked: Mapping[str, int], clock_us: Callable[[], int]) -> UserTokens:
-        return UserTokens(revoked, lambda: clock_us() + ahead_us)
+    def made(revoked: Mapping[str, int], clock_us: Callable[[], int], *more: Any) -> UserTokens:
+        return UserTokens(revoked, lambda: clock_us() + ahead_us, *more)
 
     monkeypatch.setattr("ctld.daemon.UserTokens", made)
 
