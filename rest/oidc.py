@@ -176,7 +176,8 @@ class OidcLogin:
         for url in (found.authorization_endpoint, found.token_endpoint):
             if why := why_no_provider(url):
                 raise RestError(502, 0, f"{self.name}: {_word(url)}: {why}", is_plain=True)
-        self._endpoints, self._read_at_s = found, self._clock_s()
+        self._endpoints = found
+        self._read_at_s = self._clock_s()
         return found
 
     async def _ask(self, url: str, form: Mapping[str, str] | None, headers: Mapping[str, str], kind: type[T]) -> T:

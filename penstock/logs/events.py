@@ -96,6 +96,7 @@ records_purged | count kind | purged %d records of %s
 audit_file_damaged | path record reason | audit file %s: its record %d %s
 audit_file_damaged | path | audit file %s: its last line is no part of the log
 audit_file_behind | path reason | audit file %s: %s; it will be brought up to date when that is over
+audit_file_behind | path wait_s | audit file %s: its file system has not answered for %.0f s; the next start appends the rest
 certificate_not_renewed | reason | the controller's certificate cannot be renewed: %s
 certificate_renewed | until | the controller has a new certificate, until %s UTC
 flight_recorder_off | reason | the flight recorder is off: %s
