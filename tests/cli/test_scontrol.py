@@ -548,7 +548,7 @@ def test_a_job_by_its_sluid(monkeypatch, capsys):
     assert client.calls[-1][1].job_id == 5
     client = fake(monkeypatch, ListJobs=[pb.ListJobsReply()], GetBatchScript=script)
     assert run(capsys, "write", "batch_script", sluid, "-") == (
-        1, "", "job script retrieval failed: Invalid job id specified\nscontrol: no job has this SLUID\n",
+        1, "", "job script retrieval failed: Invalid job id specified\n",
     )  # fmt: skip
     assert [name for name, _ in client.calls] == ["ListJobs"]
 

@@ -14,9 +14,12 @@ from collections.abc import Iterator
 LATER = ("google.protobuf", "grpc", "grp", "pwd", "encodings.idna", "getpass", "locale", "shlex", "traceback", "uuid")
 
 
-def modules(name: str) -> Iterator[str]:
-    """The command and the rooms below it, without other commands and `penstock`'s own; the public package."""
+def modules(name: str, words: list[str]) -> Iterator[str]:
+    """The command and the rooms below it, without other commands; of `penstock`'s own the one that is named; the public
+    package."""
     yield f"cli.{name}"
+    if name == "penstock":
+        yield from ("click", f"cli.subcommands.{words[0]}")
     for package, without in (("cli", ("commandserver", "subcommands")), ("penstock", ())):
         root = importlib.import_module(package)
         for found in pkgutil.walk_packages(root.__path__, f"{package}."):
@@ -27,7 +30,7 @@ def modules(name: str) -> Iterator[str]:
 
 def main() -> None:
     uid, name = int(sys.argv[1]), sys.argv[2]
-    for module in (*LATER, *modules(name)):
+    for module in (*LATER, *modules(name, sys.argv[3:])):
         importlib.import_module(module)
     command = importlib.import_module(f"cli.{name}")
     os.setgroups([])
