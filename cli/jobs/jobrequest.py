@@ -14,7 +14,7 @@ from cli.base.requestkey import new_key
 from cli.base.run import CommandError, warn
 from cli.jobs.bindwords import BindHint
 from cli.jobs.jobopts import FIELDS, IMMEDIATE, OVERSUBSCRIBE, SHARED
-from cli.jobs.jobwords import TaskTres, devices
+from cli.jobs.jobwords import COUNT_MAX, TaskTres, devices
 from penstock.v1.common_pb2 import GresCount, JobRequest
 
 if TYPE_CHECKING:
@@ -175,7 +175,10 @@ def _tasks_inside(job: JobRequest, values: OptionValues) -> None:
     if "extra_node_info" in values:
         asked.append(job.threads_per_core)
     if any(asked):
-        job.ntasks = math.prod((max(1, job.nodes_min), *filter(None, asked)))
+        ntasks = math.prod((max(1, job.nodes_min), *filter(None, asked)))
+        if ntasks > COUNT_MAX:
+            raise CommandError(f"Numeric argument ({ntasks}) to big for --ntasks.")
+        job.ntasks = ntasks
 
 
 def _devices(job: JobRequest, values: OptionValues) -> None:

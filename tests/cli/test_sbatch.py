@@ -431,6 +431,8 @@ def test_arrays_that_are_none(client, capsys, value):
             ["-B", "1:2:3:4"],
             "Invalid --extra-node-info specification\nsbatch: 1:2:3:4 is not SOCKETS[:CORES[:THREADS]]",
         ),
+        (["-B", "60000:60000"], "Numeric argument (3600000000) to big for --ntasks.\n"),
+        (["-N9", "-B", "60000:60000:60000"], "Numeric argument (1944000000000000) to big for --ntasks.\n"),
         (["-B", "1:x"], 'Invalid numeric value "x" for second arg of -B.\n'),
         (["-n", "2147483648"], "sbatch: error: Numeric argument (2147483648) to big for --ntasks.\n"),
         (["-n", "99999999999999999999"], "Numeric argument (9223372036854775807) to big for --ntasks.\n"),
