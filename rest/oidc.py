@@ -121,7 +121,7 @@ class OidcLogin:
         # Lax: the provider's page sends the browser back.
         response.set_cookie(
             COOKIE, f"{state}.{verifier}.{nonce}", max_age=COOKIE_LIFE_S, path=PATH,
-            secure=self._is_secure(request), httponly=True, samesite="lax",
+            secure=self.is_secure(request), httponly=True, samesite="lax",
         )  # fmt: skip
         return response
 
@@ -144,10 +144,11 @@ class OidcLogin:
         return token
 
     def _redirect_uri(self, request: Request) -> str:
-        base = self._settings.public_url or f"{'https' if self._is_secure(request) else 'http'}://{request.url.netloc}"
+        base = self._settings.public_url or f"{'https' if self.is_secure(request) else 'http'}://{request.url.netloc}"
         return f"{base.rstrip('/')}{PATH}callback"
 
-    def _is_secure(self, request: Request) -> bool:
+    def is_secure(self, request: Request) -> bool:
+        """Whether browsers reach this daemon over TLS."""
         return request.url.scheme == "https" or self._settings.public_url.startswith("https://")
 
     async def _exchange(self, code: str, verifier: str, redirect_uri: str) -> str:

@@ -8,9 +8,11 @@
     GET  /web/session                 who is logged in ("": nobody), to be shown: rights are the controller's matter
 
 The daemon has no secret and no table of sessions: any number of daemons serve the same browser. Secrets of links live for
-LINK_LIFE_S in memory. A login makes a key, encrypts the token with it into the cookie and gives the key to the page, which
-sends it with each request (PAGE_HEADER). Browsers send cookies to all ports of a host, also to a server of another user of
-this machine; the key stays with the origin. So the cookie alone is worth nothing, and no other page can use it.
+LINK_LIFE_S in memory; one of an identity provider is valid in the browser that has logged in there (a cookie has the proof), so
+that nobody can lead another user into a session of their own. A login makes a key, encrypts the token with it into the cookie
+and gives the key to the page, which sends it with each request (PAGE_HEADER). Browsers send cookies to all ports of a host, also
+to a server of another user of this machine; the key stays with the origin. So the cookie alone is worth nothing, and no other
+page can use it.
 """
 
 import hmac
@@ -53,9 +55,13 @@ NONCE_BYTES: Final = 12
 LINK_LIFE_S: Final = 300.0
 #: Links of one user that wait to be used; one more removes the user's oldest.
 LINKS_MAX: Final = 16
+#: What a link's cookie is called after the session's. Browsers send it to LOGIN_PATH alone.
+LINK_COOKIE: Final = "_login"
+LOGIN_PATH: Final = "/web/login"
 SECRET_BYTES: Final = 32
 #: Claims with the user's name in tokens of scontrol.
 USER_CLAIMS: Final = ("sun", "username")
+_NO_LINK: Final = "this link was used already, is too old or another browser's: log in again, or run penstock up --web"
 _OIDC: Final = (("GET", "oidc/start"), ("GET", "oidc/callback"))
 _OWN_SITE: Final = ("same-origin", "none")  # "none": typed by the user
 
@@ -67,6 +73,7 @@ class LoginLink(NamedTuple):
     token: str
     ends_at_s: float
     user: str
+    browser: str  # what the cookie of the browser has that it was made for; "" = any browser may use it
 
 
 class LoginLinks:
@@ -76,22 +83,24 @@ class LoginLinks:
         self._clock_s = clock_s
         self._waiting: list[LoginLink] = []
 
-    def make(self, token: str, user: str) -> str:
+    def make(self, token: str, user: str, browser: str = "") -> str:
         """A secret for this token of a user, which the controller has accepted."""
-        link = LoginLink(secrets.token_urlsafe(SECRET_BYTES), token, self._clock_s() + LINK_LIFE_S, user)
+        link = LoginLink(secrets.token_urlsafe(SECRET_BYTES), token, self._clock_s() + LINK_LIFE_S, user, browser)
         waiting = self._valid()
         oldest = [one for one in waiting if one.user == user][: -LINKS_MAX + 1]
         self._waiting = [*(one for one in waiting if one not in oldest), link]
         return link.secret
 
-    def take(self, secret: str) -> str:
-        """The token of a secret, which is void then; "" for a secret that is not valid (any more)."""
+    def take(self, secret: str, browser: str = "") -> str:
+        """The token of a secret, which is void then; "" for a secret that is not valid (any more), or another browser's."""
         given = secret.encode("utf-8", "surrogatepass")
         self._waiting = self._valid()
         # All are compared, each in constant time.
         found = [one for one in self._waiting if hmac.compare_digest(one.secret.encode(), given)]
         self._waiting = [one for one in self._waiting if one not in found]
-        return found[0].token if found else ""
+        shown = browser.encode("utf-8", "surrogatepass")
+        valid = [one for one in found if not one.browser or hmac.compare_digest(one.browser.encode(), shown)]
+        return valid[0].token if valid else ""
 
     def _valid(self) -> list[LoginLink]:
         return [one for one in self._waiting if one.ends_at_s > self._clock_s()]
@@ -157,9 +166,14 @@ class Sessions:
             token = await oidc.finish(request)
             check_fits(token)
             await self._check(identify([(b"x-slurm-user-token", token.encode("utf-8", "replace"))], None).proof)
-        return forget(
-            RedirectResponse(f"/#login={self._links.make(token, self._claimed_user(token))}", 303, NEVER_KEPT)
-        )
+        browser = secrets.token_urlsafe(SECRET_BYTES)
+        secret = self._links.make(token, self._claimed_user(token), browser)
+        response = RedirectResponse(f"/#login={secret}", 303, NEVER_KEPT)
+        response.set_cookie(
+            cookie_name(request) + LINK_COOKIE, browser, max_age=int(LINK_LIFE_S), path=LOGIN_PATH,
+            secure=oidc.is_secure(request), httponly=True, samesite="strict",
+        )  # fmt: skip
+        return forget(response)
 
     def _claimed_user(self, token: str) -> str:
         return claimed_user(token, USER_CLAIMS if self._oidc is None else (*USER_CLAIMS, self._oidc.user_claim))
@@ -171,9 +185,9 @@ class Sessions:
         given = body if isinstance(body, dict) else {}
         secret, token = given.get("secret"), given.get("token")
         if isinstance(secret, str):
-            token = self._links.take(secret)
+            token = self._links.take(secret, request.cookies.get(cookie_name(request) + LINK_COOKIE, ""))
             if not token:
-                raise RestError(401, 0, "this link was used already or is too old: penstock up --web makes a new one")
+                raise RestError(401, 0, _NO_LINK)
         if not isinstance(token, str):
             raise RestError(422, 9200, "token is missing", source="#/token")
         token = token.strip().removeprefix("SLURM_JWT=")

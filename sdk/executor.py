@@ -7,6 +7,7 @@ One thread looks at all jobs of the executor with one request; a future that is 
 the job.
 """
 
+import contextlib
 import os
 import threading
 import uuid
@@ -115,5 +116,5 @@ class ClusterExecutor(Executor):
         try:
             return read_result(path)
         finally:
-            if os.path.exists(path):
+            with contextlib.suppress(OSError):
                 os.unlink(path)

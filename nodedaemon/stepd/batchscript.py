@@ -5,7 +5,6 @@ every byte and has one name; creating and removing files is expensive on some fi
 have one script. Any other file is removed and never written to: its user may have it open, or linked.
 """
 
-import errno
 import os
 import stat
 
@@ -22,10 +21,8 @@ def provide(folder_fd: int, script: bytes, user_id: int, group_id: int, is_root:
         is_other = True
     except FileNotFoundError:
         is_other = False
-    except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.EACCES):
-            raise
-        is_other = True  # not a file that a stepd made
+    except OSError:  # not a file that a stepd made, or one whose user keeps us from it, by a lease
+        is_other = True
     if is_other:
         os.unlink(SCRIPT_NAME, dir_fd=folder_fd)
     _write(folder_fd, script, user_id, group_id, is_root)

@@ -86,15 +86,21 @@ def _make_folders(base: str, folder: str, count: int, user_id: int, group_id: in
             try:
                 os.mkdir(path, 0o700)
             except FileExistsError:
-                found = os.lstat(path)
-                if not stat.S_ISDIR(found.st_mode) or (path != base and found.st_uid != 0):
-                    raise NamespaceError(f"private /tmp: {path} is not a folder of root's") from None
+                _check_roots(path)
         for index in range(count):
             path = f"{folder}/{index}"
             os.mkdir(path, 0o700)
             os.chown(path, user_id, group_id, follow_symlinks=False)
     except OSError as error:
         raise NamespaceError(f"private /tmp: {error.filename}: {error.strerror}") from None
+
+
+def _check_roots(path: str) -> None:
+    """Raises NamespaceError for a folder whose entries another user could exchange for their own."""
+    found = os.lstat(path)
+    is_open = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0 or is_open:
+        raise NamespaceError(f"private /tmp: {path} is not a folder of root's that nobody else can change")
 
 
 def leftovers(base: str, node_name: str) -> list[str]:

@@ -89,6 +89,12 @@ class Browser:
             self.cookies[name] = value
         return reply
 
+    def login(self, secret: str) -> httpx.Response:
+        """What the page does with the secret in its address."""
+        cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        headers = {"X-Penstock-Web": "none", "Origin": "http://rest"} | ({"Cookie": cookie} if cookie else {})
+        return self.rest.post("/web/login", {"secret": secret}, headers=headers)
+
 
 class World:
     """A daemon, its provider, and a clock."""
@@ -121,17 +127,13 @@ def test_the_flow_ends_in_a_session_of_the_users_token(world: World) -> None:
     where, _, secret = reply.headers["location"].partition("#login=")
     assert where == "/" and secret
     assert 'penstock_oidc="";' in browser.set_cookie  # dropped
-    login = world.rest.post(
-        "/web/login", {"secret": secret}, headers={"X-Penstock-Web": "none", "Origin": "http://rest"}
-    )
+    assert "HttpOnly; Max-Age=300; Path=/web/login; SameSite=strict" in browser.set_cookie
+    login = browser.login(secret)
     assert login.json()["user"] == "ann"
     pings = [dict(proof) for method, _, proof in world.rest.calls if method == "Ping"]
     tokens = {one["penstock-user-token"] if "penstock-user-token" in one else next(iter(one.values())) for one in pings}
     assert len(tokens) == 1 and next(iter(tokens)).startswith("e30.")
-    again = world.rest.post(
-        "/web/login", {"secret": secret}, headers={"X-Penstock-Web": "none", "Origin": "http://rest"}
-    )
-    assert again.status_code == 401
+    assert browser.login(secret).status_code == 401
 
 
 def test_the_page_is_told_of_the_provider(world: World) -> None:
@@ -180,6 +182,19 @@ def test_who_did_not_begin_does_not_end(world: World) -> None:
     browser.cookies["penstock_oidc"] = ".".join([state, "v" * 43, "n"])
     reply = browser.get(back)
     assert reply.status_code == 502 and "invalid_grant" in reply.text
+
+
+def test_nobody_logs_another_browser_in_as_their_own_user(world: World) -> None:
+    """Found: the address at the end of a login was valid in any browser. Who opened a link to it was the attacker's user from
+    then on, and handed scripts to jobs of the attacker."""
+    attacker, victim = Browser(world.rest), Browser(world.rest)
+    secret = attacker.get(world.begin(attacker)).headers["location"].partition("#login=")[2]
+    assert victim.login(secret).status_code == 401
+    victim.get(world.begin(victim))  # one who has a login of their own under way
+    secret = attacker.get(world.begin(attacker)).headers["location"].partition("#login=")[2]
+    reply = victim.login(secret)
+    assert reply.status_code == 401 and "set-cookie" not in reply.headers
+    assert attacker.login(secret).status_code == 401  # used up
 
 
 @pytest.mark.parametrize("cookie", ["", ".", "..", "a.b", "a.b.c.d", "x" * 5000])

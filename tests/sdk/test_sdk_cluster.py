@@ -16,7 +16,7 @@ from sdk.aio import AsyncCluster
 from sdk.cluster import Cluster
 from sdk.errors import InvalidRequest, JobFailed, JobNotFound, RequestRefused, WaitTimeout, WillNotRun
 from sdk.executor import ClusterExecutor
-from sdk.functioncall import FunctionFailed
+from sdk.functioncall import FOLDER, FunctionFailed
 from sdk.output import OutputNotHere
 
 #: Runs until a file is there.
@@ -198,7 +198,7 @@ def test_functions_run_as_jobs(cluster: Cluster, live: LiveCluster, monkeypatch:
     assert squares == [4, 9]
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(mymodule.square, 1)
-    assert list((live.work / ".penstock-results").iterdir()) == []
+    assert list((live.work / FOLDER).iterdir()) == []
 
 
 def test_a_future_that_is_cancelled_takes_its_job_along(
