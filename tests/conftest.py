@@ -45,7 +45,7 @@ else:
 
     slow_is_fine = [HealthCheck.too_slow]
     settings.register_profile(
-        "quick", derandomize=True, deadline=None, max_examples=60, database=None, suppress_health_check=slow_is_fine
+        "quick", derandomize=True, deadline=None, max_examples=30, database=None, suppress_health_check=slow_is_fine
     )
     settings.register_profile("full", deadline=None, max_examples=1000, suppress_health_check=slow_is_fine)
     settings.load_profile(os.environ.get("PENSTOCK_HYPOTHESIS", "quick"))

@@ -9,9 +9,14 @@
 # Not here: `make check` and what only computes (both are the same for everybody), and tests/clients, whose 1.7 GB of
 # programs of others see the same commands as tests/e2e. Of folders of which a part only computes, a file is here if one of
 # WORDS is in it: it starts a process, a daemon or a controller, or asks who the user is, or for rights to a file.
+# All files of OF_CLUSTERS start daemons, so one is here if one of USER_WORDS is in it: users, rights, modes, control groups.
+# What the others are about (a database, a network, the queue) is the same for everybody; how their jobs are started,
+# signalled and ended is not, and that is what WHOLE and tests/node show.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-WHOLE=(tests/e2e tests/gpu)
+WHOLE=(tests/e2e/test_e2e_lifecycle.py tests/e2e/test_e2e_stepwaits.py tests/gpu/test_gpu_care.py)
+OF_CLUSTERS=(tests/e2e tests/gpu)
+USER_WORDS='getuid|geteuid|getpwuid|getpwnam|getuser|OWN\b|NOBODY|nobody|PRIVATE|chown|st_mode|0o[0-7]*00\b|uid=|run_as|as_user|mark\.root|cgroup'
 IN_PART=(tests/auth tests/cli tests/node tests/rest tests/rpc tests/runtime tests/security tests/store)
 WORDS='subprocess|Popen|fork\(|signal\.|LiveCluster|LiveRest|Launched|start_daemon|Process\(|Noded|fakectl|Site\(|StateFolder'
 WORDS+='|new_cluster|new_rest|[(, ](cluster|rest|live)[,):]|getuid|geteuid|getpwuid|getuser|OWN\b|PRIVATE|chmod|chown|st_mode|mark\.root'
@@ -58,7 +63,10 @@ as_user() { # without root's files, groups and limits of rights
 }
 as_user make build
 if [ $# = 0 ]; then
-    mapfile -t parts < <(grep -rlE --include='test_*.py' "$WORDS" "${IN_PART[@]}" | sort)
+    mapfile -t parts < <({
+        grep -rlE --include='test_*.py' "$WORDS" "${IN_PART[@]}"
+        grep -rlE --include='test_*.py' "$USER_WORDS" "${OF_CLUSTERS[@]}"
+    } | sort)
     set -- "${WHOLE[@]}" "${parts[@]}"
 fi
 status=0

@@ -121,7 +121,7 @@ def roll(world: World, stop_after: int, page: int) -> Roller:
 
 
 @settings(
-    deadline=None, max_examples=settings().max_examples // 20, phases=(Phase.explicit, Phase.reuse, Phase.generate)
+    deadline=None, max_examples=settings().max_examples // 15, phases=(Phase.explicit, Phase.reuse, Phase.generate)
 )
 @given(seed=st.integers(0, 2**32), page=st.sampled_from((1, 3, 50)), length=st.sampled_from((60, 150)))
 def test_books_equal_the_truth(new_place: Callable[[], str], seed: int, page: int, length: int) -> None:

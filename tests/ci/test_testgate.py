@@ -27,6 +27,8 @@ def fails(name, times):
     assert before >= times, f"time {before + 1} of {name}"
 """
 PASSES = "def test_passes(): pass\n"
+#: Each pytest of a gate's, its workers too, imports no other plug-in: these tests start some 200.
+PLUGINS = ("-p", "xdist.plugin", "-p", "pytest_timeout")
 
 
 def gate(
@@ -49,14 +51,18 @@ def gate(
         "0",
         *options,
         "--",
-        "-p",
-        "no:hypothesispytest",
+        *PLUGINS,
         *arguments,
     ]
     done = subprocess.run(
         words,
         cwd=folder,
-        env={**environment, **own_temporary_folder(folder), "PYTHONPATH": str(tree.ROOT)},
+        env={
+            **environment,
+            **own_temporary_folder(folder),
+            "PYTHONPATH": str(tree.ROOT),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -1,5 +1,8 @@
 """No value of a query, a path or a body is an internal error: each is carried out or refused.
 
+Each member meets about four of the eleven texts or three of the eight numbers, other ones than its neighbours; all of them
+in `make test-full`.
+
 The controller answers every call with an empty message, so whatever fails was made of the request.
 """
 
@@ -10,6 +13,7 @@ from typing import Any
 
 import pytest
 import restbodies
+from effort import sample
 from fakerest import TOKEN, FakeRest
 from google.protobuf.message_factory import GetMessageClass
 
@@ -35,7 +39,7 @@ def test_no_value_is_an_internal_error(
     operation: Operation, empty: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     rest = FakeRest(empty)
-    asked = list(restbodies.requests_of(operation, EXTREMES))
+    asked = list(sample(restbodies.requests_of(operation, EXTREMES), 3))
     failed: list[tuple[str, Any]] = []
 
     async def send() -> None:

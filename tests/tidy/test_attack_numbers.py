@@ -58,18 +58,24 @@ def test_30_the_parts_that_can_differ_run_as_a_plain_user_too() -> None:
     """As root tests of users, files and processes pass that fail for everybody else."""
     assert "\n    tools/plaintests.sh " in (tree.ROOT / ".ci" / "run").read_text(encoding="utf-8")
     script = (tree.ROOT / "tools" / "plaintests.sh").read_text(encoding="utf-8")
-    whole, in_part = (re.findall(rf"^{name}=\((.*)\)$", script, re.M)[0].split() for name in ("WHOLE", "IN_PART"))
-    assert {"tests/e2e", "tests/gpu"} <= set(whole)
+    whole, in_part, of_clusters = (
+        re.findall(rf"^{name}=\((.*)\)$", script, re.M)[0].split() for name in ("WHOLE", "IN_PART", "OF_CLUSTERS")
+    )
     assert {"tests/auth", "tests/cli", "tests/node", "tests/security"} <= set(in_part)
-    assert all((tree.ROOT / part).is_dir() for part in (*whole, *in_part))
-    words = re.compile("".join(re.findall(r"^WORDS\+?='(.*)'$", script, re.M)))
-    left = {
-        path.name
-        for part in in_part
-        for path in (tree.ROOT / part).glob("test_*.py")
-        if not words.search(path.read_text(encoding="utf-8"))
-    }
+    assert all((tree.ROOT / part).is_dir() for part in (*in_part, *of_clusters))
+    assert whole and all((tree.ROOT / file).is_file() for file in whole)
+
+    def left_by(words: str, folders: list[str]) -> set[str]:
+        """The files without one of these words."""
+        wanted = re.compile("".join(re.findall(rf"^{words}\+?='(.*)'$", script, re.M)))
+        paths = [path for part in folders for path in (tree.ROOT / part).glob("test_*.py")]
+        return {path.name for path in paths if not wanted.search(path.read_text(encoding="utf-8"))}
+
+    left = left_by("WORDS", in_part)
     assert {"test_node_core.py", "test_options.py", "test_store_rows.py"} <= left, "these only compute"
+    of_everybody = left_by("USER_WORDS", of_clusters)
+    assert {"test_16_restored_backup.py", "test_scenarios_partition.py"} <= of_everybody, "these name no user"
+    assert not of_everybody & {"test_e2e_users.py", "test_e2e_srun.py", "test_e2e_prolog.py", "test_e2e_containment.py"}
     assert not left & {
         "test_local.py",
         "test_auth_socket.py",

@@ -41,9 +41,12 @@ def pytest_runtest_logstart() -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Stops pytest-timeout's alarm while a report is made: an exception there is an internal error of pytest, which ends
-    the worker, and the run with it. On a busy machine a long traceback takes a minute.
+    the worker, and the run with it. On a busy machine a long traceback takes a minute. What comes next is the teardown,
+    which has its minimum, except after a set-up that passed: the test has no more than was left.
     """
     left_s, _ = signal.setitimer(signal.ITIMER_REAL, 0)
     try:
@@ -52,7 +55,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         return report
     finally:
         if left_s:
-            signal.setitimer(signal.ITIMER_REAL, max(left_s, TEARDOWN_MIN_S))
+            least_s = 0.0 if call.when == "setup" and call.excinfo is None else TEARDOWN_MIN_S
+            signal.setitimer(signal.ITIMER_REAL, max(left_s, least_s))
 
 
 class Meter:
