@@ -32,6 +32,7 @@ from ctld.core.records.events import LoadConfig, RecordAct
 from ctld.core.recover import LoadedState as LoadedState
 from ctld.core.requests.submit import SUBMIT_KEY_AGE_US
 from ctld.delivery.deliverer import Deliveries
+from ctld.delivery.traces import TraceSender
 from ctld.metrics import Metrics
 from ctld.observe.exporter import MetricsExporter
 from ctld.rpc.gate.auth import Authenticator, Roles
@@ -181,6 +182,7 @@ class Controller:
         self._triggers = TriggerRunner(runtime, config.cluster_name, self._lookups)
         self.rollups = RollUps(runtime, str(address), store.leads, folder.path)
         self._deliveries = Deliveries(runtime, str(address), store.leads, folder.path, self._lookups)
+        self._spans = TraceSender(runtime, version())
         self._copies = AuditCopies(self._traces, folder.path, lambda: core.state.config)
         runtime.observers += [partial(_keep_specs, specs), log_transitions, self._copies.committed]
         self.authenticator = self._make_authenticator(credentials, config)
@@ -239,6 +241,7 @@ class Controller:
         self._lookups.start()
         await self._filter.start(config)
         await self._deliveries.use(config)
+        await self._spans.use(config)
         self.runtime.start()
         self.rollups.start()
         await self._server.start()
@@ -273,6 +276,7 @@ class Controller:
             log.error("the last commit does not end; nothing in it was acknowledged")
             self._fail("the stop took too long", None)
         await self._deliveries.stop()
+        await self._spans.stop()
         self.rollups.stop()
         if self._exporter is not None:
             self._exporter.stop()
@@ -464,6 +468,7 @@ class Controller:
             raise
         self._filter.use(filters)
         await self._deliver_by(loaded.config)
+        await self._spans.use(loaded.config)
         self.authenticator.roles = Roles.of(loaded.config, runtime.users)
         self.authenticator.directory.clear()
         self.authenticator.deny(denied)

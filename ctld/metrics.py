@@ -37,8 +37,8 @@ class Metrics:
 
     __slots__ = (
         "batches", "commands_sent", "commit_us_total", "commits", "effects", "events", "inbox_full", "links_dropped",
-        "links_opened", "plans", "reports", "rows", "spared", "spec_hits", "spec_misses", "storage_away",
-        "storage_full", "submits",
+        "links_opened", "plans", "reports", "rows", "spans_dropped", "spans_sent", "spared", "spec_hits", "spec_misses",
+        "storage_away", "storage_full", "submits",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -57,6 +57,8 @@ class Metrics:
     plans: int
     reports: int
     rows: int
+    spans_dropped: int  # of traces: more than the queue holds, or refused
+    spans_sent: int
     spared: int  # requests refused for an internal error, before anything was changed
     spec_hits: int
     spec_misses: int

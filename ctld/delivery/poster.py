@@ -76,7 +76,7 @@ class Poster:
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
         headers = question["headers"]
         assert isinstance(headers, dict)
-        connection.request("POST", path, str(question["body"]).encode(), headers)
+        connection.request("POST", path, str(question["body"]).encode(str(question["encoding"])), headers)
         answer = connection.getresponse()
         data = answer.read(ANSWER_BYTES_MAX)
         if answer.read(1):

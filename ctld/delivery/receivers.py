@@ -190,13 +190,13 @@ class Server:
         self._poster = HelperProcess(poster.__file__, timeout_s + START_S, poster.ANSWER_BYTES_MAX)
         self._thread: Executor = started_pool(1, "delivery")
 
-    async def post(self, body: bytes, headers: dict[str, str], ca: str = "") -> None:
-        """Sends a body; returns when the server has taken it. Raises NotDelivered."""
+    async def post(self, body: bytes, headers: dict[str, str], ca: str = "", encoding: str = "utf-8") -> None:
+        """Sends a body, bytes of any kind with `encoding` latin-1; returns when the server has taken it. Raises NotDelivered."""
         if len(body) > BODY_BYTES_MAX:
             raise NotDelivered(f"{len(body)} bytes; at most {BODY_BYTES_MAX} are sent", Retry.REFUSED)
         question = {
             "url": self._url, "headers": {"Content-Type": "application/json", "User-Agent": "penstock", **headers},
-            "body": body.decode(), "timeout_s": self._timeout_s, "ca": ca,
+            "body": body.decode(encoding), "encoding": encoding, "timeout_s": self._timeout_s, "ca": ca,
         }  # fmt: skip
         text = msgspec.json.encode(question)
         try:

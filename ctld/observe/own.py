@@ -29,6 +29,8 @@ _COUNTERS: Final = {
     "links_opened": "Streams that nodes opened",
     "reports": "Reports of nodes",
     "rows": "Rows written for jobs, steps and histories",
+    "spans_dropped": "Spans of traces that were dropped",
+    "spans_sent": "Spans of traces that the collector has taken",
     "spared": "Requests refused for an internal error",
     "storage_away": "Attempts to write while the database did not answer",
     "storage_full": "Attempts to write without space",

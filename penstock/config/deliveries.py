@@ -1,4 +1,4 @@
-"""Reads who gets events: JobCompType with JobCompLoc and JobCompParams, and the file of PenstockWebhooks.
+"""Reads who gets events: JobCompType with JobCompLoc and JobCompParams, the file of PenstockWebhooks, PenstockTraceUrl.
 
     - name: chat                            # of the receiver: in the log, and in `penstock db dead-letters`
       url: https://chat.example.org/hook
@@ -45,6 +45,10 @@ def read_deliveries(values: Values, findings: Findings) -> tuple[Fields, tuple[s
         fields["job_comp_loc"] = _job_comp_place(kind, values.value("job_comp_loc", ""), where, findings)
         for word, text in values.value("job_comp_params", ()):
             _check_parameter(word, text, kind, values["job_comp_params"].where, findings)
+    if (url := values.value("trace_url", "")) and (why := _why_no_url(url)):
+        findings.error(
+            values["trace_url"].where, f"PenstockTraceUrl: {why}; write PenstockTraceUrl=http://HOST:4318/v1/traces"
+        )
     path = values.value("webhooks_file", "")
     if not path:
         return fields, ()

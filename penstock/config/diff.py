@@ -166,7 +166,7 @@ def _text(table: Table, field: str, value: Any) -> str:
         return compress(value) or "none"
     if field == "penstock_database_url":
         return without_password(value) or "none"
-    if field == "job_comp_loc":
+    if field in ("job_comp_loc", "trace_url"):
         return place_without_secret(value) or "none"
     if field == "webhooks":
         return ", ".join(f"{hook.name} ({server_of(hook.url)})" for hook in value) or "none"

@@ -117,6 +117,9 @@ deliveries_resumed | receiver | %s: takes events again
 dead_letter_lost | receiver sequence reason | %s: the dead letter %d cannot be kept: %s
 delivery_place_not_stored | reason | how far deliveries have come cannot be stored now: %s
 events_not_described | | events of a batch cannot be described: they are not delivered
+spans_not_made | | spans of a batch cannot be made: they are not sent
+spans_not_taken | reason | traces: spans are not taken: %s
+spans_resumed | | traces: the collector takes spans again
 metrics_open | host port | metrics: all machines that reach %s:%d can read them: set \
 PenstockMetricsAllow or PenstockMetricsTokenFile
 """

@@ -381,6 +381,8 @@ class Config:
     metrics_allow: tuple[str, ...] = ()  # addresses and networks; () = all
     metrics_tls: bool = False
     metrics_values_max: int = 1000  # values of a label that users choose, as accounts
+    trace_url: str = ""  # of a collector of OpenTelemetry; "" = no traces
+    trace_one_in: int = 1  # one job in so many has a trace
     # from slurmdbd.conf
     purge_after: tuple[tuple[str, int, str], ...] = field(
         default=(), compare=False

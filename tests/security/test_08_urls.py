@@ -78,13 +78,20 @@ def test_08_nor_in_what_a_configuration_shows(tmp_path: Path) -> None:
         "ClusterName=c\nSlurmctldHost=h\nNodeName=n1 CPUs=1\nPartitionName=p Nodes=ALL\n"
         f"PenstockDatabaseUrl=postgresql://pen:a/{SECRET}@db/penstock\n"
         f"JobCompType=jobcomp/elasticsearch\nJobCompLoc=https://es/slurm/_doc?api_key={SECRET}\n"
+        f"PenstockTraceUrl=https://otel/v1/traces?key={SECRET}\n"
     )
     config = load(str(conf)).config
     shown = dict(config.shown)
     assert SECRET not in str(config.shown)
     assert shown["JobCompLoc"] == "https://es/slurm/_doc?***"
+    assert shown["PenstockTraceUrl"] == "https://otel/v1/traces?***"
     hook = Webhook("chat", f"https://chat/{SECRET}", "/s")
-    said = "\n".join(changes(config, replace(config, webhooks=(hook,), job_comp_loc=f"http://es/?k={SECRET}")))
+    said = "\n".join(
+        changes(
+            config,
+            replace(config, webhooks=(hook,), job_comp_loc=f"http://es/?k={SECRET}", trace_url=f"http://t/?k={SECRET}"),
+        )
+    )
     assert SECRET not in said and "none -> chat (https://chat/...)" in said
     assert SECRET not in "\n".join(changes(Config(), config))
 
@@ -92,7 +99,7 @@ def test_08_nor_in_what_a_configuration_shows(tmp_path: Path) -> None:
 def test_08_nor_in_the_configuration_that_all_users_may_write_to_a_file(tmp_path: Path) -> None:
     """`scontrol write config`, which has no database's URL either."""
     site = site_of(tmp_path)
-    more = f"JobCompType=jobcomp/elasticsearch\nJobCompLoc=http://127.0.0.1:9/slurm/_doc?api_key={SECRET}\n"
+    more = f"JobCompType=jobcomp/elasticsearch\nJobCompLoc=http://127.0.0.1:9/slurm/_doc?api_key={SECRET}\nPenstockTraceUrl=http://127.0.0.1:9/v1/traces?k={SECRET}\n"
     site.conf.write_text(site.conf.read_text() + more)
 
     async def story() -> None:

@@ -231,13 +231,15 @@ class Administration:
     async def RenderConfig(
         self, request: controller_pb2.RenderConfigRequest, context: Context
     ) -> controller_pb2.RenderConfigReply:
-        """Returns the configuration in force as a slurm.conf. The database's address is omitted, and so is JobCompLoc
-        if it has a secret: all users may read the answer."""
+        """Returns the configuration in force as a slurm.conf. The database's address is omitted, and so are JobCompLoc
+        and PenstockTraceUrl with a secret: all users may read the answer."""
         state = self._services.runtime.core.state
         partitions = tuple(replace(one.config, state=one.state) for one in state.partition_list)
-        loc = state.config.job_comp_loc
-        loc = loc if place_without_secret(loc) == loc else ""
-        config = replace(state.config, penstock_database_url="", job_comp_loc=loc, partitions=partitions)
+        loc, url = (
+            place if place_without_secret(place) == place else ""
+            for place in (state.config.job_comp_loc, state.config.trace_url)
+        )
+        config = replace(state.config, penstock_database_url="", job_comp_loc=loc, trace_url=url, partitions=partitions)
         try:
             text = await asyncio.to_thread(render, config)
         except ValueError as error:

@@ -1,0 +1,137 @@
+"""The spans of a job, from committed batches: submit, commit, plan, attempt, step, launch, run, accounting, and the job itself.
+
+    job                     from the submission until its end is in the database
+      submit > commit       until the submission is in the database; of it, the batch from its seal
+      plan                  of each attempt: from when it could start until it does
+      attempt               from its start to its end
+        step                of each step, from its request to its end
+          launch            until the first node has started it
+          run               on each node, as the node reports it
+      accounting            from the attempt's end until accounting has it
+
+Every id follows from the job's row, and every time is in a row or is that of the commit: so nothing is kept between two
+batches, a restart in the middle of a job changes nothing, and a span may leave before its parent. A span that is sent twice
+has the same id.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from ctld.core.records.effects import Batch
+from ctld.core.records.job import JobRow
+from ctld.core.records.step import StepRow
+from ctld.delivery.otlp import TraceSpan, trace_id_of
+from ctld.runtime.snapshot import Snapshot
+from penstock.values.hostlist import compress
+from penstock.values.states import END_STATES, JobState
+from penstock.values.text import clean_line
+
+_ENDS: Final = ("end", "requeue")
+SpanFacts = dict[str, str | int]
+
+
+class SpanMaker:
+    """Makes the spans of one cluster's batches; of one job in `one_in`, the others have none."""
+
+    def __init__(self, cluster: str, one_in: int, snapshot: Snapshot) -> None:
+        self._cluster = cluster
+        self._one_in = one_in
+        self._snapshot = snapshot
+
+    def of(self, batch: Batch, sealed_at_us: int, now_us: int) -> Iterator[TraceSpan]:
+        """Yields the spans that end with a batch: sealed then, committed and applied to the snapshot now."""
+        rows = {(row.job_id, row.attempt): row for row in batch.jobs}
+        ended: dict[tuple[int, int], None] = {}
+        for line in batch.history:
+            key = line.job_id, line.attempt
+            row = rows.get(key) or self._snapshot.jobs.get(line.job_id)
+            if row is None or not (trace_id := self._trace_of(row)):
+                continue
+            if line.event == "submit":
+                yield self._job_span(row, trace_id, "submit", "job", row.submit_at_us, now_us)
+                yield self._job_span(row, trace_id, "commit", "submit", max(sealed_at_us, row.submit_at_us), now_us)
+            elif line.event == "start":
+                since_us = min(max(row.eligible_at_us, row.submit_at_us), line.at_us)
+                yield self._job_span(row, trace_id, f"plan {row.attempt}", "job", since_us, line.at_us)
+            elif line.event in _ENDS:
+                ended[key] = None
+        for key in ended:
+            if (row := rows.get(key)) is not None:
+                yield from self._end_spans(row, now_us)
+        for step in batch.steps:
+            if step.state in END_STATES and step.end_at_us:
+                row = rows.get((step.job_id, step.attempt)) or self._snapshot.jobs.get(step.job_id)
+                if row is not None and row.attempt == step.attempt and (trace_id := self._trace_of(row)):
+                    yield from _step_spans(row, step, trace_id)
+
+    def _trace_of(self, row: JobRow) -> bytes:
+        """Returns the trace id of a job; nothing of one that is not sampled."""
+        trace_id = trace_id_of(self._cluster, row.job_id, row.submit_at_us)
+        return b"" if int.from_bytes(trace_id[-8:], "big") % self._one_in else trace_id
+
+    def _end_spans(self, row: JobRow, now_us: int) -> Iterator[TraceSpan]:
+        trace_id = self._trace_of(row)
+        if row.start_at_us:
+            yield self._job_span(row, trace_id, f"attempt {row.attempt}", "job", row.start_at_us, row.end_at_us)
+        yield self._job_span(row, trace_id, f"accounting {row.attempt}", "job", row.end_at_us, now_us)
+        if row.state in END_STATES and self._has_ended(row):
+            yield self._job_span(row, trace_id, "job", "", row.submit_at_us, now_us)
+
+    def _has_ended(self, row: JobRow) -> bool:
+        """Whether it was the job's last attempt: one of a crontab's job ends as others do, and the job waits again."""
+        current = self._snapshot.jobs.get(row.job_id)
+        return current is None or current.attempt == row.attempt
+
+    def _job_span(
+        self, row: JobRow, trace_id: bytes, key: str, parent: str, start_at_us: int, end_at_us: int
+    ) -> TraceSpan:
+        facts = _facts(row)
+        failure = None
+        if key == "job" or key.startswith("attempt"):
+            facts |= _outcome(row.state, row.exit_code, row.exit_signal)
+            failure = row.state not in (JobState.COMPLETED, JobState.REQUEUED)
+        name = key.partition(" ")[0]
+        return TraceSpan(trace_id, key, parent, name, start_at_us, max(start_at_us, end_at_us), facts, failure)
+
+
+def _step_spans(job: JobRow, step: StepRow, trace_id: bytes) -> Iterator[TraceSpan]:
+    tail = f"{step.attempt} {step.step_id}"
+    begin_us = min(max(step.submit_at_us, job.start_at_us), step.end_at_us)
+    run_us = max(step.start_at_us, begin_us)
+    facts = _facts(job) | {"step": step.name if step.step_id < 0 else str(step.step_id)}
+    outcome = facts | _outcome(step.state, step.exit_code, step.exit_signal)
+    failed = step.state is not JobState.COMPLETED
+    yield TraceSpan(
+        trace_id, f"step {tail}", f"attempt {step.attempt}", "step", begin_us, step.end_at_us, outcome, failed
+    )
+    if not step.start_at_us:
+        return  # no node has started it
+    parent = f"step {tail}"
+    yield TraceSpan(trace_id, f"launch {tail}", parent, "launch", begin_us, min(run_us, step.end_at_us), facts)
+    if step.parts is None:
+        node = outcome | {"node": step.node}
+        yield TraceSpan(
+            trace_id, f"run {tail}", parent, "run", min(run_us, step.end_at_us), step.end_at_us, node, failed
+        )
+        return
+    for part in step.parts:
+        if part.start_at_us:
+            since_us = max(part.start_at_us, begin_us)
+            ends = facts | {"node": part.node} | _outcome(part.state, part.exit_code, part.exit_signal)
+            key = f"run {tail} {part.node}"
+            yield TraceSpan(trace_id, key, parent, "run", since_us, max(since_us, part.end_at_us), ends)
+
+
+def _facts(row: JobRow) -> SpanFacts:
+    """What every span says of its job: no name, command, script or environment."""
+    facts: SpanFacts = {
+        "job": row.job_id, "attempt": row.attempt, "user": clean_line(row.user_name),
+        "account": clean_line(row.request.account), "partition": row.partition or ",".join(row.request.partitions),
+    }  # fmt: skip
+    if row.alloc:
+        facts["node"] = compress(part.node for part in row.alloc)
+    return facts
+
+
+def _outcome(state: JobState, code: int, number: int) -> SpanFacts:
+    return {"state": state.name, "exit_code": f"{code}:{number}"}

@@ -1,0 +1,141 @@
+"""Sends the spans of jobs to an OpenTelemetry collector (PenstockTraceUrl): OTLP, protobuf over HTTP.
+
+The controller alone sends: nodes report their times to it in any case, so they need no way to the collector.
+
+Rules
+    - Off costs nothing: the loop calls nothing of this module.
+    - The loop only appends spans to a queue of QUEUE_MAX; what does not fit is dropped and counted, and so is what the collector
+      refuses for good. A task takes SPANS_MAX at a time; a process of its own posts them (poster.py).
+    - A collector that is away or hangs delays nobody: the same spans are sent again after a pause that doubles.
+    - Best effort: unlike events of webhooks, spans are not in the database. A controller that is killed loses those in the queue.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from itertools import islice
+from typing import Final
+
+from ctld.core.records.effects import Batch
+from ctld.delivery.otlp import PROTOBUF_TYPE, TraceSpan, encode
+from ctld.delivery.receivers import NotDelivered, Retry, Server
+from ctld.delivery.spans import SpanMaker
+from ctld.runtime.loop import Runtime
+from penstock.values.config import Config
+
+log = logging.getLogger("penstock.ctld")
+
+#: Some 500 bytes each in memory.
+QUEUE_MAX: Final = 20_000
+#: In one request: some 60 KB.
+SPANS_MAX: Final = 200
+#: Spans of this time leave together.
+GATHER_S: Final = 0.5
+PAUSE_MAX_S: Final = 60.0
+TIMEOUT_S: Final = 10
+#: Of a clean stop.
+STOP_S: Final = 2.0
+
+
+class TraceSender:
+    """The collector of the present configuration. Belongs to the loop's thread."""
+
+    def __init__(self, runtime: Runtime, version: str) -> None:
+        self._runtime = runtime
+        self._version = version
+        self._queue: deque[TraceSpan] = deque()
+        self._wake = asyncio.Event()
+        self._maker: SpanMaker | None = None
+        self._server: Server | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._config: tuple[object, ...] = ("", 1, "")
+        self._problem = ""  # of the last attempt
+
+    async def use(self, config: Config) -> None:
+        """Sends to the collector of a configuration from now on."""
+        key = config.trace_url, config.trace_one_in, config.cluster_name
+        if key == self._config:
+            return
+        await self.stop()
+        self._config = key
+        if not config.trace_url:
+            return
+        self._maker = SpanMaker(config.cluster_name, config.trace_one_in, self._runtime.snapshot)
+        self._server = Server(config.trace_url, TIMEOUT_S)
+        resource: dict[str, str | int] = {
+            "service.name": "penstock",
+            "service.version": self._version,
+            "cluster": config.cluster_name,
+        }
+        self._runtime.observers.append(self._committed)
+        self._task = asyncio.create_task(self._run(self._server, resource))
+
+    async def stop(self) -> None:
+        """Ends; what waits is sent if the collector takes it at once."""
+        if self._task is None or self._server is None:
+            return
+        self._runtime.observers.remove(self._committed)
+        if not self._problem and self._queue:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_S):
+                    while self._queue and not self._problem:
+                        await asyncio.sleep(GATHER_S / 10)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._server.close()
+        self._runtime.metrics.spans_dropped += len(self._queue)
+        self._queue.clear()
+        self._task = self._server = self._maker = None
+        self._problem = ""
+
+    def _committed(self, batch: Batch) -> None:
+        """Queues the spans that end with a batch. An unexpected error costs them, and not the controller."""
+        if self._maker is None or not (batch.history or batch.steps):
+            return
+        queue, runtime = self._queue, self._runtime
+        try:
+            for span in self._maker.of(batch, runtime.durable_to_us(), runtime.clock_us()):
+                if len(queue) < QUEUE_MAX:
+                    queue.append(span)
+                else:
+                    runtime.metrics.spans_dropped += 1
+        except Exception:
+            log.exception("spans of a batch cannot be made: they are not sent")
+        if queue:
+            self._wake.set()
+
+    async def _run(self, server: Server, resource: dict[str, str | int]) -> None:
+        pause_s = GATHER_S
+        while True:
+            if not self._queue:
+                self._wake.clear()
+                await self._wake.wait()
+            await asyncio.sleep(pause_s if self._problem or len(self._queue) < SPANS_MAX else 0)
+            spans = list(islice(self._queue, SPANS_MAX))
+            if await self._send(server, spans, resource):
+                for _ in spans:
+                    self._queue.popleft()
+                pause_s = GATHER_S
+            else:
+                pause_s = min(PAUSE_MAX_S, 2 * pause_s)
+
+    async def _send(self, server: Server, spans: list[TraceSpan], resource: dict[str, str | int]) -> bool:
+        """Returns whether the spans are done with: taken, or refused for good."""
+        metrics = self._runtime.metrics
+        try:
+            body = await asyncio.to_thread(encode, spans, resource)
+            await server.post(body, {"Content-Type": PROTOBUF_TYPE}, encoding="latin-1")
+        except NotDelivered as error:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                log.warning("traces: spans are not taken: %s", error)
+            if error.retry is not Retry.REFUSED:
+                return False
+            metrics.spans_dropped += len(spans)
+            return True
+        metrics.spans_sent += len(spans)
+        if self._problem:
+            self._problem = ""
+            log.info("traces: the collector takes spans again")
+        return True

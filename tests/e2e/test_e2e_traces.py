@@ -1,0 +1,90 @@
+"""Traces of a real cluster's jobs at a collector that decodes them with OpenTelemetry's messages."""
+
+from typing import Any
+
+from httpsink import HANG, HttpSink
+from livecluster import CTLD, ClusterConf, LiveCluster
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+
+def spans_of(sink: HttpSink, job_id: int) -> dict[bytes, Any]:
+    """Returns the spans of a job by their ids."""
+    found = {}
+    for one in list(sink.received):
+        for resource in ExportTraceServiceRequest.FromString(one.body).resource_spans:
+            for span in resource.scope_spans[0].spans:
+                if facts(span)["job"] == job_id:
+                    found[span.span_id] = span
+    return found
+
+
+def facts(span: Any) -> dict[str, Any]:
+    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in span.attributes}
+
+
+def names(sink: HttpSink, job_id: int) -> set[str]:
+    return {span.name for span in spans_of(sink, job_id).values()}
+
+
+def test_a_trace_has_the_spans_of_all_processes_across_a_restart_of_the_controller() -> None:
+    with HttpSink() as sink, LiveCluster(1, ClusterConf(more=(f"PenstockTraceUrl={sink.url}/v1/traces",))) as cluster:
+        gate = cluster.work / "gate"
+        script = f"srun true; until test -e {gate}; do sleep 0.1; done; exit 3"
+        job = cluster.sbatch("-J", "secretname", "-o", "/dev/null", "--wrap", script)
+        cluster.wait(lambda: "run" in names(sink, job), "srun's step is at the collector")
+        assert "job" not in names(sink, job)
+        cluster.kill(CTLD)
+        cluster.start_controller()
+        gate.touch()
+        cluster.wait_ends(job)
+        cluster.wait(lambda: "job" in names(sink, job), "the job's span is at the collector")
+        spans = spans_of(sink, job)
+    assert len({span.trace_id for span in spans.values()}) == 1
+    assert sorted(span.name for span in spans.values()) == [
+        "accounting", "attempt", "commit", "job", "launch", "launch", "plan", "run", "run", "step", "step", "submit",
+    ]  # fmt: skip
+    parents = {span.name: spans[span.parent_span_id].name for span in spans.values() if span.parent_span_id}
+    assert parents == {
+        "submit": "job", "commit": "submit", "plan": "job", "attempt": "job", "step": "attempt", "launch": "step",
+        "run": "step", "accounting": "job",
+    }  # fmt: skip
+    for span in spans.values():
+        assert 0 < span.start_time_unix_nano <= span.end_time_unix_nano
+        if span.parent_span_id:
+            outer = spans[span.parent_span_id]
+            assert outer.start_time_unix_nano <= span.start_time_unix_nano
+            assert span.end_time_unix_nano <= outer.end_time_unix_nano
+    (whole,) = [span for span in spans.values() if span.name == "job"]
+    assert facts(whole)["state"] == "FAILED" and facts(whole)["exit_code"] == "3:0" and whole.status.code == 2
+    assert {facts(span)["node"] for span in spans.values() if span.name == "run"} == {"n1"}
+    assert {facts(span)["step"] for span in spans.values() if span.name == "step"} == {"batch", "0"}
+    assert all(b"secretname" not in one.body and b"gate" not in one.body for one in sink.received)
+
+
+def test_a_collector_that_hangs_delays_nobody_and_gets_all_later() -> None:
+    with HttpSink(HANG) as sink:
+        conf = ClusterConf(more=(f"PenstockTraceUrl={sink.url}/v1/traces",))
+        with LiveCluster(1, conf) as cluster:
+            first = cluster.sbatch("-o", "/dev/null", "--wrap", "true")
+            sink.wait_requests(1)  # and it does not answer
+            second = cluster.sbatch("-o", "/dev/null", "--wrap", "true")
+            cluster.wait_ends(first, second)
+            assert not sink.received
+            sink.stop()  # connections are refused
+            sink.answers = [200]
+            sink.start()
+            cluster.wait(lambda: {"job"} <= names(sink, first) & names(sink, second), "both jobs' spans are there")
+
+
+def test_the_collector_can_be_changed_while_the_controller_runs() -> None:
+    with HttpSink() as sink, LiveCluster(1) as cluster:
+        before = cluster.sbatch("-o", "/dev/null", "--wrap", "true")
+        cluster.wait_ends(before)
+        text = cluster.slurm_conf.read_text()
+        cluster.slurm_conf.write_text(f"{text}\nPenstockTraceUrl=ftp://x\n")
+        assert "PenstockTraceUrl: expected http://" in cluster.run("scontrol", "reconfigure").err
+        cluster.slurm_conf.write_text(f"{text}\nPenstockTraceUrl={sink.url}/v1/traces\n")
+        cluster.run("scontrol", "reconfigure").ok()
+        after = cluster.sbatch("-o", "/dev/null", "--wrap", "true")
+        cluster.wait(lambda: "job" in names(sink, after), "the job's span is there")
+        assert not names(sink, before)
