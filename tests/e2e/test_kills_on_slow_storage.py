@@ -195,7 +195,7 @@ class Sinks:
             )
             return [(int(job_id), name, state) for job_id, name, state, _ in found]
         if self.kind == "script":
-            return [(int(line.split()[0]), *line.split()[1:]) for line in self.told("jobcomp")]  # type: ignore[misc] # three words
+            return [(int(job_id), name, state) for job_id, name, state in map(str.split, self.told("jobcomp"))]
         bodies = [json.loads(one.body) for one in self.jobs.received]
         return [(body["jobid"], body["job_name"], body["state"]) for body in bodies]
 
