@@ -173,9 +173,7 @@ def _may_return(state: ClusterState, node: Node, rebooted: bool) -> bool:
     return how == 2 or (how == 1 and node.reason.startswith(NOT_RESPONDING))
 
 
-def _reconcile(
-    state: ClusterState, now_us: int, node: Node, event: NodeRegistered, forgotten: bool
-) -> Iterator[None]:
+def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegistered, forgotten: bool) -> Iterator[None]:
     """Compares the node's steps with those of the database: each of its slices takes some milliseconds."""
     yield
     held = {(h.job_id, h.attempt, h.step_id): h for h in event.held}
