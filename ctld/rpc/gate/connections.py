@@ -200,6 +200,9 @@ class Connections:
             if error.errno in _NO_ROOM:
                 raise
             return Known(0)
+        if not stat.S_ISSOCK(os.fstat(duplicate).st_mode):  # closed meanwhile, and another file has the number
+            os.close(duplicate)
+            return Known(0)
         with socket.socket(fileno=duplicate) as connection:  # whatever has this number later, this is one file
             try:
                 door, peer = self._listener_and_peer(connection, users)
@@ -244,11 +247,14 @@ class Connections:
             if error.errno in _NO_ROOM:
                 raise
             return  # closed meanwhile
-        with socket.socket(fileno=duplicate) as connection:
-            if os.fstat(duplicate).st_ino != known.inode:
-                return
-            with contextlib.suppress(OSError):  # the peer has closed it already
-                connection.shutdown(socket.SHUT_RDWR)
+        if os.fstat(duplicate).st_ino != known.inode:
+            os.close(duplicate)
+            return
+        with (
+            socket.socket(fileno=duplicate) as connection,
+            contextlib.suppress(OSError),
+        ):  # the peer has closed it already
+            connection.shutdown(socket.SHUT_RDWR)
         self._known[number] = Known(known.inode)  # it is closed, and no longer counted
         self.turned_away += 1
         now = time.monotonic()
