@@ -216,7 +216,7 @@ class Deliveries:
             if not moved:
                 return
             counts = [(one, one.unkept) for one in self._receivers]
-            await self._in_store(lambda writer: _keep(writer, moved))
+            await self._in_store(lambda writer: store_progress(writer, moved))
             for one, count in counts:
                 one.kept = moved.get(one.receiver.name, one.kept)
                 one.unkept -= count
@@ -265,7 +265,8 @@ def _page(writer: SideWriter, after: int) -> list[OutboxRow]:
         return rows.page(connection, after, PAGE_MAX)
 
 
-def _keep(writer: SideWriter, moved: dict[str, int]) -> None:
+def store_progress(writer: SideWriter, moved: dict[str, int]) -> None:
+    """Stores how far receivers have come."""
     with writer.begin() as connection:
         rows.keep(connection, moved)
 

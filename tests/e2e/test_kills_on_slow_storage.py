@@ -1,6 +1,6 @@
 """kill -9 of the controller while its storage is slow and deliveries wait: submissions, ends, mails, triggers, webhooks.
 
-Storage stands still and goes on by turns: a disk by stalldisk.c, a PostgreSQL by a proxy that keeps its answers back. What was
+Storage stalls again and again: a disk by stalldisk.c, a PostgreSQL by a proxy that keeps its answers back. What was
 acknowledged is there after all kills, each event has arrived, in the order of the commits, and none without its commit.
 """
 
@@ -34,7 +34,7 @@ from penstock.values.refusals import Code
 from penstock.values.requestkey import new_request_key
 
 SUBMITTERS = 3
-#: Bounds of how long storage stands still, how long it goes on, and how long a controller lives.
+#: Bounds of how long storage stalls, how long it goes on, and how long a controller lives.
 STILL_S, GOES_ON_S, LIFE_S = (0.02, 0.5), (0.01, 0.2), (0.1, 2.5)
 #: Of a job that the second webhook refuses.
 REFUSED = "refused-"

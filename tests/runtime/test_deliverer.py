@@ -85,7 +85,7 @@ def test_no_more_is_sent_than_can_be_stored(tmp_path: Path, monkeypatch: pytest.
     taker = Taker()
     is_full = True
     tried = 0
-    keep = deliverer._keep
+    keep = deliverer.store_progress
 
     def full(writer: SideWriter, moved: dict[str, int]) -> None:
         nonlocal tried
@@ -94,7 +94,7 @@ def test_no_more_is_sent_than_can_be_stored(tmp_path: Path, monkeypatch: pytest.
             raise StorageFull("no space")
         keep(writer, moved)
 
-    monkeypatch.setattr(deliverer, "_keep", full)
+    monkeypatch.setattr(deliverer, "store_progress", full)
 
     async def story() -> None:
         nonlocal is_full

@@ -416,8 +416,8 @@ def test_a_number_that_another_file_has_meanwhile_ends_no_checks(tmp_path: Path)
     was = connections.Known(1, "commands", "x")
     with (tmp_path / "other").open("wb") as other:
         files = len(os.listdir("/proc/self/fd"))
-        assert watch._seen(other.fileno(), was, LocalUsers()) == connections.Known(0)
-        watch._shut(other.fileno(), was)
+        assert watch.identify(other.fileno(), was, LocalUsers()) == connections.Known(0)
+        watch.shut(other.fileno(), was)
         assert len(os.listdir("/proc/self/fd")) == files and not watch.turned_away
     watch.stop()
 

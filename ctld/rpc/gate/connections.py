@@ -161,7 +161,7 @@ class Connections:
     def _check(self) -> None:
         self._list()
         for number, known in self._too_many():
-            self._shut(number, known)
+            self.shut(number, known)
 
     def _give_spares(self) -> None:
         while self._spares:
@@ -186,13 +186,13 @@ class Connections:
                 continue
             known = before.get(number)
             if known is None or known.inode != status.st_ino:
-                known = self._seen(number, Known(status.st_ino, came=self._looks), users)
+                known = self.identify(number, Known(status.st_ino, came=self._looks), users)
             elif 0 < known.doubts < DOUBTS_MAX:
-                known = self._seen(number, known, users)
+                known = self.identify(number, known, users)
             now[number] = known
         self._known = now
 
-    def _seen(self, number: int, known: Known, users: LocalUsers) -> Known:
+    def identify(self, number: int, known: Known, users: LocalUsers) -> Known:
         """Identifies a socket that is new since the last check, or whose owner was not found."""
         try:
             duplicate = os.dup(number)
@@ -240,7 +240,8 @@ class Connections:
             found += _of_the_largest(stay, len(stay) - of_all)
         return found
 
-    def _shut(self, number: int, known: Known) -> None:
+    def shut(self, number: int, known: Known) -> None:
+        """Shuts down a connection, unless its number is another file's by now."""
         try:
             duplicate = os.dup(number)
         except OSError as error:
