@@ -64,7 +64,7 @@ Direct: TypeAlias = Callable[[CallChannel, float], Awaitable[T]]
 LINE_PAUSE_S: Final = 0.01
 #: Calls at a time over one connection: the controller takes a few more (STREAMS_MAX of ctld/rpc/server.py), and what exceeds
 #: them waits for others to end. Beyond this a further connection is opened.
-CHANNEL_CALLS_MAX: Final = 200
+CHANNEL_CALLS_MAX: Final = 24
 END: Any = getattr(grpc.aio, "EOF")  # noqa: B009 (not in the type stubs)
 
 

@@ -1,13 +1,14 @@
 """Delivers the outbox: a task for each receiver, which sends one event at a time in the order of the commits.
 
 Rules
-    - At least once: how far a receiver has come is stored once in KEEP_S, after the fact. A controller that is killed sends
-      again what it has sent since; each event has a number.
+    - At least once: how far a receiver has come is stored once in KEEP_S, and before UNKEPT_MAX events more are read, after
+      the fact. A controller that is killed sends again what it has sent since; each event has a number.
     - A failed attempt is repeated after 1 s, 2 s, ... PAUSE_MAX_S, until the receiver takes the event. It is given up when the
       receiver refuses it for good, has failed at it ATTEMPTS_MAX times, or was away until it was AGE_MAX_US old.
-      Then it is a dead letter (deadletters.py), and the next one follows.
+      Then it is a dead letter (deadletters.py), and the next one follows. While the letter cannot be written (no space),
+      the receiver's events wait.
     - Bounded: PAGE_MAX events of a receiver are in memory, store/outbox.py limits those in the database. What it deletes
-      unseen is a dead letter, too: one for all.
+      unseen is a dead letter, too: one for all, written before.
     - A receiver that hangs delays no other one, and never the loop.
     - The database is read and written in one thread, by the second writer of the store (sidewriter.py). Where that fails
       (no space, no server), deliveries wait.
@@ -36,6 +37,8 @@ T = TypeVar("T")
 log = logging.getLogger("penstock.ctld")
 
 PAGE_MAX: Final = 100
+#: Of a receiver, beyond the page that it has: TAIL_BYTES of receivers.py is made for so many.
+UNKEPT_MAX: Final = 100
 KEEP_S: Final = 1.0
 #: Every so many of these the outbox's size is checked.
 CUT_EVERY: Final = 60
@@ -52,6 +55,7 @@ class ReceiverProgress:
     def __init__(self, receiver: EventReceiver, after: int) -> None:
         self.receiver = receiver
         self.after = self.kept = after
+        self.unkept = 0  # events that came after `kept`
         self.wake = asyncio.Event()
         self.problem = ""  # of the last attempt
 
@@ -67,6 +71,8 @@ class Deliveries:
         self._leads = leads
         self._lookups = lookups
         self._letters = DeadLetters(state_folder)
+        self._keeping = asyncio.Lock()
+        self._unwritten = ""  # why the last dead letter was not
         self._outbox = Outbox(runtime)
         self._thread = started_pool(1, "outbox")
         self._writer: SideWriter | None = None  # of that thread
@@ -126,6 +132,8 @@ class Deliveries:
         while True:
             one.wake.clear()
             try:
+                if one.unkept >= UNKEPT_MAX:
+                    await self._keep()
                 events = await self._in_store(lambda writer: _page(writer, one.after))
             except StoreError as error:
                 log.warning("%s: deliveries wait: %s", one.receiver.name, error)
@@ -135,6 +143,7 @@ class Deliveries:
                 if event.kind in one.receiver.kinds and one.receiver.wants(event):
                     await self._deliver(one, event)
                 one.after = event.sequence
+                one.unkept += 1
             if not events:
                 await one.wake.wait()
 
@@ -170,13 +179,19 @@ class Deliveries:
         now_us = self._runtime.clock_us()
         log.error("%s: event %d is given up: %s; see penstock db dead-letters", name, event.sequence, why)
         letter = DeadLetter(now_us, name, event.sequence, event.kind.lower(), why, event.body.decode())
-        await self._write(letter)
+        while not await self._is_written(letter):
+            await asyncio.sleep(STORE_PAUSE_S)
 
-    async def _write(self, letter: DeadLetter) -> None:
+    async def _is_written(self, letter: DeadLetter) -> bool:
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._letters.add, letter)
         except OSError as error:
-            log.error("%s: the dead letter %d cannot be kept: %s", letter.receiver, letter.sequence, error)
+            if str(error) != self._unwritten:
+                self._unwritten = str(error)
+                log.error("%s: the dead letter %d cannot be kept: %s", letter.receiver, letter.sequence, error)
+            return False
+        self._unwritten = ""
+        return True
 
     # ---- the database ------------------------------------------------------------------------------------------------
 
@@ -196,18 +211,25 @@ class Deliveries:
                 await asyncio.sleep(STORE_PAUSE_S)
 
     async def _keep(self) -> None:
-        moved = {one.receiver.name: one.after for one in self._receivers if one.after != one.kept}
-        if not moved:
-            return
-        await self._in_store(lambda writer: _keep(writer, moved))
-        for one in self._receivers:
-            one.kept = moved.get(one.receiver.name, one.kept)
+        async with self._keeping:
+            moved = {one.receiver.name: one.after for one in self._receivers if one.after != one.kept}
+            if not moved:
+                return
+            counts = [(one, one.unkept) for one in self._receivers]
+            await self._in_store(lambda writer: store_progress(writer, moved))
+            for one, count in counts:
+                one.kept = moved.get(one.receiver.name, one.kept)
+                one.unkept -= count
 
     async def _cut(self) -> None:
-        for name, number in (await self._in_store(_cut)).items():
+        last, missed = await self._in_store(_surplus)
+        for name, number in missed.items():
             why = f"{number} events were deleted before they were sent: more than {rows.ROWS_MAX} waited"
+            if not await self._is_written(DeadLetter(self._runtime.clock_us(), name, 0, "", why, "")):
+                return
             log.error("%s: %s", name, why)
-            await self._write(DeadLetter(self._runtime.clock_us(), name, 0, "", why, ""))
+        if last:
+            await self._in_store(lambda writer: _cut(writer, last))
 
     async def _in_store(self, work: Callable[[SideWriter], T]) -> T:
         """Runs `work` in the thread. Raises StoreError."""
@@ -243,11 +265,17 @@ def _page(writer: SideWriter, after: int) -> list[OutboxRow]:
         return rows.page(connection, after, PAGE_MAX)
 
 
-def _keep(writer: SideWriter, moved: dict[str, int]) -> None:
+def store_progress(writer: SideWriter, moved: dict[str, int]) -> None:
+    """Stores how far receivers have come."""
     with writer.begin() as connection:
         rows.keep(connection, moved)
 
 
-def _cut(writer: SideWriter) -> dict[str, int]:
+def _surplus(writer: SideWriter) -> tuple[int, dict[str, int]]:
+    with writer.read() as connection:
+        return rows.surplus(connection)
+
+
+def _cut(writer: SideWriter, last: int) -> None:
     with writer.begin() as connection:
-        return rows.cut(connection)
+        rows.cut(connection, last)

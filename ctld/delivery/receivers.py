@@ -52,8 +52,9 @@ START_S: Final = 20.0
 BODY_BYTES_MAX: Final = 256 * 1024
 SECRET_BYTES: Final = range(16, 4097)
 CA_BYTES_MAX: Final = 1024 * 1024
-#: The end of a file in which a line is looked for that a killed controller has written.
-TAIL_BYTES: Final = 64 * 1024
+#: The end of a file in which a line is looked for that a killed controller has written: some 200 long ones (UNKEPT_MAX and a
+#: page of deliverer.py).
+TAIL_BYTES: Final = 4 * 1024 * 1024
 #: A path or query from this length on may be a secret, and is removed from what a server answers.
 REPEATED_CHARS_MIN: Final = 8
 #: Answers after which the same request would be refused again.

@@ -23,8 +23,8 @@ from penstock.values.refusals import Code
 
 PROTOCOL: Final = 1
 REGISTER_TIMEOUT_S: Final = 20.0
-#: As many as a node daemon keeps.
-HELD_STEPS_MAX: Final = 200_000
+#: Each may be answered by a command, of which COMMANDS_MAX wait for a node (agents/link.py).
+HELD_STEPS_MAX: Final = 16_000
 #: Steps decoded in one turn of the loop: some milliseconds.
 SLICE_STEPS: Final = 2_000
 TEXT_MAX: Final = 256
@@ -95,8 +95,12 @@ def check(register: node_pb2.Register) -> None:
     if register.protocol != PROTOCOL:
         text = f"the node speaks protocol {register.protocol}, this controller {PROTOCOL}: use the same version"
         raise BadRequest(Code.NOT_SUPPORTED, text)
-    if len(register.held) > HELD_STEPS_MAX or len(register.inventory.gpus) > GPUS_MAX:
-        raise BadRequest(Code.INVALID_VALUE, "the registration holds more steps or GPUs than a node can have")
+    if len(register.held) > HELD_STEPS_MAX:
+        text = f"the registration holds {len(register.held)} steps, the limit is {HELD_STEPS_MAX}"
+        raise BadRequest(Code.INVALID_VALUE, f"{text}: stop the node's daemon, and empty its spool (docs/nodes.md)")
+    if len(register.inventory.gpus) > GPUS_MAX:
+        text = f"the registration has {len(register.inventory.gpus)} GPUs, the limit is {GPUS_MAX}"
+        raise BadRequest(Code.INVALID_VALUE, text)
     inventory = register.inventory
     said = (register.instance_id, register.instance_type, register.extra)
     for text in (register.boot_id, register.spool_id, register.version, inventory.os, inventory.arch, *said):

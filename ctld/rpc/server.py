@@ -69,7 +69,7 @@ ANSWER_BYTES_MAX: Final = CLIENT_BYTES_MAX
 #: Concurrent calls of one connection: the rest waits in its client. gRPC receives calls in the order in which they come,
 #: some 0.7 ms each, and drops calls of any user when over a thousand wait, so this is what one connection can delay others.
 #: A client with more calls opens further connections (CHANNEL_CALLS_MAX of penstock/aclient.py).
-STREAMS_MAX: Final = 256
+STREAMS_MAX: Final = 32
 HEADER_BYTES_MAX: Final = 16 * 1024
 #: A peer that answers no keepalive within this time is disconnected, even if TCP has not noticed.
 KEEPALIVE_MS: Final = 30_000

@@ -1,9 +1,10 @@
 """Events that a receiver did not take: a bounded file in the state folder, which `penstock db dead-letters` prints.
 
 A line is JSON. At FILE_BYTES_MAX the file becomes `.1`, in place of the one before: the last events are kept, at most
-twice that size.
+twice that size. A line that a full disk or a crash has truncated is no letter, and ends before the next one begins.
 """
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Final, NamedTuple
 
 FILE_NAME: Final = "deadletters.jsonl"
 FILE_BYTES_MAX: Final = 8 * 1024 * 1024
-_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class DeadLetter(NamedTuple):
@@ -39,7 +40,12 @@ class DeadLetters:
             self._path.replace(_older(self._path))
         fd = os.open(self._path, _FLAGS, 0o600)
         try:
-            os.write(fd, data)
+            size = os.fstat(fd).st_size
+            if size and os.pread(fd, 1, size - 1) != b"\n":
+                data = b"\n" + data
+            if os.write(fd, data) < len(data):
+                os.ftruncate(fd, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -51,10 +57,17 @@ def dead_letters(state_folder: Path) -> Iterator[DeadLetter]:
     for one in (_older(path), path):
         if not one.exists():
             continue
-        with one.open(encoding="utf-8") as file:
+        with one.open(encoding="utf-8", errors="replace") as file:
             for line in file:
-                if line.endswith("\n"):  # else a crash has truncated it
-                    yield DeadLetter(**json.loads(line))
+                if (letter := _parsed(line)) is not None:
+                    yield letter
+
+
+def _parsed(line: str) -> DeadLetter | None:
+    try:
+        return DeadLetter(**json.loads(line))
+    except (ValueError, TypeError):  # truncated
+        return None
 
 
 def _older(path: Path) -> Path:

@@ -45,15 +45,20 @@ def keep(connection: Connection, reached: Mapping[str, int]) -> None:
     connection.execute(gone if last is None else gone.where(OUTBOX.c.sequence <= last))
 
 
-def cut(connection: Connection) -> dict[str, int]:
-    """Deletes the oldest events beyond ROWS_MAX. Returns how many each receiver has missed."""
+def surplus(connection: Connection) -> tuple[int, dict[str, int]]:
+    """Returns the last of the events beyond ROWS_MAX (0 = there are none), and how many of them each receiver does not
+    have."""
     newest_first = select(OUTBOX.c.sequence).order_by(OUTBOX.c.sequence.desc())
     last = connection.execute(newest_first.offset(ROWS_MAX).limit(1)).scalar()
     if last is None:
-        return {}
+        return 0, {}
     missed: dict[str, int] = {}
     for row in connection.execute(select(DELIVERY_CURSOR).where(DELIVERY_CURSOR.c.sequence < last)).all():
         lost = select(func.count()).where(OUTBOX.c.sequence > row.sequence, OUTBOX.c.sequence <= last)
         missed[row.receiver] = connection.execute(lost).scalar() or 0
+    return last, missed
+
+
+def cut(connection: Connection, last: int) -> None:
+    """Deletes the events up to that one."""
     connection.execute(delete(OUTBOX).where(OUTBOX.c.sequence <= last))
-    return missed

@@ -10,6 +10,7 @@ import pytest
 from ctld.core.controller import Core
 from ctld.core.jobs import holds
 from ctld.core.lifecycle import restored
+from ctld.core.nodes.life import SLICE_STEPS
 from ctld.core.records.effects import AdmitNode, Batch, LaunchStep, TerminateStep, Warn
 from ctld.core.records.events import (
     Actor,
@@ -286,3 +287,21 @@ def test_16_the_next_process_ends_steps_of_lost_ids_and_no_others() -> None:
     assert not of(site.register("n2", held(100)), LaunchStep)
     assert list(site.state.gap.unknown_steps) == ["n2"]
     assert site.state.jobs[100].state is not JobState.PENDING and site.state.jobs[100].attempt == 0
+
+
+def test_09_a_registration_of_very_many_steps_is_handled_in_slices() -> None:
+    """Of each step that the database does not know the end is ordered, some in a turn of the loop."""
+    site = Site()
+    held = tuple(HeldStep(number, 0, BATCH_STEP, "RUNNING", 4) for number in range(100, 10_100))
+    event = NodeRegistered("n1", 1, "boot", "spool-n1", "1", 4, 1, 4, 1, 4000, 0, (), held, epoch_seen=4)
+    effects = site.state.outputs.effects
+    site.core.begin(site.now_us, event)
+    turns, most = 0, 0
+    while site.core.in_progress:
+        before = len(effects)
+        site.core.resume()
+        turns, most = turns + 1, max(most, len(effects) - before)
+    assert turns > 8 and most <= SLICE_STEPS
+    batch = site.core.seal()
+    assert batch is not None and sum(type(effect) is TerminateStep for effect in batch.effects) == len(held)
+    site.core.check()

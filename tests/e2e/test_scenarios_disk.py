@@ -2,6 +2,8 @@
 still.
 """
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -9,7 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from livecluster import ClusterConf, LiveCluster, shown
+from httpsink import HttpSink
+from livecluster import CTLD, ClusterConf, LiveCluster, load_json, shown
 from stalldisk import StalledDisk
 
 New = Callable[..., LiveCluster]
@@ -139,6 +142,65 @@ def test_scenario_26_nowhere_to_write(new_cluster: New) -> None:
         job = cluster.wait_state(job_id, "FAILED")
         assert (job.attempt, job.exit.code, job.exit.signal) == (0, 0, 53), shown(job)
         assert path in job.reason_detail, shown(job)
+
+
+def test_scenario_27_an_output_that_hangs_holds_up_no_other_job(new_cluster: New) -> None:
+    """Its open waits, as on a file system that does not answer: the node and other jobs go on, and its end is its own."""
+    cluster = new_cluster(1)
+    for option in ("-o", "-e", "-i"):
+        os.mkfifo(cluster.work / option)  # which nobody reads or writes
+    hung = [
+        cluster.sbatch("-o", "/dev/null", option, str(cluster.work / option), "--wrap", "true")
+        for option in ("-o", "-e", "-i")
+        for _ in range(3)
+    ]
+    cluster.wait(lambda: {cluster.job(one).state for one in hung} == {"RUNNING"}, "their starts hang")
+    assert cluster.wait_state(cluster.sbatch("-o", "/dev/null", "--wrap", "true"), "COMPLETED")
+    assert cluster.run("srun", "echo", "a").ok().out == "a\n"
+    cluster.kill("n1")
+    cluster.start_node("n1")
+    cluster.wait_nodes("n1")
+    cluster.run("scancel", *map(str, hung)).ok()
+    assert {job.state for job in cluster.wait_ends(*hung)} == {"CANCELLED"}
+    assert not cluster.node("n1").flags
+
+
+@pytest.mark.root
+def test_20_deliveries_wait_while_the_storage_is_full(small_state: LiveCluster) -> None:
+    """A receiver that refuses events, and dead letters without room: with room all are there, and none twice."""
+    cluster = small_state
+    script = ("-o", "/dev/null", "--wrap", "true")
+    with HttpSink(503, 503, 400) as sink:
+        hooks, secret = cluster.home / "webhooks.yaml", cluster.home / "secret"
+        secret.write_text("s" * 20)
+        secret.chmod(0o600)
+        hooks.write_text(f"- name: chat\n  url: {sink.url}/\n  secret_file: {secret}\n  events: [job.completed]\n")
+        lines = cluster.home / "jobcomp.log"
+        with cluster.slurm_conf.open("a") as conf:
+            conf.write(f"PenstockWebhooks={hooks}\nJobCompType=jobcomp/filetxt\nJobCompLoc={lines}\n")
+        cluster.run("scontrol", "reconfigure").ok()
+        jobs = [cluster.sbatch(*script) for _ in range(5)]
+        cluster.wait_ends(*jobs)
+        filler = fill(cluster.home / "ctld")
+        while (done := cluster.run("sbatch", "--hold", *script)).status == 0:
+            fill(cluster.home / "ctld")
+        assert "Controller storage full" in done.err, str(done)
+        sink.wait_requests(3)
+        cluster.wait_text(cluster.home / "log" / "ctld.log", "cannot be kept")
+        cluster.kill(CTLD)
+        filler.unlink()
+        cluster.start_controller()
+        cluster.wait_nodes()
+        last = cluster.sbatch(*script)
+        cluster.wait_text(lines, f"JobId={last} ")
+        assert [line.split()[0] for line in lines.read_text().splitlines()] == [f"JobId={one}" for one in (*jobs, last)]
+        words = ("penstock", "db", "dead-letters", "--json", "--config", str(cluster.slurm_conf))
+
+        def given_up() -> list[int]:
+            return [json.loads(one["body"])["job_id"] for one in load_json(cluster.run(*words))["dead_letters"]]
+
+        cluster.wait(lambda: last in given_up(), "the last dead letter is there")
+        assert given_up() == [*jobs, last]
 
 
 def test_a_controller_whose_disk_stands_still_answers(new_cluster: New) -> None:

@@ -104,6 +104,16 @@ def test_a_file_keeps_what_is_there_and_has_nothing_twice(tmp_path: Path) -> Non
     assert path.read_text() == text[:-20] + "\n" + text.splitlines()[1] + "\n"
 
 
+def test_none_of_a_hundred_long_lines_is_written_twice(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    config = Config(job_comp_loc=str(path))
+    events = [event(msgspec.structs.replace(JOB, job_id=number, work_dir="/w" * 500)) for number in range(1, 201)]
+    assert deliver(TextFile(config), *events) == "taken"
+    text = path.read_text()
+    assert deliver(TextFile(config), *events) == "taken"  # as by a controller that was killed
+    assert path.read_text() == text
+
+
 def test_a_file_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
     link, folder = tmp_path / "link", tmp_path / "none/log"
     link.symlink_to(tmp_path / "other")

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any, cast
 
+import grpc
+import grpc.aio
 import pytest
 
 from ctld.agents import link
@@ -12,6 +14,7 @@ from ctld.core.records.request import NodeAlloc
 from ctld.core.records.step import StepPart
 from ctld.rpc.jobs import submission as wanted
 from ctld.rpc.jobs.step_request import wanted_step
+from ctld.rpc.nodelink import HELD_STEPS_MAX
 from ctld.runtime.errors import BadRequest
 from nodedaemon.launch import wire
 from penstock.errors import PenstockError
@@ -183,5 +186,18 @@ def test_thirty_jobs_of_the_attack_are_refused_one_by_one(tmp_path):
                     await client.call("SubmitJob", submission(rlimits=hostile))
                 assert refused.value.code == Code.INVALID_VALUE
             assert not controller.runtime.core.state.jobs
+
+    run(story)
+
+
+def test_a_registration_of_more_steps_than_commands_can_wait_is_refused_in_words(tmp_path):
+    """Before, its stream ended when 20,000 commands waited, at each registration."""
+    assert HELD_STEPS_MAX < link.COMMANDS_MAX
+
+    async def story():
+        site = Site(tmp_path)
+        async with site.controller(), FakeNode(site) as node:
+            with pytest.raises(grpc.aio.AioRpcError, match="holds 16001 steps, the limit is 16000"):
+                await node.register(held=[node_pb2.HeldStep()] * (HELD_STEPS_MAX + 1))
 
     run(story)

@@ -410,6 +410,18 @@ def test_a_connection_that_came_after_the_table_was_read_is_its_owners_later(mon
             watch.stop()
 
 
+def test_a_number_that_another_file_has_meanwhile_ends_no_checks(tmp_path: Path) -> None:
+    """Between the listing of a socket and the look at it the socket was closed, and a file has its number."""
+    watch = Connections([], 0, 0, ConnectionLimits(peer=4, node_peer=9, commands=100, nodes=100))
+    was = connections.Known(1, "commands", "x")
+    with (tmp_path / "other").open("wb") as other:
+        files = len(os.listdir("/proc/self/fd"))
+        assert watch.identify(other.fileno(), was, LocalUsers()) == connections.Known(0)
+        watch.shut(other.fileno(), was)
+        assert len(os.listdir("/proc/self/fd")) == files and not watch.turned_away
+    watch.stop()
+
+
 def test_limits_leave_descriptors_for_nodes_and_for_the_controller():
     for files in (256, 1024, 20_000, 524_288):
         limits = ConnectionLimits.of(files)

@@ -1,5 +1,6 @@
 """The outbox: events are durable with their cause, and kept until every receiver has them."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -51,11 +52,12 @@ def test_the_oldest_go_unseen_beyond_the_bound(tmp_path: Path, monkeypatch: pyte
         outbox.cursors(connection, ["a"], 0)
     store.commit(batch(store, 1, 2))
     with writer.begin() as connection:
-        assert outbox.cut(connection) == {}
+        assert outbox.surplus(connection) == (0, {})
     store.commit(batch(store, 3, 4, 5))
     with writer.begin() as connection:
         outbox.keep(connection, {"a": 1})
-        assert outbox.cut(connection) == {"a": 2}
+        assert outbox.surplus(connection) == (3, {"a": 2})
+        outbox.cut(connection, 3)
         assert [row.sequence for row in outbox.page(connection, 0, 9)] == [4, 5]
     writer.close()
     store.close()
@@ -76,4 +78,21 @@ def test_dead_letters_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with paths[0].open("a") as file:
         file.write('{"at_us": 1, "rec')  # a crash
     assert list(dead_letters(tmp_path)) == found
+    kept.add(letters[0])  # it does not continue the truncated line
+    assert list(dead_letters(tmp_path))[-1] == letters[0]
     assert not list(dead_letters(tmp_path / "none"))
+
+
+def test_a_dead_letter_for_which_there_is_half_the_room_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = DeadLetters(tmp_path)
+    first, second = (DeadLetter(number, "webhook x", number, "job", "HTTP 400", "{}") for number in (1, 2))
+    kept.add(first)
+    write = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda fd, data: write(fd, data[:20]))
+        with pytest.raises(OSError, match="No space"):
+            kept.add(second)
+    kept.add(second)
+    assert list(dead_letters(tmp_path)) == [first, second]

@@ -1,7 +1,7 @@
 """An HTTP server that tests tell what to answer, on a port that stays the same when it ends and starts again.
 
 `answers` are used up one a request, the last one stays: a status, HANG (the connection is held and nothing said) or DRIP (a
-header that never ends). `received` has the requests that were answered by 2xx.
+header that never ends). A body that holds `refused` is answered by 400. `received` has the requests that were answered by 2xx.
 """
 
 import contextlib
@@ -29,6 +29,7 @@ class HttpSink:
     def __init__(self, *answers: int, location: str = "", context: Any = None) -> None:
         self.answers = list(answers) or [200]
         self.location = location
+        self.refused = b""
         self.said = b"said\n"
         self.received: list[Received] = []
         self.requests = 0
@@ -92,6 +93,8 @@ class HttpSink:
         body = handler.rfile.read(int(handler.headers["Content-Length"]))
         with self._changed:
             status = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+            if self.refused and self.refused in body:
+                status = 400
             self.requests += 1
             if 200 <= status < 300:
                 self.received.append(Received(handler.path, dict(handler.headers.items()), body))

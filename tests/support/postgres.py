@@ -213,6 +213,10 @@ class Server:
         """For PenstockDatabaseUrl."""
         return f"postgresql://{USER}@/{database}?host={self._socket}"
 
+    def socket_path(self) -> str:
+        """The socket on which it listens."""
+        return str(self._socket / ".s.PGSQL.5432")
+
     def execute(self, sql: str, database: str = "template1") -> list[tuple[Any, ...]]:
         """Run a statement outside of a transaction; its rows."""
         import psycopg

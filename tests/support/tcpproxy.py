@@ -16,12 +16,13 @@ from typing import Self
 
 
 class TcpProxy:
-    """Listens on a port of its own. `up`, `down`: set = open. `delay_s`: of everything, both ways."""
+    """Listens on a port of its own; `target`: a port of this machine, or a Unix socket's path. `up`, `down`: set = open.
+    `delay_s`: of everything, both ways."""
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target: int | str) -> None:
         self.up, self.down = threading.Event(), threading.Event()
         self.delay_s = 0.0
-        self._target_port = target_port
+        self._target = target
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._sockets: list[socket.socket] = []
@@ -64,13 +65,20 @@ class TcpProxy:
         self._sockets.append(near)
         self.up.wait()
         try:
-            far = socket.create_connection(("127.0.0.1", self._target_port))
+            far = self._connect()
         except OSError:
             near.close()
             return
         self._sockets.append(far)
         threading.Thread(target=self._carry, args=(near, far, self.up), daemon=True).start()
         self._carry(far, near, self.down)
+
+    def _connect(self) -> socket.socket:
+        if isinstance(self._target, int):
+            return socket.create_connection(("127.0.0.1", self._target))
+        far = socket.socket(socket.AF_UNIX)
+        far.connect(self._target)
+        return far
 
     def _carry(self, source: socket.socket, sink: socket.socket, way: threading.Event) -> None:
         data = b"."

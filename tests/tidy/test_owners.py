@@ -64,7 +64,7 @@ STATE_OWNERS = {
     "handling.quarantined": "lifecycle/unexpected_errors",
     "handling.expanded": "queue/defaults",
     "handling.unexpected": "lifecycle/unexpected_errors",
-    "handling.unfinished": "accounts/audit_diff accounts/requests controller requests/control requests/crontabs requests/het_submit",
+    "handling.unfinished": "accounts/audit_diff accounts/requests controller nodes/life requests/control requests/crontabs requests/het_submit",
     "hets": "lifecycle/het_life requests/het_submit",
     "hets_due": "lifecycle/het_life lifecycle/job_life",
     "layout.cpus_largest": "nodes/layout",

@@ -13,6 +13,8 @@ ended as a whole at the time-out, unless it was submitted with --no-kill. One th
 then; its remaining steps are ended before anything else starts on the node.
 """
 
+from collections.abc import Iterator
+
 from ctld.core.gpus import inventory
 from ctld.core.jobs import node_boots, outcome, prolog_state
 from ctld.core.lifecycle import job_life, lease, restored, step_orders, suspend
@@ -39,10 +41,16 @@ from penstock.values.states import JobState, NodeFlag, Reason
 
 US = 1_000_000
 NOT_RESPONDING = "Not responding"
+#: Steps that are ended or forgotten on a node in one turn of the loop: some milliseconds.
+SLICE_STEPS = 2_000
 
 
 def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> None:
-    """Handles the registration of a node daemon."""
+    """Handles the registration of a node daemon, in slices: it may name very many steps."""
+    state.handling.unfinished = _register(state, now_us, event)
+
+
+def _register(state: ClusterState, now_us: int, event: NodeRegistered) -> Iterator[None]:
     refusal = _refusal(state, event)
     state.emit(AdmitNode(event.node, event.link_id, refusal))
     if refusal:
@@ -70,7 +78,7 @@ def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> 
         drain(node, doubt, now_us)
     state.touch_node(node)
     lease.reachable(state, node)
-    _reconcile(state, now_us, node, event, forgotten)
+    yield from _reconcile(state, now_us, node, event, forgotten)
     for job in reboot.jobs_of_node_back(state, node):
         job_life.begin_after_reboot(state, job, now_us)
     if rebooted and not for_job:
@@ -165,10 +173,15 @@ def _may_return(state: ClusterState, node: Node, rebooted: bool) -> bool:
     return how == 2 or (how == 1 and node.reason.startswith(NOT_RESPONDING))
 
 
-def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegistered, forgotten: bool) -> None:
+def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegistered, forgotten: bool) -> Iterator[None]:
+    """Compares the node's steps with those of the database: each of its slices takes some milliseconds."""
+    yield
     held = {(h.job_id, h.attempt, h.step_id): h for h in event.held}
+    yield
     foreign = restored.unknown_steps(state, now_us, node, event.held)
+    yield
     restored.judge_pending(state, now_us, node, [h for key, h in held.items() if key not in foreign])
+    yield
     # Before anything is settled: the time limit of a job that has another step here looks at it.
     node.exited = {
         (h.job_id, h.attempt, h.step_id): None for h in event.held if h.state == "EXITED" and not h.end_acknowledged
@@ -182,7 +195,9 @@ def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegister
                 found = held.pop(key, None) if key not in foreign else None
                 _settle(state, now_us, job, step, node.name, found, forgotten)
     node.leftovers = {}
-    for key in held:
+    for number, key in enumerate(held, 1):
+        if number % SLICE_STEPS == 0:
+            yield
         if key in foreign or _is_over(state, *key, node.name):
             if held[key].state not in ("EXITED", "TOMBSTONE"):
                 node.leftovers[key] = None

@@ -161,7 +161,7 @@ class Connections:
     def _check(self) -> None:
         self._list()
         for number, known in self._too_many():
-            self._shut(number, known)
+            self.shut(number, known)
 
     def _give_spares(self) -> None:
         while self._spares:
@@ -186,19 +186,22 @@ class Connections:
                 continue
             known = before.get(number)
             if known is None or known.inode != status.st_ino:
-                known = self._seen(number, Known(status.st_ino, came=self._looks), users)
+                known = self.identify(number, Known(status.st_ino, came=self._looks), users)
             elif 0 < known.doubts < DOUBTS_MAX:
-                known = self._seen(number, known, users)
+                known = self.identify(number, known, users)
             now[number] = known
         self._known = now
 
-    def _seen(self, number: int, known: Known, users: LocalUsers) -> Known:
+    def identify(self, number: int, known: Known, users: LocalUsers) -> Known:
         """Identifies a socket that is new since the last check, or whose owner was not found."""
         try:
             duplicate = os.dup(number)
         except OSError as error:
             if error.errno in _NO_ROOM:
                 raise
+            return Known(0)
+        if not stat.S_ISSOCK(os.fstat(duplicate).st_mode):  # closed meanwhile, and another file has the number
+            os.close(duplicate)
             return Known(0)
         with socket.socket(fileno=duplicate) as connection:  # whatever has this number later, this is one file
             try:
@@ -237,18 +240,22 @@ class Connections:
             found += _of_the_largest(stay, len(stay) - of_all)
         return found
 
-    def _shut(self, number: int, known: Known) -> None:
+    def shut(self, number: int, known: Known) -> None:
+        """Shuts down a connection, unless its number is another file's by now."""
         try:
             duplicate = os.dup(number)
         except OSError as error:
             if error.errno in _NO_ROOM:
                 raise
             return  # closed meanwhile
-        with socket.socket(fileno=duplicate) as connection:
-            if os.fstat(duplicate).st_ino != known.inode:
-                return
-            with contextlib.suppress(OSError):  # the peer has closed it already
-                connection.shutdown(socket.SHUT_RDWR)
+        if os.fstat(duplicate).st_ino != known.inode:
+            os.close(duplicate)
+            return
+        with (
+            socket.socket(fileno=duplicate) as connection,
+            contextlib.suppress(OSError),
+        ):  # the peer has closed it already
+            connection.shutdown(socket.SHUT_RDWR)
         self._known[number] = Known(known.inode)  # it is closed, and no longer counted
         self.turned_away += 1
         now = time.monotonic()
