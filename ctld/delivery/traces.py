@@ -46,6 +46,7 @@ class TraceSender:
         self._version = version
         self._queue: deque[TraceSpan] = deque()
         self._wake = asyncio.Event()
+        self._settled = asyncio.Event()  # set when all was sent, or an attempt has failed
         self._maker: SpanMaker | None = None
         self._server: Server | None = None
         self._task: asyncio.Task[None] | None = None
@@ -77,16 +78,17 @@ class TraceSender:
             return
         self._runtime.observers.remove(self._committed)
         if not self._problem and self._queue:
+            self._settled.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(STOP_S):
-                    while self._queue and not self._problem:
-                        await asyncio.sleep(GATHER_S / 10)
+                await asyncio.wait_for(self._settled.wait(), STOP_S)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._server.close()
         self._runtime.metrics.spans_dropped += len(self._queue)
         self._queue.clear()
-        self._task = self._server = self._maker = None
+        self._task = None
+        self._server = None
+        self._maker = None
         self._problem = ""
 
     def _committed(self, batch: Batch) -> None:
@@ -119,6 +121,8 @@ class TraceSender:
                 pause_s = GATHER_S
             else:
                 pause_s = min(PAUSE_MAX_S, 2 * pause_s)
+            if self._problem or not self._queue:
+                self._settled.set()
 
     async def _send(self, server: Server, spans: list[TraceSpan], resource: dict[str, str | int]) -> bool:
         """Returns whether the spans are done with: taken, or refused for good."""
