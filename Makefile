@@ -163,6 +163,7 @@ client-tools: $(CLIENT_TOOLS)
 
 differential: build
 	@PYTHONPATH=tests/support:. $(PY) -m differential
+	@PYTHONPATH=tests/support:. $(PY) -m differential.accounts
 	@PYTHONPATH=tests/support:. $(PY) -m differential.grants
 	@PYTHONPATH=tests/support:. $(PY) -m differential.plays
 

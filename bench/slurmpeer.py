@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -203,12 +203,14 @@ def stop_daemons(running: list[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-def start_daemon(running: list[subprocess.Popen[bytes]], name: str, *options: str) -> None:
+def start_daemon(
+    running: list[subprocess.Popen[bytes]], name: str, *options: str, env: Mapping[str, str] | None = None
+) -> None:
     """Start it in the foreground and remember it."""
     program = find_program(name)
     assert program is not None
     running.append(
         subprocess.Popen(
-            [program, *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [program, *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env
         )
     )

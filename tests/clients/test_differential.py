@@ -5,24 +5,16 @@ meant (known.toml, with a reason), or it is an open debt (open.txt), or it fails
 """
 
 import pytest
-from differential.__main__ import ask, recorded
-from differential.judge import known, open_lines
-from differential.lines import lines
-from differential.peers import Ours
+from differential.__main__ import COMMANDS
+from differential.accounts.__main__ import ACCOUNTS
+from differential.comparison import Comparison
 
 pytestmark = pytest.mark.root
 
 
-def test_command_lines_are_answered_as_slurm_answers_them() -> None:
-    slurm = recorded()
-    debts = open_lines()
-    chosen = [line for line in lines() if line in slurm]
-    ours = ask(Ours, chosen)
-    judge = known().judge
-    new = {
-        line: (slurm[line], ours[line])
-        for line in chosen
-        if line not in debts and not judge(line, slurm[line], ours[line])
-    }
+@pytest.mark.parametrize("comparison", [COMMANDS, ACCOUNTS], ids=["commands", "accounts"])
+def test_command_lines_are_answered_as_slurm_answers_them(comparison: Comparison) -> None:
+    new = comparison.new_differences()
     assert not new, "\n".join(f"$ {line}\n  Slurm {theirs}\n  ours  {own}" for line, (theirs, own) in new.items())
-    assert len(slurm) == len(lines()), "commands/*.txt has changed: python -m differential record, with slurm-wlm"
+    recorded = len(comparison.recorded())
+    assert recorded == len(comparison.lines()), "commands/*.txt has changed: record again, with a real Slurm"

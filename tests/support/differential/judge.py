@@ -25,9 +25,6 @@ from typing import NamedTuple
 from differential.peers import Answer
 
 FOLDER = Path(__file__).parent
-KNOWN = FOLDER / "known.toml"
-OPEN = FOLDER / "open.txt"
-RECORDED = FOLDER / "recorded.json"
 #: Texts for people, which are Slurm's own: of these only the exit status is compared, and nothing is recorded.
 PROSE = re.compile(r" (--help|--usage|help|--cpu-bind=help|--mem-bind=help)$|^scontrol show$|^scontrol show hostlist$")
 KEYS = {"command", "ours", "slurm", "to", "exit", "reason"}
@@ -93,10 +90,12 @@ def replaced(answer: Answer, pattern: re.Pattern[str] | None, to: str) -> Answer
     return answer._replace(out=pattern.sub(to, answer.out), err=pattern.sub(to, answer.err))
 
 
-def known() -> Known:
-    """Reads known.toml."""
-    data = tomllib.loads(KNOWN.read_text())
-    return Known([rule_of(entry) for entry in data["rule"]], [rule_of(entry) for entry in data["known"]])
+def known(path: Path = FOLDER / "known.toml") -> Known:
+    """Reads known.toml; the plays over time have that of the command lines."""
+    data = tomllib.loads(path.read_text())
+    return Known(
+        [rule_of(entry) for entry in data.get("rule", [])], [rule_of(entry) for entry in data.get("known", [])]
+    )
 
 
 def rule_of(entry: dict[str, object]) -> Rule:
@@ -116,7 +115,3 @@ def rule_of(entry: dict[str, object]) -> Rule:
         pair,
         str(entry["reason"]),
     )
-
-
-def open_lines() -> set[str]:
-    return set(OPEN.read_text().splitlines())

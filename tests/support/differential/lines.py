@@ -9,13 +9,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-FOLDER = Path(__file__).with_name("commands")
 LOOP = re.compile(r"for (\w+) in (.+?): (s[a-z]+ .+)")
 
 
-def lines() -> list[str]:
-    """All of them."""
-    found = [line for path in sorted(FOLDER.glob("*.txt")) for line in expanded(path.read_text())]
+def lines(folder: Path) -> list[str]:
+    """All of the folder's files."""
+    found = [line for path in sorted(folder.glob("*.txt")) for line in expanded(path.read_text())]
     twice = sorted({line for line in found if found.count(line) > 1})
     assert not twice, f"lines stand twice: {twice}"
     return found

@@ -29,7 +29,7 @@ def same_width(pattern: re.Pattern[str], letter: str, text: str) -> str:
 def normal(text: str, paths: Sequence[tuple[str, str]] = ()) -> str:
     """One stream of one command, normalised. paths: texts and what stands for them."""
     for path, word in paths:
-        text = text.replace(path, word)
+        text = re.sub(rf"(?<!\w){re.escape(path)}(?!\w)", word, text)  # a machine may be called vm, and a TRES is vmem
     text = DATE.sub("<DATE>", text)
     text = same_width(MOMENT, "#", text)
     text = same_width(LEFT, "~", text)
