@@ -60,7 +60,7 @@ def test_scenario_25_the_spool_is_full(small_spool: LiveCluster) -> None:
     )
     assert "DRAIN" in cluster.node("n1").flags
     assert {cluster.job(job_id).state for job_id in running} == {"RUNNING"}
-    assert cluster.job(refused).state == "PENDING"  # not held: nothing is wrong with it
+    cluster.wait_state(refused, "PENDING")  # not held: nothing is wrong with it
     cluster.run("scontrol", "update", "nodename=n2", "state=resume").ok()
     job = cluster.wait_state(refused, "COMPLETED")
     assert (job.node_list, job.attempt) == ("n2", 1), shown(job)

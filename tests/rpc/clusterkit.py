@@ -114,9 +114,10 @@ class Site:
         return TokenIssuer(load_credentials(self.state / "ca", "controller", now_us())).issue(uid, uid, now_us())
 
     async def call_as(self, uid: int, method: str, request):
-        """One call with a token for another user, as issued by this machine's auth socket."""
+        """One call with a token for another user, as issued by this machine's auth socket, over a connection of its own."""
         rpc = find_rpc(method, request)
-        async with grpc.aio.insecure_channel(f"unix:{self.state}/ctld.sock") as channel:
+        alone = [("grpc.use_local_subchannel_pool", 1)]  # else calls share a connection, and its limit of calls
+        async with grpc.aio.insecure_channel(f"unix:{self.state}/ctld.sock", options=alone) as channel:
             metadata = ((TOKEN_KEY, self.token(uid)),)
             if rpc.is_stream:
                 call = channel.unary_stream(rpc.path, rpc.serialize, rpc.deserialize)(request, metadata=metadata)
