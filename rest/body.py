@@ -17,6 +17,7 @@ from rest.limits import BODY_BYTES_MAX, BODY_DEPTH_MAX, BODY_TIMEOUT_S, BODY_VAL
 JSON_TYPE: Final = "application/json"
 #: A longer body is parsed and checked in a thread, one at a time, so that others need not wait: it may have 16,000 values.
 INLINE_BYTES_MAX: Final = 32 * 1024
+BODY_IS_CHUNKED: Final = "send the body with its Content-Length"
 _TOO_MANY: Final = f"the body has more than {BODY_VALUES_MAX} values"
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
@@ -69,13 +70,15 @@ def parse_json(data: bytes) -> object:
 
 def _check_head(headers: Mapping[str, str]) -> None:
     if "transfer-encoding" in headers:
-        raise _plain(406, "send the body with its Content-Length")
+        raise _plain(406, BODY_IS_CHUNKED)
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit() and len(length) < 20):
         raise _plain(400, "Content-Length is no number")
     kind = headers.get("content-type", JSON_TYPE)
     if kind != JSON_TYPE and length != "0":
         raise _plain(415, f"Content-Type must be {JSON_TYPE}")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise _plain(415, "Content-Encoding is not read: send the body as it is")
 
 
 def _check_count(data: bytes) -> None:
