@@ -123,3 +123,9 @@ def test_09_long_numbers_are_not_read() -> None:
         body = b'{"job": {"tasks": %s}}' % (b"9" * digits)
         headers = TOKEN | {"Content-Type": "application/json"}
         assert rest.request("POST", "/slurm/v0.0.46/job/submit", content=body, headers=headers).status_code == status
+    job = {"current_working_directory": "/tmp", "environment": ["A=1"], "script": "#!/bin/sh\n"}
+    for member in ("user_id", "group_id"):
+        for digit in "09":  # found: an internal error
+            odd = {"job": job | {member: digit * 5000}}
+            reply = rest.request("POST", "/slurm/v0.0.46/job/submit", json=odd, headers=TOKEN)
+            assert reply.status_code == 422 and "is no number of a user or group" in reply.text
