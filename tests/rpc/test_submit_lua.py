@@ -66,7 +66,11 @@ def test_a_common_script():
         ("job_desc.nosuch = 1", {}, {}),
         ("job_desc.time_limit = slurm.INFINITE", {}, {"time_limit": -1}),
         ("job_desc.time_limit = slurm.NO_VAL", {"time_limit": 5}, {"time_limit": None}),
-        ("job_desc.time_limit = slurm.NO_VAL8", {"time_limit": 5}, {"time_limit": 0xFE}),  # a number like any other there
+        (
+            "job_desc.time_limit = slurm.NO_VAL8",
+            {"time_limit": 5},
+            {"time_limit": 0xFE},
+        ),  # a number like any other there
         ("job_desc.min_nodes = slurm.NO_VAL16", {}, {"min_nodes": 0xFFFE}),
         ("job_desc.cpus_per_task = slurm.NO_VAL16", {"cpus_per_task": 5}, {"cpus_per_task": None}),
         ("job_desc.cpus_per_task = slurm.NO_VAL", {"cpus_per_task": 5}, {"cpus_per_task": None}),
