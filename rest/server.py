@@ -2,7 +2,7 @@
 
 A client that sends a head slowly, or none, is disconnected (HEAD_TIMEOUT_S); of a Unix socket the kernel reports the peer
 (SO_PEERCRED) when it connects. Forwarding headers are never read. The HTTP parser takes some microseconds for each line of a
-head and for each chunk of a body, and nobody has looked at the request yet: so heads of many lines, and all chunked bodies,
+head and for each chunk of a body, and nobody has checked the request yet: so heads of many lines, and all chunked bodies,
 are refused before it sees them.
 """
 

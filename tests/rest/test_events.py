@@ -355,7 +355,7 @@ def test_a_client_that_reads_nothing_is_dropped_and_one_that_is_behind_comes_aga
 
 
 def test_one_that_was_away_for_more_than_is_kept_here_gets_on_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Found: it got nothing but `hello` with its own id, each time that it came again, while the controller had all."""
+    """Found: it got nothing but `hello` with its own id, at each reconnection, while the controller had all."""
     monkeypatch.setattr(events, "EVENTS_KEPT_MAX", 2)
     monkeypatch.setattr(events, "PART_EVENTS", 3)
 

@@ -1,4 +1,4 @@
-"""Item 9, for what the REST daemon's libraries read before anybody has looked at a request: heads, chunks, cookies.
+"""Item 9, for what the REST daemon's libraries read before anybody has checked a request: heads, chunks, cookies.
 
 Found, each without a valid token: a cookie of 60 KB in quotes held the daemon for 10 s, a hundred heads of 15,000 lines for 3.4 s,
 256 KiB of a body in chunks of one byte for 0.6 s, again and again on one connection, and a body of numbers of 4,000 digits for
@@ -107,7 +107,7 @@ def test_09_a_body_that_is_compressed_is_refused() -> None:
         assert rest.request("POST", "/slurm/v0.0.46/job/submit", content=b"{}", headers=headers).status_code == status
 
 
-def test_09_many_parameters_are_refused_and_of_many_types_the_first_are_looked_at() -> None:
+def test_09_many_parameters_are_refused_and_of_many_types_the_first_are_read() -> None:
     rest = FakeRest({"Ping": PingReply()})
     for count, status in ((PARAMETERS_MAX, 200), (PARAMETERS_MAX + 1, 422)):
         query = "&".join(f"a{number}=" for number in range(count))
