@@ -10,12 +10,15 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from penstock.values.varint import varint
+
 #: The type of the body.
 PROTOBUF_TYPE: Final = "application/x-protobuf"
 #: Of an attribute's text; a longer one is cut.
 TEXT_CHARS_MAX: Final = 256
 _INTERNAL: Final = 1  # SpanKind
 _OK, _ERROR = 1, 2  # StatusCode
+_NUMBER_MASK: Final = (1 << 64) - 1  # a negative number is its complement of 64 bits
 
 
 class TraceSpan(NamedTuple):
@@ -66,26 +69,16 @@ def _value(value: str | int) -> bytes:
     return _number(3, value) if isinstance(value, int) else _text(1, value[:TEXT_CHARS_MAX])
 
 
-def _varint(value: int) -> bytes:
-    value &= (1 << 64) - 1  # a negative number is its complement of 64 bits
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
-
-
 def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
+    return varint(field << 3) + varint(value & _NUMBER_MASK)
 
 
 def _time(field: int, at_us: int) -> bytes:
-    return _varint(field << 3 | 1) + (at_us * 1000).to_bytes(8, "little")
+    return varint(field << 3 | 1) + (at_us * 1000).to_bytes(8, "little")
 
 
 def _bytes(field: int, data: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(data)) + data
+    return varint(field << 3 | 2) + varint(len(data)) + data
 
 
 def _text(field: int, text: str) -> bytes:
