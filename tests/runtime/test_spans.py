@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from patience import ANSWER_S
 
+from ctld.agents.launch import trace_parent
 from ctld.core.records.effects import Batch
 from ctld.core.records.events import ControlAction, ControlJobs, CreateStep, JobSubmission
 from ctld.core.records.job import SpecRow
@@ -24,6 +25,7 @@ from ctld.runtime.snapshot import Snapshot
 from penstock.values.config import Config
 from penstock.values.jobid import BATCH_STEP
 from penstock.values.jobkind import JobKind
+from penstock.values.tracecontext import JobTrace
 from tests.core.world import US, World, make_config
 
 
@@ -49,9 +51,9 @@ class TracedWorld(World):
 
     def check(self) -> None:
         """Each span's parent is there, and each id once."""
-        ids = [(span.trace_id, span.key) for span in self.spans]
+        ids = [(span.trace.span_id(span.key), span.key) for span in self.spans]
         assert len(ids) == len(set(ids))
-        assert all(not span.parent or (span.trace_id, span.parent) in ids for span in self.spans)
+        assert all(not span.parent or (span.trace.span_id(span.parent), span.parent) in ids for span in self.spans)
 
 
 def test_one_job_in_so_many_has_a_whole_trace() -> None:
@@ -77,13 +79,44 @@ def test_a_requeued_job_has_one_trace_with_both_attempts() -> None:
     world.started(1)
     world.exited(1)
     world.check()
-    assert len({span.trace_id for span in world.spans}) == 1
+    assert len({span.trace.trace_id for span in world.spans}) == 1
     keys = world.keys(1)
     assert [key for key in keys if key.startswith(("attempt", "accounting", "plan"))] == [
         "accounting 0", "accounting 1", "attempt 0", "attempt 1", "plan 0", "plan 1",
     ]  # fmt: skip
     assert keys.count("job") == keys.count("submit") == keys.count("commit") == 1
     assert {f"run 0 {BATCH_STEP}", f"run 1 {BATCH_STEP}"} <= set(keys)
+
+
+CALLER = "00-" + "ab" * 16 + "-" + "cd" * 8 + "-0"
+
+
+def test_jobs_of_one_caller_are_below_its_span_and_have_ids_of_their_own() -> None:
+    world = TracedWorld(one_in=1_000_000)
+    for context in (CALLER + "1", CALLER + "1", CALLER + "0"):
+        world.submit(JobSubmission(name="a", work_dir=b"/tmp", trace_parent=context))
+    world.submit(JobSubmission(name="a", work_dir=b"/tmp", trace_parent=CALLER + "1-not-of-this-version"))
+    assert world.core.state.jobs[4].request.trace_parent == ""
+    for job_id in (1, 2):
+        world.started(job_id)
+        world.exited(job_id)
+    world.check()
+    assert {span.attributes["job"] for span in world.spans} == {
+        1,
+        2,
+    }  # the third's caller is not sampled, nor is the fourth
+    assert {span.trace.trace_id for span in world.spans} == {b"\xab" * 16}
+    assert {span.trace.parent for span in world.spans if span.key == "job"} == {b"\xcd" * 8}
+
+
+def test_the_environment_of_a_job_names_the_span_of_its_attempt() -> None:
+    world = TracedWorld()
+    world.submit(JobSubmission(name="a", work_dir=b"/tmp", trace_parent=CALLER + "1"))
+    (trace,) = {span.trace for span in world.spans}
+    config = Config(cluster_name="c", trace_url="http://c/v1/traces")
+    row = world.jobs[1, 0]
+    assert trace_parent(config, row) == f"00-{'ab' * 16}-{trace.span_id('attempt 0').hex()}-01"
+    assert trace_parent(Config(cluster_name="c"), row) == ""  # the site has no traces: what the user has stays
 
 
 def test_each_task_of_an_array_has_a_trace_of_its_own() -> None:
@@ -93,7 +126,7 @@ def test_each_task_of_an_array_has_a_trace_of_its_own() -> None:
         world.started(job_id)
         world.exited(job_id)
     world.check()
-    by_job = {int(span.attributes["job"]): span.trace_id for span in world.spans}
+    by_job = {int(span.attributes["job"]): span.trace.trace_id for span in world.spans}
     assert len(by_job) == len(set(by_job.values())) == 3
     for job_id in by_job:
         assert {"job", "plan 0", "attempt 0", "accounting 0", f"run 0 {BATCH_STEP}"} <= set(world.keys(job_id))
@@ -175,7 +208,7 @@ class Sending:
     def of(self, batch: Batch, sealed_at_us: int, now_us: int) -> Iterable[TraceSpan]:
         for _ in range(self._wanted):
             self._made += 1
-            yield TraceSpan(b"t" * 16, f"key {self._made}", "", f"<{self._made}>", 1, 2, {})
+            yield TraceSpan(JobTrace(b"t" * 16, b"s" * 16), f"key {self._made}", "", f"<{self._made}>", 1, 2, {})
 
     def commit(self, spans: int) -> None:
         """Commits a batch with so many spans."""
