@@ -252,7 +252,7 @@ class Registered(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., refusal: _Optional[str] = ..., cluster_name: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., unkillable_step_timeout_s: _Optional[int] = ..., controller_version: _Optional[str] = ..., settings: _Optional[_Union[NodeSettings, _Mapping]] = ..., lease_s: _Optional[int] = ..., command_port: _Optional[int] = ...) -> None: ...
 
 class NodeSettings(_message.Message):
-    __slots__ = ("prolog", "epilog", "task_prolog", "task_epilog", "prolog_flags", "prolog_epilog_timeout_s", "health_check_program", "health_check_interval_s", "health_check_node_state", "reboot_program", "unkillable_step_program", "acct_gather_frequency_s", "acct_gather_type", "cgroup", "private_tmp", "allow_new_privs", "use_pam", "mpi_default", "task_plugin", "kill_wait_s", "private_tmp_folders", "devices", "gpu", "metrics", "log_file", "log_format", "log_level", "slurm_conf", "profile_every_s")
+    __slots__ = ("prolog", "epilog", "task_prolog", "task_epilog", "prolog_flags", "prolog_epilog_timeout_s", "health_check_program", "health_check_interval_s", "health_check_node_state", "reboot_program", "unkillable_step_program", "acct_gather_frequency_s", "acct_gather_type", "cgroup", "private_tmp", "allow_new_privs", "use_pam", "mpi_default", "task_plugin", "kill_wait_s", "private_tmp_folders", "devices", "gpu", "metrics", "log_file", "log_format", "log_level", "slurm_conf", "profile_every_s", "hang_after_s")
     PROLOG_FIELD_NUMBER: _ClassVar[int]
     EPILOG_FIELD_NUMBER: _ClassVar[int]
     TASK_PROLOG_FIELD_NUMBER: _ClassVar[int]
@@ -282,6 +282,7 @@ class NodeSettings(_message.Message):
     LOG_LEVEL_FIELD_NUMBER: _ClassVar[int]
     SLURM_CONF_FIELD_NUMBER: _ClassVar[int]
     PROFILE_EVERY_S_FIELD_NUMBER: _ClassVar[int]
+    HANG_AFTER_S_FIELD_NUMBER: _ClassVar[int]
     prolog: _containers.RepeatedScalarFieldContainer[str]
     epilog: _containers.RepeatedScalarFieldContainer[str]
     task_prolog: str
@@ -311,7 +312,8 @@ class NodeSettings(_message.Message):
     log_level: str
     slurm_conf: str
     profile_every_s: int
-    def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[NodeDevice, _Mapping]]] = ..., gpu: _Optional[_Union[GpuSettings, _Mapping]] = ..., metrics: _Optional[_Union[MetricsSettings, _Mapping]] = ..., log_file: _Optional[str] = ..., log_format: _Optional[str] = ..., log_level: _Optional[str] = ..., slurm_conf: _Optional[str] = ..., profile_every_s: _Optional[int] = ...) -> None: ...
+    hang_after_s: int
+    def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[NodeDevice, _Mapping]]] = ..., gpu: _Optional[_Union[GpuSettings, _Mapping]] = ..., metrics: _Optional[_Union[MetricsSettings, _Mapping]] = ..., log_file: _Optional[str] = ..., log_format: _Optional[str] = ..., log_level: _Optional[str] = ..., slurm_conf: _Optional[str] = ..., profile_every_s: _Optional[int] = ..., hang_after_s: _Optional[int] = ...) -> None: ...
 
 class MetricsSettings(_message.Message):
     __slots__ = ("port", "addr", "allow", "token_file", "tls", "dcgm_names", "default_account", "hides_jobs")

@@ -161,7 +161,7 @@ def test_a_step_on_two_nodes_has_a_run_on_each() -> None:
 
 
 class Collector:
-    """Answers as it is told: None takes the spans, an error is raised; the last answer stays."""
+    """Answers by its list: None takes the spans, an error is raised; the last answer stays."""
 
     def __init__(self, *answers: NotDelivered | None) -> None:
         self.answers = list(answers)
