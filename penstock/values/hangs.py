@@ -101,11 +101,11 @@ class TaskActivity:
 
     def rest(self, at_s: int) -> None:
         """The whole step is suspended on orders: nothing is to be concluded from that time."""
-        self._at_s = at_s
-        self.computed_at_s = at_s
-        self.moved_at_s = at_s
-        self.wrote_at_s = at_s
-        self.stopped_at_s = -1  # it is not stopped
+        self._at_s: int = at_s
+        self.computed_at_s: int = at_s
+        self.moved_at_s: int = at_s
+        self.wrote_at_s: int = at_s
+        self.stopped_at_s: int = -1  # it is not stopped
 
     def state(self, rank: int) -> "TaskState":
         """What is known as of the last sample."""
