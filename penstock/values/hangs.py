@@ -70,7 +70,11 @@ class TaskActivity:
     )  # fmt: skip
 
     def __init__(self, at_s: int = 0) -> None:
-        self.rest(at_s)
+        self._at_s = at_s
+        self.computed_at_s = at_s
+        self.moved_at_s = at_s
+        self.wrote_at_s = at_s
+        self.stopped_at_s = -1  # it is not stopped
         self._cpu_ms = 0
         self._read = 0
         self._written = 0
@@ -93,7 +97,7 @@ class TaskActivity:
         if not is_stopped:
             self.stopped_at_s = -1
         elif self.stopped_at_s < 0:
-            self.stopped_at_s = at_s
+            self.stopped_at_s = self._at_s  # as the other times: since it was last seen otherwise
         self._at_s = at_s
         self._cpu_ms = cpu_ms
         self._read = read
@@ -101,11 +105,11 @@ class TaskActivity:
 
     def rest(self, at_s: int) -> None:
         """The whole step is suspended on orders: nothing is to be concluded from that time."""
-        self._at_s: int = at_s
-        self.computed_at_s: int = at_s
-        self.moved_at_s: int = at_s
-        self.wrote_at_s: int = at_s
-        self.stopped_at_s: int = -1  # it is not stopped
+        self._at_s = at_s
+        self.computed_at_s = at_s
+        self.moved_at_s = at_s
+        self.wrote_at_s = at_s
+        self.stopped_at_s = -1  # it is not stopped
 
     def state(self, rank: int) -> "TaskState":
         """What is known as of the last sample."""

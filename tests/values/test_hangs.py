@@ -49,7 +49,7 @@ def test_healthy_steps(tasks: list[str]) -> None:
 @pytest.mark.parametrize(
     ("tasks", "kind", "ranks", "text"),
     [
-        (["compute:1200", "compute:540 stop:660"], "stopped", (1,), "task 1: stopped by a signal for 645 s"),
+        (["compute:1200", "compute:540 stop:660"], "stopped", (1,), "task 1: stopped by a signal for 660 s"),
         (["compute:1200", "compute:540 wait:660"], "behind", (1,), "task 1: no CPU used for 660 s, while 1 of 2 tasks compute"),
         (["compute:1200", "compute:540 wait:660", "compute:1200", "wait:1200"], "behind", (1, 3),
          "tasks 1,3: no CPU used for 660 s, while 2 of 4 tasks compute"),
