@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cli.base.document import Json
 from penstock.errors import PenstockError
+from penstock.values.tracecontext import checked_traceparent
 from rest import openapi
 from rest.answers import BAD_QUERY, NEVER_KEPT, NotModified, RestError, error_of, meta_of, warning_object
 from rest.body import JSON_TYPE, apart, read_body
@@ -188,6 +189,7 @@ class PathEndpoint:
             operation, request.path_params, query, body, shared.cluster, shared.clock_us(), shared.client, proof,
             warnings=warnings, tag=tag,
             idempotency_keys=tuple(request.headers.getlist("idempotency-key")),
+            trace_parent=_trace_parent(request),
             if_none_match=request.headers.get("if-none-match", "") if reads(operation) else "",
         )  # fmt: skip
 
@@ -309,6 +311,12 @@ def read_query(request: Request) -> dict[str, str]:
             raise RestError(422, BAD_QUERY, f"the query has {name[:60]} twice")
         found[name] = value
     return found
+
+
+def _trace_parent(request: Request) -> str:
+    """The caller's trace context; "" where there is none, or several (as W3C has it)."""
+    given = request.headers.getlist("traceparent")
+    return checked_traceparent(given[0].strip()) if len(given) == 1 else ""
 
 
 def accepted(header: str) -> str:

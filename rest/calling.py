@@ -56,6 +56,7 @@ class RestCall:
     tag: EntityTag = field(default_factory=EntityTag)
     if_none_match: str = ""
     idempotency_keys: tuple[str, ...] = ()  # the headers
+    trace_parent: str = ""  # the caller's trace context
 
     async def call(self, method: str, request: "Message", timeout_s: float = CALL_TIMEOUT_S) -> "ReplyMessage":
         """One request to the controller, for the caller. Raises PenstockError."""
