@@ -125,6 +125,7 @@ def test_sizes_count_what_ran_in_the_window(any_store: str) -> None:
         # A window that goes on after now: what runs is counted until now.
         (row,) = sizes(connection, ask(end=600, accounts=("chem",), now_us=at(90)), everybody)
         assert row.values == (8 * 90 * MIN, 1)
+        assert sizes(connection, ask(start=300, end=600, now_us=at(90)), everybody) == []  # one that has not begun
         found = sizes(connection, ask(nodes=frozenset({"n2"}), accounts=("chem", "physics")), everybody)
         assert [(row.keys[0], row.values) for row in found] == [("chem", (8 * 60 * MIN, 1))]
         found = sizes(connection, ask(job_ids=("1",)), everybody)
