@@ -102,6 +102,8 @@ def sizes(connection: Connection, ask: JobReportQuery, sees: Sees) -> list[Usage
     base = ask.base
     check_groups(base.group_by, tuple(OWNERS))
     until_us = min(base.end_at_us, ask.now_us or base.end_at_us)  # running jobs have not used the future
+    if until_us <= base.start_at_us:
+        return []
     until = case((JOB.c.end_at_us == 0, until_us), (JOB.c.end_at_us > until_us, until_us), else_=JOB.c.end_at_us)
     since = case((JOB.c.start_at_us > base.start_at_us, JOB.c.start_at_us), else_=base.start_at_us)
     what = "node" if ask.sizes_in_nodes else "cpu"

@@ -57,6 +57,7 @@ PROGRAMS = (
         "seff", "cli.subcommands.seff:command", "show how well a job used its CPUs, memory, GPUs and time", LOOK
     ),
     Subcommand("profile", "cli.subcommands.profile:command", "show what a job's steps and GPUs did over time", LOOK),
+    Subcommand("doctor", "cli.subcommands.doctor:command", "say whether a job's steps seem to hang, and why", LOOK),
     Subcommand("waste", "cli.subcommands.waste:command", "rank who left GPU hours unused", LOOK),
     Subcommand("gpus", "cli.subcommands.gpus:command", "list the GPUs of the cluster: state, jobs, reason", LOOK),
     Subcommand("fits", "cli.subcommands.fits:command", "list the largest jobs that would start now", LOOK),

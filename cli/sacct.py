@@ -213,7 +213,13 @@ def _load(
 
 
 def _kept(records: list[JobRecord], query: RecordQuery) -> list[JobRecord]:
-    return [record for record in records if all(keep(record) for keep in query.keep)]
+    """Those that the options ask for; tasks of an array in their order, however they got their ids."""
+    kept = [record for record in records if all(keep(record) for keep in query.keep)]
+    return sorted(kept, key=_place)
+
+
+def _place(record: JobRecord) -> tuple[int, int]:
+    return (record.array_job_id or record.job_id, record.array_task_id if record.HasField("array_task_id") else -1)
 
 
 def _print(
@@ -269,7 +275,8 @@ def _check_qos(client: Client, named: Sequence[str]) -> None:
     """Raises CommandError for a QOS that the cluster does not have."""
     from penstock.v1.controller_pb2 import ListQosRequest
 
-    known = [one.name for one in client.call("ListQos", ListQosRequest()).qos]
+    every = client.call("ListQos", ListQosRequest(with_deleted=True)).qos  # jobs had them
+    known = [one.name for one in sorted(every, key=lambda one: one.id)]
     for name in named:
         if name.lower().lstrip("+") not in known:
             text = f"sacct: error: You gave a bad qos '{name}'. Valid QOS's are {','.join(known)}"

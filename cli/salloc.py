@@ -17,7 +17,7 @@ import threading
 import time
 from typing import NoReturn
 
-from cli.base.environment import EnvironmentPairs, current_umask, outside_job
+from cli.base.environment import EnvironmentPairs, current_umask, outside_job, trace_parent
 from cli.base.exitstatus import error_status, with_exit_error
 from cli.base.options import MAYBE, REFUSED, STATUS_WRONG_LINE, Command, Option, OptionValues
 from cli.base.requestkey import REQUEST_KEY
@@ -129,6 +129,7 @@ def _job(values: OptionValues, command: list[str], argv: list[str]) -> JobReques
     job.submit_dir = current_folder()
     job.work_dir = os.path.normpath(os.path.join(job.submit_dir, os.fsencode(values.text("chdir"))))
     job.submit_host = os.uname().nodename
+    job.trace_parent = trace_parent(os.environ)
     job.submit_line = submit_line(COMMAND.name, argv)
     job.umask = current_umask()
     return job

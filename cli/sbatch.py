@@ -13,7 +13,7 @@ after a signal).
 import os
 from typing import NoReturn
 
-from cli.base.environment import current_umask, export_text, job_environment, soft_limits
+from cli.base.environment import current_umask, export_text, job_environment, soft_limits, trace_parent
 from cli.base.exitstatus import with_exit_error
 from cli.base.options import MAYBE, NO, STATUS_WRONG_LINE, YES, Command, Option, OptionValues, parse
 from cli.base.requestkey import REQUEST_KEY, new_key
@@ -186,6 +186,7 @@ def _job(values: OptionValues, source: Script, argv: list[str]) -> JobRequest:
     job.submit_dir = here
     job.work_dir = os.path.join(here, os.fsencode(values.text("chdir"))).rstrip(b"/") or b"/"
     job.submit_host = os.uname().nodename
+    job.trace_parent = trace_parent(os.environ)
     job.submit_line = submit_line(COMMAND.name, argv)
     job.command = shown(source.path) if source.path else NO_COMMAND
     job.export_env = export_text(values.text("export"))

@@ -42,6 +42,7 @@ COMMAND = Command(
         Option("cluster", "", YES, dest="clusters"),
         Option("partition", "m", help="also show the associations' partition"),
         Option("noheader", "n", help="no header"),
+        Option("noheader", "h", note="an older spelling of -n"),
         Option("format", "o", YES, help="comma separated list of fields", metavar="fields"),
         Option("parsable", "p", help="values with | after each"),
         Option("parsable2", "P", help="values with | between them"),
@@ -59,14 +60,18 @@ def _account(one: Association, view: ListAssociationsReply) -> str:
     return " " * one.depth + one.account
 
 
+def _is_root(one: Association) -> bool:
+    return not (one.parent or one.user)
+
+
 def _shares(one: Association, view: ListAssociationsReply) -> str:
-    if not one.depth:
+    if _is_root(one):
         return ""
     return "parent" if one.shares < 0 else str(one.shares)
 
 
 def _level(one: Association, view: ListAssociationsReply) -> str:
-    return f"{one.level_fs if view.multifactor else 0:.6f}" if one.depth else ""
+    return "" if _is_root(one) else f"{one.level_fs if view.multifactor else 0:.6f}"
 
 
 def _fair_share(one: Association, view: ListAssociationsReply) -> str:
@@ -76,6 +81,9 @@ def _fair_share(one: Association, view: ListAssociationsReply) -> str:
 def _normal(name: str) -> Callable[[Association, ListAssociationsReply], str]:
     """A part of the whole: priority/basic computes none, and Slurm prints nothing."""
     return lambda one, view: f"{getattr(one, name):.6f}" if view.multifactor else ""
+
+
+_norm_usage = _normal("norm_usage")
 
 
 def _amounts(found: Mapping[str, str]) -> str:
@@ -89,12 +97,12 @@ COLUMNS: tuple[TableColumn[Association, ListAssociationsReply], ...] = (
     TableColumn("Cluster", 10, lambda one, view: view.cluster),
     TableColumn("EffectvUsage", 13, lambda one, view: f"{one.effective_usage:.6f}"),
     TableColumn("FairShare", 10, _fair_share),
-    TableColumn("ID", 6, lambda one, view: str(one.id)),
     TableColumn("GrpTRESMins", 30, lambda one, view: one.limits.get("grptresmins", "")),
     TableColumn("GrpTRESRaw", 30, lambda one, view: _amounts(one.tres_mins)),
+    TableColumn("ID", 6, lambda one, view: str(one.id)),
     TableColumn("LevelFS", 10, _level),
     TableColumn("NormShares", 11, _normal("norm_shares")),
-    TableColumn("NormUsage", 11, _normal("norm_usage")),
+    TableColumn("NormUsage", 11, lambda one, view: _norm_usage(one, view) if one.user or not view.fair_tree else ""),
     TableColumn("Partition", 12, lambda one, view: one.partition),
     TableColumn("Parent", 20, lambda one, view: one.parent),
     TableColumn("RawShares", 10, _shares),
@@ -132,6 +140,7 @@ def _report(client: Client, options: OptionValues, heading: bool) -> int:
     _check_names(answer.associations, options)
     columns = _columns(options, answer.fair_tree)
     shown = select(list(answer.associations), options)
+    _indent(answer.associations, shown)
     if is_wanted(options):
         from cli.base.document import document, write_document
 
@@ -199,6 +208,18 @@ def select(found: list[Association], options: OptionValues) -> list[Association]
         if (not accounts or one.account in accounts)
         and ((everybody or one.user in users) if one.user else not options.flag("Users"))
     ]
+
+
+def _indent(every: Iterable[Association], shown: list[Association]) -> None:
+    """Counts as the depth of each the accounts above it that are shown, too."""
+    parents = {one.account: one.parent for one in every if not one.user}
+    there = {one.account for one in shown if not one.user}
+    for one in shown:
+        at, depth = one.account if one.user else one.parent, 0
+        while at and depth <= len(parents):
+            depth += at in there
+            at = parents.get(at, "")
+        one.depth = depth
 
 
 def _explain(options: OptionValues) -> None:

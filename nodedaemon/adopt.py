@@ -5,6 +5,9 @@ pam_exec(8).
 
 PAM passes the user in PAM_USER; our parent is the ssh daemon's process for this session. The node daemon
 puts it into the extern step of the user's newest job on this node, so that it ends with the job and counts for it.
+For keyboard-interactive authentication sshd asks PAM in a child, which ends before the session begins. The session
+descends from that child's parent, the leader of their session (setsid(2)), so the leader is put there, too. Other
+services are not looked through: a child of cron is in the session of the whole daemon.
 
 Exit status: 0 = login allowed, 1 = denied. Users without a job here are denied; root is always allowed and not moved.
 An error on our side (no node daemon, say) denies the login, too, unless `--allow-on-error` is given.
@@ -23,6 +26,7 @@ from penstock.values.names import why_no_login
 
 ANSWER_BYTES_MAX: Final = 512
 ANSWER_S: Final = 10.0
+SSHD: Final = "sshd"
 DEFAULT_SPOOL: Final = "/var/spool/penstock/noded"
 
 
@@ -53,13 +57,27 @@ def main(argv: list[str]) -> int:
         return _refuse(f"no such user: {user[:64] or '(PAM_USER is not set)'}")
     if uid == 0:
         return 0
-    pid = os.getppid()
+    pids = processes(os.getppid(), os.environ.get("PAM_SERVICE", ""))
+    if not pids:
+        return _refuse("the process that asked has ended")
     try:
-        answer = ask(options.spool, uid, pid, proctree.start_time(pid))
+        answers = [ask(options.spool, uid, pid, proctree.start_time(pid)) for pid in pids]
     except OSError as error:
         _refuse(f"the node daemon of {options.spool} does not answer: {error.strerror or error}")
         return 0 if options.allow_on_error else 1
-    return 0 if answer.startswith("ok") else _refuse(answer)
+    denials = [answer for answer in answers if not answer.startswith("ok")]
+    return _refuse(denials[0]) if denials else 0
+
+
+def processes(parent: int, service: str) -> list[int]:
+    """The processes of a login whose PAM module has `parent` run us; none = that one has ended, and init is our parent."""
+    if parent <= 1:
+        return []
+    try:
+        leader = os.getsid(parent) if service == SSHD else parent
+    except ProcessLookupError:
+        return []
+    return [parent] if leader in (0, 1, parent) else [leader, parent]
 
 
 def ask(spool: str, uid: int, pid: int, pid_start: int) -> str:

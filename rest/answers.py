@@ -17,6 +17,8 @@ from penstock.errors import NotProven, PenstockError, Unreachable
 from penstock.values.refusals import TEXT, Code
 from rest.contract.parse import BodyProblem
 
+#: A header of answers that no cache may keep: who asks is in a header that caches do not know.
+NEVER_KEPT: Final = {"Cache-Control": "no-store"}
 #: Slurm's number and text for a proof that is not accepted: of the controller, and of accounting.
 AUTHENTICATION: Final = {
     "slurm": (1007, "Protocol authentication error"),

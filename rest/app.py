@@ -21,8 +21,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cli.base.document import Json
 from penstock.errors import PenstockError
+from penstock.values.tracecontext import checked_traceparent
 from rest import openapi
-from rest.answers import BAD_QUERY, NotModified, RestError, error_of, meta_of, warning_object
+from rest.answers import BAD_QUERY, NEVER_KEPT, NotModified, RestError, error_of, meta_of, warning_object
 from rest.body import JSON_TYPE, apart, read_body
 from rest.callers import UnixPeer, identify, peer_key
 from rest.calling import ControllerClient, RestCall
@@ -31,7 +32,7 @@ from rest.contract.facts import VERSION_MARK, Contract, ListOf, Operation
 from rest.contract.parse import parse
 from rest.events import EventStreams, read_demands
 from rest.handlers import HANDLERS, RestHandler, own
-from rest.limits import Requests, RequestShare
+from rest.limits import ACCEPTED_MAX, PARAMETERS_MAX, Requests, RequestShare
 from rest.listing import StreamedList
 from rest.oidc import OidcLogin
 from rest.pages import Pages, StaticFile
@@ -188,6 +189,7 @@ class PathEndpoint:
             operation, request.path_params, query, body, shared.cluster, shared.clock_us(), shared.client, proof,
             warnings=warnings, tag=tag, share=share,
             idempotency_keys=tuple(request.headers.getlist("idempotency-key")),
+            trace_parent=_trace_parent(request),
             if_none_match=request.headers.get("if-none-match", "") if reads(operation) else "",
         )  # fmt: skip
 
@@ -267,7 +269,7 @@ def answered(request: Request, call: RestCall, content: Json, meta: Json, kind: 
     """The answer of a handler. Raises NotModified."""
     operation, gzip = call.operation, takes_gzip(request.headers.get("accept-encoding", ""))
     is_own = operation.tag == own.TAG
-    headers = {"Vary": "Accept, Accept-Encoding"}
+    headers = {"Vary": "Accept, Accept-Encoding", **NEVER_KEPT}
     frame = {"meta": meta, "errors": call.errors, "warnings": call.warnings}
     streamed = next(((name, one) for name, one in content.items() if isinstance(one, StreamedList)), None)
     if reads(operation) and (streamed is None or streamed[1].has_tag):
@@ -298,7 +300,9 @@ def _handler(operation: Operation) -> RestHandler:
 
 
 def read_query(request: Request) -> dict[str, str]:
-    """The parameters of the query. Raises RestError for one that is given twice, or is not UTF-8."""
+    """The parameters of the query. Raises RestError for too many, one that is given twice, or is not UTF-8."""
+    if request.scope["query_string"].count(b"&") >= PARAMETERS_MAX:
+        raise RestError(422, BAD_QUERY, f"the query has more than {PARAMETERS_MAX} parameters")
     found: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if "\ufffd" in name + value or "\0" in name + value:
@@ -309,9 +313,16 @@ def read_query(request: Request) -> dict[str, str]:
     return found
 
 
+def _trace_parent(request: Request) -> str:
+    """The caller's trace context; "" where there is none, or several (as W3C has it)."""
+    given = request.headers.getlist("traceparent")
+    return checked_traceparent(given[0].strip()) if len(given) == 1 else ""
+
+
 def accepted(header: str) -> str:
-    """The content type of the answer: the first known one of Accept. Raises RestError with 415."""
-    types = [one.partition(";")[0].strip().lower() for one in header.split(",") if one.strip()]
+    """The content type of the answer: the first known one of Accept's first. Raises RestError with 415."""
+    said = header.split(",", ACCEPTED_MAX)[:ACCEPTED_MAX]
+    types = [one.partition(";")[0].strip().lower() for one in said if one.strip()]
     if not types:
         return JSON_TYPE
     for one in types:
@@ -332,7 +343,7 @@ def source_of(request: Request) -> str:
 
 def refused(error: RestError, meta: Json, kind: str) -> Response:
     """The answer to a request that is not carried out. 401 says nothing of the cluster."""
-    headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else {}
+    headers = NEVER_KEPT | ({"Retry-After": str(error.retry_after_s)} if error.retry_after_s else {})
     if error.is_plain:
         return PlainTextResponse(error.text, error.status, headers)
     frame: Json = {"errors": error.errors}

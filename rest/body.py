@@ -17,6 +17,9 @@ from rest.limits import BODY_BYTES_MAX, BODY_DEPTH_MAX, BODY_TIMEOUT_S, BODY_VAL
 JSON_TYPE: Final = "application/json"
 #: A longer body is parsed and checked in a thread, one at a time, so that others need not wait: it may have 16,000 values.
 INLINE_BYTES_MAX: Final = 32 * 1024
+#: Digits of a whole number: twice as many as one of 64 bits has.
+DIGITS_MAX: Final = 40
+BODY_IS_CHUNKED: Final = "send the body with its Content-Length"
 _TOO_MANY: Final = f"the body has more than {BODY_VALUES_MAX} values"
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
@@ -56,7 +59,7 @@ def parse_json(data: bytes) -> object:
     """The value, whose depth, size and texts are checked. Raises RestError with 400."""
     _check_count(data)
     try:
-        value = json.loads(data.decode("utf-8"), parse_constant=_no_constant)
+        value = json.loads(data.decode("utf-8"), parse_constant=_no_constant, parse_int=_whole)
     except UnicodeDecodeError:
         raise _plain(400, "the body is not UTF-8") from None
     except RecursionError:
@@ -69,13 +72,15 @@ def parse_json(data: bytes) -> object:
 
 def _check_head(headers: Mapping[str, str]) -> None:
     if "transfer-encoding" in headers:
-        raise _plain(406, "send the body with its Content-Length")
+        raise _plain(406, BODY_IS_CHUNKED)
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit() and len(length) < 20):
         raise _plain(400, "Content-Length is no number")
     kind = headers.get("content-type", JSON_TYPE)
     if kind != JSON_TYPE and length != "0":
         raise _plain(415, f"Content-Type must be {JSON_TYPE}")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise _plain(415, "Content-Encoding is not read: send the body as it is")
 
 
 def _check_count(data: bytes) -> None:
@@ -121,6 +126,13 @@ def _check_text(text: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise _plain(400, "a text of the body is not Unicode") from None
+
+
+def _whole(text: str) -> int:
+    """A number, whose digits are counted first: reading them takes a time that grows with the square of their number."""
+    if len(text) > DIGITS_MAX:
+        raise ValueError(f"a number has more than {DIGITS_MAX} digits")
+    return int(text)
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -13,6 +13,8 @@ import pwd
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from starlette.requests import Request
+
 from penstock.calls import USER_NAME_KEY, USER_TOKEN_KEY
 from penstock.security.peers import address_key, user_key
 from rest.answers import RestError
@@ -64,6 +66,17 @@ def identify(headers: Iterable[tuple[bytes, bytes]], peer: object) -> ProvenCall
         raise _unproven()
     proof: Proof = ((USER_TOKEN_KEY, token),)
     return ProvenCaller((*proof, (USER_NAME_KEY, user)) if user else proof, token)
+
+
+def cookie_of(request: Request, name: str) -> str:
+    """A cookie of the request as it was set; "" = there is none. Libraries also read cookies in quotes, in a time that grows
+    with the square of their length."""
+    found = ""
+    for header in request.headers.getlist("cookie"):
+        for one in header.split(";"):
+            key, _, value = one.strip().partition("=")
+            found = value if key == name else found
+    return found
 
 
 def peer_key(peer: object) -> str:

@@ -65,6 +65,7 @@ class RestCall:
     if_none_match: str = ""
     idempotency_keys: tuple[str, ...] = ()  # the headers
     share: "RequestShare | None" = None  # of the limits; None: it may not do what blocks
+    trace_parent: str = ""  # the caller's trace context
 
     async def call(self, method: str, request: "Message", timeout_s: float = CALL_TIMEOUT_S) -> "ReplyMessage":
         """One request to the controller, for the caller. Raises PenstockError."""

@@ -7,7 +7,8 @@
 
 The controller decides what a caller sees: each source is one Watch with the caller's own proof. Streams with the same proof and
 the same demands share one, so that any number of browsers of one user costs the controller one watcher. A stream continues
-after the change that `Last-Event-ID` or `after` names: from what a source keeps, or from a source that begins there.
+after the change that `Last-Event-ID` or `after` names: from what a source keeps, or from a source that begins there. Each
+stream has its first events before its source takes more, so a client that was away for long gets on with each request.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ from penstock.changemembers import CHANGE_MEMBERS as CHANGE_MEMBERS
 from penstock.changemembers import change_data
 from penstock.errors import PenstockError, Unreachable
 from penstock.v1.watch_pb2 import ChangedObject, WatchReply, WatchRequest
+from rest.answers import NEVER_KEPT
 from rest.calling import DIGITS_MAX, ControllerClient, bad_query
 from rest.contract.parse import CONVERSION, UNKNOWN_WORD
 from rest.limits import (
@@ -51,7 +53,7 @@ PARAMETERS: Final = ("kinds", "users", "after")
 #: Before a source asks a controller again that went away.
 RECONNECT_S: Final = 1.0
 #: Events that one part of an answer has at most.
-_PART_EVENTS: Final = 256
+PART_EVENTS: Final = 256
 _US: Final = 1_000_000
 
 
@@ -102,6 +104,7 @@ class ChangeSource:
         self._kept: list[KeptEvent] = []
         self._dropped = 0  # before the first kept one
         loop = asyncio.get_running_loop()
+        self._begun = asyncio.Event()  # a stream has its first events: from now on some are dropped
         self._ready: asyncio.Future[None] = loop.create_future()
         self._change: asyncio.Future[None] = loop.create_future()
         self._task = loop.create_task(self._run())
@@ -127,10 +130,17 @@ class ChangeSource:
         is_kept = self._from <= sequence <= self.last and (first > 0 or not self._dropped)
         return self._dropped + first if is_kept else None
 
+    def begin(self, after: int) -> tuple[int, Sequence[KeptEvent]]:
+        """Where a stream goes on that has the change `after`, and what it has before that."""
+        place = self.place_after(after) or 0
+        first = self.read(place) or ()
+        self._begun.set()
+        return place + len(first), first
+
     def read(self, place: int) -> Sequence[KeptEvent] | None:
         """The next events from that place on; None: they are not kept any more."""
         at = place - self._dropped
-        return self._kept[at : at + _PART_EVENTS] if at >= 0 else None
+        return self._kept[at : at + PART_EVENTS] if at >= 0 else None
 
     async def changed(self) -> bool:
         """Returns True at the next change, False after KEEP_ALIVE_S."""
@@ -153,6 +163,7 @@ class ChangeSource:
                 with contextlib.suppress(Unreachable):
                     async for reply in self._client.follow("Watch", request, proof=self._demands.proof):
                         self._take(reply)
+                        await self._begun.wait()
                 if not self._is_admitted:  # its first streams wait for the answer
                     raise Unreachable
                 if self._ready.done():
@@ -172,7 +183,7 @@ class ChangeSource:
         if not self._from or (reply.missed and self._lacked):
             self._from = reply.last
         self._kept += [KeptEvent(one.sequence, change_text(one)) for one in reply.changes]
-        if (surplus := len(self._kept) - EVENTS_KEPT_MAX) > 0:
+        if self._begun.is_set() and (surplus := len(self._kept) - EVENTS_KEPT_MAX) > 0:
             del self._kept[:surplus]
             self._dropped += surplus
         self.last = reply.last
@@ -233,8 +244,8 @@ class EventStreams:
         source.streams += 1
         try:
             await source.ready()
-            place = source.place_after(after)
-            yield EventResponse(source, 0 if place is None else place, after or source.last)
+            place, first = source.begin(after)
+            yield EventResponse(source, place, first, after or source.last)
         finally:
             source.streams -= 1
             if not source.streams:
@@ -261,11 +272,12 @@ class EventResponse(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, source: ChangeSource, place: int, after: int) -> None:
-        super().__init__(None, 200, {"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+    def __init__(self, source: ChangeSource, place: int, first: Sequence[KeptEvent], after: int) -> None:
+        super().__init__(None, 200, {**NEVER_KEPT, "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._source = source
         self._place = place
+        self._first = first
         self._after = after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -294,6 +306,8 @@ class EventResponse(Response):
     async def _parts(self) -> AsyncIterator[bytes]:
         source = self._source
         yield event_text("hello", {"last": self._after}, self._after)
+        if self._first:
+            yield b"".join(event.text for event in self._first)
         while (events := source.read(self._place)) is not None:
             if events:
                 self._place += len(events)

@@ -28,6 +28,9 @@ PEER_BODIES_BYTES_MAX: Final = 32 * 1024 * 1024
 #: Nested lists and objects of a body, and values in it (400).
 BODY_DEPTH_MAX: Final = 32
 BODY_VALUES_MAX: Final = 100_000
+#: Parameters of a query (422), and content types of Accept that are read: either may have tens of thousands.
+PARAMETERS_MAX: Final = 128
+ACCEPTED_MAX: Final = 32
 #: Characters of a text of a body that is taken apart here: the controller's limit of a list of nodes or jobs (422).
 TEXT_CHARS_MAX: Final = 65_536
 #: Time for a body to arrive (408).

@@ -27,7 +27,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from penstock.values.base64url import claims_of, to_text
-from rest.answers import RestError
+from rest.answers import NEVER_KEPT, RestError
+from rest.callers import cookie_of
 
 T = TypeVar("T")
 COOKIE: Final = "penstock_oidc"
@@ -117,7 +118,7 @@ class OidcLogin:
             "code_challenge_method": "S256",
         }
         mark = "&" if "?" in endpoints.authorization_endpoint else "?"
-        response = RedirectResponse(f"{endpoints.authorization_endpoint}{mark}{urlencode(asked)}", 303, _NEVER_KEPT)
+        response = RedirectResponse(f"{endpoints.authorization_endpoint}{mark}{urlencode(asked)}", 303, NEVER_KEPT)
         # Lax: the provider's page sends the browser back.
         response.set_cookie(
             COOKIE, f"{state}.{verifier}.{nonce}", max_age=COOKIE_LIFE_S, path=PATH,
@@ -128,7 +129,7 @@ class OidcLogin:
     async def finish(self, request: Request) -> str:
         """Returns the ID token of a browser that comes back. The controller has not verified it yet. Raises RestError."""
         given = request.query_params
-        began = request.cookies.get(COOKIE, "").split(".")
+        began = cookie_of(request, COOKIE).split(".")
         state, verifier, nonce = began if len(began) == 3 else ("", "", "")
         if not state or not hmac.compare_digest(state.encode(), given.get("state", "").encode("utf-8", "replace")):
             raise RestError(401, 0, f"this browser did not begin this login, or too long ago: {_AGAIN}", is_plain=True)
@@ -190,9 +191,6 @@ class OidcLogin:
             raise RestError(502, 0, f"{self.name}: {error}", is_plain=True) from error
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise RestError(502, 0, f"{self.name}: its answer cannot be read", is_plain=True) from error
-
-
-_NEVER_KEPT: Final = {"Cache-Control": "no-store"}
 
 
 def forget(response: Response) -> Response:

@@ -1,7 +1,9 @@
 """Listens and serves: sockets, TLS, the HTTP protocol's time-outs, orderly stop. The HTTP server is uvicorn.
 
 A client that sends a head slowly, or none, is disconnected (HEAD_TIMEOUT_S); of a Unix socket the kernel reports the peer
-(SO_PEERCRED) when it connects. Forwarding headers are never read.
+(SO_PEERCRED) when it connects. Forwarding headers are never read. The HTTP parser takes some microseconds for each line of a
+head and for each chunk of a body, and nobody has checked the request yet: so heads of many lines, and all chunked bodies,
+are refused before it sees them.
 """
 
 import asyncio
@@ -9,16 +11,20 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import signal
 import socket
 import stat
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from rest.body import BODY_IS_CHUNKED
 from rest.callers import UnixPeer, peer_key
 from rest.limits import CONNECTIONS_MAX, HEAD_TIMEOUT_S, IDLE_TIMEOUT_S, PEER_CONNECTIONS_MAX
 
@@ -29,8 +35,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("restd")
 BACKLOG: Final = 1024
 HEAD_BYTES_MAX: Final = 64 * 1024
+#: Lines of a head; browsers and proxies send some 30.
+HEAD_LINES_MAX: Final = 128
 #: Requests in progress may end for so long when the daemon stops.
 STOP_LIMIT_S: Final = 10
+_HEAD_END: Final = re.compile(rb"\n\r?\n")
 _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
@@ -68,10 +77,25 @@ class RestProtocol(H11Protocol):
         elif self._head_timer is None:
             self._expect_head()
 
+    def handle_events(self) -> None:
+        """Reads what has come, unless it is a head that is refused as it is."""
+        if self.conn.their_state is h11.IDLE and (refusal := refusal_of_head(self.conn.trailing_data[0])):
+            self._refuse(*refusal)
+            return
+        super().handle_events()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the timer."""
         self._end_timer()
         super().connection_lost(exc)
+
+    def _refuse(self, status: int, text: str) -> None:
+        """Answers with a status and a line, and closes the connection."""
+        headers = [("content-type", "text/plain; charset=utf-8"), ("connection", "close")]
+        begin = h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase)
+        for event in (begin, h11.Data(data=text.encode()), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def _has_peer_too_many(self) -> bool:
         if len(self.connections) <= PEER_CONNECTIONS_MAX:
@@ -91,6 +115,15 @@ class RestProtocol(H11Protocol):
         self._head_timer = None
         if (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
             self.transport.close()
+
+
+def refusal_of_head(data: bytes) -> tuple[int, str] | None:
+    """Why the head that the data begin with is not parsed, a status and a text; None = it is."""
+    end = _HEAD_END.search(data)
+    head = data[: end.start()] if end is not None else data
+    if head.count(b"\n") > HEAD_LINES_MAX or len(head) > HEAD_BYTES_MAX:
+        return 431, f"the head has more than {HEAD_LINES_MAX} lines or {HEAD_BYTES_MAX} bytes"
+    return (406, BODY_IS_CHUNKED) if end is not None and b"\ntransfer-encoding" in head.lower() else None
 
 
 class _Server(uvicorn.Server):

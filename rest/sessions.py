@@ -31,9 +31,9 @@ from penstock.calls import USER_TOKEN_KEY
 from penstock.errors import NotProven, PenstockError
 from penstock.v1.controller_pb2 import PingRequest
 from penstock.values.base64url import claims_of, to_bytes, to_text
-from rest.answers import RestError, error_of
+from rest.answers import NEVER_KEPT, RestError, error_of
 from rest.body import read_body
-from rest.callers import UnixPeer, identify, peer_key
+from rest.callers import UnixPeer, cookie_of, identify, peer_key
 from rest.calling import ControllerClient
 from rest.limits import CALL_TIMEOUT_S, Requests
 from rest.oidc import OidcLogin, forget
@@ -185,7 +185,7 @@ class Sessions:
         given = body if isinstance(body, dict) else {}
         secret, token = given.get("secret"), given.get("token")
         if isinstance(secret, str):
-            token = self._links.take(secret, request.cookies.get(cookie_name(request) + LINK_COOKIE, ""))
+            token = self._links.take(secret, cookie_of(request, cookie_name(request) + LINK_COOKIE))
             if not token:
                 raise RestError(401, 0, _NO_LINK)
         if not isinstance(token, str):
@@ -229,9 +229,6 @@ class Sessions:
         return response
 
 
-NEVER_KEPT: Final = {"Cache-Control": "no-store"}
-
-
 def refusal(error: RestError) -> Response:
     """The answer to a request that is refused before the API sees it."""
     if error.is_plain:
@@ -260,7 +257,7 @@ def seal(token: str, key: bytes, name: str) -> str:
 def session_token(request: Request) -> str:
     """The token in the cookie; "" without one, or if the page's key does not open it."""
     name = cookie_name(request)
-    value, key = request.cookies.get(name, ""), request.headers.get(PAGE_HEADER, "")
+    value, key = cookie_of(request, name), request.headers.get(PAGE_HEADER, "")
     if not value or len(value) > COOKIE_CHARS_MAX:
         return ""
     try:
@@ -276,7 +273,7 @@ def with_proof(scope: Scope, request: Request) -> Scope:
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     if any(name in (b"x-slurm-user-token", b"authorization") for name, _ in headers):
         return scope
-    if cookie_name(request) not in request.cookies:
+    if not cookie_of(request, cookie_name(request)):
         return scope
     check_origin(request)
     token = session_token(request)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Unpack
 
-from cli.base.environment import current_umask, export_text, job_environment, soft_limits
+from cli.base.environment import current_umask, export_text, job_environment, soft_limits, trace_parent
 from cli.base.options import OptionValues
 from cli.base.requestkey import new_key
 from cli.base.run import CommandError
@@ -108,6 +108,7 @@ def _job(values: OptionValues, program: JobProgram) -> JobRequest:
     job.submit_dir = here
     job.work_dir = os.path.join(here, os.fsencode(values.text("chdir"))).rstrip(b"/") or b"/"
     job.submit_host = os.uname().nodename
+    job.trace_parent = trace_parent(os.environ)
     job.command = program.path or NO_COMMAND
     job.export_env = export_text(values.text("export"))
     job.umask = current_umask()

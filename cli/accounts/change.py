@@ -7,9 +7,11 @@ it concerns.
 
 from collections.abc import Callable, Iterable
 
-from cli.accounts.tree import AssociationTree
+from cli.accounts.concerned import added_line, changed_line, concerned, deleted_lines, without_default
+from cli.accounts.qosnames import check_qos
+from cli.accounts.tree import AssociationTree, with_below
 from cli.accounts.values import ASSOC_LABELS, checked, describe_settings
-from cli.accounts.words import ParsedLine
+from cli.accounts.words import USE_WHERE, ParsedLine
 from cli.base.confirm import COMMIT, confirmed
 from cli.base.options import OptionValues
 from cli.base.refusal import split_message
@@ -20,7 +22,7 @@ from penstock.clusters import MACHINE_FOLDER, known_clusters
 from penstock.errors import PenstockError
 from penstock.v1.controller_pb2 import JobFilter, ListJobsRequest
 from penstock.v1.governance_pb2 import Change, ChangeManyReply, ChangeManyRequest
-from penstock.v1.shares_pb2 import Association, ChangeAccountsReply, ChangeAccountsRequest
+from penstock.v1.shares_pb2 import ChangeAccountsReply, ChangeAccountsRequest
 from penstock.values.limits import OF_ASSOC
 from penstock.values.refusals import Code
 
@@ -81,8 +83,22 @@ class ChangeContext:
             return error
         words, detail = split_message(error)
         lines = [f"{before}{words}"]
-        if error.code == Code.JOBS_ON_ASSOCIATION:
-            lines += self._active_jobs(request)
+        if error.code == Code.JOBS_ON_ASSOCIATION and (jobs := self._active_jobs(request)):
+            lines += jobs
+            detail = ""
+        elif error.code == Code.NO_REMOVE_DEFAULT_ACCOUNT and request.entity == "account":
+            users = sorted(AssociationTree.load(self.client).users.values(), key=lambda one: one.name)
+            lines += [
+                f"  C = {self.cluster:<15} A = {one.default_account:<10} U = {one.name:<9}"
+                for one in users
+                if one.default_account in request.names
+            ]
+            lines += [
+                " Please either remove the accounts listed above from list and resubmit,",
+                " or change these users' default accounts to remove the account(s).",
+                " Changes Discarded",
+            ]
+            detail = ""
         elif error.code == Code.NO_REMOVE_DEFAULT_ACCOUNT:
             lines.append(" You must change the default account of these users or remove the users completely from the")
             lines[-1] += " affected clusters to allow these changes.\n Changes Discarded"
@@ -93,8 +109,10 @@ class ChangeContext:
         names = list(request.names)
         if not names:
             return []
-        is_user = request.entity == "user"
-        which = JobFilter(users=names, accounts=request.accounts) if is_user else JobFilter(accounts=names)
+        if request.entity == "user":
+            which = JobFilter(users=names, accounts=request.accounts)
+        else:
+            which = JobFilter(accounts=with_below(AssociationTree.load(self.client), names))
         found = self.client.stream("ListJobs", ListJobsRequest(filter=which))
         jobs = [job for page in found for job in page.jobs][:1000]
         return [
@@ -116,7 +134,11 @@ def check_cluster(said: ParsedLine, own: str) -> None:
 def run_change(context: ChangeContext, verb: str, entity: str, said: ParsedLine) -> int:
     """Runs one line that changes something."""
     check_cluster(said, context.cluster)
-    changes = checked(said.changes, OF_ASSOC)
+    use_where = "" if (verb, entity) == ("add", "user") else USE_WHERE
+    changes = checked(
+        said.changes, OF_ASSOC, said.words, lambda key: f"\n Unknown option: {said.words[key]}{use_where}"
+    )
+    check_qos(context.client, said, changes, use_where)
     return RUN[verb, entity](context, said, changes)
 
 
@@ -166,7 +188,7 @@ def _add_accounts(context: ChangeContext, said: ParsedLine, changes: dict[str, s
     if parent and parent not in tree.nodes:
         raise CommandError(
             f" Parent account '{parent}' doesn't exist on cluster {context.cluster}\n        Contact your admin to add "
-            f"this account.",
+            f"this account.\n No associations created.",
             plain=True,
         )
     request = _request("add", "account", said, changes, names=names)
@@ -183,7 +205,7 @@ def _add_accounts(context: ChangeContext, said: ParsedLine, changes: dict[str, s
             f"  Organization    = {changes.get('organization', 'Parent/Account Name')}",
         )
     if plan.associations:
-        context.put(" Associations", *(_added_line(context.cluster, one) for one in plan.associations))
+        context.put(" Associations", *(added_line(context.cluster, one) for one in plan.associations))
     if settings := describe_settings(changes, ASSOC_LABELS, 14):
         context.put(" Settings", *settings)
     return context.commit([request], before)
@@ -204,6 +226,7 @@ def _add_users(context: ChangeContext, said: ParsedLine, changes: dict[str, str]
         raise CommandError(" Need name of account to add user to.", plain=True)
     for account in accounts:
         if account not in tree.nodes:
+            print(" Nothing new added.")  # noqa: T201
             raise CommandError(
                 f" This account '{account}' doesn't exist.\n        Contact your admin to add this account.", plain=True
             )
@@ -228,34 +251,27 @@ def _add_users(context: ChangeContext, said: ParsedLine, changes: dict[str, str]
     if not any(plan.names or plan.associations for plan in plans):
         return _nothing(" Nothing new added.")
     if new:
+        settings = _user_settings(changes)
         context.put(
-            " Adding User(s)", *(f"  {name}" for name in new), " Settings =", *_user_settings(changes, accounts)
+            " Adding User(s)", *(f"  {name}" for name in new), *((" Settings =", *settings) if settings else ())
         )
     if found:
-        context.put(" Associations =", *(_added_line(context.cluster, one) for one in found))
+        context.put(" Associations =", *(added_line(context.cluster, one) for one in found))
     if wckeys:
         lines = (f"  U = {name:<9.9} W = {key:<10.10} C = {context.cluster:<10.10}" for name in names for key in wckeys)
         context.put(" WCKeys =", *lines)
-    if settings := describe_settings(changes, ASSOC_LABELS, 14):
-        context.put(" Non Default Settings", *settings)
+    if accounts:
+        context.put(" Non Default Settings", *describe_settings(changes, ASSOC_LABELS, 14))
     return context.commit(requests, before)
 
 
-def _user_settings(changes: dict[str, str], accounts: list[str]) -> list[str]:
-    default = changes.get("defaultaccount") or (accounts[0] if accounts else "")
+def _user_settings(changes: dict[str, str]) -> list[str]:
     rows = (
-        ("Default Account", default),
+        ("Default Account", changes.get("defaultaccount", "")),
         ("Default WCKey  ", changes.get("defaultwckey", "")),
         ("Admin Level    ", changes.get("adminlevel", "")),
     )
     return [f"  {label} = {value}" for label, value in rows if value]
-
-
-def _added_line(cluster: str, one: Association) -> str:
-    where = f"A = {one.account:<10.10} C = {cluster:<10.10}"
-    if not one.user:
-        return f"  {where}"
-    return f"  U = {one.user:<9.9} {where}" + (f" P = {one.partition:<10.10}" if one.partition else "")
 
 
 def _add_coordinators(context: ChangeContext, said: ParsedLine, changes: dict[str, str]) -> int:
@@ -335,6 +351,11 @@ def _modify(entity: str) -> Callable[[ChangeContext, ParsedLine, dict[str, str]]
             names = sorted(tree.users) if entity == "user" else sorted(set(tree.nodes) - {"root"})
             if not names:
                 return _nothing(" Nothing modified")
+        if "parent" in changes and changes["parent"].lower() not in AssociationTree.load(context.client).nodes:
+            raise CommandError(f" Parent Account {changes['parent']} doesn't exist.", plain=True)
+        if lines := without_default(context.client, context.cluster, entity, said, changes, names):
+            print("\n".join(lines))  # noqa: T201
+            return 1
         request = _request("modify", entity, said, changes, names=names)
         before = " Error with request: "
         plan = context.send([request], before, True)[0]
@@ -345,23 +366,11 @@ def _modify(entity: str) -> Callable[[ChangeContext, ParsedLine, dict[str, str]]
         if set(changes) & OWN[entity]:
             context.put(f" Modified {entity}s...", *(f"  {name}" for name in plan.names))
         if set(changes) - OWN[entity]:
-            context.put(
-                f" Modified {entity} associations...", *(_line(context.cluster, one) for one in plan.associations)
-            )
+            shown = concerned(context.client, list(plan.associations), changes)
+            context.put(f" Modified {entity} associations...", *(changed_line(context.cluster, one) for one in shown))
         return context.commit([request], before)
 
     return run
-
-
-def _line(cluster: str, one: Association) -> str:
-    if one.user:
-        text = f"  C = {cluster:<10} A = {one.account:<20} U = {one.user:<9}"
-        return f"{text} P = {one.partition}" if one.partition else text
-    return (
-        f"  C = {cluster:<10} A = {one.account} of {one.parent}"
-        if one.parent
-        else f"  C = {cluster:<10} A = {one.account}"
-    )
 
 
 def _modify_cluster(context: ChangeContext, said: ParsedLine, changes: dict[str, str]) -> int:
@@ -386,9 +395,11 @@ def _modify_cluster(context: ChangeContext, said: ParsedLine, changes: dict[str,
     plan = context.send([request], before, True)[0]
     if not plan.associations:
         return _nothing(" Nothing modified")
+    shown = concerned(context.client, list(plan.associations), changes)
     context.put(
-        " Modified cluster defaults for associations...", *(_line(context.cluster, one) for one in plan.associations)
-    )
+        " Setting", "  Default Limits:", *describe_settings(changes, ASSOC_LABELS, 14),
+        " Modified cluster defaults for associations...", *(changed_line(context.cluster, one) for one in shown),
+    )  # fmt: skip
     return context.commit([request], before)
 
 
@@ -415,7 +426,8 @@ def _remove(entity: str) -> Callable[[ChangeContext, ParsedLine, dict[str, str]]
             return _nothing(" Nothing deleted")
         if set(said.conditions) - {"cluster", "name"}:
             context.put(
-                f" Deleting {entity} associations...", *(_line(context.cluster, one) for one in plan.associations)
+                f" Deleting {entity} associations...",
+                *deleted_lines(context.client, context.cluster, list(plan.associations)),
             )
         else:
             context.put(f" Deleting {entity}s...", *(f"  {name}" for name in plan.names))
@@ -444,12 +456,10 @@ def _remove_coordinators(context: ChangeContext, said: ParsedLine, changes: dict
     users, accounts = said.names(), _lower(said.conditions.get("account", ()))
     if not users and not accounts:
         raise CommandError(" You need to specify a user list or an account list here.", plain=True)
-    _check_there(AssociationTree.load(context.client), users, accounts)
+    tree = AssociationTree.load(context.client)
+    _check_there(tree, users, accounts)
     request = _coordinators("remove", users, accounts)
     before = " Error with request: "
-    plan = context.send([request], before, True)[0]
-    if not plan.names and not plan.associations:
-        return _nothing(" Nothing removed")
     if users:
         context.put(" Removing Coordinators with user name", *(f"  {name}" for name in users))
         context.put(
@@ -457,6 +467,16 @@ def _remove_coordinators(context: ChangeContext, said: ParsedLine, changes: dict
         )
     else:
         context.put(" Removing all users from Accounts", *(f"  {name}" for name in accounts))
+    plan = context.send([request], before, True)[0]
+    if not plan.names and not plan.associations:
+        return _nothing(" Nothing removed")
+    gone = [
+        f"  U = {user:<9.9} A = {account:<10.10}"
+        for account in plan.names
+        for user in tree.accounts[account].coordinators
+        if not users or user in users
+    ]
+    context.put(" Removed Coordinators (sub accounts not listed)...", *gone)
     return context.commit([request], before)
 
 

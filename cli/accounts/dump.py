@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Iterator
 
 from cli.accounts.change import ChangeContext
-from cli.accounts.file import quoted
-from cli.accounts.tree import AssociationTree
+from cli.accounts.file import PARENT_SHARES, quoted
+from cli.accounts.tree import DEFAULT_QOS, AssociationTree
 from cli.accounts.words import Grammar, keywords, read_line
-from cli.base.run import CommandError
+from cli.base.run import CommandError, complain
 from cli.base.users import login_of
 from penstock.client import Client
 from penstock.v1.governance_pb2 import ListWckeysRequest
@@ -54,7 +54,11 @@ def dump(context: ChangeContext, words: list[str]) -> int:
     own = tree.users.get(login_of(str(os.getuid())))
     if own is not None and own.admin_level in ("", "None") and os.getuid() != 0:
         raise CommandError(" Your user does not have sufficient privileges to dump clusters.", plain=True)
-    write_whole(file, "\n".join(lines_of(tree, wckeys_of(context.client, tree))) + "\n")
+    lines = list(lines_of(tree, wckeys_of(context.client, tree)))
+    write_whole(file, "\n".join((*HEAD, *lines)) + "\n")
+    if not context.options.flag("quiet"):
+        for line in lines:
+            complain("sacctmgr", f"sacctmgr: {line}", plain=True)
     return 0
 
 
@@ -92,14 +96,12 @@ def write_whole(file: str, text: str) -> None:
 
 def lines_of(tree: AssociationTree, wckeys: dict[str, list[str]]) -> Iterator[str]:
     """The lines of the file."""
-    yield from HEAD
     below: dict[str, list[Association]] = {}
     for one in tree.whole.associations:
         if one.user or one.parent:
             below.setdefault(one.account if one.user else one.parent, []).append(one)
     root = tree.nodes.get("root")
     yield f"Cluster - {quoted(tree.cluster)}" + (settings_of(root) if root is not None else "")
-    written: set[str] = set()
     names = ["root"]
     while names:
         name = names.pop()
@@ -108,7 +110,7 @@ def lines_of(tree: AssociationTree, wckeys: dict[str, list[str]]) -> Iterator[st
             continue
         yield f"Parent - {quoted(name)}"
         for one in children:
-            yield _user_line(tree, one, wckeys, written) if one.user else _account_line(tree, one)
+            yield _user_line(tree, one, wckeys) if one.user else _account_line(tree, one)
         names += [one.account for one in reversed(children) if not one.user]
 
 
@@ -120,13 +122,12 @@ def _account_line(tree: AssociationTree, one: Association) -> str:
     return f"Account - {quoted(one.account)}{about}{settings_of(one)}"
 
 
-def _user_line(tree: AssociationTree, one: Association, wckeys: dict[str, list[str]], written: set[str]) -> str:
+def _user_line(tree: AssociationTree, one: Association, wckeys: dict[str, list[str]]) -> str:
     line = f"User - {quoted(one.user)}"
     if one.partition:
         line += f":Partition={quoted(one.partition)}"
     info = tree.users.get(one.user)
-    if info is not None and one.user not in written:
-        written.add(one.user)
+    if info is not None:
         rows = (
             ("DefaultAccount", info.default_account),
             ("DefaultWCKey", info.default_wckey),
@@ -142,8 +143,9 @@ def settings_of(one: Association) -> str:
     """The options of an association."""
     own = texts(from_texts(one.limits))
     line = f":DefaultQOS={quoted(one.default_qos)}" if one.default_qos else ""
-    line += ":Fairshare=" + ("parent" if one.shares < 0 else str(one.shares))
+    line += ":Fairshare=" + (PARENT_SHARES if one.shares < 0 else str(one.shares))
     line += "".join(f":{name}={own[OF_ASSOC[name.lower()].name]}" for name in _ORDER if name.lower() in own)
     line += f":Priority={one.priority}" if one.priority else ""
-    line += f":QOS={quoted(','.join(sorted(one.own_qos)))}" if one.own_qos else ""
+    own_qos = one.own_qos or ([] if one.parent or one.user else DEFAULT_QOS)
+    line += f":QOS={quoted(','.join(sorted(own_qos)))}" if own_qos else ""
     return line + (f":Budget={quoted(one.budget)}" if one.budget else "")

@@ -62,7 +62,7 @@ MaxSubmitJobsPerUser:14 MaxSubmitPU 11|MaxSubmitJobsPU:15>maxsubmitjobsperuser M
 MaxSubmitPU:11>maxsubmitjobsperuser MaxSubmitPU 11|MaxSubmitJobs:4 MaxSubmit 9
 MaxWallDurationPerJob:4 MaxWall 11|MaxWallPJ:9>maxwalldurationperjob MaxWall 11|MinCPUsPerJob:4 MinCPUs 8
 MinPrioThreshold:4 MinPrioThres 12|MinTRESPerJob:7 MinTRES 13|Name:2 Name 10|NodeCount:6 NodeCount 9|NodeInx:5 NodeInx 20
-NodeNames:5>nodename NodeName 15|Organization:1 Org 20|ParentID:7 Par_ID 6|ParentName:7 Par_Name 10|Partition:4 Partition 10
+NodeNames:5>nodename NodeName 15|Organization:1 Org 20|ParentID:7 ParentID 8|ParentName:7 ParentName 10|Partition:4 Partition 10
 PluginIDSelect:2 PluginIDSelect 14|PreemptMode:8 PreemptMode 11|PreemptExemptTime:8 PreemptExemptTime 19|Preempt:7 Preempt 10
 Problem:1 Problem 40|Priority:3 Priority 10|QOSRAWLevel:4>qosraw QOS_RAW 10|QOSLevel:3>qos QOS 20|RawUsage:3 RawUsage 11
 Reason:1 Reason 30|RGT:1 RGT 6|RPC:1 RPC 5|Share:1 Share 9|ServerType:7 ServerType 10|Server:2 Server 10|StateRaw:6 StateRaw 8

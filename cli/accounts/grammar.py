@@ -45,6 +45,7 @@ ACCOUNT = Grammar(
     keywords("Description:1 Organization:1 RawUsage:7 " + _OF_ASSOC),
     keywords("Accounts:1>name Acct:4>name Names:1>name Clusters:1>cluster"),
     keywords(_WITH),
+    use_where=True,
 )
 USER = Grammar(
     keywords(
@@ -101,4 +102,5 @@ QOS = Grammar(
     ),
     keywords("Names:1>name"),
     keywords("WithDeleted:5"),
+    use_where=True,
 )

@@ -187,7 +187,7 @@ def _show(entity: str, words: list[str], options: OptionValues) -> int:
         if entity == "cluster":
             with Client.open() as client:
                 return show_clusters(client, said, options)
-        return on_named(said, options, lambda client, own, style: show(client, entity, own, style))
+        return on_named(said, options, lambda client, own, style: show(client, entity, own, style), shown=True)
     if entity == "qos":
         from cli.accounts.grammar import QOS
         from cli.accounts.qos import show as show_qos

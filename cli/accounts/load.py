@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cli.accounts.change import ACTIONS, ChangeContext
 from cli.accounts.dump import wckeys_of
 from cli.accounts.file import FILE_MAX, AccountsFile, DumpLine, read_file
-from cli.accounts.tree import AssociationTree
+from cli.accounts.tree import DEFAULT_QOS, AssociationTree
 from cli.accounts.words import Grammar, keywords, read_line
 from cli.base.confirm import COMMIT
 from cli.base.run import CommandError
@@ -225,7 +225,7 @@ def _plain(text: str, nothing: str) -> str:
 
 
 def _qos_difference(one: Association, wanted: dict[str, str], clean: bool) -> dict[str, str]:
-    own = set(one.own_qos)
+    own = set(one.own_qos or ([] if one.parent or one.user else DEFAULT_QOS))
     if "qos" in wanted or (clean and not {"qos+", "qos-"} & set(wanted)):
         names = _words(wanted.get("qos", ""))
         return {} if set(names) == own else {"qos": ",".join(names)}

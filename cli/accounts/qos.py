@@ -9,7 +9,7 @@ Conditions are resolved here against the list of all QOS; the controller validat
 change is printed first, and made after the user confirms or with -i.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 # Any: each option has a reader of its own and a value of the kind that it reads
@@ -18,8 +18,9 @@ from typing import Any
 from cli.accounts.change import NO_WHERE, ChangeContext
 from cli.accounts.fields import FieldValue, columns_of, put_table
 from cli.accounts.grammar import OLD_LIMITS
+from cli.accounts.qosnames import bad_qos, list_qos
 from cli.accounts.tree import limit_text
-from cli.accounts.values import QOS_LABELS, checked, describe_settings
+from cli.accounts.values import QOS_LABELS, checked, describe_settings, refused
 from cli.accounts.words import ParsedLine
 from cli.base.document import is_wanted
 from cli.base.options import OptionValues
@@ -29,21 +30,27 @@ from penstock.client import Client
 from penstock.v1 import controller_pb2 as pb
 from penstock.values.duration import format_duration
 from penstock.values.errors import BadValue
-from penstock.values.limits import OF_QOS, from_texts
+from penstock.values.limits import OF_QOS, LimitKind, from_texts
 from penstock.values.qos import FLAGS, parse_exempt_s, parse_factor, parse_flags, parse_grace_s, parse_preempt_mode
 
 _Action = pb.ChangeQosRequest.Action
+NOTHING_SET = "\n You didn't give me anything to set"
 _ACTIONS = {"add": _Action.ADD, "modify": _Action.MODIFY, "remove": _Action.DELETE}
 
 
 def run_qos(context: ChangeContext, verb: str, said: ParsedLine) -> int:
     """Runs one line that changes QOS."""
-    changes = checked(said.changes, OF_QOS)
-    _check(changes)
+    alone = verb == "modify" and len(said.changes) == 1
+    changes = checked(said.changes, OF_QOS, said.words, lambda key: _nothing_set(key) if alone else "")
+    _check(changes, said.words, NOTHING_SET if alone else "")
+    for key in ("preempt", "preempt+", "preempt-"):
+        names = [one.name for one in list_qos(context.client)] if changes.get(key) else []
+        if line := bad_qos(names, changes[key].split(",") if names else ()):
+            raise CommandError(line)
     if verb == "add":
         return _add(context, said, changes)
     if verb == "modify" and not changes:
-        raise CommandError(" You didn't give me anything to set", plain=True)
+        raise CommandError(NOTHING_SET.strip("\n"), plain=True)
     if not said.has_conditions():
         if verb == "remove":
             raise CommandError(" No conditions given to remove, not executing.", plain=True)
@@ -70,7 +77,7 @@ def _add(context: ChangeContext, said: ParsedLine, changes: dict[str, str]) -> i
         return 1
     settings = [
         " Settings",
-        f"  Description    = {changes.get('description', 'QOS Name')}",
+        f"  Description    = {changes.get('description', new[-1])}",
         *describe_settings(changes, QOS_LABELS, 25),
     ]
     return _commit(context, "add", new, changes, " Adding QOS(s)", settings)
@@ -95,7 +102,13 @@ def _commit(
     return 0
 
 
-def _check(changes: dict[str, str]) -> None:
+def _nothing_set(key: str) -> str:
+    """What follows the line about the only setting of a line, where its value is bad."""
+    limit = OF_QOS.get(key)
+    return NOTHING_SET if limit is None or limit.kind is LimitKind.COUNT else ""
+
+
+def _check(changes: dict[str, str], words: Mapping[str, str], after: str) -> None:
     """Checks what the command can check: flags, factors, times. Slurm's line says what is wrong, ours after it what is
     allowed."""
     for key, (name, read, line) in _CHECKS.items():
@@ -103,9 +116,10 @@ def _check(changes: dict[str, str]) -> None:
             try:
                 read(changes[key])
             except BadValue as error:
-                text = line.format(name=name, value=changes[key])
-                detail = "" if line is _FLAG_LINE else str(error)
-                raise CommandError(text, plain=line is not _VALUE_LINE, detail=detail) from None
+                text = line.format(name=name, value=changes[key], word=words.get(key, changes[key]))
+                if line is _VALUE_LINE:
+                    raise refused(text, str(error), after) from None
+                raise refused(text, "" if line is _FLAG_LINE else str(error), "", plain=True) from None
 
 
 _FLAG_LINE = " Unknown QOS flag used in:\n  '{value}'\n Valid QOS flags are\n  '" + ",".join(FLAGS) + "'"
@@ -113,9 +127,9 @@ _VALUE_LINE = "Invalid value for {name} ({value})"
 #: Name, parser of its text, Slurm's message for an invalid value.
 _CHECKS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     **dict.fromkeys(("flags", "flags+", "flags-"), ("Flags", parse_flags, _FLAG_LINE)),
-    "preemptmode": ("PreemptMode", parse_preempt_mode, " Bad Preempt Mode given: {value}"),
+    "preemptmode": ("PreemptMode", parse_preempt_mode, " Bad Preempt Mode given: {word}"),
     "gracetime": ("GraceTime", parse_grace_s, _VALUE_LINE),
-    "preemptexempttime": ("PreemptExemptTime", parse_exempt_s, " Bad PreemptExemptTime format: {value}"),
+    "preemptexempttime": ("PreemptExemptTime", parse_exempt_s, " Bad PreemptExemptTime format: {word}"),
     **{
         name.lower(): (name, partial(parse_factor, what=name), _VALUE_LINE)
         for name in ("UsageFactor", "UsageThreshold", "LimitFactor")
@@ -124,12 +138,6 @@ _CHECKS: dict[str, tuple[str, Callable[[str], Any], str]] = {
 
 
 # ---- show --------------------------------------------------------------------------------------------------------
-
-
-def list_qos(client: Client, with_deleted: bool = False) -> list[pb.Qos]:
-    """Returns all QOS, by their numbers."""
-    found: list[pb.Qos] = list(client.call("ListQos", pb.ListQosRequest(with_deleted=with_deleted)).qos)
-    return sorted(found, key=lambda one: (one.id, one.name))
 
 
 def _chosen(client: Client, said: ParsedLine) -> list[pb.Qos]:

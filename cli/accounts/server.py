@@ -31,14 +31,14 @@ _OF_CLIENT = (
     "PrivateData", "SlurmUserId", "SLURM_CONF", "SLURM_VERSION", "TCPTimeout", "TrackWCKey",
 )  # fmt: skip
 _OF_SERVER = (
-    "ArchiveDir", "ArchiveEvents", "ArchiveJobs", "ArchiveResvs", "ArchiveScript", "ArchiveSteps", "ArchiveSuspend", "ArchiveTXN",
-    "ArchiveUsage", "AuthInfo", "AuthType", "BOOT_TIME", "CommitDelay", "DbdAddr", "DbdBackupHost", "DbdHost", "DbdPort",
-    "DebugFlags",
-    "DebugLevel", "DefaultQOS", "LogFile", "MaxQueryTimeRange", "MessageTimeout", "Parameters", "PidFile", "PluginDir",
-    "PrivateData", "PurgeEventAfter", "PurgeJobAfter", "PurgeResvAfter", "PurgeStepAfter", "PurgeSuspendAfter", "PurgeTXNAfter",
-    "PurgeUsageAfter",
-    "SLURMDBD_CONF", "SLURMDBD_VERSION", "SlurmUser", "StorageBackupHost", "StorageHost", "StorageLoc", "StorageParameters",
-    "StoragePort", "StorageType", "StorageUser", "TCPTimeout", "TrackSlurmctldDown", "TrackWCKey",
+    "AllowNoDefAcct", "ArchiveDir", "ArchiveEvents", "ArchiveJobs", "ArchiveResvs", "ArchiveScript", "ArchiveSteps",
+    "ArchiveSuspend", "ArchiveTXN", "ArchiveUsage", "AuthAltTypes", "AuthAltParameters", "AuthInfo", "AuthType",
+    "BOOT_TIME", "CommitDelay", "CommunicationParameters", "DbdAddr", "DbdBackupHost", "DbdHost", "DbdPort",
+    "DebugFlags", "DebugLevel", "DebugLevelSyslog", "DefaultQOS", "LogFile", "MaxQueryTimeRange", "MessageTimeout",
+    "Parameters", "PidFile", "PluginDir", "PrivateData", "PurgeEventAfter", "PurgeJobAfter", "PurgeResvAfter",
+    "PurgeStepAfter", "PurgeSuspendAfter", "PurgeTXNAfter", "PurgeUsageAfter", "SLURMDBD_CONF", "SLURMDBD_VERSION",
+    "SlurmUser", "StorageBackupHost", "StorageHost", "StorageLoc", "StorageParameters", "StoragePort", "StorageType",
+    "StorageUser", "TCPTimeout", "TrackWCKey", "TrackSlurmctldDown",
 )  # fmt: skip
 
 
@@ -59,9 +59,21 @@ def configuration(reply: pb.ShowConfigReply) -> dict[str, str]:
         "trackwckey": track, "slurm_conf": file, "messagetimeout": known.get("messagetimeout", "10 sec"), "dbdaddr": host,
         "dbdhost": host, "dbdport": port, "slurmdbd_conf": os.path.join(os.path.dirname(file), "slurmdbd.conf"),
         "slurmdbd_version": SLURM_VERSION, "slurmuser": user, "storagetype": "accounting_storage/penstock",
-        "debugflags": "(null)", "trackslurmctlddown": "Yes", "privatedata": known.get("privatedata", "none"),
+        "allownodefacct": "No", "commitdelay": "No", "debugflags": "(null)", "trackslurmctlddown": "Yes",
+        "privatedata": known.get("privatedata", "none"),
     }  # fmt: skip
     return known | own
+
+
+def _nothing(key: str) -> str:
+    """What stands for a setting that there is not."""
+    return (
+        "NONE"
+        if key.startswith("Purge")
+        else "No"
+        if key.startswith("Archive") and key[7:] not in ("Dir", "Script")
+        else "(null)"
+    )
 
 
 def show_configuration(client: Client, words: list[str], options: OptionValues) -> int:
@@ -74,7 +86,7 @@ def show_configuration(client: Client, words: list[str], options: OptionValues) 
     lines += [
         "",
         "SlurmDBD configuration:",
-        *(f"{key:<22} = {values.get(key.lower()) or 'NONE'}" for key in _OF_SERVER),
+        *(f"{key:<22} = {values.get(key.lower()) or _nothing(key)}" for key in _OF_SERVER),
     ]
     emit(lines)
     return 0

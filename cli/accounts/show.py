@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from cli.accounts.clusters import load_trees
 from cli.accounts.fields import FieldValue, columns_of, put_table
 from cli.accounts.grammar import OLD_LIMITS
-from cli.accounts.tree import RPC_VERSION, AssociationTree, ShownEntity, limit_text
+from cli.accounts.qosnames import check_qos
+from cli.accounts.tree import RPC_VERSION, AssociationTree, ShownEntity, limit_text, with_below
 from cli.accounts.words import ParsedLine
 from cli.base.confirm import confirmed
 from cli.base.document import is_wanted
@@ -122,6 +123,7 @@ _OF_USER = "Cl,Acc,Part,Share,Priority,MaxJ,MaxN,MaxCPUs,MaxS,MaxW,MaxCPUMins,QO
 
 def show(client: Client, entity: str, said: ParsedLine, options: OptionValues) -> int:
     """Prints one table, or a document."""
+    check_qos(client, said, {})
     flags = said.flags | ({"withassoc"} if options.flag("associations") else set())
     columns = columns_of(said.columns or default_columns(entity, flags), VALUES)
     for text in said.conditions.get("id", ()):
@@ -142,7 +144,7 @@ def show(client: Client, entity: str, said: ParsedLine, options: OptionValues) -
     if "tree" in flags:
         columns = [c._replace(width=-20 if c.width == 10 else c.width) if c.name == "Account" else c for c in columns]
     if "wopinfo" in flags:
-        columns = [c for c in columns if c.name not in ("Par Name", "Par ID")]
+        columns = [c for c in columns if c.name not in ("ParentName", "ParentID")]
     put_table(columns, rows, tree, options)
     return 0
 
@@ -201,11 +203,13 @@ def _one_of(said: ParsedLine, key: str, value: str, fold: bool = True) -> bool:
 def _fits(said: ParsedLine, tree: AssociationTree, assoc: Association) -> bool:
     """Whether the conditions on associations hold."""
     wanted_qos = said.conditions.get("qos")
+    users = said.conditions.get("user")
     ids = said.conditions.get("id")
     return (
-        _one_of(said, "account", assoc.account)
-        and _one_of(said, "user", assoc.user, False)
-        and _one_of(said, "partition", assoc.partition, False)
+        (not said.conditions.get("cluster") or _one_of(said, "cluster", tree.cluster))
+        and _one_of(said, "account", assoc.account)
+        and (users is None or assoc.user in (users or ("",)))  # `user=`: the accounts' own
+        and (not said.conditions.get("partition") or _one_of(said, "partition", assoc.partition, False))
         and _one_of(said, "parent", assoc.parent)
         and _one_of(said, "defaultqos", tree.default_qos(assoc))
         and (ids is None or assoc.id in (int(text) for text in ids))
@@ -252,7 +256,7 @@ def _with_own(
 def assoc_rows(tree: AssociationTree, said: ParsedLine) -> Iterator[ShownEntity]:
     """Associations in the order of the tree."""
     if "withsubaccounts" in said.flags and "account" in said.conditions:
-        said = said._replace(conditions=said.conditions | {"account": _with_below(tree, said.conditions["account"])})
+        said = said._replace(conditions=said.conditions | {"account": with_below(tree, said.conditions["account"])})
     for assoc in tree.whole.associations:
         if "onlydefaults" in said.flags:
             info = tree.users.get(assoc.user)
@@ -260,14 +264,6 @@ def assoc_rows(tree: AssociationTree, said: ParsedLine) -> Iterator[ShownEntity]
                 continue
         if _fits(said, tree, assoc):
             yield ShownEntity(assoc, indent=assoc.depth if "tree" in said.flags else 0)
-
-
-def _with_below(tree: AssociationTree, names: list[str]) -> list[str]:
-    found = {name.lower() for name in names}
-    for one in tree.whole.associations:  # parents come first
-        if not one.user and one.parent in found:
-            found.add(one.account)
-    return sorted(found)
 
 
 def cluster_rows(tree: AssociationTree, said: ParsedLine) -> Iterator[ShownEntity]:

@@ -4,6 +4,7 @@
 their own, for TRES each type by itself. Group limits, shares and priority are an association's own.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from cli.base.account_tree import ROOT, load_associations
@@ -13,6 +14,8 @@ from penstock.v1.shares_pb2 import AccountInfo, Association, ListAssociationsRep
 from penstock.values.fields import Fields, made_of
 from penstock.values.limits import LIMITS, NO_LIMIT, Limit, LimitKind, Limits, from_texts, tres_text
 
+#: The QOS of the root account, which has all others below it.
+DEFAULT_QOS = ("normal",)
 #: Slurm's number of the protocol version.
 RPC_VERSION = {"25.05": 11008}[SLURM_VERSION.rpartition(".")[0]]
 #: Inherited limits: all that begin with Max.
@@ -94,7 +97,8 @@ class AssociationTree(NamedTuple):
         return next((one.default_qos for one in chain if one.default_qos), "")
 
     def qos(self, assoc: Association) -> list[str]:
-        return sorted(assoc.own_qos if self.own_only else assoc.qos or self._qos_from_above(assoc))
+        own = assoc.own_qos or (DEFAULT_QOS if assoc.account == ROOT and not assoc.user else ())
+        return sorted(own if self.own_only else assoc.qos or self._qos_from_above(assoc))
 
     def _qos_from_above(self, assoc: Association) -> list[str]:
         return next((list(one.own_qos) for one in self.chain(assoc) if one.own_qos), [])
@@ -102,6 +106,43 @@ class AssociationTree(NamedTuple):
     def priority(self, assoc: Association) -> int:
         chain = [assoc] if self.own_only else self.chain(assoc)
         return next((one.priority for one in chain if one.priority), 0)
+
+    def users_below(self, top: Association, key: str = "") -> list[Association]:
+        """Users' associations below an account, those of the accounts in it first, as Slurm lists what it changes. With
+        a key: those that have its value from the account."""
+        accounts: dict[str, list[Association]] = {}
+        users: dict[str, list[Association]] = {}
+        for one in self.whole.associations:
+            if not (key and one is not top and _has_own(one, key)):
+                (users if one.user else accounts).setdefault(one.account if one.user else one.parent, []).append(one)
+
+        def below(account: str) -> Iterator[Association]:
+            for one in accounts.get(account, ()):
+                yield from below(one.account)
+            yield from sorted(users.get(account, ()), key=lambda one: -one.id)
+
+        return list(below(top.account))
+
+
+def with_below(tree: AssociationTree, names: list[str]) -> list[str]:
+    """The accounts named, and those below them."""
+    found = {name.lower() for name in names}
+    for one in tree.whole.associations:  # parents come first
+        if not one.user and one.parent in found:
+            found.add(one.account)
+    return sorted(found)
+
+
+def _has_own(one: Association, key: str) -> bool:
+    """Whether an association has a value of its own for a setting that is handed down."""
+    if key == "qos":
+        return bool(one.own_qos)
+    own = {"defaultqos": one.default_qos, "priority": str(one.priority or "")}.get(key)
+    return bool(one.limits.get(key) if own is None else own)
+
+
+#: Settings that what is below an account has from it.
+INHERITED = frozenset(("qos", "defaultqos", "priority", *(limit.name for limit in _HANDED_DOWN)))
 
 
 def _with_from_above(own: Limits, above: Limits) -> Limits:

@@ -4,7 +4,8 @@ Also describes settings before the confirmation. Numbers and times have Slurm's 
 controller validates names (accounts, QOS, users).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from cli.accounts.grammar import LISTS, OLD_LIMITS, SIGNED
 from cli.accounts.tree import wall_text
@@ -18,27 +19,65 @@ ADMIN_LEVELS = {"none": "None", "operator": "Operator", "administrator": "Admini
 NUMBER_MAX = 2**31 - 1
 
 
-def checked(changes: Mapping[str, str], known: Mapping[str, Limit]) -> dict[str, str]:
-    """Validates the settings and returns them as the controller takes them. Raises CommandError in Slurm's words."""
+#: TRES whose names have no slash; of the others the controller knows which there are.
+_PLAIN_TRES = frozenset(("cpu", "mem", "energy", "node", "billing", "vmem", "pages"))
+
+
+class _Refused(Exception):
+    """A value that is not one: Slurm's line, and why."""
+
+    def __init__(self, line: str, why: str, *, plain: bool = False) -> None:
+        super().__init__(line)
+        self.line = line
+        self.why = why
+        self.plain = plain
+
+
+def refused(line: str, why: str, after: str, *, plain: bool = False) -> CommandError:
+    """The error of a bad value: Slurm's line, which our reason goes on, and the lines that follow it there."""
+    head = line if plain else f"sacctmgr: error: {line}"
+    return CommandError(head + (f": {why}" if why else "") + after, plain=True)
+
+
+def checked(
+    changes: Mapping[str, str],
+    known: Mapping[str, Limit],
+    words: Mapping[str, str] = MappingProxyType({}),
+    after: Callable[[str], str] | None = None,
+) -> dict[str, str]:
+    """Validates the settings and returns them as the controller takes them. Raises CommandError in Slurm's words.
+
+    words: those of the line, by key; after: the lines that follow the one about the bad value of a key."""
     found: dict[str, str] = {}
-    for whole, value in changes.items():
-        key, sign = (whole[:-1], whole[-1]) if whole[-1:] in ("+", "-") else (whole, "")
-        if sign and key not in LISTS:
-            raise CommandError(
-                f" Unknown option: {key}{sign}={value}\n {sign}= is for lists: {', '.join(sorted(LISTS))}", plain=True
-            )
-        if key in OLD_LIMITS:
-            key, tres = OLD_LIMITS[key]
-            value = f"{tres}={value}"
-        if key in known:
-            _check_limit(known[key], value)
-            name = known[key].name
-            found[name] = _merged(found[name], value) if name in found and known[key].kind is LimitKind.TRES else value
-        elif key in SIGNED and not sign:
-            found |= signed_names(key, value)
-        else:
-            found[key + sign] = _checked_other(key, value)
+    key = ""
+    try:
+        for key, value in changes.items():
+            _check_one(found, known, key, value, words.get(key, value))
+    except _Refused as error:
+        if after is None:
+            raise CommandError(error.line, plain=error.plain, detail=error.why) from None
+        raise refused(error.line, error.why, after(key), plain=error.plain) from None
     return found
+
+
+def _check_one(found: dict[str, str], known: Mapping[str, Limit], whole: str, value: str, word: str) -> None:
+    """Adds one setting to `found`."""
+    key, sign = (whole[:-1], whole[-1]) if whole[-1:] in ("+", "-") else (whole, "")
+    if sign and key not in LISTS:
+        raise CommandError(
+            f" Unknown option: {key}{sign}={value}\n {sign}= is for lists: {', '.join(sorted(LISTS))}", plain=True
+        )
+    if key in OLD_LIMITS:
+        key, tres = OLD_LIMITS[key]
+        value = f"{tres}={value}"
+    if key in known:
+        _check_limit(known[key], value, word)
+        name = known[key].name
+        found[name] = _merged(found[name], value) if name in found and known[key].kind is LimitKind.TRES else value
+    elif key in SIGNED and not sign:
+        found |= signed_names(key, value)
+    else:
+        found[key + sign] = _checked_other(key, value)
 
 
 def signed_names(key: str, value: str) -> dict[str, str]:
@@ -58,16 +97,20 @@ def _merged(before: str, more: str) -> str:
     return ",".join(parts.values())
 
 
-def _check_limit(limit: Limit, value: str) -> None:
+def _check_limit(limit: Limit, value: str, word: str) -> None:
+    if limit.kind is LimitKind.TRES:
+        names = (part.partition("=")[0].strip().lower() for part in value.split(","))
+        if wrong := next((name for name in names if name and "/" not in name and name not in _PLAIN_TRES), ""):
+            raise _Refused(f"slurmdb_format_tres_str: no TRES known by type {wrong}", "")
     try:
         change(NO_LIMITS, limit, value)
     except BadValue as error:
         if limit.kind is LimitKind.COUNT:
-            raise CommandError(f"Invalid value for {limit.keyword} ({value})", detail=str(error)) from None
+            raise _Refused(f"Invalid value for {limit.keyword} ({value})", str(error)) from None
         if limit.kind is LimitKind.WALL:
             name = "MaxWall" if limit.keyword.startswith("Max") else limit.keyword
-            raise CommandError(f" Bad {name} time format: {value}", plain=True, detail=str(error)) from None
-        raise CommandError(str(error)) from None
+            raise _Refused(f" Bad {name} time format: {word}", str(error), plain=True) from None
+        raise _Refused(str(error), "") from None
 
 
 def _checked_other(key: str, value: str) -> str:
@@ -86,7 +129,7 @@ def _number(name: str, value: str) -> str:
     try:
         parse_int(value, -1, NUMBER_MAX, name)
     except BadValue as error:
-        raise CommandError(f"Invalid value for {name} ({value})", detail=str(error)) from None
+        raise _Refused(f"Invalid value for {name} ({value})", str(error)) from None
     return value
 
 
@@ -96,7 +139,7 @@ def admin_level(text: str) -> str:
     for name, level in ADMIN_LEVELS.items():
         if low and name.startswith(low):
             return level
-    raise CommandError(f"Invalid value for AdminLevel ({text})", detail="it is None, Operator or Administrator")
+    raise _Refused(f"Invalid value for AdminLevel ({text})", "it is None, Operator or Administrator")
 
 
 #: The printed settings of an association, in Slurm's order and with its labels.
@@ -141,6 +184,8 @@ def describe_settings(changes: Mapping[str, str], labels: Iterable[tuple[str, st
 def _shown(key: str, value: str) -> str:
     if value in ("-1", ""):
         return "NONE"
+    if key.rstrip("+-") == "qos":
+        return ",".join(sorted(value.split(",")))
     if key in _WALLS:
         seconds = parse_duration_s(value)
         return wall_text(whole_minutes(seconds) // 60) if seconds >= 0 else "NONE"

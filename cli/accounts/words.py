@@ -11,10 +11,16 @@ them a modify begins with conditions, an add has settings only, and everything e
 All errors of a line are reported together, in Slurm's words, before any request to the controller.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from cli.base.run import CommandError
 
+#: Before the keys of conditions in ParsedLine.words.
+WHERE = "where "
+#: Behind a setting that is not one.
+USE_WHERE = "\n Use keyword 'where' to modify condition"
 #: The most words of a line, and the most names in it.
 WORDS_MAX = 10_000
 NAMES_MAX = 10_000
@@ -36,6 +42,7 @@ class Grammar(NamedTuple):
     who: tuple[Keyword, ...] = ()  # in a line that adds: keywords that select the record and are not settings
     flags: tuple[Keyword, ...] = ()
     use_set: bool = True  # a condition that is not one: Slurm says how to make it a setting
+    use_where: bool = False  # a setting that is not one, in a line that adds: Slurm says how to make it a condition
     bare: str = "name"  # the condition that a word without `=` is; "" = none
 
 
@@ -46,6 +53,9 @@ class ParsedLine(NamedTuple):
     changes: dict[str, str]
     flags: frozenset[str]
     columns: str = ""
+    words: Mapping[str, str] = MappingProxyType(
+        {}
+    )  # the words that conditions and changes were made of; WHERE + condition
 
     def names(self) -> list[str]:
         """The names that were given, each once."""
@@ -114,7 +124,7 @@ def read_line(words: list[str], grammar: Grammar, verb: str) -> ParsedLine:
         raise CommandError("\n".join(reader.wrong), plain=True)
     if sum(map(len, reader.conditions.values())) > NAMES_MAX:
         raise CommandError(f"can not process over {NAMES_MAX} names")
-    return ParsedLine(reader.conditions, reader.changes, frozenset(reader.flags), reader.columns)
+    return ParsedLine(reader.conditions, reader.changes, frozenset(reader.flags), reader.columns, reader.words)
 
 
 class _Reader:
@@ -128,6 +138,7 @@ class _Reader:
         self.changes: dict[str, str] = {}
         self.flags: set[str] = set()
         self.columns = ""
+        self.words: dict[str, str] = {}
         self.wrong: list[str] = []
 
     def read(self, word: str) -> None:
@@ -163,6 +174,7 @@ class _Reader:
         elif found == "format":
             self.columns = f"{self.columns},{value}" if self.columns else unquoted(value)
         else:
+            self.words[WHERE + found] = word
             self.conditions.setdefault(found, []).extend(listed(value))
 
     def _unknown_condition(self, word: str) -> None:
@@ -177,9 +189,9 @@ class _Reader:
             return
         found = find(key, self.grammar.settings) if key else None
         if found is None:
-            self.wrong.append(f" Unknown option: {word}")
-            if self.verb == "modify":
-                self.wrong.append(" Use keyword 'where' to modify condition")
+            use_where = self.verb == "modify" or self.grammar.use_where
+            self.wrong.append(f" Unknown option: {word}" + (USE_WHERE if use_where else ""))
             return
         whole = found + sign
+        self.words[whole] = word
         self.changes[whole] = f"{self.changes[whole]},{value}" if sign and whole in self.changes else value

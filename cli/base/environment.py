@@ -85,6 +85,15 @@ def step_environment(export: str, source: Mapping[bytes, bytes], *, inside: bool
     return _lines(pairs)
 
 
+def trace_parent(source: Mapping[str, str]) -> str:
+    """The trace context of the caller (TRACEPARENT); "" where there is none."""
+    if "TRACEPARENT" not in source:
+        return ""
+    from penstock.values.tracecontext import checked_traceparent  # imported only where it is needed
+
+    return checked_traceparent(source["TRACEPARENT"])
+
+
 def export_text(export: str) -> str:
     """The value of SLURM_EXPORT_ENV: --export as written, or only the names where a value is a secret or not clean text."""
     if export.isprintable() and not any(f"{os.fsdecode(secret)}=" in export for secret in SECRETS):

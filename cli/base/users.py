@@ -75,4 +75,5 @@ def _number(text: str) -> int | None:
     """The number in a text, or None for a name. Too many digits give UID_MAX + 1."""
     if not (text.isascii() and text.isdigit()):
         return None
-    return int(text) if len(text.lstrip("0")) <= len(str(UID_MAX)) else UID_MAX + 1
+    digits = text.lstrip("0")
+    return int(digits or "0") if len(digits) <= len(str(UID_MAX)) else UID_MAX + 1

@@ -28,8 +28,8 @@ def read(path: str, asked: ListRecordsRequest, now_us: int) -> list[JobRecord]:
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return [record for record in records(path, file, now_us) if wanted.matches(record)]
-    except IsADirectoryError as error:
-        raise CommandError(f"{path} is not a valid file") from error
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise CommandError(f"{path} is not a valid file", plain=True) from error
 
 
 def records(path: str, file: IO[str], now_us: int) -> Iterator[JobRecord]:

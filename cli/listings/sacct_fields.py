@@ -123,6 +123,12 @@ def suspended_us(row: RecordRow, until_us: int) -> int:
     return max(0, total - (row.step.start_at_us - job.start_at_us)) if row.step and total else total
 
 
+def shown_cpus(row: RecordRow) -> int:
+    """CPUs as columns show them: of a job that waits those that it asked for."""
+    waits = row.step is None and row.job.state == JobState.PENDING.name
+    return row.job.cpus_req if waits else alloc_cpus(row)
+
+
 def alloc_cpus(row: RecordRow) -> int:
     """Allocated CPUs; 0 before the start."""
     return row.step.cpus_alloc if row.step else row.job.cpus_alloc
@@ -130,10 +136,27 @@ def alloc_cpus(row: RecordRow) -> int:
 
 def state_text(row: RecordRow) -> str:
     """The state: `COMPLETED`, `CANCELLED by 1000`."""
-    record = row.step or row.job
-    if record.state == JobState.CANCELLED.name and record.cancelled_by_uid >= 0:
-        return f"{record.state} by {record.cancelled_by_uid}"
-    return SHOWN_STATE.get(record.state, record.state)
+    step = row.step
+    if step is not None:  # in Slurm, one that a signal has ended is cancelled
+        cancelled = step.state == JobState.FAILED.name and step.exit.signal
+        return JobState.CANCELLED.name if cancelled else SHOWN_STATE.get(step.state, step.state)
+    job = row.job
+    if job.state == JobState.CANCELLED.name and job.cancelled_by_uid >= 0:
+        return f"{job.state} by {job.cancelled_by_uid}"
+    return SHOWN_STATE.get(job.state, job.state)
+
+
+def exit_text(row: RecordRow, view: RecordView) -> str:
+    """The exit code. A job that was cancelled is recorded at once, before its processes have ended: it has none."""
+    if row.step is None and row.job.state == JobState.CANCELLED.name:
+        return format_exit(0, 0)
+    ended = (row.step or row.job).exit
+    return format_exit(ended.code, ended.signal)
+
+
+def tres_text(tres: str) -> str:
+    """TRES in the order of their names, as sacct has them."""
+    return ",".join(sorted(tres.split(","), key=lambda part: part.partition("=")[0]))
 
 
 def planned_s(row: RecordRow, view: RecordView) -> int:
@@ -288,12 +311,24 @@ def _average_cpu(step: StepRecord, view: RecordView) -> str:
     return format_duration(used_us // 1_000_000 // max(step.tasks, 1))
 
 
+def _layout(step: StepRecord) -> str:
+    """How tasks are spread: where nothing was asked for, over the nodes when there are not more tasks than nodes."""
+    if step.step_id < 0:
+        return "Unknown"
+    return layout_name(step.distribution or ("block" if step.tasks > step.nodes_alloc else "cyclic"))
+
+
+#: Columns of what a job asked for with --cpu-freq, which is not kept.
+_FREQUENCIES = ("ReqCPUFreq", "ReqCPUFreqGov", "ReqCPUFreqMax", "ReqCPUFreqMin")
+#: Reasons of jobs whose priority is 0, whatever it will be.
+HELD = frozenset(("JobHeldUser", "JobHeldAdmin"))
+
 VALUES: dict[str, _Value] = {
     "Account": lambda r, v: account_of(r.job),
     "AdminComment": of_job(lambda j: j.admin_comment),
-    "AllocCPUS": lambda r, v: str(alloc_cpus(r)),
+    "AllocCPUS": lambda r, v: str(shown_cpus(r)),
     "AllocNodes": lambda r, v: str(r.step.nodes_alloc if r.step else r.job.nodes_alloc),
-    "AllocTRES": lambda r, v: r.step.tres_alloc if r.step else r.job.tres_alloc,
+    "AllocTRES": lambda r, v: tres_text(r.step.tres_alloc if r.step else r.job.tres_alloc),
     "AssocID": job_only(lambda r, v: str(association_id(v.numbers.assoc_ids, r.job))),
     "AveCPU": measured(_average_cpu),
     "AveDiskRead": step_bytes("disk_read_bytes"),
@@ -314,7 +349,7 @@ VALUES: dict[str, _Value] = {
     "ElapsedRaw": lambda r, v: str(elapsed_s(r, v)),
     "Eligible": lambda r, v: v.clock.text(r.step.start_at_us if r.step else r.job.eligible_at_us, "Unknown"),
     "End": lambda r, v: v.clock.text(end_us(r), "Unknown"),
-    "ExitCode": lambda r, v: format_exit((r.step or r.job).exit.code, (r.step or r.job).exit.signal),
+    "ExitCode": exit_text,
     "Extra": of_job(lambda j: j.request.extra),
     "FailedNode": of_job(lambda j: j.failed_node),
     "GID": of_job(lambda j: j.group_id),
@@ -322,7 +357,7 @@ VALUES: dict[str, _Value] = {
     "JobID": lambda r, v: r.id_text(),
     "JobIDRaw": lambda r, v: r.id_text(raw=True),
     "JobName": lambda r, v: name_of(r),
-    "Layout": of_step(lambda s: layout_name(s.distribution) if s.step_id >= 0 else "Unknown"),
+    "Layout": of_step(_layout),
     "Licenses": of_job(lambda j: j.request.licenses),
     "MaxDiskRead": step_bytes("disk_read_bytes"),
     "MaxDiskReadNode": first_node,
@@ -338,7 +373,7 @@ VALUES: dict[str, _Value] = {
     "MinCPU": measured(_average_cpu),
     "MinCPUNode": first_node,
     "MinCPUTask": measured(lambda s, v: "0"),
-    "NCPUS": lambda r, v: str(alloc_cpus(r)),
+    "NCPUS": lambda r, v: str(shown_cpus(r)),
     "NNodes": lambda r, v: str(r.step.nodes_alloc if r.step else r.job.nodes_alloc or r.job.nodes_req),
     "NodeList": _node_list,
     "NTasks": of_step(lambda s: s.tasks),
@@ -346,16 +381,17 @@ VALUES: dict[str, _Value] = {
     "Planned": job_only(lambda r, v: format_duration(planned_s(r, v))),
     "PlannedCPU": job_only(lambda r, v: format_duration(planned_s(r, v) * r.job.cpus_req)),
     "PlannedCPURAW": job_only(lambda r, v: str(planned_s(r, v) * r.job.cpus_req)),
-    "Priority": of_job(lambda j: j.priority),
+    "Priority": of_job(lambda j: 0 if j.state == JobState.PENDING.name and j.reason in HELD else j.priority),
     "QOS": of_job(lambda j: j.request.qos),
     "QOSRAW": job_only(lambda r, v: str(v.numbers.qos_ids.get(r.job.request.qos, 0))),
     "QOSREQ": of_job(lambda j: j.request.qos),
     "Reason": of_job(lambda j: j.reason or "None"),
+    **dict.fromkeys(_FREQUENCIES, lambda r, v: "0" if r.step else "Unknown"),
     "ReqCPUS": lambda r, v: str(r.step.cpus_alloc if r.step else r.job.cpus_req),
     "ReqMem": job_only(_requested_memory),
     "ReqNodes": lambda r, v: str(r.step.nodes_alloc if r.step else r.job.nodes_req),
     "ReqReservation": of_job(lambda j: j.request.reservation),
-    "ReqTRES": of_job(lambda j: j.tres_req),
+    "ReqTRES": of_job(lambda j: tres_text(j.tres_req)),
     "Reservation": of_job(lambda j: j.request.reservation),
     "Restarts": of_job(lambda j: j.attempt),
     "SegmentSize": of_job(lambda j: j.request.segment or ""),

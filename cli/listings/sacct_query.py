@@ -108,8 +108,9 @@ def _window(options: OptionValues, now: int) -> tuple[int, int]:
             start = now if has_states else parse_date_us("midnight", now, past=True)
     if end is None:
         end = (start or now) if has_states else 0
-    if end and start > end:
-        raise CommandError(f"Start time ({format_date(start)}) requested is after end time ({format_date(end)}).")
+    if start > (end or now):
+        text = f"Start time ({format_date(start)}) requested is after end time ({format_date(end or now)})."
+        raise CommandError(text)
     return start, _end_of_second(end) if end else 0
 
 
@@ -126,7 +127,7 @@ def _date(options: OptionValues, key: str, now: int) -> int | None:
     try:
         return parse_date_us(text, now, past=True)
     except BadValue as error:
-        raise CommandError(f"Invalid time specification (pos=0): {text}\nsacct: {error}", plain=True) from error
+        raise CommandError(f"Invalid time specification (pos=0): {text}: {error}", plain=True) from error
 
 
 def _users(options: OptionValues, has_jobs: bool) -> list[str]:

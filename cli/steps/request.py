@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from cli.base.environment import current_umask, export_text, soft_limits
+from cli.base.environment import current_umask, export_text, soft_limits, trace_parent
 from cli.base.options import Command, OptionValues, parse
 from cli.base.run import CommandError
 from cli.jobs.bindwords import hint
@@ -281,6 +281,7 @@ def own_job(values: StepValues, command: list[str], argv: list[str]) -> JobReque
     job.submit_dir = current_folder()
     job.work_dir = work_dir(values)
     job.submit_host = os.uname().nodename
+    job.trace_parent = trace_parent(os.environ)
     job.submit_line = submit_line("srun", argv)
     job.command = shown(command[0])
     job.umask = current_umask()

@@ -32,9 +32,11 @@ from ctld.core.records.step import StepRow
 from ctld.core.state.state import ClusterState
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.acctg import task_interval_s
+from penstock.values.config import Config
 from penstock.values.hostlist import compress
 from penstock.values.jobenv import Environment, check_names
 from penstock.values.jobid import EXTERN_STEP
+from penstock.values.tracecontext import job_trace
 
 #: The cause of a job's end, as the line in its error file names it. Other notes cause no line.
 DUE_TO: Final = {
@@ -195,6 +197,14 @@ def master_host(state: ClusterState, job: JobRow) -> str:
     """Returns the address of the node on which the job's processes rendezvous."""
     node = state.nodes.get(job.alloc[0].node) if job.alloc else None
     return node.config.addr if node is not None else ""
+
+
+def trace_parent(config: Config, job: JobRow) -> str:
+    """Returns the trace context below the job's attempt, for its environment; "" where the job has no trace."""
+    if not config.trace_url:
+        return ""
+    trace = job_trace(config.cluster_name, job.job_id, job.submit_at_us, config.trace_one_in, job.request.trace_parent)
+    return trace.traceparent(f"attempt {job.attempt}") if trace is not None else ""
 
 
 def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:

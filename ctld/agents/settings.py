@@ -23,6 +23,7 @@ def node_settings(config: Config, node: str = "") -> node_pb2.NodeSettings:
         acct_gather_frequency_s=config.job_acct_gather_frequency_s,
         acct_gather_type=config.job_acct_gather_type,
         profile_every_s=min(config.job_acct_gather_frequency_s, PROFILE_S_MAX) if _keeps_profiles(config) else 0,
+        hang_after_s=config.hang_after_s,
         cgroup=_cgroup(config.cgroup, config.proctrack_type == "proctrack/cgroup"),
         task_plugin=",".join(config.task_plugin),
         kill_wait_s=config.kill_wait_s,

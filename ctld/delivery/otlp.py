@@ -6,9 +6,11 @@ queues have rules of their own. Tests read the result with OpenTelemetry's own m
 Format: https://github.com/open-telemetry/opentelemetry-proto/blob/main/opentelemetry/proto/trace/v1/trace.proto
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
+
+from penstock.values.tracecontext import JobTrace
+from penstock.values.varint import varint
 
 #: The type of the body.
 PROTOBUF_TYPE: Final = "application/x-protobuf"
@@ -16,12 +18,13 @@ PROTOBUF_TYPE: Final = "application/x-protobuf"
 TEXT_CHARS_MAX: Final = 256
 _INTERNAL: Final = 1  # SpanKind
 _OK, _ERROR = 1, 2  # StatusCode
+_NUMBER_MASK: Final = (1 << 64) - 1  # a negative number is its complement of 64 bits
 
 
 class TraceSpan(NamedTuple):
-    """One span. `key` is unique in its trace, and names it; `parent` is the key of another one, "" = none."""
+    """One span. `key` is unique in its job, and names it; `parent` is the key of another one, "" = the caller's, if any."""
 
-    trace_id: bytes
+    trace: JobTrace
     key: str
     parent: str
     name: str
@@ -31,16 +34,6 @@ class TraceSpan(NamedTuple):
     is_failure: bool | None = None  # None: the span does not tell
 
 
-def trace_id_of(cluster: str, job_id: int, submit_at_us: int) -> bytes:
-    """Returns the trace id of a job: the same in every process and after each restart."""
-    return hashlib.sha256(f"{cluster}\0{job_id}\0{submit_at_us}".encode()).digest()[:16]
-
-
-def span_id_of(trace_id: bytes, key: str) -> bytes:
-    """Returns the id of a span, so that a child can be sent before its parent."""
-    return hashlib.sha256(trace_id + key.encode()).digest()[:8]
-
-
 def encode(spans: Iterable[TraceSpan], resource: Mapping[str, str | int]) -> bytes:
     """Returns an ExportTraceServiceRequest with the spans of one resource."""
     scope = _bytes(1, _text(1, "penstock")) + b"".join(_bytes(2, _span(span)) for span in spans)
@@ -48,9 +41,10 @@ def encode(spans: Iterable[TraceSpan], resource: Mapping[str, str | int]) -> byt
 
 
 def _span(span: TraceSpan) -> bytes:
-    parts = [_bytes(1, span.trace_id), _bytes(2, span_id_of(span.trace_id, span.key))]
-    if span.parent:
-        parts.append(_bytes(4, span_id_of(span.trace_id, span.parent)))
+    trace = span.trace
+    parts = [_bytes(1, trace.trace_id), _bytes(2, trace.span_id(span.key))]
+    if parent := trace.span_id(span.parent) if span.parent else trace.parent:
+        parts.append(_bytes(4, parent))
     parts += [_text(5, span.name), _number(6, _INTERNAL), _time(7, span.start_at_us), _time(8, span.end_at_us)]
     parts.append(_attributes(9, span.attributes))
     if span.is_failure is not None:
@@ -66,26 +60,16 @@ def _value(value: str | int) -> bytes:
     return _number(3, value) if isinstance(value, int) else _text(1, value[:TEXT_CHARS_MAX])
 
 
-def _varint(value: int) -> bytes:
-    value &= (1 << 64) - 1  # a negative number is its complement of 64 bits
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
-
-
 def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
+    return varint(field << 3) + varint(value & _NUMBER_MASK)
 
 
 def _time(field: int, at_us: int) -> bytes:
-    return _varint(field << 3 | 1) + (at_us * 1000).to_bytes(8, "little")
+    return varint(field << 3 | 1) + (at_us * 1000).to_bytes(8, "little")
 
 
 def _bytes(field: int, data: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(data)) + data
+    return varint(field << 3 | 2) + varint(len(data)) + data
 
 
 def _text(field: int, text: str) -> bytes:

@@ -20,11 +20,12 @@ from typing import Final
 from ctld.core.records.effects import Batch
 from ctld.core.records.job import JobRow
 from ctld.core.records.step import StepRow
-from ctld.delivery.otlp import TraceSpan, trace_id_of
+from ctld.delivery.otlp import TraceSpan
 from ctld.runtime.snapshot import Snapshot
 from penstock.values.hostlist import compress
 from penstock.values.states import END_STATES, JobState
 from penstock.values.text import clean_line
+from penstock.values.tracecontext import JobTrace, job_trace
 
 _ENDS: Final = ("end", "requeue")
 SpanFacts = dict[str, str | int]
@@ -45,14 +46,14 @@ class SpanMaker:
         for line in batch.history:
             key = line.job_id, line.attempt
             row = rows.get(key) or self._snapshot.jobs.get(line.job_id)
-            if row is None or not (trace_id := self._trace_of(row)):
+            if row is None or (trace := self._trace_of(row)) is None:
                 continue
             if line.event == "submit":
-                yield self._job_span(row, trace_id, "submit", "job", row.submit_at_us, now_us)
-                yield self._job_span(row, trace_id, "commit", "submit", max(sealed_at_us, row.submit_at_us), now_us)
+                yield self._job_span(row, trace, "submit", "job", row.submit_at_us, now_us)
+                yield self._job_span(row, trace, "commit", "submit", max(sealed_at_us, row.submit_at_us), now_us)
             elif line.event == "start":
                 since_us = min(max(row.eligible_at_us, row.submit_at_us), line.at_us)
-                yield self._job_span(row, trace_id, f"plan {row.attempt}", "job", since_us, line.at_us)
+                yield self._job_span(row, trace, f"plan {row.attempt}", "job", since_us, line.at_us)
             elif line.event in _ENDS:
                 ended[key] = None
         for key in ended:
@@ -61,21 +62,21 @@ class SpanMaker:
         for step in batch.steps:
             if step.state in END_STATES and step.end_at_us:
                 row = rows.get((step.job_id, step.attempt)) or self._snapshot.jobs.get(step.job_id)
-                if row is not None and row.attempt == step.attempt and (trace_id := self._trace_of(row)):
-                    yield from _step_spans(row, step, trace_id)
+                if row is not None and row.attempt == step.attempt and (trace := self._trace_of(row)):
+                    yield from _step_spans(row, step, trace)
 
-    def _trace_of(self, row: JobRow) -> bytes:
-        """Returns the trace id of a job; nothing of one that is not sampled."""
-        trace_id = trace_id_of(self._cluster, row.job_id, row.submit_at_us)
-        return b"" if int.from_bytes(trace_id[-8:], "big") % self._one_in else trace_id
+    def _trace_of(self, row: JobRow) -> JobTrace | None:
+        """Returns the place of a job in its trace; None of one that is not sampled."""
+        return job_trace(self._cluster, row.job_id, row.submit_at_us, self._one_in, row.request.trace_parent)
 
     def _end_spans(self, row: JobRow, now_us: int) -> Iterator[TraceSpan]:
-        trace_id = self._trace_of(row)
+        if (trace := self._trace_of(row)) is None:
+            return
         if row.start_at_us:
-            yield self._job_span(row, trace_id, f"attempt {row.attempt}", "job", row.start_at_us, row.end_at_us)
-        yield self._job_span(row, trace_id, f"accounting {row.attempt}", "job", row.end_at_us, now_us)
+            yield self._job_span(row, trace, f"attempt {row.attempt}", "job", row.start_at_us, row.end_at_us)
+        yield self._job_span(row, trace, f"accounting {row.attempt}", "job", row.end_at_us, now_us)
         if row.state in END_STATES and self._has_ended(row):
-            yield self._job_span(row, trace_id, "job", "", row.submit_at_us, now_us)
+            yield self._job_span(row, trace, "job", "", row.submit_at_us, now_us)
 
     def _has_ended(self, row: JobRow) -> bool:
         """Whether it was the job's last attempt: one of a crontab's job ends as others do, and the job waits again."""
@@ -83,7 +84,7 @@ class SpanMaker:
         return current is None or current.attempt == row.attempt
 
     def _job_span(
-        self, row: JobRow, trace_id: bytes, key: str, parent: str, start_at_us: int, end_at_us: int
+        self, row: JobRow, trace: JobTrace, key: str, parent: str, start_at_us: int, end_at_us: int
     ) -> TraceSpan:
         facts = _facts(row)
         failure = None
@@ -91,35 +92,31 @@ class SpanMaker:
             facts |= _outcome(row.state, row.exit_code, row.exit_signal)
             failure = row.state not in (JobState.COMPLETED, JobState.REQUEUED)
         name = key.partition(" ")[0]
-        return TraceSpan(trace_id, key, parent, name, start_at_us, max(start_at_us, end_at_us), facts, failure)
+        return TraceSpan(trace, key, parent, name, start_at_us, max(start_at_us, end_at_us), facts, failure)
 
 
-def _step_spans(job: JobRow, step: StepRow, trace_id: bytes) -> Iterator[TraceSpan]:
+def _step_spans(job: JobRow, step: StepRow, trace: JobTrace) -> Iterator[TraceSpan]:
     tail = f"{step.attempt} {step.step_id}"
     begin_us = min(max(step.submit_at_us, job.start_at_us), step.end_at_us)
     run_us = max(step.start_at_us, begin_us)
     facts = _facts(job) | {"step": step.name if step.step_id < 0 else str(step.step_id)}
     outcome = facts | _outcome(step.state, step.exit_code, step.exit_signal)
     failed = step.state is not JobState.COMPLETED
-    yield TraceSpan(
-        trace_id, f"step {tail}", f"attempt {step.attempt}", "step", begin_us, step.end_at_us, outcome, failed
-    )
+    yield TraceSpan(trace, f"step {tail}", f"attempt {step.attempt}", "step", begin_us, step.end_at_us, outcome, failed)
     if not step.start_at_us:
         return  # no node has started it
     parent = f"step {tail}"
-    yield TraceSpan(trace_id, f"launch {tail}", parent, "launch", begin_us, min(run_us, step.end_at_us), facts)
+    yield TraceSpan(trace, f"launch {tail}", parent, "launch", begin_us, min(run_us, step.end_at_us), facts)
     if step.parts is None:
         node = outcome | {"node": step.node}
-        yield TraceSpan(
-            trace_id, f"run {tail}", parent, "run", min(run_us, step.end_at_us), step.end_at_us, node, failed
-        )
+        yield TraceSpan(trace, f"run {tail}", parent, "run", min(run_us, step.end_at_us), step.end_at_us, node, failed)
         return
     for part in step.parts:
         if part.start_at_us:
             since_us = max(part.start_at_us, begin_us)
             ends = facts | {"node": part.node} | _outcome(part.state, part.exit_code, part.exit_signal)
             key = f"run {tail} {part.node}"
-            yield TraceSpan(trace_id, key, parent, "run", since_us, max(since_us, part.end_at_us), ends)
+            yield TraceSpan(trace, key, parent, "run", since_us, max(since_us, part.end_at_us), ends)
 
 
 def _facts(row: JobRow) -> SpanFacts:

@@ -4,9 +4,11 @@ The controller alone sends: nodes report their times to it in any case, so they 
 
 Rules
     - Off costs nothing: the loop calls nothing of this module.
-    - The loop only appends spans to a queue of QUEUE_MAX; what does not fit is dropped and counted, and so is what the collector
-      refuses for good. A task takes SPANS_MAX at a time; a process of its own posts them (poster.py).
-    - A collector that is away or hangs delays nobody: the same spans are sent again after a pause that doubles.
+    - The loop only appends spans to a queue of QUEUE_MAX; what does not fit is dropped and counted. A task takes SPANS_MAX at a
+      time; a process of its own posts them (poster.py).
+    - A collector that is away or hangs delays nobody: the same spans are sent again after a pause that doubles. Any other answer
+      but success is final, as OTLP has it: those spans are dropped and counted.
+    - A problem is logged when it begins or becomes one of the other kind, whatever words the collector has for each request.
     - Best effort: unlike events of webhooks, spans are not in the database. A controller that is killed loses those in the queue.
 """
 
@@ -36,6 +38,7 @@ PAUSE_MAX_S: Final = 60.0
 TIMEOUT_S: Final = 10
 #: Of a clean stop.
 STOP_S: Final = 2.0
+pause = asyncio.sleep  # a name of its own, for tests
 
 
 class TraceSender:
@@ -51,7 +54,7 @@ class TraceSender:
         self._server: Server | None = None
         self._task: asyncio.Task[None] | None = None
         self._config: tuple[object, ...] = ("", 1, "")
-        self._problem = ""  # of the last attempt
+        self._problem: Retry | None = None  # of the last attempt
 
     async def use(self, config: Config) -> None:
         """Sends to the collector of a configuration from now on."""
@@ -89,7 +92,7 @@ class TraceSender:
         self._task = None
         self._server = None
         self._maker = None
-        self._problem = ""
+        self._problem = None
 
     def _committed(self, batch: Batch) -> None:
         """Queues the spans that end with a batch. An unexpected error costs them, and not the controller."""
@@ -113,7 +116,7 @@ class TraceSender:
             if not self._queue:
                 self._wake.clear()
                 await self._wake.wait()
-            await asyncio.sleep(pause_s if self._problem or len(self._queue) < SPANS_MAX else 0)
+            await pause(pause_s if self._problem or len(self._queue) < SPANS_MAX else 0)
             spans = list(islice(self._queue, SPANS_MAX))
             if await self._send(server, spans, resource):
                 for _ in spans:
@@ -131,15 +134,16 @@ class TraceSender:
             body = await asyncio.to_thread(encode, spans, resource)
             await server.post(body, {"Content-Type": PROTOBUF_TYPE}, encoding="latin-1")
         except NotDelivered as error:
-            if str(error) != self._problem:
-                self._problem = str(error)
+            problem = Retry.AWAY if error.retry is Retry.AWAY else Retry.REFUSED
+            if problem is not self._problem:
+                self._problem = problem
                 log.warning("traces: spans are not taken: %s", error)
-            if error.retry is not Retry.REFUSED:
+            if problem is Retry.AWAY:
                 return False
             metrics.spans_dropped += len(spans)
             return True
         metrics.spans_sent += len(spans)
         if self._problem:
-            self._problem = ""
+            self._problem = None
             log.info("traces: the collector takes spans again")
         return True

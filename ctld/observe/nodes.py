@@ -13,7 +13,7 @@ from ctld.core.state.shares import GPU
 from ctld.core.state.state import ClusterState
 from ctld.observe.jobfamilies import of_partitions
 from ctld.observe.jobstats import MB, JobStats
-from ctld.rpc.cluster.clusterinfo import base_state, flags_of, reservations_of_nodes, reserved_flags
+from ctld.rpc.cluster.clusterinfo import base_state, flags_of, planned_nodes, reservations_of_nodes, reserved_flags
 from penstock.exporter.exposition import MetricFamily, MetricType, gauge, labels
 from penstock.exporter.pace import WorkPace
 
@@ -38,8 +38,8 @@ _COUNTS: Final = (
 _WORDS: Final = {
     "ALLOCATED": "alloc", "COMPLETING": "completing", "DOWN": "down", "DRAIN": "drain", "DYNAMIC_NORM": "dyn_normal",
     "FAIL": "fail", "FUTURE": "future", "IDLE": "idle", "INVAL": "invalid_reg", "MAINTENANCE": "maint", "MIXED": "mixed",
-    "NO_RESPOND": "noresp", "REBOOT_ISSUED": "reboot_issued", "REBOOT_REQUESTED": "reboot_req", "RESERVED": "resv",
-    "UNKNOWN": "unknown",
+    "NO_RESPOND": "noresp", "PLANNED": "planned", "REBOOT_ISSUED": "reboot_issued",
+    "REBOOT_REQUESTED": "reboot_req", "RESERVED": "resv", "UNKNOWN": "unknown",
 }  # fmt: skip
 
 
@@ -62,15 +62,16 @@ async def read_nodes(state: ClusterState, links: Mapping[str, NodeLink], pace: W
     """Returns the numbers of all nodes, by name."""
     await pace.begin()
     reservations = reservations_of_nodes(state, state.now_us)
+    planned = planned_nodes(state)
     facts = {}
     async for node in pace.over(list(state.node_list)):
-        reserved = reserved_flags(reservations.get(node.name, ()))
-        facts[node.name] = _facts(state, node, reserved, links.get(node.name))
+        flags = [*reserved_flags(reservations.get(node.name, ())), *["PLANNED"] * (node.name in planned)]
+        facts[node.name] = _facts(state, node, flags, links.get(node.name))
     return facts
 
 
-def _facts(state: ClusterState, node: Node, reserved: Iterable[str], link: NodeLink | None) -> NodeNumbers:
-    words = [_WORDS[word] for word in (base_state(node), *flags_of(state, node), *reserved) if word in _WORDS]
+def _facts(state: ClusterState, node: Node, flags: Iterable[str], link: NodeLink | None) -> NodeNumbers:
+    words = [_WORDS[word] for word in (base_state(node), *flags_of(state, node), *flags) if word in _WORDS]
     if "drain" in words:
         words.append("draining" if node.jobs else "drained")
     gpus = sum(mask.bit_count() for (name, _), mask in node.gres_used.items() if name == GPU)

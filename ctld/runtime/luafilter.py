@@ -20,6 +20,7 @@ from penstock.submitfilter import log_user
 from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
 from penstock.values.memory import parse_mb
+from penstock.values.numbers import INT64_MAX, parse_int
 from penstock.values.refusals import Code
 
 NO_VAL8: Final = 0xFE
@@ -43,7 +44,6 @@ _UNSET: Final = {
     **dict.fromkeys(_NUMBERS, NO_VAL), **dict.fromkeys(_WIDTH16, NO_VAL16), **dict.fromkeys(_WIDTH8, NO_VAL8),
     **dict.fromkeys(_ZERO, 0),
 }  # fmt: skip
-_ANY_UNSET: Final = (NO_VAL8, NO_VAL16, NO_VAL)
 _MAIL: Final = {
     "BEGIN": 1, "END": 2, "FAIL": 4, "REQUEUE": 8, "TIME_LIMIT": 0x10, "TIME_LIMIT_90": 0x20, "TIME_LIMIT_80": 0x40,
     "TIME_LIMIT_50": 0x80, "STAGE_OUT": 0x100, "ARRAY_TASKS": 0x200, "INVALID_DEPEND": 0x400,
@@ -85,7 +85,7 @@ setmetatable(slurm, {__index = function(_, name)
     if type(name) == "string" and name:sub(1, 7) == "ESLURM_" then return -1 end
 end})
 unpack = table.unpack
-python = nil
+python, package.loaded.python = nil
 """
 
 #: Keys of an update: the field of job_desc, and how its text is read.
@@ -263,7 +263,7 @@ def _as_slurm(job: dict[str, object]) -> dict[str, object]:
 def _as_python(name: str, value: object) -> object:
     """Returns a value of Lua's as the record of a job has it."""
     if name in _NUMBERS:
-        if value is None or value in _ANY_UNSET or (name in _ZERO and value == 0):
+        if value is None or value in (_UNSET[name], NO_VAL):
             return None
         if name in ("time_limit", "time_min") and value == INFINITE:
             return -1
@@ -297,7 +297,7 @@ def _read(key: str, name: str, text: str, record: dict[str, object]) -> object:
         return parse_mb(text, key)
     if key in _COUNTS:
         first = text.partition("-")[0] if key == "numnodes" else text
-        return int(first) if first.lstrip("-").isdecimal() else None
+        return parse_int(first, -INT64_MAX, INT64_MAX, key)
     return text
 
 

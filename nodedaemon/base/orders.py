@@ -33,6 +33,7 @@ TROUBLE = b"trouble"
 READY = b"ready"
 ENDED = b"ended"
 SCRIPT_MESSAGE = b"said"
+SUSPECTED = b"suspected"
 #: Begins the key of an order to move a step to other CPUs.
 _MOVE = "move "
 #: Recipients of a signal: the task's first process, or every process of the step. Numbers as in core.machine.
@@ -127,6 +128,7 @@ class LaunchOrder:
     use_pam: bool = False
     sample_every_s: int = 0  # 0 = usage is measured at the end only
     profile_every_s: int = 0  # interval of its profile; 0 = none is kept
+    hang_after_s: int = 0  # it is said to hang when it has for so long; 0 = never
     lease_s: int = 0  # stops itself after this long without contact; 0 = never
     lease_grace_s: int = 0  # between SIGTERM and SIGKILL when the lease expires
     private_tmp: str = ""  # the job's own folder in place of the folders below
@@ -269,6 +271,11 @@ def stepds_ended(stepds: list[tuple[str, int]]) -> bytes:
 def script_message(key: str, text: str) -> bytes:
     """Encodes output or failure of a site's program, for noded's log."""
     return pack_values(SCRIPT_MESSAGE, key, text)
+
+
+def suspected(key: str, kind: str, text: str) -> bytes:
+    """Encodes why a step is suspected to hang; an empty kind: it no longer is."""
+    return pack_values(SUSPECTED, key, kind, text)
 
 
 def trouble(key: str, text: str) -> bytes:

@@ -26,6 +26,7 @@ log = logging.getLogger("penstock.noded")
 
 LINE_BYTES_MAX: Final = 128
 LINE_S: Final = 5.0
+INIT_PID: Final = 1
 
 
 class Adoption:
@@ -74,6 +75,8 @@ class Adoption:
 
     def answer(self, uid: int, pid: int, pid_start: int) -> str:
         """Finds the job and moves the process."""
+        if pid in (0, INIT_PID, os.getpid()):  # 0 would be the writer of the group's file: ourselves
+            return f"pid {pid} is no login"
         owned = [step for step in self._steps() if self._owner(step.key) == uid]
         if not owned:
             return f"uid {uid} has no job on this node"

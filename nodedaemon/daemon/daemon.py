@@ -134,6 +134,7 @@ class Daemon:
         self._mps: Mps | None = None
         self._gpus = self._make_gpus(found)
         self._exporter = self._make_exporter()
+        self._supervisors.on_suspected = self._exporter.suspected
         node.site.listeners.append(lambda: self._exporter.use(node.site.settings.metrics))
         node.site.listeners.append(lambda: detect.remember(spool.dir_fd, node.site.settings.gpu.detect))
         if self._gpus is not None or self._inventory.gpus:

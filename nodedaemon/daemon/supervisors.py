@@ -33,7 +33,7 @@ from nodedaemon.spool.spool import Spool
 from nodedaemon.spool.steprecord import CANNOT_START, NEVER, Claim, decode_claim
 from nodedaemon.stepd import control
 from penstock.crash import crash_point
-from penstock.values.jobid import BATCH_STEP
+from penstock.values.jobid import BATCH_STEP, format_step
 
 log = logging.getLogger("penstock.noded")
 
@@ -45,6 +45,8 @@ NEVER_STARTED = "the node daemon was restarted before the step was started"
 #: Ended steps of one user whose stepds still keep output for a client. Each is a process of ours that is charged to no
 #: job: beyond this, the oldest loses its output.
 KEPT_FOR_CLIENTS_MAX = 256
+#: Of what is said of a step that may hang.
+SUSPICION_CHARS_MAX = 400
 NO_SUPERVISOR = f"{CANNOT_START}: no process, memory or file descriptor is left for a supervisor"
 NODE_REBOOTED = "the node was rebooted"
 SUPERVISOR_LOST = "supervisor lost"
@@ -83,6 +85,7 @@ class Supervisors:
         self._writer: asyncio.StreamWriter | None = None
         self.launcher_lost = asyncio.Event()
         self.on_ready: Callable[[StepKey], None] = lambda key: None  # a step with streams is ready
+        self.on_suspected: Callable[[StepKey, str], None] = lambda key, kind: None  # "" = no longer
 
     async def open(self) -> None:
         """Starts to communicate with the launcher."""
@@ -213,12 +216,25 @@ class Supervisors:
             for key, status in zip(map(_key, values[::2]), map(int, values[1::2]), strict=True):
                 if self._kept_for_clients.pop(key, None) is None:  # else its end was handled, its folder may be removed
                     self._stepd_ended(key, status, is_over=status == 0)
+        elif kind == orders.SUSPECTED:
+            name, why, text = values
+            self._suspect(_key(name), why.decode(), text.decode("utf-8", "replace")[:SUSPICION_CHARS_MAX])
         elif kind == orders.SCRIPT_MESSAGE:
             name, text = values
             log.info("step %s: %s", name.decode(), text.decode("utf-8", "replace"))
         else:
             name, text = values
             log.error("step %s: its supervisor failed: %s", name.decode(), text.decode("utf-8", "replace"))
+
+    def _suspect(self, key: StepKey, kind: str, text: str) -> None:
+        """Reports that a step may hang, or that it no longer seems to."""
+        if kind:
+            log.warning("step %s may hang: %s", key, text)
+            self._post(Notice(f"step {format_step(key.step_id)} may hang: {text}", key=key))
+        else:
+            log.info("step %s goes on", key)
+            self._post(Notice(f"step {format_step(key.step_id)} goes on", key=key))
+        self.on_suspected(key, kind)
 
     def _keep_for_clients(self, key: StepKey) -> None:
         """Remembers the address until the process ends: the step folder may be removed before the client has read

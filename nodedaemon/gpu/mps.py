@@ -17,7 +17,6 @@ import contextlib
 import logging
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -150,10 +149,10 @@ class Mps(Listener):
     def _begin(self, name: Name, order: LaunchOrder) -> str:
         """Starts a keeper and reads its result; returns why it does not run, "" = it does."""
         self._end(name)  # remains of a dead one
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(self._base, 0o711)
         words = [str(order.user_id), str(order.group_id), order.user_name, name[1], folder_of(self._base, *name)]
         try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self._base, 0o711)
             child = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _KEEPER, _ROOT, *words, self._program],
                 stdin=subprocess.DEVNULL,
@@ -191,7 +190,7 @@ class Mps(Listener):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(END_S)
         if not self._is_there(name):
-            shutil.rmtree(folder, ignore_errors=True)
+            mps_keeper.remove(folder)
 
     def _is_there(self, name: Name) -> bool:
         child = self._children.get(name)

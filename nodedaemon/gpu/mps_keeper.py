@@ -12,11 +12,13 @@ Rules
     - Only the user's process enters the user's folders, makes them and talks to the control daemon (`quit`).
     - The device is named by its UUID: the server renumbers the devices that it can see.
     - Its standard output: nothing and the end of the file = the control daemon runs; else the reason why not.
+    - The user fills the folders as they like, so they are emptied as a job's private ones are: by descriptors, at any depth.
     - SIGTERM: `quit`, and SIGKILL for processes that are left GONE_S later (QUIT_S if `quit` hangs).
 
 Imports as little as stepd: it runs as long as the GPU is used.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -26,7 +28,7 @@ import time
 from nodedaemon.base import proctree, scripts
 from nodedaemon.base.kernelfiles import write_text
 from nodedaemon.base.orders import LaunchOrder
-from nodedaemon.stepd import task
+from nodedaemon.stepd import namespace, task
 
 #: The driver makes its contexts for the first client, not at the start.
 BEGIN_S = 30.0
@@ -122,7 +124,7 @@ class MpsKeeper:
                 proctree.signal_descendants(os.getpid(), signal.SIGKILL)
                 if not self._await_none():
                     break  # blocked in the kernel (D state): its folder stays
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove(self._folder)
 
     def _await_none(self) -> bool:
         """Waits for the last child, with a limit."""
@@ -141,6 +143,12 @@ class MpsKeeper:
         except ChildProcessError:
             return False
         return True
+
+
+def remove(folder: str) -> None:
+    """Removes the folder. What cannot be removed stays, and the next start reports it."""
+    with contextlib.suppress(OSError):
+        namespace.remove(folder)
 
 
 if __name__ == "__main__":

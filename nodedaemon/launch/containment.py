@@ -62,6 +62,7 @@ def contain(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Site)
     if settings.profile_every_s and not message.no_profile:
         other_s = message.acct_gather_frequency_s if own else settings.profile_every_s
         order.profile_every_s = order.sample_every_s or other_s
+        order.hang_after_s = settings.hang_after_s
     _confine(order, message, job, site)
 
 

@@ -12,6 +12,8 @@ Rules
     - Fences within a node are served by the library itself. Fences of some of a step's tasks on several nodes,
       names to look up, and new processes are refused with the standard's "not supported".
     - The library calls back in its own thread: there data is only stored and sent.
+    - It listens on a TCP port of the loopback address, which all users of the node reach, and believes the uid that its
+      client states. So the kernel is asked whose connection it is, before a client is admitted (`expel_strangers`).
 
 No files are left: the library keeps its data in memory (gds hash). The folder for its sockets is removed at the end; the
 next server of the same user removes that of one that was killed.
@@ -113,7 +115,7 @@ class PmixServer:
             library = pmix.Library(pmix.find_library(dict(os.environ)))
             os.environ[_STORE] = "hash"  # in memory; read by the library when it starts
             calls: dict[int, Callable[..., int]] = {
-                pmix.CONNECTED: lambda *_: pmix.SUCCEEDED_AT_ONCE,
+                pmix.CONNECTED: self._connected,
                 pmix.FINALIZED: lambda *_: pmix.SUCCEEDED_AT_ONCE,
                 pmix.ABORTED: self._aborted,
                 pmix.FENCE: self._fence,
@@ -158,6 +160,11 @@ class PmixServer:
                 continue  # the task has ended already
             finally:
                 os.close(pipe)
+
+    def _connected(self, *_: object) -> int:
+        """Runs in the library's thread: a client has said who it is, and has no answer yet."""
+        expel_strangers()
+        return pmix.SUCCEEDED_AT_ONCE
 
     # -- fences
 
@@ -219,6 +226,46 @@ class PmixServer:
     def _send(self, data: bytes) -> None:
         with self._lock:
             self._control.sendall(data)
+
+
+def expel_strangers() -> None:
+    """Ends all connections of other users to this process's listening sockets; what they have sent is discarded.
+
+    A descriptor may be closed by the library meanwhile: each is looked at by a copy of its own.
+    """
+    connections: list[socket.socket] = []
+    own: set[object] = set()  # addresses that are listened on
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # it is closed already, or no socket
+            one = socket.fromfd(int(name), socket.AF_INET, socket.SOCK_STREAM)
+            if one.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) != socket.AF_INET:
+                one.close()
+            elif one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                own.add(one.getsockname())
+                one.close()
+            else:
+                connections.append(one)
+    owners = _owners()
+    for one in connections:
+        with one, contextlib.suppress(OSError):  # it is not connected any more
+            here, there = one.getsockname(), one.getpeername()
+            if here in own and owners.get((_in_table(there), _in_table(here))) != os.geteuid():
+                one.shutdown(socket.SHUT_RDWR)
+                while one.recv(_READ_BYTES, socket.MSG_DONTWAIT):
+                    pass
+
+
+def _owners() -> dict[tuple[str, str], int]:
+    """The uids of all TCP connections of this machine, by their own and the other address."""
+    with open("/proc/net/tcp", encoding="ascii") as file:
+        rows = [line.split() for line in islice(file, 1, None)]
+    return {(row[1], row[2]): int(row[7]) for row in rows}
+
+
+def _in_table(address: tuple[str, int]) -> str:
+    """An address as the kernel's table has it."""
+    number = int.from_bytes(socket.inet_aton(address[0]), sys.byteorder)
+    return f"{number:08X}:{address[1]:04X}"
 
 
 def step_infos(

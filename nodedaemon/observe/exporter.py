@@ -58,6 +58,7 @@ class NodeExporter(Listener):
         self._sources = sources
         self._agent = agent
         self._known: dict[StepKey, StepLabels] = {}
+        self._suspected: dict[StepKey, str] = {}  # steps that may hang: why
         self._samples: dict[str, Sample] = {}
         self._power_w: dict[str, float] = {}
         self._polled_at_us = 0
@@ -74,6 +75,13 @@ class NodeExporter(Listener):
         live = dict.fromkeys(self._sources.live())
         self._known = {known: found for known, found in self._known.items() if known in live}
         self._known[key] = StepLabels(order.user_name, account, order.partition)
+
+    def suspected(self, key: StepKey, kind: str) -> None:
+        """Takes why a step may hang; "" = it no longer seems to."""
+        live = dict.fromkeys(self._sources.live())
+        self._suspected = {known: why for known, why in self._suspected.items() if known in live and known != key}
+        if kind:
+            self._suspected[key] = kind
 
     def polled(self, polled: Polled, owners: Mapping[int, GpuOwner]) -> None:
         """Keeps the samples."""
@@ -149,7 +157,7 @@ class NodeExporter(Listener):
         sources = self._sources
         keys = [] if self._settings.hides_jobs else sources.live()
         machine, readings = await asyncio.get_running_loop().run_in_executor(sources.executor, self._read, keys)
-        return [*machine, *step_families(readings, self._known), *self._gpu_families()]
+        return [*machine, *step_families(readings, self._known, self._suspected), *self._gpu_families()]
 
     def _read(self, keys: list[StepKey]) -> tuple[list[MetricFamily], dict[StepKey, StepReading]]:
         """Reads the kernel's files, in a worker thread."""

@@ -89,8 +89,10 @@ class StepReader:
         return list(proctree.descendants(claim.pid))
 
 
-def step_families(readings: Mapping[StepKey, StepReading], known: Mapping[StepKey, StepLabels]) -> list[MetricFamily]:
-    """Returns the families of the steps."""
+def step_families(
+    readings: Mapping[StepKey, StepReading], known: Mapping[StepKey, StepLabels], suspected: Mapping[StepKey, str]
+) -> list[MetricFamily]:
+    """Returns the families of the steps. `suspected`: why some of them may hang."""
     texts = {key: known.get(key, StepLabels()).text(key) for key in readings}
     each = [(texts[key], found) for key, found in sorted(readings.items())]
     gauge, counter = MetricType.GAUGE, MetricType.COUNTER
@@ -106,6 +108,12 @@ def step_families(readings: Mapping[StepKey, StepReading], known: Mapping[StepKe
         ),
         MetricFamily(
             "penstock_step_written_bytes", counter, "Bytes written to disks", [(t, f.written_bytes) for t, f in each]
+        ),
+        MetricFamily(
+            "penstock_step_suspected",
+            gauge,
+            "A step that may hang, and why: see penstock doctor",
+            [(known.get(key, StepLabels()).text(key, why=suspected[key]), 1) for key in readings if key in suspected],
         ),
         MetricFamily("penstock_step_processes", gauge, "Processes of a step", [(t, f.processes) for t, f in each]),
     ]

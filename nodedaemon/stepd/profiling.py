@@ -10,6 +10,10 @@ import os
 
 from penstock.values.timeline import SampleLine
 
+TYPE_CHECKING = False  # avoids importing `typing`, which every fork would pay for
+if TYPE_CHECKING:
+    from penstock.values.timeline import Point
+
 NAME = "profile"
 COLUMNS = 4  # as penstock.values.profile says for HOST: that module is not needed before the end
 _DS_US = 100_000
@@ -36,6 +40,10 @@ class ProfileRecorder:
         rates = (used_ms * 1_000_000 // passed_us, rss_kb, read_more * 1_000_000 // passed_us)
         self._line.add(ran_us // _DS_US, (*rates, written_more * 1_000_000 // passed_us))
         self._before = (ran_us, max(cpu_ms, before[0]), max(read, before[1]), max(written, before[2]))
+
+    def points(self) -> "list[Point]":
+        """The points so far."""
+        return self._line.points()
 
     def answer(self, folder_fd: int) -> bytes:
         """The profile so far, with the GPUs', as penstock.values.profile encodes it."""

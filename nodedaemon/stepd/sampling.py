@@ -22,6 +22,7 @@ import resource
 
 from nodedaemon.base import proctree
 from nodedaemon.base.kernelfiles import read_bytes
+from nodedaemon.stepd.hangwatch import HangWatch
 from nodedaemon.stepd.plugs import Plug
 from nodedaemon.stepd.profiling import ProfileRecorder
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from nodedaemon.stepd.plugs import PluggedStep
     from nodedaemon.stepd.taskrecord import Task
     from penstock.values.packing import PackedValue
+    from penstock.values.timeline import Point
 
 #: Numbers of UsageMetric.Kind.
 CPU_MS, RSS_KB, VMSIZE_KB, PAGE_FAULTS, READ_BYTES, WRITE_BYTES = range(1, 7)
@@ -41,8 +43,9 @@ PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 _BLOCK_BYTES = 512  # getrusage counts blocks of this size
 #: The kernel includes the memory that a task's process shared with stepd before its exec.
 _FORK_RSS_KB = 4096
-#: Indexes in /proc/PID/stat after the name: parent, group, session, faults and children's, times and children's, start,
+#: Indexes in /proc/PID/stat after the name: state, parent, group, session, faults and children's, times and children's, start,
 #: sizes.
+_STATE = 0
 _PPID = 1
 _PGRP = 2
 _SESSION = 3
@@ -52,6 +55,9 @@ _TIMES = 11
 _START = 19
 _VSIZE = 20
 _RSS = 21
+
+
+_IO = (b"read_bytes", b"write_bytes", b"rchar", b"wchar")
 
 
 class Sum:
@@ -75,12 +81,13 @@ class Sum:
 class Sampler(Plug):
     """The sampler of one step."""
 
-    words = ("usage", "profile")
+    words = ("usage", "profile", "doctor")
 
     def __init__(self, order: "LaunchOrder") -> None:
         self._every_s = order.sample_every_s or order.profile_every_s
         self._first_s = min(FIRST_S, self._every_s) if order.sample_every_s else self._every_s
         self._profile = ProfileRecorder() if order.profile_every_s else None
+        self._watch = HangWatch(order)
         self._rss_kb = 0  # of all tasks, in the last sample
         self._is_plain = order.kind == "batch" and not order.sample_every_s
         self._sums: dict[int, Sum] = {}  # by rank
@@ -118,7 +125,12 @@ class Sampler(Plug):
         assert self._step is not None
         self.sample()
         self._add_point(self._rss_kb)
+        cpu_ms = {rank: found.figures()[0] for rank, found in self._sums.items()}
+        self._watch.take(self._step, cpu_ms, self._host_points)
         self._step.loop.after(self._every_s, self.tick)
+
+    def _host_points(self) -> "list[Point]":
+        return self._profile.points() if self._profile is not None else []
 
     def _add_point(self, rss_kb: int | None) -> None:
         """Adds the last sample to the profile. `rss_kb` None: the step is over."""
@@ -133,6 +145,8 @@ class Sampler(Plug):
         if word == "profile":
             assert self._step is not None
             return {"profile": self._profile.answer(self._step.folder_fd) if self._profile is not None else b""}
+        if word == "doctor":
+            return self._watch.answer(self._rank_of)
         self.sample()
         return {"tasks": len(self._sums), "metrics": self.metrics() + self._of_gpus()}
 
@@ -190,13 +204,15 @@ class Sampler(Plug):
         owners = self._owners(stats)
         now: dict[int, list[int]] = {rank: [0] * 6 for rank in self._sums}
         self._known = {}
+        self._watch.begin()
         for pid, fields in stats.items():
             rank = owners[pid]
             self._known[pid, int(fields[_START])] = rank
             total = now[rank]
             total[0] += sum(map(int, fields[_TIMES : _TIMES + 4])) * _TICK_US
             total[1] += int(fields[_FAULTS]) + int(fields[_CHILD_FAULTS])
-            read, written = disk_bytes(pid)
+            read, written, *moved = io_bytes(pid)
+            self._watch.see(rank, fields[_STATE], *moved)
             total[2] += read
             total[3] += written
             total[4] += int(fields[_RSS]) * PAGE_KB
@@ -252,14 +268,18 @@ class Sampler(Plug):
 
 def disk_bytes(pid: int) -> tuple[int, int]:
     """Bytes that a process and its reaped children have read from and written to disks; zeros without permission."""
-    read = written = 0
+    return io_bytes(pid)[:2]
+
+
+def io_bytes(pid: int) -> tuple[int, int, int, int]:
+    """Bytes read from and written to disks; read from and written to anything, by a process and its reaped children."""
+    found = dict.fromkeys(_IO, 0)
     for line in read_bytes(f"/proc/{pid}/io").splitlines():
         word, _, number = line.partition(b": ")
-        if word == b"read_bytes":
-            read = int(number)
-        elif word == b"write_bytes":
-            written = int(number)
-    return read, written
+        if word in found:
+            found[word] = int(number)
+    disk_read, disk_written, read, written = found.values()
+    return disk_read, disk_written, read, written
 
 
 def make(order: "LaunchOrder") -> Plug | None:

@@ -206,6 +206,15 @@ class Supervisor:
         """How long the step has run."""
         return self._context.clock.now_us() - self._start_at_us if self._start_at_us else 0
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it is suspended on an order of the controller."""
+        return self._is_frozen
+
+    def suspect(self, kind: str, text: str) -> None:
+        """Tells noded that the step is suspected to hang; an empty kind: it no longer is."""
+        self._report(orders.suspected(self.order.key, kind, text))
+
     def _began_packet(self) -> bytes:
         return orders.began(self.order.key, self._start_at_us, self.tasks.all[0].pid, self._claimed)
 

@@ -138,6 +138,8 @@ spool_file_damaged | path reason | spool file %s is damaged (%s); it is taken as
 spool_file_not_written | path reason - | %s: %s; %s
 step_unkillable | step | step %s has not ended since SIGKILL was sent; look for processes in D state
 step_adopted | step pid | step %s: adopted, supervisor pid %d
+step_suspected | step reason | step %s may hang: %s
+step_goes_on | step | step %s goes on
 step_said | step output | step %s: %s
 supervisor_failed | step output | step %s: its supervisor failed: %s
 supervisor_lost | step status | step %s: its supervisor has ended without a report (wait status %d)

@@ -252,7 +252,7 @@ class Registered(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., refusal: _Optional[str] = ..., cluster_name: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., unkillable_step_timeout_s: _Optional[int] = ..., controller_version: _Optional[str] = ..., settings: _Optional[_Union[NodeSettings, _Mapping]] = ..., lease_s: _Optional[int] = ..., command_port: _Optional[int] = ...) -> None: ...
 
 class NodeSettings(_message.Message):
-    __slots__ = ("prolog", "epilog", "task_prolog", "task_epilog", "prolog_flags", "prolog_epilog_timeout_s", "health_check_program", "health_check_interval_s", "health_check_node_state", "reboot_program", "unkillable_step_program", "acct_gather_frequency_s", "acct_gather_type", "cgroup", "private_tmp", "allow_new_privs", "use_pam", "mpi_default", "task_plugin", "kill_wait_s", "private_tmp_folders", "devices", "gpu", "metrics", "log_file", "log_format", "log_level", "slurm_conf", "profile_every_s")
+    __slots__ = ("prolog", "epilog", "task_prolog", "task_epilog", "prolog_flags", "prolog_epilog_timeout_s", "health_check_program", "health_check_interval_s", "health_check_node_state", "reboot_program", "unkillable_step_program", "acct_gather_frequency_s", "acct_gather_type", "cgroup", "private_tmp", "allow_new_privs", "use_pam", "mpi_default", "task_plugin", "kill_wait_s", "private_tmp_folders", "devices", "gpu", "metrics", "log_file", "log_format", "log_level", "slurm_conf", "profile_every_s", "hang_after_s")
     PROLOG_FIELD_NUMBER: _ClassVar[int]
     EPILOG_FIELD_NUMBER: _ClassVar[int]
     TASK_PROLOG_FIELD_NUMBER: _ClassVar[int]
@@ -282,6 +282,7 @@ class NodeSettings(_message.Message):
     LOG_LEVEL_FIELD_NUMBER: _ClassVar[int]
     SLURM_CONF_FIELD_NUMBER: _ClassVar[int]
     PROFILE_EVERY_S_FIELD_NUMBER: _ClassVar[int]
+    HANG_AFTER_S_FIELD_NUMBER: _ClassVar[int]
     prolog: _containers.RepeatedScalarFieldContainer[str]
     epilog: _containers.RepeatedScalarFieldContainer[str]
     task_prolog: str
@@ -311,7 +312,8 @@ class NodeSettings(_message.Message):
     log_level: str
     slurm_conf: str
     profile_every_s: int
-    def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[NodeDevice, _Mapping]]] = ..., gpu: _Optional[_Union[GpuSettings, _Mapping]] = ..., metrics: _Optional[_Union[MetricsSettings, _Mapping]] = ..., log_file: _Optional[str] = ..., log_format: _Optional[str] = ..., log_level: _Optional[str] = ..., slurm_conf: _Optional[str] = ..., profile_every_s: _Optional[int] = ...) -> None: ...
+    hang_after_s: int
+    def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[NodeDevice, _Mapping]]] = ..., gpu: _Optional[_Union[GpuSettings, _Mapping]] = ..., metrics: _Optional[_Union[MetricsSettings, _Mapping]] = ..., log_file: _Optional[str] = ..., log_format: _Optional[str] = ..., log_level: _Optional[str] = ..., slurm_conf: _Optional[str] = ..., profile_every_s: _Optional[int] = ..., hang_after_s: _Optional[int] = ...) -> None: ...
 
 class MetricsSettings(_message.Message):
     __slots__ = ("port", "addr", "allow", "token_file", "tls", "dcgm_names", "default_account", "hides_jobs")
@@ -572,7 +574,7 @@ class HolderLaunch(_message.Message):
     def __init__(self, run_prolog: bool = ..., run_epilog: bool = ..., is_batch_node: bool = ..., environment: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class JobFacts(_message.Message):
-    __slots__ = ("cluster_name", "job_name", "partition", "account", "qos", "array_job_id", "array_task_id", "array_task_count", "array_task_min", "array_task_max", "array_task_step", "node_list", "nodes", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "start_at_us", "end_at_us", "restart_count", "submit_dir", "submit_host", "dependency", "reservation", "licenses", "gpus_per_node", "export_env", "comment", "topology_addr", "topology_pattern", "het_job_id", "het_offset", "het_size", "more", "distribution", "mem_per_gpu_mb", "ntasks_per_gpu", "cpus_per_gpu", "gpus", "gpus_per_task", "master_host", "master_port", "kind", "node_runs")
+    __slots__ = ("cluster_name", "job_name", "partition", "account", "qos", "array_job_id", "array_task_id", "array_task_count", "array_task_min", "array_task_max", "array_task_step", "node_list", "nodes", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "start_at_us", "end_at_us", "restart_count", "submit_dir", "submit_host", "dependency", "reservation", "licenses", "gpus_per_node", "export_env", "comment", "topology_addr", "topology_pattern", "het_job_id", "het_offset", "het_size", "more", "distribution", "mem_per_gpu_mb", "ntasks_per_gpu", "cpus_per_gpu", "gpus", "gpus_per_task", "master_host", "master_port", "kind", "node_runs", "trace_parent")
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
     JOB_NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -618,6 +620,7 @@ class JobFacts(_message.Message):
     MASTER_PORT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     NODE_RUNS_FIELD_NUMBER: _ClassVar[int]
+    TRACE_PARENT_FIELD_NUMBER: _ClassVar[int]
     cluster_name: str
     job_name: str
     partition: str
@@ -663,7 +666,8 @@ class JobFacts(_message.Message):
     master_port: int
     kind: str
     node_runs: _containers.RepeatedCompositeFieldContainer[NodeRun]
-    def __init__(self, cluster_name: _Optional[str] = ..., job_name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_task_count: _Optional[int] = ..., array_task_min: _Optional[int] = ..., array_task_max: _Optional[int] = ..., array_task_step: _Optional[int] = ..., node_list: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., restart_count: _Optional[int] = ..., submit_dir: _Optional[bytes] = ..., submit_host: _Optional[str] = ..., dependency: _Optional[str] = ..., reservation: _Optional[str] = ..., licenses: _Optional[str] = ..., gpus_per_node: _Optional[str] = ..., export_env: _Optional[str] = ..., comment: _Optional[str] = ..., topology_addr: _Optional[str] = ..., topology_pattern: _Optional[str] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., het_size: _Optional[int] = ..., more: _Optional[_Iterable[bytes]] = ..., distribution: _Optional[str] = ..., mem_per_gpu_mb: _Optional[int] = ..., ntasks_per_gpu: _Optional[int] = ..., cpus_per_gpu: _Optional[int] = ..., gpus: _Optional[str] = ..., gpus_per_task: _Optional[str] = ..., master_host: _Optional[str] = ..., master_port: _Optional[int] = ..., kind: _Optional[str] = ..., node_runs: _Optional[_Iterable[_Union[NodeRun, _Mapping]]] = ...) -> None: ...
+    trace_parent: str
+    def __init__(self, cluster_name: _Optional[str] = ..., job_name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_task_count: _Optional[int] = ..., array_task_min: _Optional[int] = ..., array_task_max: _Optional[int] = ..., array_task_step: _Optional[int] = ..., node_list: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., restart_count: _Optional[int] = ..., submit_dir: _Optional[bytes] = ..., submit_host: _Optional[str] = ..., dependency: _Optional[str] = ..., reservation: _Optional[str] = ..., licenses: _Optional[str] = ..., gpus_per_node: _Optional[str] = ..., export_env: _Optional[str] = ..., comment: _Optional[str] = ..., topology_addr: _Optional[str] = ..., topology_pattern: _Optional[str] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., het_size: _Optional[int] = ..., more: _Optional[_Iterable[bytes]] = ..., distribution: _Optional[str] = ..., mem_per_gpu_mb: _Optional[int] = ..., ntasks_per_gpu: _Optional[int] = ..., cpus_per_gpu: _Optional[int] = ..., gpus: _Optional[str] = ..., gpus_per_task: _Optional[str] = ..., master_host: _Optional[str] = ..., master_port: _Optional[int] = ..., kind: _Optional[str] = ..., node_runs: _Optional[_Iterable[_Union[NodeRun, _Mapping]]] = ..., trace_parent: _Optional[str] = ...) -> None: ...
 
 class NodeRun(_message.Message):
     __slots__ = ("cpus", "tasks", "count")

@@ -381,6 +381,7 @@ class Config:
     metrics_allow: tuple[str, ...] = ()  # addresses and networks; () = all
     metrics_tls: bool = False
     metrics_values_max: int = 1000  # values of a label that users choose, as accounts
+    hang_after_s: int = 600  # a step that hangs for so long is said to; 0 = none is
     trace_url: str = ""  # of a collector of OpenTelemetry; "" = no traces
     trace_one_in: int = 1  # one job in so many has a trace
     # from slurmdbd.conf

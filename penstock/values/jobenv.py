@@ -88,6 +88,7 @@ class EnvironmentFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     distribution: str = ""
     master_host: str = ""
     master_port: int = 0  # reserved for the job; 0 = none
+    trace_parent: str = ""  # of a job with a trace
     het_job_id: int = 0  # of a heterogeneous job: the leader's id, which tasks see as the job id
 
 
@@ -208,6 +209,7 @@ VARIABLES: Final[tuple[Variable, ...]] = (
     # On a node they are added last, and only if the user has set neither.
     Variable("MASTER_ADDR", _A, lambda f: f.master_host or None, users_own=True),
     Variable("MASTER_PORT", _A, lambda f: f.master_port, users_own=True),
+    Variable("TRACEPARENT", _B | _A, lambda f: f.trace_parent or None, users_own=True),
     # a step of srun
     Variable("SLURM_STEP_ID", _S),
     Variable("SLURM_STEPID", _S),

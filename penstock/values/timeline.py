@@ -12,6 +12,7 @@ Pure, and small: stepd, which is forked by the thousand, keeps one.
 """
 
 from penstock.values.packing import Damaged
+from penstock.values.varint import put_varint
 
 TYPE_CHECKING = False  # avoids importing `typing`, which every fork would pay for
 if TYPE_CHECKING:
@@ -80,15 +81,15 @@ class SampleLine:
 
     def _append(self, point: "Point") -> None:
         data, before = self._data, self._before
-        _put(data, point.at_ds - self.at_ds)
+        put_varint(data, point.at_ds - self.at_ds)
         for column, value in enumerate(point.values):
             if value is None:
-                _put(data, 0)
+                put_varint(data, 0)
                 continue
             mean, most = value
             change = mean - before[column]
-            _put(data, (change << 1 if change >= 0 else (-change << 1) - 1) + 1)
-            _put(data, most - mean)
+            put_varint(data, (change << 1 if change >= 0 else (-change << 1) - 1) + 1)
+            put_varint(data, most - mean)
             before[column] = mean
         self.at_ds = point.at_ds
         self.count += 1
@@ -132,13 +133,6 @@ def merged(since_ds: int, one: "Point", other: "Point") -> "Point":
             mean = (2 * (a[0] * first_ds + b[0] * second_ds) + whole_ds) // (2 * whole_ds)
             values.append((mean, max(a[1], b[1])))
     return Point(other.at_ds, tuple(values))
-
-
-def _put(data: bytearray, number: int) -> None:
-    while number > 0x7F:
-        data.append(number & 0x7F | 0x80)
-        number >>= 7
-    data.append(number)
 
 
 def decode(data: bytes, columns: int) -> "list[Point]":

@@ -21,6 +21,8 @@ from rest.contract.parse import CONVERSION
 from rest.handlers.jobfields import requested, without_effect
 from rest.handlers.members import Members
 
+#: Digits of 2^32.
+UID_DIGITS_MAX: Final = 10
 #: Slurm's numbers of what a submission lacks.
 NO_SCRIPT: Final = 9000
 BAD_SCRIPT: Final = 2009
@@ -115,6 +117,6 @@ def spec_of(members: Members, script: str, environment: Sequence[bytes] = ()) ->
 def _number(value: object, source: str) -> int:
     """A uid or gid, as a number: names are the controller's machine's. Raises RestError."""
     text = str(value)
-    if not (text.isascii() and text.isdigit() and int(text) < 2**32):
+    if not (text.isascii() and text.isdigit() and len(text) <= UID_DIGITS_MAX and int(text) < 2**32):
         raise RestError(422, CONVERSION, f"{text[:40]!r} is no number of a user or group", source=source)
     return int(text)

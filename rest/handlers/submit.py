@@ -78,6 +78,8 @@ async def allocate(call: RestCall) -> Json:
 
 
 async def _send(call: RestCall, jobs: list[JobRequest], spec: JobSpec, test_only: bool = False) -> SubmitJobReply:
+    for job in jobs:
+        job.trace_parent = call.trace_parent
     request = SubmitJobRequest(
         request_key=_key(call.idempotency_keys), job=jobs[0], spec=spec, components=jobs[1:], test_only=test_only
     )

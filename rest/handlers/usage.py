@@ -1,5 +1,7 @@
 """GET /penstock/v1/usage: what was used in a period, from the roll-ups that sreport reads, which are exact for whole hours."""
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from cli.base.document import Json, message_object
@@ -8,6 +10,7 @@ from penstock.v1.governance_pb2 import ReportReply, ReportRequest
 from rest.calling import RestCall, bad_query
 from rest.contract.facts import Words
 from rest.contract.parse import UNKNOWN_WORD
+from rest.listing import listing
 
 HOUR_US: Final = 3600 * 1_000_000
 DAY_US: Final = 24 * HOUR_US
@@ -29,12 +32,21 @@ async def usage(call: RestCall) -> Json:
         group_by=group_by,
         tres=words(call.query.get("tres")) or ["cpu", "gres/gpu"],
     )
-    whole = ReportReply()
-    async for page in call.pages("Report", request):
-        whole.MergeFrom(page)
+    call.tag.vary(f"{start_us} {end_us}")  # without times they depend on the clock
+    rolled_up_to_us: list[int] = []  # the first page has it, and `listing` reads that page before it returns
+    rows = await listing(call, "Report", request, _rows, partial(_note_progress, rolled_up_to_us))
     return {
         "start_at_us": start_us,
         "end_at_us": end_us,
-        "rolled_up_to_us": whole.rolled_up_to_us,
-        "rows": [message_object(row) for row in whole.rows],
+        "rolled_up_to_us": max(rolled_up_to_us, default=0),
+        "rows": rows,
     }
+
+
+def _rows(page: ReportReply) -> Iterable[Json]:
+    return map(message_object, page.rows)
+
+
+def _note_progress(rolled_up_to_us: list[int], page: ReportReply) -> str:
+    rolled_up_to_us.append(page.rolled_up_to_us)
+    return ""

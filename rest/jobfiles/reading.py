@@ -69,11 +69,13 @@ def read_text(path: str) -> str:
 def parse_text(text: str, suffix: str) -> JobFile:
     """Reads a text in the format of a file name's suffix; without a known one it is YAML. Raises FileError."""
     try:
-        return _FORMATS.get(suffix.lower(), _yaml)(text)
+        found = _FORMATS.get(suffix.lower(), _yaml)(text)
+        json.dumps(found.value, ensure_ascii=False).encode()  # an escape may be half of a pair, which is no Unicode
     except RecursionError:
         raise FileError("nested too deep") from None
     except (ValueError, OverflowError) as error:  # of the libraries: a number of thousands of digits, \UFFFFFFFF
         raise FileError(f"a value that cannot be read: {error}") from None
+    return found
 
 
 # ---- YAML

@@ -37,7 +37,7 @@ def user(name: str, account: str = "physics", **more: Any) -> Association:
 def test_add_users(client, capsys):
     answers(client, user("dan"), user("eve"), names=("dan", "eve"))
     assert out(capsys, "-i", "add", "user", "dan,eve", "account=physics", "fairshare=5", "grpnodes=3", "admin=op") == (
-        " Adding User(s)\n  dan\n  eve\n Settings =\n  Default Account = physics\n  Admin Level     = Operator\n Associations =\n"
+        " Adding User(s)\n  dan\n  eve\n Settings =\n  Admin Level     = Operator\n Associations =\n"
         "  U = dan       A = physics    C = tiny      \n  U = eve       A = physics    C = tiny      \n"
         " Non Default Settings\n  Fairshare     = 5\n  GrpTRES       = node=3\n"
     )
@@ -97,10 +97,11 @@ def test_coordinators(client, capsys):
     )
     assert out(capsys, "-i", "delete", "coord", "ann", "account=physics") == (
         " Removing Coordinators with user name\n  ann\n From Account(s)\n  physics\n"
+        " Removed Coordinators (sub accounts not listed)...\n"
     )
     assert (
         out(capsys, "-i", "delete", "coordinator", "account=physics")
-        == " Removing all users from Accounts\n  physics\n"
+        == " Removing all users from Accounts\n  physics\n Removed Coordinators (sub accounts not listed)...\n"
     )
     out(
         capsys,
@@ -114,7 +115,9 @@ def test_coordinators(client, capsys):
     )
     out(capsys, "-i", "add", "coord", "who", "account=bio", status=1, err=" You specified a non-existent user 'who'.\n")
     answers(client)
-    assert out(capsys, "-i", "delete", "coord", "ann", status=1) == "Nothing removed\n".rjust(17)
+    assert out(capsys, "-i", "delete", "coord", "ann", status=1) == (
+        " Removing Coordinators with user name\n  ann\n From all accounts\n Nothing removed\n"
+    )
 
 
 def test_wckeys(client, capsys):
@@ -151,7 +154,7 @@ def test_modify_tells_what_is_changed(client, capsys):
     (request,) = changes_of(client)
     assert dict(request.changes) == {"fairshare": "3", "maxtresminsperjob": "cpu=9"}
     assert (list(request.names), list(request.accounts)) == (["ann"], ["physics"])
-    assert out(capsys, "-i", "modify", "user", "ann", "set", "defaultaccount=bio") == " Modified users...\n  ann\n"
+    assert out(capsys, "-i", "modify", "user", "ann", "set", "defaultaccount=physics") == " Modified users...\n  ann\n"
     assert (
         out(capsys, "-i", "modify", "user", "set", "admin=none", "where", "adminl=oper")
         == " Modified users...\n  ann\n"
@@ -160,6 +163,7 @@ def test_modify_tells_what_is_changed(client, capsys):
     answers(client, Association(account="bio", parent="root"), names=("bio",))
     assert out(capsys, "-i", "modify", "account", "where", "name=bio", "set", "fairshare=parent", "qos-=gold") == (
         " Modified account associations...\n  C = tiny       A = bio of root\n"
+        "  C = tiny       A = bio                  U = bob      \n"
     )
     assert out(capsys, "-i", "update", "account", "bio", "set", "desc='new words'") == " Modified accounts...\n  bio\n"
     assert changes_of(client)[-1].changes == {"description": "new words"}
@@ -187,7 +191,9 @@ def test_raw_usage(client, capsys, monkeypatch, tmp_path):
 def test_the_cluster(client, capsys):
     answers(client, Association(account="root"), names=("root",))
     assert out(capsys, "-i", "modify", "cluster", "tiny", "set", "maxjobs=9") == (
+        " Setting\n  Default Limits:\n  MaxJobs       = 9\n"
         " Modified cluster defaults for associations...\n  C = tiny       A = root\n"
+        "  C = tiny       A = physics              U = ann      \n  C = tiny       A = root                 U = root     \n"
     )
     assert (changes_of(client)[0].entity, changes_of(client)[0].names) == ("cluster", ["tiny"])
     wrong = "GrpWall is not a valid option for the root association of a cluster.\n"
@@ -209,8 +215,8 @@ def test_delete(client, capsys):
     assert out(capsys, "-i", "delete", "user", "ann") == " Deleting users...\n  ann\n"
     assert changes_of(client)[-1] == ChangeAccountsRequest(action="REMOVE", entity="user", names=["ann"])
     assert out(capsys, "-i", "remove", "user", "where", "name=ann", "account=physics,bio") == (
-        " Deleting user associations...\n  C = tiny       A = physics              U = ann      \n"
-        "  C = tiny       A = bio                  U = ann      \n"
+        " Deleting user associations...\n  C = tiny       A = physics    U = ann      \n"
+        "  C = tiny       A = bio        U = ann      \n Deleting users (No Associations)...\n  ann\n"
     )
     answers(client, Association(account="bio", parent="root"), names=("bio",))
     assert out(capsys, "-i", "delete", "account", "bio") == " Deleting accounts...\n  bio\n"
@@ -229,7 +235,7 @@ def test_jobs_in_the_way_are_listed(client, capsys):
     out(
         capsys, "-i", "delete", "user", "ann", status=1,
         err=" Error with request: Job(s) active, cancel job(s) before remove\n"
-        "  JobID = 7          C = tiny       A = physics    U = ann      \nsacctmgr: job 7 of ann\n",
+        "  JobID = 7          C = tiny       A = physics    U = ann      \n",
     )  # fmt: skip
 
 
@@ -303,9 +309,9 @@ def test_nothing_to_do(client, capsys, words, text):
         (("add", "user", "ann", "colour=red"), " Unknown option: colour=red"),
         (("add", "user"), " Need name of user to add."),
         (("add", "user", "ann"), " Need name of account to add user to."),
-        (("add", "user", "ann", "account=none"), " This account 'none' doesn't exist.\n        Contact your admin to add this account."),
         (("add", "account", "x", "parent=none"),
-         " Parent account 'none' doesn't exist on cluster tiny\n        Contact your admin to add this account."),
+         " Parent account 'none' doesn't exist on cluster tiny\n        Contact your admin to add this account.\n"
+         " No associations created."),
         (("add", "account"), " Need name of account to add."),
         (("modify", "user", "ann"), " You didn't give me anything to set"),
         (("modify", "user", "ann,bob", "set", "newname=x"), " If you are changing a users name you can only specify 1 user at a time."),
@@ -336,8 +342,8 @@ def test_mistakes(client, capsys, words, text):
         ("grptres=cpu", "Invalid GrpTRES"),
         ("maxtres=cpu=x", "MaxTRESPerJob cpu"),
         ("admin=king", "Invalid value for AdminLevel (king)"),
-        ("maxwall=soon", " Bad MaxWall time format: soon"),
-        ("grpwall=-3", " Bad GrpWall time format: -3"),
+        ("maxwall=soon", " Bad MaxWall time format: maxwall=soon: "),
+        ("grpwall=-3", " Bad GrpWall time format: grpwall=-3: "),
     ],
 )
 def test_values_that_are_none(client, capsys, setting, text):
@@ -347,7 +353,57 @@ def test_values_that_are_none(client, capsys, setting, text):
     status, shown, wrong = run_body(capsys, "sacctmgr", sacctmgr.body, "-i", "modify", "user", "ann", "set", setting)
     assert status == 1 and not shown and text in wrong and wrong.startswith(("sacctmgr: error: ", " Bad "))
     assert any(word in wrong for word in ("(allowed: ", "write ", "it is ")), wrong
+    assert wrong.endswith(f" Unknown option: {setting}\n Use keyword 'where' to modify condition\n")
     assert client.calls == []
+
+
+def test_a_user_is_not_added_to_an_account_that_is_not_there(client, capsys):
+    wrong = " This account 'none' doesn't exist.\n        Contact your admin to add this account.\n"
+    shown = out(capsys, "-i", "add", "user", "ann", "account=none", status=1, err=wrong)
+    assert shown == " Nothing new added.\n" and not changes_of(client)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("modify user ann set qos=none", "\n Unknown option: qos=none\n Use keyword 'where' to modify condition\n"),
+        (
+            "modify account bio set qos+=none",
+            "\n Unknown option: qos+=none\n Use keyword 'where' to modify condition\n",
+        ),
+        ("add user ann account=bio qos=+none", "\n Unknown option: qos=+none\n"),
+        ("show assoc where qos=none", "\n Unknown condition: qos=none\n"),
+    ],
+)
+def test_a_qos_that_is_not_there(client, capsys, line, words):
+    wrong = f"sacctmgr: error: You gave a bad qos 'none'. Valid QOS's are normal,gold{words}"
+    out(capsys, "-i", *line.split(), status=1, err=wrong)
+    assert not changes_of(client)
+
+
+def test_default_qos_and_account_that_cannot_be(client, capsys):
+    wrong = "You gave a bad default qos 'none'.  Use 'list qos' to get complete list.\n"
+    out(capsys, "-i", "modify", "user", "ann", "set", "defaultqos=none", status=1, err=wrong)
+    lines = (
+        " These associations don't have access to their default qos.\n"
+        " Please give them access before they the default can be set to this.\n"
+        "  DefQOS = gold       C = tiny       A = physics              U = ann      \n"
+    )
+    out(capsys, "-i", "modify", "user", "ann", "set", "defaultqos=gold", status=1, err=lines)
+    assert out(capsys, "-i", "modify", "user", "ann", "set", "defaultaccount=bio", status=1) == (
+        " Can't modify because these users aren't associated with new default account 'bio'...\n  U = ann C = tiny\n"
+    )
+    assert not changes_of(client)
+
+
+def test_users_below_a_changed_account_are_listed(client, capsys):
+    """Those that have the value from it: bob's MaxJobs is their own, and so is the QOS list of one association."""
+    answers(client, Association(account="bio", parent="root"), names=("bio",))
+    head = " Modified account associations...\n  C = tiny       A = bio of root\n"
+    one = "  C = tiny       A = bio                  U = bob      \n"
+    assert out(capsys, "-i", "modify", "account", "bio", "set", "grpjobs=3") == head
+    assert out(capsys, "-i", "modify", "account", "bio", "set", "maxjobs=3") == f"{head}{one[:-1]} P = gpu\n"
+    assert out(capsys, "-i", "modify", "account", "bio", "set", "qos=normal") == head + one
 
 
 def test_a_refusal_of_the_controller(client, capsys):

@@ -50,7 +50,7 @@ def test_what_was_typed_is_shown(client, capsys):
     )
     assert (
         out(capsys, "-nP", "show", "user", "withcoord", "format=user,defaultaccount,defaultwckey,admin,coord")
-        == "ann|physics|w2|Operator|science\nbob|bio||None|\n"
+        == "ann|bio|w2|Operator|science\nbob|bio||None|\n"
     )
     assert out(capsys, "-nP", "show", "wckey") == "w1|cluster|ann\n*w2|cluster|ann\n"
     assert (
@@ -65,8 +65,12 @@ def test_what_was_typed_is_shown(client, capsys):
 
 def dumped(capsys, tmp_path, cluster: str) -> str:
     file = tmp_path / "dump.cfg"
-    assert out(capsys, "dump", cluster, f"file={file}") == ""
-    return file.read_text()
+    status, shown, lines = run_body(capsys, "sacctmgr", sacctmgr.body, "dump", cluster, f"file={file}")
+    assert (status, shown) == (0, "")
+    text = file.read_text()
+    written = [line for line in text.splitlines() if not line.startswith("#")]
+    assert lines.splitlines() == [f"sacctmgr: {line}" for line in written]  # Slurm tells what it writes
+    return text
 
 
 def test_a_dumped_file_makes_the_same_cluster_again(client, capsys, tmp_path, monkeypatch):
@@ -98,7 +102,7 @@ def test_clean_leaves_what_the_file_says(client, capsys, tmp_path):
     )
     out(capsys, "-i", "load", str(file), "clean")
     assert [line for line in dumped(capsys, tmp_path, name).splitlines() if not line.startswith("#")] == [
-        f"Cluster - '{name}':Fairshare=1", "Parent - 'root'",
+        f"Cluster - '{name}':Fairshare=1:QOS='normal'", "Parent - 'root'",
         "Account - 'bio':Description='Life':Organization='root':Fairshare=2", "Parent - 'bio'",
         "User - 'ann':DefaultAccount='bio':DefaultWCKey='w2':AdminLevel='Operator':WCKeys='w1,w2':Fairshare=1",
     ]  # fmt: skip
@@ -123,10 +127,10 @@ def test_a_file_with_one_wrong_line_changes_nothing(client, capsys, tmp_path):
 def test_the_default_account_stays(client, capsys):
     type_all(capsys)
     out(
-        capsys, "-i", "delete", "user", "ann", "account=physics", status=1,
+        capsys, "-i", "delete", "user", "ann", "account=bio", status=1,
         err=" Error with request: You can not remove the default account of a user\n"
         " You must change the default account of these users or remove the users completely from the affected clusters to allow "
-        "these changes.\n Changes Discarded\nsacctmgr: user ann, account physics\n",
+        "these changes.\n Changes Discarded\nsacctmgr: user ann, account bio\n",
     )  # fmt: skip
 
 

@@ -21,8 +21,8 @@ User - 'root':DefaultAccount='root':AdminLevel='Administrator':Fairshare=1
 Account - 'bio':Description='Bio lab':Organization='root':DefaultQOS='gold':Fairshare=10:GrpTRES=cpu=64,mem=1G,gres/gpu=8:MaxJobs=20:QOS='gold,normal'
 Account - 'physics':Description='physics':Organization='science':Fairshare=30:Budget='1000gpu-hours/month'
 Parent - 'bio'
-User - 'bob':DefaultAccount='bio':DefaultWCKey='w1':Coordinator='bio':WCKeys='w1,w2':Fairshare=parent:MaxTRESPerJob=gres/gpu=2:MaxJobs=5:Priority=7
-User - 'bob':Partition='gpu':Fairshare=1:QOS='gold'
+User - 'bob':DefaultAccount='bio':DefaultWCKey='w1':Coordinator='bio':WCKeys='w1,w2':Fairshare=2147483647:MaxTRESPerJob=gres/gpu=2:MaxJobs=5:Priority=7
+User - 'bob':Partition='gpu':DefaultAccount='bio':DefaultWCKey='w1':Coordinator='bio':WCKeys='w1,w2':Fairshare=1:QOS='gold'
 Parent - 'physics'
 User - 'ann':DefaultAccount='physics':AdminLevel='Operator':Fairshare=1
 Account - 'optics':Description='optics':Organization='physics':Fairshare=1
@@ -46,11 +46,14 @@ def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
 
 def test_dump(client, capsys, tmp_path, monkeypatch):
     file = tmp_path / "tiny.cfg"
-    assert out(capsys, "dump", "tiny", f"file={file}") == ""
+    assert out(capsys, "-Q", "dump", "tiny", f"file={file}") == ""
     text = file.read_text()
     assert "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#")) == DUMPED
     monkeypatch.chdir(tmp_path)
-    assert out(capsys, "dump", "cluster=tiny") == " No filename given, using ./tiny.cfg.\n"
+    assert (
+        out(capsys, "dump", "cluster=tiny", err="".join(f"sacctmgr: {line}\n" for line in DUMPED.splitlines()))
+        == " No filename given, using ./tiny.cfg.\n"
+    )
     assert [one.name for one in tmp_path.iterdir()] == ["tiny.cfg"]
 
 

@@ -215,8 +215,8 @@ def test_sshare_of_partitions_and_limits(client, capsys):
     assert out(capsys, sshare, "-m", "-u", "bob", "-U") == (
         "Account                    User    Partition  RawShares  NormShares    RawUsage  EffectvUsage  FairShare \n"
         "-------------------- ---------- ------------ ---------- ----------- ----------- ------------- ---------- \n"
-        "  bio                       bob                  parent    0.250000         900      0.900000   0.500000 \n"
-        "  bio                       bob          gpu          2    0.000000           0      0.000000   0.000000 \n"
+        "bio                         bob                  parent    0.250000         900      0.900000   0.500000 \n"
+        "bio                         bob          gpu          2    0.000000           0      0.000000   0.000000 \n"
     )
     assert out(
         capsys, sshare, "-nP", "-u", "bob", "-U", "-o", "p,parent,grptresmins,grptresraw,tresrunmins"
@@ -258,8 +258,8 @@ def test_sshare_ignores_other_words_as_slurms_does(client, capsys):
 
 
 def test_sshare_filters(client, capsys):
-    assert out(capsys, sshare, "-n", "-P", "-U", "-u", "bob", "-o", "account,user,levelfs") == "  bio|bob|0.277778\n"
-    assert out(capsys, sshare, "-nPA", "physics", "-o", "Account,ID") == " physics|3\n  physics|5\n"
+    assert out(capsys, sshare, "-n", "-P", "-U", "-u", "bob", "-o", "account,user,levelfs") == "bio|bob|0.277778\n"
+    assert out(capsys, sshare, "-nPA", "physics", "-o", "Account,ID") == "physics|3\n physics|5\n"
     out(capsys, sshare, "-o", "nope", status=1, err='sshare: error: Invalid field requested: "nope"\n')
 
 

@@ -17,6 +17,7 @@ def test_a_name_of_digits_is_a_name_where_people_are_kept_by_name() -> None:
     assert named("0") is None and named("root").pw_uid == 0
     assert find_entry("0").pw_name == "root" and find_entry("root").pw_uid == 0
     assert login_of(str(OWN.pw_uid)) == OWN.pw_name and login_of("nosuch") == "nosuch"
+    assert login_of(f"{OWN.pw_uid:05000d}") == OWN.pw_name
 
 
 @pytest.mark.parametrize("text", ["", "nosuch", "no\0such", "\udc80", "-1", "1.5", "²", str(UID_MAX + 1), "9" * 5000])

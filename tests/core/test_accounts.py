@@ -39,7 +39,10 @@ def planted() -> World:
     world = make()
     assert change(world, A.ADD, "account", "Physics", "bio", fairshare="30") == "physics bio"
     assert change(world, A.ADD, "account", "optics", parent="physics", description="light") == "optics"
-    assert change(world, A.ADD, "user", "ann", "bob", accounts=("optics", "bio"), fairshare="2") == "ann bob"
+    assert (
+        change(world, A.ADD, "user", "ann", "bob", accounts=("optics", "bio"), fairshare="2", defaultaccount="optics")
+        == "ann bob"
+    )
     return world
 
 
@@ -86,6 +89,22 @@ def test_modify() -> None:
     assert world.core.state.shares.about["bio"].organization == "uni"
 
 
+def test_the_default_account_is_the_first_by_name() -> None:
+    world = planted()
+    assert change(world, A.ADD, "user", "eve", accounts=("physics", "optics")) == "eve"
+    assert world.core.state.shares.default_accounts["eve"] == "optics"
+
+
+def test_an_account_moved_below_one_that_is_in_it_changes_places_with_it() -> None:
+    """As in Slurm: the one below takes the other's place first. The answer has the parents that there were."""
+    world = planted()
+    assert change(world, A.MODIFY, "account", "physics", parent="optics") == "physics"
+    expected = ["root=1", ".bio=30", "..ann=2", "..bob=2", ".optics=1", "..physics=30", "..ann=2", "..bob=2"]
+    assert tree(world) == expected
+    world.restart()
+    assert tree(world) == expected
+
+
 def test_what_is_refused() -> None:
     world = planted()
     before = tree(world)
@@ -94,7 +113,7 @@ def test_what_is_refused() -> None:
         (change(world, A.ADD, "account", "a,b"), "Invalid account name"),
         (change(world, A.ADD, "user", "cid"), "Need name of account"),
         (change(world, A.ADD, "user", "cid", accounts=("nope",)), "This account 'nope' doesn't exist"),
-        (change(world, A.MODIFY, "account", "physics", parent="optics"), "optics is below physics"),
+        (change(world, A.MODIFY, "account", "physics", parent="physics"), "physics is below physics"),
         (change(world, A.MODIFY, "account", "root", fairshare="2"), "root account cannot be changed"),
         (change(world, A.MODIFY, "account", "bio", fairshare="-3"), "out of range"),
         (change(world, A.MODIFY, "account", "bio", adminlevel="none"), "adminlevel= is not supported for a account"),

@@ -20,7 +20,7 @@ def planted(**extra: Any) -> World:
     world = make(**extra)
     assert change(world, ADD, "account", "physics", "bio", fairshare=30) == "physics bio"
     assert change(world, ADD, "account", "optics", parent="physics") == "optics"
-    assert change(world, ADD, "user", "ann", "bob", accounts=("optics", "bio")) == "ann bob"
+    assert change(world, ADD, "user", "ann", "bob", accounts=("optics", "bio"), defaultaccount="optics") == "ann bob"
     assert change(world, ADD, "user", "cy", accounts=("physics",)) == "cy"
     assert qos(world, QosAction.ADD, "gold", "silver") == "done"
     return world
@@ -357,7 +357,7 @@ def test_conditions() -> None:
     assert change(world, MODIFY, "user", where={"adminlevel": "Operator"}, fairshare=2) == "ann"
     assert change(world, MODIFY, "user", where={"maxjobs": "3"}, fairshare=2) == "bob"
     assert change(world, MODIFY, "user", where={"qoslevel": "silver,gold"}, fairshare=2) == "bob"
-    assert change(world, MODIFY, "account", where={"organization": "physics"}, fairshare=2) == "optics"
+    assert change(world, MODIFY, "account", where={"organization": "physics"}, fairshare=2) == "optics physics"
     assert change(world, MODIFY, "account", "nope", fairshare=2) == ""
     assert "a condition on colour is not supported" in change(
         world, MODIFY, "user", where={"colour": "red"}, fairshare=2

@@ -29,7 +29,7 @@ VALUES: dict[str, Any] = {
     "partitions": ("debug",), "qos": "normal", "features": "fast", "prefer": "fast", "batch_features": "fast", "acctg_freq": "task=5", "licenses": "lic:1",
     "signal": "USR1@60", "mail_types": ("END",), "deadline_at_us": 2 * START_US, "gres_per_node": GPU,
     "gres_per_job": GPU, "gres_per_task": GPU, "nodes_required": "n1", "nodes_excluded": "n1", "segment": 1,
-    "requeue": False,
+    "requeue": False, "trace_parent": f"00-{'a' * 32}-{'b' * 16}-01",
 }  # fmt: skip
 WITH: dict[str, dict[str, Any]] = {
     "batch_features": {"features": "fast"},

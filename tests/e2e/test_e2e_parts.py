@@ -42,7 +42,7 @@ def test_23_steps_start_in_a_job_that_has_its_nodes_alone(new_cluster) -> None:
     assert lines[0] == "tasks 8(x4) cpus 8(x4) gpus 8"
     assert lines[1:] == [f"--nnodes=4 --nproc_per_node=8 --rdzv_id={job} --rdzv_endpoint=n1:29500"] * 4
     done = cluster.run("sacct", "-nXP", "-j", str(job), "-o", "AllocTRES").ok()
-    assert done.out == "cpu=32,mem=64000M,node=4,billing=32,gres/gpu=32,gres/gpu:h200=32\n"
+    assert done.out == "billing=32,cpu=32,gres/gpu=32,gres/gpu:h200=32,mem=64000M,node=4\n"
 
 
 def test_24_tasks_have_their_gpus_where_these_do_not_divide(new_cluster) -> None:

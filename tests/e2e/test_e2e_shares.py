@@ -33,7 +33,9 @@ def test_shares_decide_and_survive(new_cluster: Callable[..., LiveCluster]) -> N
 
     assert "  A = physics    C = e2e" in manage("add", "account", "physics", "fairshare=30")
     manage("add", "account", "bio", "fairshare=10")
-    assert f"  U = {user[:9]:<9} A = physics    C = e2e" in manage("add", "user", user, "account=physics,bio")
+    assert f"  U = {user[:9]:<9} A = physics    C = e2e" in manage(
+        "add", "user", user, "account=physics,bio", "defaultaccount=physics"
+    )
     assert manage("add", "account", "bio", status=1) == " Nothing new added.\n"
 
     first = cluster.sbatch("-n4", "--wrap", "exec sleep 300")

@@ -100,12 +100,16 @@ def test_what_cannot_run_is_refused_with_status_1(cluster: LiveCluster, words: l
 
 
 def test_exit_codes_and_signals_in_sacct(cluster: LiveCluster) -> None:
-    cases = {"exit 0": ("COMPLETED", "0:0"), "exit 7": ("FAILED", "7:0"), "kill -9 $$": ("FAILED", "0:9")}
+    cases = {
+        "exit 0": ("COMPLETED", "0:0", "COMPLETED"),
+        "exit 7": ("FAILED", "7:0", "FAILED"),
+        "kill -9 $$": ("FAILED", "0:9", "CANCELLED"),  # a step that a signal ended, as in Slurm
+    }
     ids = {what: cluster.sbatch("--wrap", f"exec sh -c '{what}'") for what in cases}
     cluster.wait_ends(*ids.values())
-    for what, (state, exit_code) in cases.items():
+    for what, (state, exit_code, of_step) in cases.items():
         rows = sacct(cluster, ids[what], "JobID,State,ExitCode")
-        assert rows == [[str(ids[what]), state, exit_code], [f"{ids[what]}.batch", state, exit_code]]
+        assert rows == [[str(ids[what]), state, exit_code], [f"{ids[what]}.batch", of_step, exit_code]]
 
 
 def test_wait_returns_the_jobs_own_code(cluster: LiveCluster) -> None:

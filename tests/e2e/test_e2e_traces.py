@@ -85,6 +85,20 @@ def test_the_collector_can_be_changed_while_the_controller_runs() -> None:
         assert "PenstockTraceUrl: expected http://" in cluster.run("scontrol", "reconfigure").err
         cluster.slurm_conf.write_text(f"{text}\nPenstockTraceUrl={sink.url}/v1/traces\n")
         cluster.run("scontrol", "reconfigure").ok()
-        after = cluster.sbatch("-o", "/dev/null", "--wrap", "true")
+        output = cluster.work / "contexts"
+        program = 'echo "$TRACEPARENT"'
+        script = f"{program}; srun sh -c '{program}'"
+        caller = f"00-{'ab' * 16}-{'cd' * 8}-01"
+        after = cluster.sbatch("-o", str(output), "--wrap", script, TRACEPARENT=caller)
         cluster.wait(lambda: "job" in names(sink, after), "the job's span is there")
         assert not names(sink, before)
+        found = {span.name: span for span in spans_of(sink, after).values()}
+        assert found["job"].parent_span_id.hex() == "cd" * 8 and found["job"].trace_id.hex() == "ab" * 16
+        context = f"00-{'ab' * 16}-{found['attempt'].span_id.hex()}-01"
+        assert output.read_text().split() == [context, context]  # the script's, and that of its step
+        shown = (
+            cluster.run("salloc", "-Q", "-n1", "srun", "sh", "-c", program, env={"TRACEPARENT": caller})
+            .ok()
+            .out.strip()
+        )
+        assert shown.startswith(f"00-{'ab' * 16}-") and shown != caller and shown != context

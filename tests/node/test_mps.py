@@ -9,12 +9,18 @@ import contextlib
 import os
 import signal
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from fakenvml import FakeNvml
+from patience import ANSWER_S
 
 from nodedaemon.base import proctree
+from nodedaemon.base.orders import LaunchOrder
+from nodedaemon.core.steps import StepKey
+from nodedaemon.gpu import mps_keeper
+from nodedaemon.gpu.mps import Mps
 from penstock.v1 import common_pb2, node_pb2
 from tests.node.fakectl import cluster, eventually, lines
 
@@ -253,5 +259,34 @@ def test_it_runs_as_the_user_who_alone_may_enter(open_place, fake, control):
             (open_place / "a.go").touch()
             assert (await controller.exited(1)).exit.code == 0
             await eventually(lambda: not folder.exists())
+
+    run(scenario())
+
+
+def test_what_its_user_has_nested_is_removed_at_any_depth(tmp_path: Path) -> None:
+    """Broke: the keeper, and a launch that removed the remains of an earlier one, ended by a RecursionError."""
+    folder = tmp_path / "1.GPU-1"
+    folder.mkdir()
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    for _ in range(1500):
+        os.mkdir("pipe", dir_fd=fd)
+        below = os.open("pipe", os.O_RDONLY | os.O_DIRECTORY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.close(fd)
+    mps_keeper.remove(str(folder))
+    assert not folder.exists()
+
+
+def test_a_spool_that_takes_no_folder_fails_the_launch(tmp_path: Path) -> None:
+    """Broke: the launch was neither continued nor failed."""
+
+    async def scenario() -> None:
+        said = asyncio.get_running_loop().create_future()
+        with ThreadPoolExecutor(1) as executor:
+            mps = Mps(str(tmp_path / "missing" / "mps"), executor, lambda *_: None, lambda _, why: said.set_result(why))
+            mps.bring(StepKey(1, 1, 0), LaunchOrder(key="1.1.0", user_id=1, group_id=1, user_name="u", mps_gpu="GPU-1"))
+            async with asyncio.timeout(ANSWER_S):
+                assert await said == "MPS: its keeper cannot be started: No such file or directory"
 
     run(scenario())

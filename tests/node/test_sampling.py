@@ -62,7 +62,7 @@ def step(monkeypatch):
     monkeypatch.setattr(
         proctree, "stat_fields", lambda pid: step.processes[pid].fields if pid in step.processes else None
     )
-    monkeypatch.setattr(sampling, "disk_bytes", lambda pid: step.processes[pid].disk)
+    monkeypatch.setattr(sampling, "io_bytes", lambda pid: (*step.processes[pid].disk, 0, 0))
     return step
 
 

@@ -1,7 +1,9 @@
 """--mpi on a real node daemon: what tasks find on PMI_FD, and two parts of a step that this test brings together."""
 
 import asyncio
+import contextlib
 import os
+import socket
 import threading
 from pathlib import Path
 
@@ -200,3 +202,25 @@ def test_no_two_runs_of_a_step_have_the_same_name_and_all_its_nodes_do():
     assert name("7.1.0", b"a", 0) == name("7.1.0", b"a", 1)
     names = {name(key, io_key, 0) for key in ("7.1.0", "7.2.0", "7.1.1", "8.1.0") for io_key in (b"a", b"b")}
     assert len(names) == 8 and all(one.count(b".") == 2 for one in names)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_connections_of_other_users_to_a_pmix_server_are_ended() -> None:
+    """Broke: the library believes what its client states, so another user on the node could abort the step, or be a task."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as stack:
+        os.seteuid(65534)
+        try:
+            stranger = stack.enter_context(socket.socket())  # it is of the user who made it
+        finally:
+            os.seteuid(0)
+        own = stack.enter_context(socket.socket())
+        for client, data in ((stranger, b"forged"), (own, b"own")):
+            client.connect(listener.getsockname())
+            client.sendall(data)
+        taken = [stack.enter_context(listener.accept()[0]) for _ in range(2)]
+        pmixd.expel_strangers()
+        assert [one.recv(100) for one in taken] == [b"", b"own"]
+        assert stranger.recv(100) == b""
+        taken[1].sendall(b"answer")
+        assert own.recv(100) == b"answer"

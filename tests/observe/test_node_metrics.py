@@ -169,7 +169,7 @@ def test_a_steps_usage_is_that_of_the_processes_below_its_supervisor_and_never_f
         while not (found := reader.read([KEY])[KEY]).mem_bytes:  # 0 between the child's fork and its program
             assert supervisor.poll() is None
         assert found.processes == 1
-        text = list(step_families({KEY: found}, LABELS))
+        text = list(step_families({KEY: found}, LABELS, {}))
         assert value(text, "penstock_step_processes", job="7", step="0", user="ann", account="physics") == 1
         before = found._replace(cpu_us=10**9, written_bytes=10**9)
         reader.last = {KEY: before}

@@ -65,7 +65,7 @@ def node_text() -> str:
     view = GpuReading(DEVICE, Sample("GPU-1", 1), 1.0, (KEY,))
     families = [
         *machine_families("/proc", "/"),
-        *step_families({KEY: StepReading(1, 1, 1, 1, 1)}, {KEY: StepLabels()}),
+        *step_families({KEY: StepReading(1, 1, 1, 1, 1)}, {KEY: StepLabels()}, {KEY: "behind"}),
         *gpu_families([view], [Opinion("GPU-1", GpuState.HEALTHY, xids=((13, 1, 1),))], {}, 1.0),
     ]
     return "".join(pieces(families, False))

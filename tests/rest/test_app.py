@@ -340,6 +340,19 @@ def test_heads_of_bodies(headers, status):
     assert reply.status_code == status
 
 
+def test_no_cache_keeps_an_answer_for_another_caller():
+    """Who asks is in a header that caches do not know."""
+    rest = FakeRest({"Ping": PingReply(cluster_name="x"), "SubmitJob": NotProven(Code.ACCESS_DENIED, "no")})
+    job = {"job": {"current_working_directory": "/tmp", "environment": ["A=1"], "script": "#!/bin/sh\n"}}
+    said = [
+        rest.get(f"{CURRENT}/ping"), rest.get(f"{CURRENT}/job/x"), rest.get(f"{CURRENT}/ping", headers={}),
+        rest.request("POST", f"{CURRENT}/job/submit", json=job, headers=TOKEN), rest.request("POST", "/util/v0.0.46/hostlist", json={"hostnames": ["n1"]}, headers=TOKEN),
+    ]  # fmt: skip
+    assert [(one.status_code, one.headers.get("cache-control")) for one in said] == [
+        (200, "private, no-cache"), (422, "no-store"), (401, "no-store"), (401, "no-store"), (200, "no-store"),
+    ]  # fmt: skip
+
+
 # ---- limits
 
 

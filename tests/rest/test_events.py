@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -352,6 +353,29 @@ def test_a_client_that_reads_nothing_is_dropped_and_one_that_is_behind_comes_aga
                 its.watch.change()
             found = await reading.rest()
             assert "event: error" not in found and "id: 105" not in found, "it comes again, with what it has"
+
+    asyncio.run(body())
+
+
+def test_one_that_was_away_for_more_than_is_kept_here_gets_on_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found: it got nothing but `hello` with its own id, at each reconnection, while the controller had all."""
+    monkeypatch.setattr(events, "EVENTS_KEPT_MAX", 2)
+    monkeypatch.setattr(events, "PART_EVENTS", 3)
+
+    async def body() -> None:
+        async with story() as its:
+            first = its.watch.last + 1
+            for _ in range(7):
+                its.watch.change()
+            seen: list[int] = []
+            tries = 0
+            while its.watch.last not in seen and tries < 3:
+                tries += 1
+                again = its.browser(last_id=max(seen, default=first - 1))
+                while its.watch.last not in seen and (part := await again.parts.get()) is not None:
+                    seen += map(int, re.findall(r"id: (\d+)\nevent: job", part))
+                await again.leave()
+            assert seen == list(range(first, its.watch.last + 1))
 
     asyncio.run(body())
 

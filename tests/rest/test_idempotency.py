@@ -1,4 +1,4 @@
-"""Header Idempotency-Key: a submission that is repeated is made once, also when the daemon dies in between."""
+"""Headers of a submission. Idempotency-Key: what is repeated is made once, also when the daemon dies in between; traceparent."""
 
 import os
 import time
@@ -36,6 +36,17 @@ def test_the_header_is_the_key_of_the_request(path: str, text: str) -> None:
     assert rest.calls[0][1].request_key == KEY
     rest.post(f"{PREFIX}/{path}", BODY)
     assert [one[1].request_key for one in rest.calls if one[0] == "SubmitJob"][1] != KEY
+
+
+@pytest.mark.parametrize("path", ["job/submit", "job/allocate"])
+def test_the_header_traceparent_is_the_trace_context_of_the_job(path: str) -> None:
+    context = f"00-{'a' * 32}-{'b' * 16}-01"
+    rest = FakeRest({"SubmitJob": SubmitJobReply(job_id=7), "AwaitAllocation": AllocationReply(state="RUNNING")})
+    sent = [[("traceparent", context)], [], [("traceparent", context[:-1])], [("traceparent", context)] * 2]
+    for headers in sent:
+        assert rest.post(f"{PREFIX}/{path}", BODY, headers=[*TOKEN.items(), *headers]).status_code == 200
+    calls = [request for name, request, *_ in rest.calls if name == "SubmitJob"]
+    assert [request.job.trace_parent for request in calls] == [context, "", "", ""]
 
 
 @pytest.mark.parametrize("text", ["x", "f47ac10b-58cc-4372-a567-0e02b2c3d479", KEY[:-1], KEY + "0", "", f"{KEY},{KEY}"])

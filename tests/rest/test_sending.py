@@ -12,6 +12,7 @@ from fakerest import TOKEN, FakeRest
 from penstock.errors import Unreachable
 from penstock.v1.accounting_pb2 import JobRecord, ListRecordsReply
 from penstock.v1.controller_pb2 import JobInfo, JobResultsReply, ListJobsReply, ListNodesReply, NodeInfo, PingReply
+from penstock.v1.governance_pb2 import ReportReply, ReportRow
 from rest.limits import HELD_BYTES_MAX
 from rest.sending import takes_gzip
 
@@ -107,11 +108,23 @@ def test_a_short_answer_is_not_compressed():
 # ---- long lists
 
 
+def jobs_page(first: int, count: int) -> ListJobsReply:
+    return ListJobsReply(jobs=[JobInfo(job_id=first + job + 1, reason_detail=JOB_TEXT) for job in range(count)])
+
+
+def usage_page(first: int, count: int) -> ReportReply:
+    rows = [ReportRow(keys=[f"{JOB_TEXT}{first + row}"]) for row in range(count)]
+    return ReportReply(rows=rows, rolled_up_to_us=0 if first else 7)
+
+
 class Pages:
     """The controller's pages, and how many were taken when each part of the answer was sent."""
 
-    def __init__(self, pages: int, jobs: int, error_after: int = -1, gone_after: int = 10**9) -> None:
+    def __init__(
+        self, pages: int, jobs: int, error_after: int = -1, gone_after: int = 10**9, make: Any = jobs_page
+    ) -> None:
         self.gone_after = gone_after
+        self._make = make
         self.taken = 0
         self.sent: list[tuple[int, bytes]] = []
         self.has_ended = False
@@ -126,10 +139,7 @@ class Pages:
             if page == self._error_after:
                 raise Unreachable
             self.taken += 1
-            first = page * self._jobs
-            yield ListJobsReply(
-                jobs=[JobInfo(job_id=first + job + 1, reason_detail=JOB_TEXT) for job in range(self._jobs)]
-            )
+            yield self._make(page * self._jobs, self._jobs)
 
     def get(self, path: str, **headers: str) -> "Pages":
         rest = FakeRest()
@@ -173,6 +183,14 @@ def test_a_long_list_is_made_while_it_is_sent():
     found = json.loads(pages.body)
     assert [one["job_id"] for one in found["jobs"]] == list(range(1, 101))
     assert found["errors"] == [] and found["meta"]["plugin"]["data_parser"] == "data_parser/v0.0.46"
+
+
+def test_usage_is_made_while_it_is_sent():
+    pages = Pages(100, 1, make=usage_page).get("/penstock/v1/usage")
+    assert pages.status == 200 and pages.has_ended and pages.taken == 100
+    assert min(taken for taken, _ in pages.sent) <= HELD_BYTES_MAX // len(JOB_TEXT) + 1
+    found = json.loads(pages.body)
+    assert len(found["rows"]) == 100 and found["rolled_up_to_us"] == 7 and found["start_at_us"] < found["end_at_us"]
 
 
 def test_a_list_in_pages_is_the_one_as_a_whole():

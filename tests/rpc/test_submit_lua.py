@@ -66,6 +66,14 @@ def test_a_common_script():
         ("job_desc.nosuch = 1", {}, {}),
         ("job_desc.time_limit = slurm.INFINITE", {}, {"time_limit": -1}),
         ("job_desc.time_limit = slurm.NO_VAL", {"time_limit": 5}, {"time_limit": None}),
+        (
+            "job_desc.time_limit = slurm.NO_VAL8",
+            {"time_limit": 5},
+            {"time_limit": 0xFE},
+        ),  # a number like any other there
+        ("job_desc.min_nodes = slurm.NO_VAL16", {}, {"min_nodes": 0xFFFE}),
+        ("job_desc.cpus_per_task = slurm.NO_VAL16", {"cpus_per_task": 5}, {"cpus_per_task": None}),
+        ("job_desc.cpus_per_task = slurm.NO_VAL", {"cpus_per_task": 5}, {"cpus_per_task": None}),
         ("job_desc.account = nil", {"account": "a"}, {"account": None}),
         ("job_desc.gres = 'gpu:2'", {}, {"tres_per_node": "gpu:2"}),
         ("job_desc.tres_per_node = 'gres/gpu:2'", {"tres_per_node": "gres/gpu:1"}, {"tres_per_node": "gres/gpu:2"}),
@@ -102,6 +110,7 @@ def test_a_refusal(line: str, code: int):
         ("return 'yes'", "slurm_job_submit returned no number"),
         ("slurm.log_user('%d', 'x')", "bad argument"),
         ("return python.eval('1')", "attempt to index a nil value"),
+        ("return require('python')", "module 'python' not found"),
         ("return slurm.log_user.__class__", "attempt to index a function value"),
     ],
 )
@@ -127,6 +136,8 @@ def test_modify():
     found = run(text, "job_modify", record, timelimit="+30", partition="debug")
     assert found["changed"] == {"timelimit": "120", "comment": "old7"}
     assert run(text, "job_modify", record, timelimit="1:00:00", account="a")["changed"] == {}
+    for odd in ("--5", "9" * 30, "9" * 4000, "\u00b2", "-"):  # left to the controller, whose parser refuses them
+        assert run(text, "job_modify", record, nice=odd, numnodes=odd, account="a")["changed"] == {}
 
 
 def test_the_example_of_the_page():

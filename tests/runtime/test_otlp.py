@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ctld.delivery.otlp import TEXT_CHARS_MAX, TraceSpan, encode, span_id_of, trace_id_of
+from ctld.delivery.otlp import TEXT_CHARS_MAX, TraceSpan, encode
+from penstock.values.tracecontext import JobTrace
 
 VALUES = st.text(max_size=400) | st.integers(-(2**63), 2**63 - 1)
 TIMES = st.integers(0, 2**53)
@@ -14,23 +15,18 @@ TIMES = st.integers(0, 2**53)
 def test_all_fields_are_read_back(
     key: str, start_us: int, end_us: int, facts: dict[str, str | int], failed: bool
 ) -> None:
-    trace_id = trace_id_of("c", 1, 2)
+    trace = JobTrace(b"t" * 16, b"s" * 16, b"caller..")
     spans = [
-        TraceSpan(trace_id, key, "job", "n", start_us, end_us, facts, failed),
-        TraceSpan(trace_id, "job", "", "j", 1, 2, {}),
+        TraceSpan(trace, key, "job", "n", start_us, end_us, facts, failed),
+        TraceSpan(trace, "job", "", "j", 1, 2, {}),
     ]
     sent = ExportTraceServiceRequest.FromString(encode(spans, {"service.name": "penstock"}))
     (resource,) = sent.resource_spans
     assert [(one.key, one.value.string_value) for one in resource.resource.attributes] == [("service.name", "penstock")]
     first, second = resource.scope_spans[0].spans
-    assert first.trace_id == second.trace_id == trace_id and first.span_id == span_id_of(trace_id, key)
-    assert first.parent_span_id == second.span_id and not second.parent_span_id
+    assert first.trace_id == second.trace_id == b"t" * 16 and first.span_id == trace.span_id(key)
+    assert first.parent_span_id == second.span_id and second.parent_span_id == b"caller.."
     assert (first.start_time_unix_nano, first.end_time_unix_nano) == (start_us * 1000, end_us * 1000)
     found = {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in first.attributes}
     assert found == {name: value[:TEXT_CHARS_MAX] if isinstance(value, str) else value for name, value in facts.items()}
     assert first.status.code == (2 if failed else 1) and not second.HasField("status")
-
-
-def test_ids_differ_by_cluster_job_and_submission() -> None:
-    ids = {trace_id_of("c", 1, 2), trace_id_of("d", 1, 2), trace_id_of("c", 2, 2), trace_id_of("c", 1, 3)}
-    assert len(ids) == 4 and all(len(one) == 16 for one in ids)

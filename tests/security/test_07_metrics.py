@@ -41,7 +41,7 @@ def of_node(name: str, proc: Any) -> Iterable[MetricFamily]:
     (proc / "net/dev").write_bytes(
         b"Inter-|\n face |\n  " + name.replace("\n", "").encode(errors="surrogatepass") + f": {line}\n".encode()
     )
-    yield from step_families({KEY: StepReading(1, 2, 3, 4, 5)}, known)
+    yield from step_families({KEY: StepReading(1, 2, 3, 4, 5)}, known, {KEY: "idle"})
     yield from gpu_families([view], [Opinion(name, GpuState.SUSPECT)], known, 1.0)
     yield from dcgm_families([view], name)
     yield from machine_families(str(proc), str(proc))

@@ -1,6 +1,7 @@
 """Item 10, for `penstock submit FILE`: whatever a file has, it is an error of the file in a line, and none of ours.
 
-Found: a number of thousands of digits in TOML, and a character beyond Unicode in YAML, were internal errors.
+Found: a number of thousands of digits in TOML, a character beyond Unicode in YAML, and half of a surrogate pair were internal
+errors.
 """
 
 from pathlib import Path
@@ -20,6 +21,8 @@ HOSTILE = {
     "deep.yaml": b"[" * 20000,
     "deep.json": b"[" * 200000,
     "deep.toml": b"a=" + b"[" * 20000,
+    "half.json": b'{"job": {"script": "#!/bin/sh \\ud800"}}',
+    "half.yaml": b'job: {script: "#!/bin/sh \\ud800"}',
     "zero.yaml": b"job: {script: '\0'}",
     "bytes.yaml": b"job: {script: '\xff'}",
     "many.yaml": b"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n",

@@ -1,11 +1,12 @@
 """docs/compatibility.md from the option tables: each option of each command as done, accepted or refused.
 
 What differs between Slurm and Penstock in their output, found by running both, is in known.toml of the differential test
-(tests/support/differential) and printed below the options, each difference with its reason; so are differences between
-the resources of jobs and steps (tests/support/differential/grants).
+(tests/support/differential) and printed below the options, each difference with its reason; so are those of accounting,
+and differences between the resources of jobs and steps (tests/support/differential/grants).
 """
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -16,7 +17,8 @@ GRANTS = ROOT / "tests" / "support" / "differential" / "grants" / "known.toml"
 EXAMPLES = Path(__file__).with_name("examples.toml")
 KNOWN = ROOT / "tests" / "support" / "differential" / "known.toml"
 PLAYS = ROOT / "tests" / "support" / "differential" / "plays"
-NAMES = ("sbatch", "salloc", "srun", "squeue", "sinfo", "scontrol", "sacct")
+ACCOUNTS = KNOWN.parent / "accounts" / "known.toml"
+NAMES = ("sbatch", "salloc", "srun", "squeue", "sinfo", "scontrol", "sacct", "sacctmgr", "sreport", "sshare")
 HEAD = """# Compatibility
 
 <!-- Written by `tools/manual` from the option tables of the commands; do not edit. -->
@@ -41,7 +43,13 @@ def compatibility_page(found: list[Page]) -> str:
         counts = [sum(o.status == status for o in page.options) for status in (DONE, ACCEPTED, REFUSED)]
         parts.append(f"| [{page.name}](#{page.name}) | {' | '.join(map(str, counts))} |\n")
     parts += [_options(page) for page in found]
-    parts += [_differences(KNOWN), _plays(PLAYS), _grants(GRANTS), _examples(EXAMPLES)]
+    parts += [
+        _differences(KNOWN, "Known differences", PLAIN),
+        _differences(ACCOUNTS, "Known differences in accounting", BOOKS),
+        _plays(PLAYS),
+        _grants(GRANTS),
+        _examples(EXAMPLES),
+    ]
     return "".join(parts)
 
 
@@ -59,16 +67,26 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("\n", " ")
 
 
-def _differences(path: Path) -> str:
+#: What the differences are of.
+PLAIN = "Differences in the output of the same command lines on Slurm 22.05 and on Penstock."
+BOOKS = (
+    "The same of sacctmgr, sacct, sreport and sshare, on a Slurm with slurmdbd and MariaDB. A line is run with what the\n"
+    "lines before it have left."
+)
+
+
+def _differences(path: Path, title: str, about: str) -> str:
     if not path.exists():
         return ""
     known = tomllib.loads(path.read_text(encoding="utf-8"))
     reasons: dict[str, set[str]] = {}
     for one in (*known["rule"], *known["known"]):
-        reasons.setdefault(one["reason"], set()).update(name for name in NAMES if name in one.get("command", ""))
+        reasons.setdefault(one["reason"], set()).update(
+            name for name in NAMES if re.search(rf"(?<![a-z]){name}(?![a-z])", one.get("command", ""))
+        )
     lines = [
-        "\n## Known differences\n",
-        "Differences in the output of the same command lines on Slurm 22.05 and on Penstock.\n",
+        f"\n## {title}\n",
+        f"{about}\n",
     ]
     lines += ["| commands | difference and reason |", "|---|---|"]
     lines += [f"| {', '.join(n for n in NAMES if n in reasons[text]) or 'all'} | {cell(text)} |" for text in reasons]

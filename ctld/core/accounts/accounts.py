@@ -46,9 +46,8 @@ def add_accounts(draft: Draft, event: ChangeAccounts) -> Changed:
     check_room(state, len(new))
     found = []
     for name in new:
-        about = AccountRow(
-            name, wanted.values.get("description", name), wanted.values.get("organization", parent.account)
-        )
+        organization = wanted.values.get("organization", parent.account if parent.parent is not None else name)
+        about = AccountRow(name, wanted.values.get("description", name), organization)
         draft.put_account(about)
         assoc = tree.accounts.get(name)
         if assoc is None:
@@ -69,18 +68,27 @@ def modify_accounts(draft: Draft, event: ChangeAccounts) -> Changed:
     _authorize(draft, "changing an account", found, wanted.keys)
     if any(account.parent is None for account in found):
         raise Refused(Code.ACCESS_DENIED, "the root account cannot be changed; it is the cluster's: modify cluster")
+    done = answer((account.account for account in found), found)  # with the parents before, as in Slurm
     if "parent" in wanted.values:
-        parent = find_account(state, wanted.values["parent"])
-        _check_parent([account.account for account in found], parent, state.shares.accounts)
-        for account in found:
-            draft.move(account, parent)
+        _move(draft, found, find_account(state, wanted.values["parent"]))
     for account in found:
         about = state.shares.about.get(account.account, AccountRow(account.account, account.account, ""))
         description = wanted.values.get("description", about.description)
         organization = wanted.values.get("organization", about.organization)
         draft.put_account(about._replace(description=description, organization=organization))
         grant(draft, account, wanted)
-    return answer((account.account for account in found), found)
+    return done
+
+
+def _move(draft: Draft, found: list[Assoc], parent: Assoc) -> None:
+    """Moves accounts below another. A parent that is below one of them first takes its place, as in Slurm."""
+    accounts = draft.state.shares.accounts
+    for account in found:
+        if account is not parent and account.parent is not None and _is_below(parent, account):
+            _check_parent((parent.account,), account.parent, accounts)
+            draft.move(parent, account.parent)
+        _check_parent((account.account,), parent, accounts)
+        draft.move(account, parent)
 
 
 def remove_accounts(draft: Draft, event: ChangeAccounts) -> Changed:

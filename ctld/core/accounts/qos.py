@@ -57,7 +57,7 @@ def _add(draft: Draft, event: ChangeQos) -> None:
     for name in dict.fromkeys(event.names):
         gone = state.registry.qos_deleted.get(name)
         qos_id = gone.qos_id if gone is not None else next_qos_id(state)
-        draft.put_qos(_changed(state, Qos(name, qos_id=qos_id), event.changes))
+        draft.put_qos(_changed(state, Qos(name, description=name, qos_id=qos_id), event.changes))
 
 
 def _modify(draft: Draft, event: ChangeQos) -> None:

@@ -1,7 +1,7 @@
 """sacctmgr add, modify, delete user: users, and their associations with accounts.
 
 A user has one record (default account, level, default wckey) and one association for each account that they were added
-to, or one for each partition named. The first account becomes the default account, if the caller may set one
+to, or one for each partition named. The first account by name becomes the default account, if the caller may set one
 (rights.may_give_default). The association of the default account cannot be removed while there are others
 (ESLURM_NO_REMOVE_DEFAULT_ACCOUNT). Removing the last one removes the user, with level, coordinatorships and wckeys: a
 user who is added again starts without them.
@@ -46,7 +46,7 @@ def add_users(draft: Draft, event: ChangeAccounts) -> Changed:
     free = {user for user in users if may_give_default(state, draft.actor, user, seen.get(user, 0))}
     found: list[Assoc] = []
     for user in users:
-        first = default or next(iter(names))
+        first = default or min(names)  # as in Slurm, however the accounts are ordered in the request
         own = [
             _add_association(draft, account, user, partition, wanted)
             for account in accounts

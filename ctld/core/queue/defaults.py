@@ -33,6 +33,7 @@ from penstock.values.licenses import format_licenses, parse_licenses
 from penstock.values.mail import parse_mail_types, parse_mail_user
 from penstock.values.refusals import Code
 from penstock.values.signals import parse_end_warning
+from penstock.values.tracecontext import checked_traceparent
 
 #: Largest count of anything in a request: far above any cluster, far below the columns' 32 bits.
 COUNT_MAX = 16_000_000
@@ -112,6 +113,7 @@ def complete(
         exclusive_user=wanted.exclusive_user or partitions[0].config.exclusive_user,
         mail_user=parse_mail_user(wanted.mail_user),
         mail_types=share(parse_mail_types(",".join(wanted.mail_types))) if wanted.mail_types else (),
+        trace_parent=checked_traceparent(wanted.trace_parent),
         core_spec=wanted.core_spec,
         thread_spec=wanted.thread_spec,
         mcs_label=share(wanted.mcs_label),

@@ -108,6 +108,7 @@ class RequestFields(UnchangedFields, frozen=True, gc=False):
     reservation: str = ""  # --reservation as written: names with commas, any of which is acceptable
     mail_types: tuple[str, ...] = ()  # penstock.values.mail
     mail_user: str = ""  # "" = the job's owner
+    trace_parent: str = ""  # the trace context of the submission (penstock.values.tracecontext); "" = none
     core_spec: int | None = None  # cores of a node reserved for the system
     thread_spec: int | None = None
     mcs_label: str = ""

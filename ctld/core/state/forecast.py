@@ -1,5 +1,7 @@
 """Expected start times and nodes of pending jobs, as of one pass over the queue."""
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -69,3 +71,16 @@ class Forecast:
         row = int(positions[at])
         nodes = self._result.plan_node[self._result.plan_first[row] : self._result.plan_first[row + 1]]
         return int(self._result.start_s[row]), tuple(self._names[index] for index in nodes.tolist())
+
+    def planned_nodes(self, is_waiting: Callable[[int], bool], rows_max: int) -> set[str]:
+        """Returns the nodes on which the first `rows_max` rows that waited are to start later, by priority.
+
+        `is_waiting`: whether a job, by its id, still waits: it may have ended since the pass.
+        """
+        result = self._result
+        later = ((result.start_s >= 0) & (result.reason != contract.STARTED)).nonzero()[0][:rows_max]
+        indices: set[int] = set()
+        for row, job_id in zip(later.tolist(), self._rows_job[later].tolist(), strict=True):
+            if is_waiting(job_id):
+                indices.update(result.plan_node[result.plan_first[row] : result.plan_first[row + 1]].tolist())
+        return {self._names[index] for index in indices}

@@ -29,6 +29,8 @@ from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, NodeFlag
 from penstock.values.tres import format_tres
 
+#: Waiting rows whose nodes are shown as planned: Slurm's default of bf_max_job_test.
+PLANNED_ROWS_MAX: Final = 500
 _SHOWN_FLAGS: Final = (
     NodeFlag.DRAIN,
     NodeFlag.NO_RESPOND,
@@ -105,6 +107,21 @@ def reservations_of_nodes(state: ClusterState, now_us: int) -> dict[str, list[Re
     return found
 
 
+def planned_nodes(state: ClusterState) -> set[str]:
+    """Returns the idle nodes that are kept for a waiting job (PLANNED).
+
+    As in Slurm, of the first jobs by priority only: with a long queue all nodes are planned for some job.
+    """
+    forecast = state.scheduling.forecast
+    if forecast is None:
+        return set()
+    jobs = state.jobs
+    names = forecast.planned_nodes(
+        lambda job_id: job_id in jobs and jobs[job_id].state is JobState.PENDING, PLANNED_ROWS_MAX
+    )
+    return {name for name in names if name in state.nodes and base_state(state.nodes[name]) == "IDLE"}
+
+
 def reserved_flags(reservations: Iterable[Reservation]) -> list[str]:
     """Returns the state flags of a node that its reservations cause."""
     active = list(reservations)
@@ -142,6 +159,7 @@ def node_info(
     reason_user: str,
     visibility: JobVisibility,
     reservations: Sequence[Reservation] = (),
+    is_planned: bool = False,
     gpus: Sequence[controller_pb2.GpuInfo] = (),
 ) -> controller_pb2.NodeInfo:
     """Encodes one node."""
@@ -159,7 +177,7 @@ def node_info(
     return controller_pb2.NodeInfo(
         **fields,
         base_state=base_state(node),
-        flags=[*flags_of(state, node), *reserved_flags(reservations)],
+        flags=[*flags_of(state, node), *reserved_flags(reservations), *["PLANNED"] * is_planned],
         reservation=",".join(reservation.name for reservation in reservations),
         reason_user=reason_user,
         is_warning=bool(announced),

@@ -332,6 +332,7 @@ class ControllerService(Certification):
         nodes = [node for node in state.node_list if not wanted_names or node.name in wanted_names]
         partitions = clusterinfo.partitions_of_nodes(state)
         reserved = clusterinfo.reservations_of_nodes(state, self._runtime.clock_us())
+        planned = clusterinfo.planned_nodes(state)
         visibility = job_visibility(state, caller())
         gpus = gpuinfo.gpu_infos(state, nodes, users, visibility) if request.gpus else {}
         return controller_pb2.ListNodesReply(
@@ -344,6 +345,7 @@ class ControllerService(Certification):
                     users.get(node.reason_uid, "") if node.reason else "",
                     visibility,
                     reserved.get(node.name, ()),
+                    node.name in planned,
                     gpus.get(node.name, ()),
                 )
                 for node in nodes

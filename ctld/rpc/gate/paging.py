@@ -76,13 +76,3 @@ def least(row: JobRow) -> controller_pb2.JobInfo:
 def log_row(row: JobRow, error: Exception) -> None:
     """Logs which job it was."""
     log.error("job %d cannot be shown whole: %r", row.job_id, error, exc_info=error)
-
-
-def varint(number: int) -> bytes:
-    """Encodes a length as a protobuf varint."""
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ctld.agents.launch import SENT, facts_of, master_host
+from ctld.agents.launch import SENT, facts_of, master_host, trace_parent
 from ctld.core.demand.node_kinds import cpus_used
 from ctld.core.records.effects import LaunchStep
 from ctld.core.records.job import JobRow
@@ -45,6 +45,7 @@ def allocation_environment(state: ClusterState, row: JobRow) -> dict[str, str]:
     )
     sent = facts_of(effect, state.config.cluster_name)
     sent.master_host = master_host(state, row)
+    sent.trace_parent = trace_parent(state.config, row)
     facts = AllocationFacts(
         job_id=row.job_id,
         user_id=row.user_id,

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from ctld.core.queue import priority
 from ctld.core.records.events import Actor
 from ctld.core.records.job import JobRow
-from ctld.rpc.gate.paging import by_bytes, halved, least, log_row, varint
+from ctld.rpc.gate.paging import by_bytes, halved, least, log_row
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import JobVisibility, hidden_partitions, job_visibility
@@ -27,6 +27,7 @@ from penstock.v1 import controller_pb2
 from penstock.values.jobcolumns import NAMES
 from penstock.values.refusals import Code
 from penstock.values.states import END_STATES
+from penstock.values.varint import varint
 
 #: Jobs in one page of messages, and of a table: some 5 ms of work between two turns of the loop.
 PAGE_JOBS: Final = 200

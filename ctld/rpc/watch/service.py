@@ -15,7 +15,6 @@ from ctld.core.records.effects import Batch
 from ctld.core.records.events import Actor
 from ctld.rpc.gate.auth import Authenticator, Peer, caller
 from ctld.rpc.gate.context import Context
-from ctld.rpc.gate.paging import varint
 from ctld.rpc.gate.refusals import refuse_as
 from ctld.rpc.gate.rights import require_again
 from ctld.rpc.gate.services import Services
@@ -26,6 +25,7 @@ from ctld.rpc.watch.feed import ChangeFeed, KeptChange
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import watch_pb2
 from penstock.values.refusals import TEXT, Code
+from penstock.values.varint import varint
 
 #: A message without changes after so long tells both sides that the other is there.
 HEARTBEAT_S: Final = 15.0

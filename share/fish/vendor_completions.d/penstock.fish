@@ -12,6 +12,7 @@ complete -c penstock -f -n __fish_use_subcommand -a logs -d 'show the output of 
 complete -c penstock -f -n __fish_use_subcommand -a why -d 'explain why a job waits, and what would start it sooner'
 complete -c penstock -f -n __fish_use_subcommand -a seff -d 'show how well a job used its CPUs, memory, GPUs and time'
 complete -c penstock -f -n __fish_use_subcommand -a profile -d 'show what a job\'s steps and GPUs did over time'
+complete -c penstock -f -n __fish_use_subcommand -a doctor -d 'say whether a job\'s steps seem to hang, and why'
 complete -c penstock -f -n __fish_use_subcommand -a waste -d 'rank who left GPU hours unused'
 complete -c penstock -f -n __fish_use_subcommand -a gpus -d 'list the GPUs of the cluster: state, jobs, reason'
 complete -c penstock -f -n __fish_use_subcommand -a fits -d 'list the largest jobs that would start now'

@@ -5,6 +5,7 @@
     ours = "regex"      replaced in our answer   } by `to` (default: nothing)
     slurm = "regex"     replaced in Slurm's      }
     exit = [1, 0]       these two exit statuses count as the same (Slurm's, ours)
+    sorted = true       the order of the lines does not count
     reason = "why"
 
     [[known]]           a command line whose answers are not compared at all
@@ -27,7 +28,7 @@ from differential.peers import Answer
 FOLDER = Path(__file__).parent
 #: Texts for people, which are Slurm's own: of these only the exit status is compared, and nothing is recorded.
 PROSE = re.compile(r" (--help|--usage|help|--cpu-bind=help|--mem-bind=help)$|^scontrol show$|^scontrol show hostlist$")
-KEYS = {"command", "ours", "slurm", "to", "exit", "reason"}
+KEYS = {"command", "ours", "slurm", "to", "exit", "sorted", "reason"}
 
 
 class Rule(NamedTuple):
@@ -38,6 +39,7 @@ class Rule(NamedTuple):
     slurm: re.Pattern[str] | None
     to: str
     exit: tuple[int, int] | None
+    is_sorted: bool
     reason: str
 
 
@@ -55,6 +57,8 @@ class Known(NamedTuple):
             if not rule.command.search(line):
                 continue
             slurm, ours = replaced(slurm, rule.slurm, rule.to), replaced(ours, rule.ours, rule.to)
+            if rule.is_sorted:
+                slurm, ours = in_order(slurm), in_order(ours)
             if rule.exit == (slurm.status, ours.status):
                 ours = ours._replace(status=slurm.status)
         if PROSE.search(line):
@@ -82,6 +86,11 @@ def explains(slurm: str, ours: str) -> bool:
     """Each line on stderr is Slurm's, or goes on behind it with what is wrong and what may be written."""
     pairs = list(zip_longest(slurm.splitlines(), told(slurm, ours), fillvalue=""))
     return all(own == theirs or own.startswith((f"{theirs}: ", f"{theirs} ")) for theirs, own in pairs)
+
+
+def in_order(answer: Answer) -> Answer:
+    out, err = ("".join(sorted(text.splitlines(keepends=True))) for text in (answer.out, answer.err))
+    return answer._replace(out=out, err=err)
 
 
 def replaced(answer: Answer, pattern: re.Pattern[str] | None, to: str) -> Answer:
@@ -113,5 +122,6 @@ def rule_of(entry: dict[str, object]) -> Rule:
         pattern("slurm"),
         str(entry.get("to", "")),
         pair,
+        bool(entry.get("sorted")),
         str(entry["reason"]),
     )

@@ -34,6 +34,7 @@ PREPARE = (
     "sacctmgr -i add user daemon account=physics,chemistry Fairshare=2 MaxJobs=7",
     "sacctmgr -i add user games account=guests",
     "sacctmgr -i modify user root set QOS=normal,high,low",
+    "sacctmgr -i modify user root set defaultaccount=physics",
 )
 SLEEP = "--wrap 'exec sleep 100000'"
 JOBS = {

@@ -1,0 +1,98 @@
+"""What `penstock doctor` knows of a job: its running steps' tasks on all nodes, as their supervisors answer.
+
+A supervisor suspects by the tasks of its own node; here those of all nodes are put together, so that one task that is
+behind is found wherever it runs. An answer is another machine's: what it must not be is left out.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from cli.base.stepids import attach
+from cli.listings.sacct_fields import RecordRow
+from cli.steps.stepquery import ask
+from penstock.client import Client
+from penstock.v1.accounting_pb2 import JobRecord, StepRecord
+from penstock.values.hangs import Suspicion, TaskState, task_suspicions
+from penstock.values.text import clean_line
+
+#: The most running steps whose nodes are asked.
+STEPS_MAX: Final = 32
+_TEXT_CHARS_MAX: Final = 400
+_RUNNING: Final = "RUNNING"
+
+
+class SeenTask(NamedTuple):
+    """A task: where it runs, its process (0 = it is not known) and that one's state, and what it has done."""
+
+    node: str
+    pid: int
+    process_state: str
+    state: TaskState
+
+
+class StepFinding(NamedTuple):
+    """A step, its tasks by rank, what is suspected of it, and what could not be had."""
+
+    job: JobRecord
+    step: StepRecord
+    tasks: Sequence[SeenTask]
+    suspicions: Sequence[Suspicion]
+    is_watched: bool
+    recorder: str
+    missing: Mapping[str, str]
+
+    def name(self) -> str:
+        """`12.0`."""
+        return RecordRow(self.job, self.step).id_text()
+
+    def suspects(self) -> list[SeenTask]:
+        """The tasks that the suspicions name; all, if one names none."""
+        ranks = {rank for one in self.suspicions for rank in one.ranks}
+        of_all = any(not one.ranks for one in self.suspicions)
+        return [task for task in self.tasks if of_all or task.state.rank in ranks]
+
+
+def findings_of(client: Client, jobs: Sequence[JobRecord]) -> Iterator[StepFinding]:
+    """Asks the nodes of the running steps of these jobs. Raises PenstockError: it is not the caller's job, or no operator."""
+    running = [(job, step) for job in jobs for step in job.steps if step.state == _RUNNING and step.name != "extern"]
+    for job, step in running[:STEPS_MAX]:
+        answers = ask(client.cluster, attach(client, job.job_id, step.step_id), "doctor")
+        yield found_in(job, step, answers.found, answers.missing)
+
+
+def found_in(
+    job: JobRecord, step: StepRecord, answers: Mapping[str, Mapping[str, object]], missing: Mapping[str, str]
+) -> StepFinding:
+    """Puts the answers of a step's nodes together."""
+    tasks = [task for node, answer in sorted(answers.items()) for task in _tasks(node, answer)]
+    after_s = max((_number(answer.get("after_s")) for answer in answers.values()), default=0)
+    is_script = any(_number(answer.get("is_script")) for answer in answers.values())
+    found = task_suspicions([task.state for task in tasks], after_s, is_script)
+    for node, answer in sorted(answers.items()):
+        if text := answer.get("gpus"):
+            found.append(Suspicion("spinning", (), f"on {node}, {_text(text)}"))
+    recorders = {_text(answer.get("recorder")) for answer in answers.values()} - {""}
+    tasks.sort(key=lambda task: task.state.rank)
+    return StepFinding(job, step, tasks, found, bool(after_s), min(recorders, default=""), missing)
+
+
+def _tasks(node: str, answer: Mapping[str, object]) -> Iterator[SeenTask]:
+    processes = {}
+    for one in _lists(answer.get("pids"), 3):
+        processes[_number(one[0])] = (_number(one[1]), _text(one[2]))
+    for one in _lists(answer.get("tasks"), len(TaskState._fields)):
+        state = TaskState(*map(_number, one))
+        yield SeenTask(node, *processes.get(state.rank, (0, "")), state)
+
+
+def _lists(value: object, length: int) -> list[list[object]]:
+    return [one for one in value if isinstance(one, list) and len(one) == length] if isinstance(value, list) else []
+
+
+def _number(value: object) -> int:
+    return max(value, 0) if isinstance(value, int) else 0
+
+
+def _text(value: object) -> str:
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    return clean_line(text[:_TEXT_CHARS_MAX]) if isinstance(text, str) else ""

@@ -1,0 +1,95 @@
+"""Real programs of several processes that stop, fall behind or work, and what `penstock doctor` says of them."""
+
+import json
+import os
+import signal
+import sys
+
+# Any: a fixture that makes clusters
+from typing import Any
+
+from livecluster import ClusterConf, LiveCluster
+
+#: Tasks that meet at a barrier, over a socket as gloo has it, between two pieces of work; the last one leaves them at round 3.
+PROGRAM = """\
+import os, signal, socket, sys, time
+rank, path, way = int(os.environ["SLURM_PROCID"]), sys.argv[1], sys.argv[2]
+if rank == 0:
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(path + ".new")
+    server.listen()
+    os.rename(path + ".new", path)
+    peer = server.accept()[0]
+else:
+    peer = socket.socket(socket.AF_UNIX)
+    while not os.path.exists(path):
+        time.sleep(0.05)
+    peer.connect(path)
+peer.setblocking(way != "spin")
+for number in range(10**9):
+    end = time.monotonic() + 0.2
+    while time.monotonic() < end:
+        pass
+    if rank and number == 3 and way != "work":
+        if way == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        while True:
+            time.sleep(60)
+    print("round", number, flush=True)
+    peer.sendall(b"x")
+    while True:
+        try:
+            peer.recv(1)
+            break
+        except BlockingIOError:
+            pass  # as NCCL waits
+"""
+
+
+def started(cluster: LiveCluster, way: str) -> int:
+    """Submits such a program."""
+    program = cluster.script("meet.py", PROGRAM)
+    line = f"srun --overlap -n2 --acctg-freq=task=1 {sys.executable} {program} {cluster.work}/{way}.socket {way}"
+    return cluster.sbatch("-n2", "--acctg-freq=task=1", "-o", "/dev/null", "--wrap", line)
+
+
+def test_a_task_that_stops_or_falls_behind_is_named_and_a_healthy_step_is_not(new_cluster: Any) -> None:
+    cluster: LiveCluster = new_cluster(1, ClusterConf(more=("PenstockHangAfter=6", "JobAcctGatherFrequency=1")))
+    jobs = {way: started(cluster, way) for way in ("stop", "spin", "work")}
+    log = cluster.home / "log" / "n1.log"
+    stopped, behind, works = (jobs[way] for way in ("stop", "spin", "work"))
+    lines = [f"step {stopped}.0.0 may hang: task 1: stopped", f"step {behind}.0.0 may hang: task 1: no CPU used"]
+    cluster.wait(lambda: all(line in log.read_text() for line in lines), "both steps are suspected")
+    assert f"step {works}.0" not in log.read_text()
+    cluster.wait(lambda: "may hang" in story(cluster, stopped), "the event is in the job's story")
+    first = cluster.run("penstock", "doctor", str(stopped)).ok().out
+    assert f"Step {stopped}.0: 2 tasks on n1: suspected\n  stopped: task 1: stopped by a signal for " in first
+    assert f"Step {stopped}.batch: 1 task on n1: nothing is suspected" in first
+    (row,) = [line.split() for line in first.splitlines() if line.startswith("  1 ")]
+    assert row[1] == "n1" and row[3] == "T"
+    document = json.loads(cluster.run("penstock", "doctor", f"{behind}.0", "--json").ok().out)
+    (step,) = document["steps"]
+    assert [(one["kind"], one["ranks"]) for one in step["suspicions"]] == [("behind", [1])]
+    healthy = cluster.run("penstock", "doctor", f"{works}.0").ok().out
+    assert healthy == f"Step {works}.0: 2 tasks on n1: nothing is suspected\n"
+    stacks_are_taken_as_the_jobs_user(cluster, stopped, row[2])
+    if os.geteuid() == 0:
+        stranger = cluster.run("penstock", "doctor", str(stopped), uid=65534)
+        assert stranger.status == 1 and "suspected" not in stranger.out
+    os.kill(int(row[2]), signal.SIGCONT)  # its sleep is no more than being behind
+    cluster.wait(lambda: story(cluster, stopped).count("may hang") == 2, "the step hangs in another way")
+
+
+def story(cluster: LiveCluster, job_id: int) -> str:
+    return cluster.run("scontrol", "show", "story", str(job_id)).ok().out
+
+
+def stacks_are_taken_as_the_jobs_user(cluster: LiveCluster, job_id: int, pid: str) -> None:
+    folder = cluster.work / "bin"
+    folder.mkdir()
+    spy = folder / "py-spy"
+    spy.write_text('#!/bin/sh\necho "$SLURM_JOB_ID $(id -u) $*"\n')
+    spy.chmod(0o755)
+    path = f"{folder}:{os.environ['PATH']}"
+    done = cluster.run("penstock", "doctor", f"{job_id}.0", "--stacks", env={"PATH": path}).ok().out
+    assert f"    {job_id} {os.getuid()} dump --nonblocking --pid {pid}" in done.splitlines()
