@@ -187,7 +187,7 @@ class PathEndpoint:
         tag = EntityTag(shared.cluster, request.url.path, *sorted(f"{name}={one}" for name, one in query.items()))
         return RestCall(
             operation, request.path_params, query, body, shared.cluster, shared.clock_us(), shared.client, proof,
-            warnings=warnings, tag=tag,
+            warnings=warnings, tag=tag, share=share,
             idempotency_keys=tuple(request.headers.getlist("idempotency-key")),
             trace_parent=_trace_parent(request),
             if_none_match=request.headers.get("if-none-match", "") if reads(operation) else "",

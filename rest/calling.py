@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from cli.base.document import Json
 from penstock.values.dates import DATE_AT_US_MAX
+from penstock.values.errors import BadValue
+from penstock.values.hostlist import expand
 from rest.answers import BAD_QUERY, NotModified, RestError, error_object, warning_object
 from rest.contract.facts import Operation, Words
 from rest.contract.parse import CONVERSION, UNKNOWN_WORD, BodyProblem
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from penstock.calls import Proof
     from penstock.client import ReplyMessage
+    from penstock.clusterfile import ClusterFile
+    from rest.limits import RequestShare
 
 _YES = frozenset(("true", "yes", "1", ""))
 _NO = frozenset(("false", "no", "0"))
@@ -27,6 +31,10 @@ DIGITS_MAX = 18
 
 class ControllerClient(Protocol):
     """What a handler needs of `penstock.aclient.AsyncClient`."""
+
+    @property
+    def cluster(self) -> "ClusterFile":
+        """The cluster, whose nodes can be asked."""
 
     async def call(
         self, method: str, request: "Message", timeout_s: float | None = None, *, proof: "Proof | None" = None
@@ -56,6 +64,7 @@ class RestCall:
     tag: EntityTag = field(default_factory=EntityTag)
     if_none_match: str = ""
     idempotency_keys: tuple[str, ...] = ()  # the headers
+    share: "RequestShare | None" = None  # of the limits; None: it may not do what blocks
     trace_parent: str = ""  # the caller's trace context
 
     async def call(self, method: str, request: "Message", timeout_s: float = CALL_TIMEOUT_S) -> "ReplyMessage":
@@ -108,6 +117,14 @@ class RestCall:
         if at_us > DATE_AT_US_MAX:
             raise bad_query(name, self.query[name], CONVERSION)
         return at_us
+
+    def node_names(self, name: str) -> list[str]:
+        """The nodes of a list of the query, written out. Raises RestError."""
+        text = self.query.get(name, "")
+        try:
+            return expand(text) if text else []
+        except BadValue as error:
+            raise bad_query(name, text, CONVERSION) from error
 
     def flag(self, name: str) -> bool:
         """A switch of the query. Raises RestError."""

@@ -7,12 +7,19 @@ most half of everything: the rest is for others.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, TypeVar
+from weakref import WeakValueDictionary
 
+from penstock.threads import started_pool
 from rest.answers import RestError
 
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+T = TypeVar("T")
 #: Bytes of a body (413). A script is 4 MiB at most, and an environment 1 MiB: a heterogeneous job has several.
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 #: Bytes of all bodies that are held at a time, and of those of one peer (429): nobody has checked the token when they are read.
@@ -30,6 +37,13 @@ TEXT_CHARS_MAX: Final = 65_536
 BODY_TIMEOUT_S: Final = 30.0
 #: Time for the head of a request to arrive, from the connection's start or from its first byte (the connection is closed).
 HEAD_TIMEOUT_S: Final = 15.0
+#: Threads in which nodes are asked, and those that requests of one peer have; others wait for their turn.
+ASKING_MAX: Final = 16
+PEER_ASKING_MAX: Final = 8
+#: Running steps of a job whose nodes one request asks, nodes of each, and the time for each step.
+ASKED_STEPS_MAX: Final = 8
+ASKED_NODES_MAX: Final = 64
+ASKED_STEP_S: Final = 3.0
 #: Idle time of a connection between two requests.
 IDLE_TIMEOUT_S: Final = 75
 #: Connections in all; one more is closed at once. Each is a descriptor and some KiB.
@@ -91,6 +105,13 @@ class RequestShare:
         """Gives back what was counted."""
         self._add(-self.body_bytes)
 
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Does what blocks in a thread, when one is free and the peer has not its half of them."""
+        requests = self._requests
+        turn = requests.asking_turns.setdefault(self._peer, asyncio.Semaphore(PEER_ASKING_MAX))
+        async with turn:
+            return await asyncio.get_running_loop().run_in_executor(requests.asking, work)
+
     def _add(self, count: int) -> None:
         self.body_bytes += count
         self._requests.body_bytes += count
@@ -114,6 +135,15 @@ class Requests:
         self.body_bytes = 0
         self.peer_body_bytes: Counter[str] = Counter()
         self.parsing = asyncio.Lock()
+        self.asking_turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by peer
+
+    @cached_property
+    def asking(self) -> "Executor":
+        """The threads in which nodes are asked. Raises RestError with 429."""
+        try:
+            return started_pool(ASKING_MAX, "asking")
+        except OSError as error:
+            raise too_many(f"no thread can be started: {error.strerror}") from error
 
     @contextmanager
     def one(self, caller: str, peer: str) -> Iterator[RequestShare]:

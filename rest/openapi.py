@@ -122,9 +122,9 @@ def own_document(paths: "Iterable[OwnPath]") -> Json:
     """The document of /penstock/v1/."""
     schemas: Json = {
         "error": _record_schema(
-            {"description": "string", "error_number": "integer", "error": "string", "source": "string"}
+            {"description": "string", "error_number": "integer", "error": "string", "source": "string"}, {}
         ),
-        "warning": _record_schema({"description": "string", "source": "string"}),
+        "warning": _record_schema({"description": "string", "source": "string"}, {}),
     }
     made = {f"{_PREFIX}{one.path}": {one.method: _own_operation(one, schemas)} for one in paths}
     made[f"{_PREFIX}/events"] = {"get": _events_operation(schemas)}
@@ -139,7 +139,7 @@ def own_document(paths: "Iterable[OwnPath]") -> Json:
 
 def _events_operation(schemas: Json) -> Json:
     """The stream of changes. `change`: the data of an event."""
-    change = _record_schema({name: kind for name, (kind, _) in CHANGE_MEMBERS.items()})
+    change = _record_schema({name: kind for name, (kind, _) in CHANGE_MEMBERS.items()}, schemas)
     cast("Json", change["properties"])["flags"] = {"type": "array", "items": {"type": "string"}}
     schemas["change"] = change
     number = {"type": "integer", "format": "int64"}
@@ -192,23 +192,25 @@ def _own_content(schema: Json) -> Json:
 
 def _own_type(kind: "OwnType", schemas: Json) -> Json:
     if isinstance(kind, str):
-        return {"type": kind}
+        if kind.endswith("[]"):
+            return {"type": "array", "items": _own_type(kind[:-2], schemas)}
+        return {"type": kind[:-1], "nullable": True} if kind.endswith("?") else {"type": kind}
     made = _own_record(kind, schemas)
     return {"type": "array", "items": made} if kind.is_list else made
 
 
 def _own_record(kind: "OwnRecord", schemas: Json) -> Json:
-    others = _record_schema(kind.others)
+    others = _record_schema(kind.others, schemas)
     if kind.message is None:
         return others
     reference = _message(cast("Descriptor", kind.message.DESCRIPTOR), schemas)
     return {"allOf": [reference, others]} if kind.others else reference
 
 
-def _record_schema(members: Mapping[str, str]) -> Json:
+def _record_schema(members: "Mapping[str, OwnType]", schemas: Json) -> Json:
     return {
         "type": "object",
-        "properties": {name: {"type": one} for name, one in members.items()},
+        "properties": {name: _own_type(one, schemas) for name, one in members.items()},
         "required": [*members],
     }
 

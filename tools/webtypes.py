@@ -36,6 +36,9 @@ USED: Final = {
     "/penstock/v1/jobs/{job_id}/script": "ScriptAnswer",
     "/penstock/v1/jobs/{job_id}/why": "WhyAnswer",
     "/penstock/v1/jobs/{job_id}/story": "StoryAnswer",
+    "/penstock/v1/jobs/{job_id}/steps": "StepsAnswer",
+    "/penstock/v1/jobs/{job_id}/profile": "ProfileAnswer",
+    "/penstock/v1/jobs/{job_id}/efficiency": "EfficiencyAnswer",
     "/penstock/v1/forecast": "ForecastAnswer",
     "/penstock/v1/gpus": "GpusAnswer",
     "/penstock/v1/usage": "UsageAnswer",
@@ -72,6 +75,8 @@ class Types:
         if "allOf" in schema:
             text = " & ".join(self.of(one, schemas) for one in schema["allOf"])
             return f"{text} | null" if schema.get("nullable") else text
+        if schema.get("nullable"):
+            return f"{self.of({**schema, 'nullable': False}, schemas)} | null"
         kind = schema.get("type")
         if kind == "array":
             inner = self.of(schema["items"], schemas)

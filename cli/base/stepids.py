@@ -13,6 +13,7 @@ from penstock.values.jobid import BATCH_STEP, EXTERN_STEP, JobSelector, format_j
 from penstock.values.states import ENDED
 
 if TYPE_CHECKING:
+    from cli.base.queryclient import QueryClient
     from penstock.client import Client
 
 
@@ -77,7 +78,7 @@ def one_step(text: str, what: str = "job step id") -> JobSelector:
         raise CommandError(f"Invalid {what} {text[:80]}: {error}") from error
 
 
-def attach(client: "Client", job_id: int, step_id: int) -> AttachStepReply:
+def attach(client: "QueryClient", job_id: int, step_id: int) -> AttachStepReply:
     """Returns the addresses of a step's streams, and the key to them."""
     reply: AttachStepReply = client.call("AttachStep", AttachStepRequest(job_id=job_id, step_id=step_id))
     return reply

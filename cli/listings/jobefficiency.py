@@ -7,23 +7,24 @@ GPUs, energy and advice follow where there are any. An array, or a heterogeneous
 efficiency.py computes the figures. Deliberately absent: colours, histograms, configurable thresholds.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from cli.base.document import Json, is_wanted
 from cli.base.format import DisplayClock
 from cli.base.listing import emit, now_us, words
 from cli.base.options import OptionValues
+from cli.base.queryclient import QueryClient
 from cli.base.run import CommandError, complain
 from cli.listings.efficiency import Use, advice, percent, size_text, together, use_of
+from cli.listings.livesteps import BOUNDS, LiveBounds, Say, live_answers
 from cli.listings.sacct_fields import RecordRow, RecordView, end_us
-from cli.listings.stepusage import K
+from cli.listings.stepusage import K, merged
 from penstock.client import Client
-from penstock.errors import PenstockError
 from penstock.v1.accounting_pb2 import JobRecord, ListRecordsRequest, StepMetric
 from penstock.values.duration import format_duration
 from penstock.values.errors import BadValue
-from penstock.values.jobid import EXTERN_STEP, JobSelector, parse_selectors
+from penstock.values.jobid import JobSelector, parse_selectors
 from penstock.values.profilefigures import IDLE_PERMILLE, GpuIdleTime
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 NAME = "seff"
 NOT_FOUND = 2  # status of Slurm's seff for a job that does not exist
-#: The most running steps whose nodes are queried: of a large array, the first ones.
-ASKED_MAX = 32
 #: The most jobs whose profiles are read.
 PROFILED_MAX = 32
 
@@ -171,36 +170,52 @@ def as_object(jobs: Sequence[JobRecord], use: Use, cluster: str, gpu: GpuIdleTim
     }
 
 
+class JobEfficiency(NamedTuple):
+    """The figures of a job, or of the tasks of an array as a whole."""
+
+    jobs: Sequence[JobRecord]
+    use: Use
+    cluster: str
+    gpu: GpuIdleTime | None  # from profiles
+
+
+def measured(
+    client: QueryClient, jobs: Sequence[JobRecord], clock: DisplayClock, say: Say, bounds: LiveBounds = BOUNDS
+) -> JobEfficiency:
+    """The figures of these jobs. Those of running steps are from their nodes; `say` takes what cannot be had."""
+    cluster = client.cluster.cluster_name
+    add_live(client, jobs, say, bounds)
+    gpu = _gpu_time(client, jobs, bounds) if any("gres/gpu" in job.tres_alloc for job in jobs) else None
+    view = RecordView(clock, cluster=cluster)
+    started = [use_of(job, view) for job in jobs if job.start_at_us] or [use_of(job, view) for job in jobs]
+    return JobEfficiency(jobs, together(started), cluster, gpu)
+
+
 def show(text: str, options: OptionValues) -> int:
     """Prints how efficient the job was that `text` names; returns the status."""
     clock = DisplayClock.of_environment(now_us())
     with Client.open() as client:
-        cluster = client.cluster.cluster_name
-        jobs = find(client, text)
-        add_live(client, jobs)
-        gpu = _gpu_time(client, jobs) if any("gres/gpu" in job.tres_alloc for job in jobs) else None
-    view = RecordView(clock, cluster=cluster)
-    started = [use_of(job, view) for job in jobs if job.start_at_us] or [use_of(job, view) for job in jobs]
-    use = together(started)
+        found = measured(client, find(client, text), clock, lambda sentence: complain(NAME, sentence))
     if is_wanted(options):
         from cli.base.document import write_document
 
-        write_document(as_object(jobs, use, cluster, gpu), options)
+        write_document(as_object(*found), options)
         return 0
-    emit(report(jobs, use, cluster, gpu))
+    emit(report(*found))
     return 0
 
 
-def _gpu_time(client: Client, jobs: Sequence[JobRecord]) -> GpuIdleTime | None:
+def _gpu_time(client: QueryClient, jobs: Sequence[JobRecord], bounds: LiveBounds) -> GpuIdleTime | None:
     """How long the jobs' GPUs were idle or throttled, from profiles; None for jobs without, and for many."""
     from cli.base.jobids import selector_text
-    from cli.listings.profiles import gpu_time_of_job, profiles_of
+    from cli.listings.profiles import ProfileDemand, gpu_time_of_job, profiles_of
 
     if len(jobs) > PROFILED_MAX:
         return None
     ids = [selector_text(JobSelector(job.job_id)) for job in jobs]
     by_job: dict[int, list[NodeProfile]] = {}
-    for one in profiles_of(client, jobs, ids, ""):  # add_live has complained
+    # what the nodes do not answer, add_live has said
+    for one in profiles_of(client, jobs, ids, lambda sentence: None, ProfileDemand(bounds=bounds)):
         by_job.setdefault(one.job.job_id, []).append(one)
     found = GpuIdleTime()
     for profiles in by_job.values():
@@ -227,38 +242,17 @@ def find(client: Client, text: str) -> list[JobRecord]:
     return found
 
 
-def add_live(client: Client, jobs: Iterable[JobRecord]) -> None:
+def add_live(client: QueryClient, jobs: Sequence[JobRecord], say: Say, bounds: LiveBounds) -> None:
     """Adds the nodes' current figures to the records of running steps. Without the permission only the rest is shown."""
-    running = ((job, step) for job in jobs for step in job.steps if step.state in ("RUNNING", "SUSPENDED"))
-    for number, (job, step) in enumerate(running):
-        if step.step_id == EXTERN_STEP:
-            continue
-        if number >= ASKED_MAX:
-            complain(NAME, f"more than {ASKED_MAX} steps run; only the usage of the first is included")
-            return
-        try:
-            metrics = _step_metrics(client, job.job_id, step.step_id)
-        except PenstockError as error:
-            complain(NAME, f"{RecordRow(job, step).id_text()}: {error.text}")
-            continue
-        del step.metrics[:]
-        step.metrics.extend(metrics)
-
-
-def _step_metrics(client: Client, job_id: int, step_id: int) -> list[StepMetric]:
-    from cli.base.stepids import attach
-    from cli.listings.stepusage import merged
-    from cli.steps.stepquery import ask
-
-    answers = ask(client.cluster, attach(client, job_id, step_id), "usage")
-    for node, reason in answers.missing.items():
-        complain(NAME, f"node {node} does not answer: {reason}")
     known = set(K.values())
-    return [
-        StepMetric(
-            kind=K.Name(kind), total=one.total, max=one.max, max_node=one.max_node, max_task=one.max_task, min=one.min,
-            min_node=one.min_node, min_task=one.min_task,
-        )
-        for kind, one in merged(answers.found).metrics.items()
-        if kind in known
-    ]  # fmt: skip
+    for one in live_answers(client, jobs, "usage", say, bounds):
+        metrics = [
+            StepMetric(
+                kind=K.Name(kind), total=figure.total, max=figure.max, max_node=figure.max_node, max_task=figure.max_task,
+                min=figure.min, min_node=figure.min_node, min_task=figure.min_task,
+            )
+            for kind, figure in merged(one.found).metrics.items()
+            if kind in known
+        ]  # fmt: skip
+        del one.step.metrics[:]
+        one.step.metrics.extend(metrics)

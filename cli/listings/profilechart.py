@@ -12,6 +12,7 @@ from cli.base.format import aligned
 from cli.listings.efficiency import size_text
 from cli.listings.profiles import NodeProfile
 from penstock.values.duration import format_duration
+from penstock.values.jobid import format_step
 from penstock.values.profile import COLUMNS, GPU, ProfileLine
 from penstock.values.profilefigures import figures, gpu_time, resampled
 
@@ -158,6 +159,37 @@ def _line_object(line: ProfileLine) -> Json:
             "known_s": time.known_ds / 10, "idle_s": time.idle_ds / 10, "throttled_s": round(time.throttled_ds / 10, 1),
         }  # fmt: skip
     return document
+
+
+def drawn_object(one: NodeProfile, points_max: int) -> Json:
+    """A profile as a chart draws it: all lines with the same times, `points_max` at most, each `interval_s` after the last."""
+    until_ds = max((line.points[-1].at_ds for line in one.lines if line.points), default=0)
+    points = max(1, min(points_max, max((len(line.points) for line in one.lines), default=0)))
+    return {
+        "step": format_step(one.step.step_id),
+        "node": one.node,
+        "start_at_us": one.step.start_at_us,
+        "interval_s": _number(until_ds / 10 / points),
+        "lines": [
+            {"kind": line.kind, "device": line.name, "metrics": [*_drawn_metrics(line, points, until_ds)]}
+            for line in one.lines
+        ],
+    }
+
+
+def _drawn_metrics(line: ProfileLine, points: int, until_ds: int) -> Iterator[Json]:
+    for index, column in enumerate(COLUMNS[line.kind]):
+        shown, found = shown_column(line.kind, column), figures(line.points, index)
+        if found is None:
+            continue
+        values = resampled(line.points, index, points, until_ds)
+        yield {
+            "name": shown.name,
+            "mean": _number(found.mean * shown.factor),
+            "max": _number(found.max * shown.factor),
+            "means": [None if value is None else _number(value[0] * shown.factor) for value in values],
+            "maxima": [None if value is None else _number(value[1] * shown.factor) for value in values],
+        }
 
 
 def _number(value: float) -> float | int:

@@ -3,25 +3,21 @@
 What a node has sent is decoded with bounds (penstock.values.profile): a profile that is none is named, and left out.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
-from cli.base.run import complain
+from cli.base.queryclient import QueryClient
+from cli.listings.livesteps import BOUNDS, LiveBounds, Say, live_answers
 from cli.listings.sacct_fields import RecordRow
-from penstock.client import Client
-from penstock.errors import PenstockError
 from penstock.v1.accounting_pb2 import JobRecord, ListProfilesRequest, StepRecord
-from penstock.values.jobid import EXTERN_STEP
 from penstock.values.packing import Damaged
 from penstock.values.profile import COLUMNS, GPU, ProfileLine, decode_profile
 from penstock.values.profilefigures import IDLE_PERMILLE, GpuIdleTime, resampled
 from penstock.values.timeline import Point
 
-#: The most running steps whose nodes are asked.
-ASKED_MAX: Final = 32
 #: Parts of a job's time in which its GPUs are counted as idle or not.
 _PARTS: Final = 2_000
-_RUNNING: Final = ("RUNNING", "SUSPENDED")
 _UTIL, _THROTTLED = (COLUMNS[GPU].index(name) for name in ("util_permille", "throttled_permille"))
 
 
@@ -38,53 +34,64 @@ class NodeProfile(NamedTuple):
         return f"{RecordRow(self.job, self.step).id_text()} on {self.node}"
 
 
-def profiles_of(client: Client, jobs: Sequence[JobRecord], ids: Sequence[str], name: str) -> list[NodeProfile]:
-    """All profiles of these records, which `ids` name. `name`: the command's, for what cannot be had; "" = it is not said."""
+class ProfileDemand(NamedTuple):
+    """Which profiles are wanted, and how many."""
+
+    nodes: Collection[str] = ()  # none = all
+    profiles_max: int | None = None
+    bounds: LiveBounds = BOUNDS
+
+
+#: As commands show them.
+EVERYTHING: Final = ProfileDemand()
+#: Of a step: job, attempt, step.
+_Key: TypeAlias = tuple[int, int, int]
+
+
+def profiles_of(
+    client: QueryClient, jobs: Sequence[JobRecord], ids: Sequence[str], say: Say, wanted: ProfileDemand = EVERYTHING
+) -> list[NodeProfile]:
+    """The profiles of these records, which `ids` name. `say`: takes what cannot be had."""
     steps = {(job.job_id, job.attempt, step.step_id): (job, step) for job in jobs for step in job.steps}
-    found: list[NodeProfile] = []
-    for page in client.stream("ListProfiles", ListProfilesRequest(ids=ids)):
-        for one in page.profiles:
-            if (known := steps.get((one.job_id, one.attempt, one.step_id))) is not None:
-                found += _decoded(*known, one.node, one.profile, name)
-    found += _live(client, steps.values(), name)
+    profiles = itertools.chain(_stored(client, steps, ids, say, wanted.nodes), _live(client, jobs, say, wanted))
+    found = list(itertools.islice(profiles, wanted.profiles_max))
+    if next(profiles, None) is not None:
+        say(f"there are more than {wanted.profiles_max} profiles; only the first are included")
     return sorted(found, key=lambda one: (one.job.job_id, one.step.start_at_us, one.step.step_id, one.node))
 
 
-def _decoded(job: JobRecord, step: StepRecord, node: str, data: bytes, name: str) -> Iterator[NodeProfile]:
+def _stored(
+    client: QueryClient,
+    steps: Mapping[_Key, tuple[JobRecord, StepRecord]],
+    ids: Sequence[str],
+    say: Say,
+    nodes: Collection[str],
+) -> Iterator[NodeProfile]:
+    """What accounting has: of ended steps."""
+    for page in client.stream("ListProfiles", ListProfilesRequest(ids=ids)):
+        for one in page.profiles:
+            known = steps.get((one.job_id, one.attempt, one.step_id))
+            if known is not None and (not nodes or one.node in nodes):
+                yield from _decoded(*known, one.node, one.profile, say)
+
+
+def _live(client: QueryClient, jobs: Sequence[JobRecord], say: Say, wanted: ProfileDemand) -> Iterator[NodeProfile]:
+    """What the nodes of running steps have so far."""
+    for one in live_answers(client, jobs, "profile", say, wanted.bounds, wanted.nodes):
+        for node, answer in one.found.items():
+            data = answer.get("profile", b"")
+            if isinstance(data, bytes) and data:
+                yield from _decoded(one.job, one.step, node, data, say)
+
+
+def _decoded(job: JobRecord, step: StepRecord, node: str, data: bytes, say: Say) -> Iterator[NodeProfile]:
     try:
         lines = sorted(decode_profile(data), key=lambda line: (line.kind == GPU, line.name))
     except Damaged as error:
-        _complain(name, f"{RecordRow(job, step).id_text()}: node {node}: {error}")
+        say(f"{RecordRow(job, step).id_text()}: node {node}: {error}")
         return
     if any(line.points for line in lines):
         yield NodeProfile(job, step, node, lines)
-
-
-def _live(client: Client, steps: Iterable[tuple[JobRecord, StepRecord]], name: str) -> Iterator[NodeProfile]:
-    """Asks the nodes of running steps."""
-    from cli.base.stepids import attach
-    from cli.steps.stepquery import ask
-
-    running = [(j, s) for j, s in steps if s.state in _RUNNING and s.step_id != EXTERN_STEP]
-    if len(running) > ASKED_MAX:
-        _complain(name, f"more than {ASKED_MAX} steps run; only the first are included")
-    for job, step in running[:ASKED_MAX]:
-        try:
-            answers = ask(client.cluster, attach(client, job.job_id, step.step_id), "profile")
-        except PenstockError as error:
-            _complain(name, f"{RecordRow(job, step).id_text()}: {error.text}")
-            continue
-        for node, reason in answers.missing.items():
-            _complain(name, f"node {node} does not answer: {reason}")
-        for node, answer in answers.found.items():
-            data = answer.get("profile", b"")
-            if isinstance(data, bytes) and data:
-                yield from _decoded(job, step, node, data, name)
-
-
-def _complain(name: str, text: str) -> None:
-    if name:
-        complain(name, text)
 
 
 def gpu_time_of_job(profiles: Sequence[NodeProfile]) -> GpuIdleTime:

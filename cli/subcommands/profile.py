@@ -9,7 +9,7 @@ import click
 
 from cli.base.jobids import wire_id
 from cli.base.listing import emit, list_records
-from cli.base.run import CommandError
+from cli.base.run import CommandError, complain
 from cli.base.stepids import one_step
 from cli.subcommands.documents import documents, put, write
 from penstock.client import Client
@@ -65,7 +65,7 @@ def load(text: str) -> "list[NodeProfile]":
             raise CommandError(f"job {text[:80]}: not found, or not yours to see")
         if len(jobs) > JOBS_MAX:
             raise CommandError(f"job {text[:80]}: {len(jobs)} jobs, at most {JOBS_MAX} are shown; name one, like 12_3")
-        found = profiles_of(client, jobs, ids, NAME)
+        found = profiles_of(client, jobs, ids, lambda text: complain(NAME, text))
     if not found:
         raise CommandError(
             f"job {text[:80]}: no profile: it has not run for an interval (15 s, JobAcctGatherFrequency, --acctg-freq) yet, "

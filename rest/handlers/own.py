@@ -6,6 +6,9 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/jobs/{job_id}/script   the script of a batch job
     GET /penstock/v1/jobs/{job_id}/why      why a job waits, and what would start it sooner
     GET /penstock/v1/jobs/{job_id}/story    what happened to it, in order
+    GET /penstock/v1/jobs/{job_id}/steps    its steps
+    GET /penstock/v1/jobs/{job_id}/profile  what its steps and GPUs did over time
+    GET /penstock/v1/jobs/{job_id}/efficiency  what it used of what it had, and advice
     GET /penstock/v1/fits                   the largest jobs that would start now
     GET /penstock/v1/forecast               expected starts of waiting jobs
     GET /penstock/v1/gpus                   every GPU, its health and its jobs
@@ -39,16 +42,15 @@ from penstock.v1.controller_pb2 import (
 )
 from penstock.v1.explain_pb2 import FitsReply, FitsRequest, WhyJobReply, WhyJobRequest
 from penstock.v1.governance_pb2 import AuditInfo, BudgetInfo, ReportRow
-from penstock.values.errors import BadValue
 from penstock.values.gpustates import GpuState
-from penstock.values.hostlist import expand
 from penstock.values.jobid import format_job
 from penstock.values.reasons import sentence
 from penstock.values.refusals import TEXT, Code
 from rest.answers import RestError
 from rest.calling import RestCall, bad_query
 from rest.contract.facts import NEWEST, ObjectOf, Operation, Parameter, Scalar, Words, load
-from rest.contract.parse import CONVERSION, UNKNOWN_WORD
+from rest.contract.parse import UNKNOWN_WORD
+from rest.handlers import jobuse
 from rest.handlers.jobs import job_path, listed
 from rest.handlers.site import audit, budgets, config
 from rest.handlers.submit import test
@@ -66,13 +68,14 @@ _JOB_ID: Final = Parameter("job_id", "path", _TEXT, True)
 
 
 class OwnRecord(NamedTuple):
-    """The type of a member: the fields of a message, and others beside them, each a type of JSON Schema."""
+    """The type of a member: the fields of a message, and others beside them."""
 
     message: "type[Message] | None"
-    others: Mapping[str, str] = {}
+    others: Mapping[str, "OwnType"] = {}
     is_list: bool = False
 
 
+#: A word is a type of JSON Schema; `?` after it: or null, `[]` after both: a list of these.
 OwnType: TypeAlias = OwnRecord | str
 
 
@@ -205,11 +208,7 @@ def _shown_id(job: JobInfo) -> str:
 
 async def gpus(call: RestCall) -> Json:
     """Every GPU, its health and its jobs."""
-    text = call.query.get("nodes", "")
-    try:
-        names = expand(text) if text else []
-    except BadValue as error:
-        raise bad_query("nodes", text, CONVERSION) from error
+    names = call.node_names("nodes")
     states = [word.upper() for word in words(call.query.get("states"))]
     for word in states:
         if word not in GpuState.__members__:
@@ -232,6 +231,21 @@ _IN_SHORT: Final = {
     "nodes": "integer", "node_list": "string", "cpus": "integer", "tres": "string", "submit_at_us": "integer",
     "start_at_us": "integer", "end_at_us": "integer", "time_limit_s": "integer", "planned_start_at_us": "integer",
 }  # fmt: skip
+_STEP: Final = {
+    "step": "string", "name": "string", "state": "string", "start_at_us": "integer", "end_at_us": "integer",
+    "exit_code": "integer", "exit_signal": "integer", "node_list": "string", "nodes": "integer", "tasks": "integer",
+    "cpus": "integer", "tres": "string", "cpu_used_us": "integer", "max_rss_kb": "integer",
+}  # fmt: skip
+_METRIC: Final = {"name": "string", "mean": "number", "max": "number", "means": "number?[]", "maxima": "number?[]"}
+_LINE: Final[Mapping[str, OwnType]] = {
+    "kind": "string",
+    "device": "string",
+    "metrics": OwnRecord(None, _METRIC, is_list=True),
+}
+_PROFILE: Final[Mapping[str, OwnType]] = {
+    "step": "string", "node": "string", "start_at_us": "integer", "interval_s": "number",
+    "lines": OwnRecord(None, _LINE, is_list=True),
+}  # fmt: skip
 _STATES: Final = Words(tuple(GpuState.__members__))
 
 
@@ -251,6 +265,14 @@ OWN_PATHS: Final = (
             {"why": OwnRecord(WhyJobReply, {"sentence": "string"})}),
     OwnPath("/jobs/{job_id}/story", "What happened to a job, in order", story, (_JOB_ID,),
             {"job_id": "integer", "lines": OwnRecord(StoryLine, is_list=True)}),
+    OwnPath("/jobs/{job_id}/steps", "The steps of a job, in the order of their starts", jobuse.steps, (_JOB_ID,),
+            {"job_id": "integer", "steps": OwnRecord(None, _STEP, is_list=True)}),
+    OwnPath("/jobs/{job_id}/profile", "What a job's steps and their GPUs did over time", jobuse.profile,
+            (_JOB_ID, _query("step"), _query("nodes"), _query("points")),
+            {"job_id": "integer", "profiles": OwnRecord(None, _PROFILE, is_list=True)}),
+    OwnPath("/jobs/{job_id}/efficiency", "What a job used of what it had, and advice", jobuse.efficiency, (_JOB_ID,),
+            {"job_id": "integer", "state": "string", "advice": "string[]",
+             "figures": OwnRecord(None, {name: kind for name, kind, _ in jobuse.EFFICIENCY})}),
     OwnPath("/fits", "The largest jobs that would start now, by partition", fits, (_query("partitions"),),
             {"fits": OwnRecord(FitsReply)}),
     OwnPath("/forecast", "Expected starts of waiting jobs", forecast, (_query("users"), _query("partitions")),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from patience import ANSWER_S
 
+from penstock.clusterfile import ClusterFile
 from penstock.errors import NotProven, PenstockError, Unreachable
 from penstock.v1.watch_pb2 import ChangedObject, WatchReply
 from penstock.values.refusals import TEXT, Code
@@ -22,6 +23,8 @@ CONTRACT = load()
 
 class FakeWatch:
     """A controller whose changes a test makes."""
+
+    cluster = ClusterFile("test")
 
     def __init__(self, last: int = 100) -> None:
         self.last = last

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 from fakerest import FakeRest
 
+from cli.steps import stepquery
 from penstock.errors import PenstockError
+from penstock.v1.accounting_pb2 import JobRecord, ListProfilesReply, ListRecordsReply, ProfileRecord, StepRecord
+from penstock.v1.common_pb2 import ExitStatus, Usage
 from penstock.v1.controller_pb2 import (
     GetBatchScriptReply,
     GpuInfo,
@@ -28,17 +31,46 @@ from penstock.v1.controller_pb2 import (
 )
 from penstock.v1.explain_pb2 import FitsReply, WhyJobReply
 from penstock.v1.governance_pb2 import ListAuditReply, ListBudgetsReply, ReportReply, ReportRequest
+from penstock.v1.steps_pb2 import AttachStepReply
+from penstock.values.profile import COLUMNS, GPU, HOST, encode_profile
 from penstock.values.refusals import TEXT, Code
+from penstock.values.timeline import SampleLine
+from rest.handlers import jobuse
 from rest.handlers.own import OWN_PATHS
+from rest.limits import ASKED_NODES_MAX
 from rest.openapi import own_document
 
 RECORD = Path(__file__).with_name("penstock_v1.json")
 OWN = "/penstock/v1"
+HOUR_US = 3600 * 1_000_000
+
+
+def a_profile() -> bytes:
+    """Of a minute, with a GPU that does nothing at first."""
+    host, gpu = SampleLine(len(COLUMNS[HOST])), SampleLine(len(COLUMNS[GPU]))
+    for number in range(4):
+        host.add((number + 1) * 150, (1000 * (number + 1), 2048, 0, 4096))
+        gpu.add((number + 1) * 150, (0 if number < 2 else 900, 1024, 300_000, 60, None))
+    return encode_profile([(HOST, "", host), (GPU, "GPU-1", gpu)])
+
+
+A_RECORD = JobRecord(
+    job_id=5, state="COMPLETED", start_at_us=HOUR_US, end_at_us=3 * HOUR_US, time_limit_s=36_000, cpus_alloc=4, nodes_alloc=1,
+    tres_alloc="cpu=4,mem=8G,node=1,gres/gpu=1",
+    steps=[
+        StepRecord(step_id=-5, name="batch", state="COMPLETED", start_at_us=HOUR_US, end_at_us=3 * HOUR_US, tasks=1,
+                   usage=Usage(user_cpu_us=2 * HOUR_US, max_rss_kb=1024)),
+        StepRecord(step_id=0, name="train", state="FAILED", start_at_us=2 * HOUR_US, exit=ExitStatus(code=3), node_list="n1"),
+    ],
+)  # fmt: skip
+A_PROFILE = ProfileRecord(job_id=5, step_id=0, node="n1", profile=a_profile())
 REPLIES = {
     "WhyJob": WhyJobReply(job_id=5, reason="Resources", state="PENDING", obstacles=[{"reason": "BeginTime", "at_us": 7}],
                           hints=[{"options": ["-t 10"], "starts_now": True}]),
     "Story": StoryReply(lines=[{"at_us": 3, "attempt": 1, "event": "start", "detail": "n1"}]),
     "GetBatchScript": GetBatchScriptReply(script=b"#!/bin/sh\n\xff"),
+    "ListRecords": ListRecordsReply(records=[A_RECORD]),
+    "ListProfiles": ListProfilesReply(profiles=[A_PROFILE]),
     "Fits": FitsReply(now_us=9, partitions=[{"partition": "main", "shapes": [{"kind": "node", "cpus": 4, "limit_s": -1}]}]),
     "ListJobs": ListJobsReply(jobs=[JobInfo(job_id=6, planned_start_at_us=11, planned_node_list="n1", reason="Priority")]),
     "Report": ReportReply(rolled_up_to_us=9, rows=[{"keys": ["lab", "ann"], "tres": "cpu", "values": [3600]}]),
@@ -54,6 +86,9 @@ PATHS = {
     "script": "/jobs/5/script",
     "why": "/jobs/5/why",
     "story": "/jobs/5/story",
+    "steps": "/jobs/5/steps",
+    "profile": "/jobs/5/profile?step=0&nodes=n1&points=2",
+    "efficiency": "/jobs/5/efficiency",
     "fits": "/fits",
     "forecast": "/forecast",
     "gpus": "/gpus",
@@ -86,12 +121,14 @@ def problems(value: Any, schema: Any, document: Any, where: str = "") -> Iterato
             yield from (f"{where}.{name}: unknown" for name in value if name not in schema["properties"])
             for name, one in schema["properties"].items():
                 yield from problems(value[name], one, document, f"{where}.{name}")
+        case _ if value is None and schema.get("nullable"):
+            return
         case "array":
             for one in value:
                 yield from problems(one, schema["items"], document, f"{where}[]")
         case kind:
-            types = {"string": str, "integer": int, "boolean": bool, "number": float}
-            if type(value) is not types[kind]:
+            types = {"string": (str,), "integer": (int,), "boolean": (bool,), "number": (int, float)}
+            if type(value) not in types[kind]:
                 yield f"{where}: {value!r} is no {kind}"
 
 
@@ -138,6 +175,82 @@ def test_why_and_story():
     assert story["job_id"] == 5 and story["lines"] == [{"at_us": 3, "attempt": 1, "event": "start", "detail": "n1"}]
     task = rest.get(f"{OWN}/jobs/5_3/story").json()
     assert task["job_id"] == 6 and rest.calls[-1][1].job_id == 6
+
+
+def test_steps_of_a_job():
+    """Of one with very many, the latest."""
+    rest = FakeRest(REPLIES)
+    batch, train = rest.get(f"{OWN}/jobs/5/steps").json()["steps"]
+    assert (batch["step"], batch["cpu_used_us"], batch["max_rss_kb"]) == ("batch", 2 * HOUR_US, 1024)
+    assert (train["step"], train["state"], train["exit_code"], train["node_list"]) == ("0", "FAILED", 3, "n1")
+    many = JobRecord(job_id=5, steps=[StepRecord(step_id=n) for n in range(jobuse.STEPS_MAX + 2)])
+    answer = FakeRest({"ListRecords": ListRecordsReply(records=[many])}).get(f"{OWN}/jobs/5/steps").json()
+    assert [answer["steps"][0]["step"], len(answer["steps"])] == ["2", jobuse.STEPS_MAX] and len(
+        answer["warnings"]
+    ) == 1
+
+
+def test_a_profile_is_drawn_in_few_points():
+    rest = FakeRest(REPLIES)
+    (found,) = rest.get(f"{OWN}/jobs/5/profile?step=0&nodes=n[1-2]&points=2").json()["profiles"]
+    assert [rest.calls[0][1].ids, rest.calls[1][1].ids] == [["5.0"], ["5.0"]]
+    assert (found["step"], found["node"], found["start_at_us"], found["interval_s"]) == ("0", "n1", 2 * HOUR_US, 30)
+    host, gpu = found["lines"]
+    assert host["metrics"][0] == {"name": "cpu_cores", "mean": 2.5, "max": 4, "means": [1.5, 3.5], "maxima": [2, 4]}
+    assert [one["name"] for one in gpu["metrics"]] == [
+        "gpu_utilization_percent", "gpu_memory_bytes", "gpu_power_watts", "gpu_temperature_celsius",
+    ]  # fmt: skip
+    assert rest.get(f"{OWN}/jobs/5/profile?nodes=n2").json()["profiles"] == []
+    for query in ("step=x", "step=1,2", "nodes=n[", "points=x"):
+        assert rest.get(f"{OWN}/jobs/5/profile?{query}").status_code == 422, query
+
+
+def test_many_profiles_are_bounded():
+    many = [ProfileRecord(job_id=5, step_id=0, node=f"n{number}", profile=a_profile()) for number in range(20)]
+    rest = FakeRest(REPLIES | {"ListProfiles": ListProfilesReply(profiles=many)})
+    answer = rest.get(f"{OWN}/jobs/5/profile").json()
+    assert len(answer["profiles"]) == jobuse.PROFILES_MAX
+    assert [one["description"] for one in answer["warnings"]] == [
+        "there are more than 16 profiles; only the first are included"
+    ]
+
+
+def test_efficiency_is_that_of_seff():
+    rest = FakeRest(REPLIES)
+    answer = rest.get(f"{OWN}/jobs/5/efficiency").json()
+    figures = answer["figures"]
+    assert (figures["cpu_percent"], figures["elapsed_s"], figures["time_limit_s"]) == (25, 7200, 36_000)
+    assert (figures["gpus"], figures["gpu_profiled_s"], figures["gpu_idle_s"]) == (1, 60, 30)
+    assert answer["advice"] and "cores" in answer["advice"][-1] + answer["advice"][0]
+    waits = JobRecord(job_id=5, state="PENDING")
+    none = FakeRest(REPLIES | {"ListRecords": ListRecordsReply(records=[waits])}).get(f"{OWN}/jobs/5/efficiency").json()
+    assert none["advice"] == [] and set(none["figures"].values()) == {None}
+
+
+def test_running_steps_are_asked_and_what_is_not_had_is_said(monkeypatch):
+    """A node's answer changes the entity tag; another user's job has the rest, and says why."""
+    running = JobRecord(job_id=5, state="RUNNING", start_at_us=HOUR_US,
+                        steps=[StepRecord(step_id=0, state="RUNNING", start_at_us=HOUR_US)])  # fmt: skip
+    replies = REPLIES | {
+        "ListRecords": ListRecordsReply(records=[running]), "ListProfiles": ListProfilesReply(),
+        "AttachStep": AttachStepReply(streams=[{"node": f"n{number}"} for number in range(ASKED_NODES_MAX + 1)]),
+    }  # fmt: skip
+    asked: list[int] = []
+
+    def ask(cluster: object, attached: AttachStepReply, word: str, limit_s: float) -> stepquery.Answers:
+        asked.append(len(attached.streams))
+        return stepquery.Answers({"n1": {"profile": a_profile()}}, {"n2": "no answer in time"})
+
+    monkeypatch.setattr(stepquery, "ask", ask)
+    answer = FakeRest(replies).get(f"{OWN}/jobs/5/profile")
+    assert [one["node"] for one in answer.json()["profiles"]] == ["n1"] and asked == [ASKED_NODES_MAX]
+    assert [one["description"] for one in answer.json()["warnings"]] == [
+        "5.0 has 65 nodes; only the first 64 are asked", "node n2 does not answer: no answer in time",
+    ]  # fmt: skip
+    denied = PenstockError(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
+    other = FakeRest(replies | {"AttachStep": denied}).get(f"{OWN}/jobs/5/profile")
+    assert other.json()["profiles"] == [] and other.headers["etag"] != answer.headers["etag"]
+    assert [one["description"] for one in other.json()["warnings"]] == [f"5.0: {TEXT[Code.ACCESS_DENIED]}"]
 
 
 def test_gpus_are_filtered():

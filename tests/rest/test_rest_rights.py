@@ -51,7 +51,20 @@ READ_DB = (
     "accounts", "account/rlab", "association?user=nobody", "associations", "clusters", "cluster/e2e", "conf", "config", "diag",
     "instance", "instances", f"job/{JOB}", "jobs", "ping", "qos", "qos/normal", "tres", "users", "user/nobody", "wckeys", "wckey/1",
 )  # fmt: skip
-READ_OWN = ("jobs", f"jobs/{JOB}/why", f"jobs/{JOB}/story", "fits", "forecast", "gpus", "usage", "budgets", "config")
+READ_OWN = (
+    "jobs",
+    f"jobs/{JOB}/why",
+    f"jobs/{JOB}/story",
+    f"jobs/{JOB}/steps",
+    f"jobs/{JOB}/profile",
+    f"jobs/{JOB}/efficiency",
+    "fits",
+    "forecast",
+    "gpus",
+    "usage",
+    "budgets",
+    "config",
+)
 TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     *(("GET", f"{SLURM}/{path}", None, ALL) for path in READ),
     *(("GET", f"{DB}/{path}", None, ALL) for path in READ_DB),

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from penstock.clusterfile import ClusterFile
 from rest.app import make_app
 from rest.callers import UnixPeer
 from rest.contract.facts import load
@@ -25,6 +26,8 @@ Reply = Any
 
 class FakeClient:
     """Answers as told, and notes what was asked."""
+
+    cluster = ClusterFile("test")
 
     def __init__(self, replies: Mapping[str, Reply]) -> None:
         self.replies = dict(replies)

@@ -3,6 +3,7 @@ links, a lost connection and its return. Screenshots of every page are in build/
 """
 
 import re
+import shlex
 import signal
 from typing import TYPE_CHECKING
 
@@ -139,6 +140,76 @@ def test_a_running_job_is_requeued(web):
     confirm(page, "Requeue", "Requeue")
     cluster.wait(lambda: cluster.job(jobs["running"]).attempt == 1, "the job was requeued")
     wait_for_text(page, "Requeued")
+
+
+def gpu_profile(gpus: int, points: int) -> dict[str, object]:
+    """What the REST daemon answers of a step with GPUs, which this cluster does not have."""
+
+    def metric(name: str, top: float, shift: int, part: float = 0.75) -> dict[str, object]:
+        means: list[float | None] = [
+            round(top * (part + 0.15 * ((7 * (at + shift)) % 11) / 11), 2) for at in range(points)
+        ]
+        means[points // 2] = None
+        known = [one for one in means if one is not None]
+        maxima = [None if one is None else min(top, one * 1.2) for one in means]
+        return {"name": name, "mean": sum(known) / len(known), "max": top, "means": means, "maxima": maxima}
+
+    host = [metric("cpu_cores", 16, 0), metric("memory_bytes", 90e9, 1), metric("read_bytes_per_second", 2e9, 2),
+            metric("written_bytes_per_second", 3e8, 3)]  # fmt: skip
+    tops = {"gpu_utilization_percent": 100, "gpu_memory_bytes": 140e9, "gpu_power_watts": 700,
+            "gpu_temperature_celsius": 83}  # fmt: skip
+    lines = [{"kind": "host", "device": "", "metrics": host}]
+    for number in range(gpus):
+        metrics = [metric(name, top, number, 0.1 * number + 0.1) for name, top in tops.items()]
+        lines.append({"kind": "gpu", "device": f"GPU-{number}", "metrics": metrics})
+    one = {"step": "0", "node": "n1", "start_at_us": 1_795_873_621_000_000, "interval_s": 60, "lines": lines}
+    return {"job_id": 1, "profiles": [one], "errors": [], "warnings": []}
+
+
+def test_steps_efficiency_and_charts_of_a_job(web):
+    """Of real steps; then with the profile of a step with GPUs, whose charts are looked at in each colour and width."""
+    cluster = web.rest.cluster
+    script = f"srun --overlap -n1 -J {shlex.quote(HOSTILE)} sh -c 'exit 3'; srun --overlap -n2 -J fit sleep 600"
+    job = cluster.sbatch("-J", "train", "-n2", "--acctg-freq=1", "--wrap", script)
+    with web.rest.as_user() as client:
+        cluster.wait(
+            lambda: len(client.get(f"/penstock/v1/jobs/{job}/profile?step=1").json()["profiles"]) == 1, "a point"
+        )
+    page = web.login()
+    web.open(page, f"jobs/{job}", "train")
+    rows = page.get_by_role("region", name="Steps").get_by_role("row")
+    rows.filter(has_text="fit").filter(has_text="Running").wait_for()
+    failed = rows.filter(has_text=HOSTILE)
+    assert failed.filter(has_text="Failed").get_by_role("cell").all_inner_texts()[2] == "3"
+    page.get_by_role("img", name=re.compile("^CPU over .*: mean ")).wait_for()
+    page.get_by_role("img", name=re.compile("^Memory over .*: mean .*, highest .*iB$")).wait_for()
+    page.get_by_label("Step", exact=True).select_option("batch")
+    page.get_by_role("img", name=re.compile("^CPU over ")).wait_for()
+    wait_for_text(page, "on 2 cores")
+    page.route("**/profile?*", lambda route: route.fulfill(json=gpu_profile(8, 60)))
+    page.get_by_label("Step", exact=True).select_option("1 fit")
+    chart = page.get_by_role("img", name=re.compile("^GPU power over 1 h: GPU 0 mean .* W, highest 700 W; GPU 1 "))
+    chart.focus()
+    page.keyboard.press("ArrowRight")
+    wait_for_text(page, "30 s after its start")
+    check_looks(page, "job-use")
+    for width, name in ((1280, "wide"), (360, "phone")):
+        page.set_viewport_size({"width": width, "height": 2600})
+        save_picture(page, f"job-use-{name}")
+    page.set_viewport_size({"width": 1100, "height": 2600})
+    page.emulate_media(color_scheme="light")
+    page.locator("section.card").filter(has_text="Use over time").screenshot(path="build/web/job-use-charts.png")
+
+
+def test_what_others_may_not_see_of_a_job_is_said(web):
+    job = fill(web)["running"]
+    page = web.login("nobody")
+    web.open(page, f"jobs/{job}", "train")
+    wait_for_text(page, "Nothing is measured yet.")
+    refused = page.get_by_text(f"{job}.batch: Access/permission denied")
+    refused.nth(1).wait_for()  # of the efficiency, and of the profile
+    page.set_viewport_size({"width": 1280, "height": 1500})
+    save_picture(page, "job-use-other")
 
 
 def test_a_refusal_is_shown(web):

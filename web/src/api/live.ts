@@ -83,17 +83,22 @@ export interface Answer<T> {
   readonly error: ApiError | null;
 }
 
-/** The answer of a path, kept up to date. "" asks nothing. What was read stays when the daemon does not answer. */
-export function useAnswer<T>(path: string): Answer<T> {
+/**
+ * The answer of a path, kept up to date. "" asks nothing. What was read stays when the daemon does not answer. `everyMs`: it is
+ * asked again at most so often, which is for what is dear and changes without events.
+ */
+export function useAnswer<T>(path: string, everyMs = 0): Answer<T> {
   const [answer, setAnswer] = useState<Answer<T> & { path: string }>({ path, data: undefined, error: null });
   const held = useRef({ path: "", tag: "", busy: false });
   useEffect(() => {
     const abort = new AbortController();
     held.current = { path, tag: "", busy: false };
+    let last = -Infinity;
     const ask = async (): Promise<void> => {
       const mine = held.current;
-      if (!path || mine.busy) return;
+      if (!path || mine.busy || Date.now() - last < everyMs) return;
       mine.busy = true;
+      last = Date.now();
       try {
         const found = await read<T>(path, mine.tag, abort.signal);
         if (connection.value === "lost") connection.set("polling");
@@ -113,7 +118,7 @@ export function useAnswer<T>(path: string): Answer<T> {
       abort.abort();
       stop();
     };
-  }, [path]);
+  }, [path, everyMs]);
   return answer.path === path ? answer : { data: undefined, error: null };
 }
 

@@ -140,6 +140,15 @@ export interface DiagAnswer {
   warnings: OpenapiWarning[];
 }
 
+export interface EfficiencyAnswer {
+  job_id: number;
+  state: string;
+  advice: string[];
+  figures: { nodes: number | null; cores: number | null; elapsed_s: number | null; time_limit_s: number | null; time_percent: number | null; cpu_used_s: number | null; cpu_allocated_s: number | null; cpu_percent: number | null; memory_used_bytes: number | null; memory_allocated_bytes: number | null; memory_percent: number | null; gpus: number | null; gpu_percent: number | null; gpu_memory_used_bytes: number | null; gpu_memory_allocated_bytes: number | null; gpu_memory_percent: number | null; gpu_profiled_s: number | null; gpu_idle_s: number | null; gpu_throttled_s: number | null; energy_joules: number | null; };
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
 export interface FitsAnswer {
   fits: FitsReply;
   errors: OwnError[];
@@ -651,6 +660,13 @@ export interface ProcessExitCodeVerbose {
   status: string[];
 }
 
+export interface ProfileAnswer {
+  job_id: number;
+  profiles: ({ step: string; node: string; start_at_us: number; interval_s: number; lines: ({ kind: string; device: string; metrics: ({ name: string; mean: number; max: number; means: (number | null)[]; maxima: (number | null)[]; })[]; })[]; })[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
 export interface Qos {
   description: string;
   flags: string[];
@@ -882,6 +898,13 @@ export interface StepThatWaits {
   name: string;
   since_us: number;
   waits_for: string;
+}
+
+export interface StepsAnswer {
+  job_id: number;
+  steps: ({ step: string; name: string; state: string; start_at_us: number; end_at_us: number; exit_code: number; exit_signal: number; node_list: string; nodes: number; tasks: number; cpus: number; tres: string; cpu_used_us: number; max_rss_kb: number; })[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
 }
 
 export interface StoryAnswer {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 
 import { auditRow } from "./audit";
+import { indexAt, METRICS, pathOf, topOf } from "./chart";
 import { csv } from "./csv";
 import { expand, names } from "./hostlist";
 import { changeOf, minutes } from "./model";
@@ -9,13 +10,17 @@ import { LANES_MAX, marks, planRows } from "./plan";
 import { newRequestKey } from "./requestkey";
 import { link, parseRoute } from "./route";
 import { gpuUse, jobTone, nodeTone, words } from "./states";
-import { does, duration, gpusOf, limit, memory, moment, relative } from "./units";
+import { bytes, does, duration, gpusOf, limit, memory, moment, percent, relative } from "./units";
 
 describe("units", () => {
   test("every number has one", () => {
     expect([45, 59.6, 720, 12000, 86400, 187200].map(duration)).toEqual(["45 s", "1 min", "12 min", "3 h 20 min", "1 d", "2 d 4 h"]);
     expect([limit(-1), limit(60)]).toEqual(["unlimited", "1 min"]);
     expect([676, 5423, 143771, 2097152].map(memory)).toEqual(["676 MiB", "5.3 GiB", "140 GiB", "2 TiB"]);
+  });
+  test("sizes and shares", () => {
+    expect([0, 512, 1536, 130 * 2 ** 30].map(bytes)).toEqual(["0 B", "512 B", "1.5 KiB", "130 GiB"]);
+    expect([0, 0.44, 9.96, 37.4, 148].map(percent)).toEqual(["0 %", "0.4 %", "10 %", "37 %", "148 %"]);
   });
   test("verbs follow their number", () => {
     expect([0, 1, 2].map((one) => does(one, "has", "have"))).toEqual(["0 have", "1 has", "2 have"]);
@@ -174,5 +179,20 @@ describe("a record of the audit log", () => {
     expect(auditRow({ id: 1, record: '{"after": {"b": 1, "a": null}}' }).changes).toBe("a= b=1");
     expect(auditRow({ id: 1, record: "no JSON" }).action).toBe("no JSON");
     expect(auditRow({ id: 1, record: "[1]" }).action).toBe("[1]");
+  });
+});
+
+describe("charts", () => {
+  test("an axis ends at a round number", () => {
+    expect([0, 0.3, 2, 16, 100, 640, 900].map((one) => topOf(one, 10))).toEqual([1, 0.4, 2, 20, 100, 800, 1000]);
+    expect([0, 1500, 2 ** 20, 130 * 2 ** 30].map((one) => topOf(one, 2))).toEqual([1024, 1536, 2 ** 20, 192 * 2 ** 30]);
+    expect(METRICS["cpu_cores"]?.text(0.123)).toBe("0.12 cores");
+  });
+  test("what is not known is a gap", () => {
+    expect(pathOf([1, null, 0.5], 30, 10, 1)).toBe("M0.0 0.0L5.0 0.0L10.0 0.0M20.0 5.0L25.0 5.0L30.0 5.0");
+    expect(pathOf([null], 30, 10, 1)).toBe("");
+  });
+  test("a place names the value whose time it is in", () => {
+    expect([-3, 0, 9.9, 10, 500].map((x) => indexAt(x, 30, 3))).toEqual([0, 0, 0, 1, 2]);
   });
 });

@@ -20,6 +20,20 @@ function trimmed(value: number): string {
   return value >= 100 ? Math.round(value).toString() : value.toFixed(1).replace(/\.0$/, "");
 }
 
+const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/** `512 B`, `1.5 GiB`. */
+export function bytes(size: number): string {
+  let [value, power] = [size, 0];
+  while (value >= 1024 && power + 1 < SIZES.length) [value, power] = [value / 1024, power + 1];
+  return `${trimmed(value)} ${SIZES[power] ?? ""}`;
+}
+
+/** `0.4 %`, `37 %`. */
+export function percent(share: number): string {
+  return `${share > 0 && share < 10 ? trimmed(share) : Math.round(share).toString()} %`;
+}
+
 /** `45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`. */
 export function duration(seconds: number): string {
   const s = Math.max(0, Math.round(seconds));

@@ -11,6 +11,7 @@ import { HAS_ENDED, words } from "../lib/states";
 import { useStore } from "../lib/store";
 import { count, does, duration, memory, moment } from "../lib/units";
 import { Card, Dialog, Empty, Facts, JobState, Pending, Time } from "../parts/bits";
+import { JobUse } from "./jobuse";
 
 export function Job({ id }: { id: string }): JSX.Element {
   const path = encodeURIComponent(id);
@@ -44,10 +45,16 @@ function Live({ id, job }: { id: string; job: JobInfo }): JSX.Element {
         <Card title="Time line"><Story story={story.data} error={story.error} /></Card>
         {job.nodes && <Place job={job} />}
         <Card title="Details" class="wide"><Facts rows={factsOf(job)} /></Card>
+        {!isPending && <JobUse id={oneJob(job)} state={state} />}
         {job.batch_flag && <Script id={id} path={path} />}
       </div>
     </>
   );
+}
+
+/** The id of a task, where the page's own may be that of its array. */
+function oneJob(job: JobInfo): string {
+  return job.array_task_id.set ? `${job.array_job_id.number}_${job.array_task_id.number}` : `${job.job_id}`;
 }
 
 function factsOf(job: JobInfo): [string, ComponentChildren][] {
@@ -302,11 +309,12 @@ function Past({ path, id }: { path: string; id: string }): JSX.Element {
   if (!job) {
     return answer.data ? <div class="notice bad" role="alert">{`There is no job ${id}.`}</div> : <Pending error={answer.error} what={`job ${id}`} />;
   }
+  const state = job.state.current[0] ?? "";
   return (
     <>
-      <header class="page"><h1>{job.name || id} <small>{id}</small></h1><JobState state={job.state.current[0] ?? ""} /></header>
+      <header class="page"><h1>{job.name || id} <small>{id}</small></h1><JobState state={state} /></header>
       <div class="columns">
-        <Card title="Details">
+        <Card title="Details" class="wide">
           <Facts
             rows={[
               ["User", job.user], ["Account", job.account], ["Partition", job.partition],
@@ -316,6 +324,7 @@ function Past({ path, id }: { path: string; id: string }): JSX.Element {
             ]}
           />
         </Card>
+        <JobUse id={id} state={state} />
       </div>
     </>
   );

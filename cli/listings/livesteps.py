@@ -1,0 +1,71 @@
+"""Asks the nodes of a job's running steps: for what records do not have before a step has ended.
+
+Only the job's owner and operators may (AttachStep); what cannot be had is said, and does not hide the rest.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from cli.base.queryclient import QueryClient
+from cli.base.stepids import attach
+from cli.listings.sacct_fields import RecordRow
+from penstock.errors import PenstockError
+from penstock.v1.accounting_pb2 import JobRecord, StepRecord
+from penstock.values.jobid import EXTERN_STEP
+
+_RUNNING = frozenset(("RUNNING", "SUSPENDED"))
+#: Takes a sentence about what could not be had.
+Say: TypeAlias = Callable[[str], None]
+
+
+class LiveBounds(NamedTuple):
+    """How much is asked."""
+
+    steps_max: int = 32  # of a large array, the first ones
+    nodes_max: int = 65_536  # of a step
+    limit_s: float = 5.0  # for one step
+
+
+#: As commands ask.
+BOUNDS: Final = LiveBounds()
+
+
+class LiveAnswer(NamedTuple):
+    """What the nodes of a running step have answered, by node."""
+
+    job: JobRecord
+    step: StepRecord
+    found: Mapping[str, Mapping[str, object]]
+
+
+def live_answers(
+    client: QueryClient,
+    jobs: Iterable[JobRecord],
+    word: str,
+    say: Say,
+    bounds: LiveBounds = BOUNDS,
+    nodes: Iterable[str] = (),
+) -> Iterator[LiveAnswer]:
+    """Asks one question of the running steps. `nodes`: the only ones that are asked."""
+    from cli.steps.stepquery import ask
+
+    chosen = frozenset(nodes)
+    running = [(j, s) for j in jobs for s in j.steps if s.state in _RUNNING and s.step_id != EXTERN_STEP]
+    if len(running) > bounds.steps_max:
+        say(f"more than {bounds.steps_max} steps run; only the first are included")
+    for job, step in running[: bounds.steps_max]:
+        name = RecordRow(job, step).id_text()
+        try:
+            attached = attach(client, job.job_id, step.step_id)
+            streams = [one for one in attached.streams if not chosen or one.node in chosen]
+            if len(streams) > bounds.nodes_max:
+                say(f"{name} has {len(streams)} nodes; only the first {bounds.nodes_max} are asked")
+            del attached.streams[:]
+            attached.streams.extend(streams[: bounds.nodes_max])
+            answers = ask(client.cluster, attached, word, bounds.limit_s)
+        except PenstockError as error:
+            say(f"{name}: {error.text}")
+            continue
+        for node, reason in answers.missing.items():
+            say(f"node {node} does not answer: {reason}")
+        yield LiveAnswer(job, step, answers.found)
