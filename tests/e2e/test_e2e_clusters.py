@@ -136,6 +136,8 @@ def test_sacctmgr_and_sreport(pair: Pair) -> None:
     done = pair.run("sacctmgr", "-i", "add", "cluster", "west")
     assert (done.status, done.err) == (1, " This cluster west already exists.  Not adding.\n")
     done = pair.run("sacctmgr", "-n", "list", "assoc", "cluster=mars")
+    assert (done.status, done.out, done.err) == (0, "", "")  # as slurmdbd: a condition that nothing meets
+    done = pair.run("sacctmgr", "-i", "add", "account", "physics", "cluster=mars")
     assert done.status == 1 and "This cluster 'mars' doesn't exist." in done.err
     pair.run("sacctmgr", "-i", "modify", "cluster", "west", "set", "maxjobs=9").ok()
     listed = pair.run("sacctmgr", "-n", "-P", "list", "clusters", "format=cluster,maxjobs").ok().out

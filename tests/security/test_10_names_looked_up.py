@@ -107,6 +107,7 @@ NAMING_WORDS = frozenset(
 )
 NO_NAMES = {
     "JobRequest.mail_user": "an address, by a grammar of its own (test_01)",
+    "JobRequest.trace_parent": "ids of a trace, by a grammar of its own; what is none is ignored (tests/values/test_tracecontext.py)",
     "StepSpec.het_groups": "numbers",
     "Inventory.hostname": "shown; a node's messages are cut to 4096 characters and never looked up",
 }
