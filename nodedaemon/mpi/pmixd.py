@@ -21,10 +21,12 @@ next server of the same user removes that of one that was killed.
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import shutil
 import socket
+import stat
 import sys
 import tempfile
 import threading
@@ -42,7 +44,7 @@ from penstock.values.stepframes import BadFrame, FrameKind, FrameReader, frame
 
 TYPE_CHECKING = False  # avoids importing `typing`: the helper starts faster
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Procs = ctypes.Array[pmix.Proc]
 
@@ -52,6 +54,8 @@ ENVIRONMENT, FAILURE = b"e", b"f"
 FACTS = FrameKind.HELLO
 _READ_BYTES = 256 * 1024
 _STORE = "PMIX_MCA_gds"
+#: The kernel's table of connections changes while it is read, so that a row can be missed.
+_TABLE_READS = 5
 #: Names of the folders of servers.
 _FOLDERS = "penstock-pmix-"
 #: A folder without a lock that is younger may belong to a server that is about to lock it.
@@ -163,7 +167,10 @@ class PmixServer:
 
     def _connected(self, *_: object) -> int:
         """Runs in the library's thread: a client has said who it is, and has no answer yet."""
-        expel_strangers()
+        try:
+            expel_strangers()
+        except OSError:
+            return pmix.NOT_SUPPORTED  # refused: an exception would leave it waiting
         return pmix.SUCCEEDED_AT_ONCE
 
     # -- fences
@@ -229,37 +236,55 @@ class PmixServer:
 
 
 def expel_strangers() -> None:
-    """Ends all connections of other users to this process's listening sockets; what they have sent is discarded.
+    """Ends all connections of other users to this process's listening sockets; what they have sent is discarded. Raises
+    OSError when it cannot find out whose they are.
 
     A descriptor may be closed by the library meanwhile: each is looked at by a copy of its own.
     """
-    connections: list[socket.socket] = []
-    own: set[object] = set()  # addresses that are listened on
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # it is closed already, or no socket
-            one = socket.fromfd(int(name), socket.AF_INET, socket.SOCK_STREAM)
-            if one.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) != socket.AF_INET:
-                one.close()
-            elif one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                own.add(one.getsockname())
-                one.close()
-            else:
-                connections.append(one)
-    owners = _owners()
-    for one in connections:
-        with one, contextlib.suppress(OSError):  # it is not connected any more
-            here, there = one.getsockname(), one.getpeername()
-            if here in own and owners.get((_in_table(there), _in_table(here))) != os.geteuid():
-                one.shutdown(socket.SHUT_RDWR)
-                while one.recv(_READ_BYTES, socket.MSG_DONTWAIT):
-                    pass
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(one) for name in os.listdir("/proc/self/fd") if (one := _socket_at(int(name)))]
+        tcp = [one for one in sockets if (one.family, one.type) == (socket.AF_INET, socket.SOCK_STREAM)]
+        listening = [one for one in tcp if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)]
+        own = {one.getsockname() for one in listening}
+        taken = {}
+        for one in tcp:
+            with contextlib.suppress(OSError):  # it listens, or is not connected any more
+                here, there = one.getsockname(), one.getpeername()
+                if here in own:
+                    taken[_in_table(there), _in_table(here)] = one
+        owners: dict[tuple[str, str], int] = {}
+        for _ in range(_TABLE_READS):
+            owners = {key: uid for key, uid in _owners() if key in taken} | owners
+            if len(owners) == len(taken):
+                break
+        for key, one in taken.items():
+            if owners.get(key) != os.geteuid():
+                with contextlib.suppress(OSError):  # it has ended
+                    one.shutdown(socket.SHUT_RDWR)
+                    while one.recv(_READ_BYTES, socket.MSG_DONTWAIT):
+                        pass
 
 
-def _owners() -> dict[tuple[str, str], int]:
-    """The uids of all TCP connections of this machine, by their own and the other address."""
+def _socket_at(number: int) -> socket.socket | None:
+    """A copy of a descriptor's socket; None: it is closed already, or no socket."""
+    try:
+        copy = os.dup(number)
+    except OSError as error:
+        if error.errno == errno.EBADF:
+            return None
+        raise
+    if stat.S_ISSOCK(os.fstat(copy).st_mode):
+        return socket.socket(fileno=copy)
+    os.close(copy)
+    return None
+
+
+def _owners() -> "Iterator[tuple[tuple[str, str], int]]":
+    """All TCP connections of this machine: their own and the other address, the uid."""
     with open("/proc/net/tcp", encoding="ascii") as file:
-        rows = [line.split() for line in islice(file, 1, None)]
-    return {(row[1], row[2]): int(row[7]) for row in rows}
+        for line in islice(file, 1, None):
+            row = line.split()
+            yield (row[1], row[2]), int(row[7])
 
 
 def _in_table(address: tuple[str, int]) -> str:

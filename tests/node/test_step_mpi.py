@@ -224,3 +224,25 @@ def test_connections_of_other_users_to_a_pmix_server_are_ended() -> None:
         assert stranger.recv(100) == b""
         taken[1].sendall(b"answer")
         assert own.recv(100) == b"answer"
+
+
+def test_looking_for_strangers_leaves_no_descriptor() -> None:
+    """Broke: each look doubled the copies of what is no socket, until the library had no descriptor for its 16th client."""
+    ends = os.pipe()
+    try:
+        shown = os.readlink(f"/proc/self/fd/{ends[0]}")
+        for _ in range(3):
+            pmixd.expel_strangers()
+        assert len(open_files(shown)) == 2
+    finally:
+        for end in ends:
+            os.close(end)
+
+
+def open_files(shown: str) -> list[str]:
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # another thread has closed it
+            if os.readlink(f"/proc/self/fd/{name}") == shown:
+                found.append(name)
+    return found
