@@ -29,6 +29,8 @@ from penstock.values.outputtail import (
 from penstock.values.refusals import TEXT, Code
 from penstock.values.text import clean_line
 
+#: How long after its end a batch script is asked.
+ENDED_S: Final = 30
 _TEXT_CHARS_MAX: Final = 8192
 
 
@@ -47,10 +49,14 @@ class NoOutput(Exception):
     """There is none now; the text is a sentence."""
 
 
-def output_step(steps: Sequence[StepInfo]) -> StepInfo | None:
-    """The step whose output is the job's: the batch script, else the first that runs."""
-    live = [step for step in steps if is_live(step) and step.step_id != EXTERN_STEP]
-    return next((step for step in live if step.step_id == BATCH_STEP), next(iter(live), None))
+def output_step(steps: Sequence[StepInfo], now_us: int) -> StepInfo | None:
+    """The step whose output is the job's: the batch script, else the first that runs. One that has ended a moment ago counts,
+    if it is the batch script: its supervisor may still answer.
+    """
+    since_us = now_us - ENDED_S * 1_000_000
+    known = [step for step in steps if step.step_id != EXTERN_STEP]
+    batch = [step for step in known if step.step_id == BATCH_STEP and (is_live(step) or step.end_at_us > since_us)]
+    return next(iter(batch or [step for step in known if is_live(step)]), None)
 
 
 def output_part(

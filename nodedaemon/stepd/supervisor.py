@@ -140,6 +140,8 @@ class Supervisor:
         self._close_files()  # a process that has them open has a step that has not ended (daemon/orphans.py)
         if self._has_streams and self.order.io_key:
             self._deliver_rest()
+        elif self._tails is not None and self._tails.is_followed and self._report(orders.ended(self.order.key)):
+            self._tails.serve_after_end(self._turn, lambda: self._is_output_dropped)
 
     @property
     def leaves_a_process(self) -> bool:
@@ -308,7 +310,7 @@ class Supervisor:
         """The answer to a client's question; empty for an unknown one."""
         if word == "pids":
             return {"pids": list(proctree.descendants(os.getpid())), "tasks": self._task_pids()}
-        if word in Sampler.words and self._sampler() is None:
+        if word in Sampler.words and self._sampler() is None and not self._is_clear:
             self._sample_from_now_on()
         for plug in self.plugs:
             if word in plug.words:

@@ -4,14 +4,17 @@
   at most TAIL_BYTES_MAX and sends its answer through a pipe. The supervisor never looks into it.
 - What is no regular file is not opened at all: a FIFO or a device has no end, and its opening may have an effect. Files
   of the kernel (/proc, /sys) are refused, as they are as outputs.
-- One child at a time. It is killed after TAIL_READ_S; one that a file system still holds then is waited for by nobody:
+- One child at a time. It is killed after TAIL_READ_S; one that a file system still holds then is waited for by no one:
   questions are refused meanwhile, and the step ends without it.
 - Clients that ask the same share one reading; ASKED_MAX different questions wait.
+- A batch script's last lines are mostly why it ended. If a client has asked within FOLLOWED_S, its supervisor answers for
+  AFTER_END_S more, when the end is recorded and reported: nothing waits for it.
 """
 
 import os
 import signal
 import stat
+import time
 
 from nodedaemon.base import proctree
 from nodedaemon.base.orders import LaunchOrder, TaskOrder
@@ -41,9 +44,13 @@ if TYPE_CHECKING:
     from penstock.values.packing import PackedValue
 
     Reply = Callable[[bytes], None]
+    Turn = Callable[[], None]
 
 #: Different questions that wait for their turn.
 ASKED_MAX = 16
+#: A page that follows asks every 10 s at least.
+FOLLOWED_S = 15.0
+AFTER_END_S = 20.0
 #: Of an answer: the data, and what stands around them.
 ANSWER_BYTES_MAX = TAIL_BYTES_MAX + 16 * 1024
 NO_ANSWER = f"its file system has not answered within {TAIL_READ_S:g} s"
@@ -68,6 +75,8 @@ class Tails:
         self._answer = b""
         self._timer: LoopTimer | None = None
         self._is_closed = False
+        self._has_ended = False
+        self._asked_s = -FOLLOWED_S  # by the monotonic clock
 
     def ask(self, text: str, task: "TaskOrder | None", is_own_key: bool, reply: "Reply") -> None:
         """Answers a question, now or later. Raises ValueError for one that is none."""
@@ -75,15 +84,16 @@ class Tails:
         if not is_own_key:
             reply(dump({ERROR: DENIED, IS_DENIED: 1}))
             return
+        self._asked_s = time.monotonic()
         path = b"" if task is None else path_of(task, stream)
         if task is None:
             reply(_failure(NOT_BEGUN))
         elif not path:
             reply(_failure(OF_CLIENT))
-        elif self._is_closed:
+        elif self._is_closed or (self._has_ended and self._is_private(path)):
             reply(_failure(HAS_ENDED))
         elif self._is_late:
-            reply(_failure(f"{_shown(path)}: {STILL_HELD}"))
+            reply(self._failure(path, STILL_HELD))
         elif (path, at) in self._asked:
             self._asked[path, at].append(reply)
         elif len(self._asked) >= ASKED_MAX:
@@ -115,6 +125,27 @@ class Tails:
         self._kill()
         self._refuse_all(HAS_ENDED)
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether a client would miss the last lines."""
+        return time.monotonic() - self._asked_s < FOLLOWED_S
+
+    def serve_after_end(self, turn: "Turn", is_over: "Callable[[], bool]") -> None:
+        """Answers for AFTER_END_S, unless it is over before. `turn`: of the loop."""
+        self._is_closed = False
+        self._has_ended = True
+        end_s = time.monotonic() + AFTER_END_S
+        self._loop.after(AFTER_END_S, _wake)
+        while time.monotonic() < end_s and not is_over():
+            turn()
+        self.close()
+
+    def _is_private(self, path: bytes) -> bool:
+        """Whether it was in a private folder of the job, which is gone: under its name is the node's now."""
+        whole = os.path.normpath(os.path.join(self._order.work_dir, path))
+        folders = self._order.private_folders if self._order.private_tmp else []
+        return any(whole.startswith(os.fsencode(folder).rstrip(b"/") + b"/") for folder in folders)
+
     def _read_next(self) -> None:
         if self.pid or not self._asked:
             return
@@ -122,17 +153,17 @@ class Tails:
         try:
             read_end, write_end = os.pipe2(os.O_CLOEXEC)
         except OSError as error:
-            self._give(_failure(f"{_shown(path)}: {error.strerror}"))
+            self._give(self._failure(path, error.strerror or ""))
             return
         try:
             self.pid = os.fork()
         except OSError as error:  # the process table is full
             os.close(read_end)
             os.close(write_end)
-            self._give(_failure(f"{_shown(path)}: no process can be started to read it: {error.strerror}"))
+            self._give(self._failure(path, f"no process can be started to read it: {error.strerror}"))
             return
         if self.pid == 0:
-            _read_in_child(self._order, self._context, path, at, write_end)
+            _read_in_child(self._order, self._context, not self._has_ended, path, at, write_end)
         os.close(write_end)
         os.set_blocking(read_end, False)
         self._fd = read_end
@@ -170,7 +201,7 @@ class Tails:
         self._asked.clear()
         for (path, _), replies in waiting:
             for reply in replies:
-                reply(_failure(f"{_shown(path)}: {text}"))
+                reply(self._failure(path, text))
 
     def _end_reading(self) -> None:
         if self._timer is not None:
@@ -181,9 +212,16 @@ class Tails:
             os.close(self._fd)
             self._fd = -1
 
+    def _failure(self, path: bytes, text: str) -> bytes:
+        return _failure(f"{_shown(os.path.join(self._order.work_dir, path))}: {text}")
+
     def _give(self, answer: bytes) -> None:
         for reply in self._asked.pop(next(iter(self._asked)), []):
             reply(answer)
+
+
+def _wake() -> None:
+    """A timer's action: the loop has turned."""
 
 
 def path_of(task: TaskOrder, stream: int) -> bytes:
@@ -199,10 +237,12 @@ def _failure(text: str) -> bytes:
     return dump({ERROR: text})
 
 
-def _read_in_child(order: LaunchOrder, context: "LauncherContext", path: bytes, at: int, out: int) -> None:
+def _read_in_child(
+    order: LaunchOrder, context: "LauncherContext", has_folders: bool, path: bytes, at: int, out: int
+) -> None:
     """The child's whole life: becomes the user, reads, answers, ends."""
     try:
-        answer = dump(_read_as_user(order, context, path, at, out))
+        answer = dump(_read_as_user(order, context, has_folders, path, at, out))
         while answer:
             answer = answer[os.write(out, answer) :]
     finally:
@@ -210,13 +250,13 @@ def _read_in_child(order: LaunchOrder, context: "LauncherContext", path: bytes, 
 
 
 def _read_as_user(
-    order: LaunchOrder, context: "LauncherContext", path: bytes, at: int, out: int
+    order: LaunchOrder, context: "LauncherContext", has_folders: bool, path: bytes, at: int, out: int
 ) -> "dict[str, PackedValue]":
     try:
         signal.set_wakeup_fd(-1)
         allow_oom_kill()
         if context.is_root:
-            if order.private_tmp:
+            if order.private_tmp and has_folders:
                 from nodedaemon.stepd import namespace  # loaded only where needed
 
                 namespace.join(order.key, context.steps_fd)
@@ -255,6 +295,6 @@ def _read_file(path: bytes, at: int) -> "dict[str, PackedValue]":
     size = os.fstat(file).st_size
     if at == FROM_END:
         at = max(0, size - TAIL_BYTES_MAX)
-    elif at > size:  # it was begun anew
+    elif at > size:  # it was begun again
         at = 0
     return {PATH: _shown(path), AT: at, SIZE: size, DATA: os.pread(file, TAIL_BYTES_MAX, at)}

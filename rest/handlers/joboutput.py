@@ -3,7 +3,8 @@
     GET /penstock/v1/jobs/{job_id}/output       the end of its output, or what follows an offset
 
 The file is read on the node by the step's supervisor, as the job's user (penstock/values/outputtail.py): this daemon opens no
-file of a user. Of a job that does not run nothing is read; the answer says so, and how to read it.
+file of a user. Of a job that does not run nothing is read, but the last lines of one that was followed until its end; the answer
+says how to read it.
 """
 
 import json
@@ -11,6 +12,7 @@ from typing import Final
 
 from cli.base.document import Json
 from cli.base.jobids import wire_id
+from cli.base.stepids import is_live
 from cli.listings.liveoutput import NoOutput, OutputPart, output_part, output_step
 from penstock.v1.accounting_pb2 import JobRecord
 from penstock.v1.steps_pb2 import ListStepsReply, ListStepsRequest
@@ -41,7 +43,7 @@ async def output(call: RestCall) -> Json:
     reply: ListStepsReply = await call.call("ListSteps", ListStepsRequest(ids=[wire_id(selector)]))
     if len({one.job_id for one in reply.steps}) > 1:
         raise RestError(404, Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID], f"{call.path['job_id']} is not one job")
-    step = output_step([one for one in reply.steps if wanted in (None, one.step_id)])
+    step = output_step([one for one in reply.steps if wanted in (None, one.step_id)], call.now_us)
     if step is None:
         return await _not_running(call, selector, word)
     try:
@@ -54,9 +56,11 @@ async def output(call: RestCall) -> Json:
                 ),
             )
     except NoOutput as problem:
+        if not is_live(step):
+            return await _not_running(call, selector, word)
         call.warn(str(problem))
         part = _NONE._replace(offset=offset or 0, next_offset=offset or 0)
-    content = _document(step.job_id, step.state, format_step(step.step_id), word, part) | {"is_live": True}
+    content = _document(step.job_id, step.state, format_step(step.step_id), word, part) | {"is_live": is_live(step)}
     call.tag.vary(json.dumps([content, call.warnings]))  # a node has answered, too
     call.check_modified()
     return content

@@ -22,7 +22,7 @@ from penstock.values.outputtail import FROM_END, STDERR, STDOUT, TAIL_BYTES_MAX,
 from penstock.values.packing import load
 from penstock.values.stepframes import StreamRole, asking_key
 from tests.node.fakectl import BATCH, IO_KEY, cluster, eventually
-from tests.node.streamclient import Client
+from tests.node.streamclient import Client, Refused
 from tests.node.test_steps import port_of
 
 NOBODY = {"user_id": 65534, "group_id": 65534, "user_name": "nobody"}
@@ -102,6 +102,33 @@ def test_the_output_of_a_running_step_and_what_takes_its_place(tmp_path: Path) -
             controller.launch_step(2, ["sleep", "600"], **where)
             await controller.started(2)
             assert await asked(controller, 2, step_id=0) == {"error": tail.OF_CLIENT}
+
+    asyncio.run(scenario())
+
+
+def test_the_last_lines_of_a_script_that_was_followed(tmp_path: Path) -> None:
+    """Its end is reported at once; its supervisor answers a little longer, and that of a script that nobody followed does not."""
+
+    async def scenario() -> None:
+        async with cluster(tmp_path) as (controller, _):
+            where = {"io_key": IO_KEY, "work_dir": os.fsencode(tmp_path)}
+            script = f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo Traceback; exit 1"
+            controller.launch(1, script, std_out=b"out", **where)
+            controller.launch(2, script, std_out=b"other", **where)
+            await controller.started(1)
+            await controller.started(2)
+            assert (await asked(controller, 1))["size"] == 0
+            (tmp_path / "go").touch()
+            assert (await controller.exited(1)).exit.code == (await controller.exited(2)).exit.code == 1
+            assert (await asked(controller, 1))["data"] == b"Traceback\n"
+            with pytest.raises(Refused):
+                await asked(controller, 2)
+            controller.launch(3, "true", **where)
+            await controller.exited(3)
+            assert (await asked(controller, 1, question(STDOUT, 4)))["data"] == b"eback\n"
+            controller.forget(1)
+            await controller.until(lambda: len(controller.acks) == 4)
+            assert (await asked(controller, 1))["size"] == 10
 
     asyncio.run(scenario())
 

@@ -7,6 +7,7 @@ A new path, parameter or member is added to penstock_v1.json by running this mod
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -282,8 +283,11 @@ def test_the_output_of_a_running_job(monkeypatch):
     said |= {"at": 7, "data": b"\xc3\xa9\n"}
     more = rest.get(f"{url}?offset=7&stream=stderr&step=0").json()
     assert (more["text"], more["offset"], more["next_offset"], more["step"]) == ("é\n", 7, 10, "0")
-    assert asked == [(["n1"], "tail 1 -1")] * 2 + [(["n1"], "tail 2 7")]
     assert rest.get(f"{url}?step=7").json()["is_live"] is False
+    steps.steps[2].state, steps.steps[2].end_at_us = "COMPLETED", time.time_ns() // 1000
+    assert rest.get(f"{url}?step=batch&offset=7").json()["is_live"] is False
+    steps.steps[2].state, steps.steps[2].end_at_us = "RUNNING", 0
+    assert asked == [(["n1"], "tail 1 -1")] * 2 + [(["n1"], "tail 2 7"), (["n1"], "tail 1 7")]
     for query in ("step=x", "stream=stdin", "offset=-1", "lines=x"):
         assert rest.get(f"{url}?{query}").status_code == 422, query
     wrong: dict[str, list[object]] = {

@@ -50,9 +50,15 @@ def test_lines_arrive_while_it_runs_and_not_after(rest: LiveRest) -> None:
         assert client.get(url, params={"step": "7"}).json()["is_live"] is False
         rest.cluster.run("scancel", str(job)).ok()
         rest.cluster.wait_state(job, "CANCELLED")
-        ended = client.get(url).json()
+        last = client.get(url, params={"offset": 4}).json()
+        assert last["text"].startswith("twoé\n*** JOB")
+        assert (last["is_live"], last["state"], last["warnings"]) == (False, "CANCELLED", [])
+        unseen = submit(rest, "", "exec sleep 600", folder)
+        rest.cluster.run("scancel", str(unseen)).ok()
+        rest.cluster.wait_state(unseen, "CANCELLED")
+        ended = client.get(f"{OWN}/jobs/{unseen}/output").json()
         assert (ended["is_live"], ended["state"], ended["path"]) == (False, "CANCELLED", f"{folder}/out")
-        assert [one["description"].rpartition(": ")[2] for one in ended["warnings"]] == [f"penstock logs {job}"]
+        assert [one["description"].rpartition(": ")[2] for one in ended["warnings"]] == [f"penstock logs {unseen}"]
         assert client.get(f"{OWN}/jobs/999999/output").status_code == 404
 
 

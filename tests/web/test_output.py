@@ -22,7 +22,9 @@ while [ ! -e more ]; do sleep 0.05; done
 printf '10%%\r20%%\rdone LOSS\n'
 while [ ! -e many ]; do sleep 0.05; done
 seq 1 20000
-exec sleep 600
+trap 'echo last words; exit 1' TERM
+sleep 600 &
+wait
 """
 
 
@@ -80,11 +82,11 @@ def test_lines_arrive_and_can_be_searched_copied_and_kept(web: WebPages) -> None
     page.get_by_role("button", name="Follow").click()
     page.set_viewport_size({"width": 1280, "height": 1400})
     save_picture(page, "job-output-many")
-    cluster.run("scancel", str(job)).ok()
-    page.locator("header.page .chip").get_by_text("Cancelled").wait_for()
     page.get_by_role("button", name="Follow").click()
-    wait_for_text(page, f"penstock logs {job}. The last lines may be missing here.")
-    shown.get_by_text("20000", exact=True).wait_for()
+    cluster.run("scancel", "--full", "--signal=TERM", str(job)).ok()
+    shown.get_by_text("last words", exact=True).wait_for()
+    page.locator("header.page .chip").get_by_text("Failed").wait_for()
+    assert shown.get_by_text("20000", exact=True).count() == 1 and page.get_by_text("penstock logs").count() == 0
 
 
 def test_it_is_not_asked_for_while_nobody_looks_and_others_may_not(web: WebPages) -> None:

@@ -63,12 +63,13 @@ function useOutput(id: string, stream: Stream, state: string, isFollowed: boolea
         const hasMore = found.next_offset < found.size && found.text !== "";
         pauseMs = found.text ? POLL_MS : Math.min(pauseMs * SLOWER, QUIET_MS);
         setSeen(taken(held.current, found));
-        if (found.is_live || !HAS_ENDED.has(found.state)) later(hasMore ? MORE_MS : pauseMs);
+        if (hasMore || found.is_live || !HAS_ENDED.has(found.state)) later(hasMore ? MORE_MS : pauseMs);
       } catch (error) {
-        if (!(error instanceof ApiError) || abort.signal.aborted) return;
-        setSeen((before) => ({ ...before, error }));
+        if (abort.signal.aborted) return;
+        const known = error instanceof ApiError ? error : new ApiError(0, "The answer broke off.");
+        setSeen((before) => ({ ...before, error: known }));
         pauseMs = Math.min(pauseMs * 2, FAILED_MS);
-        if ([0, 429, 503].includes(error.status)) later(pauseMs);
+        if ([0, 429, 503].includes(known.status)) later(pauseMs);
       } finally {
         isBusy = false;
       }
@@ -92,7 +93,7 @@ interface Held {
 }
 
 function taken(held: Held, found: OutputAnswer): Seen {
-  if (found.is_live && (found.text || !found.warnings.length)) {
+  if (found.text || (found.is_live && !found.warnings.length)) {
     if (held.offset < 0 || found.offset !== held.offset) { // the first part, or a file that was begun anew
       held.terminal = new Terminal();
       held.before = found.offset;
@@ -169,6 +170,7 @@ function emptyText(seen: Seen, state: string): string {
   if (seen.error) return seen.error.message;
   if (!seen.answer) return HAS_ENDED.has(state) ? "" : "Reading the output …";
   if (seen.answer.warnings.length) return "";
+  if (HAS_ENDED.has(seen.answer.state)) return "Nothing was written.";
   return seen.answer.is_live ? "Nothing has been written yet." : "It has not begun.";
 }
 
