@@ -168,6 +168,7 @@ class ReadStep:
         self.loop = Loop()
         order = LaunchOrder(key="7.1.0", user_id=os.getuid(), group_id=os.getgid(), user_name="u", script=b"",
                             work_dir=os.fsencode(folder), std_out=b"")  # fmt: skip
+        order.private_tmp, order.private_folders = "base", [f"{folder}/private"]
         self.tails = Tails(self.loop, order, context)
         self.answers: list[Any] = []
 
@@ -233,3 +234,27 @@ def test_equal_questions_share_a_reading_and_others_wait_their_turn(tmp_path: Pa
     assert step.answers[-1] == {"error": tail.HAS_ENDED}
     step.reap()
     assert step.tails.pid == 0
+
+
+def test_after_the_end_a_private_folder_is_not_the_nodes(tmp_path: Path, step: ReadStep) -> None:
+    """The job's own has gone with it: what is there under its name is another file."""
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private/out").write_text("of the node")
+    step.ask(tmp_path / "out")
+    assert step.tails.is_followed
+    step.turn_until(1)
+    step.reap()
+    step.tails.close()
+
+    def turn() -> None:
+        step.ask(tmp_path / "x/../private/out")
+        step.ask(tmp_path / "out", 2)
+        step.turn_until(3)
+        step.reap()
+
+    step.tails.serve_after_end(turn, lambda: len(step.answers) > 1)
+    assert step.answers[1:] == [
+        {"error": tail.HAS_ENDED}, {"path": f"{tmp_path}/out", "at": 2, "size": 4, "data": b"xt"},
+    ]  # fmt: skip
+    step.ask(tmp_path / "out")
+    assert step.answers[3] == {"error": tail.HAS_ENDED}
