@@ -18,6 +18,7 @@ from nodedaemon.stepd.control import open_control
 from nodedaemon.stepd.own import Own
 from nodedaemon.stepd.supervisor import Supervisor
 from penstock.crash import crash_point
+from penstock.keyring import begin_empty_session_keyring
 
 #: Below the size at which malloc returns the memory to the kernel after each read.
 _FEED_READ_BYTES = 64 * 1024
@@ -72,6 +73,7 @@ def _supervise(own: Own, key: str, body: bytes) -> bool:
         return True  # decided by noded, and swept
     crash_point("stepd.folder")
     order = orders.decode_launch(key, body)
+    begin_empty_session_keyring()
     if order.kind == "extern":
         from nodedaemon.stepd.externstep import (
             ExternStep,
