@@ -20,7 +20,7 @@ from ctld.store.errors import LeaseHeld, StorageWaits, StoreDamaged, StoreError,
 from ctld.store.loss import Accept
 from penstock.config import ConfigError, load
 from penstock.errors import BadSetup
-from penstock.keyring import begin_empty_session_keyring
+from penstock.inherited import begin_empty_session_keyring
 from penstock.logfile import flush_logs
 from penstock.logs.daemonlog import DaemonLog
 from penstock.startwatch import StartWatch

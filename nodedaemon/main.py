@@ -25,7 +25,7 @@ from nodedaemon.commandline import SPOOL, STREAM_PORT, command_line
 from nodedaemon.daemon.launching import start_launcher
 from nodedaemon.spool.spool import Spool, SpoolError
 from penstock.crash import crash_point  # noqa: F401 (reads and checks PENSTOCK_CRASH_AT before anything runs)
-from penstock.keyring import begin_empty_session_keyring
+from penstock.inherited import begin_empty_session_keyring
 from penstock.logfile import flush_logs
 from penstock.logs.daemonlog import DaemonLog, LogSettings
 from penstock.startwatch import StartWatch

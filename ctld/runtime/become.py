@@ -16,7 +16,7 @@ import sys
 if __name__ == "__main__":  # -I omits the project; it comes last, so that it cannot shadow the standard library
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from penstock.keyring import begin_empty_session_keyring
+from penstock.inherited import begin_empty_session_keyring, leave_real_time
 from penstock.oom import allow_oom_kill
 
 
@@ -26,6 +26,7 @@ def main(fd: int, uid: int, gid: int, groups: list[int], words: list[str]) -> No
     try:
         allow_oom_kill()  # first: after the switch the file is not writable
         begin_empty_session_keyring()
+        leave_real_time()
         os.umask(0o022)
         os.setgroups(groups)
         os.setresgid(gid, gid, gid)
