@@ -1,7 +1,7 @@
 """What a daemon that is root passes on to no program of a user.
 
-    session keyring   who has inherited it possesses its keys, those of other owners too (keyrings(7)): root's tickets of Kerberos and of
-                      network file systems, and those of other users
+    session keyring   who has inherited it possesses its keys, those of other owners too (keyrings(7)): root's tickets of
+                      Kerberos and of network file systems, and those of other users
     real time         a scheduling policy, or a class of I/O, that a site gives the daemon would let a job starve a node
 
 The kernel's priority (nice) is passed on, as Slurm documents.

@@ -52,6 +52,7 @@ from rest.contract.facts import NEWEST, ObjectOf, Operation, Parameter, Scalar, 
 from rest.contract.parse import UNKNOWN_WORD
 from rest.handlers import jobuse
 from rest.handlers.jobs import job_path, listed
+from rest.handlers.jobwindow import WINDOW, window_of
 from rest.handlers.site import audit, budgets, config
 from rest.handlers.submit import test
 from rest.handlers.usage import GROUPS, usage
@@ -126,9 +127,19 @@ async def story(call: RestCall) -> Json:
 
 
 async def jobs(call: RestCall) -> Json:
-    """Jobs in short: those in the queue and those that ended lately."""
+    """Jobs in short: those in the queue and those that ended lately; all of them, or a window of them in an order."""
     request = ListJobsRequest(filter=_which(call, words(call.query.get("states"))), all_states=True, planned=True)
-    return {"jobs": await listing(call, "ListJobs", request, _in_short)}
+    window = window_of(call)
+    if window is None:
+        return {"jobs": await listing(call, "ListJobs", request, _in_short), "total": None}
+    request.window.CopyFrom(window)
+    found: list[Json] = []
+    total = 0
+    async for page in call.pages("ListJobs", request):
+        total += page.total
+        found += _in_short(page)
+    call.check_modified()
+    return {"jobs": found, "total": total}
 
 
 def _which(call: RestCall, states: list[str]) -> JobFilter:
@@ -254,8 +265,9 @@ def _query(name: str, schema: Scalar | Words = _TEXT) -> Parameter:
 
 
 OWN_PATHS: Final = (
-    OwnPath("/jobs", "Jobs in short", jobs, (_query("states"), _query("users"), _query("partitions")),
-            {"jobs": OwnRecord(None, _IN_SHORT, is_list=True)}),
+    OwnPath("/jobs", "Jobs in short: all, or a window of them in an order", jobs,
+            (_query("states"), _query("users"), _query("partitions"), *map(_query, WINDOW)),
+            {"jobs": OwnRecord(None, _IN_SHORT, is_list=True), "total": "integer?"}),
     OwnPath("/jobs/test", "When and where a job would start, without queueing it", test, (),
             {"start_at_us": "integer", "node_list": "string", "partition": "string", "cpus": "integer",
              "job_submit_user_msg": "string"}, body="/slurm/{v}/job/submit"),
