@@ -9,6 +9,7 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/jobs/{job_id}/steps    its steps
     GET /penstock/v1/jobs/{job_id}/profile  what its steps and GPUs did over time
     GET /penstock/v1/jobs/{job_id}/efficiency  what it used of what it had, and advice
+    GET /penstock/v1/queue                  how many jobs there are, by state, partition and reason
     GET /penstock/v1/fits                   the largest jobs that would start now
     GET /penstock/v1/forecast               expected starts of waiting jobs
     GET /penstock/v1/gpus                   every GPU, its health and its jobs
@@ -31,6 +32,7 @@ from penstock.v1.controller_pb2 import (
     GetBatchScriptReply,
     GetBatchScriptRequest,
     GpuInfo,
+    JobCount,
     JobFilter,
     JobInfo,
     ListJobsReply,
@@ -142,10 +144,21 @@ async def jobs(call: RestCall) -> Json:
     return {"jobs": found, "total": total}
 
 
+async def queue(call: RestCall) -> Json:
+    """How many jobs there are, and their GPUs."""
+    request = ListJobsRequest(filter=_which(call, words(call.query.get("states"))), counts=True)
+    found = [message_object(one) async for page in call.pages("ListJobs", request) for one in page.counts]
+    call.check_modified()
+    return {"queue": found}
+
+
 def _which(call: RestCall, states: list[str]) -> JobFilter:
     """The jobs in these states that the query asks for."""
     query = call.query
-    return JobFilter(states=states, users=words(query.get("users")), partitions=words(query.get("partitions")))
+    nodes = [query["nodes"]] if query.get("nodes") else []
+    return JobFilter(
+        states=states, users=words(query.get("users")), partitions=words(query.get("partitions")), nodes=nodes
+    )
 
 
 def _in_short(page: ListJobsReply) -> list[Json]:
@@ -266,7 +279,7 @@ def _query(name: str, schema: Scalar | Words = _TEXT) -> Parameter:
 
 OWN_PATHS: Final = (
     OwnPath("/jobs", "Jobs in short: all, or a window of them in an order", jobs,
-            (_query("states"), _query("users"), _query("partitions"), *map(_query, WINDOW)),
+            (_query("states"), _query("users"), _query("partitions"), _query("nodes"), *map(_query, WINDOW)),
             {"jobs": OwnRecord(None, _IN_SHORT, is_list=True), "total": "integer?"}),
     OwnPath("/jobs/test", "When and where a job would start, without queueing it", test, (),
             {"start_at_us": "integer", "node_list": "string", "partition": "string", "cpus": "integer",
@@ -285,6 +298,8 @@ OWN_PATHS: Final = (
     OwnPath("/jobs/{job_id}/efficiency", "What a job used of what it had, and advice", jobuse.efficiency, (_JOB_ID,),
             {"job_id": "integer", "state": "string", "advice": "string[]",
              "figures": OwnRecord(None, {name: kind for name, kind, _ in jobuse.EFFICIENCY})}),
+    OwnPath("/queue", "How many jobs there are by state, partition and reason, and their GPUs", queue,
+            (_query("states"), _query("users"), _query("partitions")), {"queue": OwnRecord(JobCount, is_list=True)}),
     OwnPath("/fits", "The largest jobs that would start now, by partition", fits, (_query("partitions"),),
             {"fits": OwnRecord(FitsReply)}),
     OwnPath("/forecast", "Expected starts of waiting jobs", forecast, (_query("users"), _query("partitions")),

@@ -1,18 +1,17 @@
 """Windows of the list of jobs: order, words, place and number of rows; what is used again, and for how long."""
 
 import asyncio
-from array import array
 from pathlib import Path
 
 import pytest
 
-from ctld.core.records.job import JobRow
-from ctld.rpc.jobs.jobwindows import KEPT_MAX, REUSE_MAX_S, JobOrder, JobWindows, gpus_of
+from ctld.rpc.jobs.jobwindows import KEPT_MAX, REUSE_MAX_S, KeptAnswers, gpus_of
 from ctld.runtime.errors import BadRequest
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as c
 from penstock.values.jobcolumns import ORDERS, WINDOW_ROWS_MAX
+from penstock.values.refusals import Code
 from tests.rpc.clusterkit import Site, jobs_of, some_of_each
 
 
@@ -63,6 +62,22 @@ def test_rows_in_an_order_with_words(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_how_many_there_are(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+
+    async def story() -> None:
+        async with site.controller(), site.client() as client:
+            await some_of_each(site, client)
+            request = c.ListJobsRequest(all_states=True, counts=True, filter=c.JobFilter(states=["PENDING", "RUNNING"]))
+            (page,) = [page async for page in client.stream("ListJobs", request)]
+            found = {(one.state, one.reason): one.jobs for one in page.counts}
+            assert found["RUNNING", ""] == 1 and found["PENDING", "BeginTime"] == 1
+            assert found["PENDING", "JobHeldUser"] == 9 + 1 + 2  # of the array each task is one
+            assert {one.partition for one in page.counts} == {"debug"} and not page.jobs
+
+    asyncio.run(story())
+
+
 def test_a_window_has_no_columns(tmp_path: Path) -> None:
     site = Site(tmp_path)
 
@@ -73,38 +88,34 @@ def test_a_window_has_no_columns(tmp_path: Path) -> None:
                 with Client.open(cluster=site.cluster()) as plain:
                     list(plain.stream("ListJobs", c.ListJobsRequest(columns=["job_id"], window=c.JobWindow(count=1))))
 
-            with pytest.raises(PenstockError, match="has no columns"):
+            with pytest.raises(PenstockError, match="one of them"):
                 await asyncio.to_thread(ask)
 
     asyncio.run(story())
 
 
-class Counted(JobOrder):
-    """An order of no rows, which counts how often it is computed and takes `cost_s`."""
+class Computed:
+    """What takes `cost_s` to compute: how often it was."""
 
     def __init__(self, clock: list[float], cost_s: float) -> None:
         self.count = 0
         self._clock, self._cost_s = clock, cost_s
 
-    async def sorted(self, rows: list[JobRow]) -> "array[int]":
+    async def compute(self) -> int:
         self.count += 1
         self._clock[0] += self._cost_s
-        return array("I")
-
-
-async def no_rows() -> list[JobRow]:
-    return []
+        return self.count
 
 
 @pytest.mark.parametrize(("cost_s", "kept_s"), [(0.0, 0.0), (0.01, 0.1), (5.0, REUSE_MAX_S)])
-def test_a_dear_order_is_used_again_for_a_while(cost_s: float, kept_s: float) -> None:
+def test_a_dear_answer_is_used_again_for_a_while(cost_s: float, kept_s: float) -> None:
     async def story() -> None:
         clock = [100.0]
-        order, windows = Counted(clock, cost_s), JobWindows(lambda: clock[0])
+        computed = Computed(clock, cost_s)
+        answers: KeptAnswers[int] = KeptAnswers(lambda: clock[0])
 
         async def ask(moment: int) -> int:
-            await windows.ids("q", (moment,), no_rows, order)
-            return order.count
+            return await answers.get("q", (moment,), computed.compute)
 
         assert await ask(1) == 1
         clock[0] += 1000
@@ -118,23 +129,22 @@ def test_a_dear_order_is_used_again_for_a_while(cost_s: float, kept_s: float) ->
     asyncio.run(story())
 
 
-def test_orders_that_are_kept_are_bounded_and_failures_are_not_kept() -> None:
+def test_answers_that_are_kept_are_bounded_and_failures_are_not_kept() -> None:
     async def story() -> None:
         clock = [0.0]
-        windows, orders = JobWindows(lambda: clock[0]), [Counted(clock, 0.0) for _ in range(KEPT_MAX + 1)]
-        for number, order in enumerate(orders):
-            await windows.ids(number, (), no_rows, order)
-        await windows.ids(0, (), no_rows, orders[0])
-        await windows.ids(KEPT_MAX, (), no_rows, orders[-1])
-        assert (orders[0].count, orders[-1].count) == (2, 1)
+        all_of = [Computed(clock, 0.0) for _ in range(KEPT_MAX + 1)]
+        answers: KeptAnswers[int] = KeptAnswers(lambda: clock[0])
+        for number, one in enumerate(all_of):
+            await answers.get(number, (), one.compute)
+        assert await answers.get(0, (), all_of[0].compute) == 2
+        assert await answers.get(KEPT_MAX, (), all_of[-1].compute) == 1
 
-        async def fails() -> list[JobRow]:
-            raise BadRequest(1, "no")
+        async def fails() -> int:
+            raise BadRequest(Code.INVALID_VALUE, "no")
 
         with pytest.raises(BadRequest):
-            await windows.ids("x", (), fails, orders[1])
-        await windows.ids("x", (), no_rows, orders[1])
-        assert orders[1].count == 2
+            await answers.get("x", (), fails)
+        assert await answers.get("x", (), all_of[1].compute) == 2
 
     asyncio.run(story())
 

@@ -1,7 +1,7 @@
 """ListJobs: selects jobs and returns them in pages that are encoded already.
 
-Three forms: whole JobInfo messages (documents, scontrol), columns (tables; jobcolumns.py), and a window of the list in an
-order (jobwindows.py).
+Four forms: whole JobInfo messages (documents, scontrol), columns (tables; jobcolumns.py), a window of the list in an order,
+and counts (jobwindows.py).
 
 Many clients send the same query, such as 200 dashboards that poll every two seconds. A table is therefore encoded once
 for each (query, commit): the same query before the next commit gets the same bytes, and one that arrives during the
@@ -11,6 +11,7 @@ Visibility is part of the query: with PrivateData=jobs it is limited to what the
 """
 
 import asyncio
+from array import array
 from collections.abc import AsyncIterator, Iterable
 from typing import Final, NamedTuple
 
@@ -22,7 +23,7 @@ from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import JobVisibility, hidden_partitions, job_visibility
 from ctld.rpc.jobs import jobcolumns, jobinfo
-from ctld.rpc.jobs.jobwindows import JobOrder, JobWindows
+from ctld.rpc.jobs.jobwindows import JobOrder, KeptAnswers, counted
 from ctld.rpc.jobs.listing import select_rows
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.snapshot import Snapshot
@@ -61,7 +62,8 @@ class JobLists:
         self._moment: tuple[object, ...] = ()
         self._tables: dict[JobListQuery, asyncio.Future[list[bytes]]] = {}  # of the present moment (_moment)
         self._bytes = 0
-        self._windows = JobWindows()
+        self._orders: KeptAnswers[array[int]] = KeptAnswers()
+        self._counts: KeptAnswers[list[controller_pb2.JobCount]] = KeptAnswers()
 
     async def pages(self, request: controller_pb2.ListJobsRequest, actor: Actor) -> AsyncIterator[bytes]:
         """Returns the answer. Raises BadRequest."""
@@ -72,8 +74,11 @@ class JobLists:
             job_visibility(state, actor),
             hidden,
         )
-        if request.columns and request.HasField("window"):
-            raise BadRequest(Code.INVALID_VALUE, "a window of the list has no columns")
+        if bool(request.columns) + request.HasField("window") + request.counts > 1:
+            raise BadRequest(Code.INVALID_VALUE, "columns, a window and counts are three answers: one of them")
+        if request.counts:
+            yield controller_pb2.ListJobsReply(counts=await self._counted(request, question)).SerializeToString()
+            return
         if request.columns:
             unknown = next((name for name in request.columns if name not in NAMES), None)
             if unknown is not None:
@@ -133,7 +138,7 @@ class JobLists:
             pages += halved(rows[first : first + PAGE_ROWS], lambda some: jobcolumns.page(some, names, state, forecast))
         return pages
 
-    # ---- windows -------------------------------------------------------------------------------------------------
+    # ---- windows and counts -------------------------------------------------------------------------------------------------
 
     async def _window(
         self, request: controller_pb2.ListJobsRequest, question: JobListQuery
@@ -146,9 +151,21 @@ class JobLists:
         listed.window.ClearField("first")
         listed.window.ClearField("count")
         key = question._replace(request=listed.SerializeToString(deterministic=True))
-        ids = await self._windows.ids(key, self._moment_of(snapshot), lambda: self._rows(request, question), order)
+
+        async def ordered() -> "array[int]":
+            return await order.sorted(await self._rows(request, question))
+
+        ids = await self._orders.get(key, self._moment_of(snapshot), ordered)
         chosen = ids[window.first : window.first + window.count]
         return [snapshot.jobs[job_id] for job_id in chosen if job_id in snapshot.jobs], len(ids)
+
+    async def _counted(
+        self, request: controller_pb2.ListJobsRequest, question: JobListQuery
+    ) -> list[controller_pb2.JobCount]:
+        async def count() -> list[controller_pb2.JobCount]:
+            return await counted(await self._rows(request, question))
+
+        return await self._counts.get(question, (self._runtime.snapshot.revision,), count)
 
     # ---- rows and messages ---------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
-"""Windows of the list of jobs: some rows of it, in an order, for tables that show what is in sight.
+"""What tables and overviews need of a long list of jobs: a window of it (some rows, in an order), and how many there are.
 
-The order of all rows is computed in slices, and kept for as long as nothing is committed. After that a dear one is used again
-for a while (REUSE_FACTOR), so that many tables of a long queue cost a bounded part of the loop: a row may be at its former place
-for that time, but is shown as it is.
+Both are computed of all rows, in slices, and kept for as long as nothing is committed. After that what was dear is used
+again for a while (REUSE_FACTOR), so that many tables of a long queue cost a bounded part of the loop: a row may be at its
+former place for that time, but is shown as it is.
 """
 
 import asyncio
@@ -10,11 +10,12 @@ import heapq
 import re
 import time
 from array import array
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ctld.core.records.job import JobRow
 from ctld.core.state.forecast import Forecast
@@ -22,6 +23,7 @@ from ctld.core.state.state import ClusterState
 from ctld.rpc.jobs.jobcolumns import partition_of, priority_of
 from ctld.rpc.jobs.jobinfo import counts, end_at
 from ctld.runtime.errors import BadRequest
+from ctld.runtime.tally import weight
 from penstock.v1 import controller_pb2
 from penstock.values.hostlist import compress
 from penstock.values.jobcolumns import ORDERS
@@ -39,15 +41,16 @@ REUSE_MAX_S: Final = 2.0
 KEPT_MAX: Final = 32
 _LONGEST_S: Final = 2**62
 
+T = TypeVar("T")
 OrderValue: TypeAlias = int | str
 _Key = Callable[[JobRow], OrderValue]
 _GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)")
 
 
-class OrderedJobs(NamedTuple):
-    """The ids of all rows of one list in one order. `moment`: of what they are; times are of the loop's clock."""
+class KeptAnswer(NamedTuple, Generic[T]):
+    """What was computed of all rows of one list. `moment`: of what it is; times are of the loop's clock."""
 
-    ids: "array[int]"
+    value: T
     moment: tuple[object, ...]
     made_at_s: float
     cost_s: float
@@ -57,40 +60,32 @@ class OrderedJobs(NamedTuple):
         return self.moment == moment or now_s - self.made_at_s < min(REUSE_MAX_S, self.cost_s * REUSE_FACTOR)
 
 
-class JobWindows:
-    """The orders of one controller's lists."""
+class KeptAnswers(Generic[T]):
+    """What was computed of one controller's lists: orders, counts."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
-        self._kept: dict[object, asyncio.Future[OrderedJobs]] = {}  # the latest used is the last
+        self._kept: dict[object, asyncio.Future[KeptAnswer[T]]] = {}  # the latest used is the last
 
-    async def ids(
-        self,
-        question: object,
-        moment: tuple[object, ...],
-        rows: Callable[[], Awaitable[list[JobRow]]],
-        order: "JobOrder",
-    ) -> "array[int]":
-        """Returns the ids of all rows in this order. `question`: what tells lists and orders apart."""
+    async def get(self, question: object, moment: tuple[object, ...], compute: Callable[[], Awaitable[T]]) -> T:
+        """Returns what `compute` does, or has. `question`: what tells answers apart."""
         found = self._kept.pop(question, None)
         if found is not None and found.done():
             is_usable = not found.cancelled() and found.exception() is None
             if not (is_usable and found.result().serves(moment, self._clock_s())):
                 found = None
         if found is None:
-            found = asyncio.ensure_future(self._ordered(moment, rows, order))
+            found = asyncio.ensure_future(self._computed(moment, compute))
         self._kept[question] = found
         while len(self._kept) > KEPT_MAX:
             del self._kept[next(iter(self._kept))]
-        return (await asyncio.shield(found)).ids
+        return (await asyncio.shield(found)).value
 
-    async def _ordered(
-        self, moment: tuple[object, ...], rows: Callable[[], Awaitable[list[JobRow]]], order: "JobOrder"
-    ) -> OrderedJobs:
+    async def _computed(self, moment: tuple[object, ...], compute: Callable[[], Awaitable[T]]) -> KeptAnswer[T]:
         begin_s = self._clock_s()
-        ids = await order.sorted(await rows())
+        value = await compute()
         now_s = self._clock_s()
-        return OrderedJobs(ids, moment, now_s, now_s - begin_s)
+        return KeptAnswer(value, moment, now_s, now_s - begin_s)
 
 
 class JobOrder:
@@ -107,13 +102,16 @@ class JobOrder:
                 f"jobs cannot be ordered by {name!r}: one of {', '.join(ORDERS)}, with - in front: descending",
             )
         self._is_descending = window.order.startswith("-")
+        self._is_by_id = name == "job_id"
         self._words = [word.lower() for word in window.words if word]
         self._key = _KEYS[name] if name in _KEYS else _present(name, state, forecast, now_us)
 
     async def sorted(self, rows: list[JobRow]) -> "array[int]":
-        """Returns the ids of the rows that have the words, in order. Others are served meanwhile."""
+        """Returns the ids of the rows that have the words, in order. `rows`: by job id. Others are served meanwhile."""
         if self._words:
             rows = await self._with_words(rows)
+        if self._is_by_id:
+            return array("I", [row.job_id for row in (reversed(rows) if self._is_descending else rows)])
         runs = []
         for first in range(0, len(rows), SORTED_ROWS):
             if first:
@@ -186,7 +184,7 @@ def _present(name: str, state: ClusterState, forecast: Forecast | None, now_us: 
 
 def _planned_at_s(row: JobRow, forecast: Forecast | None) -> int:
     found = forecast.of(row.job_id) if forecast is not None and row.state is JobState.PENDING else None
-    return found[0] if found is not None else 0
+    return found[0] if found is not None else _LONGEST_S  # those whose start is known come first
 
 
 def _elapsed_us(row: JobRow, now_us: int) -> int:
@@ -194,3 +192,22 @@ def _elapsed_us(row: JobRow, now_us: int) -> int:
     if not row.start_at_us:
         return 0
     return (now_us if row.state in ACTIVE_STATES else row.end_at_us) - row.start_at_us
+
+
+async def counted(rows: list[JobRow]) -> list[controller_pb2.JobCount]:
+    """Counts rows by state, partition and reason. Others are served meanwhile."""
+    jobs: Counter[tuple[str, str, str]] = Counter()
+    gpus: Counter[tuple[str, str, str]] = Counter()
+    for first in range(0, len(rows), SORTED_ROWS):
+        if first:
+            await asyncio.sleep(0)
+        for row in rows[first : first + SORTED_ROWS]:
+            is_pending = row.state is JobState.PENDING
+            key = row.state._name_, partition_of(row), row.reason._value_ if is_pending else ""
+            number = weight(row)
+            jobs[key] += number
+            gpus[key] += number * gpus_of(row.tres_alloc or row.tres_req)
+    return [
+        controller_pb2.JobCount(state=key[0], partition=key[1], reason=key[2], jobs=number, gpus=gpus[key])
+        for key, number in sorted(jobs.items())
+    ]
