@@ -20,6 +20,7 @@ from ctld.store.errors import LeaseHeld, StorageWaits, StoreDamaged, StoreError,
 from ctld.store.loss import Accept
 from penstock.config import ConfigError, load
 from penstock.errors import BadSetup
+from penstock.inherited import begin_empty_session_keyring
 from penstock.logfile import flush_logs
 from penstock.logs.daemonlog import DaemonLog
 from penstock.startwatch import StartWatch
@@ -48,6 +49,7 @@ def main(argv: list[str]) -> int:
     if not (0 <= accept.epoch_above < EPOCH_MAX and 0 <= accept.job_id_above < JOB_ID_MAX):
         parser.error(f"--epoch-above must be below {EPOCH_MAX}, --job-id-above below {JOB_ID_MAX}")
     try:
+        begin_empty_session_keyring()
         with StartWatch(_say) as watch:
             status = _run(os.path.abspath(options.config), accept, watch)
     except (ConfigError, BadSetup, OSError, StoreError) as error:

@@ -25,6 +25,7 @@ from nodedaemon.commandline import SPOOL, STREAM_PORT, command_line
 from nodedaemon.daemon.launching import start_launcher
 from nodedaemon.spool.spool import Spool, SpoolError
 from penstock.crash import crash_point  # noqa: F401 (reads and checks PENSTOCK_CRASH_AT before anything runs)
+from penstock.inherited import begin_empty_session_keyring
 from penstock.logfile import flush_logs
 from penstock.logs.daemonlog import DaemonLog, LogSettings
 from penstock.startwatch import StartWatch
@@ -57,6 +58,10 @@ SAID_BYTES_MAX = 256
 def main(argv: list[str]) -> int:
     """Runs the daemon; returns the exit status."""
     args = command_line().parser().parse_args(argv)
+    try:
+        begin_empty_session_keyring()
+    except OSError as error:
+        return _bad(str(error.strerror))
     try:
         logs = _log(args)
     except BlockingIOError as error:

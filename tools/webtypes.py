@@ -32,6 +32,7 @@ USED: Final = {
     f"/slurmdb/{VERSION}/user/{{name}}": "UsersAnswer",
     "/penstock/v1/jobs": "JobsAnswer",
     "/penstock/v1/jobs/test": "TestAnswer",
+    "/penstock/v1/queue": "QueueAnswer",
     "/penstock/v1/fits": "FitsAnswer",
     "/penstock/v1/jobs/{job_id}/script": "ScriptAnswer",
     "/penstock/v1/jobs/{job_id}/why": "WhyAnswer",

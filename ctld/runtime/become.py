@@ -5,7 +5,7 @@
 A failure is written to descriptor FD as an errno; if FD is closed without one, the program was executed. It is a
 separate process, because Python forks to start a program with a uid, and a fork of the controller copies its page
 tables on the loop: tens of milliseconds for each GB. This one is started without a uid, and loads nothing but the
-standard library and one small module of the project.
+standard library and two small modules of the project.
 """
 
 import errno
@@ -16,6 +16,7 @@ import sys
 if __name__ == "__main__":  # -I omits the project; it comes last, so that it cannot shadow the standard library
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
+from penstock.inherited import begin_empty_session_keyring, leave_real_time
 from penstock.oom import allow_oom_kill
 
 
@@ -24,6 +25,8 @@ def main(fd: int, uid: int, gid: int, groups: list[int], words: list[str]) -> No
     os.set_inheritable(fd, False)
     try:
         allow_oom_kill()  # first: after the switch the file is not writable
+        begin_empty_session_keyring()
+        leave_real_time()
         os.umask(0o022)
         os.setgroups(groups)
         os.setresgid(gid, gid, gid)

@@ -29,6 +29,7 @@ from nodedaemon.base import proctree, scripts
 from nodedaemon.base.kernelfiles import write_text
 from nodedaemon.base.orders import LaunchOrder
 from nodedaemon.stepd import namespace, task
+from penstock.inherited import begin_empty_session_keyring, leave_real_time
 
 #: The driver makes its contexts for the first client, not at the start.
 BEGIN_S = 30.0
@@ -100,6 +101,8 @@ class MpsKeeper:
         """In the child: becomes the user for good."""
         order = self._order
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        begin_empty_session_keyring()
+        leave_real_time()
         try:
             if os.geteuid() == 0:
                 task.drop_root(order)

@@ -280,11 +280,15 @@ def _socket_at(number: int) -> socket.socket | None:
 
 
 def _owners() -> "Iterator[tuple[tuple[str, str], int]]":
-    """All TCP connections of this machine: their own and the other address, the uid."""
+    """All TCP connections of this machine that a process holds: their own and the other address, the uid.
+
+    Of one that its process has closed the kernel forgets whose it was: the table then has user 0 and inode 0.
+    """
     with open("/proc/net/tcp", encoding="ascii") as file:
         for line in islice(file, 1, None):
             row = line.split()
-            yield (row[1], row[2]), int(row[7])
+            if row[9] != "0":
+                yield (row[1], row[2]), int(row[7])
 
 
 def _in_table(address: tuple[str, int]) -> str:

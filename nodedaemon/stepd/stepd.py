@@ -18,6 +18,7 @@ from nodedaemon.stepd.control import open_control
 from nodedaemon.stepd.own import Own
 from nodedaemon.stepd.supervisor import Supervisor
 from penstock.crash import crash_point
+from penstock.inherited import begin_empty_session_keyring, leave_real_time
 
 #: Below the size at which malloc returns the memory to the kernel after each read.
 _FEED_READ_BYTES = 64 * 1024
@@ -28,6 +29,7 @@ DONE = b"."
 def run(context: LauncherContext, feed: socket.socket) -> int:
     """Runs a stepd: one step after the other from its feed; returns its exit status, 0 = nothing is left undone."""
     os.setsid()
+    leave_real_time()
     proctree.prctl(proctree.PR_SET_CHILD_SUBREAPER, 1)
     os.dup2(context.null_fd, 2)  # readers of noded's output must not wait for the end of a job
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -72,6 +74,7 @@ def _supervise(own: Own, key: str, body: bytes) -> bool:
         return True  # decided by noded, and swept
     crash_point("stepd.folder")
     order = orders.decode_launch(key, body)
+    begin_empty_session_keyring()
     if order.kind == "extern":
         from nodedaemon.stepd.externstep import (
             ExternStep,

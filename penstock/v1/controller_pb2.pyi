@@ -122,30 +122,64 @@ class JobFilter(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., qos: _Optional[_Iterable[str]] = ..., reservations: _Optional[_Iterable[str]] = ..., wckeys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
-    __slots__ = ("filter", "all_states", "detail", "planned", "columns", "hide_hidden")
+    __slots__ = ("filter", "all_states", "detail", "planned", "columns", "hide_hidden", "window", "counts")
     FILTER_FIELD_NUMBER: _ClassVar[int]
     ALL_STATES_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     PLANNED_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     HIDE_HIDDEN_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
     filter: JobFilter
     all_states: bool
     detail: bool
     planned: bool
     columns: _containers.RepeatedScalarFieldContainer[str]
     hide_hidden: bool
-    def __init__(self, filter: _Optional[_Union[JobFilter, _Mapping]] = ..., all_states: bool = ..., detail: bool = ..., planned: bool = ..., columns: _Optional[_Iterable[str]] = ..., hide_hidden: bool = ...) -> None: ...
+    window: JobWindow
+    counts: bool
+    def __init__(self, filter: _Optional[_Union[JobFilter, _Mapping]] = ..., all_states: bool = ..., detail: bool = ..., planned: bool = ..., columns: _Optional[_Iterable[str]] = ..., hide_hidden: bool = ..., window: _Optional[_Union[JobWindow, _Mapping]] = ..., counts: bool = ...) -> None: ...
+
+class JobWindow(_message.Message):
+    __slots__ = ("order", "words", "first", "count")
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    order: str
+    words: _containers.RepeatedScalarFieldContainer[str]
+    first: int
+    count: int
+    def __init__(self, order: _Optional[str] = ..., words: _Optional[_Iterable[str]] = ..., first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ListJobsReply(_message.Message):
-    __slots__ = ("jobs", "columns", "rows")
+    __slots__ = ("jobs", "columns", "rows", "total", "counts")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobInfo]
     columns: _containers.RepeatedCompositeFieldContainer[JobColumn]
     rows: int
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ..., columns: _Optional[_Iterable[_Union[JobColumn, _Mapping]]] = ..., rows: _Optional[int] = ...) -> None: ...
+    total: int
+    counts: _containers.RepeatedCompositeFieldContainer[JobCount]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ..., columns: _Optional[_Iterable[_Union[JobColumn, _Mapping]]] = ..., rows: _Optional[int] = ..., total: _Optional[int] = ..., counts: _Optional[_Iterable[_Union[JobCount, _Mapping]]] = ...) -> None: ...
+
+class JobCount(_message.Message):
+    __slots__ = ("state", "partition", "reason", "jobs", "gpus")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    partition: str
+    reason: str
+    jobs: int
+    gpus: int
+    def __init__(self, state: _Optional[str] = ..., partition: _Optional[str] = ..., reason: _Optional[str] = ..., jobs: _Optional[int] = ..., gpus: _Optional[int] = ...) -> None: ...
 
 class JobColumn(_message.Message):
     __slots__ = ("numbers", "words", "index")

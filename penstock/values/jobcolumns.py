@@ -30,6 +30,15 @@ TEXTS = frozenset((
 
 NAMES = NUMBERS | TEXTS
 
+#: By what a window of the list may be ordered (JobWindow.order): the members of `GET /penstock/v1/jobs`, and what tables make of
+#: them: GPUs of the TRES, the time since the start.
+ORDERS = (
+    "job_id", "name", "user_name", "account", "partition", "qos", "state", "reason", "priority", "node_list", "cpus", "gpus",
+    "submit_at_us", "start_at_us", "end_at_us", "elapsed", "time_limit_s", "planned_start_at_us",
+)  # fmt: skip
+#: Rows of one window.
+WINDOW_ROWS_MAX = 1_000
+
 
 def tres_per_node(per_node: "tuple[tuple[str, str, int], ...]", per_job_or_task: bool) -> str:
     """Formats (name, type, count) as `gres/gpu:a100:2`, without the GPUs that follow from --gpus or --gpus-per-task."""

@@ -10,6 +10,7 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/jobs/{job_id}/profile  what its steps and GPUs did over time
     GET /penstock/v1/jobs/{job_id}/efficiency  what it used of what it had, and advice
     GET /penstock/v1/jobs/{job_id}/output   what it has written, while it runs
+    GET /penstock/v1/queue                  how many jobs there are, by state, partition and reason
     GET /penstock/v1/fits                   the largest jobs that would start now
     GET /penstock/v1/forecast               expected starts of waiting jobs
     GET /penstock/v1/gpus                   every GPU, its health and its jobs
@@ -32,6 +33,7 @@ from penstock.v1.controller_pb2 import (
     GetBatchScriptReply,
     GetBatchScriptRequest,
     GpuInfo,
+    JobCount,
     JobFilter,
     JobInfo,
     ListJobsReply,
@@ -53,6 +55,7 @@ from rest.contract.facts import NEWEST, ObjectOf, Operation, Parameter, Scalar, 
 from rest.contract.parse import UNKNOWN_WORD
 from rest.handlers import joboutput, jobuse
 from rest.handlers.jobs import job_path, listed
+from rest.handlers.jobwindow import WINDOW, window_of
 from rest.handlers.site import audit, budgets, config
 from rest.handlers.submit import test
 from rest.handlers.usage import GROUPS, usage
@@ -127,15 +130,36 @@ async def story(call: RestCall) -> Json:
 
 
 async def jobs(call: RestCall) -> Json:
-    """Jobs in short: those in the queue and those that ended lately."""
+    """Jobs in short: those in the queue and those that ended lately; all of them, or a window of them in an order."""
     request = ListJobsRequest(filter=_which(call, words(call.query.get("states"))), all_states=True, planned=True)
-    return {"jobs": await listing(call, "ListJobs", request, _in_short)}
+    window = window_of(call)
+    if window is None:
+        return {"jobs": await listing(call, "ListJobs", request, _in_short), "total": None}
+    request.window.CopyFrom(window)
+    found: list[Json] = []
+    total = 0
+    async for page in call.pages("ListJobs", request):
+        total += page.total
+        found += _in_short(page)
+    call.check_modified()
+    return {"jobs": found, "total": total}
+
+
+async def queue(call: RestCall) -> Json:
+    """How many jobs there are, and their GPUs."""
+    request = ListJobsRequest(filter=_which(call, words(call.query.get("states"))), counts=True)
+    found = [message_object(one) async for page in call.pages("ListJobs", request) for one in page.counts]
+    call.check_modified()
+    return {"queue": found}
 
 
 def _which(call: RestCall, states: list[str]) -> JobFilter:
     """The jobs in these states that the query asks for."""
     query = call.query
-    return JobFilter(states=states, users=words(query.get("users")), partitions=words(query.get("partitions")))
+    nodes = [query["nodes"]] if query.get("nodes") else []
+    return JobFilter(
+        states=states, users=words(query.get("users")), partitions=words(query.get("partitions")), nodes=nodes
+    )
 
 
 def _in_short(page: ListJobsReply) -> list[Json]:
@@ -255,8 +279,9 @@ def _query(name: str, schema: Scalar | Words = _TEXT) -> Parameter:
 
 
 OWN_PATHS: Final = (
-    OwnPath("/jobs", "Jobs in short", jobs, (_query("states"), _query("users"), _query("partitions")),
-            {"jobs": OwnRecord(None, _IN_SHORT, is_list=True)}),
+    OwnPath("/jobs", "Jobs in short: all, or a window of them in an order", jobs,
+            (_query("states"), _query("users"), _query("partitions"), _query("nodes"), *map(_query, WINDOW)),
+            {"jobs": OwnRecord(None, _IN_SHORT, is_list=True), "total": "integer?"}),
     OwnPath("/jobs/test", "When and where a job would start, without queueing it", test, (),
             {"start_at_us": "integer", "node_list": "string", "partition": "string", "cpus": "integer",
              "job_submit_user_msg": "string"}, body="/slurm/{v}/job/submit"),
@@ -277,6 +302,8 @@ OWN_PATHS: Final = (
     OwnPath("/jobs/{job_id}/output", "What a running job has written: the end of its output, or what follows an offset",
             joboutput.output, (_JOB_ID, _query("step"), _query("stream"), _query("offset"), _query("lines")),
             joboutput.OUTPUT),
+    OwnPath("/queue", "How many jobs there are by state, partition and reason, and their GPUs", queue,
+            (_query("states"), _query("users"), _query("partitions")), {"queue": OwnRecord(JobCount, is_list=True)}),
     OwnPath("/fits", "The largest jobs that would start now, by partition", fits, (_query("partitions"),),
             {"fits": OwnRecord(FitsReply)}),
     OwnPath("/forecast", "Expected starts of waiting jobs", forecast, (_query("users"), _query("partitions")),

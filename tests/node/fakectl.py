@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import grpc
@@ -322,6 +323,7 @@ class Noded:
         self.spool = folder / "spool"
         self.address = address
         self.options = options
+        self.prefix: list[str] = []  # a command that runs the daemon
         self.process: NodedProcess | None = None
         self.log = folder / "noded.log"
 
@@ -332,7 +334,7 @@ class Noded:
         words = ["noded", "--node-name", "n1", "--controller", self.address, "--spool", str(self.spool)]
         words += ["--stream-port", "0", "--cpus", "4", "--real-memory", "1000", "--gpus", "2:fake", *self.options]
         with self.log.open("ab") as log:
-            self.process = NodedProcess(start_daemon(words, log, Path.cwd(), env))
+            self.process = NodedProcess(start_daemon(words, log, Path.cwd(), env, self.prefix))
 
     async def kill(self) -> None:
         """Kills the daemon, and waits for its end."""
@@ -356,10 +358,17 @@ class Noded:
 
 
 @contextlib.asynccontextmanager
-async def cluster(folder: Path, *options: str, settings: node_pb2.NodeSettings | None = None, unkillable_s: int = 0):
+async def cluster(
+    folder: Path,
+    *options: str,
+    settings: node_pb2.NodeSettings | None = None,
+    unkillable_s: int = 0,
+    prefix: Iterable[str] = (),
+):
     """A fake controller and a node daemon that has registered; both are gone afterwards, and every step with them."""
     address = f"unix:{folder}/ctl.sock"
     daemon = Noded(folder, address, *options)
+    daemon.prefix[:] = prefix
     async with FakeController(address) as controller:
         controller.unkillable_s = unkillable_s
         if settings is not None:

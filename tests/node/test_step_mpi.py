@@ -226,6 +226,19 @@ def test_connections_of_other_users_to_a_pmix_server_are_ended() -> None:
         assert own.recv(100) == b"answer"
 
 
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_connection_that_its_owner_has_closed_is_nobodys() -> None:
+    """Broke: the kernel shows user 0 for it, so a PMIx server of root's step took a stranger who hung up for root."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with socket.socket() as stranger:
+            stranger.connect(listener.getsockname())
+            stranger.sendall(b"forged")
+        with listener.accept()[0] as taken:
+            pmixd.expel_strangers()
+            assert taken.recv(100) == b""
+
+
 def test_looking_for_strangers_leaves_no_descriptor() -> None:
     """Broke: each look doubled the copies of what is no socket, until the library had no descriptor for its 16th client."""
     ends = os.pipe()

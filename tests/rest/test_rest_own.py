@@ -36,3 +36,38 @@ def test_a_poller_gets_only_what_is_new(rest):
         assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
         packed = client.get(f"{PREFIX}/conf", headers={"Accept-Encoding": "gzip"})
         assert packed.headers["content-encoding"] == "gzip" and packed.json()["slurm_conf"]["ClusterName"] == "e2e"
+
+
+def test_a_window_of_the_jobs(rest):
+    with rest.as_user() as client:
+        for number in range(3):
+            job = {
+                "name": f"window{number}", "current_working_directory": "/tmp", "environment": ["A=1"], "script": "#!/bin/sh\n", "hold": True,
+            }  # fmt: skip
+            client.post(f"{PREFIX}/job/submit", json={"job": job}).raise_for_status()
+
+        def window(**query: object) -> tuple[list[str], int]:
+            answer = client.get(f"{OWN}/jobs", params=query)
+            found = answer.json()
+            return [one["name"] for one in found["jobs"]], found["total"]
+
+        assert window(search="window pending", order="-name", count=2) == (["window2", "window1"], 3)
+        assert window(search="window", first=2, states="PENDING") == (["window2"], 3)
+        assert window(search="window", order="job_id", count=0) == ([], 3)
+        names, total = window()
+        assert total is None and {"window0", "window1", "window2"} <= set(names)
+        url = f"{OWN}/jobs?search=window&count=1"
+        again = client.get(url, headers={"If-None-Match": client.get(url).headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        for bad in (
+            "order=shoe_size",
+            "order=--name",
+            "count=1001",
+            "count=-1",
+            "first=x",
+            f"search={'x' * 65}",
+            "search=" + "+a" * 17,
+            "search=%01",
+        ):
+            refused = client.get(f"{OWN}/jobs?{bad}")
+            assert refused.status_code in (400, 422) and refused.json()["errors"], (bad, refused.text)

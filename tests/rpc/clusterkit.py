@@ -410,3 +410,21 @@ class AutoNode:
     @staticmethod
     def _key(key: tuple[int, int]) -> node_pb2.StepKey:
         return node_pb2.StepKey(job_id=key[0], attempt=key[1], step_id=BATCH)
+
+
+async def some_of_each(site: Site, client) -> None:
+    """Jobs that wait for this and that, one that runs, one that has ended."""
+    node = AutoNode(site)
+    serving = asyncio.create_task(node.run())
+    done = await submit(client, name="done", std_out=b"%x-%j.out", comment="ü")
+    await wait_for(client, done, "COMPLETED")
+    node.code = None
+    await wait_for(client, await submit(client, name="runs", mem_per_node_mb=20, time_limit_s=60), "RUNNING")
+    await submit(client, name="array", array="1-9%2", hold=True, nice=7)
+    await submit(client, begin_at_us=now_us() + 10**10, name="later", mem_per_cpu_mb=30, cpus_per_task=2, ntasks=2)
+    await submit(client, name="lim", account="a", nodes_required="n1", hold=True, time_limit_s=-1)
+    await submit(client, dependency="after:3", exclusive=True, wckey="w", sockets_per_node=1, mincpus=2, requeue=False)
+    request = submission(name="het", hold=True)
+    request.components.append(submission(name="het2", hold=True).job)
+    await client.call("SubmitJob", request)
+    serving.cancel()

@@ -25,7 +25,7 @@ from penstock.v1 import controller_pb2 as c
 from penstock.values.jobcolumns import NAMES
 from penstock.values.refusals import Code
 from penstock.values.states import Hold, JobState, Reason, Suspend
-from tests.rpc.clusterkit import AutoNode, Site, jobs_of, now_us, submission, submit, wait_for
+from tests.rpc.clusterkit import Site, jobs_of, some_of_each, submission, submit
 
 USER, OTHER = 54_321, 54_322
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -42,24 +42,6 @@ async def table(client, columns: Iterable[str], **options) -> JobTable:
         assert not page.jobs
         found.take(page, names)
     return found
-
-
-async def some_of_each(site: Site, client) -> None:
-    """Jobs that wait for this and that, one that runs, one that has ended."""
-    node = AutoNode(site)
-    serving = asyncio.create_task(node.run())
-    done = await submit(client, name="done", std_out=b"%x-%j.out", comment="ü")
-    await wait_for(client, done, "COMPLETED")
-    node.code = None
-    await wait_for(client, await submit(client, name="runs", mem_per_node_mb=20, time_limit_s=60), "RUNNING")
-    await submit(client, name="array", array="1-9%2", hold=True, nice=7)
-    await submit(client, begin_at_us=now_us() + 10**10, name="later", mem_per_cpu_mb=30, cpus_per_task=2, ntasks=2)
-    await submit(client, name="lim", account="a", nodes_required="n1", hold=True, time_limit_s=-1)
-    await submit(client, dependency="after:3", exclusive=True, wckey="w", sockets_per_node=1, mincpus=2, requeue=False)
-    request = submission(name="het", hold=True)
-    request.components.append(submission(name="het2", hold=True).job)
-    await client.call("SubmitJob", request)
-    serving.cancel()
 
 
 def test_columns_say_what_messages_say(tmp_path):

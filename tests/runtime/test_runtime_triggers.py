@@ -70,11 +70,17 @@ def test_the_core_hears_of_every_end(program: str, caplog: pytest.LogCaptureFixt
 
 
 def test_the_deadline_ends_all_of_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = script(tmp_path, f"sleep 1000 & echo $! > {tmp_path}/child; wait")
-    assert run(mine(str(path)), timeout_s=1) == [TriggerEnded(4)]
-    assert "did not end within 1 s" in caplog.text
-    child = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
-    assert not child.exists() or child.read_text().split(") ")[1][0] == "Z"
+    # Both processes hold the FIFO open for writing, so its end says that neither is left.
+    os.mkfifo(tmp_path / "alive")
+    path = script(tmp_path, f"exec 3> {tmp_path}/alive; sleep 1000 & wait")
+    alive = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert run(mine(str(path)), timeout_s=1) == [TriggerEnded(4)]
+        assert "did not end within 1 s" in caplog.text
+        os.set_blocking(alive, True)
+        assert os.read(alive, 1) == b""
+    finally:
+        os.close(alive)
 
 
 def test_a_controller_that_is_not_root_runs_nobody_elses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

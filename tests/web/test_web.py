@@ -2,9 +2,11 @@
 links, a lost connection and its return. Screenshots of every page are in build/web afterwards.
 """
 
+import os
 import re
 import shlex
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +14,9 @@ from liverest import RESTD
 
 pytest.importorskip("playwright", reason="playwright is not installed")
 from webpages import CHROMIUM, WebPages, check_looks, cookies_of, save_picture, violations, wait_for_text
+
+from penstock.v1.controller_pb2 import SubmitJobRequest
+from penstock.values.requestkey import new_request_key
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -259,7 +264,7 @@ def test_filter_sort_and_columns_are_in_the_address(web):
     web.open(page, "jobs?q=train&state=RUNNING&sort=name&cols=id,name,gpus", "Jobs")
     page.get_by_role("link", name=str(jobs["running"]), exact=True).wait_for()
     assert page.get_by_role("columnheader").all_inner_texts() == ["Job", "Name ↑", "GPUs"]
-    assert page.get_by_text("1 of 1").is_visible()
+    assert page.get_by_text("1 job", exact=True).is_visible()
     page.get_by_role("combobox", name="State").select_option("PENDING")
     page.get_by_role("searchbox").fill("wide")
     page.get_by_role("link", name=str(jobs["wide"]), exact=True).wait_for()
@@ -270,6 +275,37 @@ def test_filter_sort_and_columns_are_in_the_address(web):
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="wide").wait_for()
     assert page.url.endswith(f"#/jobs/{jobs['wide']}")
+
+
+def test_a_table_of_many_jobs_asks_for_what_is_in_sight(web):
+    cluster = web.rest.cluster
+    many = 650  # more than one window has
+    spec = {"script": b"#!/bin/sh\ntrue\n", "environment": [b"A=1"]}
+    for number in range(many):
+        job = {"name": f"many{number}", "hold": True, "work_dir": b"/tmp"}
+        key = new_request_key(time.time_ns() // 1000, os.urandom(10))
+        cluster.call("SubmitJob", SubmitJobRequest(request_key=key, job=job, spec=spec))
+    page = web.login()
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    web.open(page, "jobs?q=many&sort=name", "Jobs")
+    page.get_by_role("cell", name="many0", exact=True).wait_for()
+    page.get_by_text(f"{many} jobs", exact=True).wait_for()
+    table = page.get_by_role("region", name="Jobs")
+    table.focus()
+    page.keyboard.press("End")  # names in the order of texts
+    page.get_by_role("cell", name="many99", exact=True).wait_for()
+    page.keyboard.press("Home")
+    page.get_by_role("cell", name="many0", exact=True).wait_for()
+    page.get_by_role("button", name="Copy CSV").click()
+    wait_for_text(page, "Copied")
+    assert page.evaluate("navigator.clipboard.readText()").count("many") == many
+    jobs = [url for url in asked if "/penstock/v1/jobs?" in url]
+    assert jobs and all("count=" in url for url in jobs)
+    page.get_by_role("searchbox").fill("x" * 65)
+    page.get_by_role("alert").wait_for()
+    page.get_by_role("searchbox").fill("many7 pending")
+    page.get_by_role("cell", name="many7", exact=True).wait_for()
 
 
 def test_a_node_is_drained_and_resumed(web):

@@ -79,8 +79,12 @@ class Forecast:
         """
         result = self._result
         later = ((result.start_s >= 0) & (result.reason != contract.STARTED)).nonzero()[0][:rows_max]
-        indices: set[int] = set()
-        for row, job_id in zip(later.tolist(), self._rows_job[later].tolist(), strict=True):
-            if is_waiting(job_id):
-                indices.update(result.plan_node[result.plan_first[row] : result.plan_first[row + 1]].tolist())
-        return {self._names[index] for index in indices}
+        if not len(later):
+            return set()
+        first, end = int(later[0]), int(later[-1]) + 1
+        counted = np.zeros(end - first, dtype=np.bool_)
+        counted[later - first] = [is_waiting(job_id) for job_id in self._rows_job[later].tolist()]
+        cells = np.repeat(counted, np.diff(result.plan_first[first : end + 1]))
+        planned = np.zeros(len(self._names), dtype=np.bool_)
+        planned[result.plan_node[int(result.plan_first[first]) : int(result.plan_first[end])][cells]] = True
+        return {self._names[index] for index in planned.nonzero()[0].tolist()}

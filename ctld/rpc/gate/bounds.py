@@ -18,6 +18,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescript
 
 from penstock.values.dates import DATE_AT_US_MAX
 from penstock.values.duration import DURATION_MAX_S
+from penstock.values.jobcolumns import WINDOW_ROWS_MAX
 from penstock.values.jobid import HET_OFFSET_MAX
 from penstock.values.names import ENTITY_BYTES_MAX, why_no_entity, why_no_host, why_no_login
 from penstock.values.refusals import Code
@@ -278,6 +279,10 @@ FIELDS: Final[dict[str, Bound]] = {
     "ListStepsRequest.ids": Each(IDS, 10_000),
     "ListNodesRequest.names": Each(LIST, 4_096),
     "ListJobsRequest.columns": Each(Text(64), 256),
+    "JobWindow.order": Text(64),
+    "JobWindow.words": Each(Text(64), 16),
+    "JobWindow.first": ANY_U32,
+    "JobWindow.count": Number(0, WINDOW_ROWS_MAX),
     # ---- changes
     **{
         f"{message}.changes": _CHANGES

@@ -130,7 +130,7 @@ def page(rows: Sequence[JobRow], names: Iterable[str], state: ClusterState, fore
     columns = []
     for name in names:
         if name == "priority":
-            values: list[Word] = [_priority(state, row) for row in rows]
+            values: list[Word] = [priority_of(state, row) for row in rows]
         elif name == "nodes":
             values = [nodes_estimated(row, state.layout.cpus_largest) for row in rows]
         elif name in _PLANNED:
@@ -159,7 +159,8 @@ def _bytes(word: str | bytes) -> bytes:
     return word if isinstance(word, bytes) else word.encode("utf-8", "surrogateescape")
 
 
-def _priority(state: ClusterState, row: JobRow) -> int:
+def priority_of(state: ClusterState, row: JobRow) -> int:
+    """Returns the present priority."""
     if row.hold:
         return 0
     if state.priorities is None or row.state in END_STATES:

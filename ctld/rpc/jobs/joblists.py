@@ -1,6 +1,7 @@
 """ListJobs: selects jobs and returns them in pages that are encoded already.
 
-Two forms: whole JobInfo messages (documents, scontrol), and columns (tables; jobcolumns.py).
+Four forms: whole JobInfo messages (documents, scontrol), columns (tables; jobcolumns.py), a window of the list in an order,
+and counts (jobwindows.py).
 
 Many clients send the same query, such as 200 dashboards that poll every two seconds. A table is therefore encoded once
 for each (query, commit): the same query before the next commit gets the same bytes, and one that arrives during the
@@ -10,6 +11,7 @@ Visibility is part of the query: with PrivateData=jobs it is limited to what the
 """
 
 import asyncio
+from array import array
 from collections.abc import AsyncIterator, Iterable
 from typing import Final, NamedTuple
 
@@ -21,8 +23,10 @@ from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import JobVisibility, hidden_partitions, job_visibility
 from ctld.rpc.jobs import jobcolumns, jobinfo
+from ctld.rpc.jobs.jobwindows import JobOrder, KeptAnswers, counted
 from ctld.rpc.jobs.listing import select_rows
 from ctld.runtime.errors import BadRequest
+from ctld.runtime.snapshot import Snapshot
 from penstock.v1 import controller_pb2
 from penstock.values.jobcolumns import NAMES
 from penstock.values.refusals import Code
@@ -58,6 +62,8 @@ class JobLists:
         self._moment: tuple[object, ...] = ()
         self._tables: dict[JobListQuery, asyncio.Future[list[bytes]]] = {}  # of the present moment (_moment)
         self._bytes = 0
+        self._orders: KeptAnswers[array[int]] = KeptAnswers()
+        self._counts: KeptAnswers[list[controller_pb2.JobCount]] = KeptAnswers()
 
     async def pages(self, request: controller_pb2.ListJobsRequest, actor: Actor) -> AsyncIterator[bytes]:
         """Returns the answer. Raises BadRequest."""
@@ -68,6 +74,11 @@ class JobLists:
             job_visibility(state, actor),
             hidden,
         )
+        if bool(request.columns) + request.HasField("window") + request.counts > 1:
+            raise BadRequest(Code.INVALID_VALUE, "columns, a window and counts are three answers: one of them")
+        if request.counts:
+            yield controller_pb2.ListJobsReply(counts=await self._counted(request, question)).SerializeToString()
+            return
         if request.columns:
             unknown = next((name for name in request.columns if name not in NAMES), None)
             if unknown is not None:
@@ -75,7 +86,11 @@ class JobLists:
             for page in await self._shared(request, question):
                 yield page
             return
-        rows = await self._rows(request, question)
+        if request.HasField("window"):
+            rows, total = await self._window(request, question)
+            yield controller_pb2.ListJobsReply(total=total).SerializeToString()
+        else:
+            rows = await self._rows(request, question)
         messages = (self._shown(row, request.detail, request.planned) for row in rows)
         for page_of in by_bytes(messages, PAGE_JOBS, len):
             yield b"".join([part for data in page_of for part in (_JOBS_TAG, varint(len(data)), data)])
@@ -84,9 +99,8 @@ class JobLists:
     # ---- tables --------------------------------------------------------------------------------------------------
 
     async def _shared(self, request: controller_pb2.ListJobsRequest, question: JobListQuery) -> list[bytes]:
-        state, snapshot = self._runtime.core.state, self._runtime.snapshot
-        generation = (state.priorities.at_us if state.priorities is not None else 0, state.priority_generation)
-        moment = (snapshot.revision, generation, id(snapshot.forecast) if request.planned else 0)
+        *committed, planned = self._moment_of(self._runtime.snapshot)
+        moment = (*committed, planned if request.planned else 0)
         if moment[:2] != self._moment[:2]:
             self._tables.clear()
             self._moment = moment
@@ -99,6 +113,12 @@ class JobLists:
                 found.add_done_callback(lambda made: self._count(question, made))
             self._moment = moment
         return await asyncio.shield(found)
+
+    def _moment_of(self, snapshot: Snapshot) -> tuple[object, object, int]:
+        """Returns what tells apart the answers of two moments: what is committed, the priorities, the plan."""
+        state = self._runtime.core.state
+        generation = (state.priorities.at_us if state.priorities is not None else 0, state.priority_generation)
+        return snapshot.revision, generation, id(snapshot.forecast)
 
     def _count(self, question: JobListQuery, made: "asyncio.Future[list[bytes]]") -> None:
         if made.cancelled() or made.exception() is not None:
@@ -117,6 +137,35 @@ class JobLists:
                 await asyncio.sleep(0)
             pages += halved(rows[first : first + PAGE_ROWS], lambda some: jobcolumns.page(some, names, state, forecast))
         return pages
+
+    # ---- windows and counts -------------------------------------------------------------------------------------------------
+
+    async def _window(
+        self, request: controller_pb2.ListJobsRequest, question: JobListQuery
+    ) -> tuple[list[JobRow], int]:
+        """Returns the rows of the window, as they are now, and the number of all that pass its filter."""
+        state, snapshot, window = self._runtime.core.state, self._runtime.snapshot, request.window
+        order = JobOrder(window, state, snapshot.forecast, self._runtime.clock_us())
+        listed = controller_pb2.ListJobsRequest()
+        listed.CopyFrom(request)
+        listed.window.ClearField("first")
+        listed.window.ClearField("count")
+        key = question._replace(request=listed.SerializeToString(deterministic=True))
+
+        async def ordered() -> "array[int]":
+            return await order.sorted(await self._rows(request, question))
+
+        ids = await self._orders.get(key, self._moment_of(snapshot), ordered)
+        chosen = ids[window.first : window.first + window.count]
+        return [snapshot.jobs[job_id] for job_id in chosen if job_id in snapshot.jobs], len(ids)
+
+    async def _counted(
+        self, request: controller_pb2.ListJobsRequest, question: JobListQuery
+    ) -> list[controller_pb2.JobCount]:
+        async def count() -> list[controller_pb2.JobCount]:
+            return await counted(await self._rows(request, question))
+
+        return await self._counts.get(question, (self._runtime.snapshot.revision,), count)
 
     # ---- rows and messages ---------------------------------------------------------------------------------------
 

@@ -280,6 +280,14 @@ export interface Job {
   working_directory: string;
 }
 
+export interface JobCount {
+  state: string;
+  partition: string;
+  reason: string;
+  jobs: number;
+  gpus: number;
+}
+
 export interface JobDetailsAnswer {
   errors: OpenapiError[];
   jobs: JobInfo[];
@@ -465,6 +473,7 @@ export interface JobResSocket {
 
 export interface JobsAnswer {
   jobs: ({ job_id: number; shown_id: string; name: string; user_name: string; account: string; partition: string; qos: string; state: string; reason: string; priority: number; nodes: number; node_list: string; cpus: number; tres: string; submit_at_us: number; start_at_us: number; end_at_us: number; time_limit_s: number; planned_start_at_us: number; })[];
+  total: number | null;
   errors: OwnError[];
   warnings: OwnWarning[];
 }
@@ -700,6 +709,12 @@ export interface QosAnswer {
   meta: OpenapiMeta;
   qos: Qos[];
   warnings: OpenapiWarning[];
+}
+
+export interface QueueAnswer {
+  queue: JobCount[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
 }
 
 export interface RecordsAnswer {

@@ -73,6 +73,7 @@ test("suggestions become changes, or none", () => {
 test("states", () => {
   expect([jobTone("RUNNING"), jobTone("NODE_FAIL"), nodeTone(["IDLE", "DRAIN"]), nodeTone(["MIXED"]), words("NODE_FAIL")])
     .toEqual(["run", "bad", "wait", "run", "Node fail"]);
+  expect(nodeTone(["IDLE", "PLANNED"])).toBe("good"); // idle, and kept for a job that waits
   expect([gpuUse("HEALTHY", [1], "run"), gpuUse("HEALTHY", [], "wait"), gpuUse("FAILED", [1], "run"), gpuUse("HEALTHY", [], "good")])
     .toEqual(["busy", "closed", "broken", "free"]);
 });

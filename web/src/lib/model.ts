@@ -35,18 +35,15 @@ export function sum<T>(rows: readonly T[], amount: (row: T) => number): number {
   return rows.reduce((total, row) => total + amount(row), 0);
 }
 
-export function countBy<T>(rows: readonly T[], key: (row: T) => string): [string, number][] {
-  const found = new Map<string, number>();
-  for (const one of rows) found.set(key(one), (found.get(key(one)) ?? 0) + 1);
-  return [...found].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0]));
-}
+/** The states of jobs that hold nodes, as a filter. */
+export const ACTIVE = "RUNNING,COMPLETING,CONFIGURING,SUSPENDED";
 
-export function isWaiting(job: JobRow): boolean {
+export function isWaiting(job: { readonly state: string }): boolean {
   return job.state === "PENDING";
 }
 
-export function isRunning(job: JobRow): boolean {
-  return job.state === "RUNNING" || job.state === "COMPLETING" || job.state === "CONFIGURING" || job.state === "SUSPENDED";
+export function isRunning(job: { readonly state: string }): boolean {
+  return ACTIVE.split(",").includes(job.state);
 }
 
 /** Seconds that a job has run. */

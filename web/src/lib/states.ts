@@ -20,7 +20,7 @@ export const HAS_ENDED: ReadonlySet<string> = new Set([
 ]);
 
 const NODE_BAD = ["DOWN", "FAIL", "NOT_RESPONDING", "INVALID", "INVALID_REG", "ERROR"];
-const NODE_CLOSED = ["DRAIN", "MAINTENANCE", "POWERED_DOWN", "PLANNED"];
+const NODE_CLOSED = ["DRAIN", "MAINTENANCE", "POWERED_DOWN"];
 
 export function nodeTone(states: readonly string[]): Tone {
   if (states.some((one) => NODE_BAD.includes(one))) return "bad";

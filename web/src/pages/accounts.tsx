@@ -8,7 +8,7 @@ import { longest, most, ratio, tresText, type TreeRow, treeOf } from "../lib/lim
 import { link, route, setQuery } from "../lib/route";
 import { useStore } from "../lib/store";
 import { Card, Facts, Time } from "../parts/bits";
-import type { Column } from "../parts/table";
+import type { Column } from "../parts/grid";
 import { TablePage } from "../parts/tablepage";
 
 interface Row extends TreeRow {

@@ -9,7 +9,7 @@ import { link, route, setQuery } from "../lib/route";
 import { useStore } from "../lib/store";
 import { fullTime } from "../lib/units";
 import { Card, Chip, Facts, Pending, Time } from "../parts/bits";
-import type { Column } from "../parts/table";
+import type { Column } from "../parts/grid";
 import { TablePage } from "../parts/tablepage";
 
 /** The controller, the configuration in force, and for administrators the audit log. */

@@ -4,15 +4,15 @@ import { useMemo, useState } from "preact/hooks";
 import { change, OWN, session, SLURM } from "../api/client";
 import { refresh, useAnswer } from "../api/live";
 import type { GpusAnswer, JobsAnswer, NodesAnswer } from "../api/types";
-import { names } from "../lib/hostlist";
-import { isRunning, type NodeRow, nodeRows, type NodeGpu } from "../lib/model";
+import { ACTIVE, type NodeRow, nodeRows, type NodeGpu } from "../lib/model";
 import { link, route } from "../lib/route";
 import { type GpuUse, words } from "../lib/states";
 import { useStore } from "../lib/store";
 import { memory } from "../lib/units";
 import { Card, Chip, Dialog, Empty, Facts, JobState, Pending, Time } from "../parts/bits";
 import { type GpuCell, GpuGrid } from "../parts/gpugrid";
-import { type Column, Table } from "../parts/table";
+import type { Column } from "../parts/grid";
+import { Table } from "../parts/table";
 import { jobLink } from "./overview";
 
 const USES: Record<GpuUse, string> = { busy: "allocated", free: "idle", closed: "closed", broken: "broken" };
@@ -96,8 +96,8 @@ export function NodePage({ name }: { name: string }): JSX.Element {
 
 function Node({ row }: { row: NodeRow }): JSX.Element {
   const { node } = row;
-  const jobs = useAnswer<JobsAnswer>(`${OWN}/jobs?states=RUNNING,COMPLETING,CONFIGURING,SUSPENDED`);
-  const here = (jobs.data?.jobs ?? []).filter((one) => isRunning(one) && names(one.node_list, node.name));
+  const jobs = useAnswer<JobsAnswer>(`${OWN}/jobs?nodes=${encodeURIComponent(node.name)}&states=${ACTIVE}`);
+  const here = jobs.data?.jobs ?? [];
   return (
     <>
       <header class="page">

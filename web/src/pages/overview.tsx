@@ -1,32 +1,41 @@
 import type { JSX } from "preact";
 
 import { OWN, session, SLURM } from "../api/client";
-import { useAnswer } from "../api/live";
-import type { GpusAnswer, JobsAnswer, NodesAnswer } from "../api/types";
-import { countBy, elapsed, isRunning, isWaiting, type JobRow, nodeRows, type NodeRow, sum } from "../lib/model";
+import { type Answer, useAnswer } from "../api/live";
+import type { GpusAnswer, JobsAnswer, NodesAnswer, QueueAnswer } from "../api/types";
+import { ACTIVE, elapsed, isRunning, isWaiting, type JobRow, nodeRows, type NodeRow, sum } from "../lib/model";
 import { link } from "../lib/route";
 import { words } from "../lib/states";
 import { useStore } from "../lib/store";
-import { count, duration, gpusOf, limit } from "../lib/units";
+import { count, duration, limit } from "../lib/units";
 import { Bar, Card, Chip, Empty, JobState, Pending, Time } from "../parts/bits";
 
 /** A job that holds GPUs and a reason which will not pass by itself. */
 const STUCK = ["DependencyNeverSatisfied", "PartitionDown", "PartitionTimeLimit", "PartitionNodeLimit", "BadConstraints", "ReqNodeNotAvail"];
 const SHOWN = 8;
 
+type Count = QueueAnswer["queue"][number];
+
+/** The parts of the list of jobs that are shown: the daemon has sorted and counted it. */
+function useJobs(filter: Record<string, string>, order: string): Answer<JobsAnswer> {
+  return useAnswer<JobsAnswer>(`${OWN}/jobs?${new URLSearchParams({ ...filter, order, count: String(SHOWN) })}`);
+}
+
 export function Overview(): JSX.Element {
-  const jobs = useAnswer<JobsAnswer>(`${OWN}/jobs`);
+  const queue = useAnswer<QueueAnswer>(`${OWN}/queue?states=PENDING,${ACTIVE}`);
   const nodes = useAnswer<NodesAnswer>(`${SLURM}/nodes`);
   const gpus = useAnswer<GpusAnswer>(`${OWN}/gpus`);
   const me = useStore(session)?.user ?? "";
-  const error = jobs.error ?? nodes.error ?? gpus.error;
-  if (!jobs.data || !nodes.data || !gpus.data) {
+  const mine = useJobs({ users: me }, "-job_id");
+  const mineActive = useJobs({ users: me, states: ACTIVE }, "-start_at_us");
+  const next = useJobs({ states: "PENDING" }, "planned_start_at_us");
+  const error = queue.error ?? nodes.error ?? gpus.error ?? mine.error ?? mineActive.error ?? next.error;
+  if (!queue.data || !nodes.data || !gpus.data || !mine.data || !mineActive.data || !next.data) {
     return <><h1>Overview</h1><Pending error={error} what="the cluster" /></>;
   }
   const rows = nodeRows(nodes.data.nodes, gpus.data.gpus);
-  const all = jobs.data.jobs;
-  const waiting = all.filter(isWaiting);
-  const running = all.filter(isRunning);
+  const waiting = queue.data.queue.filter(isWaiting);
+  const running = queue.data.queue.filter(isRunning);
   return (
     <>
       <h1>Overview</h1>
@@ -34,16 +43,20 @@ export function Overview(): JSX.Element {
         <Gpus rows={rows} />
         <Cpus rows={rows} />
         <Nodes rows={rows} />
-        <Queue running={running.length} waiting={waiting.length} />
+        <Queue running={sum(running, jobsOf)} waiting={sum(waiting, jobsOf)} />
       </div>
       <div class="columns">
-        <Mine jobs={all.filter((one) => one.user_name === me)} me={me} />
+        <Mine active={mineActive.data.jobs} latest={mine.data.jobs} total={mine.data.total ?? 0} me={me} />
         <Attention rows={rows} waiting={waiting} />
         <Partitions waiting={waiting} running={running} />
-        <Next waiting={waiting} />
+        <Next jobs={next.data.jobs} />
       </div>
     </>
   );
+}
+
+function jobsOf(one: Count): number {
+  return one.jobs;
 }
 
 function Gpus({ rows }: { rows: readonly NodeRow[] }): JSX.Element {
@@ -119,11 +132,14 @@ export function jobLink(job: { job_id: number; shown_id: string; name: string })
   return <a class="job" href={link(["jobs", job.shown_id])}><b>{job.shown_id}</b> <span>{job.name}</span></a>;
 }
 
-function Mine({ jobs, me }: { jobs: readonly JobRow[]; me: string }): JSX.Element {
-  const order = (one: JobRow): number => (isRunning(one) ? 0 : isWaiting(one) ? 1 : 2);
-  const shown = [...jobs].sort((a, b) => order(a) - order(b) || b.job_id - a.job_id).slice(0, SHOWN);
+function Mine({ active, latest, total, me }: {
+  active: readonly JobRow[]; latest: readonly JobRow[]; total: number; me: string;
+}): JSX.Element {
+  const order = (one: JobRow): number => (isWaiting(one) ? 0 : 1);
+  const others = latest.filter((one) => !isRunning(one)).sort((a, b) => order(a) - order(b) || b.job_id - a.job_id);
+  const shown = [...active, ...others].slice(0, SHOWN);
   const now = Date.now() * 1000;
-  const more = jobs.length ? <a href={link(["jobs"], new URLSearchParams({ user: me }))}>{`all ${jobs.length}`}</a> : null;
+  const more = total ? <a href={link(["jobs"], new URLSearchParams({ user: me }))}>{`all ${total.toLocaleString("en")}`}</a> : null;
   return (
     <Card title="My jobs" more={more}>
       {shown.length ? (
@@ -143,14 +159,14 @@ function Mine({ jobs, me }: { jobs: readonly JobRow[]; me: string }): JSX.Elemen
   );
 }
 
-function Attention({ rows, waiting }: { rows: readonly NodeRow[]; waiting: readonly JobRow[] }): JSX.Element {
+function Attention({ rows, waiting }: { rows: readonly NodeRow[]; waiting: readonly Count[] }): JSX.Element {
   const nodes = rows.filter((one) => one.tone === "bad" || one.tone === "wait");
   const gpus = rows.filter((one) => one.tone !== "bad").flatMap((one) => one.gpus).filter(({ gpu }) => gpu.state !== "HEALTHY");
-  const stuck = waiting.filter((one) => STUCK.includes(one.reason));
-  const total = nodes.length + gpus.length + stuck.length;
+  const stuck = total(waiting.filter((one) => STUCK.includes(one.reason)), (one) => one.reason);
+  const number = nodes.length + gpus.length + sum(stuck, (one) => one[1]);
   return (
-    <Card title="Needs attention" more={total ? <span class="faint">{total}</span> : null}>
-      {total ? (
+    <Card title="Needs attention" more={number ? <span class="faint">{number}</span> : null}>
+      {number ? (
         <ul class="list">
           {nodes.slice(0, SHOWN).map(({ node, tone }) => (
             <li key={node.name}>
@@ -164,8 +180,11 @@ function Attention({ rows, waiting }: { rows: readonly NodeRow[]; waiting: reado
               <Chip tone={use === "broken" ? "bad" : "wait"}>{words(gpu.state)}</Chip>
             </li>
           ))}
-          {stuck.slice(0, SHOWN).map((one) => (
-            <li key={one.shown_id}>{jobLink(one)}<Chip tone="wait">{one.reason}</Chip></li>
+          {stuck.slice(0, SHOWN).map(([reason, jobs]) => (
+            <li key={reason}>
+              <a class="job" href={link(["jobs"], new URLSearchParams({ state: "PENDING", q: reason }))}><b>{count(jobs, "job")}</b> <span>cannot start</span></a>
+              <Chip tone="wait">{reason}</Chip>
+            </li>
           ))}
         </ul>
       ) : <Empty>Nothing: all nodes and GPUs are in order, and no job is stuck.</Empty>}
@@ -173,9 +192,16 @@ function Attention({ rows, waiting }: { rows: readonly NodeRow[]; waiting: reado
   );
 }
 
-function Partitions({ waiting, running }: { waiting: readonly JobRow[]; running: readonly JobRow[] }): JSX.Element {
-  const names = countBy([...waiting, ...running], (one) => one.partition);
-  const reasons = countBy(waiting, (one) => one.reason || "None");
+/** Numbers of jobs by a key, the largest first. */
+function total(counts: readonly Count[], key: (one: Count) => string): [string, number][] {
+  const found = new Map<string, number>();
+  for (const one of counts) found.set(key(one), (found.get(key(one)) ?? 0) + one.jobs);
+  return [...found].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0]));
+}
+
+function Partitions({ waiting, running }: { waiting: readonly Count[]; running: readonly Count[] }): JSX.Element {
+  const names = total([...waiting, ...running], (one) => one.partition);
+  const reasons = total(waiting, (one) => one.reason || "None");
   return (
     <Card title="Queue">
       {names.length ? (
@@ -188,9 +214,9 @@ function Partitions({ waiting, running }: { waiting: readonly JobRow[]; running:
                 return (
                   <tr key={name}>
                     <th scope="row"><a href={link(["jobs"], new URLSearchParams({ partition: name }))}>{name}</a></th>
-                    <td class="number">{running.filter((one) => one.partition === name).length}</td>
-                    <td class="number">{mine.length}</td>
-                    <td class="number">{sum(mine, (one) => gpusOf(one.tres))}</td>
+                    <td class="number">{sum(running.filter((one) => one.partition === name), jobsOf).toLocaleString("en")}</td>
+                    <td class="number">{sum(mine, jobsOf).toLocaleString("en")}</td>
+                    <td class="number">{sum(mine, (one) => one.gpus).toLocaleString("en")}</td>
                   </tr>
                 );
               })}
@@ -209,13 +235,13 @@ function Partitions({ waiting, running }: { waiting: readonly JobRow[]; running:
   );
 }
 
-function Next({ waiting }: { waiting: readonly JobRow[] }): JSX.Element {
-  const next = waiting.filter((one) => one.planned_start_at_us > 0).sort((a, b) => a.planned_start_at_us - b.planned_start_at_us);
+function Next({ jobs }: { jobs: readonly JobRow[] }): JSX.Element {
+  const next = jobs.filter((one) => one.planned_start_at_us > 0);
   return (
     <Card title="Starting next">
       {next.length ? (
         <ol class="list">
-          {next.slice(0, SHOWN).map((one) => (
+          {next.map((one) => (
             <li key={one.shown_id}>
               {jobLink(one)}
               <span class="faint">{one.user_name}</span>

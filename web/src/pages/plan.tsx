@@ -12,7 +12,8 @@ import { useStore } from "../lib/store";
 import { count, fullTime, limit, moment } from "../lib/units";
 import { Card, Facts, Pending, Time } from "../parts/bits";
 import { Gantt } from "../parts/gantt";
-import { type Column, Table } from "../parts/table";
+import type { Column } from "../parts/grid";
+import { Table } from "../parts/table";
 
 /** What the planner intends: nodes by time, and for each job why it is there and then. */
 

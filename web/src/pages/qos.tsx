@@ -6,7 +6,7 @@ import type { Qos, QosAnswer } from "../api/types";
 import { longest, most, tresText } from "../lib/limits";
 import { words } from "../lib/states";
 import { duration } from "../lib/units";
-import type { Column } from "../parts/table";
+import type { Column } from "../parts/grid";
 import { TablePage } from "../parts/tablepage";
 
 const COLUMNS: readonly Column<Qos>[] = [

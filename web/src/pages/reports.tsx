@@ -8,7 +8,7 @@ import { bounds, isPeriod, type Period, PERIODS } from "../lib/periods";
 import { link, route, setQuery } from "../lib/route";
 import { useStore } from "../lib/store";
 import { fullTime } from "../lib/units";
-import type { Column } from "../parts/table";
+import type { Column } from "../parts/grid";
 import { TablePage } from "../parts/tablepage";
 
 /** Use of the cluster over a period: the figures of sreport, in hours. */

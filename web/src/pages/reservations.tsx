@@ -7,7 +7,7 @@ import { link } from "../lib/route";
 import { words } from "../lib/states";
 import { duration, fullTime } from "../lib/units";
 import { Chip, Time } from "../parts/bits";
-import type { Column } from "../parts/table";
+import type { Column } from "../parts/grid";
 import { TablePage } from "../parts/tablepage";
 
 function stateOf(one: ReservationInfo): "Active" | "Planned" | "Over" {

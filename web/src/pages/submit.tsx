@@ -152,8 +152,8 @@ function useUsualFolder(me: string, given: string): string {
     if (given) return;
     const home = me === "root" ? "/root" : `/home/${me}`;
     const last = async (): Promise<string> => {
-      const jobs = await read<JobsAnswer>(`${OWN}/jobs?users=${encodeURIComponent(me)}`);
-      const id = Math.max(0, ...(jobs?.data.jobs ?? []).map((one) => one.job_id));
+      const jobs = await read<JobsAnswer>(`${OWN}/jobs?users=${encodeURIComponent(me)}&order=-job_id&count=1`);
+      const id = jobs?.data.jobs[0]?.job_id;
       const found = id ? await read<JobDetailsAnswer>(`${SLURM}/job/${id}`) : null;
       return found?.data.jobs[0]?.current_working_directory || home;
     };

@@ -1,7 +1,9 @@
 import { expect, test } from "vitest";
 
 import { layout } from "./gpugrid";
-import { type Column, filtered, sorted } from "./table";
+import type { Column } from "./grid";
+import { filtered, sorted } from "./table";
+import { windowFrom } from "./windowtable";
 
 interface Row { n: number; t: string }
 const COLUMNS: Column<Row>[] = [
@@ -29,4 +31,12 @@ test("a table of 100,000 rows filters and sorts", () => {
 test("8,000 GPUs fit in one picture", () => {
   expect(layout(1000, 8, 1200).height).toBeLessThan(600);
   expect(layout(4, 8, 1200).size).toBe(22);
+});
+
+test("a window moves when rows outside it are in sight, by whole steps", () => {
+  expect(windowFrom(0, 0, 40)).toBe(0);
+  expect(windowFrom(0, 560, 600)).toBe(0);
+  expect(windowFrom(0, 561, 601)).toBe(200);
+  expect(windowFrom(200, 150, 190)).toBe(0);
+  expect(windowFrom(0, 99_900, 100_000)).toBe(99_600);
 });

@@ -4,7 +4,8 @@ import type { ApiError } from "../api/client";
 import { route } from "../lib/route";
 import { useStore } from "../lib/store";
 import { Pending } from "./bits";
-import { type Column, Table } from "./table";
+import type { Column } from "./grid";
+import { Table } from "./table";
 
 /** A page that is one table. `rows` undefined: they are not there yet. */
 export function TablePage<T>(props: {

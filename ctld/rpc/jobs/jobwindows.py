@@ -1,0 +1,213 @@
+"""What tables and overviews need of a long list of jobs: a window of it (some rows, in an order), and how many there are.
+
+Both are computed of all rows, in slices, and kept for as long as nothing is committed. After that what was dear is used
+again for a while (REUSE_FACTOR), so that many tables of a long queue cost a bounded part of the loop: a row may be at its
+former place for that time, but is shown as it is.
+"""
+
+import asyncio
+import heapq
+import re
+import time
+from array import array
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
+from itertools import islice
+from operator import attrgetter
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from ctld.core.records.job import JobRow
+from ctld.core.state.forecast import Forecast
+from ctld.core.state.state import ClusterState
+from ctld.rpc.jobs.jobcolumns import partition_of, priority_of
+from ctld.rpc.jobs.jobinfo import counts, end_at
+from ctld.runtime.errors import BadRequest
+from ctld.runtime.tally import weight
+from penstock.v1 import controller_pb2
+from penstock.values.hostlist import compress
+from penstock.values.jobcolumns import ORDERS
+from penstock.values.jobid import format_job
+from penstock.values.refusals import Code
+from penstock.values.states import ACTIVE_STATES, JobState
+
+#: Rows in one turn of the loop: some 5 ms of sorting, and of reading texts.
+SORTED_ROWS: Final = 8_000
+READ_ROWS: Final = 2_000
+#: An order is used again for this many times of what it took, and no longer than REUSE_MAX_S.
+REUSE_FACTOR: Final = 10.0
+REUSE_MAX_S: Final = 2.0
+#: Orders that are kept, each 4 bytes a row.
+KEPT_MAX: Final = 32
+_LONGEST_S: Final = 2**62
+
+T = TypeVar("T")
+OrderValue: TypeAlias = int | str
+_Key = Callable[[JobRow], OrderValue]
+_GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)")
+
+
+class KeptAnswer(NamedTuple, Generic[T]):
+    """What was computed of all rows of one list. `moment`: of what it is; times are of the loop's clock."""
+
+    value: T
+    moment: tuple[object, ...]
+    made_at_s: float
+    cost_s: float
+
+    def serves(self, moment: tuple[object, ...], now_s: float) -> bool:
+        """Whether it may be used at this moment."""
+        return self.moment == moment or now_s - self.made_at_s < min(REUSE_MAX_S, self.cost_s * REUSE_FACTOR)
+
+
+class KeptAnswers(Generic[T]):
+    """What was computed of one controller's lists: orders, counts."""
+
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
+        self._kept: dict[object, asyncio.Future[KeptAnswer[T]]] = {}  # the latest used is the last
+
+    async def get(self, question: object, moment: tuple[object, ...], compute: Callable[[], Awaitable[T]]) -> T:
+        """Returns what `compute` does, or has. `question`: what tells answers apart."""
+        found = self._kept.pop(question, None)
+        if found is not None and found.done():
+            is_usable = not found.cancelled() and found.exception() is None
+            if not (is_usable and found.result().serves(moment, self._clock_s())):
+                found = None
+        if found is None:
+            found = asyncio.ensure_future(self._computed(moment, compute))
+        self._kept[question] = found
+        while len(self._kept) > KEPT_MAX:
+            del self._kept[next(iter(self._kept))]
+        return (await asyncio.shield(found)).value
+
+    async def _computed(self, moment: tuple[object, ...], compute: Callable[[], Awaitable[T]]) -> KeptAnswer[T]:
+        begin_s = self._clock_s()
+        value = await compute()
+        now_s = self._clock_s()
+        return KeptAnswer(value, moment, now_s, now_s - begin_s)
+
+
+class JobOrder:
+    """An order of rows, and the words that each has to have."""
+
+    def __init__(
+        self, window: controller_pb2.JobWindow, state: ClusterState, forecast: Forecast | None, now_us: int
+    ) -> None:
+        """Raises BadRequest."""
+        name = window.order.removeprefix("-") or "job_id"
+        if name not in ORDERS:
+            raise BadRequest(
+                Code.INVALID_VALUE,
+                f"jobs cannot be ordered by {name!r}: one of {', '.join(ORDERS)}, with - in front: descending",
+            )
+        self._is_descending = window.order.startswith("-")
+        self._is_by_id = name == "job_id"
+        self._words = [word.lower() for word in window.words if word]
+        self._key = _KEYS[name] if name in _KEYS else _present(name, state, forecast, now_us)
+
+    async def sorted(self, rows: list[JobRow]) -> "array[int]":
+        """Returns the ids of the rows that have the words, in order. `rows`: by job id. Others are served meanwhile."""
+        if self._words:
+            rows = await self._with_words(rows)
+        if self._is_by_id:
+            return array("I", [row.job_id for row in (reversed(rows) if self._is_descending else rows)])
+        runs = []
+        for first in range(0, len(rows), SORTED_ROWS):
+            if first:
+                await asyncio.sleep(0)
+            runs.append(sorted([(self._key(row), row.job_id) for row in rows[first : first + SORTED_ROWS]]))
+        ids = array("I")
+        merged = heapq.merge(*runs)
+        while part := [job_id for _, job_id in islice(merged, SORTED_ROWS)]:
+            ids.extend(part)
+            await asyncio.sleep(0)
+        if self._is_descending:
+            ids.reverse()
+        return ids
+
+    async def _with_words(self, rows: list[JobRow]) -> list[JobRow]:
+        found: list[JobRow] = []
+        for first in range(0, len(rows), READ_ROWS):
+            if first:
+                await asyncio.sleep(0)
+            found += filter(self._has_words, rows[first : first + READ_ROWS])
+        return found
+
+    def _has_words(self, row: JobRow) -> bool:
+        text = "\n".join(_texts(row)).lower()
+        return all(word in text for word in self._words)
+
+
+def _texts(row: JobRow) -> Iterable[str]:
+    """What a table shows of a row in words."""
+    request = row.request
+    yield format_job(row.job_id, row.array_job_id, row.array_task_id)
+    yield from (request.name, row.user_name, request.account, partition_of(row), request.qos)
+    yield from (row.state._name_, row.reason._value_, _node_list(row))
+
+
+def _node_list(row: JobRow) -> str:
+    return compress(part.node for part in row.alloc) if row.alloc else ""
+
+
+@lru_cache(maxsize=4096)
+def gpus_of(tres: str) -> int:
+    """Returns the GPUs of a TRES text (`cpu=4,mem=1352M,gres/gpu=6`)."""
+    found = _GPUS.search(tres)
+    return int(found[1]) if found else 0
+
+
+#: Keys that read nothing but the row. No time limit is the longest one.
+_KEYS: Final[dict[str, _Key]] = {
+    **{name: attrgetter(name) for name in ("job_id", "user_name", "submit_at_us", "start_at_us")},
+    **{name: attrgetter(f"request.{name}") for name in ("name", "account", "qos")},
+    "partition": partition_of,
+    "state": lambda row: row.state._name_,
+    "reason": lambda row: row.reason._value_ if row.state is JobState.PENDING else "",
+    "node_list": lambda row: row.alloc[0].node if row.alloc else "",
+    "cpus": lambda row: counts(row)["cpus"],
+    "gpus": lambda row: gpus_of(row.tres_alloc or row.tres_req),
+    "end_at_us": end_at,
+    "time_limit_s": lambda row: row.time_limit_s if row.time_limit_s >= 0 else _LONGEST_S,
+}
+
+
+def _present(name: str, state: ClusterState, forecast: Forecast | None, now_us: int) -> _Key:
+    """Returns the key of an order that depends on priorities, the plan or the time."""
+    if name == "priority":
+        return lambda row: priority_of(state, row)
+    if name == "planned_start_at_us":
+        return lambda row: _planned_at_s(row, forecast)
+    return lambda row: _elapsed_us(row, now_us)
+
+
+def _planned_at_s(row: JobRow, forecast: Forecast | None) -> int:
+    found = forecast.of(row.job_id) if forecast is not None and row.state is JobState.PENDING else None
+    return found[0] if found is not None else _LONGEST_S  # those whose start is known come first
+
+
+def _elapsed_us(row: JobRow, now_us: int) -> int:
+    """How long it has run: 0 = it has not started."""
+    if not row.start_at_us:
+        return 0
+    return (now_us if row.state in ACTIVE_STATES else row.end_at_us) - row.start_at_us
+
+
+async def counted(rows: list[JobRow]) -> list[controller_pb2.JobCount]:
+    """Counts rows by state, partition and reason. Others are served meanwhile."""
+    jobs: Counter[tuple[str, str, str]] = Counter()
+    gpus: Counter[tuple[str, str, str]] = Counter()
+    for first in range(0, len(rows), SORTED_ROWS):
+        if first:
+            await asyncio.sleep(0)
+        for row in rows[first : first + SORTED_ROWS]:
+            is_pending = row.state is JobState.PENDING
+            key = row.state._name_, partition_of(row), row.reason._value_ if is_pending else ""
+            number = weight(row)
+            jobs[key] += number
+            gpus[key] += number * gpus_of(row.tres_alloc or row.tres_req)
+    return [
+        controller_pb2.JobCount(state=key[0], partition=key[1], reason=key[2], jobs=number, gpus=gpus[key])
+        for key, number in sorted(jobs.items())
+    ]

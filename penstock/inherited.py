@@ -1,0 +1,62 @@
+"""What a daemon that is root passes on to no program of a user.
+
+    session keyring   who has inherited it possesses its keys, those of other owners too (keyrings(7)): root's tickets of
+                      Kerberos and of network file systems, and those of other users
+    real time         a scheduling policy, or a class of I/O, that a site gives the daemon would let a job starve a node
+
+The kernel's priority (nice) is passed on, as Slurm documents.
+
+Imports nothing but `os` and, where it acts, ctypes: stepds are forked with it loaded, and a process that becomes a user loads it
+by itself.
+"""
+
+import os
+
+_X86_64 = "x86_64"  # the other machines have the generic table
+_KEYCTL = {_X86_64: 250}
+_IOPRIO_SET, _IOPRIO_GET = {_X86_64: 251}, {_X86_64: 252}
+_KEYCTL_ELSEWHERE, _IOPRIO_SET_ELSEWHERE, _IOPRIO_GET_ELSEWHERE = 219, 30, 31
+_JOIN_SESSION_KEYRING = 1
+_IOPRIO_WHO_PROCESS, _IOPRIO_CLASS_SHIFT, _IOPRIO_CLASS_REAL_TIME = 1, 13, 1
+
+
+def begin_empty_session_keyring() -> None:
+    """Gives the calling thread, and what it starts, an empty session keyring; nothing unless it is root.
+
+    A kernel without keyrings, and a container that forbids them, do nothing: jobs there have no keys either. Raises OSError
+    when the kernel has no room for one.
+    """
+    if os.geteuid() != 0:
+        return
+    import errno
+
+    try:
+        _call(_KEYCTL.get(os.uname().machine, _KEYCTL_ELSEWHERE), _JOIN_SESSION_KEYRING, 0, 0)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP):
+            raise
+
+
+def leave_real_time() -> None:
+    """Gives the calling thread, and what it starts, the normal scheduling policy and class of I/O. Raises OSError."""
+    if os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK not in (os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_IDLE):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    machine = os.uname().machine
+    try:
+        priority = _call(_IOPRIO_GET.get(machine, _IOPRIO_GET_ELSEWHERE), _IOPRIO_WHO_PROCESS, 0, 0)
+    except OSError:  # a kernel without classes of I/O
+        return
+    if priority >> _IOPRIO_CLASS_SHIFT == _IOPRIO_CLASS_REAL_TIME:
+        _call(_IOPRIO_SET.get(machine, _IOPRIO_SET_ELSEWHERE), _IOPRIO_WHO_PROCESS, 0, 0)
+
+
+def _call(number: int, *operands: int) -> int:
+    """A system call's result. Raises OSError."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = int(libc.syscall(*map(ctypes.c_long, (number, *operands))))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result

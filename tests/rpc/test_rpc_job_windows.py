@@ -1,0 +1,154 @@
+"""Windows of the list of jobs: order, words, place and number of rows; what is used again, and for how long."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ctld.rpc.jobs.jobwindows import KEPT_MAX, REUSE_MAX_S, KeptAnswers, gpus_of
+from ctld.runtime.errors import BadRequest
+from penstock.client import Client
+from penstock.errors import PenstockError
+from penstock.v1 import controller_pb2 as c
+from penstock.values.jobcolumns import ORDERS, WINDOW_ROWS_MAX
+from penstock.values.refusals import Code
+from tests.rpc.clusterkit import Site, jobs_of, some_of_each
+
+
+async def window(client, **fields) -> tuple[list[int], int]:
+    """The job ids of a window, and how many rows pass its filter."""
+    which = {name: fields.pop(name) for name in ("filter", "planned") if name in fields}
+    request = c.ListJobsRequest(
+        all_states=True, window=c.JobWindow(count=WINDOW_ROWS_MAX) if not fields else c.JobWindow(**fields), **which
+    )
+    pages = [page async for page in client.stream("ListJobs", request)]
+    return [job.job_id for page in pages for job in page.jobs], sum(page.total for page in pages)
+
+
+def test_rows_in_an_order_with_words(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+
+    async def story() -> None:
+        async with site.controller(), site.client() as client:
+            await some_of_each(site, client)
+            jobs = {job.job_id: job for job in await jobs_of(client)}
+            every = sorted(jobs)
+            assert await window(client) == (every, len(every))
+            assert await window(client, order="-job_id", first=1, count=2) == (every[::-1][1:3], len(every))
+            assert await window(client, first=len(every), count=5) == ([], len(every))
+            assert await window(client, count=0) == ([], len(every))
+            for order in ORDERS:
+                rising, _ = await window(client, order=order, count=WINDOW_ROWS_MAX, planned=True)
+                falling, _ = await window(client, order=f"-{order}", count=WINDOW_ROWS_MAX, planned=True)
+                assert sorted(rising) == every and falling == rising[::-1], order
+            by_name, _ = await window(client, order="name", count=WINDOW_ROWS_MAX)
+            names = [jobs[job_id].request.name for job_id in by_name]
+            assert names == sorted(names)
+            by_limit, _ = await window(client, order="time_limit_s", count=WINDOW_ROWS_MAX)
+            assert jobs[by_limit[-1]].time_limit_s == -1
+            found, total = await window(client, words=["HET", "pending"], count=1)
+            assert total == 2 and jobs[found[0]].request.name == "het"
+            found, total = await window(client, count=5, filter=c.JobFilter(states=["RUNNING"]))
+            assert total == 1 and jobs[found[0]].request.name == "runs"
+            for bad in (
+                {"order": "shoe_size"},
+                {"order": "--job_id"},
+                {"count": WINDOW_ROWS_MAX + 1},
+                {"words": ["x" * 65]},
+            ):
+                with pytest.raises(PenstockError):
+                    await window(client, **bad)
+
+    asyncio.run(story())
+
+
+def test_how_many_there_are(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+
+    async def story() -> None:
+        async with site.controller(), site.client() as client:
+            await some_of_each(site, client)
+            request = c.ListJobsRequest(all_states=True, counts=True, filter=c.JobFilter(states=["PENDING", "RUNNING"]))
+            (page,) = [page async for page in client.stream("ListJobs", request)]
+            found = {(one.state, one.reason): one.jobs for one in page.counts}
+            assert found["RUNNING", ""] == 1 and found["PENDING", "BeginTime"] == 1
+            assert found["PENDING", "JobHeldUser"] == 9 + 1 + 2  # of the array each task is one
+            assert {one.partition for one in page.counts} == {"debug"} and not page.jobs
+
+    asyncio.run(story())
+
+
+def test_a_window_has_no_columns(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+
+    async def story() -> None:
+        async with site.controller():
+
+            def ask() -> None:
+                with Client.open(cluster=site.cluster()) as plain:
+                    list(plain.stream("ListJobs", c.ListJobsRequest(columns=["job_id"], window=c.JobWindow(count=1))))
+
+            with pytest.raises(PenstockError, match="one of them"):
+                await asyncio.to_thread(ask)
+
+    asyncio.run(story())
+
+
+class Computed:
+    """What takes `cost_s` to compute: how often it was."""
+
+    def __init__(self, clock: list[float], cost_s: float) -> None:
+        self.count = 0
+        self._clock, self._cost_s = clock, cost_s
+
+    async def compute(self) -> int:
+        self.count += 1
+        self._clock[0] += self._cost_s
+        return self.count
+
+
+@pytest.mark.parametrize(("cost_s", "kept_s"), [(0.0, 0.0), (0.01, 0.1), (5.0, REUSE_MAX_S)])
+def test_a_dear_answer_is_used_again_for_a_while(cost_s: float, kept_s: float) -> None:
+    async def story() -> None:
+        clock = [100.0]
+        computed = Computed(clock, cost_s)
+        answers: KeptAnswers[int] = KeptAnswers(lambda: clock[0])
+
+        async def ask(moment: int) -> int:
+            return await answers.get("q", (moment,), computed.compute)
+
+        assert await ask(1) == 1
+        clock[0] += 1000
+        assert await ask(1) == 1  # nothing was committed
+        assert await ask(2) == 2
+        clock[0] += kept_s * 0.99
+        assert await ask(3) == (2 if kept_s else 3)
+        clock[0] += kept_s * 0.02
+        assert await ask(4) == (3 if kept_s else 4)
+
+    asyncio.run(story())
+
+
+def test_answers_that_are_kept_are_bounded_and_failures_are_not_kept() -> None:
+    async def story() -> None:
+        clock = [0.0]
+        all_of = [Computed(clock, 0.0) for _ in range(KEPT_MAX + 1)]
+        answers: KeptAnswers[int] = KeptAnswers(lambda: clock[0])
+        for number, one in enumerate(all_of):
+            await answers.get(number, (), one.compute)
+        assert await answers.get(0, (), all_of[0].compute) == 2
+        assert await answers.get(KEPT_MAX, (), all_of[-1].compute) == 1
+
+        async def fails() -> int:
+            raise BadRequest(Code.INVALID_VALUE, "no")
+
+        with pytest.raises(BadRequest):
+            await answers.get("x", (), fails)
+        assert await answers.get("x", (), all_of[1].compute) == 2
+
+    asyncio.run(story())
+
+
+def test_gpus_of_a_tres_text() -> None:
+    texts = ("cpu=4,mem=1M,gres/gpu=6,gres/gpu:a100=6", "gres/gpu=12", "gres/gpu:a100=6", "cpu=1", "")
+    assert [gpus_of(text) for text in texts] == [6, 12, 0, 0, 0]
