@@ -132,15 +132,22 @@ async def story(call: RestCall) -> Json:
 async def jobs(call: RestCall) -> Json:
     """Jobs in short: those in the queue and those that ended lately; all of them, or a window of them in an order."""
     request = ListJobsRequest(filter=_which(call, words(call.query.get("states"))), all_states=True, planned=True)
+    return await _all_or_window(call, request, _in_short)
+
+
+async def _all_or_window(
+    call: RestCall, request: ListJobsRequest, items: Callable[[ListJobsReply], list[Json]]
+) -> Json:
+    """The jobs of a request, or the window of them that the query asks for."""
     window = window_of(call)
     if window is None:
-        return {"jobs": await listing(call, "ListJobs", request, _in_short), "total": None}
+        return {"jobs": await listing(call, "ListJobs", request, items), "total": None}
     request.window.CopyFrom(window)
     found: list[Json] = []
     total = 0
     async for page in call.pages("ListJobs", request):
         total += page.total
-        found += _in_short(page)
+        found += items(page)
     call.check_modified()
     return {"jobs": found, "total": total}
 
@@ -204,9 +211,9 @@ async def fits(call: RestCall) -> Json:
 
 
 async def forecast(call: RestCall) -> Json:
-    """The expected starts of waiting jobs, in the order of their ids; 0 = none is known."""
+    """The expected starts of waiting jobs; 0 = none is known. In the order of their ids, or of the window."""
     request = ListJobsRequest(filter=_which(call, ["PENDING"]), planned=True)
-    return {"jobs": await listing(call, "ListJobs", request, _expected)}
+    return await _all_or_window(call, request, _expected)
 
 
 def _expected(page: ListJobsReply) -> list[Json]:
@@ -306,8 +313,9 @@ OWN_PATHS: Final = (
             (_query("states"), _query("users"), _query("partitions")), {"queue": OwnRecord(JobCount, is_list=True)}),
     OwnPath("/fits", "The largest jobs that would start now, by partition", fits, (_query("partitions"),),
             {"fits": OwnRecord(FitsReply)}),
-    OwnPath("/forecast", "Expected starts of waiting jobs", forecast, (_query("users"), _query("partitions")),
-            {"jobs": OwnRecord(None, _FORECAST, is_list=True)}),
+    OwnPath("/forecast", "Expected starts of waiting jobs", forecast,
+            (_query("users"), _query("partitions"), _query("nodes"), *map(_query, WINDOW)),
+            {"jobs": OwnRecord(None, _FORECAST, is_list=True), "total": "integer?"}),
     OwnPath("/gpus", "Every GPU, its health and its jobs", gpus, (_query("nodes"), _query("states", _STATES)),
             {"gpus": OwnRecord(GpuInfo, {"node": "string"}, is_list=True)}),
     OwnPath("/usage", "What was used in a period: TRES seconds by group_by", usage,

@@ -54,6 +54,10 @@ def test_a_window_of_the_jobs(rest):
         assert window(search="window pending", order="-name", count=2) == (["window2", "window1"], 3)
         assert window(search="window", first=2, states="PENDING") == (["window2"], 3)
         assert window(search="window", order="job_id", count=0) == ([], 3)
+        expected = client.get(f"{OWN}/forecast?search=window&order=-name&count=1").json()
+        assert [one["name"] for one in expected["jobs"]] == ["window2"] and expected["total"] == 3
+        queue = client.get(f"{OWN}/queue?states=PENDING").json()["queue"]
+        assert sum(one["jobs"] for one in queue if one["reason"] == "JobHeldUser") >= 3
         names, total = window()
         assert total is None and {"window0", "window1", "window2"} <= set(names)
         url = f"{OWN}/jobs?search=window&count=1"

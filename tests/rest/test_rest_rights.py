@@ -59,6 +59,7 @@ READ_OWN = (
     f"jobs/{JOB}/profile",
     f"jobs/{JOB}/efficiency",
     f"jobs/{JOB}/output",
+    "queue",
     "fits",
     "forecast",
     "gpus",

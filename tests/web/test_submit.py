@@ -143,6 +143,9 @@ def test_a_job_is_submitted_again(web):
     again = submit(page)
     assert again != job and cluster.job(again).request.name == "first"
     assert cluster.job(again).time_limit_s == 3600
+    web.open(page, "submit", "Submit a job")
+    page.get_by_role("link", name=f"Submit job {job} again").click()
+    page.get_by_role("heading", name=f"Submit again {job}").wait_for()
     other = web.login("nobody")
     web.open(other, f"jobs/{job}", "first")
     wait_for_text(other, "Time line")

@@ -179,6 +179,7 @@ export interface Float64NoValStruct {
 
 export interface ForecastAnswer {
   jobs: ({ job_id: number; shown_id: string; name: string; user_name: string; partition: string; priority: number; reason: string; start_at_us: number; node_list: string; time_limit_s: number; })[];
+  total: number | null;
   errors: OwnError[];
   warnings: OwnWarning[];
 }

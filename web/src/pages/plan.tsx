@@ -47,6 +47,9 @@ function jobItem(kind: "run" | "plan", one: { shown_id: string; name: string; us
   return { kind, id: one.shown_id, label: `${one.shown_id} ${one.name} (${one.user_name})`, nodes: one.node_list, start_s, end_s };
 }
 
+/** The soonest starts that are shown; behind them the plan of a long queue is a wall of bars. */
+const PLANNED_MAX = 1000;
+
 /** All bars. A running job that is over its limit goes on until now. */
 export function itemsOf(jobs: JobsAnswer, forecast: ForecastAnswer, reserved: ReservationsAnswer, now_s: number): PlanItem[] {
   const running = jobs.jobs.filter((one) => isRunning(one) && one.node_list).map((one) => {
@@ -63,7 +66,7 @@ export function itemsOf(jobs: JobsAnswer, forecast: ForecastAnswer, reserved: Re
 export function Plan(): JSX.Element {
   const { query } = useStore(route);
   const jobs = useAnswer<JobsAnswer>(`${OWN}/jobs?states=RUNNING,SUSPENDED,CONFIGURING,COMPLETING`);
-  const forecast = useAnswer<ForecastAnswer>(`${OWN}/forecast`);
+  const forecast = useAnswer<ForecastAnswer>(`${OWN}/forecast?order=planned_start_at_us&count=${PLANNED_MAX}`);
   const nodes = useAnswer<NodesAnswer>(`${SLURM}/nodes`);
   const reserved = useAnswer<ReservationsAnswer>(`${SLURM}/reservations`);
   const asked = query.get("span") ?? "";
@@ -99,6 +102,9 @@ export function Plan(): JSX.Element {
           />
         ) : <p class="empty">{filter ? "No node has this in its name." : "There are no nodes."}</p>}
       </Card>
+      {(forecast.data.total ?? 0) > PLANNED_MAX && (
+        <p class="faint">{`The soonest ${PLANNED_MAX.toLocaleString("en")} planned starts of ${count(forecast.data.total ?? 0, "waiting job")}.`}</p>
+      )}
       <Chosen id={query.get("chosen") ?? ""} kind={query.get("kind") ?? ""} planned={planned} />
       <Table
         label="Planned starts" rows={forecast.data.jobs} columns={COLUMNS} query={query} order="start" rowKey={(row) => String(row.job_id)}

@@ -10,6 +10,7 @@ import { link, route } from "../lib/route";
 import { useStore } from "../lib/store";
 import { count, duration, memory, moment } from "../lib/units";
 import { Card, Pending, Time } from "../parts/bits";
+import { LastJobs } from "./lastjobs";
 
 /**
  * A script and a form that write each other: the form shows the #SBATCH lines, and a change of it changes them. What the
@@ -140,6 +141,7 @@ function Form(props: { script: string; folder: string; from?: string }): JSX.Ele
             <p key={text} class="notice bad" role="alert">{text}</p>
           ))}
         </Card>
+        <LastJobs />
       </div>
     </>
   );
@@ -282,7 +284,7 @@ function Start(props: { verdict: Verdict | null; isReady: boolean; refusal: ApiE
   return (
     <div aria-live="polite">
       {error ? <p class="lead">{props.refusal ? "It was not submitted." : "It would be refused."}</p>
-        : !props.isReady ? <p class="lead">Mend the lines that are named above.</p>
+        : !props.isReady ? <p class="lead">Correct the lines that are named below.</p>
           : answer ? <p class="lead">{startText(answer)}</p> : <p class="empty">Asking the planner …</p>}
       {text.map((one) => <p key={one} class={`notice ${error ? "bad" : "wait"}`}>{one}</p>)}
       {answer?.job_submit_user_msg && <p class="notice">{answer.job_submit_user_msg}</p>}
