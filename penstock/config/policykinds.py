@@ -4,6 +4,7 @@ import re
 from ipaddress import ip_network
 
 from penstock.config.kinds import NAMES, NAMES_OR_ALL, ValueKind, choice
+from penstock.values.debugflags import read_flags
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import compress, expand
 from penstock.values.loglevels import LOG_LEVELS
@@ -211,6 +212,7 @@ DOMAIN = ValueKind(_read_domain)
 NETWORKS = ValueKind(_read_networks, ",".join)
 JOB_DEFAULTS = ValueKind(_read_job_defaults)
 LOG_LEVEL = ValueKind(_read_log_level)
+DEBUG_FLAGS = ValueKind(read_flags, ",".join)
 LOG_TIME = choice(
     "iso8601", "iso8601_ms", "rfc5424", "rfc5424_ms", "rfc3339", "clock", "short", "thread_id", "format_stderr"
 )

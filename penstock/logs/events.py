@@ -62,6 +62,8 @@ node_registration_refused | node reason | node %s: registration refused: %s
 node_stream_ended | node stream reason | node %s: stream %d ends: %s
 node_command_not_sent | node command reason | node %s: %s is not sent: %s
 node_command_refused | node command reason | node %s refused %s: %s
+debug_flag | flag what | DebugFlags=%s: %s
+debug_flag | flag job what | DebugFlags=%s: job %d: %s
 node_clock_off | node offset - | node %s: its clock is %s this machine's: %s (time synchronisation)
 node_clock_right | node | node %s: its clock is right again
 clocks_differ | offset | most nodes' clocks are %s this machine's: set it, or theirs (time synchronisation)

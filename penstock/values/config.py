@@ -352,6 +352,7 @@ class Config:
     mpi_default: str = "none"
     mcs_plugin: str = "mcs/none"
     mcs_parameters: str = ""
+    debug_flags: tuple[str, ...] = ()  # of penstock.values.debugflags
     slurmctld_debug: str = "info"
     slurmd_debug: str = "info"
     log_time_format: str = "iso8601_ms"
