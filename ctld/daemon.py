@@ -183,6 +183,7 @@ class Controller:
         self.rollups = RollUps(runtime, str(address), store.leads, folder.path)
         self._deliveries = Deliveries(runtime, str(address), store.leads, folder.path, self._lookups)
         self._spans = TraceSender(runtime, version())
+        self._daemon.logs.span_of = self._spans.ids_of
         self._copies = AuditCopies(self._traces, folder.path, lambda: core.state.config)
         runtime.observers += [partial(_keep_specs, specs), log_transitions, self._copies.committed]
         runtime.debug.configure(config.debug_flags)

@@ -330,7 +330,7 @@ class Runtime:
         handlers = self.handlers
         for effect in batch.effects:
             handlers[type(effect)](effect)
-        self.measures.released(batch)
+        self.measures.released(batch, self.clock_us())
 
     # ---- effects of the loop itself ------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 #: The event of a line that is not ours: a library's.
 OTHER: Final = "other"
 #: Names that a line has by itself, which no argument has.
-RESERVED: Final = ("time", "level", "daemon", "event", "message", "exception", "logger")
+RESERVED: Final = ("time", "level", "daemon", "event", "message", "exception", "logger", "trace_id", "span_id")
 
 
 class LogEvent(NamedTuple):

@@ -480,7 +480,7 @@ class CommandAck(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class LaunchStep(_message.Message):
-    __slots__ = ("key", "user_id", "group_id", "user_name", "facts", "spec", "work_dir", "std_out", "std_err", "std_in", "open_append", "rlimits", "umask", "allocation", "node_index", "group_name", "step", "io_key", "holder", "lease_s", "lease_grace_s", "allow_new_privs", "job_allocation", "oom_kill_step", "login_environment", "acct_gather_frequency_s", "no_profile")
+    __slots__ = ("key", "user_id", "group_id", "user_name", "facts", "spec", "work_dir", "std_out", "std_err", "std_in", "open_append", "rlimits", "umask", "allocation", "node_index", "group_name", "step", "io_key", "holder", "lease_s", "lease_grace_s", "allow_new_privs", "job_allocation", "oom_kill_step", "login_environment", "acct_gather_frequency_s", "no_profile", "span")
     class RlimitsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -515,6 +515,7 @@ class LaunchStep(_message.Message):
     LOGIN_ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     ACCT_GATHER_FREQUENCY_S_FIELD_NUMBER: _ClassVar[int]
     NO_PROFILE_FIELD_NUMBER: _ClassVar[int]
+    SPAN_FIELD_NUMBER: _ClassVar[int]
     key: StepKey
     user_id: int
     group_id: int
@@ -542,7 +543,8 @@ class LaunchStep(_message.Message):
     login_environment: bool
     acct_gather_frequency_s: int
     no_profile: bool
-    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., facts: _Optional[_Union[JobFacts, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., node_index: _Optional[int] = ..., group_name: _Optional[str] = ..., step: _Optional[_Union[StepLaunch, _Mapping]] = ..., io_key: _Optional[bytes] = ..., holder: _Optional[_Union[HolderLaunch, _Mapping]] = ..., lease_s: _Optional[int] = ..., lease_grace_s: _Optional[int] = ..., allow_new_privs: bool = ..., job_allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., oom_kill_step: bool = ..., login_environment: bool = ..., acct_gather_frequency_s: _Optional[int] = ..., no_profile: bool = ...) -> None: ...
+    span: bytes
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., facts: _Optional[_Union[JobFacts, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., node_index: _Optional[int] = ..., group_name: _Optional[str] = ..., step: _Optional[_Union[StepLaunch, _Mapping]] = ..., io_key: _Optional[bytes] = ..., holder: _Optional[_Union[HolderLaunch, _Mapping]] = ..., lease_s: _Optional[int] = ..., lease_grace_s: _Optional[int] = ..., allow_new_privs: bool = ..., job_allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., oom_kill_step: bool = ..., login_environment: bool = ..., acct_gather_frequency_s: _Optional[int] = ..., no_profile: bool = ..., span: _Optional[bytes] = ...) -> None: ...
 
 class StepLaunch(_message.Message):
     __slots__ = ("spec", "plan", "node_index")
