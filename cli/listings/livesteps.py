@@ -70,7 +70,7 @@ def all_answers(
     bounds: LiveBounds = BOUNDS,
     nodes: Iterable[str] = (),
 ) -> Iterator[LiveAnswer]:
-    """The same with refused steps and missing nodes, for whoever shows these; says only what was not asked."""
+    """The same with refused steps and missing nodes, for callers that show these; says only what was not asked."""
     from cli.steps.stepquery import ask
 
     chosen = frozenset(nodes)

@@ -46,6 +46,7 @@ from penstock.crash import crash_point
 from penstock.exporter.pace import WorkPace
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.jobid import EXTERN_STEP
+from penstock.values.signals import SIGNAL_MAX
 
 log = logging.getLogger("penstock.ctld")
 
@@ -390,6 +391,7 @@ def _noticed(link: NodeLink, report: node_pb2.Report) -> NodeNotice:
         job_id=notice.key.job_id,
         attempt=notice.key.attempt,
         step_id=notice.key.step_id,
+        signal_no=notice.signal if notice.signal <= SIGNAL_MAX else 0,
     )
 
 

@@ -34,6 +34,7 @@ from nodedaemon.spool.steprecord import CANNOT_START, NEVER, Claim, decode_claim
 from nodedaemon.stepd import control
 from penstock.crash import crash_point
 from penstock.values.jobid import BATCH_STEP, format_step
+from penstock.values.signals import signal_name
 
 log = logging.getLogger("penstock.noded")
 
@@ -224,6 +225,9 @@ class Supervisors:
         elif kind == orders.SUSPECTED:
             name, why, text = values
             self._suspect(_key(name), why.decode(), text.decode("utf-8", "replace")[:SUSPICION_CHARS_MAX])
+        elif kind == orders.HANG_SIGNALLED:
+            name, signum, text = values
+            self._hang_signalled(_key(name), int(signum), text.decode("utf-8", "replace")[:SUSPICION_CHARS_MAX])
         elif kind == orders.SCRIPT_MESSAGE:
             name, text = values
             log.info("step %s: %s", name.decode(), text.decode("utf-8", "replace"))
@@ -244,6 +248,13 @@ class Supervisors:
         what = f"may hang: {text}" if kind else "goes on"
         last = "; further changes are not reported" if times == SUSPICIONS_MAX else ""
         self._post(Notice(f"step {format_step(key.step_id)} {what}{last}", key=key))
+
+    def _hang_signalled(self, key: StepKey, signum: int, text: str) -> None:
+        """Reports that its supervisor has sent a step the site's signal."""
+        name = signal_name(signum)
+        log.warning("step %s was sent SIG%s (PenstockHangAction): %s", key, name, text)
+        said = f"step {format_step(key.step_id)} was sent SIG{name} (PenstockHangAction): {text}"
+        self._post(Notice(said, key=key, signal=signum))
 
     def _keep_for_clients(self, key: StepKey) -> None:
         """Remembers the address until the process ends: the step folder may be removed before the client has read

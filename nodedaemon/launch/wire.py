@@ -296,6 +296,7 @@ def _notice(record: core.Noticed) -> node_pb2.NodeNotice:
         fail=notice.fail,
         clear=notice.clear,
         key=to_key(notice.key) if notice.key is not None else None,
+        signal=notice.signal,
     )
 
 

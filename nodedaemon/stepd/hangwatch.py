@@ -3,6 +3,9 @@
 The rules are penstock.values.hangs'. What they find is told to noded whenever it begins, changes or ends, which limits what
 it reports of a step that comes and goes; and answered to `penstock doctor`, which puts the tasks of all nodes together.
 Lines of GPUs are looked at once in GPU_EVERY_S: they have to be decoded for it.
+
+Where the site wants it (PenstockHangAction), a step of which something has been suspected for so long is sent a signal, once
+until nothing is suspected of it any more.
 """
 
 from nodedaemon.base.proctree import stat_fields
@@ -38,6 +41,10 @@ class HangWatch:
         self._found: list[Suspicion] = []
         self._spins: Suspicion | None = None
         self._asked_gpus_at_s = 0
+        self._signal = order.hang_signal
+        self._grace_s = order.hang_grace_s
+        self._suspected_at_s = 0  # since when something is
+        self._is_signalled = False
 
     def begin(self) -> None:
         """Begins a sample."""
@@ -75,6 +82,12 @@ class HangWatch:
         before, self._found = self._found, found
         if [one[:2] for one in found] != [one[:2] for one in before]:
             step.suspect(*self.found())
+        if not found or not before:
+            self._suspected_at_s = at_s
+            self._is_signalled = False
+        if found and self._signal and not self._is_signalled and at_s - self._suspected_at_s >= self._grace_s:
+            self._is_signalled = True
+            step.signal_hanging(self._signal, self.found()[1])
 
     def found(self) -> "tuple[str, str]":
         """What is suspected: the kinds, and a sentence for each; "" = nothing."""

@@ -216,7 +216,17 @@ class Supervisor:
         """Tells noded that the step is suspected to hang; an empty kind: it no longer is."""
         self._suspicion = kind, text
         if not self._report(orders.suspected(self.order.key, kind, text)):
-            self._tell(orders.suspected(self.order.key, kind, text))
+            self._send(orders.suspected(self.order.key, kind, text))
+
+    def signal_hanging(self, signum: int, text: str) -> None:
+        """Sends the site's signal to a step that goes on to hang, says so in its error output, and tells noded."""
+        packet, name = orders.hang_signalled(self.order.key, signum, text), f"SIGNAL {signum}"
+        if not self._report(packet):
+            self._send(packet)
+        with contextlib.suppress(ValueError):  # a real-time signal has no name
+            name = signal.Signals(signum).name
+        self._write_note(f"slurmstepd: error: *** STEP {self.order.key} MAY HANG: {text}; SENT {name} ***")
+        self.handle_signal((signum,), orders.SCOPE_ALL, "")
 
     def _began_packet(self) -> bytes:
         return orders.began(self.order.key, self._start_at_us, self.tasks.all[0].pid, self._claimed)
@@ -226,11 +236,11 @@ class Supervisor:
         is suspected of the step, now and whenever it changes."""
         self._later_noded = sender
         if self._start_at_us:
-            self._tell(self._began_packet())
+            self._send(self._began_packet())
         if self._suspicion[0]:
-            self._tell(orders.suspected(self.order.key, *self._suspicion))
+            self._send(orders.suspected(self.order.key, *self._suspicion))
 
-    def _tell(self, packet: bytes) -> None:
+    def _send(self, packet: bytes) -> None:
         if self._later_noded:
             with contextlib.suppress(OSError):  # that noded has ended, too
                 self._own.control.sendto(packet, self._later_noded)

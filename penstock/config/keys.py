@@ -173,6 +173,7 @@ _METRICS = (
     Key("PenstockMetricsTls", "metrics_tls", kinds.BOOL),
     Key("PenstockMetricsValuesMax", "metrics_values_max", kinds.integer(1, 100_000)),
     Key("PenstockHangAfter", "hang_after_s", kinds.seconds(0)),
+    Key("PenstockHangAction", "hang_action", policykinds.HANG_ACTION),
     Key("PenstockTraceUrl", "trace_url", kinds.PLACE),
     Key("PenstockTraceOneIn", "trace_one_in", kinds.integer(1, 1_000_000)),
 )

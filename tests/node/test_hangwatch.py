@@ -24,6 +24,7 @@ class Watched:
     def __init__(self, **order: object) -> None:
         self.watch = HangWatch(LaunchOrder(**{"key": "1.0.0", "kind": "step", "hang_after_s": 60, **order}))
         self.reports: list[str] = []
+        self.signals: list[tuple[int, int, str]] = []
         self.at_s = 0
         self._cpu_ms: dict[int, int] = {}
         self.is_frozen = False
@@ -33,6 +34,7 @@ class Watched:
         step: Any = SimpleNamespace(
             ran_us=lambda: self.at_s * 1_000_000, is_frozen=self.is_frozen, folder_fd=-1,
             suspect=lambda kind, text: self.reports.append(f"{kind}: {text}"),
+            signal_hanging=lambda signum, text: self.signals.append((signum, self.at_s, text)),
         )  # fmt: skip
         for _ in range(times):
             self.at_s += EVERY_S
@@ -78,6 +80,20 @@ def test_steps_that_are_not_watched() -> None:
         watched = Watched(**order)
         watched.sample("cw", 20)
         assert watched.reports == [] and watched.watch.answer({})["after_s"] == 0
+
+
+def test_the_sites_signal_is_sent_once_to_a_step_that_goes_on_to_hang() -> None:
+    watched = Watched(hang_signal=15, hang_grace_s=30)
+    watched.sample("ccw", 5)  # suspected after 60 s
+    watched.sample("ccc", 1)  # in time
+    assert len(watched.reports) == 2 and watched.signals == []
+    watched.sample("ccw", 6)
+    watched.sample("cTw", 20)  # in another way: it has hung without a break
+    [(signum, at_s, text)] = watched.signals
+    assert (signum, at_s, text.partition(":")[0]) == (15, (6 + 6) * EVERY_S, "task 2")
+    watched.sample("ccc", 1)
+    watched.sample("ccw", 10)
+    assert len(watched.signals) == 2
 
 
 def test_every_change_is_told_so_that_the_last_one_is_right() -> None:
