@@ -6,7 +6,7 @@ Texts of a profile are other machines': a dollar sign would begin a formula of m
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import IO, Any, Final, NamedTuple  # Any: pyarrow has no types here
+from typing import IO, Final, NamedTuple
 
 from cli.base.run import CommandError
 from cli.listings.profilechart import csv_rows
@@ -88,7 +88,7 @@ def write_parquet(profiles: Sequence[NodeProfile], file: IO[bytes]) -> None:
         raise CommandError(f"--parquet needs pyarrow: {_EXTRA}") from None
     rows = csv_rows(profiles)
     names = [str(name) for name in next(rows)]
-    columns: list[Any] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in names]
+    columns: list[list[object]] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in names]
     kinds = [arrow.float64() if name in ("elapsed_s", "mean", "max") else arrow.string() for name in names]
     made = [
         arrow.array(map(_float if kind == arrow.float64() else str, column), type=kind)

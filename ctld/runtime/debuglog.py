@@ -27,7 +27,7 @@ log = logging.getLogger("penstock.ctld")
 LINES_MAX: Final = 1_000
 _VALUE_CHARS_MAX: Final = 200
 CallSeen = Callable[[str, int | None, str, int], None]
-Line = tuple[int, str]  # the job, 0 = of none; the text
+DebugLine = tuple[int, str]  # the job, 0 = of none; the text
 
 #: Flag -> the events that it shows.
 _EVENTS: Final[dict[str, tuple[type[Event], ...]]] = {
@@ -80,7 +80,7 @@ class DebugLog:
         self.event: Callable[[Event], None] | None = None
         self.call: CallSeen | None = None
         self._flags_of: dict[type[object], list[str]] = {}
-        self._followed: list[tuple[str, Callable[[Batch], Iterator[Line]]]] = []
+        self._followed: list[tuple[str, Callable[[Batch], Iterator[DebugLine]]]] = []
 
     def configure(self, flags: Sequence[str]) -> None:
         """Sets the flags of a configuration that was read; changes at run time end."""
@@ -122,7 +122,7 @@ class DebugLog:
             _say("Backfill", 0, f"pass {event.revision} is done: {counts}, {predicted} starts predicted")
 
     def _committed(self, batch: Batch) -> None:
-        lines: dict[str, list[Line]] = {}
+        lines: dict[str, list[DebugLine]] = {}
         for flag, lines_of in self._followed:
             lines.setdefault(flag, []).extend(lines_of(batch))
         for effect in batch.effects:
@@ -177,7 +177,7 @@ def _started(batch: Batch) -> Iterator[JobRow]:
     return (row for row in batch.jobs if (row.job_id, row.attempt) in keys)
 
 
-def _devices(batch: Batch) -> Iterator[Line]:
+def _devices(batch: Batch) -> Iterator[DebugLine]:
     for row in _started(batch):
         for part in row.alloc:
             for name, kind, mask in part.gres:
@@ -187,7 +187,7 @@ def _devices(batch: Batch) -> Iterator[Line]:
                 yield row.job_id, f"{part.node} parts of {len(part.shares)} GPUs"
 
 
-def _places(batch: Batch) -> Iterator[Line]:
+def _places(batch: Batch) -> Iterator[DebugLine]:
     for row in _started(batch):
         for part in row.alloc:
             yield (
@@ -196,11 +196,11 @@ def _places(batch: Batch) -> Iterator[Line]:
             )
 
 
-def _licenses(batch: Batch) -> Iterator[Line]:
+def _licenses(batch: Batch) -> Iterator[DebugLine]:
     return ((row.job_id, f"takes {row.request.licenses}") for row in _started(batch) if row.request.licenses)
 
 
-def _dependencies(batch: Batch) -> Iterator[Line]:
+def _dependencies(batch: Batch) -> Iterator[DebugLine]:
     return (
         (row.job_id, f"waits for {row.dependency}")
         for row in batch.jobs
@@ -208,41 +208,41 @@ def _dependencies(batch: Batch) -> Iterator[Line]:
     )
 
 
-def _priorities(batch: Batch) -> Iterator[Line]:
+def _priorities(batch: Batch) -> Iterator[DebugLine]:
     for row in batch.jobs:
         if row.state is JobState.PENDING:
             yield row.job_id, f"priority {row.priority}, nice {row.request.nice}, QOS {row.request.qos or 'none'}"
 
 
-def _jobs(batch: Batch) -> Iterator[Line]:
+def _jobs(batch: Batch) -> Iterator[DebugLine]:
     for row in batch.jobs:
         yield row.job_id, f"attempt {row.attempt} {row.state.name} reason={row.reason.name} priority={row.priority}"
 
 
-def _steps(batch: Batch) -> Iterator[Line]:
+def _steps(batch: Batch) -> Iterator[DebugLine]:
     for row in batch.steps:
         where = row.node_list or row.node
         yield row.job_id, f"attempt {row.attempt} step {row.step_id} {row.state.name} on {where} exit={row.exit_code}"
 
 
-def _reservations(batch: Batch) -> Iterator[Line]:
+def _reservations(batch: Batch) -> Iterator[DebugLine]:
     for row in batch.reservations:
         yield 0, f"{row.name} from {row.start_at_us // 1_000_000} to {row.end_at_us // 1_000_000}"
     for name in batch.reservations_gone:
         yield 0, f"{name} is removed"
 
 
-def _passes(batch: Batch) -> Iterator[Line]:
+def _passes(batch: Batch) -> Iterator[DebugLine]:
     for effect in batch.effects:
         if isinstance(effect, StartPlan):
             yield 0, f"pass {effect.revision} begins with {len(effect.question.given.rows)} rows of the queue"
 
 
-def _kept_events(batch: Batch) -> Iterator[Line]:
+def _kept_events(batch: Batch) -> Iterator[DebugLine]:
     return ((0, f"event {row.sequence} {row.kind}, {len(row.body)} bytes") for row in batch.outbox)
 
 
-_BATCHES: Final[dict[str, Callable[[Batch], Iterator[Line]]]] = {
+_BATCHES: Final[dict[str, Callable[[Batch], Iterator[DebugLine]]]] = {
     "Backfill": _passes,
     "Dependency": _dependencies,
     "Gres": _devices,
