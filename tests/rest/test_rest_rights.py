@@ -53,6 +53,7 @@ READ_DB = (
 )  # fmt: skip
 READ_OWN = (
     "jobs",
+    "queue",
     f"jobs/{JOB}/why",
     f"jobs/{JOB}/story",
     f"jobs/{JOB}/steps",
