@@ -218,6 +218,7 @@ setup(
     ],
     extras_require={
         "sim": ["matplotlib>=3.9", "rich>=13.9"],
+        "profile": ["matplotlib>=3.9", "pyarrow>=18"],
         "postgresql": ["psycopg[binary]>=3.2"],
         "lua": ["lupa>=2.4"],
         "rest": ["starlette>=0.46", "uvicorn>=0.34"],

@@ -147,11 +147,16 @@ async def _submit_for(clients: list[AsyncClient], seconds: float) -> list[float]
     return latencies
 
 
+def a_key() -> str:
+    """A fresh request key."""
+    return new_request_key(time.time_ns() // 1000, os.urandom(16))
+
+
 def _true(array: str = "") -> SubmitJobRequest:
     """The request of `sbatch` for a script with `true` and an environment of typical size."""
     environment = [f"VARIABLE_{number}=value-{number}".encode() for number in range(30)]
     return SubmitJobRequest(
-        request_key=new_request_key(time.time_ns() // 1000, os.urandom(16)),
+        request_key=a_key(),
         job=JobRequest(name="true", work_dir=b"/", std_out=b"/dev/null", command="true.sbatch", array=array),
         spec=JobSpec(script=TRUE.encode(), environment=environment),
     )

@@ -10,7 +10,8 @@ stubs: the journal stores nothing, and instead of a launch a step begins at once
 Nodes have the sizes that the configuration gives them. Certificates come from the CA in the controller's state folder and
 stay in memory.
 
-Words on standard input: `ends N` ends N running steps a second, those that began first; `stats` prints a line of JSON. At
+Words on standard input: `ends N` ends N running steps a second, those that began first; `profile G` has each end follow a
+profile of an hour with G GPUs (`profile none`: no more); `stats` prints a line of JSON. At
 its end all nodes leave. When all nodes are registered, a line of JSON says so.
 """
 
@@ -18,6 +19,7 @@ import argparse
 import asyncio
 import json
 import logging
+import random
 import re
 import sys
 from collections.abc import Callable
@@ -38,6 +40,8 @@ from penstock.config import load
 from penstock.security.ca import Authority, key_to_pem, load_ca, make_key, to_pem
 from penstock.v1 import node_pb2
 from penstock.values.config import NodeConfig
+from penstock.values.profile import COLUMNS, GPU, HOST, encode_profile
+from penstock.values.timeline import SampleLine
 
 #: Connections opened in a second: each is a TLS handshake for both sides.
 OPEN_PER_S = 100
@@ -56,6 +60,7 @@ class Steps:
         self.running: dict[tuple[str, StepKey], Callable[[], None]] = {}  # in the order of their begin
         self.began = 0
         self.ended = 0
+        self.profile = b""  # reported before each end
         self._per_s = 0.0
         self._owed = 0.0
 
@@ -155,6 +160,9 @@ class Hollow:
         timer.cancel()
         self._steps.running.pop((self._config.name, key), None)
         self._steps.ended += 1
+        if self._steps.profile:
+            report = node_pb2.StepProfile(key=wire.to_key(key), profile=self._steps.profile)
+            self.post(core.ForwardReport(node_pb2.Report(profile=report).SerializeToString()))
         start_at_us = self._machine.steps[key].start_at_us
         self.post(core.StepEnded(key, start_at_us, self._clock.now_us(), exit_signal=signal))
 
@@ -179,6 +187,20 @@ class Hollow:
             epoch_seen=machine.epoch,
             spool_id=machine.spool_id,
         )
+
+
+def an_hour(gpus: int) -> bytes:
+    """A profile of an hour, a point each 15 s: values that vary at random, which compress worse than a program's."""
+    chance = random.Random(gpus)
+    host, lines = SampleLine(len(COLUMNS[HOST])), [SampleLine(len(COLUMNS[GPU])) for _ in range(gpus)]
+    for number in range(1, 241):
+        memory_kb, read = 60_000_000 + chance.randrange(1_000_000), chance.randrange(50_000_000)
+        host.add(150 * number, (chance.randrange(64_000), memory_kb, read, chance.randrange(5_000_000)))
+        for line in lines:
+            power_mw = 300_000 + chance.randrange(400_000)
+            busy = chance.randrange(1001), 70_000_000 + chance.randrange(1_000_000), power_mw, 40 + chance.randrange(40)
+            line.add(150 * number, (*busy, chance.randrange(100)))
+    return encode_profile([(HOST, "", host), *((GPU, f"GPU-{place:036d}", line) for place, line in enumerate(lines))])
 
 
 def inventory(config: NodeConfig) -> node_pb2.Inventory:
@@ -261,6 +283,8 @@ async def _execute_commands(steps: Steps, words: asyncio.StreamReader, say: Call
     while line := (await words.readline()).split():
         if line[0] == b"ends":
             steps.set_rate(float(line[1]))
+        elif line[0] == b"profile":
+            steps.profile = b"" if line[1] == b"none" else an_hour(int(line[1]))
         say(json.dumps({"began": steps.began, "ended": steps.ended, "running": len(steps.running)}))
 
 

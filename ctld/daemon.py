@@ -183,8 +183,10 @@ class Controller:
         self.rollups = RollUps(runtime, str(address), store.leads, folder.path)
         self._deliveries = Deliveries(runtime, str(address), store.leads, folder.path, self._lookups)
         self._spans = TraceSender(runtime, version())
+        self._daemon.logs.span_of = self._spans.ids_of
         self._copies = AuditCopies(self._traces, folder.path, lambda: core.state.config)
         runtime.observers += [partial(_keep_specs, specs), log_transitions, self._copies.committed]
+        runtime.debug.configure(config.debug_flags)
         self.authenticator = self._make_authenticator(credentials, config)
         endpoint = f"{config.controller_addr}:{config.slurmctld_port}"
         tokens = JoinTokens(folder.certificates / "join.json", config.cluster_name, credentials.ca, endpoint)
@@ -478,6 +480,7 @@ class Controller:
         )
         self.registry.send_settings()
         self._daemon.logs.set(log_settings(loaded.config))
+        runtime.debug.configure(loaded.config.debug_flags)
         log.info("the configuration was read again")
         return (*loaded.warnings, warning) if warning else loaded.warnings
 

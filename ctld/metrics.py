@@ -8,7 +8,7 @@ One object, plain integers, one thread. `ctld/observe` shows them over HTTP; tes
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 #: Classes of short times, in microseconds: of commits, passes and turns of the loop.
 SHORT_BOUNDS_US: Final = (
@@ -30,6 +30,28 @@ class Histogram:
         """Counts one observation, in the unit of the bounds."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
+
+
+class Exemplar(NamedTuple):
+    """One observation of a class, and the trace that tells more of it."""
+
+    value: int
+    trace_id: str
+    at_us: int
+
+
+class TracedHistogram(Histogram):
+    """A histogram with the last traced observation of each class."""
+
+    __slots__ = ("exemplars",)
+
+    def __init__(self, bounds: Sequence[int] = SHORT_BOUNDS_US) -> None:
+        super().__init__(bounds)
+        self.exemplars: list[Exemplar | None] = [None] * len(self.counts)
+
+    def trace(self, found: Exemplar) -> None:
+        """Keeps an observation, which `count` counts besides."""
+        self.exemplars[bisect_left(self.bounds, found.value)] = found
 
 
 class Metrics:
@@ -74,12 +96,13 @@ class Metrics:
 class Durations:
     """How long things take, since the start."""
 
-    __slots__ = ("commits", "full_passes", "quick_passes")
+    __slots__ = ("commits", "full_passes", "quick_passes", "submissions")
 
     def __init__(self) -> None:
         self.commits = Histogram()
         self.full_passes = Histogram()
         self.quick_passes = Histogram()
+        self.submissions = TracedHistogram()  # from the request until it is in the database
 
 
 class CallOutcomes:

@@ -262,7 +262,9 @@ def _serve(
         loop = asyncio.get_running_loop()
         prepare_loop(loop)
         logs.handle_signals(loop)
-        await daemon.Daemon(settings, spool, launcher, cgroups, lost, local).run()
+        node = daemon.Daemon(settings, spool, launcher, cgroups, lost, local)
+        logs.span_of = node.spans.of
+        await node.run()
 
     try:
         asyncio.run(serve())

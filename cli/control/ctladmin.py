@@ -16,6 +16,7 @@ from penstock.client import Client
 from penstock.cluster import find_cluster
 from penstock.errors import PenstockError, Unreachable
 from penstock.v1 import controller_pb2 as pb
+from penstock.values.debugflags import find_flag, without_effect
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
 from penstock.values.numbers import parse_int
@@ -25,16 +26,6 @@ PING_TIMEOUT_S = 5.0
 ERROR_NUMBER_MAX = 2**31 - 1
 DOWN_BANNER = "*" * 41 + "\n** RESTORE SLURMCTLD DAEMON TO SERVICE **\n" + "*" * 41
 LEVELS = ("quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5")
-#: slurm.conf(5), DebugFlags.
-_FLAG_WORDS = (
-    "Accrue Agent AuditRPCs Backfill BackfillMap BurstBuffer Cgroup ConMgr CPU_Bind CpuFrequency Data DBD_Agent DBD_Archive "
-    "DBD_Assoc DBD_Event DBD_Job DBD_QOS DBD_Query DBD_Reservation DBD_Resource DBD_Step DBD_TRES DBD_Usage DBD_WCKEY "
-    "Dependency Elasticsearch Energy ExtSensors Federation FrontEnd Gang GLOB_SILENCE GraceTime Gres Hetjob Interconnect "
-    "JobAccountGather JobComp JobContainer Kafka License Metrics MPI Namespace Network NetworkRaw NodeFeatures NO_CONF_HASH "
-    "Power Priority Profile Protocol Reservation Route SackD Script SelectType Steps Switch TimeCray TLS TraceJobs Triggers "
-    "WorkQueue"
-)
-DEBUG_FLAGS = {word.lower(): word for word in _FLAG_WORDS.split(" ")}
 FACTOR_MAX = 65533
 
 
@@ -162,10 +153,12 @@ def setdebugflags(call: KeywordCall) -> int:
     """`setdebugflags [+|-]FLAG...`."""
     request = pb.SetControllerRequest()
     for word in ",".join(call.words).split(","):
-        flag = DEBUG_FLAGS.get(word.lstrip("+-").lower())
+        flag = find_flag(word.lstrip("+-"))
         if flag is None or not word:
             raise CommandError(f"invalid debug flag: {word}\nUsage: setdebugflags [+|-]NAME", plain=True)
         (request.debug_flags_off if word.startswith("-") else request.debug_flags_on).append(flag)
+    for flag in without_effect(request.debug_flags_on):
+        complain(NAME, f"debug flag {flag} has no effect in Penstock", level="warning")
     ask("SetController", request, "slurm_set_debug_flags")
     return 0
 

@@ -7,18 +7,13 @@ behind is found wherever it runs. An answer is another machine's: what it must n
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from cli.base.stepids import attach
-from cli.listings.sacct_fields import RecordRow
-from cli.steps.stepquery import ask
-from penstock.client import Client
-from penstock.v1.accounting_pb2 import JobRecord, StepRecord
+from cli.base.queryclient import QueryClient
+from cli.listings.livesteps import LiveAnswer, Say, all_answers
+from penstock.v1.accounting_pb2 import JobRecord
 from penstock.values.hangs import Suspicion, TaskState, task_suspicions
 from penstock.values.text import clean_line
 
-#: The most running steps whose nodes are asked.
-STEPS_MAX: Final = 32
 _TEXT_CHARS_MAX: Final = 400
-_RUNNING: Final = "RUNNING"
 
 
 class SeenTask(NamedTuple):
@@ -31,19 +26,13 @@ class SeenTask(NamedTuple):
 
 
 class StepFinding(NamedTuple):
-    """A step, its tasks by rank, what is suspected of it, and what could not be had."""
+    """A step's answers, its tasks by rank, and what is suspected of it."""
 
-    job: JobRecord
-    step: StepRecord
+    answer: LiveAnswer
     tasks: Sequence[SeenTask]
     suspicions: Sequence[Suspicion]
     is_watched: bool
     recorder: str
-    missing: Mapping[str, str]
-
-    def name(self) -> str:
-        """`12.0`."""
-        return RecordRow(self.job, self.step).id_text()
 
     def suspects(self) -> list[SeenTask]:
         """The tasks that the suspicions name; all, if one names none."""
@@ -52,28 +41,24 @@ class StepFinding(NamedTuple):
         return [task for task in self.tasks if of_all or task.state.rank in ranks]
 
 
-def findings_of(client: Client, jobs: Sequence[JobRecord]) -> Iterator[StepFinding]:
-    """Asks the nodes of the running steps of these jobs. Raises PenstockError: it is not the caller's job, or no operator."""
-    running = [(job, step) for job in jobs for step in job.steps if step.state == _RUNNING and step.name != "extern"]
-    for job, step in running[:STEPS_MAX]:
-        answers = ask(client.cluster, attach(client, job.job_id, step.step_id), "doctor")
-        yield found_in(job, step, answers.found, answers.missing)
+def findings_of(client: QueryClient, jobs: Sequence[JobRecord], say: Say) -> Iterator[StepFinding]:
+    """Asks the nodes of the running steps of these jobs."""
+    return map(found_in, all_answers(client, jobs, "doctor", say))
 
 
-def found_in(
-    job: JobRecord, step: StepRecord, answers: Mapping[str, Mapping[str, object]], missing: Mapping[str, str]
-) -> StepFinding:
+def found_in(answer: LiveAnswer) -> StepFinding:
     """Puts the answers of a step's nodes together."""
-    tasks = [task for node, answer in sorted(answers.items()) for task in _tasks(node, answer)]
-    after_s = max((_number(answer.get("after_s")) for answer in answers.values()), default=0)
-    is_script = any(_number(answer.get("is_script")) for answer in answers.values())
+    answers = answer.found
+    tasks = [task for node, said in sorted(answers.items()) for task in _tasks(node, said)]
+    after_s = max((_number(said.get("after_s")) for said in answers.values()), default=0)
+    is_script = any(_number(said.get("is_script")) for said in answers.values())
     found = task_suspicions([task.state for task in tasks], after_s, is_script)
-    for node, answer in sorted(answers.items()):
-        if text := answer.get("gpus"):
+    for node, said in sorted(answers.items()):
+        if text := said.get("gpus"):
             found.append(Suspicion("spinning", (), f"on {node}, {_text(text)}"))
-    recorders = {_text(answer.get("recorder")) for answer in answers.values()} - {""}
+    recorders = {_text(said.get("recorder")) for said in answers.values()} - {""}
     tasks.sort(key=lambda task: task.state.rank)
-    return StepFinding(job, step, tasks, found, bool(after_s), min(recorders, default=""), missing)
+    return StepFinding(answer, tasks, found, bool(after_s), min(recorders, default=""))
 
 
 def _tasks(node: str, answer: Mapping[str, object]) -> Iterator[SeenTask]:

@@ -56,11 +56,17 @@ def answer_of_first(client: QueryClient, job_id: int, step_id: int, word: str, l
 
 
 class LiveAnswer(NamedTuple):
-    """What the nodes of a running step have answered, by node."""
+    """What the nodes of a running step have answered, by node; why others have not; why none was asked ("" = they were)."""
 
     job: JobRecord
     step: StepRecord
     found: Mapping[str, Mapping[str, object]]
+    missing: Mapping[str, str]
+    refusal: str = ""
+
+    def name(self) -> str:
+        """`12.0`."""
+        return RecordRow(self.job, self.step).id_text()
 
 
 def live_answers(
@@ -71,7 +77,25 @@ def live_answers(
     bounds: LiveBounds = BOUNDS,
     nodes: Iterable[str] = (),
 ) -> Iterator[LiveAnswer]:
-    """Asks one question of the running steps. `nodes`: the only ones that are asked."""
+    """Asks one question of the running steps, and says what cannot be had. `nodes`: the only ones that are asked."""
+    for one in all_answers(client, jobs, word, say, bounds, nodes):
+        if one.refusal:
+            say(f"{one.name()}: {one.refusal}")
+            continue
+        for node, reason in one.missing.items():
+            say(f"node {node} does not answer: {reason}")
+        yield one
+
+
+def all_answers(
+    client: QueryClient,
+    jobs: Iterable[JobRecord],
+    word: str,
+    say: Say,
+    bounds: LiveBounds = BOUNDS,
+    nodes: Iterable[str] = (),
+) -> Iterator[LiveAnswer]:
+    """The same with refused steps and missing nodes, for callers that show these; says only what was not asked."""
     from cli.steps.stepquery import ask
 
     chosen = frozenset(nodes)
@@ -89,8 +113,6 @@ def live_answers(
             attached.streams.extend(streams[: bounds.nodes_max])
             answers = ask(client.cluster, attached, word, bounds.limit_s)
         except PenstockError as error:
-            say(f"{name}: {error.text}")
+            yield LiveAnswer(job, step, {}, {}, error.text)
             continue
-        for node, reason in answers.missing.items():
-            say(f"node {node} does not answer: {reason}")
-        yield LiveAnswer(job, step, answers.found)
+        yield LiveAnswer(job, step, answers.found, answers.missing)

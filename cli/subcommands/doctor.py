@@ -2,13 +2,14 @@
 
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from cli.base.jobids import wire_id
 from cli.base.listing import emit, list_records
-from cli.base.run import CommandError
+from cli.base.run import CommandError, complain
 from cli.base.stepids import one_step
 from cli.subcommands.documents import documents, write
 from penstock.client import Client
@@ -63,9 +64,11 @@ def load(text: str) -> "list[StepFinding]":
         jobs = list_records(client, ListRecordsRequest(ids=[wire_id(one_step(text, "job"))]))
         if not jobs:
             raise CommandError(f"job {text[:80]}: not found, or not yours to see")
-        found = list(findings_of(client, jobs))
+        found = list(findings_of(client, jobs, partial(complain, NAME, level="warning")))
     if not found:
         raise CommandError(f"job {text[:80]}: no step of it runs")
+    if all(one.answer.refusal for one in found):
+        raise CommandError(found[0].answer.refusal)
     return found
 
 
@@ -74,8 +77,11 @@ def shown(one: "StepFinding") -> Iterator[str]:
     from cli.base.format import aligned
     from penstock.values.duration import format_duration
 
+    if one.answer.refusal:
+        yield f"Step {one.answer.name()}: cannot be asked: {one.answer.refusal}"
+        return
     nodes = dict.fromkeys(task.node for task in one.tasks)
-    head = f"Step {one.name()}: {len(one.tasks)} task{'s' * (len(one.tasks) != 1)} on {','.join(nodes) or 'no node'}: "
+    head = f"Step {one.answer.name()}: {len(one.tasks)} task{'s' * (len(one.tasks) != 1)} on {','.join(nodes) or 'no node'}: "
     if not one.is_watched or not one.tasks:
         why = (
             "it has not been sampled yet"
@@ -89,7 +95,7 @@ def shown(one: "StepFinding") -> Iterator[str]:
         yield f"{head}suspected"
         for suspicion in one.suspicions:
             yield f"  {suspicion.kind}: {suspicion.text}"
-    for node, reason in one.missing.items():
+    for node, reason in one.answer.missing.items():
         yield f"  node {node} does not answer: {reason}"
     if not one.suspicions:
         return
@@ -114,7 +120,7 @@ def stack_of(one: "StepFinding", task: "SeenTask") -> Iterator[str]:
     from penstock.values.text import clean_line
 
     words = ["py-spy", "dump", "--nonblocking", "--pid", str(task.pid)]
-    of_job = ["--jobid", str(one.job.job_id), "--overlap", "-Q", "-N1", "-n1", "-w", task.node]
+    of_job = ["--jobid", str(one.answer.job.job_id), "--overlap", "-Q", "-N1", "-n1", "-w", task.node]
     try:
         done = subprocess.run(
             [*how_to_run("srun"), *of_job, *words],
@@ -132,7 +138,7 @@ def stack_of(one: "StepFinding", task: "SeenTask") -> Iterator[str]:
 
 def as_object(one: "StepFinding") -> "Json":
     """A step as a document."""
-    job, _, step = one.name().rpartition(".")
+    job, _, step = one.answer.name().rpartition(".")
     tasks: list[Json] = [
         {"node": task.node, "pid": task.pid or None, "process_state": task.process_state, **task.state._asdict()}
         for task in one.tasks
@@ -142,5 +148,6 @@ def as_object(one: "StepFinding") -> "Json":
     ]
     return {
         "job": job, "step": step, "watched": one.is_watched, "suspicions": suspicions, "tasks": tasks,
-        "flight_recorder": one.recorder or None, "missing": {**one.missing},
+        "flight_recorder": one.recorder or None, "missing": {**one.answer.missing},
+        "refusal": one.answer.refusal or None,
     }  # fmt: skip

@@ -1,9 +1,10 @@
 """`penstock profile JOB[.STEP]`: what a job's steps and their GPUs did over time, also while they run."""
 
+import io
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,8 @@ from penstock.client import Client
 from penstock.commandline import CommandLine, invoke
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cli.listings.profiles import NodeProfile
 
 NAME = "penstock profile"
@@ -29,18 +32,29 @@ WIDTH_DEFAULT = (100, 24)
     examples=(
         ("penstock profile 12", "of all steps of a job, also while it runs"),
         ("penstock profile 12.0 --csv=12.csv", "of one step, into a file for a spreadsheet"),
+        ("penstock profile 12 --png=12.png", "as a picture"),
     ),
 )
 @documents
 @click.option("--csv", "file", metavar="FILE", help="Write all points into this file as CSV; - is standard output.")
+@click.option("--png", metavar="FILE", help="Draw the courses into this file (needs penstock[profile]).")
+@click.option("--parquet", metavar="FILE", help="Write all points into this file as Parquet (needs penstock[profile]).")
 @click.argument("job")
-def command(job: str, file: str | None, language: str) -> int:
+def command(job: str, file: str | None, png: str | None, parquet: str | None, language: str) -> int:
     """One run of `penstock profile`."""
     from cli.listings.profilechart import as_object, chart
 
     profiles = load(job)
     if file is not None:
         write_csv(file, profiles)
+    if png is not None or parquet is not None:
+        from cli.listings.profilefiles import write_parquet, write_png
+
+        if png is not None:
+            write_file(png, write_png, profiles)
+        if parquet is not None:
+            write_file(parquet, write_parquet, profiles)
+    if file is not None or png is not None or parquet is not None:
         return 0
     if language:
         return write({**as_object(profiles)}, language)
@@ -88,4 +102,23 @@ def write_csv(file: str, profiles: "list[NodeProfile]") -> None:
             csv.writer(opened, lineterminator="\n").writerows(csv_rows(profiles))
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}") from None
+    put_written(file, profiles)
+
+
+def write_file(
+    file: str, write_into: "Callable[[list[NodeProfile], IO[bytes]], None]", profiles: "list[NodeProfile]"
+) -> None:
+    """Writes a file that is made in memory first: an error in between leaves the one of that name alone. Raises
+    CommandError."""
+    made = io.BytesIO()
+    write_into(profiles, made)
+    try:
+        Path(file).write_bytes(made.getbuffer())
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}") from None
+    put_written(file, profiles)
+
+
+def put_written(file: str, profiles: "list[NodeProfile]") -> None:
+    """Says what was written."""
     put(f"{file}: {sum(len(line.points) for one in profiles for line in one.lines)} points")

@@ -36,7 +36,7 @@ from penstock.values.config import Config
 from penstock.values.hostlist import compress
 from penstock.values.jobenv import Environment, check_names
 from penstock.values.jobid import EXTERN_STEP
-from penstock.values.tracecontext import job_trace
+from penstock.values.tracecontext import JobTrace, job_trace
 
 #: The cause of a job's end, as the line in its error file names it. Other notes cause no line.
 DUE_TO: Final = {
@@ -201,10 +201,20 @@ def master_host(state: ClusterState, job: JobRow) -> str:
 
 def trace_parent(config: Config, job: JobRow) -> str:
     """Returns the trace context below the job's attempt, for its environment; "" where the job has no trace."""
-    if not config.trace_url:
-        return ""
-    trace = job_trace(config.cluster_name, job.job_id, job.submit_at_us, config.trace_one_in, job.request.trace_parent)
+    trace = _trace_of(config, job)
     return trace.traceparent(f"attempt {job.attempt}") if trace is not None else ""
+
+
+def step_span(config: Config, job: JobRow, step_id: int) -> bytes:
+    """Returns the trace id and the id of the step's span (ctld/delivery/spans.py); b"" where the job has no trace."""
+    trace = _trace_of(config, job)
+    return trace.trace_id + trace.span_id(f"step {job.attempt} {step_id}") if trace is not None else b""
+
+
+def _trace_of(config: Config, job: JobRow) -> JobTrace | None:
+    if not config.trace_url:
+        return None
+    return job_trace(config.cluster_name, job.job_id, job.submit_at_us, config.trace_one_in, job.request.trace_parent)
 
 
 def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:

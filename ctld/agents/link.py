@@ -24,7 +24,7 @@ from typing import Any, Final, TypedDict
 import msgspec
 
 from ctld.agents.gpumessages import GPUS_MAX, facts_of, one_line, opinion_of
-from ctld.agents.launch import FILL, launch_message, master_host, topology_address, trace_parent
+from ctld.agents.launch import FILL, launch_message, master_host, step_span, topology_address, trace_parent
 from ctld.agents.nodetime import NodeTime
 from ctld.agents.specs import SpecCache
 from ctld.core.records.effects import ClearGpu, Effect, ForgetStep, GpuWork, LaunchStep, RebootNode, TerminateStep
@@ -46,6 +46,7 @@ from penstock.crash import crash_point
 from penstock.exporter.pace import WorkPace
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.jobid import EXTERN_STEP
+from penstock.values.signals import SIGNAL_MAX
 
 log = logging.getLogger("penstock.ctld")
 
@@ -192,6 +193,7 @@ class NodeLink:
         kind, above = state.config.topology.kind, state.layout.switches_above.get(effect.node, ())
         launch.facts.master_host = master_host(state, effect.job)
         launch.facts.topology_addr, launch.facts.topology_pattern = topology_address(kind, above, effect.node)
+        launch.span = step_span(state.config, effect.job, effect.step_id)
         if effect.step is None:  # steps have what their srun has
             launch.facts.trace_parent = trace_parent(state.config, effect.job)
         if effect.step is not None and effect.step.parts:
@@ -389,6 +391,7 @@ def _noticed(link: NodeLink, report: node_pb2.Report) -> NodeNotice:
         job_id=notice.key.job_id,
         attempt=notice.key.attempt,
         step_id=notice.key.step_id,
+        signal_no=notice.signal if notice.signal <= SIGNAL_MAX else 0,
     )
 
 

@@ -24,6 +24,8 @@ def node_settings(config: Config, node: str = "") -> node_pb2.NodeSettings:
         acct_gather_type=config.job_acct_gather_type,
         profile_every_s=min(config.job_acct_gather_frequency_s, PROFILE_S_MAX) if _keeps_profiles(config) else 0,
         hang_after_s=config.hang_after_s,
+        hang_signal=config.hang_action[0],
+        hang_grace_s=config.hang_action[1],
         cgroup=_cgroup(config.cgroup, config.proctrack_type == "proctrack/cgroup"),
         task_plugin=",".join(config.task_plugin),
         kill_wait_s=config.kill_wait_s,

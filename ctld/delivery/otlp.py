@@ -7,6 +7,7 @@ Format: https://github.com/open-telemetry/opentelemetry-proto/blob/main/opentele
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from penstock.values.tracecontext import JobTrace
@@ -16,6 +17,8 @@ from penstock.values.varint import varint
 PROTOBUF_TYPE: Final = "application/x-protobuf"
 #: Of an attribute's text; a longer one is cut.
 TEXT_CHARS_MAX: Final = 256
+#: Encoded attributes that are kept, some 200 bytes each.
+ATTRIBUTES_MAX: Final = 4_096
 _INTERNAL: Final = 1  # SpanKind
 _OK, _ERROR = 1, 2  # StatusCode
 _NUMBER_MASK: Final = (1 << 64) - 1  # a negative number is its complement of 64 bits
@@ -53,7 +56,13 @@ def _span(span: TraceSpan) -> bytes:
 
 
 def _attributes(field: int, pairs: Mapping[str, str | int]) -> bytes:
-    return b"".join(_bytes(field, _text(1, name) + _bytes(2, _value(value))) for name, value in pairs.items())
+    return b"".join([_attribute(field, name, value) for name, value in pairs.items()])
+
+
+@lru_cache(maxsize=ATTRIBUTES_MAX)
+def _attribute(field: int, name: str, value: str | int) -> bytes:
+    """Most attributes are those of the span before."""
+    return _bytes(field, _text(1, name) + _bytes(2, _value(value)))
 
 
 def _value(value: str | int) -> bytes:

@@ -14,7 +14,7 @@ batches, a restart in the middle of a job changes nothing, and a span may leave 
 has the same id.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ctld.core.records.effects import Batch
@@ -22,6 +22,8 @@ from ctld.core.records.job import JobRow
 from ctld.core.records.step import StepRow
 from ctld.delivery.otlp import TraceSpan
 from ctld.runtime.snapshot import Snapshot
+from penstock.logs.events import job_event
+from penstock.logs.structured import SpanIds
 from penstock.values.hostlist import compress
 from penstock.values.states import END_STATES, JobState
 from penstock.values.text import clean_line
@@ -64,6 +66,18 @@ class SpanMaker:
                 row = rows.get((step.job_id, step.attempt)) or self._snapshot.jobs.get(step.job_id)
                 if row is not None and row.attempt == step.attempt and (trace := self._trace_of(row)):
                     yield from _step_spans(row, step, trace)
+
+    def ids_of(self, job_id: int, fields: Mapping[str, str | int | float]) -> SpanIds | None:
+        """Returns where a line of the log belongs: to the submission, the attempt that it names, or the whole job."""
+        row = self._snapshot.jobs.get(job_id)
+        if row is None or (trace := self._trace_of(row)) is None:
+            return None
+        key = "job"
+        if fields.get("event") == job_event("submit"):
+            key = "submit"
+        elif row.start_at_us and fields.get("attempt") == row.attempt:
+            key = f"attempt {row.attempt}"
+        return SpanIds(trace.trace_id.hex(), trace.span_id(key).hex())
 
     def _trace_of(self, row: JobRow) -> JobTrace | None:
         """Returns the place of a job in its trace; None of one that is not sampled."""

@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
+from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
@@ -23,7 +24,9 @@ from ctld.core.records.effects import Batch
 from ctld.delivery.otlp import PROTOBUF_TYPE, TraceSpan, encode
 from ctld.delivery.receivers import NotDelivered, Retry, Server
 from ctld.delivery.spans import SpanMaker
+from ctld.metrics import Exemplar
 from ctld.runtime.loop import Runtime
+from penstock.logs.structured import LogValue, SpanIds
 from penstock.values.config import Config
 
 log = logging.getLogger("penstock.ctld")
@@ -99,8 +102,12 @@ class TraceSender:
         if self._maker is None or not (batch.history or batch.steps):
             return
         queue, runtime = self._queue, self._runtime
+        submissions = runtime.measures.times.submissions
         try:
             for span in self._maker.of(batch, runtime.durable_to_us(), runtime.clock_us()):
+                if span.key == "submit":
+                    took_us = span.end_at_us - span.start_at_us
+                    submissions.trace(Exemplar(took_us, span.trace.trace_id.hex(), span.end_at_us))
                 if len(queue) < QUEUE_MAX:
                     queue.append(span)
                 else:
@@ -109,6 +116,11 @@ class TraceSender:
             log.exception("spans of a batch cannot be made: they are not sent")
         if queue:
             self._wake.set()
+
+    def ids_of(self, fields: Mapping[str, LogValue]) -> SpanIds | None:
+        """Returns the trace and the span of a line of the log, None of one that belongs to no traced job."""
+        maker, job_id = self._maker, fields.get("job")
+        return maker.ids_of(job_id, fields) if maker is not None and isinstance(job_id, int) else None
 
     async def _run(self, server: Server, resource: dict[str, str | int]) -> None:
         pause_s = GATHER_S

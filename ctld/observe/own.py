@@ -9,12 +9,22 @@ from typing import Final, NamedTuple
 
 from ctld.core.records.budget_book import ONE
 from ctld.core.state.state import ClusterState
-from ctld.metrics import Histogram, Metrics
+from ctld.metrics import Histogram, Metrics, TracedHistogram
 from ctld.observe.gputime import GpuTime
 from ctld.observe.jobstats import JobStats, JobTotals
 from ctld.observe.nodes import NodeNumbers
 from ctld.runtime.measures import Measures
-from penstock.exporter.exposition import MetricFamily, MetricSample, MetricType, buckets, counter, gauge, labels
+from penstock.exporter.exposition import (
+    MetricFamily,
+    MetricSample,
+    MetricType,
+    bucket_labels,
+    buckets,
+    counter,
+    exemplar,
+    gauge,
+    labels,
+)  # fmt: skip
 from penstock.exporter.pace import WorkPace
 
 _US: Final = 1_000_000
@@ -149,6 +159,7 @@ def controller_families(measures: Measures, turns: Histogram | None, facts: Cont
     yield gauge("penstock_loop_longest_turn_seconds", text, facts.longest_turn_us / _US)
     if turns is not None:
         yield _histogram("penstock_loop_turn_seconds", "CPU time of a turn of the loop", turns)
+    yield submit_family(times.submissions)
     yield _histogram("penstock_commit_seconds", "Time from sealing a batch until it is in the database", times.commits)
     yield MetricFamily(
         "penstock_pass_seconds", MetricType.HISTOGRAM, "Time of scheduling passes: quick ones, and those over the whole queue",
@@ -158,6 +169,17 @@ def controller_families(measures: Measures, turns: Histogram | None, facts: Cont
     calls = sorted(measures.calls.by_outcome.items())
     outcomes = [(labels({"method": method, "code": code}), count) for (method, code), count in calls]
     yield MetricFamily("penstock_rpcs", MetricType.COUNTER, "Calls by method and gRPC status", outcomes)
+
+
+def submit_family(found: TracedHistogram) -> MetricFamily:
+    """Returns how long submissions took, each bucket with the trace of the last traced one."""
+    text = "Time from the request of a submission until it is in the database"
+    exemplars = {
+        bucket_labels({}, bound / _US): exemplar({"trace_id": one.trace_id}, one.value / _US, one.at_us / _US)
+        for bound, one in zip((*found.bounds, float("inf")), found.exemplars, strict=True)
+        if one is not None
+    }
+    return _histogram("penstock_submit_seconds", text, found)._replace(exemplars=exemplars)
 
 
 def _counted(metrics: Metrics) -> Iterator[MetricFamily]:

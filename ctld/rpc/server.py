@@ -146,6 +146,7 @@ def make_server(
         lambda method: runtime.whole(is_settled(method, runtime.core.state.config)),
         runtime.measures.spared,
         runtime.measures.calls.count,
+        runtime.debug,
     )
     made = {
         "Controller": ControllerService(services, authenticator),

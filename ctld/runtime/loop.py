@@ -30,6 +30,7 @@ from ctld.core.records.events import ChangeMany, ClockJumped, Event, SubmitJob
 from ctld.metrics import Diagnostics, Metrics
 from ctld.runtime.checks import Checks
 from ctld.runtime.deadline import DeadlineTimer
+from ctld.runtime.debuglog import DebugLog
 from ctld.runtime.fatalcauses import COMMIT_FAILED, CORE_FAILED, FatalCauses
 from ctld.runtime.flightrec import FlightRecorder
 from ctld.runtime.fullpass import FullPasses
@@ -83,6 +84,7 @@ class Runtime:
             Callable[[Batch], None]
         ] = []  # called with each batch to be written: they add to its outbox
         self.observers: list[Callable[[Batch], None]] = []  # called with each committed batch before its effects leave
+        self.debug = DebugLog(self.observers)
         self._store = store
         self._take_jump = take_jump
         self._fail = fail
@@ -170,6 +172,7 @@ class Runtime:
         clock_us = self.clock_us
         record = self._recorder.event
         handled = self._handled.add
+        see = self.debug.event
         until = time.monotonic() + PUMP_S
         number = 0
         while inbox or core.in_progress:
@@ -187,6 +190,8 @@ class Runtime:
                 core.step(now_us - jump_us, ClockJumped(jump_us))
             record(now_us, event)
             handled(event)
+            if see is not None:
+                see(event)
             if type(event) is ChangeMany:
                 self.users.keep()
             core.begin(now_us, event)
@@ -325,7 +330,7 @@ class Runtime:
         handlers = self.handlers
         for effect in batch.effects:
             handlers[type(effect)](effect)
-        self.measures.released(batch)
+        self.measures.released(batch, self.clock_us())
 
     # ---- effects of the loop itself ------------------------------------------------------------------------------
 

@@ -48,10 +48,12 @@ class Measures:
         diagnostics.commit_us += took_us
         self.times.commits.count(took_us)
 
-    def released(self, batch: Batch) -> None:
+    def released(self, batch: Batch, now_us: int) -> None:
         """Counts a batch that is visible, and whose effects have left."""
         for line in batch.history:
             self.diagnostics.count_history(line.event, line.detail)
+            if line.event == "submit":
+                self.times.submissions.count(max(now_us - line.at_us, 0))
         self.metrics.effects += len(batch.effects)
 
 

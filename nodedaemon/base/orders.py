@@ -34,14 +34,15 @@ READY = b"ready"
 ENDED = b"ended"
 SCRIPT_MESSAGE = b"said"
 SUSPECTED = b"suspected"
+HANG_SIGNALLED = b"hang-signalled"
 #: Begins the key of an order to move a step to other CPUs.
 _MOVE = "move "
 #: Recipients of a signal: the task's first process, or every process of the step. Numbers as in core.machine.
 SCOPE_BATCH, SCOPE_ALL = 0, 1
 
 
-#: Fields that are no part of the order's table: two that are sent apart, and two that are for the daemon alone.
-NOT_SENT = ("key", "environment", "account", "partition")
+#: Fields that are no part of the order's table: two that are sent apart, and three that are for the daemon alone.
+NOT_SENT = ("key", "environment", "account", "partition", "span")
 
 
 class TaskOrder:
@@ -129,6 +130,8 @@ class LaunchOrder:
     sample_every_s: int = 0  # 0 = usage is measured at the end only
     profile_every_s: int = 0  # interval of its profile; 0 = none is kept
     hang_after_s: int = 0  # it is said to hang when it has for so long; 0 = never
+    hang_signal: int = 0  # it is sent this one when it goes on to hang; 0 = none
+    hang_grace_s: int = 0  # for so long after it was said to
     lease_s: int = 0  # stops itself after this long without contact; 0 = never
     lease_grace_s: int = 0  # between SIGTERM and SIGKILL when the lease expires
     private_tmp: str = ""  # the job's own folder in place of the folders below
@@ -140,6 +143,7 @@ class LaunchOrder:
     script_flags: list[str]  # RUNINJOB, SERIAL
     account: str = ""  # of the job, as the partition: for metrics, and not sent to the launcher
     partition: str = ""
+    span: bytes = b""  # trace id and span id, for the daemon's log; empty: none
     message: str = ""  # to write to the error output before the program runs
 
     def __init__(self, **known: object) -> None:
@@ -276,6 +280,11 @@ def script_message(key: str, text: str) -> bytes:
 def suspected(key: str, kind: str, text: str) -> bytes:
     """Encodes why a step is suspected to hang; an empty kind: it no longer is."""
     return pack_values(SUSPECTED, key, kind, text)
+
+
+def hang_signalled(key: str, signum: int, text: str) -> bytes:
+    """Encodes that a step that hangs was sent the site's signal, and what is suspected of it."""
+    return pack_values(HANG_SIGNALLED, key, signum, text)
 
 
 def trouble(key: str, text: str) -> bytes:

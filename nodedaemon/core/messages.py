@@ -143,6 +143,7 @@ class Notice(NodeCoreEvent, frozen=True):
     fail: bool = False
     clear: bool = False  # the condition that was reported with this reason is over
     key: StepKey | None = None  # the step it is about
+    signal: int = 0  # that the step was sent for it
 
 
 class TimerDue(NodeCoreEvent, frozen=True):

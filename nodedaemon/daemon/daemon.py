@@ -32,6 +32,7 @@ from nodedaemon.daemon.adoption import Adoption
 from nodedaemon.daemon.gpu_usage import GpuUsage
 from nodedaemon.daemon.launching import LauncherHandle
 from nodedaemon.daemon.siteprograms import SitePrograms
+from nodedaemon.daemon.stepspans import StepSpans
 from nodedaemon.daemon.stream_port import StreamPort
 from nodedaemon.daemon.supervisors import Supervisors
 from nodedaemon.gpu import agent as gpu_agent
@@ -106,6 +107,7 @@ class Daemon:
     ) -> None:
         self._settings = settings
         self._spool_lost = spool_lost
+        self.spans = StepSpans()
         self._local = local
         self._spool = spool
         self._cgroups = cgroups
@@ -362,6 +364,7 @@ class Daemon:
                 message = wire.report_message(effect, self._spool.boot_id, self._machine.spool_id)
                 self._link.send(effect.link, message)
             elif isinstance(effect, core.StartStep):
+                self.spans.launched(effect.key, effect.order.span)
                 self._exporter.launched(effect.key, effect.order)
                 if self._gpus is not None and effect.order.gpus:
                     self._gpus.began(effect.key, effect.order.user_id, tuple(effect.order.gpus))

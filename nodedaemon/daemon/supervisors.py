@@ -34,6 +34,7 @@ from nodedaemon.spool.steprecord import CANNOT_START, NEVER, Claim, decode_claim
 from nodedaemon.stepd import control
 from penstock.crash import crash_point
 from penstock.values.jobid import BATCH_STEP, format_step
+from penstock.values.signals import signal_name
 
 log = logging.getLogger("penstock.noded")
 
@@ -47,6 +48,8 @@ NEVER_STARTED = "the node daemon was restarted before the step was started"
 KEPT_FOR_CLIENTS_MAX = 256
 #: Of what is said of a step that may hang.
 SUSPICION_CHARS_MAX = 400
+#: Times that one step is reported to hang or to go on, so that one that comes and goes does not fill the journal.
+SUSPICIONS_MAX = 40
 NO_SUPERVISOR = f"{CANNOT_START}: no process, memory or file descriptor is left for a supervisor"
 NODE_REBOOTED = "the node was rebooted"
 SUPERVISOR_LOST = "supervisor lost"
@@ -75,10 +78,11 @@ class Supervisors:
         self._loop = asyncio.get_running_loop()
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)  # without an address
         self._adopted: dict[StepKey, int] = {}
-        self._asked: dict[StepKey, socket.socket] = {}  # adopted steps whose answer is awaited
+        self._asked: dict[StepKey, socket.socket] = {}  # adopted steps: where their stepds report
         #: Of steps that have begun, the claims read then: the record may be lost later. None = there was none even
         #: then.
         self._claims: dict[StepKey, Claim | None] = {}
+        self._suspicions: dict[StepKey, int] = {}  # how often each was reported
         self._clearing: set[StepKey] = set()  # steps whose leftover processes are being killed
         self._kept_for_clients: dict[StepKey, Claim] = {}  # ended steps whose stepds keep their output for a client
         self._tasks: set[asyncio.Task[None]] = set()
@@ -173,7 +177,8 @@ class Supervisors:
             self._take(unpack(data))
 
     def _ask(self, key: StepKey, claim: Claim) -> None:
-        """Asks an adopted step whether its tasks or its prolog have begun. The kernel lets only its stepd answer."""
+        """Asks an adopted step for its reports: whether its tasks or its prolog have begun, and what is suspected of it, now
+        and later. The kernel lets only its stepd answer."""
         sock = control.connected(claim.control)
         if sock is None:
             return  # it is ending: its record has the rest
@@ -183,16 +188,17 @@ class Supervisors:
             control.send(sock, claim.control, orders.encode_signals(str(key), (), SCOPE_ALL, ""))
 
     def _receive_answer(self, key: StepKey) -> None:
-        """Handles the answer of an adopted step: it has begun."""
+        """Handles a report of an adopted step."""
         try:
             data = self._asked[key].recv(ANSWER_BYTES_MAX)
         except BlockingIOError:
             return
         except OSError:  # it is gone, which its pidfd reports
             data = b""
-        self._end_question(key)
         if data:
             self._take(unpack(data))
+        else:
+            self._end_question(key)
 
     def _end_question(self, key: StepKey) -> None:
         sock = self._asked.pop(key, None)
@@ -219,6 +225,9 @@ class Supervisors:
         elif kind == orders.SUSPECTED:
             name, why, text = values
             self._suspect(_key(name), why.decode(), text.decode("utf-8", "replace")[:SUSPICION_CHARS_MAX])
+        elif kind == orders.HANG_SIGNALLED:
+            name, signum, text = values
+            self._hang_signalled(_key(name), int(signum), text.decode("utf-8", "replace")[:SUSPICION_CHARS_MAX])
         elif kind == orders.SCRIPT_MESSAGE:
             name, text = values
             log.info("step %s: %s", name.decode(), text.decode("utf-8", "replace"))
@@ -227,14 +236,25 @@ class Supervisors:
             log.error("step %s: its supervisor failed: %s", name.decode(), text.decode("utf-8", "replace"))
 
     def _suspect(self, key: StepKey, kind: str, text: str) -> None:
-        """Reports that a step may hang, or that it no longer seems to."""
+        """Reports that a step may hang, or that it no longer seems to; what is beyond the limit, by the metric alone."""
+        self.on_suspected(key, kind)
+        times = self._suspicions[key] = self._suspicions.get(key, 0) + 1
+        if times > SUSPICIONS_MAX:
+            return
         if kind:
             log.warning("step %s may hang: %s", key, text)
-            self._post(Notice(f"step {format_step(key.step_id)} may hang: {text}", key=key))
         else:
             log.info("step %s goes on", key)
-            self._post(Notice(f"step {format_step(key.step_id)} goes on", key=key))
-        self.on_suspected(key, kind)
+        what = f"may hang: {text}" if kind else "goes on"
+        last = "; further changes are not reported" if times == SUSPICIONS_MAX else ""
+        self._post(Notice(f"step {format_step(key.step_id)} {what}{last}", key=key))
+
+    def _hang_signalled(self, key: StepKey, signum: int, text: str) -> None:
+        """Reports that its supervisor has sent a step the site's signal."""
+        name = signal_name(signum)
+        log.warning("step %s was sent SIG%s (PenstockHangAction): %s", key, name, text)
+        said = f"step {format_step(key.step_id)} was sent SIG{name} (PenstockHangAction): {text}"
+        self._post(Notice(said, key=key, signal=signum))
 
     def _keep_for_clients(self, key: StepKey) -> None:
         """Remembers the address until the process ends: the step folder may be removed before the client has read
@@ -259,6 +279,7 @@ class Supervisors:
             return
         claim, end = self._spool.read(key)
         has_begun, began = key in self._claims, self._claims.pop(key, None)
+        self._suspicions.pop(key, None)
         if end is not None:
             self._ended(end)
         elif claim is not None and claim.by != NEVER:
@@ -342,8 +363,7 @@ class Supervisors:
         self._claims[key] = claim
         self._loop.add_reader(pidfd, self._adopted_ended, key)
         log.info("step %s: adopted, supervisor pid %d", key, claim.pid)
-        if not has_begun:  # it may have, while no noded received the report
-            self._ask(key, claim)
+        self._ask(key, claim)
 
     def _adopted_ended(self, key: StepKey) -> None:
         pidfd = self._adopted.pop(key)

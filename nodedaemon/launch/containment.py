@@ -63,6 +63,8 @@ def contain(order: orders.LaunchOrder, message: node_pb2.LaunchStep, site: Site)
         other_s = message.acct_gather_frequency_s if own else settings.profile_every_s
         order.profile_every_s = order.sample_every_s or other_s
         order.hang_after_s = settings.hang_after_s
+        order.hang_signal = settings.hang_signal
+        order.hang_grace_s = settings.hang_grace_s
     _confine(order, message, job, site)
 
 

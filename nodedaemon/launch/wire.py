@@ -123,6 +123,7 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
     order.node_name = node.node_name
     order.account = message.facts.account
     order.partition = message.facts.partition
+    order.span = message.span
     _find_gpus(order, message, node.site)
     contain(order, message, node.site)
     pinning.bind_tasks(order, message, node.site)
@@ -295,6 +296,7 @@ def _notice(record: core.Noticed) -> node_pb2.NodeNotice:
         fail=notice.fail,
         clear=notice.clear,
         key=to_key(notice.key) if notice.key is not None else None,
+        signal=notice.signal,
     )
 
 

@@ -5,7 +5,7 @@ The kernel reports the sender of a datagram, so that only noded's are obeyed. Bu
 keeps it full locks noded out. So each datagram begins with a token from the step's claim, which only root can read, and
 the socket has a filter: datagrams without the token are dropped before they are queued.
 
-noded's own sockets are closed to others, too: that of orders has no address, and one that awaits an answer is connected to the
+noded's own sockets are closed to others, too: that of orders has no address, and one that awaits reports is connected to the
 stepd's, for which the kernel refuses all other senders.
 
 A claim's `control` is the address and the token; an older stepd's has no token. Where the kernel accepts no filter the

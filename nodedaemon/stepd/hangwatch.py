@@ -1,8 +1,11 @@
 """Watches one step for tasks that hang: the sampler's periodic samples become what is known of each task.
 
-The rules are penstock.values.hangs'. What they find is reported to noded when it begins, changes or ends (REPORTS_MAX times a
-step, so that one that comes and goes does not fill the journal), and answered to `penstock doctor`, which puts the tasks
-of all nodes together. Lines of GPUs are looked at once in GPU_EVERY_S: they have to be decoded for it.
+The rules are penstock.values.hangs'. What they find is told to noded whenever it begins, changes or ends, which limits what
+it reports of a step that comes and goes; and answered to `penstock doctor`, which puts the tasks of all nodes together.
+Lines of GPUs are looked at once in GPU_EVERY_S: they have to be decoded for it.
+
+Where the site wants it (PenstockHangAction), a step of which something has been suspected for so long is sent a signal, once
+until nothing is suspected of it any more.
 """
 
 from nodedaemon.base.proctree import stat_fields
@@ -18,8 +21,6 @@ if TYPE_CHECKING:
     from penstock.values.packing import PackedValue
     from penstock.values.timeline import Point
 
-#: Times that one step is said to hang, or no longer.
-REPORTS_MAX = 40
 GPU_EVERY_S = 60
 #: Of the flight recorder of PyTorch's NCCL: where its files begin, unless the job says otherwise.
 RECORDER = b"TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
@@ -40,7 +41,10 @@ class HangWatch:
         self._found: list[Suspicion] = []
         self._spins: Suspicion | None = None
         self._asked_gpus_at_s = 0
-        self._reports = 0
+        self._signal = order.hang_signal
+        self._grace_s = order.hang_grace_s
+        self._suspected_at_s = 0  # since when something is
+        self._is_signalled = False
 
     def begin(self) -> None:
         """Begins a sample."""
@@ -76,9 +80,18 @@ class HangWatch:
         if self._spins is not None:
             found.append(self._spins)
         before, self._found = self._found, found
-        if [one[:2] for one in found] != [one[:2] for one in before] and self._reports < REPORTS_MAX:
-            self._reports += 1
-            step.suspect(",".join(one.kind for one in found), "; ".join(one.text for one in found))
+        if [one[:2] for one in found] != [one[:2] for one in before]:
+            step.suspect(*self.found())
+        if not found or not before:
+            self._suspected_at_s = at_s
+            self._is_signalled = False
+        if found and self._signal and not self._is_signalled and at_s - self._suspected_at_s >= self._grace_s:
+            self._is_signalled = True
+            step.signal_hanging(self._signal, self.found()[1])
+
+    def found(self) -> "tuple[str, str]":
+        """What is suspected: the kinds, and a sentence for each; "" = nothing."""
+        return ",".join(one.kind for one in self._found), "; ".join(one.text for one in self._found)
 
     def _spinning(self, step: "PluggedStep", host: "Callable[[], list[Point]]") -> "Suspicion | None":
         from nodedaemon.spool.gpuprofile import read_lines  # imported only where it is needed

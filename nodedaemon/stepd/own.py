@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         def take_connection(self, connection: socket.socket) -> None: ...
         def handle_signal(self, signals: tuple[int, ...], scope: int, note: str) -> None: ...
         def move_cpus(self, cpus: list[int], job_cpus: list[int]) -> None: ...
-        def report_start(self, sender: bytes) -> None: ...
+        def report_to(self, sender: bytes) -> None: ...
 
 
 _ORDER_BYTES_MAX = 4096
@@ -107,7 +107,7 @@ class Own:
                 # After what this turn still has of clients, as a Ctrl-C that was sent before the step was cancelled.
                 self.loop.soon(lambda: step.handle_signal(signals, scope, note))
             else:
-                step.report_start(sender)
+                step.report_to(sender)
 
 
 def _refuse(connection: socket.socket, key: str) -> None:

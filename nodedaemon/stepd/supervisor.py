@@ -99,7 +99,8 @@ class Supervisor:
         self._epilogs: dict[int, LoopTimer] = {}
         self._tails: Tails | None = None  # until the first question
         self._start_at_us = 0
-        self._start_sender = b""  # the address of a later noded, which is to receive the report of the start
+        self._later_noded = b""  # the address of one that was started after this stepd, and receives its reports
+        self._suspicion = "", ""  # what was said last
         self._failure = ""
         self._more: dict[str, PackedValue] = {}
         self._used = ReapedUsage()
@@ -204,8 +205,8 @@ class Supervisor:
         self._start_at_us = self._context.clock.now_us()
         self._report(self._began_packet())
         crash_point("stepd.began")
-        if self._start_sender:
-            self.report_start(self._start_sender)
+        if self._later_noded:
+            self.report_to(self._later_noded)
         if self._has_streams:
             self.hub.send_started([task.pid for task in self.tasks.all])
         for plug in self.plugs:
@@ -224,17 +225,36 @@ class Supervisor:
 
     def suspect(self, kind: str, text: str) -> None:
         """Tells noded that the step is suspected to hang; an empty kind: it no longer is."""
-        self._report(orders.suspected(self.order.key, kind, text))
+        self._suspicion = kind, text
+        if not self._report(orders.suspected(self.order.key, kind, text)):
+            self._send(orders.suspected(self.order.key, kind, text))
+
+    def signal_hanging(self, signum: int, text: str) -> None:
+        """Sends the site's signal to a step that goes on to hang, says so in its error output, and tells noded."""
+        packet, name = orders.hang_signalled(self.order.key, signum, text), f"SIGNAL {signum}"
+        if not self._report(packet):
+            self._send(packet)
+        with contextlib.suppress(ValueError):  # a real-time signal has no name
+            name = signal.Signals(signum).name
+        self._write_note(f"slurmstepd: error: *** STEP {self.order.key} MAY HANG: {text}; SENT {name} ***")
+        self.handle_signal((signum,), orders.SCOPE_ALL, "")
 
     def _began_packet(self) -> bytes:
         return orders.began(self.order.key, self._start_at_us, self.tasks.all[0].pid, self._claimed)
 
-    def report_start(self, sender: bytes) -> None:
-        """Reports the start to a noded that was not running then: now, or when all programs run."""
-        self._start_sender = sender
+    def report_to(self, sender: bytes) -> None:
+        """Reports to a noded that was not running when the step began: the start, now or when all programs run, and what
+        is suspected of the step, now and whenever it changes."""
+        self._later_noded = sender
         if self._start_at_us:
+            self._send(self._began_packet())
+        if self._suspicion[0]:
+            self._send(orders.suspected(self.order.key, *self._suspicion))
+
+    def _send(self, packet: bytes) -> None:
+        if self._later_noded:
             with contextlib.suppress(OSError):  # that noded has ended, too
-                self._own.control.sendto(self._began_packet(), sender)
+                self._own.control.sendto(packet, self._later_noded)
 
     def _start_failed(self, task: Task, text: str) -> None:
         if self._has_streams:

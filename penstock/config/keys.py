@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from penstock.config import kinds, notused, policykinds
 from penstock.config.kinds import ValueKind
+from penstock.values import debugflags
 
 #: The longest name that is compared with the known ones; these are less than half as long.
 KEY_CHARS_MAX = 64
@@ -172,6 +173,7 @@ _METRICS = (
     Key("PenstockMetricsTls", "metrics_tls", kinds.BOOL),
     Key("PenstockMetricsValuesMax", "metrics_values_max", kinds.integer(1, 100_000)),
     Key("PenstockHangAfter", "hang_after_s", kinds.seconds(0)),
+    Key("PenstockHangAction", "hang_action", policykinds.HANG_ACTION),
     Key("PenstockTraceUrl", "trace_url", kinds.PLACE),
     Key("PenstockTraceOneIn", "trace_one_in", kinds.integer(1, 1_000_000)),
 )
@@ -346,6 +348,7 @@ _JOB_GLOBALS = (
     Key("MpiDefault", "mpi_default", policykinds.MPI_DEFAULT, note=policykinds.mpi_note),
     Key("MCSPlugin", "mcs_plugin", kinds.choice("mcs/none", "mcs/user", "mcs/group", "mcs/account", "mcs/label")),
     Key("MCSParameters", "mcs_parameters", policykinds.MCS),
+    Key("DebugFlags", "debug_flags", policykinds.DEBUG_FLAGS, note=debugflags.note),
     Key("SlurmctldDebug", "slurmctld_debug", policykinds.LOG_LEVEL),
     Key("SlurmdDebug", "slurmd_debug", policykinds.LOG_LEVEL),
     Key("LogTimeFormat", "log_time_format", policykinds.LOG_TIME),

@@ -62,7 +62,6 @@ CpuFreqGovernors=OnDemand,Performance,UserSpace | governors that jobs may choose
 CredType=cred/munge | how job credentials are signed | {_AUTH}
 CryptoType=- | how job credentials are signed | {_AUTH}
 DataParserParameters | settings of --json and --yaml | they are Slurm's v0.0.43 with its defaults
-DebugFlags | debug messages by subsystem | there are none by subsystem: SlurmctldDebug=debug logs all, and the flight recorder keeps every event (penstock ctld)
 DefaultStorageHost=- | the database of older releases | {_SLURMDBD}
 DefaultStorageLoc=- | the database of older releases | {_SLURMDBD}
 DefaultStoragePass=- | the database of older releases | {_SLURMDBD}

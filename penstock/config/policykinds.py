@@ -3,12 +3,14 @@
 import re
 from ipaddress import ip_network
 
-from penstock.config.kinds import NAMES, NAMES_OR_ALL, ValueKind, choice
+from penstock.config.kinds import NAMES, NAMES_OR_ALL, SECONDS_MAX, ValueKind, choice
+from penstock.values.debugflags import read_flags
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import compress, expand
 from penstock.values.loglevels import LOG_LEVELS
 from penstock.values.memory import parse_mb
 from penstock.values.numbers import parse_int
+from penstock.values.signals import parse_signal, signal_name
 from penstock.values.text import check_name, shown
 
 #: Data that PrivateData may hide from other users. `cloud` shows powered-down nodes, which are always shown here.
@@ -26,6 +28,27 @@ _IMPLIED = {
     "nosteps": ("nosteps",),
     "all": ("associations", "limits", "qos", "safe", "wckeys"),
 }  # fmt: skip
+
+
+#: Of PenstockHangAction: the seconds that a suspicion has to last, unless it says otherwise.
+_HANG_GRACE_S = 600
+
+
+def _read_hang_action(text: str, what: str) -> tuple[int, int]:
+    """Reads `none`, or SIGNAL[@SECONDS] as in sbatch's --signal."""
+    if text.lower() in ("none", "(null)"):
+        return 0, 0
+    name, at, seconds = text.partition("@")
+    grace_s = parse_int(seconds, 0, SECONDS_MAX, what) if at else _HANG_GRACE_S
+    try:
+        return parse_signal(name), grace_s
+    except BadValue as error:
+        raise BadValue(f"Invalid {what}: {error}; write none or SIGNAL@SECONDS, like TERM@600") from None
+
+
+def _write_hang_action(value: tuple[int, int]) -> str:
+    signal_no, grace_s = value
+    return f"{signal_name(signal_no)}@{grace_s}" if signal_no else "none"
 
 
 def enforce_note(text: str) -> str:
@@ -211,6 +234,8 @@ DOMAIN = ValueKind(_read_domain)
 NETWORKS = ValueKind(_read_networks, ",".join)
 JOB_DEFAULTS = ValueKind(_read_job_defaults)
 LOG_LEVEL = ValueKind(_read_log_level)
+DEBUG_FLAGS = ValueKind(read_flags, ",".join)
+HANG_ACTION = ValueKind(_read_hang_action, _write_hang_action)
 LOG_TIME = choice(
     "iso8601", "iso8601_ms", "rfc5424", "rfc5424_ms", "rfc3339", "clock", "short", "thread_id", "format_stderr"
 )

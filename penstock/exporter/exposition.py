@@ -1,8 +1,9 @@
 """Metric families as text: Prometheus' text format 0.0.4, and OpenMetrics 1.0 for those who ask for it.
 
-The two differ in three things: OpenMetrics names a counter's family without `_total`, has a `# EOF` at the end, and
-forbids a timestamp in milliseconds (none is written here). Values of labels are shown as on a terminal, where a page is
-read with curl: control characters and what is not UTF-8 as numbers. Pure: families in, text out.
+The two differ in four things: OpenMetrics names a counter's family without `_total`, has a `# EOF` at the end, forbids a
+timestamp in milliseconds (none is written here), and alone has exemplars: what one observation of a bucket belongs to.
+Values of labels are shown as on a terminal, where a page is read with curl: control characters and what is not UTF-8 as
+numbers. Pure: families in, text out.
 
 Formats: https://prometheus.io/docs/instrumenting/exposition_formats/ and https://prometheus.io/docs/specs/om/open_metrics_spec/
 """
@@ -10,6 +11,7 @@ Formats: https://prometheus.io/docs/instrumenting/exposition_formats/ and https:
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from math import isinf, isnan
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from penstock.values.text import clean_line
@@ -38,12 +40,13 @@ class MetricType(StrEnum):
 
 class MetricFamily(NamedTuple):
     """One metric with its samples. `name` is that of a counter without `_total`. The samples of a histogram have the
-    suffix of their series before the labels."""
+    suffix of their series before the labels; `exemplars`: the text of some, by the text of their samples' labels."""
 
     name: str
     kind: MetricType
     help: str
     samples: Iterable[MetricSample]
+    exemplars: Mapping[str, str] = MappingProxyType({})
 
 
 def labels(pairs: Mapping[str, str]) -> str:
@@ -63,6 +66,16 @@ def counter(name: str, help_text: str, value: MetricValue) -> MetricFamily:
     return MetricFamily(name, MetricType.COUNTER, help_text, (("", value),))
 
 
+def bucket_labels(pairs: Mapping[str, str], bound: float) -> str:
+    """Returns what the sample of a histogram's bucket has as its labels."""
+    return "_bucket" + labels({**pairs, "le": number(bound)})
+
+
+def exemplar(pairs: Mapping[str, str], value: MetricValue, at_s: float) -> str:
+    """Returns an observation as an exemplar: its labels (128 characters at most, says OpenMetrics), value and time."""
+    return f"{labels(pairs)} {number(value)} {at_s:.3f}"
+
+
 def buckets(
     pairs: Mapping[str, str], bounds: Sequence[MetricValue], counts: Sequence[int], total: MetricValue
 ) -> Iterator[MetricSample]:
@@ -71,7 +84,7 @@ def buckets(
     sofar = 0
     for bound, count in zip((*bounds, float("inf")), counts, strict=True):
         sofar += count
-        yield "_bucket" + labels({**pairs, "le": number(float(bound))}), sofar
+        yield bucket_labels(pairs, float(bound)), sofar
     yield "_sum" + labels(pairs), total
     yield "_count" + labels(pairs), sofar
 
@@ -95,7 +108,8 @@ def pieces(families: Iterable[MetricFamily], is_open: bool) -> Iterator[str]:
         lines = [f"# HELP {head} {family.help.translate(_ESCAPES if is_open else _HELP_ESCAPES)}\n"]
         lines.append(f"# TYPE {head} {family.kind.value}\n")
         for labelled, value in family.samples:
-            lines.append(f"{series}{labelled} {number(value)}\n")
+            more = family.exemplars.get(labelled) if is_open else None
+            lines.append(f"{series}{labelled} {number(value)}{f' # {more}' if more else ''}\n")
             if len(lines) >= PIECE_SAMPLES:
                 yield "".join(lines)
                 lines.clear()

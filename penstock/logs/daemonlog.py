@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from penstock.logfile import BackgroundHandler, LogSink
 from penstock.logs.journal import JournalSink, is_journal
-from penstock.logs.structured import JsonFormatter
+from penstock.logs.structured import JsonFormatter, SpanOf, no_span
 from penstock.logtext import CleanFormatter
 from penstock.values.loglevels import level_of
 
@@ -42,10 +42,14 @@ class LogSettings(NamedTuple):
 
 
 class DaemonLog:
-    """The one log of this process. `pattern`: the text form of a line, with %(asctime)s; `logger`: whose level it sets."""
+    """The one log of this process. `pattern`: the text form of a line, with %(asctime)s; `logger`: whose level it sets.
+
+    `span_of` gives lines with fields their place in a trace; the daemon sets it.
+    """
 
     def __init__(self, daemon: str, pattern: str, settings: LogSettings, node: str = "", logger: str = "") -> None:
         """Raises OSError for a file that cannot be opened."""
+        self.span_of: SpanOf = no_span
         self._daemon = daemon
         self._pattern = pattern
         self._node = node
@@ -113,7 +117,7 @@ class DaemonLog:
             stream = JournalSink() if to_journal else sys.stderr
         handler = BackgroundHandler(stream, owns=bool(settings.path) or to_journal)
         is_structured = to_journal or settings.format == "json"
-        handler.setFormatter(JsonFormatter(self._daemon, self._node) if is_structured else self._text(settings))
+        handler.setFormatter(self._structured() if is_structured else self._text(settings))
         logging.getLogger(self._logger).setLevel(level_of(settings.level))
         for name in _QUIETED:
             logging.getLogger(name).setLevel(logging.WARNING)
@@ -124,6 +128,9 @@ class DaemonLog:
             self._handler.finish()
         self._handler = handler
         self._settings = settings
+
+    def _structured(self) -> JsonFormatter:
+        return JsonFormatter(self._daemon, self._node, lambda fields: self.span_of(fields))
 
     def _text(self, settings: LogSettings) -> CleanFormatter:
         pattern, has_ms = _TIMES.get(settings.time_format, ("", False))

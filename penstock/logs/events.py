@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 #: The event of a line that is not ours: a library's.
 OTHER: Final = "other"
 #: Names that a line has by itself, which no argument has.
-RESERVED: Final = ("time", "level", "daemon", "event", "message", "exception", "logger")
+RESERVED: Final = ("time", "level", "daemon", "event", "message", "exception", "logger", "trace_id", "span_id")
 
 
 class LogEvent(NamedTuple):
@@ -62,6 +62,8 @@ node_registration_refused | node reason | node %s: registration refused: %s
 node_stream_ended | node stream reason | node %s: stream %d ends: %s
 node_command_not_sent | node command reason | node %s: %s is not sent: %s
 node_command_refused | node command reason | node %s refused %s: %s
+debug_flag | flag what | DebugFlags=%s: %s
+debug_flag | flag job what | DebugFlags=%s: job %d: %s
 node_clock_off | node offset - | node %s: its clock is %s this machine's: %s (time synchronisation)
 node_clock_right | node | node %s: its clock is right again
 clocks_differ | offset | most nodes' clocks are %s this machine's: set it, or theirs (time synchronisation)
@@ -138,6 +140,7 @@ spool_file_damaged | path reason | spool file %s is damaged (%s); it is taken as
 spool_file_not_written | path reason - | %s: %s; %s
 step_unkillable | step | step %s has not ended since SIGKILL was sent; look for processes in D state
 step_adopted | step pid | step %s: adopted, supervisor pid %d
+step_hang_signalled | step - reason | step %s was sent SIG%s (PenstockHangAction): %s
 step_suspected | step reason | step %s may hang: %s
 step_goes_on | step | step %s goes on
 step_said | step output | step %s: %s

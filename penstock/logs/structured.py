@@ -2,7 +2,8 @@
 
     {"time": "2026-11-28T22:30:00.123456Z", "level": "info", "daemon": "ctld", "event": "node_registered", "message": "..."}
 
-Each event's own fields follow (events.py names them), `job` beside a step's name, and a stack trace as `exception`. Rules:
+Each event's own fields follow (events.py names them), `job` beside a step's name, of a traced job `trace_id` and `span_id`,
+and a stack trace as `exception`. Rules:
 
 - One record is one line, whatever texts of users are in it: JSON escapes what is not ASCII, and control characters are shown
   as numbers as in the text form. Bytes that are no UTF-8 are numbers too, since strict readers of JSON refuse them.
@@ -12,9 +13,9 @@ Each event's own fields follow (events.py names them), `job` beside a step's nam
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.logs.events import OTHER, event_of
 from penstock.logtext import Lines
@@ -30,11 +31,27 @@ LogValue = str | int | float
 LogFields = dict[str, LogValue]
 
 
+class SpanIds(NamedTuple):
+    """The trace and the span that a line belongs to, in hexadecimal digits as OpenTelemetry has them in logs."""
+
+    trace_id: str
+    span_id: str
+
+
+#: Returns the place in a trace of a line with these fields, None of one that has none.
+SpanOf = Callable[[Mapping[str, LogValue]], SpanIds | None]
+
+
+def no_span(fields: Mapping[str, LogValue]) -> None:
+    """The place in a trace of every line, where there are no traces."""
+
+
 class JsonFormatter(logging.Formatter):
     """Formats a record as a line of JSON, `Lines` as one each."""
 
-    def __init__(self, daemon: str, node: str = "") -> None:
+    def __init__(self, daemon: str, node: str = "", span_of: SpanOf = no_span) -> None:
         super().__init__()
+        self._span_of = span_of
         self._base: LogFields = {"daemon": daemon, **({"node": node} if node else {})}
         self._daemon = daemon
 
@@ -48,13 +65,18 @@ class JsonFormatter(logging.Formatter):
         head: LogFields = {"time": f"{at[:-6]}Z", "level": record.levelname.lower(), **self._base}
         if isinstance(record.msg, Lines):
             for line, facts in zip(record.msg.lines, record.msg.facts, strict=True):
-                cleaned = {name: _cleaned(value, FIELD_CHARS_MAX) for name, value in facts.items()}
-                yield {**head, **cleaned, "message": str(_cleaned(line, TEXT_CHARS_MAX))}
+                cleaned: LogFields = {name: _cleaned(value, FIELD_CHARS_MAX) for name, value in facts.items()}
+                yield {**head, **cleaned, **self._span(cleaned), "message": str(_cleaned(line, TEXT_CHARS_MAX))}
             return
-        found = {**head, **self._facts(record), "message": _cleaned(record.getMessage(), TEXT_CHARS_MAX)}
+        own = self._facts(record)
+        found = {**head, **own, **self._span(own), "message": _cleaned(record.getMessage(), TEXT_CHARS_MAX)}
         if record.exc_info:
             found["exception"] = _valid(clean_block(self.formatException(record.exc_info)[-TEXT_CHARS_MAX:]))
         yield found
+
+    def _span(self, facts: LogFields) -> dict[str, str]:
+        ids = self._span_of(facts) if "job" in facts else None
+        return ids._asdict() if ids is not None else {}
 
     def _facts(self, record: logging.LogRecord) -> LogFields:
         """The event and what its arguments are."""

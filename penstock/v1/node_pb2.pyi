@@ -252,7 +252,7 @@ class Registered(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., refusal: _Optional[str] = ..., cluster_name: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., unkillable_step_timeout_s: _Optional[int] = ..., controller_version: _Optional[str] = ..., settings: _Optional[_Union[NodeSettings, _Mapping]] = ..., lease_s: _Optional[int] = ..., command_port: _Optional[int] = ...) -> None: ...
 
 class NodeSettings(_message.Message):
-    __slots__ = ("prolog", "epilog", "task_prolog", "task_epilog", "prolog_flags", "prolog_epilog_timeout_s", "health_check_program", "health_check_interval_s", "health_check_node_state", "reboot_program", "unkillable_step_program", "acct_gather_frequency_s", "acct_gather_type", "cgroup", "private_tmp", "allow_new_privs", "use_pam", "mpi_default", "task_plugin", "kill_wait_s", "private_tmp_folders", "devices", "gpu", "metrics", "log_file", "log_format", "log_level", "slurm_conf", "profile_every_s", "hang_after_s")
+    __slots__ = ("prolog", "epilog", "task_prolog", "task_epilog", "prolog_flags", "prolog_epilog_timeout_s", "health_check_program", "health_check_interval_s", "health_check_node_state", "reboot_program", "unkillable_step_program", "acct_gather_frequency_s", "acct_gather_type", "cgroup", "private_tmp", "allow_new_privs", "use_pam", "mpi_default", "task_plugin", "kill_wait_s", "private_tmp_folders", "devices", "gpu", "metrics", "log_file", "log_format", "log_level", "slurm_conf", "profile_every_s", "hang_after_s", "hang_signal", "hang_grace_s")
     PROLOG_FIELD_NUMBER: _ClassVar[int]
     EPILOG_FIELD_NUMBER: _ClassVar[int]
     TASK_PROLOG_FIELD_NUMBER: _ClassVar[int]
@@ -283,6 +283,8 @@ class NodeSettings(_message.Message):
     SLURM_CONF_FIELD_NUMBER: _ClassVar[int]
     PROFILE_EVERY_S_FIELD_NUMBER: _ClassVar[int]
     HANG_AFTER_S_FIELD_NUMBER: _ClassVar[int]
+    HANG_SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    HANG_GRACE_S_FIELD_NUMBER: _ClassVar[int]
     prolog: _containers.RepeatedScalarFieldContainer[str]
     epilog: _containers.RepeatedScalarFieldContainer[str]
     task_prolog: str
@@ -313,7 +315,9 @@ class NodeSettings(_message.Message):
     slurm_conf: str
     profile_every_s: int
     hang_after_s: int
-    def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[NodeDevice, _Mapping]]] = ..., gpu: _Optional[_Union[GpuSettings, _Mapping]] = ..., metrics: _Optional[_Union[MetricsSettings, _Mapping]] = ..., log_file: _Optional[str] = ..., log_format: _Optional[str] = ..., log_level: _Optional[str] = ..., slurm_conf: _Optional[str] = ..., profile_every_s: _Optional[int] = ..., hang_after_s: _Optional[int] = ...) -> None: ...
+    hang_signal: int
+    hang_grace_s: int
+    def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[NodeDevice, _Mapping]]] = ..., gpu: _Optional[_Union[GpuSettings, _Mapping]] = ..., metrics: _Optional[_Union[MetricsSettings, _Mapping]] = ..., log_file: _Optional[str] = ..., log_format: _Optional[str] = ..., log_level: _Optional[str] = ..., slurm_conf: _Optional[str] = ..., profile_every_s: _Optional[int] = ..., hang_after_s: _Optional[int] = ..., hang_signal: _Optional[int] = ..., hang_grace_s: _Optional[int] = ...) -> None: ...
 
 class MetricsSettings(_message.Message):
     __slots__ = ("port", "addr", "allow", "token_file", "tls", "dcgm_names", "default_account", "hides_jobs")
@@ -480,7 +484,7 @@ class CommandAck(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class LaunchStep(_message.Message):
-    __slots__ = ("key", "user_id", "group_id", "user_name", "facts", "spec", "work_dir", "std_out", "std_err", "std_in", "open_append", "rlimits", "umask", "allocation", "node_index", "group_name", "step", "io_key", "holder", "lease_s", "lease_grace_s", "allow_new_privs", "job_allocation", "oom_kill_step", "login_environment", "acct_gather_frequency_s", "no_profile")
+    __slots__ = ("key", "user_id", "group_id", "user_name", "facts", "spec", "work_dir", "std_out", "std_err", "std_in", "open_append", "rlimits", "umask", "allocation", "node_index", "group_name", "step", "io_key", "holder", "lease_s", "lease_grace_s", "allow_new_privs", "job_allocation", "oom_kill_step", "login_environment", "acct_gather_frequency_s", "no_profile", "span")
     class RlimitsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -515,6 +519,7 @@ class LaunchStep(_message.Message):
     LOGIN_ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     ACCT_GATHER_FREQUENCY_S_FIELD_NUMBER: _ClassVar[int]
     NO_PROFILE_FIELD_NUMBER: _ClassVar[int]
+    SPAN_FIELD_NUMBER: _ClassVar[int]
     key: StepKey
     user_id: int
     group_id: int
@@ -542,7 +547,8 @@ class LaunchStep(_message.Message):
     login_environment: bool
     acct_gather_frequency_s: int
     no_profile: bool
-    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., facts: _Optional[_Union[JobFacts, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., node_index: _Optional[int] = ..., group_name: _Optional[str] = ..., step: _Optional[_Union[StepLaunch, _Mapping]] = ..., io_key: _Optional[bytes] = ..., holder: _Optional[_Union[HolderLaunch, _Mapping]] = ..., lease_s: _Optional[int] = ..., lease_grace_s: _Optional[int] = ..., allow_new_privs: bool = ..., job_allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., oom_kill_step: bool = ..., login_environment: bool = ..., acct_gather_frequency_s: _Optional[int] = ..., no_profile: bool = ...) -> None: ...
+    span: bytes
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., facts: _Optional[_Union[JobFacts, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., rlimits: _Optional[_Mapping[str, int]] = ..., umask: _Optional[int] = ..., allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., node_index: _Optional[int] = ..., group_name: _Optional[str] = ..., step: _Optional[_Union[StepLaunch, _Mapping]] = ..., io_key: _Optional[bytes] = ..., holder: _Optional[_Union[HolderLaunch, _Mapping]] = ..., lease_s: _Optional[int] = ..., lease_grace_s: _Optional[int] = ..., allow_new_privs: bool = ..., job_allocation: _Optional[_Union[_common_pb2.NodeAllocation, _Mapping]] = ..., oom_kill_step: bool = ..., login_environment: bool = ..., acct_gather_frequency_s: _Optional[int] = ..., no_profile: bool = ..., span: _Optional[bytes] = ...) -> None: ...
 
 class StepLaunch(_message.Message):
     __slots__ = ("spec", "plan", "node_index")
@@ -854,20 +860,22 @@ class GpuIdle(_message.Message):
     def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., uuid: _Optional[_Iterable[str]] = ..., since_us: _Optional[int] = ..., over: bool = ..., unused: bool = ...) -> None: ...
 
 class NodeNotice(_message.Message):
-    __slots__ = ("at_us", "reason", "drain", "key", "fail", "clear")
+    __slots__ = ("at_us", "reason", "drain", "key", "fail", "clear", "signal")
     AT_US_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     DRAIN_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     FAIL_FIELD_NUMBER: _ClassVar[int]
     CLEAR_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
     at_us: int
     reason: str
     drain: bool
     key: StepKey
     fail: bool
     clear: bool
-    def __init__(self, at_us: _Optional[int] = ..., reason: _Optional[str] = ..., drain: bool = ..., key: _Optional[_Union[StepKey, _Mapping]] = ..., fail: bool = ..., clear: bool = ...) -> None: ...
+    signal: int
+    def __init__(self, at_us: _Optional[int] = ..., reason: _Optional[str] = ..., drain: bool = ..., key: _Optional[_Union[StepKey, _Mapping]] = ..., fail: bool = ..., clear: bool = ..., signal: _Optional[int] = ...) -> None: ...
 
 class StepStarted(_message.Message):
     __slots__ = ("key", "at_us", "pid")

@@ -352,6 +352,7 @@ class Config:
     mpi_default: str = "none"
     mcs_plugin: str = "mcs/none"
     mcs_parameters: str = ""
+    debug_flags: tuple[str, ...] = ()  # of penstock.values.debugflags
     slurmctld_debug: str = "info"
     slurmd_debug: str = "info"
     log_time_format: str = "iso8601_ms"
@@ -382,6 +383,7 @@ class Config:
     metrics_tls: bool = False
     metrics_values_max: int = 1000  # values of a label that users choose, as accounts
     hang_after_s: int = 600  # a step that hangs for so long is said to; 0 = none is
+    hang_action: tuple[int, int] = (0, 0)  # the signal to it, 0 = none; the seconds from then on until it is sent
     trace_url: str = ""  # of a collector of OpenTelemetry; "" = no traces
     trace_one_in: int = 1  # one job in so many has a trace
     # from slurmdbd.conf

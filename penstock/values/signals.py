@@ -42,6 +42,11 @@ def parse_signal(text: str) -> int:
     return number
 
 
+def signal_name(number: int) -> str:
+    """Returns the name without SIG, or the number of one that has none."""
+    return next((name for name, known in SIGNALS.items() if known == number), str(number))
+
+
 def parse_end_warning(text: str) -> EndWarning:
     """Parses `[R|B:]signal[@seconds]`. R (reservations) is accepted and has no effect. Raises BadValue."""
     flags, colon, rest = text.rpartition(":")

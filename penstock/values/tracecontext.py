@@ -12,6 +12,7 @@ Texts are anyone's: what is not exactly of this form counts as none.
 
 import hashlib
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 _FORM: Final = re.compile(
@@ -20,6 +21,8 @@ _FORM: Final = re.compile(
 _NO_VERSION: Final = "ff"
 #: A later version may add parts behind these, with a hyphen between.
 _CHARS_MAX: Final = 512
+#: A job has some ten spans: its place is computed once. Some 500 bytes each.
+TRACES_KEPT_MAX: Final = 1_024
 
 
 class JobTrace(NamedTuple):
@@ -51,6 +54,7 @@ def checked_traceparent(text: str) -> str:
     return f"00-{found['trace']}-{found['span']}-{int(found['flags'], 16) & 1:02x}"
 
 
+@lru_cache(maxsize=TRACES_KEPT_MAX)
 def job_trace(cluster: str, job_id: int, submit_at_us: int, one_in: int, parent: str = "") -> JobTrace | None:
     """Returns the place of a job, the same in every process and after each restart; None of one that is not sampled."""
     seed = hashlib.sha256(f"{cluster}\0{job_id}\0{submit_at_us}".encode()).digest()[:16]

@@ -1,12 +1,20 @@
 """The tasks of a step's nodes put together, and what is printed of them; answers of nodes that are none."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from cli.listings.hangs import StepFinding, found_in
+from cli.listings import livesteps
+from cli.listings.hangs import StepFinding, findings_of, found_in
+from cli.listings.livesteps import LiveAnswer
+from cli.steps import stepquery
+from cli.steps.stepquery import Answers
 from cli.subcommands.doctor import as_object, shown
+from penstock.errors import PenstockError
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
+from penstock.v1.steps_pb2 import AttachStepReply
+from penstock.values.refusals import Code
 
 JOB, STEP = JobRecord(job_id=7), StepRecord(step_id=0, state="RUNNING")
 
@@ -24,7 +32,7 @@ def answer(*tasks: list[int], **more: object) -> dict[str, object]:
 
 
 def found(**answers: dict[str, object]) -> StepFinding:
-    return found_in(JOB, STEP, answers, {})
+    return found_in(LiveAnswer(JOB, STEP, answers, {}))
 
 
 def test_a_task_that_is_behind_those_of_other_nodes() -> None:
@@ -58,9 +66,39 @@ def test_what_is_not_watched_is_said() -> None:
     ]
     assert list(shown(found(n1=answer()))) == ["Step 7.0: 0 tasks on no node: not watched: it has not been sampled yet"]
     assert (
-        list(shown(found_in(JOB, STEP, {}, {"n1": "no answer in time"})))[1]
+        list(shown(found_in(LiveAnswer(JOB, STEP, {}, {"n1": "no answer in time"}))))[1]
         == "  node n1 does not answer: no answer in time"
     )
+
+
+def test_a_step_that_may_not_be_asked_is_said_beside_the_others() -> None:
+    refused = found_in(LiveAnswer(JOB, STEP, {}, {}, "Access/permission denied"))
+    assert list(shown(refused)) == ["Step 7.0: cannot be asked: Access/permission denied"]
+    assert as_object(refused) | {"refusal": "", "tasks": 0} == as_object(found()) | {"refusal": "", "tasks": 0}
+    assert as_object(refused)["refusal"] == "Access/permission denied" and as_object(found())["refusal"] is None
+
+
+def test_running_and_suspended_steps_are_asked_and_what_fails_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller refuses one step, a node of another is silent, and of very many only some are asked."""
+
+    def attached(client: object, job_id: int, step_id: int) -> AttachStepReply:
+        if step_id == 1:
+            raise PenstockError(Code.ACCESS_DENIED, "Access/permission denied")
+        return AttachStepReply(job_id=job_id, step_id=step_id)
+
+    monkeypatch.setattr(livesteps, "attach", attached)
+    monkeypatch.setattr(stepquery, "ask", lambda *_: Answers({"n1": answer([0, 1])}, {"n2": "no answer in time"}))
+    steps = [StepRecord(step_id=number, state="SUSPENDED" if number == 2 else "RUNNING") for number in range(40)]
+    ended = StepRecord(step_id=99, state="COMPLETED")
+    notes: list[str] = []
+    client: Any = SimpleNamespace(cluster=None)
+    findings = list(findings_of(client, [JobRecord(job_id=7, steps=[ended, *steps])], notes.append))
+    assert notes == ["more than 32 steps run; only the first are included"] and len(findings) == 32
+    assert [one.answer.refusal for one in findings[:3]] == ["", "Access/permission denied", ""]
+    assert [dict(one.answer.missing) for one in findings[:2]] == [{"n2": "no answer in time"}, {}]
+    said: list[str] = []
+    assert len(list(livesteps.live_answers(client, [JobRecord(job_id=7, steps=steps[:2])], "doctor", said.append))) == 1
+    assert said == ["node n2 does not answer: no answer in time", "7.1: Access/permission denied"]
 
 
 @pytest.mark.parametrize(

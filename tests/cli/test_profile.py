@@ -1,18 +1,22 @@
 """penstock profile and penstock waste: the chart, CSV, JSON, and what cannot be shown."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from cli.listings.profilefiles import courses
+from cli.listings.profiles import NodeProfile
 from cli.subcommands import profile as profile_command
 from cli.subcommands import waste as waste_command
 from penstock.v1.accounting_pb2 import JobRecord, ListProfilesReply, ListRecordsReply, ProfileRecord
 from penstock.v1.governance_pb2 import ReportReply, ReportRow
-from penstock.values.profile import GPU, HOST, encode_profile
+from penstock.values.profile import GPU, HOST, decode_profile, encode_profile
 from penstock.values.timeline import SampleLine
 from tests.cli import reports
 from tests.cli.fake_controller import run_body
+from tests.conftest import MACHINE_LACKS
 
 UUID = "GPU-aaaaaaaa-0000-4000-8000-000000000000"
 
@@ -140,3 +144,48 @@ def test_nothing_to_rank(monkeypatch, capsys):
     assert (status, out) == (0, "no job with measured GPUs has ended since then\n")
     (status, _, err), _ = rank(monkeypatch, capsys, "--since=soon")
     assert status == 1 and "--since: " in err
+
+
+def test_a_picture_is_drawn_by_matplotlib(monkeypatch, capsys, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    profiles = [a_profile(), a_profile(-5, "n$2$", points=1)]
+    status, out, err = run(monkeypatch, capsys, "12", "--png=p.png", "--csv=p.csv", profiles=profiles)
+    assert (status, out, err) == (0, "p.csv: 10 points\np.png: 10 points\n", "")
+    data = (tmp_path / "p.png").read_bytes()
+    assert data.startswith(b"\x89PNG\r\n") and data.endswith(b"IEND\xaeB`\x82")
+    status, _, err = run(monkeypatch, capsys, "12", "--png=missing/p.png", profiles=profiles)
+    assert (status, err) == (1, "penstock: error: missing/p.png: No such file or directory\n")
+
+
+def test_the_courses_of_a_picture():
+    record = a_record()
+    lines = decode_profile(a_profile().profile)
+    found = courses([NodeProfile(record, record.steps[1], "n1", lines)])
+    assert list(found)[:2] == ["cpu_cores", "memory_bytes"] and "gpu_power_watts" in found
+    [cores] = found["cpu_cores"]
+    assert cores == ("12.0 n1", [15.0, 30.0, 45.0, 60.0], [1.0, 2.0, 3.0, 4.0])
+    [power] = found["gpu_power_watts"]
+    assert power.name == f"12.0 n1 {UUID}" and power.means == [300.0] * 4
+
+
+@pytest.mark.parametrize(("option", "library"), [("--png", "matplotlib"), ("--parquet", "pyarrow")])
+def test_a_library_that_is_not_installed_is_named(option, library, monkeypatch, capsys, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in sys.modules if name.partition(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    status, out, err = run(monkeypatch, capsys, "12", f"{option}=file", profiles=[a_profile()])
+    assert (status, out) == (1, "") and not list(tmp_path.iterdir())
+    assert err == f"penstock: error: {option} needs {library}: pip install 'penstock[profile]'\n"
+
+
+def test_parquet_has_the_rows_of_csv(monkeypatch, capsys, tmp_path: Path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason=f"{MACHINE_LACKS} pyarrow")
+    monkeypatch.chdir(tmp_path)
+    status, out, _ = run(monkeypatch, capsys, "12", "--parquet=p.parquet", profiles=[a_profile()])
+    assert (status, out) == (0, "p.parquet: 8 points\n")
+    rows = parquet.read_table("p.parquet").to_pylist()
+    assert len(rows) == 36 and list(rows[0]) == ["job", "step", "node", "device", "elapsed_s", "metric", "mean", "max"]
+    assert {"job": "12", "step": "0", "node": "n1", "metric": "gpu_power_watts", "mean": 300.0}.items() <= rows[
+        -3
+    ].items()

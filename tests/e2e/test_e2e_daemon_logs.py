@@ -128,6 +128,34 @@ def test_levels_of_nodes_that_are_not_there_are_refused(cluster: LoggedCluster) 
     assert (done.status, done.err) == (1, "slurm_set_debug_level error: Invalid node name specified: n7\n")
 
 
+def test_debug_flags_show_a_subsystem_at_run_time(cluster: LoggedCluster) -> None:
+    def shown() -> str:
+        lines = cluster.run("scontrol", "show", "config").ok().out.splitlines()
+        return next(line for line in lines if line.startswith("DebugFlags")).partition("= ")[2]
+
+    assert shown() == "(null)"
+    done = cluster.run("scontrol", "setdebugflags", "+steps,selecttype,AuditRPCs", "gang")
+    assert (done.status, done.out, done.err) == (
+        0,
+        "",
+        "scontrol: warning: debug flag Gang has no effect in Penstock\n",
+    )
+    assert shown() == "Steps,SelectType,AuditRPCs,Gang"
+    job = cluster.sbatch("--wrap", "true")
+    cluster.wait_state(job, "COMPLETED")
+    cluster.wait_logged(CTLD, event="debug_flag", flag="Steps", job=job, level="info")
+    cluster.wait_logged(CTLD, event="debug_flag", flag="SelectType", job=job)
+    calls = [str(line["what"]) for line in cluster.logged(CTLD) if line.get("flag") == "AuditRPCs"]
+    assert any(call.startswith(f"SubmitJob of uid {os.geteuid()}: OK after ") for call in calls)
+    cluster.run("scontrol", "setdebugflags", "-Steps,-SelectType", "-auditrpcs", "-Gang").ok()
+    before = len(cluster.logged(CTLD))
+    job = cluster.sbatch("--wrap", "true")
+    cluster.wait_state(job, "COMPLETED")
+    assert shown() == "(null)" and all(line["event"] != "debug_flag" for line in cluster.logged(CTLD)[before:])
+    done = cluster.run("scontrol", "setdebugflags", "+nosuch")
+    assert (done.status, done.err) == (1, "invalid debug flag: +nosuch\nUsage: setdebugflags [+|-]NAME\n")
+
+
 def test_the_rest_daemon_logs_json_and_opens_its_file_again(cluster: LoggedCluster) -> None:
     rest = LiveRest(cluster, "--log-format", "json", "--log-file", str(cluster.path(RESTD)))
     rest.start()

@@ -2,8 +2,11 @@
 
 import json
 import os
+import pwd
+import re
 import signal
 import sys
+from pathlib import Path
 
 # Any: a fixture that makes clusters
 from typing import Any
@@ -78,6 +81,33 @@ def test_a_task_that_stops_or_falls_behind_is_named_and_a_healthy_step_is_not(ne
         assert stranger.status == 1 and "suspected" not in stranger.out
     os.kill(int(row[2]), signal.SIGCONT)  # its sleep is no more than being behind
     cluster.wait(lambda: story(cluster, stopped).count("may hang") == 2, "the step hangs in another way")
+    cluster.kill("n1")
+    cluster.start_node("n1")  # a later daemon is told what is suspected, and what changes then
+    cluster.wait(lambda: story(cluster, stopped).count("may hang") == 3, "the later daemon says so again")
+    os.kill(int(row[2]), signal.SIGSTOP)
+    again = f"step {stopped}.0.0 may hang: task 1: stopped"
+    cluster.wait(lambda: log.read_text().count(again) == 2, "the later daemon is told of a change")
+    a_step_that_goes_on_to_hang_is_sent_the_sites_signal(cluster, log)
+
+
+def a_step_that_goes_on_to_hang_is_sent_the_sites_signal(cluster: LiveCluster, log: Path) -> None:
+    text = cluster.slurm_conf.read_text()
+    cluster.slurm_conf.write_text(f"{text}PenstockHangAction=soon\n")
+    assert "'soon' is no signal" in cluster.run("scontrol", "reconfigure").err
+    cluster.slurm_conf.write_text(f"{text}PenstockHangAction=KILL@2\n")
+    cluster.run("scontrol", "reconfigure").ok()
+    program = cluster.script("meet.py", PROGRAM)
+    words = "srun", "-n2", "--acctg-freq=task=1", sys.executable, program, f"{cluster.work}/kill.socket", "stop"
+    done = cluster.run(*map(str, words))
+    assert done.status == 137
+    assert re.search(r"error: \*\*\* STEP \d+\.0\.0 MAY HANG: task 1: stopped by .*; SENT SIGKILL \*\*\*", done.err)
+    job = int(re.search(r"STEP (\d+)\.", done.err)[1])
+    said = "step 0 was sent SIGKILL (PenstockHangAction): task 1: stopped by a signal for "
+    assert said in story(cluster, job) and f"step {job}.0.0 was sent SIGKILL" in log.read_text()
+    records = [json.loads(line) for line in cluster.run("penstock", "audit", "show", "--json").ok().out.splitlines()]
+    [one] = [record for record in records if record["action"] == "signal hanging step"]
+    assert one["objects"] == [f"step {job}.0 of {pwd.getpwuid(os.geteuid()).pw_name}"]
+    assert (one["after"], one["auth"], one["from"]) == ({"signal": "KILL"}, "policy", "n1")
 
 
 def story(cluster: LiveCluster, job_id: int) -> str:

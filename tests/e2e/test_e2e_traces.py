@@ -1,10 +1,14 @@
 """Traces of a real cluster's jobs at a collector that decodes them with OpenTelemetry's messages."""
 
+import asyncio
+import json
 from typing import Any
 
 from httpsink import HANG, HttpSink
-from livecluster import CTLD, ClusterConf, LiveCluster
+from livecluster import CTLD, ClusterConf, LiveCluster, free_ports
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.observe.scraping import scrape
 
 
 def spans_of(sink: HttpSink, job_id: int) -> dict[bytes, Any]:
@@ -22,24 +26,50 @@ def facts(span: Any) -> dict[str, Any]:
     return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in span.attributes}
 
 
+def exemplars(port: int) -> list[str]:
+    """The traces that the page of metrics names, which only who asks for OpenMetrics sees."""
+    plain = asyncio.run(scrape(port, "/metrics/penstock"))
+    assert "# {" not in plain.body and plain.value("penstock_submit_seconds_count") == 1
+    page = asyncio.run(scrape(port, "/metrics/penstock", Accept="application/openmetrics-text; version=1.0.0"))
+    samples = page.families()["penstock_submit_seconds"].samples
+    return [sample.exemplar.labels["trace_id"] for sample in samples if sample.exemplar]
+
+
 def names(sink: HttpSink, job_id: int) -> set[str]:
     return {span.name for span in spans_of(sink, job_id).values()}
 
 
+def logged(cluster: LiveCluster, name: str, job_id: int) -> list[dict[str, Any]]:
+    """The lines of a job in a daemon's log; a node's are JSON once it has registered."""
+    texts = (cluster.home / "log" / f"{name}.log").read_text().splitlines()
+    return [line for text in texts if text.startswith("{") and (line := json.loads(text)).get("job") == job_id]
+
+
 def test_a_trace_has_the_spans_of_all_processes_across_a_restart_of_the_controller() -> None:
-    with HttpSink() as sink, LiveCluster(1, ClusterConf(more=(f"PenstockTraceUrl={sink.url}/v1/traces",))) as cluster:
+    (port,) = free_ports(1)
+    conf = "PenstockLogFormat=json", "MetricsType=metrics/openmetrics", f"PenstockMetricsPort={port}"
+    with (
+        HttpSink() as sink,
+        LiveCluster(1, ClusterConf(more=(f"PenstockTraceUrl={sink.url}/v1/traces", *conf))) as cluster,
+    ):
         gate = cluster.work / "gate"
         script = f"srun true; until test -e {gate}; do sleep 0.1; done; exit 3"
         job = cluster.sbatch("-J", "secretname", "-o", "/dev/null", "--wrap", script)
         cluster.wait(lambda: "run" in names(sink, job), "srun's step is at the collector")
         assert "job" not in names(sink, job)
+        linked = exemplars(port)
         cluster.kill(CTLD)
         cluster.start_controller()
         gate.touch()
         cluster.wait_ends(job)
         cluster.wait(lambda: "job" in names(sink, job), "the job's span is at the collector")
         spans = spans_of(sink, job)
-    assert len({span.trace_id for span in spans.values()}) == 1
+        of_controller = logged(cluster, CTLD, job)
+    (trace_id,) = {span.trace_id.hex() for span in spans.values()}
+    assert linked == [trace_id]
+    assert {line["trace_id"] for line in of_controller} == {trace_id}
+    by_event = {line["event"]: spans[bytes.fromhex(line["span_id"])].name for line in of_controller}
+    assert (by_event["job_submit"], by_event["job_start"], by_event["job_end"]) == ("submit", "attempt", "attempt")
     assert sorted(span.name for span in spans.values()) == [
         "accounting", "attempt", "commit", "job", "launch", "launch", "plan", "run", "run", "step", "step", "submit",
     ]  # fmt: skip

@@ -99,6 +99,9 @@ FAULTS: Final[dict[str, Fault]] = {
     "PenstockCertificateEnds": Fault({"penstock_certificate_end_seconds": steady(14 * 86400)}, 1, "The controller's certificate ends soon"),
     "PenstockClockOff": Fault({"penstock_controller_time_seconds": f"0+60x59 {60 * 60 + 6}+60x{MINUTES}"}, _HOUR, "The clocks of the controller and of Prometheus differ"),
     "PenstockNodeClocksOff": Fault({"penstock_node_clocks_off": f"0+0x59 {steady(2)}"}, _HOUR, "Nodes whose clock is more than 2 s off: 2"),
+    "PenstockJobSuspected": Fault({
+        'penstock_step_suspected{job="7",step="0",user="ann",account="lab",partition="main",why="idle",instance="n1:6822"}': f"_x59 {steady(1)}",
+    }, _HOUR, "Step 7.0 of ann may hang: idle", {"job": "7", "step": "0", "user": "ann", "account": "lab", "why": "idle"}),
     "PenstockInternalErrors": Fault({"penstock_spared_total": f"0+0x59 {steady(1)}"}, _HOUR, "Requests were refused for an internal error"),
 }  # fmt: skip
 

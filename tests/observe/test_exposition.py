@@ -8,7 +8,16 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from penstock.exporter import exposition
-from penstock.exporter.exposition import MetricFamily, MetricType, buckets, gauge, labels, pieces
+from penstock.exporter.exposition import (
+    MetricFamily,
+    MetricType,
+    bucket_labels,
+    buckets,
+    exemplar,
+    gauge,
+    labels,
+    pieces,
+)
 from penstock.values.text import clean_line
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,20}x", fullmatch=True)
@@ -47,6 +56,17 @@ def test_a_histogram_is_cumulative(counts, is_open):
     assert steps == [sum(counts[: i + 1]) for i in range(4)]
     assert found["took_seconds_count", (("kind", "a"),)][1] == sum(counts)
     assert found["took_seconds_sum", (("kind", "a"),)][1] == 7.5
+
+
+def test_exemplars_are_for_those_who_ask_for_openmetrics():
+    samples = list(buckets({"kind": "a"}, (1, 2.5), [1, 0, 2], 7.5))
+    found = {bucket_labels({"kind": "a"}, float("inf")): exemplar({"trace_id": "ab" * 16}, 3.5, 1700000000.25)}
+    family = MetricFamily("took_seconds", MetricType.HISTOGRAM, "text", samples, found)
+    assert "# {" not in "".join(pieces([family], False))
+    [parsed] = parse_open("".join(pieces([family], True)))
+    [one] = [(sample.labels["le"], sample.exemplar) for sample in parsed.samples if sample.exemplar]
+    assert one[0] == "+Inf" and (one[1].labels, one[1].value) == ({"trace_id": "ab" * 16}, 3.5)
+    assert float(one[1].timestamp) == 1700000000.25
 
 
 def test_long_families_come_in_pieces():

@@ -53,13 +53,13 @@ READ_DB = (
 )  # fmt: skip
 READ_OWN = (
     "jobs",
+    "queue",
     f"jobs/{JOB}/why",
     f"jobs/{JOB}/story",
     f"jobs/{JOB}/steps",
     f"jobs/{JOB}/profile",
     f"jobs/{JOB}/efficiency",
     f"jobs/{JOB}/output",
-    "queue",
     "fits",
     "forecast",
     "gpus",

@@ -221,7 +221,7 @@ def test_the_log_and_the_dampening_factor_change_until_the_next_reload(tmp_path)
             await client.call("SetController", c.SetControllerRequest(debug_level="quiet"))
             assert not logging.getLogger("penstock.ctld").isEnabledFor(logging.CRITICAL)
             assert logging.getLogger("penstock.audit").isEnabledFor(logging.WARNING)  # who was refused is always told
-            for bad in (c.SetControllerRequest(debug_level="loud"), c.SetControllerRequest(debug_flags_on=["a b"])):
+            for bad in (c.SetControllerRequest(debug_level="loud"), c.SetControllerRequest(debug_flags_on=["NoSuch"])):
                 assert (await refusal(client.call("SetController", bad))).code == Code.INVALID_VALUE
             error = await refusal(client.call("SetController", c.SetControllerRequest(schedule_log=True)))
             assert error.code == Code.DISABLED_STATE

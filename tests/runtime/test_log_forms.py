@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 from ctld.core.records.job import HistoryRow
 from ctld.runtime.logs import JobLines
+from nodedaemon.core.steps import StepKey
+from nodedaemon.daemon.stepspans import KEPT_MAX, TRACE_BYTES, StepSpans
 from penstock.logfile import BackgroundHandler
 from penstock.logs import journal
 from penstock.logs.daemonlog import DaemonLog, LogSettings
 from penstock.logs.journal import JournalSink, entry, is_journal
-from penstock.logs.structured import FIELD_CHARS_MAX, TEXT_CHARS_MAX, JsonFormatter
+from penstock.logs.structured import FIELD_CHARS_MAX, TEXT_CHARS_MAX, JsonFormatter, SpanOf, no_span
 from tests.runtime.test_logfile import Gated
 from tests.security.test_07_output import HOSTILE
 
@@ -28,10 +30,10 @@ TEXTS = st.text(st.characters(codec=None)) | st.sampled_from(HOSTILE)
 class Shown:
     """A logger, and the lines of JSON that it wrote."""
 
-    def __init__(self, daemon: str = "ctld", node: str = "") -> None:
+    def __init__(self, daemon: str = "ctld", node: str = "", span_of: SpanOf = no_span) -> None:
         self.stream = io.StringIO()
         handler = logging.StreamHandler(self.stream)
-        handler.setFormatter(JsonFormatter(daemon, node))
+        handler.setFormatter(JsonFormatter(daemon, node, span_of))
         self.log = logging.Logger("x")
         self.log.addHandler(handler)
 
@@ -60,6 +62,22 @@ def test_a_step_gives_its_job_and_a_node_daemon_its_node() -> None:
     assert first.items() >= {"node": "n3", "event": "step_adopted", "step": "12.1.0", "job": 12, "pid": 4711}.items()
     assert second.items() >= {"event": "setting_not_honoured", "message": "CgroupPlugin=x"}.items()
     assert third.items() >= {"event": "other", "logger": "x", "message": "said by a library"}.items()
+
+
+def test_lines_of_traced_steps_have_the_ids_of_their_spans() -> None:
+    spans = StepSpans()
+    for number in range(KEPT_MAX + 1):
+        spans.launched(StepKey(number, 0, 0), number.to_bytes(TRACE_BYTES, "big") + b"spanspan")
+    spans.launched(StepKey(5, 0, -5), b"x" * 23)  # no ids
+    shown = Shown("noded", "n3", spans.of)
+    shown.log.info("step %s: adopted, supervisor pid %d", "5.0.0", 4711)
+    shown.log.info("step %s: adopted, supervisor pid %d", "0.0.0", 4711)  # the oldest, which is no longer known
+    shown.log.info("uid %d: pid %d belongs to job %d", 1, 2, 5)
+    shown.log.info("node %s: spool %s, control groups %s", "n3", "/s", "none")
+    first, second, third, last = shown.lines()
+    ids = {"trace_id": "0" * 31 + "5", "span_id": b"spanspan".hex()}
+    assert first.items() >= ids.items() and third.items() >= ids.items()
+    assert not {"trace_id", "span_id"} & (second.keys() | last.keys())
 
 
 def test_changes_of_jobs_are_a_line_each() -> None:

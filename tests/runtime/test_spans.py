@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from patience import ANSWER_S
 
-from ctld.agents.launch import trace_parent
+from ctld.agents.launch import step_span, trace_parent
 from ctld.core.records.effects import Batch
 from ctld.core.records.events import ControlAction, ControlJobs, CreateStep, JobSubmission
 from ctld.core.records.job import SpecRow
@@ -21,6 +21,7 @@ from ctld.delivery.otlp import TraceSpan
 from ctld.delivery.receivers import NotDelivered, Retry
 from ctld.delivery.spans import SpanMaker
 from ctld.delivery.traces import TraceSender
+from ctld.metrics import Durations
 from ctld.runtime.snapshot import Snapshot
 from penstock.values.config import Config
 from penstock.values.jobid import BATCH_STEP
@@ -115,6 +116,7 @@ def test_the_environment_of_a_job_names_the_span_of_its_attempt() -> None:
     (trace,) = {span.trace for span in world.spans}
     config = Config(cluster_name="c", trace_url="http://c/v1/traces")
     row = world.jobs[1, 0]
+    assert step_span(config, row, 7) == trace.trace_id + trace.span_id("step 0 7") and not step_span(Config(), row, 7)
     assert trace_parent(config, row) == f"00-{'ab' * 16}-{trace.span_id('attempt 0').hex()}-01"
     assert trace_parent(Config(cluster_name="c"), row) == ""  # the site has no traces: what the user has stays
 
@@ -193,8 +195,14 @@ class Sending:
         self.pauses: list[float] = []
         self._made = 0
         self._wanted = 0
+        self.measures = SimpleNamespace(times=Durations())
         runtime: Any = SimpleNamespace(
-            snapshot=None, observers=self.observers, metrics=self.metrics, durable_to_us=lambda: 1, clock_us=lambda: 2
+            measures=self.measures,
+            snapshot=None,
+            observers=self.observers,
+            metrics=self.metrics,
+            durable_to_us=lambda: 1,
+            clock_us=lambda: 2,
         )
         patch.setattr(traces, "Server", lambda url, timeout_s: collector)
         patch.setattr(traces, "SpanMaker", lambda cluster, one_in, snapshot: self)

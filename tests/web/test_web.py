@@ -324,6 +324,27 @@ def test_a_node_is_drained_and_resumed(web):
     assert list(cluster.node("n2").flags) == []
 
 
+def test_a_gpu_is_drained_and_resumed(web):
+    """And no other one of its node."""
+    cluster = web.rest.cluster
+    page = web.login()
+    web.open(page, "nodes/n1", "n1")
+    for verb, reason in (("Drain", "hot"), ("Resume", "")):
+        page.get_by_role("button", name=f"{verb} GPU 3", exact=True).click()
+        dialog = page.get_by_role("dialog")
+        if reason:
+            dialog.get_by_role("textbox").fill(reason)
+        dialog.get_by_role("button", name=verb, exact=True).click()
+        dialog.wait_for(state="detached")
+        other = {"Drain": "Resume", "Resume": "Drain"}[verb]
+        page.get_by_role("button", name=f"{other} GPU 3", exact=True).wait_for()
+        with web.rest.as_user() as client:
+            gpus = client.get("/penstock/v1/gpus?nodes=n1").json()["gpus"]
+        assert [one["reason"] for one in gpus] == [reason if one["index"] == 3 else "" for one in gpus]
+        save_picture(page, f"gpu-{verb.lower()}")
+    assert list(cluster.node("n1").flags) == []
+
+
 def test_another_user_sees_and_may_not_touch(web):
     """The buttons are not there; and the daemon refuses a request that is sent nevertheless."""
     jobs = fill(web)

@@ -22,6 +22,7 @@ from ctld.core.nodes import gpu_health, node_reason, reboot
 from ctld.core.nodes.node_reason import REASON_MAX, ROOT_UID
 from ctld.core.records.effects import AdmitNode, ForgetStep, TerminateStep
 from ctld.core.records.events import (
+    Actor,
     HeldStep,
     NodeDisconnected,
     NodeFenced,
@@ -36,7 +37,8 @@ from ctld.core.state.state import ClusterState
 from ctld.core.state.timers import Timer
 from ctld.core.steps import life as step_life
 from penstock.values.config import Config
-from penstock.values.jobid import EXTERN_STEP
+from penstock.values.jobid import EXTERN_STEP, format_step
+from penstock.values.signals import signal_name
 from penstock.values.states import JobState, NodeFlag, Reason
 
 US = 1_000_000
@@ -275,6 +277,11 @@ def node_noticed(state: ClusterState, now_us: int, event: NodeNotice) -> None:
     job = state.jobs.get(event.job_id)
     if job is not None and job.attempt == event.attempt and job_life.was_on(job, node.name):
         state.record(now_us, job, "node notice", f"{event.node}: {event.reason}{' (over)' if event.clear else ''}")
+        if event.signal_no:
+            step = f"step {job.job_id}.{format_step(event.step_id)} of {job.user_name}"
+            policy = Actor(ROOT_UID, ROOT_UID, "root", "root", via="policy", origin=event.node)
+            after = {"signal": signal_name(event.signal_no)}
+            state.audit.note(now_us, policy, "signal hanging step", (step,), after=after)
     flag = NodeFlag.FAIL if event.fail else NodeFlag.DRAIN
     if event.clear:
         has_changed = node_reason.withdraw(node, flag, event.reason)

@@ -430,6 +430,7 @@ class NodeNotice(Event, frozen=True):
     job_id: int = 0  # the step that caused it, if any
     attempt: int = 0
     step_id: int = 0
+    signal_no: int = 0  # that the step was sent for it, by the site's policy (PenstockHangAction)
 
 
 class GpuReported(Event, frozen=True):

@@ -17,11 +17,13 @@ from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.hostlists import expand_nodes
 from ctld.rpc.gate.refusals import translated
 from ctld.rpc.gate.services import Services
+from ctld.runtime.debuglog import DebugLog
 from ctld.runtime.errors import BadRequest
 from penstock.config.cgroupconf import SHOWN_CGROUP
 from penstock.config.write import render
 from penstock.v1 import controller_pb2
 from penstock.values.dates import format_date
+from penstock.values.debugflags import find_flag
 from penstock.values.refusals import TEXT, Code
 from penstock.values.urls import place_without_secret
 
@@ -49,39 +51,35 @@ OWN_NODE_KEYS: Final = frozenset(("state", "reason"))
 
 @dataclass
 class Temporary:
-    """The settings that SetController has changed."""
+    """The settings that SetController has changed. The flags are those of the loop's `DebugLog`."""
 
+    debug: DebugLog
     level: str = ""
-    flags_on: tuple[str, ...] = ()
-    flags_off: tuple[str, ...] = ()
 
     def shown(self, pairs: dict[str, str]) -> None:
         """Applies them to the shown configuration."""
         if self.level:
             pairs["SlurmctldDebug"] = self.level
-        if self.flags_on or self.flags_off:
-            now = [flag for flag in pairs.get("DebugFlags", "").split(",") if flag and flag != "(null)"]
-            now = [flag for flag in dict.fromkeys((*now, *self.flags_on)) if flag not in self.flags_off]
-            pairs["DebugFlags"] = ",".join(now) or "(null)"
+        pairs["DebugFlags"] = ",".join(self.debug.flags) or "(null)"
 
     def change(self, level: str, on: Sequence[str], off: Sequence[str]) -> None:
         """Changes a setting, and the log's level with it. Raises BadRequest."""
         if level and level not in DEBUG_LEVELS:
             raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: debug level {level[:32]}")
-        if len(on) + len(off) > FLAGS_MAX or any(not flag.isidentifier() or len(flag) > 32 for flag in (*on, *off)):
-            raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: debug flags")
+        if len(on) + len(off) > FLAGS_MAX:
+            raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: more than {FLAGS_MAX} debug flags")
+        if unknown := next((flag for flag in (*on, *off) if find_flag(flag) is None), ""):
+            raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: debug flag {unknown[:32]}")
         if level:
             self.level = level
             logging.getLogger("penstock.audit").setLevel(logging.INFO)  # refusals are logged at any level
             logging.getLogger("penstock").setLevel(DEBUG_LEVELS[level])
-        self.flags_on = tuple(dict.fromkeys(flag for flag in (*self.flags_on, *on) if flag not in off))
-        self.flags_off = tuple(dict.fromkeys(flag for flag in (*self.flags_off, *off) if flag not in on))
+        if on or off:
+            self.debug.change(filter(None, map(find_flag, on)), filter(None, map(find_flag, off)))
 
     def forget(self) -> None:
         """Drops them after the configuration was read again."""
         self.level = ""
-        self.flags_on = ()
-        self.flags_off = ()
         logging.getLogger("penstock").setLevel(logging.NOTSET)
 
 
@@ -90,7 +88,10 @@ class Administration:
     """Methods of the service. `temporary` is shared by all of them."""
 
     _services: Services
-    temporary: Temporary = field(default_factory=Temporary)
+    temporary: Temporary = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.temporary = Temporary(self._services.runtime.debug)
 
     @translated
     async def UpdateNodes(self, request: controller_pb2.UpdateNodesRequest, context: Context) -> controller_pb2.Empty:

@@ -377,6 +377,7 @@ FIELDS: Final[dict[str, Bound]] = {
     "StepKey.attempt": ANY_U32,
     "StepKey.step_id": ANY_I32,
     "Heartbeat.cpu_load_centi": ANY_U32,
+    "NodeNotice.signal": ANY_U32,
     "StepStarted.pid": ANY_I32,
     "StepExited.tasks": Each(Inside(), 65_536),
     "TaskExit.rank": ANY_U32,

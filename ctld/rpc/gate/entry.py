@@ -31,6 +31,7 @@ from ctld.rpc.gate.rights import WAITING, admit_again, judge, refuse
 from ctld.rpc.gate.turnshare import TurnMark, TurnShare
 from ctld.rpc.gate.underway import PAUSE_MS, Underway
 from ctld.rpc.gate.unread import UnreadReplies
+from ctld.runtime.debuglog import DebugLog
 from penstock.values.refusals import TEXT, Code
 
 if TYPE_CHECKING:
@@ -56,15 +57,17 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         whole: Callable[[str], Awaitable[None] | None] = lambda method: None,
         failed: Callable[[], None] | None = None,
         ended: Callable[[str, str], None] = lambda method, status: None,
+        debug: DebugLog | None = None,
     ) -> None:
         """`count` is called for each admitted call: method, uid (-1 = a node), microseconds; `ended` for every call:
-        method, gRPC status.
+        method, gRPC status; `debug`'s `call` likewise, while a flag asks for it.
 
         `denied` is called for each denied call: by this gate, by its handler or by the core. `whole`: what to await
         before a method while the core handles a long change (Runtime.whole). `failed` is called for each handler that failed.
         """
         self._on_failed = failed
         self._ended = ended
+        self._debug = debug or DebugLog([])
         self._whole = whole
         self._denied = denied
         self._authenticator = authenticator
@@ -198,9 +201,12 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
     def count_call_end(self, method: str, uid: int | None, begun_ns: int, context: Context) -> None:
         """Counts the end of a call; `uid` None = it was not admitted."""
         name = method.rpartition("/")[2]
-        self._ended(name, _status_of(context))
+        status = _status_of(context)
+        self._ended(name, status)
         if uid is not None and self._count is not None:
             self._count(name, uid, (time.perf_counter_ns() - begun_ns) // 1000)
+        if self._debug.call is not None:
+            self._debug.call(name, uid, status, (time.perf_counter_ns() - begun_ns) // 1000)
 
 
 def _status_of(context: Context) -> str:

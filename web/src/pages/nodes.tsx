@@ -140,11 +140,15 @@ function Node({ row }: { row: NodeRow }): JSX.Element {
   );
 }
 
+/** States in which a GPU is given to jobs: all, or the last one. */
+const OPEN_GPU = ["HEALTHY", "SUSPECT"];
+
 function Gpus({ row }: { row: NodeRow }): JSX.Element {
+  const me = useStore(session);
   return (
     <div class="scroll">
       <table class="plain">
-        <thead><tr><th scope="col">GPU</th><th scope="col">Type</th><th scope="col">Memory</th><th scope="col">Use</th><th scope="col">Jobs</th><th scope="col">Health</th><th scope="col">XIDs</th><th scope="col">Reason</th></tr></thead>
+        <thead><tr><th scope="col">GPU</th><th scope="col">Type</th><th scope="col">Memory</th><th scope="col">Use</th><th scope="col">Jobs</th><th scope="col">Health</th><th scope="col">XIDs</th><th scope="col">Reason</th>{me?.manages && <th scope="col">Change</th>}</tr></thead>
         <tbody>
           {row.gpus.map(({ gpu, use }) => (
             <tr key={gpu.uuid}>
@@ -156,6 +160,14 @@ function Gpus({ row }: { row: NodeRow }): JSX.Element {
               <td>{words(gpu.state)}</td>
               <td>{gpu.xids.map((one) => one.xid).join(", ") || "–"}</td>
               <td>{gpu.reason || gpu.work || "–"}</td>
+              {me?.manages && (
+                <td>
+                  <DrainResume
+                    what={`GPU ${gpu.index}`} node={gpu.node} gres={`gpu:${gpu.index}`} canDrain={OPEN_GPU.includes(gpu.state)} canResume={gpu.state !== "HEALTHY"}
+                    effect="Jobs that have it go on; no new one gets it. The other GPUs of the node are not affected."
+                  />
+                </td>
+              )}
             </tr>
           ))}
         </tbody>
@@ -165,30 +177,44 @@ function Gpus({ row }: { row: NodeRow }): JSX.Element {
 }
 
 function NodeActions({ row }: { row: NodeRow }): JSX.Element | null {
+  const { name, state } = row.node;
+  return (
+    <DrainResume
+      what={`node ${name}`} node={name} gres="" isPrimary canDrain={!state.includes("DRAIN")}
+      canResume={state.some((one) => one === "DRAIN" || one === "DOWN" || one === "FAIL")} effect="Running jobs go on; no new one starts here."
+    />
+  );
+}
+
+/** Takes a node, or one of its GPUs, out of use and back, for those who may. */
+function DrainResume(props: {
+  what: string; node: string; gres: string; canDrain: boolean; canResume: boolean; effect: string; isPrimary?: boolean;
+}): JSX.Element | null {
   const me = useStore(session);
   const [asked, setAsked] = useState<"drain" | "resume" | null>(null);
   if (!me?.manages) return null;
-  const name = row.node.name;
-  const isClosed = row.node.state.some((one) => one === "DRAIN" || one === "DOWN" || one === "FAIL");
-  const send = async (body: unknown): Promise<void> => {
-    await change("POST", `${SLURM}/node/${encodeURIComponent(name)}`, body);
+  const { what } = props;
+  const send = async (state: string, reason?: string): Promise<void> => {
+    const body = { state: [state], ...(props.gres ? { gres: props.gres } : {}), ...(reason ? { reason } : {}) };
+    await change("POST", `${SLURM}/node/${encodeURIComponent(props.node)}`, body);
     refresh();
   };
+  const named = (verb: string): { "aria-label"?: string } => (props.isPrimary ? {} : { "aria-label": `${verb} ${what}` });
   return (
     <div class="buttons">
-      {isClosed && <button type="button" class="primary" onClick={() => setAsked("resume")}>Resume</button>}
-      {!row.node.state.includes("DRAIN") && <button type="button" class="danger" onClick={() => setAsked("drain")}>Drain</button>}
+      {props.canResume && <button type="button" class={props.isPrimary ? "primary" : ""} onClick={() => setAsked("resume")} {...named("Resume")}>Resume</button>}
+      {props.canDrain && <button type="button" class={props.isPrimary ? "danger" : ""} onClick={() => setAsked("drain")} {...named("Drain")}>Drain</button>}
       {asked === "drain" && (
         <Dialog
-          title={`Drain node ${name}?`} confirm="Drain" isDangerous onClose={() => setAsked(null)}
-          input={{ label: "Reason", value: "", isRequired: true }} onConfirm={(reason) => send({ state: ["DRAIN"], reason })}
+          title={`Drain ${what}?`} confirm="Drain" isDangerous onClose={() => setAsked(null)}
+          input={{ label: "Reason", value: "", isRequired: true }} onConfirm={(reason) => send("DRAIN", reason)}
         >
-          <p>Running jobs go on; no new one starts here.</p>
+          <p>{props.effect}</p>
         </Dialog>
       )}
       {asked === "resume" && (
-        <Dialog title={`Resume node ${name}?`} confirm="Resume" onClose={() => setAsked(null)} onConfirm={() => send({ state: ["RESUME"] })}>
-          <p>Jobs may start here again.</p>
+        <Dialog title={`Resume ${what}?`} confirm="Resume" onClose={() => setAsked(null)} onConfirm={() => send("RESUME")}>
+          <p>Jobs may start there again.</p>
         </Dialog>
       )}
     </div>
