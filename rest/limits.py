@@ -44,6 +44,8 @@ PEER_ASKING_MAX: Final = 8
 ASKED_STEPS_MAX: Final = 8
 ASKED_NODES_MAX: Final = 64
 ASKED_STEP_S: Final = 3.0
+#: Outputs of jobs that are being read at a time for one caller (429).
+CALLER_READINGS_MAX: Final = 4
 #: Idle time of a connection between two requests.
 IDLE_TIMEOUT_S: Final = 75
 #: Connections in all; one more is closed at once. Each is a descriptor and some KiB.
@@ -83,9 +85,10 @@ RETRY_AFTER_S: Final = 1
 class RequestShare:
     """What one request holds of the limits: the bytes of its body."""
 
-    def __init__(self, requests: "Requests", peer: str) -> None:
+    def __init__(self, requests: "Requests", peer: str, caller: str) -> None:
         self._requests = requests
         self._peer = peer
+        self._caller = caller
         self.body_bytes = 0
 
     @property
@@ -112,6 +115,15 @@ class RequestShare:
         async with turn:
             return await asyncio.get_running_loop().run_in_executor(requests.asking, work)
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Counts one file that is being read for the caller. Raises RestError with 429."""
+        readings = self._requests.readings
+        if readings[self._caller] >= CALLER_READINGS_MAX:
+            raise too_many(f"{CALLER_READINGS_MAX} outputs are being read for this caller")
+        with counted(readings, self._caller):
+            yield
+
     def _add(self, count: int) -> None:
         self.body_bytes += count
         self._requests.body_bytes += count
@@ -134,6 +146,7 @@ class Requests:
         self._by_peer: Counter[str] = Counter()
         self.body_bytes = 0
         self.peer_body_bytes: Counter[str] = Counter()
+        self.readings: Counter[str] = Counter()  # by caller
         self.parsing = asyncio.Lock()
         self.asking_turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by peer
 
@@ -154,7 +167,7 @@ class Requests:
             raise too_many(f"{self._peer_max} requests from this machine are in progress")
         if self._by_caller[caller] >= self._caller_max:
             raise too_many(f"{self._caller_max} requests of this caller are in progress")
-        share = RequestShare(self, peer)
+        share = RequestShare(self, peer, caller)
         with counted(self._by_caller, caller), counted(self._by_peer, peer):
             try:
                 yield share

@@ -40,6 +40,7 @@ USED: Final = {
     "/penstock/v1/jobs/{job_id}/steps": "StepsAnswer",
     "/penstock/v1/jobs/{job_id}/profile": "ProfileAnswer",
     "/penstock/v1/jobs/{job_id}/efficiency": "EfficiencyAnswer",
+    "/penstock/v1/jobs/{job_id}/output": "OutputAnswer",
     "/penstock/v1/forecast": "ForecastAnswer",
     "/penstock/v1/gpus": "GpusAnswer",
     "/penstock/v1/usage": "UsageAnswer",

@@ -11,6 +11,7 @@ from cli.base.stepids import attach
 from cli.listings.sacct_fields import RecordRow
 from penstock.errors import PenstockError
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
+from penstock.v1.steps_pb2 import AttachStepReply
 from penstock.values.jobid import EXTERN_STEP
 
 _RUNNING = frozenset(("RUNNING", "SUSPENDED"))
@@ -28,6 +29,30 @@ class LiveBounds(NamedTuple):
 
 #: As commands ask.
 BOUNDS: Final = LiveBounds()
+
+
+class NodeAnswer(NamedTuple):
+    """What the first node of a step has answered; or why there is nothing, `reason`."""
+
+    node: str
+    found: Mapping[str, object]
+    reason: str
+
+
+def answer_of_first(client: QueryClient, job_id: int, step_id: int, word: str, limit_s: float) -> NodeAnswer:
+    """Asks one question of the first node of a running step. Raises PenstockError."""
+    from cli.steps.stepquery import ask, endpoints
+
+    attached = attach(client, job_id, step_id)
+    if not attached.streams:
+        return NodeAnswer("", {}, "no node of the step has a port for streams")
+    first = endpoints(attached)[0].node
+    asked = AttachStepReply()
+    asked.CopyFrom(attached)
+    del asked.streams[:]
+    asked.streams.extend(one for one in attached.streams if one.node == first)
+    answers = ask(client.cluster, asked, word, limit_s)
+    return NodeAnswer(first, answers.found.get(first, {}), answers.missing.get(first, ""))
 
 
 class LiveAnswer(NamedTuple):

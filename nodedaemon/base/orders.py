@@ -3,7 +3,7 @@
 - noded to launcher: a stream of orders; length, key, LaunchOrder.
 - launcher and stepds to noded: packets on one socket. BEGAN and TROUBLE from a stepd, STEPDS_ENDED from the launcher
   that reaped it. For a step with streams also READY (clients may connect) and ENDED (its exit record is in place,
-  its clients may still be reading).
+  its clients may still be reading); ENDED also for a batch script whose output a client follows.
 - noded to stepd: datagrams to the address in the step's claim; signals, or a client's connection.
 
 An order contains everything a stepd needs. Keys travel as text, "JOB.ATTEMPT.STEP". A running stepd

@@ -85,13 +85,14 @@ def _supervise(own: Own, key: str, body: bytes) -> bool:
     own.step = step = Supervisor(own, order, folder_fd)
     try:
         step.run()
+        stays = not step.leaves_a_process
     finally:
         step.close()
         own.step = None
         del step  # or the collector would find it in use
     if order.kind != "batch":
         gc.collect()  # clients and an exchange form reference cycles; the launcher's objects are frozen
-    return True
+    return stays
 
 
 def _complain(context: LauncherContext, key: str, text: str) -> None:

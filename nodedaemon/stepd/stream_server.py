@@ -2,8 +2,8 @@
 
 A client that shows the step's key (compared in constant time) has the rights of its role. An OWNER receives all, sends
 input and signals, and acknowledges; a VIEWER receives and may send input; a QUERY client asks questions, and may have a key
-that is valid for nothing else. Before HELLO nothing is sent, and there is a deadline; when there are too many clients
-without HELLO, the oldest is disconnected.
+that is valid for nothing else, and not for the output. Before HELLO nothing is sent, and there is a deadline; when there are
+too many clients, the oldest without HELLO is disconnected, then the oldest that asks, then any but an OWNER.
 
 Sending is pulled: each connection has its own position in the frames that the hub keeps.
 """
@@ -13,11 +13,13 @@ import socket
 from _operator import _compare_digest as compare_digest  # hmac's own, without the OpenSSL that hmac brings along
 
 from penstock.eventloop import READ, WRITE, Loop
+from penstock.values.outputtail import TAIL
 from penstock.values.packing import Damaged, dump, pack_values, unpack
 from penstock.values.stepframes import ANSWER_OK, KEY_BYTES, BadFrame, FrameKind, FrameReader, StreamRole, frame
 
 TYPE_CHECKING = False  # avoids importing `typing`, which every fork would pay for
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from ssl import SSLContext, SSLSocket
     from typing import Protocol
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         @property
         def hub(self) -> StreamHub: ...
         def answer(self, word: str) -> dict[str, PackedValue]: ...
+        def ask_tail(self, text: str, is_own_key: bool, reply: Callable[[bytes], None]) -> None: ...
         def signal_tasks(self, signum: int) -> None: ...
         def exchange(self, payload: bytes) -> None: ...
 
@@ -69,6 +72,8 @@ class StreamConnection:
         self._offset = 0  # and where in it
         self._position = 0  # the same in bytes of the whole stream
         self._own: list[bytes] = []  # frames for this client only
+        self._awaited = 0  # answers that come later
+        self._is_own_key = False  # the step's: that of its user and of administrators
         self._out: memoryview | None = None  # being sent
         self._events = READ
         self._is_open = True
@@ -92,7 +97,8 @@ class StreamConnection:
         others = self._hub.connections
         if len(others) >= CONNECTIONS_MAX:
             silent = [other for other in others if other.role is None]
-            (silent or [other for other in others if other.role is not StreamRole.OWNER])[0].close()
+            asking = [other for other in others if other.role is StreamRole.QUERY]
+            (silent or asking or [other for other in others if other.role is not StreamRole.OWNER])[0].close()
 
     def close(self, is_cut: bool = False) -> None:
         """Closes the connection. `is_cut`: the network has, not the client."""
@@ -148,9 +154,7 @@ class StreamConnection:
                 raise NotAllowed
             self._hello(payload)
         elif kind == FrameKind.QUESTION:
-            if len(self._own) >= ANSWERS_MAX:
-                raise NotAllowed
-            self._own.append(frame(FrameKind.ANSWER, dump(self._step.answer(payload.decode("ascii")))))
+            self._take_question(payload.decode("ascii"))
         elif self.role is StreamRole.QUERY:
             raise NotAllowed
         elif kind == FrameKind.STDIN:
@@ -161,6 +165,21 @@ class StreamConnection:
             self._hub.resize(int(rows), int(columns))
         elif self.role is StreamRole.OWNER:
             self._take_owners(kind, payload)
+
+    def _take_question(self, text: str) -> None:
+        if len(self._own) + self._awaited >= ANSWERS_MAX:
+            raise NotAllowed
+        self._awaited += 1
+        if text.partition(" ")[0] == TAIL:
+            self._step.ask_tail(text, self._is_own_key, self._answer)
+        else:
+            self._answer(dump(self._step.answer(text)))
+
+    def _answer(self, payload: bytes) -> None:
+        """Sends an answer with the loop's next turn; to a client that is gone, nothing."""
+        self._awaited -= 1
+        if self._is_open:
+            self._own.append(frame(FrameKind.ANSWER, payload))
 
     def _take_owners(self, kind: int, payload: bytes) -> None:
         if kind == FrameKind.ACK:
@@ -180,6 +199,7 @@ class StreamConnection:
         kept = self._hub.kept
         self._timer.cancel()
         self.role = role
+        self._is_own_key = is_known
         if role is StreamRole.OWNER:
             self._hub.take_owner(self)
             self._position = min(max(int(from_wire), kept.base), kept.end)

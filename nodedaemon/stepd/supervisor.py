@@ -46,9 +46,12 @@ from penstock.values.stepframes import FrameKind
 
 TYPE_CHECKING = False  # avoids importing `typing`, which every fork would pay for
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nodedaemon.stepd.context import LauncherContext
     from nodedaemon.stepd.own import Own
     from nodedaemon.stepd.plugs import Plug
+    from nodedaemon.stepd.tail import Tails
     from penstock.values.packing import PackedValue
 
 #: Time to wait for killed processes before killing again: new ones may have been forked meanwhile.
@@ -94,6 +97,7 @@ class Supervisor:
         self._note_pid = 0
         self._note_timer: LoopTimer | None = None
         self._epilogs: dict[int, LoopTimer] = {}
+        self._tails: Tails | None = None  # until the first question
         self._start_at_us = 0
         self._later_noded = b""  # the address of one that was started after this stepd, and receives its reports
         self._suspicion = "", ""  # what was said last
@@ -137,6 +141,13 @@ class Supervisor:
         self._close_files()  # a process that has them open has a step that has not ended (daemon/orphans.py)
         if self._has_streams and self.order.io_key:
             self._deliver_rest()
+        elif self._tails is not None and self._tails.is_followed and self._report(orders.ended(self.order.key)):
+            self._tails.serve_after_end(self._turn, lambda: self._is_output_dropped)
+
+    @property
+    def leaves_a_process(self) -> bool:
+        """Whether a reader of its output is still held by a file system; it must not meet the next step."""
+        return self._tails is not None and self._tails.pid > 0
 
     def close(self) -> None:
         """Closes everything, for the next step."""
@@ -319,12 +330,20 @@ class Supervisor:
         """The answer to a client's question; empty for an unknown one."""
         if word == "pids":
             return {"pids": list(proctree.descendants(os.getpid())), "tasks": self._task_pids()}
-        if word in Sampler.words and self._sampler() is None:
+        if word in Sampler.words and self._sampler() is None and not self._is_clear:
             self._sample_from_now_on()
         for plug in self.plugs:
             if word in plug.words:
                 return plug.answer(word)
         return {}
+
+    def ask_tail(self, text: str, is_own_key: bool, reply: "Callable[[bytes], None]") -> None:
+        """Answers a client's question for a part of the output of the first task here. Raises ValueError."""
+        if self._tails is None:
+            from nodedaemon.stepd.tail import Tails  # loaded only where needed
+
+            self._tails = Tails(self.loop, self.order, self._context)
+        self._tails.ask(text, self.tasks.all[0].order if self.tasks.all else None, is_own_key, reply)
 
     def _sampler(self) -> Sampler | None:
         return next((plug for plug in self.plugs if isinstance(plug, Sampler)), None)
@@ -412,6 +431,8 @@ class Supervisor:
                 return False
             if pid == 0:
                 return True
+            if self._tails is not None and self._tails.reaped(pid):
+                continue
             self._used.add(used)
             for plug in self.plugs:
                 plug.reaped(pid, used)
@@ -471,12 +492,14 @@ class Supervisor:
         """Kills and reaps all processes that are left. Orphans become our children, so this finds all of them."""
         if not self._is_clearing:
             self._is_clearing = True
+            if self._tails is not None:
+                self._tails.close()
             if self._is_frozen:
                 self._freeze(False)  # frozen processes do not die
             self._clear_more()
 
     def _clear_more(self) -> None:
-        if self.reap():
+        if self.reap() and not (self._tails is not None and self._tails.is_left_alone):
             if not self.groups.signal_all(signal.SIGKILL):
                 proctree.signal_descendants(os.getpid(), signal.SIGKILL)
             self.loop.after(KILL_AGAIN_S, self._clear_more)

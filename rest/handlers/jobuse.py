@@ -41,7 +41,7 @@ _BOUNDS: Final = LiveBounds(ASKED_STEPS_MAX, ASKED_NODES_MAX, ASKED_STEP_S)
 
 async def steps(call: RestCall) -> Json:
     """The steps, in the order of their starts."""
-    job = await _record(call, job_path(call.path["job_id"]))
+    job = await one_record(call, job_path(call.path["job_id"]))
     found = sorted(job.steps, key=lambda step: (step.start_at_us, step.step_id))
     if len(found) > STEPS_MAX:
         call.warn(f"it has {len(found)} steps; only the latest {STEPS_MAX} are here")
@@ -71,10 +71,10 @@ async def profile(call: RestCall) -> Json:
     """The profiles of the steps, or of one (`step`), on all nodes or some (`nodes`)."""
     selector, nodes = job_path(call.path["job_id"]), call.node_names("nodes")
     points = min(call.number("points") or POINTS, POINTS_MAX)
-    step = call.query.get("step", "")
-    if step:
-        selector = replace(selector, step_id=_step_id(step))
-    job = await _record(call, selector)
+    step_id = step_of(call)
+    if step_id is not None:
+        selector = replace(selector, step_id=step_id)
+    job = await one_record(call, selector)
     ids, demand = [wire_id(selector)], ProfileDemand(frozenset(nodes), PROFILES_MAX, _BOUNDS)
     found = await in_thread(
         call, lambda client: [drawn_object(one, points) for one in profiles_of(client, [job], ids, client.say, demand)]
@@ -83,7 +83,11 @@ async def profile(call: RestCall) -> Json:
     return {"job_id": job.job_id, "profiles": found}
 
 
-def _step_id(text: str) -> int:
+def step_of(call: RestCall) -> int | None:
+    """The step that the query names (0, batch). Raises RestError."""
+    text = call.query.get("step", "")
+    if not text:
+        return None
     try:
         found = parse_selector(f"1.{text}").step_id
     except BadValue as error:
@@ -95,7 +99,7 @@ def _step_id(text: str) -> int:
 
 async def efficiency(call: RestCall) -> Json:
     """The figures of seff, under names with their units."""
-    job = await _record(call, job_path(call.path["job_id"]))
+    job = await one_record(call, job_path(call.path["job_id"]))
     clock = DisplayClock(call.now_us)
     found = as_object(*await in_thread(call, lambda client: measured(client, [job], clock, client.say, _BOUNDS)))
     is_known = job.start_at_us > 0 and job.state != "PENDING"
@@ -138,7 +142,7 @@ EFFICIENCY: Final = (
 )
 
 
-async def _record(call: RestCall, selector: JobSelector) -> JobRecord:
+async def one_record(call: RestCall, selector: JobSelector) -> JobRecord:
     """The record of one job, with the selected step alone. Raises RestError."""
     found: list[JobRecord] = []
     page: ListRecordsReply

@@ -7,12 +7,14 @@ A new path, parameter or member is added to penstock_v1.json by running this mod
 
 import json
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakerest import FakeRest
+from fakerest import TOKEN, FakeRest
 
 from cli.steps import stepquery
 from penstock.errors import PenstockError
@@ -31,13 +33,14 @@ from penstock.v1.controller_pb2 import (
 )
 from penstock.v1.explain_pb2 import FitsReply, WhyJobReply
 from penstock.v1.governance_pb2 import ListAuditReply, ListBudgetsReply, ReportReply, ReportRequest
-from penstock.v1.steps_pb2 import AttachStepReply
+from penstock.v1.steps_pb2 import AttachStepReply, ListStepsReply, StepInfo
 from penstock.values.profile import COLUMNS, GPU, HOST, encode_profile
 from penstock.values.refusals import TEXT, Code
 from penstock.values.timeline import SampleLine
+from rest.answers import RestError
 from rest.handlers import jobuse
 from rest.handlers.own import OWN_PATHS
-from rest.limits import ASKED_NODES_MAX
+from rest.limits import ASKED_NODES_MAX, CALLER_READINGS_MAX, Requests
 from rest.openapi import own_document
 
 RECORD = Path(__file__).with_name("penstock_v1.json")
@@ -65,6 +68,7 @@ A_RECORD = JobRecord(
 )  # fmt: skip
 A_PROFILE = ProfileRecord(job_id=5, step_id=0, node="n1", profile=a_profile())
 REPLIES = {
+    "ListSteps": ListStepsReply(),
     "WhyJob": WhyJobReply(job_id=5, reason="Resources", state="PENDING", obstacles=[{"reason": "BeginTime", "at_us": 7}],
                           hints=[{"options": ["-t 10"], "starts_now": True}]),
     "Story": StoryReply(lines=[{"at_us": 3, "attempt": 1, "event": "start", "detail": "n1"}]),
@@ -89,6 +93,7 @@ PATHS = {
     "steps": "/jobs/5/steps",
     "profile": "/jobs/5/profile?step=0&nodes=n1&points=2",
     "efficiency": "/jobs/5/efficiency",
+    "output": "/jobs/5/output?stream=stderr",
     "fits": "/fits",
     "forecast": "/forecast",
     "gpus": "/gpus",
@@ -251,6 +256,80 @@ def test_running_steps_are_asked_and_what_is_not_had_is_said(monkeypatch):
     other = FakeRest(replies | {"AttachStep": denied}).get(f"{OWN}/jobs/5/profile")
     assert other.json()["profiles"] == [] and other.headers["etag"] != answer.headers["etag"]
     assert [one["description"] for one in other.json()["warnings"]] == [f"5.0: {TEXT[Code.ACCESS_DENIED]}"]
+
+
+def test_the_output_of_a_running_job(monkeypatch):
+    """Asked of the batch step's first node; a poller that has all of it gets 304, and what a node says wrongly is refused."""
+    steps = ListStepsReply(steps=[StepInfo(job_id=5, step_id=one, state="RUNNING") for one in (-4, 0, -5)])
+    streams = [{"node": "n2"}, {"node": "n1"}]
+    attached = AttachStepReply(job_id=5, plan={"nodes": ["n1", "n2"]}, streams=streams)
+    said: dict[str, object] = {"path": "/o", "at": 0, "size": 9, "data": b"one\ntwo\xc3"}
+    asked: list[tuple[list[str], str]] = []
+
+    def ask(cluster: object, attached: AttachStepReply, word: str, limit_s: float) -> stepquery.Answers:
+        asked.append(([one.node for one in attached.streams], word))
+        return stepquery.Answers({"n1": said}, {}) if said else stepquery.Answers({}, {"n1": "no answer in time"})
+
+    monkeypatch.setattr(stepquery, "ask", ask)
+    rest = FakeRest(REPLIES | {"ListSteps": steps, "AttachStep": attached})
+    url = f"{OWN}/jobs/5/output"
+    first = rest.get(f"{url}?lines=1")
+    assert first.json() == {
+        "job_id": 5, "state": "RUNNING", "step": "batch", "stream": "stdout", "node": "n1", "path": "/o", "text": "two",
+        "offset": 4, "next_offset": 7, "size": 9, "is_live": True, "errors": [], "warnings": [],
+    }  # fmt: skip
+    again = rest.get(f"{url}?lines=1", headers=TOKEN | {"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    said |= {"at": 7, "data": b"\xc3\xa9\n"}
+    more = rest.get(f"{url}?offset=7&stream=stderr&step=0").json()
+    assert (more["text"], more["offset"], more["next_offset"], more["step"]) == ("é\n", 7, 10, "0")
+    assert rest.get(f"{url}?step=7").json()["is_live"] is False
+    steps.steps[2].state, steps.steps[2].end_at_us = "COMPLETED", time.time_ns() // 1000
+    assert rest.get(f"{url}?step=batch&offset=7").json()["is_live"] is False
+    steps.steps[2].state, steps.steps[2].end_at_us = "RUNNING", 0
+    assert asked == [(["n1"], "tail 1 -1")] * 2 + [(["n1"], "tail 2 7"), (["n1"], "tail 1 7")]
+    for query in ("step=x", "stream=stdin", "offset=-1", "lines=x"):
+        assert rest.get(f"{url}?{query}").status_code == 422, query
+    wrong: dict[str, list[object]] = {
+        "data": [b"x" * 70_000, "text", None], "at": [-1, "1"], "size": [-1, None], "path": [1], "error": ["\x1b]0;x\x07no"],
+    }  # fmt: skip
+    for name, values in wrong.items():
+        for value in values:
+            before, said = said, said | {name: value}
+            answer = rest.get(f"{url}?offset=3").json()
+            assert (answer["text"], answer["next_offset"], len(answer["warnings"])) == ("", 3, 1)
+            assert "\x1b" not in answer["warnings"][0]["description"]
+            said = before
+    said = {"error": "no", "denied": 1}
+    assert rest.get(url).json()["errors"][0]["error_number"] == Code.ACCESS_DENIED
+    said = {}
+    assert rest.get(url).json()["warnings"][0]["description"] == "node n1: no answer in time"
+
+
+def test_the_output_of_a_job_that_does_not_run():
+    record = JobRecord(job_id=5, state="COMPLETED", std_out=b"/o", std_err=b"/e")
+    for stream, path in (("stdout", "/o"), ("stderr", "/e")):
+        replies = REPLIES | {"ListRecords": ListRecordsReply(records=[record])}
+        answer = FakeRest(replies).get(f"{OWN}/jobs/5/output?stream={stream}").json()
+        assert (answer["is_live"], answer["state"], answer["path"], answer["text"]) == (False, "COMPLETED", path, "")
+        assert answer["warnings"][0]["description"].endswith("penstock logs 5")
+    waits = REPLIES | {"ListRecords": ListRecordsReply(records=[JobRecord(job_id=5, state="PENDING")])}
+    assert FakeRest(waits).get(f"{OWN}/jobs/5/output").json()["warnings"] == []
+    assert FakeRest(REPLIES | {"ListRecords": ListRecordsReply()}).get(f"{OWN}/jobs/5/output").status_code == 404
+    several = ListStepsReply(steps=[StepInfo(job_id=one, step_id=-5, state="RUNNING") for one in (5, 6)])
+    assert FakeRest(REPLIES | {"ListSteps": several}).get(f"{OWN}/jobs/5/output").status_code == 404
+
+
+def test_one_caller_reads_few_outputs_at_a_time():
+    requests = Requests()
+    with ExitStack() as held, requests.one("a", "here") as share, requests.one("b", "here") as other:
+        for _ in range(CALLER_READINGS_MAX):
+            held.enter_context(share.reading())
+        with pytest.raises(RestError) as refused:
+            held.enter_context(share.reading())
+        assert refused.value.status == 429
+        held.enter_context(other.reading())
+    assert not requests.readings
 
 
 def test_gpus_are_filtered():

@@ -59,6 +59,7 @@ READ_OWN = (
     f"jobs/{JOB}/steps",
     f"jobs/{JOB}/profile",
     f"jobs/{JOB}/efficiency",
+    f"jobs/{JOB}/output",
     "fits",
     "forecast",
     "gpus",

@@ -81,7 +81,7 @@ class WebPages:
     def check(self) -> None:
         """Fails if a page asked another host, or had an error."""
         found, self.problems = self.problems, []
-        assert found == []
+        assert found == [], found
 
     def _requested(self, request: Request) -> None:
         if not request.url.startswith((self.rest.url + "/", "data:")):

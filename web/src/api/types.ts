@@ -593,6 +593,22 @@ export interface OpenapiWarning {
   source: string;
 }
 
+export interface OutputAnswer {
+  job_id: number;
+  state: string;
+  step: string;
+  stream: string;
+  node: string;
+  path: string;
+  text: string;
+  offset: number;
+  next_offset: number;
+  size: number;
+  is_live: boolean;
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
 export interface OwnError {
   description: string;
   error_number: number;

@@ -11,6 +11,7 @@ import { HAS_ENDED, words } from "../lib/states";
 import { useStore } from "../lib/store";
 import { count, does, duration, memory, moment } from "../lib/units";
 import { Card, Dialog, Empty, Facts, JobState, Pending, Time } from "../parts/bits";
+import { Output } from "../parts/output";
 import { JobUse } from "./jobuse";
 
 export function Job({ id }: { id: string }): JSX.Element {
@@ -44,6 +45,7 @@ function Live({ id, job }: { id: string; job: JobInfo }): JSX.Element {
         {isPending && <Why id={id} why={why.data?.why} error={why.error} />}
         <Card title="Time line"><Story story={story.data} error={story.error} /></Card>
         {job.nodes && <Place job={job} />}
+        {!isPending && <Output id={oneJob(job)} state={state} stdout={job.stdout_expanded} stderr={job.stderr_expanded} />}
         <Card title="Details" class="wide"><Facts rows={factsOf(job)} /></Card>
         {!isPending && <JobUse id={oneJob(job)} state={state} />}
         {job.batch_flag && <Script id={id} path={path} />}

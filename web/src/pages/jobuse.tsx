@@ -203,13 +203,22 @@ function Profile({ path, steps, hasEnded }: { path: string; steps: readonly Step
   );
 }
 
+/** A part that could not be loaded is asked for again. */
+const RELOAD_MS = 3000;
+
 type ChartsPart = ComponentType<{ profile: ProfileAnswer["profiles"][number] }>;
 
 /** The charts are no part of the first page that is loaded. */
 function useCharts(): ChartsPart | null {
   const [part, setPart] = useState<ChartsPart | null>(null);
   useEffect(() => {
-    void import("../parts/profile").then((found) => setPart(() => found.ProfileCharts));
+    let timer = 0;
+    const load = (): void => {
+      const failed = (): void => { timer = window.setTimeout(load, RELOAD_MS); }; // the daemon was away
+      void import("../parts/profile").then((found) => setPart(() => found.ProfileCharts), failed);
+    };
+    load();
+    return () => clearTimeout(timer);
   }, []);
   return part;
 }
