@@ -124,7 +124,8 @@ def _with_entity(verb: str, words: list[str], options: OptionValues) -> int:
 
 def _change(verb: str, entity: str, words: list[str], options: OptionValues) -> int:
     from cli.accounts import grammar as grammar
-    from cli.accounts.change import ChangeContext, run_change
+    from cli.accounts.change import run_change
+    from cli.accounts.context import ChangeContext
     from cli.accounts.words import read_line
 
     if entity == "federation":
@@ -224,7 +225,7 @@ _PLAIN: dict[str, tuple[str, str, bool, int]] = {
 def _without_entity(verb: str, words: list[str], options: OptionValues) -> int:
     from importlib import import_module
 
-    from cli.accounts.change import ChangeContext
+    from cli.accounts.context import ChangeContext
 
     if verb not in _PLAIN:
         raise CommandError(f"invalid keyword: {verb}", plain=True)

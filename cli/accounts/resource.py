@@ -3,7 +3,8 @@
 A refusal of the controller is printed before any change is reported as made.
 """
 
-from cli.accounts.change import ACTIONS, NO_WHERE, ChangeContext, check_cluster
+from cli.accounts.context import NO_WHERE, ChangeContext, check_cluster
+from cli.accounts.requests import ACTIONS
 from cli.accounts.words import ParsedLine
 from cli.base.run import CommandError
 from penstock.client import Client
