@@ -117,6 +117,8 @@ def show_stats(client: Client, words: list[str], options: OptionValues) -> int:
         "All statistics are in microseconds",
         line,
         "",
+        *diagnostics.rollup(reply),
+        "",
         "Remote Procedure Call statistics by message type",
         *diagnostics.calls(reply.by_type, by),
         "",
