@@ -148,7 +148,7 @@ def add_cluster(context: ChangeContext, said: ParsedLine, changes: dict[str, str
     known = known_clusters(context.client.cluster)
     for name in names:
         if name in known:
-            raise CommandError(f" This cluster {name} already exists.  Not adding.", plain=True)
+            return nothing(f" This cluster {name} already exists.  Not adding.")
     raise CommandError(
         " Problem adding clusters: Requested operation not supported on this system", plain=True,
         detail=f"{context.cluster} keeps the accounts of its own cluster; a machine knows another cluster by its cluster file "

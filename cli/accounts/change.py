@@ -6,7 +6,7 @@ The line is the request; the controller's answer says which associations it conc
 from collections.abc import Callable
 
 from cli.accounts.add import add_accounts, add_cluster, add_coordinators, add_users, add_wckeys
-from cli.accounts.context import ChangeContext, check_cluster
+from cli.accounts.context import NOTHING, ChangeContext, check_cluster, is_elsewhere, nothing
 from cli.accounts.modify import modify_cluster, modify_of
 from cli.accounts.qosnames import check_qos
 from cli.accounts.remove import remove_cluster, remove_coordinators, remove_of, remove_wckeys
@@ -17,7 +17,10 @@ from penstock.values.limits import OF_ASSOC
 
 def run_change(context: ChangeContext, verb: str, entity: str, said: ParsedLine) -> int:
     """Runs one line that changes something."""
-    check_cluster(said, context.cluster)
+    if verb == "add":
+        check_cluster(said, context.cluster)
+    elif is_elsewhere(said, context.cluster):
+        return nothing(NOTHING[verb])
     use_where = "" if (verb, entity) == ("add", "user") else USE_WHERE
     changes = checked(
         said.changes, OF_ASSOC, said.words, lambda key: f"\n Unknown option: {said.words[key]}{use_where}"

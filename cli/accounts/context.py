@@ -19,6 +19,8 @@ from penstock.v1.governance_pb2 import Change, ChangeManyReply, ChangeManyReques
 from penstock.v1.shares_pb2 import ChangeAccountsReply, ChangeAccountsRequest
 from penstock.values.refusals import Code
 
+#: What is said where no record meets the conditions.
+NOTHING = {"modify": " Nothing modified", "remove": " Nothing deleted"}
 NO_WHERE = "You didn't set any conditions with 'WHERE'.\nAre you sure you want to continue?"
 
 
@@ -110,6 +112,12 @@ class ChangeContext:
             f"  JobID = {job.job_id:<10} C = {self.cluster:<10} A = {job.request.account:<10} U = {job.user_name:<9}"
             for job in jobs
         ]
+
+
+def is_elsewhere(said: ParsedLine, own: str) -> bool:
+    """Whether a line concerns other clusters alone. What there is none of cannot be changed or removed."""
+    named = said.conditions.get("cluster", ())
+    return bool(named) and own not in named
 
 
 def check_cluster(said: ParsedLine, own: str) -> None:

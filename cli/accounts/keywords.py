@@ -165,8 +165,9 @@ def _change(verb: str, entity: str, words: list[str], options: OptionValues) -> 
 
     key = "name" if (verb, entity) == ("modify", "cluster") else "cluster"
     return on_named(
-        said, options, lambda client, own, style: run_change(ChangeContext(client, style), verb, entity, own), key
-    )
+        said, options, lambda client, own, style: run_change(ChangeContext(client, style), verb, entity, own), key,
+        needs_all=verb == "add",
+    )  # fmt: skip
 
 
 def _show(entity: str, words: list[str], options: OptionValues) -> int:
@@ -188,7 +189,7 @@ def _show(entity: str, words: list[str], options: OptionValues) -> int:
         if entity == "cluster":
             with Client.open() as client:
                 return show_clusters(client, said, options)
-        return on_named(said, options, lambda client, own, style: show(client, entity, own, style), shown=True)
+        return on_named(said, options, lambda client, own, style: show(client, entity, own, style))
     if entity == "qos":
         from cli.accounts.grammar import QOS
         from cli.accounts.qos import show as show_qos

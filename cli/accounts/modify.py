@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 from cli.accounts.concerned import changed_line, concerned, without_default
-from cli.accounts.context import NO_WHERE, ChangeContext, check_cluster, nothing
+from cli.accounts.context import NO_WHERE, NOTHING, ChangeContext, is_elsewhere, nothing
 from cli.accounts.requests import ACTIONS, lowered, request_of
 from cli.accounts.values import ASSOC_LABELS, describe_settings
 from cli.accounts.words import ParsedLine
+from cli.base.account_tree import ROOT
 from cli.base.run import CommandError
 from penstock.v1.shares_pb2 import ChangeAccountsRequest
 
@@ -29,17 +30,21 @@ def modify_of(entity: str) -> Callable[[ChangeContext, ParsedLine, dict[str, str
             tree = context.tree
             names = sorted(tree.users) if entity == "user" else sorted(set(tree.nodes) - {"root"})
             if not names:
-                return nothing(" Nothing modified")
+                return nothing(NOTHING["modify"])
         if "parent" in changes and changes["parent"].lower() not in context.tree.nodes:
             raise CommandError(f" Parent Account {changes['parent']} doesn't exist.", plain=True)
         if lines := without_default(context, entity, said, changes, names):
             print("\n".join(lines))  # noqa: T201
             return 1
         request = request_of("modify", entity, said, changes, names=names)
+        if entity == "account" and names == [ROOT] and not OWN[entity] & set(changes):
+            if "parent" in changes:
+                return nothing(NOTHING["modify"])  # nothing is above it
+            request.entity, request.names[:] = "cluster", [context.cluster]
         before = " Error with request: "
         plan = context.send([request], before, True)[0]
         if not plan.associations and not plan.names:
-            return nothing(" Nothing modified")
+            return nothing(NOTHING["modify"])
         if set(changes) == {"rawusage"}:
             return context.commit([request], before, "Would you like to reset usage?")
         if set(changes) & OWN[entity]:
@@ -65,7 +70,8 @@ def modify_cluster(context: ChangeContext, said: ParsedLine, changes: dict[str, 
     for key, name in (("grptresrunmins", "GrpTRESRunMins"), ("grptresmins", "GrpTRESMins"), ("grpwall", "GrpWall")):
         if key in changes:
             raise CommandError(f"{name} is not a valid option for the root association of a cluster.", plain=True)
-    check_cluster(said._replace(conditions={"cluster": said.names()}), context.cluster)
+    if is_elsewhere(said._replace(conditions={"cluster": said.names()}), context.cluster):
+        return nothing(NOTHING["modify"])
     if not said.names() and not context.agreed(NO_WHERE):
         print("Aborted")  # noqa: T201
         return 0
@@ -75,7 +81,7 @@ def modify_cluster(context: ChangeContext, said: ParsedLine, changes: dict[str, 
     before = " Error with request: "
     plan = context.send([request], before, True)[0]
     if not plan.associations:
-        return nothing(" Nothing modified")
+        return nothing(NOTHING["modify"])
     shown = concerned(context, list(plan.associations), changes)
     context.put(
         " Setting", "  Default Limits:", *describe_settings(changes, ASSOC_LABELS, 14),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from cli.accounts.concerned import check_there, deleted_lines
-from cli.accounts.context import ChangeContext, check_cluster, nothing
+from cli.accounts.context import NOTHING, ChangeContext, nothing
 from cli.accounts.requests import coordinators_request, lowered, request_of, wckeys_request
 from cli.accounts.wckeys import load_wckeys
 from cli.accounts.words import ParsedLine
@@ -28,7 +28,7 @@ def remove_of(entity: str) -> Callable[[ChangeContext, ParsedLine, dict[str, str
         before = " Error with request: "
         plan = context.send([request], before, True)[0]
         if not plan.names and not plan.associations:
-            return nothing(" Nothing deleted")
+            return nothing(NOTHING["remove"])
         if set(said.conditions) - {"cluster", "name"}:
             context.put(
                 f" Deleting {entity} associations...",
@@ -46,7 +46,7 @@ def _remove_keys(context: ChangeContext, keys: list[str], users: list[str]) -> i
     before = " Error with request: "
     plan = context.send([request], before, True)[0]
     if not plan.names:
-        return nothing(" Nothing deleted")
+        return nothing(NOTHING["remove"])
     gone = [
         f"  C = {context.cluster:<10.10} W = {one.name:<20.20} U = {one.user:<9.9}"
         for one in load_wckeys(context.client)
@@ -92,9 +92,9 @@ def remove_coordinators(context: ChangeContext, said: ParsedLine, changes: dict[
 
 def remove_cluster(context: ChangeContext, said: ParsedLine, changes: dict[str, str]) -> int:
     if not said.names():
-        raise CommandError("problem with delete request.  Nothing given to delete.", plain=True)
-    others = known_clusters(context.client.cluster).keys() - {context.cluster}
-    check_cluster(said._replace(conditions={"cluster": sorted(set(said.names()) - others)}), context.cluster)
+        raise CommandError(" No conditions given to remove, not executing.", plain=True)
+    if known_clusters(context.client.cluster).keys().isdisjoint(said.names()):
+        return nothing(NOTHING["remove"])
     raise CommandError(
         " Error with request: Requested operation not supported on this system", plain=True,
         detail=f"to forget another cluster, remove its file from {MACHINE_FOLDER}; to remove accounts: sacctmgr load FILE clean",

@@ -219,7 +219,13 @@ def test_the_cluster(client, capsys):
     assert (changes_of(client)[0].entity, changes_of(client)[0].names) == ("cluster", ["tiny"])
     wrong = "GrpWall is not a valid option for the root association of a cluster.\n"
     out(capsys, "-i", "modify", "cluster", "set", "grpwall=9", status=1, err=wrong)
-    out(capsys, "-i", "add", "cluster", "tiny", status=1, err=" This cluster tiny already exists.  Not adding.\n")
+    assert out(capsys, "-i", "add", "cluster", "tiny", status=1) == " This cluster tiny already exists.  Not adding.\n"
+    for line in ("modify cluster no set maxjobs=1", "modify account bio where cluster=no set maxjobs=1"):
+        assert out(capsys, "-i", *line.split(), status=1) == " Nothing modified\n"
+    for line in ("delete cluster no", "delete account bio where cluster=no", "delete user bob where cluster=no"):
+        assert out(capsys, "-i", *line.split(), status=1) == " Nothing deleted\n"
+    out(capsys, "-i", "delete", "cluster", status=1, err=" No conditions given to remove, not executing.\n")
+    assert out(capsys, "-i", "modify", "account", "root", "set", "parent=bio", status=1) == " Nothing modified\n"
     other = (
         " Problem adding clusters: Requested operation not supported on this system\n"
         "sacctmgr: tiny keeps the accounts of its own cluster; a machine knows another cluster by its cluster file in "

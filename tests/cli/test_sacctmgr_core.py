@@ -158,7 +158,8 @@ def test_resources(client, capsys):
     assert out(
         capsys, "-i", "add", "resource", "matlab", "count=10", "type=license", "server=flex", "percentallowed=50"
     ) == (
-        " Adding Resource(s)\n  matlab@flex\n Settings\n  Server         = flex\n  Count          = 10\n  Type           = License\n"
+        " Adding Resource(s)\n  matlab@flex\n Settings\n  Name           = matlab\n  Server         = flex\n"
+        "  Description    = matlab\n  Count          = 10\n  Type           = License\n"
     )
     assert out(capsys, "show", "resource") == (
         "      Name     Server     Type  Count LastConsumed Allocated ServerType                Flags \n"
@@ -244,3 +245,11 @@ def test_no_default_qos_is_that_of_the_account_above(client, capsys):
     assert out(capsys, "-i", "modify", "account", "bio", "set", "defaultqos=-1").startswith(" Modified account assoc")
     assert out(capsys, "-i", "modify", "user", "ann", "set", "defaultqos=-1").startswith(" Modified user assoc")
     assert out(capsys, "-nP", "show", "assoc", "format=user,defaultqos", "account=bio") == "|\nann|\n"
+
+
+def test_the_root_account_is_the_clusters(client, capsys):
+    out(capsys, "-i", "add", "user", "ann", "account=root")
+    assert out(capsys, "-i", "modify", "account", "root", "set", "maxjobs=5") == (
+        " Modified account associations...\n  C = cluster    A = root\n  C = cluster    A = root                 U = ann      \n"
+    )
+    assert out(capsys, "-nP", "show", "assoc", "format=account,user,maxjobs") == "root||5\nroot|ann|5\n"
