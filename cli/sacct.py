@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 from cli.base.clusters import ALL, collect, named_clusters
 from cli.base.document import DOCUMENT_OPTIONS, Json, is_wanted
 from cli.base.format import DisplayClock, TableColumn, TableStyle, parse_table, table_lines
-from cli.base.listing import emit, environment, list_records, now_us, words
+from cli.base.listing import FORMAT_OR_LONG, emit, environment, list_records, now_us, words
 from cli.base.options import ACCEPTED, MAYBE, VALUES, YES, Command, Option, OptionValues, parse
 from cli.base.output import verbatim
 from cli.base.run import CommandError, complain, run
@@ -286,7 +286,7 @@ def _check_qos(client: Client, named: Sequence[str]) -> None:
 def _check(options: OptionValues, given: OptionValues) -> None:
     """Raises CommandError for options that contradict each other."""
     if "format" in given and options.flag("long"):
-        raise fatal("Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.")
+        raise fatal(FORMAT_OR_LONG)
     if "batch_script" in options and "env_vars" in options:
         raise fatal("Options --batch-script and --env-vars are mutually exclusive")
     for key, what in (("batch_script", "job script"), ("env_vars", "job environment")):

@@ -12,6 +12,7 @@ from cli.base.clusters import on_each
 from cli.base.document import DOCUMENT_OPTIONS, is_wanted
 from cli.base.format import Column, DisplayClock, body_line, header_line, parse_names, parse_percent
 from cli.base.listing import (
+    FORMAT_OR_LONG,
     date_line,
     emit,
     environment,
@@ -106,6 +107,8 @@ def body(argv: list[str]) -> int:
         return 0
     if given.flag("all") and given.text("partition"):
         raise CommandError("Conflicting options, -a and -p, specified. Please choose one or the other.")
+    if given.flag("long") and {"format", "Format"} & given.keys():
+        raise CommandError(f"sinfo: fatal: {FORMAT_OR_LONG}", plain=True)
     states = _state_filter(options)
     return on_each(
         "sinfo", options, lambda client, is_named: _report(client, options, given, states, is_named),

@@ -13,7 +13,7 @@ from cli.base.clusters import open_one
 from cli.base.document import DOCUMENT_OPTIONS, is_wanted
 from cli.base.format import FormatField, body_line, clipped_tasks, header_line, parse_percent
 from cli.base.jobids import selector_text
-from cli.base.listing import NOT_MULTIFACTOR, ListingKey, emit, environment, find_user, sort_rows, words
+from cli.base.listing import FORMAT_OR_LONG, NOT_MULTIFACTOR, ListingKey, emit, environment, find_user, sort_rows, words
 from cli.base.options import MAYBE, YES, Command, Option, OptionValues, parse
 from cli.base.run import CommandError, complain, run
 from penstock.client import Client
@@ -179,6 +179,8 @@ def body(argv: list[str]) -> int:
 
         emit(letter_lines(sorted(LETTERS)))
         return 0
+    if options.flag("long") and "format" in parse(COMMAND, argv).values:
+        raise CommandError(f"sprio: fatal: {FORMAT_OR_LONG}", plain=True)
     filter_, matches_none = _filter(options)
     request = ListPrioritiesRequest(filter=filter_, normalized=_wants_parts(options))
     heading = bool(words(options.text("clusters")))

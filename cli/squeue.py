@@ -13,7 +13,7 @@ from itertools import chain
 from cli.base.clusters import on_each
 from cli.base.document import DOCUMENT_OPTIONS, is_wanted
 from cli.base.format import Column, DisplayClock, header_line, parse_names, parse_percent
-from cli.base.listing import date_line, emit, environment, now_us, report_rate_limits, sort_keys, words
+from cli.base.listing import FORMAT_OR_LONG, date_line, emit, environment, now_us, report_rate_limits, sort_keys, words
 from cli.base.options import MAYBE, YES, Command, Option, OptionValues, parse
 from cli.base.run import CommandError, complain, run
 from cli.listings.jobtable import SINGLE, TASKS, JobField, JobTable, SortKey, lines, needed_by, reader, sort
@@ -104,10 +104,10 @@ def body(argv: list[str]) -> int:
     _take_words(options, parsed.positional)
     given = parse(COMMAND, argv).values
     if "format" in given and options.flag("long"):
-        raise CommandError(
-            "squeue: fatal: Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.",
-            plain=True,
-        )
+        raise CommandError(f"squeue: fatal: {FORMAT_OR_LONG}", plain=True)
+    both = [key for key in given if key in _FORMATS]
+    if len(both) > 1:
+        raise CommandError(f"{_FORMATS[both[1]]} is incompatible with {_FORMATS[both[0]]}")
     query = build_query(options)
     gc.disable()  # a listing allocates much and creates no reference cycles; collecting takes a fifth of its time
     try:
@@ -117,6 +117,10 @@ def body(argv: list[str]) -> int:
         )  # fmt: skip
     finally:
         gc.enable()
+
+
+#: The two options that give the columns; of both, the second one is in excess.
+_FORMATS = {"format": "-o (--format)", "Format": "-O (--Format)"}
 
 
 def _take_words(options: OptionValues, positional: list[str]) -> None:

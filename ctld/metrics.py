@@ -120,7 +120,7 @@ class CallOutcomes:
 
 
 class Passes:
-    """Scheduling passes of one kind; times in microseconds."""
+    """Passes of one kind: of scheduling, or of the roll-up of usage; times in microseconds."""
 
     __slots__ = ("cycles", "depth", "last_depth", "last_queue", "last_us", "max_us", "queue", "table", "total_us")
 
@@ -168,6 +168,8 @@ class Diagnostics:
         self.since_us = now_us
         self.main = Passes()
         self.backfill = Passes()
+        self.rollup = Passes()  # of usage
+        self.last_rollup_at_us = 0
         self.jobs = dict.fromkeys(("submit", "start", "completed", "canceled", "failed"), 0)
         self.backfilled = 0
         self.backfilled_last = 0

@@ -26,14 +26,14 @@ def on_named(
     act: Callable[[Client, ParsedLine, OptionValues], int],
     key: str = "cluster",
     *,
-    shown: bool = False,
+    needs_all: bool = False,
 ) -> int:
-    """Runs a line on each cluster that it names, by default on the own one. `key`: the condition with the names. Where the
-    line only shows, a cluster that is not known has nothing."""
+    """Runs a line on each cluster that it names, by default on the own one. `key`: the condition with the names. Unless
+    the line needs all of them, a cluster that is not known is one that has nothing."""
     with Client.open() as client:
         names = said.conditions.get(key, [])
-        known = known_clusters(client.cluster) if shown and names else {}
-        names = [name for name in names if name in known] if shown else names
+        known = known_clusters(client.cluster) if names and not needs_all else {}
+        names = names if needs_all else [name for name in names if name in known]
         if not names or all(name == client.cluster.cluster_name for name in names):
             return act(client, said, options)
         found = _find(names, client.cluster)

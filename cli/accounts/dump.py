@@ -9,14 +9,14 @@ import stat
 import tempfile
 from collections.abc import Iterator
 
-from cli.accounts.change import ChangeContext
+from cli.accounts.context import ChangeContext
 from cli.accounts.file import PARENT_SHARES, quoted
 from cli.accounts.tree import DEFAULT_QOS, AssociationTree
+from cli.accounts.wckeys import load_wckeys
 from cli.accounts.words import Grammar, keywords, read_line
 from cli.base.run import CommandError, complain
 from cli.base.users import login_of
 from penstock.client import Client
-from penstock.v1.governance_pb2 import ListWckeysRequest
 from penstock.v1.shares_pb2 import Association
 from penstock.values.limits import LIMITS, OF_ASSOC, from_texts, texts
 
@@ -50,7 +50,7 @@ def dump(context: ChangeContext, words: list[str]) -> int:
     file = files[0] if files else f"./{context.cluster}.cfg"
     if not files:
         context.put(f" No filename given, using {file}.")
-    tree = AssociationTree.load(context.client)
+    tree = context.tree
     own = tree.users.get(login_of(str(os.getuid())))
     if own is not None and own.admin_level in ("", "None") and os.getuid() != 0:
         raise CommandError(" Your user does not have sufficient privileges to dump clusters.", plain=True)
@@ -65,8 +65,8 @@ def dump(context: ChangeContext, words: list[str]) -> int:
 def wckeys_of(client: Client, tree: AssociationTree) -> dict[str, list[str]]:
     """The wckeys of each user."""
     found: dict[str, list[str]] = {}
-    for one in client.call("ListWckeys", ListWckeysRequest()).wckeys:
-        if not one.deleted and one.name:
+    for one in load_wckeys(client):
+        if one.name:
             found.setdefault(one.user, []).append(one.name)
     return {user: sorted(names) for user, names in found.items()}
 

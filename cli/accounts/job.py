@@ -3,7 +3,7 @@
 The controller lists the selected jobs (ModifyRecords without making the change), the user confirms, and it is made.
 """
 
-from cli.accounts.change import ChangeContext
+from cli.accounts.context import ChangeContext
 from cli.accounts.words import Grammar, ParsedLine, keywords
 from cli.base.jobids import selector_text
 from cli.base.run import CommandError

@@ -124,7 +124,8 @@ def _with_entity(verb: str, words: list[str], options: OptionValues) -> int:
 
 def _change(verb: str, entity: str, words: list[str], options: OptionValues) -> int:
     from cli.accounts import grammar as grammar
-    from cli.accounts.change import ChangeContext, run_change
+    from cli.accounts.change import run_change
+    from cli.accounts.context import ChangeContext
     from cli.accounts.words import read_line
 
     if entity == "federation":
@@ -164,8 +165,9 @@ def _change(verb: str, entity: str, words: list[str], options: OptionValues) -> 
 
     key = "name" if (verb, entity) == ("modify", "cluster") else "cluster"
     return on_named(
-        said, options, lambda client, own, style: run_change(ChangeContext(client, style), verb, entity, own), key
-    )
+        said, options, lambda client, own, style: run_change(ChangeContext(client, style), verb, entity, own), key,
+        needs_all=verb == "add",
+    )  # fmt: skip
 
 
 def _show(entity: str, words: list[str], options: OptionValues) -> int:
@@ -187,7 +189,7 @@ def _show(entity: str, words: list[str], options: OptionValues) -> int:
         if entity == "cluster":
             with Client.open() as client:
                 return show_clusters(client, said, options)
-        return on_named(said, options, lambda client, own, style: show(client, entity, own, style), shown=True)
+        return on_named(said, options, lambda client, own, style: show(client, entity, own, style))
     if entity == "qos":
         from cli.accounts.grammar import QOS
         from cli.accounts.qos import show as show_qos
@@ -224,7 +226,7 @@ _PLAIN: dict[str, tuple[str, str, bool, int]] = {
 def _without_entity(verb: str, words: list[str], options: OptionValues) -> int:
     from importlib import import_module
 
-    from cli.accounts.change import ChangeContext
+    from cli.accounts.context import ChangeContext
 
     if verb not in _PLAIN:
         raise CommandError(f"invalid keyword: {verb}", plain=True)

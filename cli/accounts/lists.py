@@ -10,9 +10,10 @@ from collections.abc import Callable
 # Any: each table has rows of its own type
 from typing import Any, Generic, NamedTuple
 
-from cli.accounts.change import check_cluster
+from cli.accounts.context import check_cluster
 from cli.accounts.fields import FieldValue, columns_of, put_table
 from cli.accounts.tree import AssociationTree
+from cli.accounts.wckeys import load_wckeys
 from cli.accounts.words import Grammar, ParsedLine, keywords
 from cli.base.confirm import confirmed
 from cli.base.document import is_wanted
@@ -268,10 +269,9 @@ def _tres(client: Client, said: ParsedLine, now_us: int) -> list[gov.TresInfo]:
 
 
 def _wckeys(client: Client, said: ParsedLine, now_us: int) -> list[gov.WckeyInfo]:
-    request = gov.ListWckeysRequest(with_deleted="withdeleted" in said.flags)
     return [
         one
-        for one in client.call("ListWckeys", request).wckeys
+        for one in load_wckeys(client, "withdeleted" in said.flags)
         if _wants(said, "name", one.name) and _wants(said, "user", one.user) and _wants(said, "id", str(one.id))
     ]
 
@@ -431,9 +431,7 @@ LISTINGS: dict[str, Listing[Any]] = {
         ),
         _fixed("Name,Cluster,User"),
         {
-            "name": lambda row, view: ("*" if row.is_default else "") + row.name,
-            "wckey": lambda row, view: ("*" if row.is_default else "") + row.name,
-            "cluster": _cluster, "user": _text("user"), "id": _text("id"),
+            "name": _text("name"), "wckey": _text("name"), "cluster": _cluster, "user": _text("user"), "id": _text("id"),
         },
         _wckeys,
     ),

@@ -9,9 +9,10 @@ Default accounts are set after all associations exist, removals come last.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cli.accounts.change import ACTIONS, ChangeContext
+from cli.accounts.context import ChangeContext
 from cli.accounts.dump import wckeys_of
 from cli.accounts.file import FILE_MAX, AccountsFile, DumpLine, read_file
+from cli.accounts.requests import ACTIONS
 from cli.accounts.tree import DEFAULT_QOS, AssociationTree
 from cli.accounts.words import Grammar, keywords, read_line
 from cli.base.confirm import COMMIT
@@ -39,7 +40,7 @@ def load(context: ChangeContext, words: list[str]) -> int:
     if len(names) > 1:
         raise CommandError(f" File name already set to {names[0]}", plain=True)
     text = _read(names[0])
-    tree = AssociationTree.load(context.client)
+    tree = context.tree
     clean = "clean" in said.flags
     there = frozenset() if clean else frozenset(tree.accounts)
     file = read_file(text, there)

@@ -15,7 +15,7 @@ from functools import partial
 # Any: each option has a reader of its own and a value of the kind that it reads
 from typing import Any
 
-from cli.accounts.change import NO_WHERE, ChangeContext
+from cli.accounts.context import NO_WHERE, ChangeContext
 from cli.accounts.fields import FieldValue, columns_of, put_table
 from cli.accounts.grammar import OLD_LIMITS
 from cli.accounts.qosnames import bad_qos, list_qos
@@ -61,6 +61,8 @@ def run_qos(context: ChangeContext, verb: str, said: ParsedLine) -> int:
     if not found:
         print({"modify": " Nothing modified", "remove": " Nothing deleted"}[verb])  # noqa: T201
         return 1
+    if verb == "remove" and (lines := _defaults(context, found)):
+        raise CommandError("\n".join(lines), plain=True)
     return _commit(
         context, verb, found, changes, {"modify": " Modified qos...", "remove": " Deleting QOS(s)..."}[verb], []
     )
@@ -81,6 +83,25 @@ def _add(context: ChangeContext, said: ParsedLine, changes: dict[str, str]) -> i
         *describe_settings(changes, QOS_LABELS, 25),
     ]
     return _commit(context, "add", new, changes, " Adding QOS(s)", settings)
+
+
+def _defaults(context: ChangeContext, names: list[str]) -> list[str]:
+    """Slurm's lines about associations whose own default is one of these QOS; [] = there are none."""
+    found = [
+        f"  DefQOS = {one.default_qos:<10.10} C = {context.cluster:<10.10} A = {one.account:<20.20} "
+        + (f"U = {one.user:<9.9}" if one.user else "")
+        + (f" P = {one.partition:<10.10}" if one.partition else "")
+        for one in context.tree.whole.associations
+        if one.default_qos in names
+    ]
+    return [" Associations listed below have these as their Default QOS.", *found, *_KEPT] if found else []
+
+
+_KEPT = (
+    " Please either remove the qos' listed above from list and resubmit,",
+    " or change the default qos to remove the qos.",
+    " Changes Discarded",
+)
 
 
 def _commit(

@@ -3,7 +3,8 @@
 A refusal of the controller is printed before any change is reported as made.
 """
 
-from cli.accounts.change import ACTIONS, NO_WHERE, ChangeContext, check_cluster
+from cli.accounts.context import NO_WHERE, ChangeContext, check_cluster
+from cli.accounts.requests import ACTIONS
 from cli.accounts.words import ParsedLine
 from cli.base.run import CommandError
 from penstock.client import Client
@@ -55,7 +56,7 @@ def change_resources(context: ChangeContext, verb: str, said: ParsedLine) -> int
         lines = [" Adding Resource(s)", *(f"  {name}@{server}" for name in names)]
         if "cluster" in said.conditions:
             lines.append(f"   Cluster - {context.cluster}\t{changes.get('allowed', '0')}%")
-        lines += [" Settings", *_settings(changes)]
+        lines += [" Settings", *_settings(names[-1], changes)]
     elif not there:
         print(" Nothing modified" if verb == "modify" else " Nothing deleted")  # noqa: T201
         return 1
@@ -90,8 +91,8 @@ def _there(client: Client, names: list[str], servers: list[str]) -> list[Resourc
     return [one for one in found if (not names or one.name in names) and (not servers or one.server in servers)]
 
 
-def _settings(changes: dict[str, str]) -> list[str]:
-    rows = (("Server", changes["server"]), ("Description", changes.get("description", "")),
+def _settings(name: str, changes: dict[str, str]) -> list[str]:
+    rows = (("Name", name), ("Server", changes["server"]), ("Description", changes.get("description", name)),
             ("ServerType", changes.get("servertype", "")),
             ("Count", changes.get("count", "")), ("Type", "License" if "type" in changes else ""))  # fmt: skip
     return [f"  {label:<14} = {value}" for label, value in rows if value]

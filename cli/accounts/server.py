@@ -8,7 +8,7 @@ parameters that tools look for in its answer (DbdHost, TrackWCKey, SLURMDBD_CONF
 import os
 import time
 
-from cli.accounts.change import ChangeContext
+from cli.accounts.context import ChangeContext
 from cli.accounts.words import Grammar, keywords, read_line
 from cli.base.document import is_wanted
 from cli.base.listing import emit
@@ -65,15 +65,12 @@ def configuration(reply: pb.ShowConfigReply) -> dict[str, str]:
     return known | own
 
 
-def _nothing(key: str) -> str:
-    """What stands for a setting that there is not."""
-    return (
-        "NONE"
-        if key.startswith("Purge")
-        else "No"
-        if key.startswith("Archive") and key[7:] not in ("Dir", "Script")
-        else "(null)"
-    )
+#: What stands for a setting that there is not, by how its name begins; the first that fits.
+_ABSENT = (("Purge", "NONE"), ("ArchiveDir", "(null)"), ("ArchiveScript", "(null)"), ("Archive", "No"), ("", "(null)"))
+
+
+def _absent(key: str) -> str:
+    return next(text for start, text in _ABSENT if key.startswith(start))
 
 
 def show_configuration(client: Client, words: list[str], options: OptionValues) -> int:
@@ -86,7 +83,7 @@ def show_configuration(client: Client, words: list[str], options: OptionValues) 
     lines += [
         "",
         "SlurmDBD configuration:",
-        *(f"{key:<22} = {values.get(key.lower()) or _nothing(key)}" for key in _OF_SERVER),
+        *(f"{key:<22} = {values.get(key.lower()) or _absent(key)}" for key in _OF_SERVER),
     ]
     emit(lines)
     return 0
@@ -119,6 +116,8 @@ def show_stats(client: Client, words: list[str], options: OptionValues) -> int:
         f"Data since                    {diagnostics.at(reply.since_us)}",
         "All statistics are in microseconds",
         line,
+        "",
+        *diagnostics.rollup(reply),
         "",
         "Remote Procedure Call statistics by message type",
         *diagnostics.calls(reply.by_type, by),

@@ -131,18 +131,23 @@ def sort_letters(text: str) -> Iterator[tuple[str, bool]]:
         yield mark, backwards
 
 
+#: Slurm's line about two options of listings.
+FORMAT_OR_LONG = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
+
 _Key = TypeVar("_Key")
 
 
 def sort_keys(text: str, find: Callable[[str], _Key | None]) -> list[tuple[_Key, bool]]:
-    """The keys of a sort list, each with whether it sorts descending. `cluster` is ignored: there is one."""
-    keys = []
-    for letter, backwards in sort_letters(",".join(word for word in text.split(",") if word.lstrip("+-") != "cluster")):
+    """The keys of a sort list, each with whether it sorts descending. `cluster` is ignored: there is one. Of several bad
+    letters the last one is named, since Slurm reads the list from its end."""
+    listed = ",".join(word for word in text.split(",") if word.lstrip("+-") != "cluster")
+    keys: list[tuple[_Key, bool]] = []
+    for letter, backwards in reversed(list(sort_letters(listed))):
         key = find(letter)
         if key is None:
             raise CommandError(f"Invalid sort specification: {letter}")
         keys.append((key, backwards))
-    return keys
+    return keys[::-1]
 
 
 #: A sort key of lines: any type that compares with itself.

@@ -16,9 +16,10 @@ from cli.control.keywords import NAME, KeywordCall, words_of
 from cli.listings.show import NULL, ShownRecord, ShownReport
 from penstock.cluster import find_cluster
 from penstock.v1 import controller_pb2 as pb
-from penstock.values.dates import format_date
-from penstock.values.duration import format_duration
+from penstock.values.dates import format_date, parse_date_us
+from penstock.values.duration import format_duration, parse_duration_s
 from penstock.values.errors import BadValue
+from penstock.values.refusals import TEXT, Code
 
 NONE_AT_ALL = "No reservations in the system"
 KEYS = words_of(
@@ -92,6 +93,7 @@ def create(call: KeywordCall) -> int:
 def _check_new(given: ReservationChanges) -> None:
     """Checks what Slurm's command checks before it sends the request."""
     _check_flags(given.changes.get("flags", ""))
+    _check_times(given.changes, NOT_CREATED)
     if "starttime" not in given.changes:
         raise CommandError(f"A start time must be given.  {NOT_CREATED}")
     if "endtime" not in given.changes and "duration" not in given.changes:
@@ -101,6 +103,26 @@ def _check_new(given: ReservationChanges) -> None:
     resources = {"nodes", "nodecnt", "corecnt", "tres", "trespernode", "licenses", "partitionname", "burstbuffer"}
     if not resources & set(given.changes):
         raise CommandError(f"Nodes, NodeCnt, CoreCnt, TRES, Licenses or PartitionName must be given.  {NOT_CREATED}")
+
+
+def _check_times(changes: dict[str, str], after: str, last: str = "") -> None:
+    """Checks the times as Slurm's command does, in its words; ours say what is allowed. `last`: the line after these."""
+    import time
+
+    now_us = time.time_ns() // 1000
+    for key, what in (("starttime", "start time"), ("endtime", "end time")):
+        if text := changes.get(key):
+            try:
+                parse_date_us(text, now_us)
+            except BadValue as error:
+                first = f"Invalid time specification (pos=0): {text}: {error}"
+                second = f"{NAME}: error: Invalid {what} {key}={text}.  {after}"
+                raise CommandError(f"{first}\n{second}{last}", plain=True) from error
+    if text := changes.get("duration"):
+        try:
+            parse_duration_s(text if text == "-1" else text.lstrip("+-"))
+        except BadValue as error:
+            raise CommandError(f"Invalid duration duration={text}.  {after}: {error}") from error
 
 
 def _check_flags(text: str) -> None:
@@ -119,6 +141,7 @@ def update(words: list[str]) -> int:
         raise CommandError(f"ReservationName must be given.  {NOT_UPDATED}")
     if not given.changes:
         raise CommandError("No changes specified", plain=True)
+    _check_times(given.changes, NOT_UPDATED, f"\nslurm_update error: {TEXT[Code.INVALID_TIME_VALUE]}")
     request = pb.UpdateReservationRequest(name=given.name, changes=given.changes)
     request_once(NAME, "UpdateReservation", request, "Error updating the reservation", "slurm_update")
     print("Reservation updated.")  # noqa: T201

@@ -93,6 +93,19 @@ def report(d: "DiagnosticsReply", order: _Order | None = None) -> list[str]:
     ]
 
 
+def rollup(d: "DiagnosticsReply") -> list[str]:
+    """The roll-ups of usage, as sacctmgr prints them."""
+    r = d.rollup
+    return [
+        f"Internal DBD rollup last ran {at(d.last_rollup_at_us) if d.last_rollup_at_us else 'never (0)'}",
+        f"\tLast cycle:   {r.last_us}",
+        f"\tMax cycle:    {r.max_us}",
+        f"\tTotal time:   {r.total_us}",
+        f"\tTotal cycles: {r.cycles}",
+        f"\tMean cycle:   {_mean(r.total_us, r.cycles)}",
+    ]
+
+
 def at(at_us: int) -> str:
     """A time as sdiag writes it: `Sat Nov 21 16:00:00 2026 (1795276800)`."""
     return f"{date_line(at_us)} ({seconds_us(at_us)})"

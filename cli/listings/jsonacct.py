@@ -4,9 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from cli.base.document import Json, document, exit_object, minutes, number, time_object
 from cli.base.format import DisplayClock, seconds_us, text_of
-from cli.base.jobids import layout_name
 from cli.listings.sacct_fields import (
-    SHOWN_STATE,
     RecordRow,
     RecordView,
     account_of,
@@ -14,7 +12,11 @@ from cli.listings.sacct_fields import (
     cpu_us,
     elapsed_s,
     end_us,
+    exit_of,
+    layout_of,
     planned_s,
+    priority_of,
+    state_of,
     suspended_us,
     wckey_of,
 )
@@ -64,7 +66,7 @@ def record_object(job: JobRecord, cluster: str, now_us: int, assoc_ids: Mapping[
         "derived_exit_code": exit_object(job.derived_exit),
         "time": _record_time(job, row, now_us)
         | {"planned": number(planned_s(row, RecordView(DisplayClock(now_us)))), "limit": minutes(job.time_limit_s)},
-        "exit_code": exit_object(job.exit),
+        "exit_code": exit_object(exit_of(row)),
         "extra": request.extra,
         "failed_node": job.failed_node,
         "flags": [],
@@ -77,7 +79,7 @@ def record_object(job: JobRecord, cluster: str, now_us: int, assoc_ids: Mapping[
         "nodes": job.node_list or "None assigned",
         "partition": job.partition,
         "hold": "",
-        "priority": number(job.priority),
+        "priority": number(priority_of(job)),
         "qos": request.qos,
         "qosreq": request.qos,
         "required": {"CPUs": job.cpus_req, "memory_per_cpu": number(None), "memory_per_node": number(memory)},
@@ -93,7 +95,7 @@ def record_object(job: JobRecord, cluster: str, now_us: int, assoc_ids: Mapping[
         "stdin": text_of(job.std_in),
         "stdout": text_of(job.std_out),
         "stderr": text_of(job.std_err or job.std_out),
-        "state": {"current": [_record_state(job.state)], "reason": job.reason or "None"},
+        "state": {"current": [state_of(row)], "reason": job.reason or "None"},
         "steps": [_step_object(job, step, now_us) for step in job.steps],
         "submit_line": request.submit_line,
         "tres": {"allocated": _tres_list(job.tres_alloc), "requested": _tres_list(job.tres_req)},
@@ -107,10 +109,6 @@ def record_object(job: JobRecord, cluster: str, now_us: int, assoc_ids: Mapping[
 def _wckey(job: JobRecord) -> Json:
     key = wckey_of(job)
     return {"wckey": key.lstrip("*"), "flags": ["ASSIGNED_DEFAULT"] if key.startswith("*") else []}
-
-
-def _record_state(state: str) -> str:
-    return SHOWN_STATE.get(state, state)
 
 
 def _record_time(job: JobRecord, row: RecordRow, now_us: int) -> Json:
@@ -146,7 +144,7 @@ def _step_object(job: JobRecord, step: StepRecord, now_us: int) -> Json:
             "total": _cpu(cpu_us(row, user=True, system=True)),
             "user": _cpu(cpu_us(row, user=True, system=False)),
         },
-        "exit_code": exit_object(step.exit),
+        "exit_code": exit_object(exit_of(row)),
         "nodes": {
             "count": step.nodes_alloc,
             "range": step.node_list,
@@ -156,9 +154,9 @@ def _step_object(job: JobRecord, step: StepRecord, now_us: int) -> Json:
         "pid": "",
         "CPU": {"requested_frequency": {"min": number(None), "max": number(None)}, "governor": "0"},
         "kill_request_user": str(step.cancelled_by_uid) if step.cancelled_by_uid > 0 else "",
-        "task": {"distribution": layout_name(step.distribution) if step.step_id >= 0 else "Unknown"},
+        "task": {"distribution": layout_of(step)},
         "submit_line": step.submit_line,
-        "state": [_record_state(step.state)],
+        "state": [state_of(row)],
         "step": {"id": f"{job.job_id}.{name}", "name": step.name or name},
         "statistics": {"CPU": {"actual_frequency": 0}, "energy": {"consumed": number(_consumed(step))}},
         "tres": {

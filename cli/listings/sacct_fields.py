@@ -12,6 +12,7 @@ from cli.base.format import DisplayClock, TableColumn, amount, clipped_tasks, te
 from cli.base.jobids import component_text, layout_name
 from cli.listings.stepusage import FIELDS, K, Sizes, energy_text, recorded
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
+from penstock.v1.common_pb2 import ExitStatus
 from penstock.values.duration import format_duration
 from penstock.values.exitcode import format_exit
 from penstock.values.jobid import format_sluid, format_step
@@ -134,24 +135,34 @@ def alloc_cpus(row: RecordRow) -> int:
     return row.step.cpus_alloc if row.step else row.job.cpus_alloc
 
 
+def state_of(row: RecordRow) -> str:
+    """The state as one word."""
+    step = row.step
+    if step is None:
+        return SHOWN_STATE.get(row.job.state, row.job.state)
+    if step.state == JobState.FAILED.name and step.exit.signal:  # in Slurm, one that a signal has ended is cancelled
+        return JobState.CANCELLED.name
+    return SHOWN_STATE.get(step.state, step.state)
+
+
 def state_text(row: RecordRow) -> str:
     """The state: `COMPLETED`, `CANCELLED by 1000`."""
-    step = row.step
-    if step is not None:  # in Slurm, one that a signal has ended is cancelled
-        cancelled = step.state == JobState.FAILED.name and step.exit.signal
-        return JobState.CANCELLED.name if cancelled else SHOWN_STATE.get(step.state, step.state)
     job = row.job
-    if job.state == JobState.CANCELLED.name and job.cancelled_by_uid >= 0:
+    if row.step is None and job.state == JobState.CANCELLED.name and job.cancelled_by_uid >= 0:
         return f"{job.state} by {job.cancelled_by_uid}"
-    return SHOWN_STATE.get(job.state, job.state)
+    return state_of(row)
 
 
-def exit_text(row: RecordRow, view: RecordView) -> str:
+def exit_of(row: RecordRow) -> ExitStatus:
     """The exit code. A job that was cancelled is recorded at once, before its processes have ended: it has none."""
     if row.step is None and row.job.state == JobState.CANCELLED.name:
-        return format_exit(0, 0)
-    ended = (row.step or row.job).exit
-    return format_exit(ended.code, ended.signal)
+        return ExitStatus()
+    return (row.step or row.job).exit
+
+
+def priority_of(job: JobRecord) -> int:
+    """The priority; that of a held job is 0, whatever it will be."""
+    return 0 if job.state == JobState.PENDING.name and job.reason in HELD else job.priority
 
 
 def tres_text(tres: str) -> str:
@@ -311,7 +322,7 @@ def _average_cpu(step: StepRecord, view: RecordView) -> str:
     return format_duration(used_us // 1_000_000 // max(step.tasks, 1))
 
 
-def _layout(step: StepRecord) -> str:
+def layout_of(step: StepRecord) -> str:
     """How tasks are spread: where nothing was asked for, over the nodes when there are not more tasks than nodes."""
     if step.step_id < 0:
         return "Unknown"
@@ -349,7 +360,7 @@ VALUES: dict[str, _Value] = {
     "ElapsedRaw": lambda r, v: str(elapsed_s(r, v)),
     "Eligible": lambda r, v: v.clock.text(r.step.start_at_us if r.step else r.job.eligible_at_us, "Unknown"),
     "End": lambda r, v: v.clock.text(end_us(r), "Unknown"),
-    "ExitCode": exit_text,
+    "ExitCode": lambda r, v: format_exit(exit_of(r).code, exit_of(r).signal),
     "Extra": of_job(lambda j: j.request.extra),
     "FailedNode": of_job(lambda j: j.failed_node),
     "GID": of_job(lambda j: j.group_id),
@@ -357,7 +368,7 @@ VALUES: dict[str, _Value] = {
     "JobID": lambda r, v: r.id_text(),
     "JobIDRaw": lambda r, v: r.id_text(raw=True),
     "JobName": lambda r, v: name_of(r),
-    "Layout": of_step(_layout),
+    "Layout": of_step(layout_of),
     "Licenses": of_job(lambda j: j.request.licenses),
     "MaxDiskRead": step_bytes("disk_read_bytes"),
     "MaxDiskReadNode": first_node,
@@ -381,7 +392,7 @@ VALUES: dict[str, _Value] = {
     "Planned": job_only(lambda r, v: format_duration(planned_s(r, v))),
     "PlannedCPU": job_only(lambda r, v: format_duration(planned_s(r, v) * r.job.cpus_req)),
     "PlannedCPURAW": job_only(lambda r, v: str(planned_s(r, v) * r.job.cpus_req)),
-    "Priority": of_job(lambda j: 0 if j.state == JobState.PENDING.name and j.reason in HELD else j.priority),
+    "Priority": of_job(priority_of),
     "QOS": of_job(lambda j: j.request.qos),
     "QOSRAW": job_only(lambda r, v: str(v.numbers.qos_ids.get(r.job.request.qos, 0))),
     "QOSREQ": of_job(lambda j: j.request.qos),

@@ -11,6 +11,7 @@ import threading
 import time
 from asyncio import AbstractEventLoop, Future, TimerHandle, get_running_loop
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -65,8 +66,8 @@ class RollUps:
     def _start_due(self) -> None:
         self.catch_up().add_done_callback(self._caught_up)
 
-    def catch_up(self) -> "Future[None]":
-        """Counts all hours that are due; for the timer, and for callers that cannot wait for it."""
+    def catch_up(self) -> "Future[bool]":
+        """Counts all hours that are due; for the timer, and for callers that cannot wait for it. Whether there were any."""
         config = self._runtime.core.state.config
         to_us, now_us = self._runtime.durable_to_us() - SETTLE_US, self._runtime.clock_us()
         account, calendar = config.penstock_default_account, Calendar(config.utc_offsets)
@@ -75,14 +76,25 @@ class RollUps:
             order = purging.order_of(config, self._folder)
             self._purged_hour = hour
 
-        def run(writer: SideWriter) -> None:
-            self._work(writer, to_us, now_us, calendar, account)
+        def run(writer: SideWriter) -> bool:
+            has_counted = self._work(writer, to_us, now_us, calendar, account)
             if order is not None:
                 purging.run(writer, order, config, now_us, self._stop)
+            return has_counted
 
-        return self._loop.run_in_executor(self._thread, self._with_writer, run)
+        done = self._loop.run_in_executor(self._thread, self._with_writer, run)
+        done.add_done_callback(partial(self._count, now_us))
+        return done
 
-    def _caught_up(self, future: "Future[None]") -> None:
+    def _count(self, begun_at_us: int, done: "Future[bool]") -> None:
+        """Counts a pass for `sacctmgr show stats`: one that had something to do, and the first one."""
+        passed = self._runtime.diagnostics
+        if done.cancelled() or done.exception() is not None or not (done.result() or not passed.last_rollup_at_us):
+            return
+        passed.rollup.count(max(1, self._runtime.clock_us() - begun_at_us), 0, 0)
+        passed.last_rollup_at_us = begun_at_us
+
+    def _caught_up(self, future: "Future[bool]") -> None:
         if self._stop.is_set() or future.cancelled():
             return
         error = future.exception()
@@ -125,8 +137,12 @@ class RollUps:
         finally:
             writer.close()
 
-    def _work(self, writer: SideWriter, to_us: int, now_us: int, calendar: Calendar, account: str) -> None:
-        roller = Roller(writer.begin, writer.read, calendar, account)
+    def _work(self, writer: SideWriter, to_us: int, now_us: int, calendar: Calendar, account: str) -> bool:
+        roller, has_counted = Roller(writer.begin, writer.read, calendar, account), False
         begun = time.monotonic()
-        while roller.advance(to_us, now_us) and not self._stop.wait(time.monotonic() - begun):
+        while roller.advance(to_us, now_us):
+            has_counted = True
+            if self._stop.wait(time.monotonic() - begun):
+                break
             begun = time.monotonic()
+        return has_counted

@@ -233,7 +233,7 @@ class ResetDiagnosticsReply(_message.Message):
     def __init__(self) -> None: ...
 
 class DiagnosticsReply(_message.Message):
-    __slots__ = ("now_us", "since_us", "boot_at_us", "server_threads", "agents", "agent_queue", "inbox", "jobs_submitted", "jobs_started", "jobs_completed", "jobs_canceled", "jobs_failed", "jobs_pending", "jobs_running", "main", "backfill", "backfilled_jobs", "backfilled_last", "backfilled_boot", "last_backfill_at_us", "commits", "commit_us", "by_type", "by_user", "jobs_at_us", "spared", "filter_calls", "filter_failures", "filter_refusals", "longest_turn_us")
+    __slots__ = ("now_us", "since_us", "boot_at_us", "server_threads", "agents", "agent_queue", "inbox", "jobs_submitted", "jobs_started", "jobs_completed", "jobs_canceled", "jobs_failed", "jobs_pending", "jobs_running", "main", "backfill", "backfilled_jobs", "backfilled_last", "backfilled_boot", "last_backfill_at_us", "commits", "commit_us", "by_type", "by_user", "jobs_at_us", "spared", "filter_calls", "filter_failures", "filter_refusals", "rollup", "last_rollup_at_us", "longest_turn_us")
     NOW_US_FIELD_NUMBER: _ClassVar[int]
     SINCE_US_FIELD_NUMBER: _ClassVar[int]
     BOOT_AT_US_FIELD_NUMBER: _ClassVar[int]
@@ -263,6 +263,8 @@ class DiagnosticsReply(_message.Message):
     FILTER_CALLS_FIELD_NUMBER: _ClassVar[int]
     FILTER_FAILURES_FIELD_NUMBER: _ClassVar[int]
     FILTER_REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    ROLLUP_FIELD_NUMBER: _ClassVar[int]
+    LAST_ROLLUP_AT_US_FIELD_NUMBER: _ClassVar[int]
     LONGEST_TURN_US_FIELD_NUMBER: _ClassVar[int]
     now_us: int
     since_us: int
@@ -293,8 +295,10 @@ class DiagnosticsReply(_message.Message):
     filter_calls: int
     filter_failures: int
     filter_refusals: int
+    rollup: PassStatistics
+    last_rollup_at_us: int
     longest_turn_us: int
-    def __init__(self, now_us: _Optional[int] = ..., since_us: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., server_threads: _Optional[int] = ..., agents: _Optional[int] = ..., agent_queue: _Optional[int] = ..., inbox: _Optional[int] = ..., jobs_submitted: _Optional[int] = ..., jobs_started: _Optional[int] = ..., jobs_completed: _Optional[int] = ..., jobs_canceled: _Optional[int] = ..., jobs_failed: _Optional[int] = ..., jobs_pending: _Optional[int] = ..., jobs_running: _Optional[int] = ..., main: _Optional[_Union[PassStatistics, _Mapping]] = ..., backfill: _Optional[_Union[PassStatistics, _Mapping]] = ..., backfilled_jobs: _Optional[int] = ..., backfilled_last: _Optional[int] = ..., backfilled_boot: _Optional[int] = ..., last_backfill_at_us: _Optional[int] = ..., commits: _Optional[int] = ..., commit_us: _Optional[int] = ..., by_type: _Optional[_Iterable[_Union[RpcCount, _Mapping]]] = ..., by_user: _Optional[_Iterable[_Union[RpcCount, _Mapping]]] = ..., jobs_at_us: _Optional[int] = ..., spared: _Optional[int] = ..., filter_calls: _Optional[int] = ..., filter_failures: _Optional[int] = ..., filter_refusals: _Optional[int] = ..., longest_turn_us: _Optional[int] = ...) -> None: ...
+    def __init__(self, now_us: _Optional[int] = ..., since_us: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., server_threads: _Optional[int] = ..., agents: _Optional[int] = ..., agent_queue: _Optional[int] = ..., inbox: _Optional[int] = ..., jobs_submitted: _Optional[int] = ..., jobs_started: _Optional[int] = ..., jobs_completed: _Optional[int] = ..., jobs_canceled: _Optional[int] = ..., jobs_failed: _Optional[int] = ..., jobs_pending: _Optional[int] = ..., jobs_running: _Optional[int] = ..., main: _Optional[_Union[PassStatistics, _Mapping]] = ..., backfill: _Optional[_Union[PassStatistics, _Mapping]] = ..., backfilled_jobs: _Optional[int] = ..., backfilled_last: _Optional[int] = ..., backfilled_boot: _Optional[int] = ..., last_backfill_at_us: _Optional[int] = ..., commits: _Optional[int] = ..., commit_us: _Optional[int] = ..., by_type: _Optional[_Iterable[_Union[RpcCount, _Mapping]]] = ..., by_user: _Optional[_Iterable[_Union[RpcCount, _Mapping]]] = ..., jobs_at_us: _Optional[int] = ..., spared: _Optional[int] = ..., filter_calls: _Optional[int] = ..., filter_failures: _Optional[int] = ..., filter_refusals: _Optional[int] = ..., rollup: _Optional[_Union[PassStatistics, _Mapping]] = ..., last_rollup_at_us: _Optional[int] = ..., longest_turn_us: _Optional[int] = ...) -> None: ...
 
 class PassStatistics(_message.Message):
     __slots__ = ("cycles", "last_us", "max_us", "total_us", "depth", "last_depth", "last_queue", "queue", "table_size")

@@ -6,7 +6,7 @@ from typing import Final, cast
 from cli.base.document import Json, time_object
 from penstock.v1.accounting_pb2 import ListRecordsRequest
 from penstock.v1.controller_pb2 import ListNodesRequest, NodeInfo
-from penstock.v1.explain_pb2 import DiagnosticsRequest, RpcCount
+from penstock.v1.explain_pb2 import DiagnosticsReply, DiagnosticsRequest, RpcCount
 from penstock.v1.governance_pb2 import ModifyRecordsReply, ModifyRecordsRequest
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
@@ -58,15 +58,25 @@ async def _modify(call: RestCall, ids: list[str], record: Mapping[str, object], 
 
 
 async def diag(call: RestCall) -> Json:
-    """GET diag: the calls that the controller has handled. It rolls usage up itself, and counts no runs of that."""
+    """GET diag: the calls that the controller has handled, and its roll-ups of usage: days and months are summed with the
+    hours."""
     reply = await call.call("Diagnostics", DiagnosticsRequest())
     made = {
         "RPCs": [{"rpc": one.name, "count": one.count, "time": _times(one)} for one in reply.by_type],
         "users": [{"user": one.name, "count": one.count, "time": _times(one)} for one in reply.by_user],
         "time_start": time_object(reply.since_us),
-        "rollups": {},
+        "rollups": dict.fromkeys(("hourly", "daily", "monthly"), _rollup(reply)),
     }
     return {"statistics": made}
+
+
+def _rollup(reply: DiagnosticsReply) -> Json:
+    r = reply.rollup
+    return {
+        "count": r.cycles,
+        "last_run": reply.last_rollup_at_us // 1_000_000,
+        "duration": {"last": r.last_us, "max": r.max_us, "time": r.total_us},
+    }
 
 
 def _times(one: RpcCount) -> Json:

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import time
+from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToDict
@@ -464,10 +465,25 @@ def test_json(client, capsys):
     assert set(job["steps"][0]["tres"]) == {"allocated", "requested", "consumed"}
     assert job["steps"][0]["task"] == {"distribution": "Unknown"}
     assert job["wckey"] == {"wckey": "", "flags": []} and job["used_gres"] == ""
-    assert by_id[21]["exit_code"]["signal"] == {
+    assert by_id[21]["steps"][0]["exit_code"]["signal"] == {
         "id": {"set": True, "infinite": False, "number": 15}, "name": "TERM",
     }  # fmt: skip
+    text = out(capsys, "-n", "-P", "-o", "jobidraw,state,exitcode,priority,layout").splitlines()
+    assert [_in_words(job) for job in document["jobs"]] == [
+        re.sub(" by [0-9]+", "", line) for line in text if "." not in line
+    ]
+    steps = [_in_words(step, job) for job in document["jobs"] for step in job["steps"]]
+    assert steps == [line for line in text if "." in line] and "21.batch|CANCELLED|0:15||Unknown" in steps
     assert by_id[23]["array"]["task"] == "0-9" and by_id[24]["array"]["task_id"]["number"] == 10
+
+
+def _in_words(one: dict[str, Any], job: dict[str, Any] | None = None) -> str:
+    """A job or a step of --json as the table has it."""
+    ended = one["exit_code"]
+    code, signal = ended["return_code"]["number"], ended["signal"]["id"]["number"]
+    if job is not None:
+        return f"{one['step']['id']}|{one['state'][0]}|{code}:{signal}||{one['task']['distribution']}"
+    return f"{one['job_id']}|{one['state']['current'][0]}|{code}:{signal}|{one['priority']['number']}|"
 
 
 def test_associations(client, capsys):

@@ -8,10 +8,10 @@ import pytest
 from cli import sacctmgr
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
-from penstock.v1.governance_pb2 import ChangeManyReply
+from penstock.v1.governance_pb2 import ChangeManyReply, ListWckeysReply, WckeyInfo
 from penstock.v1.shares_pb2 import Association, ChangeAccountsReply, ChangeAccountsRequest
 from penstock.values.refusals import TEXT, Code
-from tests.cli.fake_controller import FakeClient
+from tests.cli.fake_controller import FakeClient, run_body
 from tests.cli.treeworld import changes_of, out, world
 
 QUESTION = "Would you like to commit changes? (You have 30 seconds to decide)\n(N/y): "
@@ -19,7 +19,7 @@ QUESTION = "Would you like to commit changes? (You have 30 seconds to decide)\n(
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
-    monkeypatch.setattr("cli.accounts.change.named", lambda name: None if name == "nouid" else object())
+    monkeypatch.setattr("cli.accounts.add.named", lambda name: None if name == "nouid" else object())
     return world(monkeypatch)
 
 
@@ -126,9 +126,30 @@ def test_wckeys(client, capsys):
         out(capsys, "-i", "add", "wckey", "w9", "user=ann")
         == " WCKeys =\n  U = ann       W = w9         C = tiny      \n"
     )
-    assert out(capsys, "-i", "delete", "user", "ann", "wckeys=w9") == " Deleting user WCKeys...\n  w9\n"
+    client.answers["ListWckeys"] = ListWckeysReply(
+        wckeys=[WckeyInfo(name="w9", user="ann"), WckeyInfo(name="w9", user="bob"), WckeyInfo(name="w8", user="ann")]
+    )
+    line = "  C = tiny       W = w9                   U = {:<9}\n"
+    gone = " Deleting user WCKeys...\n" + line.format("ann")
+    assert out(capsys, "-i", "delete", "user", "ann", "wckeys=w9") == gone
     assert changes_of(client)[-1] == ChangeAccountsRequest(action="REMOVE", entity="wckey", names=["w9"], users=["ann"])
-    assert out(capsys, "-i", "delete", "wckey", "where", "w9") == " Deleting user WCKeys...\n  w9\n"
+    assert out(capsys, "-i", "delete", "wckey", "where", "w9") == gone + line.format("bob")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "modify account bio set parent=physics maxjobs=3 defaultqos=gold",
+        "modify user set defaultaccount=bio maxjobs=3 qos=gold defaultqos=gold",
+        "add user new account=bio wckey=w1",
+        "delete user bob account=bio",
+        "delete qos normal",
+    ],
+)
+def test_a_line_loads_the_tree_once(client, capsys, line):
+    answers(client, user("bob"), Association(account="bio", parent="root"), names=("bob", "bio"))
+    run_body(capsys, "sacctmgr", sacctmgr.body, "-i", *line.split())
+    assert [name for name, _ in client.calls].count("ListAssociations") == 1
 
 
 # ---- modify ------------------------------------------------------------------------------------------------------
@@ -198,7 +219,13 @@ def test_the_cluster(client, capsys):
     assert (changes_of(client)[0].entity, changes_of(client)[0].names) == ("cluster", ["tiny"])
     wrong = "GrpWall is not a valid option for the root association of a cluster.\n"
     out(capsys, "-i", "modify", "cluster", "set", "grpwall=9", status=1, err=wrong)
-    out(capsys, "-i", "add", "cluster", "tiny", status=1, err=" This cluster tiny already exists.  Not adding.\n")
+    assert out(capsys, "-i", "add", "cluster", "tiny", status=1) == " This cluster tiny already exists.  Not adding.\n"
+    for line in ("modify cluster no set maxjobs=1", "modify account bio where cluster=no set maxjobs=1"):
+        assert out(capsys, "-i", *line.split(), status=1) == " Nothing modified\n"
+    for line in ("delete cluster no", "delete account bio where cluster=no", "delete user bob where cluster=no"):
+        assert out(capsys, "-i", *line.split(), status=1) == " Nothing deleted\n"
+    out(capsys, "-i", "delete", "cluster", status=1, err=" No conditions given to remove, not executing.\n")
+    assert out(capsys, "-i", "modify", "account", "root", "set", "parent=bio", status=1) == " Nothing modified\n"
     other = (
         " Problem adding clusters: Requested operation not supported on this system\n"
         "sacctmgr: tiny keeps the accounts of its own cluster; a machine knows another cluster by its cluster file in "

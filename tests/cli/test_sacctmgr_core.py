@@ -10,7 +10,7 @@ from tests.cli.treeworld import out
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> CoreClient:
-    monkeypatch.setattr("cli.accounts.change.named", lambda name: object())
+    monkeypatch.setattr("cli.accounts.add.named", lambda name: object())
     client = CoreClient()
     client.install(monkeypatch)
     return client
@@ -52,7 +52,7 @@ def test_what_was_typed_is_shown(client, capsys):
         out(capsys, "-nP", "show", "user", "withcoord", "format=user,defaultaccount,defaultwckey,admin,coord")
         == "ann|bio|w2|Operator|science\nbob|bio||None|\n"
     )
-    assert out(capsys, "-nP", "show", "wckey") == "w1|cluster|ann\n*w2|cluster|ann\n"
+    assert out(capsys, "-nP", "show", "wckey") == "w1|cluster|ann\nw2|cluster|ann\n"
     assert (
         out(capsys, "-nP", "show", "tres")
         == "cpu||1\nmem||2\nenergy||3\nnode||4\nbilling||5\nfs|disk|6\nvmem||7\npages||8\ngres|gpu|1001\ngres|gpu:a100|1002\n"
@@ -158,7 +158,8 @@ def test_resources(client, capsys):
     assert out(
         capsys, "-i", "add", "resource", "matlab", "count=10", "type=license", "server=flex", "percentallowed=50"
     ) == (
-        " Adding Resource(s)\n  matlab@flex\n Settings\n  Server         = flex\n  Count          = 10\n  Type           = License\n"
+        " Adding Resource(s)\n  matlab@flex\n Settings\n  Name           = matlab\n  Server         = flex\n"
+        "  Description    = matlab\n  Count          = 10\n  Type           = License\n"
     )
     assert out(capsys, "show", "resource") == (
         "      Name     Server     Type  Count LastConsumed Allocated ServerType                Flags \n"
@@ -206,3 +207,49 @@ def test_problems(client, capsys):
     out(capsys, "-i", "add", "account", "empty")
     shown = out(capsys, "-nP", "show", "problem")
     assert "cluster|empty||Account has no users\n" in shown and "cluster|bio|bob|User does not have a uid\n" in shown
+
+
+def test_wckeys_make_a_user_and_the_first_one_is_the_default(client, capsys):
+    columns = "format=user,defaultaccount,defaultwckey"
+    line = "  U = {:<9} W = {:<10} C = cluster   \n"
+    first, second = line.format("new", "w1"), line.format("new", "w2")
+    head = " Adding User(s)\n  new\n"
+    assert out(capsys, "-i", "add", "user", "new", "wckey=w1,w2") == head + " WCKeys =\n" + first + second
+    assert out(capsys, "-nP", "show", "user", "new", columns) == "new||w1\n"
+    assert out(capsys, "-i", "add", "user", "new", "wckey=w1,w2", status=1) == " Nothing new added.\n"
+    out(capsys, "-i", "add", "user", "other", "wckey=w1", "defaultwckey=w3")
+    assert out(capsys, "-nP", "show", "user", "other", columns) == "other||w3\n"
+    gone = "  C = cluster    W = w1                   U = {:<9}\n"
+    assert out(capsys, "-i", "delete", "user", "new,other", "wckey=w1,w9") == (
+        " Deleting user WCKeys...\n" + gone.format("new") + gone.format("other")
+    )
+    assert out(capsys, "-nP", "show", "user", columns) == "new||\nother||w3\n"
+    assert out(capsys, "-nP", "show", "wckey") == "w2|cluster|new\nw3|cluster|other\n"
+
+
+def test_no_default_qos_is_that_of_the_account_above(client, capsys):
+    """So it has to be among those of the association, too."""
+    for line in (
+        "add qos gold,low",
+        "add account bio qos=normal,gold defaultqos=gold",
+        "add user ann account=bio qos=low,normal",
+    ):
+        out(capsys, "-i", *line.split())
+    out(capsys, "-i", "modify", "user", "ann", "set", "defaultqos=low")
+    wrong = (
+        " These associations don't have access to their default qos.\n"
+        " Please give them access before they the default can be set to this.\n"
+        "  DefQOS = gold       C = cluster    A = bio                  U = ann      \n"
+    )
+    out(capsys, "-i", "modify", "user", "ann", "set", "defaultqos=-1", status=1, err=wrong)
+    assert out(capsys, "-i", "modify", "account", "bio", "set", "defaultqos=-1").startswith(" Modified account assoc")
+    assert out(capsys, "-i", "modify", "user", "ann", "set", "defaultqos=-1").startswith(" Modified user assoc")
+    assert out(capsys, "-nP", "show", "assoc", "format=user,defaultqos", "account=bio") == "|\nann|\n"
+
+
+def test_the_root_account_is_the_clusters(client, capsys):
+    out(capsys, "-i", "add", "user", "ann", "account=root")
+    assert out(capsys, "-i", "modify", "account", "root", "set", "maxjobs=5") == (
+        " Modified account associations...\n  C = cluster    A = root\n  C = cluster    A = root                 U = ann      \n"
+    )
+    assert out(capsys, "-nP", "show", "assoc", "format=account,user,maxjobs") == "root||5\nroot|ann|5\n"

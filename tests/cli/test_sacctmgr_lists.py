@@ -77,7 +77,8 @@ def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
         ShowConfig=pb.ShowConfigReply(lines=[pb.ConfigLine(key=key, value=value) for key, value in CONFIG], at_us=NOW_US),
         Purge=gov.PurgeReply(records={"jobs": 12, "steps": 30}, files=["/var/archive/jobs.jsonl"]),
         Diagnostics=explain_pb2.DiagnosticsReply(
-            now_us=NOW_US, since_us=NOW_US - S, by_type=[explain_pb2.RpcCount(name="Ping", count=3, total_us=30)]
+            now_us=NOW_US, since_us=NOW_US - S, by_type=[explain_pb2.RpcCount(name="Ping", count=3, total_us=30)],
+            rollup=explain_pb2.PassStatistics(cycles=4, last_us=300, max_us=500, total_us=1200), last_rollup_at_us=NOW_US - 120 * S,
         ),
         ResetDiagnostics=explain_pb2.ResetDiagnosticsReply(),
         Ping=pb.PingReply(controller_host="ctl"),
@@ -240,9 +241,12 @@ def test_the_server(client, capsys):
     assert json.loads(out(capsys, "--json", "ping"))["pings"][0]["responding"] is True
     assert out(capsys, "-i", "reconfigure") == "" and client.calls[-1][0] == "Reconfigure"
     assert out(capsys, "-i", "clear", "stats") == "" and client.calls[-1][0] == "ResetDiagnostics"
-    assert "\tREQUEST_PING                            ( 1008) count:3      ave_time:10     total_time:30\n" in out(
-        capsys, "show", "stats"
-    )
+    stats = out(capsys, "show", "stats")
+    assert "\tREQUEST_PING                            ( 1008) count:3      ave_time:10     total_time:30\n" in stats
+    assert (
+        "Internal DBD rollup last ran Sat Nov 21 03:02:00 2026 (1795230120)\n\tLast cycle:   300\n\tMax cycle:    500\n"
+        "\tTotal time:   1200\n\tTotal cycles: 4\n\tMean cycle:   300\n\n"
+    ) in stats
     wrong = (
         " Problem shutting down server: Requested operation not supported on this system\n"
         "sacctmgr: the controller itself keeps the accounts; scontrol shutdown stops it\n"

@@ -60,7 +60,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
             ["modify", "qos", "set", "usagefactor=2.5"],
             pb.ChangeQosRequest(action=Action.MODIFY, names=["normal", "gold"], changes={"usagefactor": "2.5"}),
         ),
-        (["delete", "qos", "where", "id=2"], pb.ChangeQosRequest(action=Action.DELETE, names=["gold"])),
+        (["delete", "qos", "where", "id=1"], pb.ChangeQosRequest(action=Action.DELETE, names=["normal"])),
     ],
 )
 def test_what_is_sent(client, capsys, words, request_):
@@ -87,7 +87,7 @@ def test_what_is_told(client, capsys):
         "  UsageFactor              = 0.5000\n"
     )
     assert out(capsys, "-i", "modify", "qos", "gold", "set", "prio=3") == " Modified qos...\n  gold\n"
-    assert out(capsys, "-i", "delete", "qos", "gold") == " Deleting QOS(s)...\n  gold\n"
+    assert out(capsys, "-i", "delete", "qos", "normal") == " Deleting QOS(s)...\n  normal\n"
     assert out(capsys, "-i", "add", "qos", "gold", status=1) == " Nothing new added.\n"
     assert out(capsys, "-i", "modify", "qos", "lead", "set", "prio=3", status=1) == " Nothing modified\n"
     assert out(capsys, "-i", "delete", "qos", "lead", status=1) == " Nothing deleted\n"
@@ -164,4 +164,15 @@ def test_values_that_are_none(client, capsys, setting, line, allowed):
 def test_a_refusal_in_its_own_words(monkeypatch: Any, capsys: Any) -> None:
     world(monkeypatch, ChangeQos=PenstockError(9011, "The QOS is in use: 2 job(s) have it"))
     wrong = " Error with request: The QOS is in use\nsacctmgr: 2 job(s) have it\n"
-    out(capsys, "-i", "delete", "qos", "gold", status=1, err=wrong)
+    out(capsys, "-i", "delete", "qos", "normal", status=1, err=wrong)
+
+
+def test_the_default_of_an_association_is_not_deleted(client: FakeClient, capsys: Any) -> None:
+    wrong = (
+        " Associations listed below have these as their Default QOS.\n"
+        "  DefQOS = gold       C = tiny       A = bio                  \n"
+        " Please either remove the qos' listed above from list and resubmit,\n"
+        " or change the default qos to remove the qos.\n Changes Discarded\n"
+    )
+    out(capsys, "-i", "delete", "qos", "normal,gold", status=1, err=wrong)
+    assert changes_of(client) == []

@@ -8,6 +8,7 @@ import pytest
 from ctld.core.queue.associations import qos_of
 from ctld.core.queue.rights import coordinates, level_of
 from ctld.core.queue.wckeys import note, wckey_allowed
+from ctld.core.records.accounting_rows import UserRow
 from ctld.core.records.events import ChangeQos, JobSubmission, QosAction, Role
 from penstock.values.limits import texts
 from tests.core.bookkeeping import ADD, MODIFY, REMOVE, actor, books, change, lasting, make, many, qos, wish
@@ -157,6 +158,11 @@ def test_a_deleted_qos_leaves_the_lists_of_associations() -> None:
     world = planted()
     change(world, MODIFY, "user", "ann", accounts=("bio",), qos="gold,silver", defaultqos="gold")
     change(world, MODIFY, "account", "physics", qos="gold")
+    before = books(world)
+    refused = qos(world, QosAction.DELETE, "silver", "gold")
+    assert "would not have access to their default qos" in refused and "ann in account bio has gold" in refused
+    assert books(world) == before
+    change(world, MODIFY, "user", "ann", accounts=("bio",), defaultqos="-1")
     assert qos(world, QosAction.DELETE, "gold") == "done"
     tree = world.core.state.shares
     ann = tree.users["bio", "ann"]
@@ -283,13 +289,15 @@ def test_wckeys() -> None:
     assert change(world, ADD, "wckey", "genome", "light", users=("ann", "bob")) == "genome light"
     assert change(world, ADD, "wckey", "genome", users=("ann",)) == ""
     assert wckey_allowed(state, "ann", "genome") and not wckey_allowed(state, "cy", "genome")
-    assert not wckey_allowed(state, "ann", "")
+    assert not wckey_allowed(state, "cy", "") and wckey_allowed(state, "ann", "*genome")  # the first one is the default
     assert change(world, MODIFY, "user", "ann", defaultwckey="light") == "ann"
     assert (
         wckey_allowed(state, "ann", "")
         and wckey_allowed(state, "ann", "*light")
         and not wckey_allowed(state, "ann", "*genome")
     )
+    assert change(world, ADD, "wckey", "light", "genome", users=("new",)) == "light genome"
+    assert state.shares.people["new"] == UserRow("new", "", default_wckey="light")
     note(state, "cy", "own")
     assert wckey_allowed(state, "cy", "own")
     world.settle()
@@ -297,7 +305,7 @@ def test_wckeys() -> None:
     assert change(world, REMOVE, "wckey", "light") == "light"
     assert world.core.state.shares.people["ann"].default_wckey == ""
     numbers = sorted(row.wckey_id for row in world.core.state.shares.wckeys.values())
-    assert numbers == [1, 2, 3, 4, 5]
+    assert numbers == [1, 2, 3, 4, 5, 6, 7]
     again(world)
 
 

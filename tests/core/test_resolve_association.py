@@ -224,12 +224,12 @@ def test_wckeys() -> None:
     assert submit(world, wckey="book") == "submitted 1"
     wrong = "refused: Invalid wckey specification: user ann, wckey "
     assert submit(world, wckey="nosuch") == wrong + "nosuch"
-    assert submit(world) == wrong + "none"
-    people = world.core.state.shares.people
-    people["ann"] = people["ann"]._replace(default_wckey="paper")
-    world.core.state.rules_changed()
-    assert submit(world) == "submitted 2"
+    assert submit(world) == "submitted 2"  # the first one is the default
     assert [world.core.state.jobs[i].request.wckey for i in (1, 2)] == ["book", "*paper"]
+    people = world.core.state.shares.people
+    people["ann"] = people["ann"]._replace(default_wckey="")
+    world.core.state.rules_changed()
+    assert submit(world) == wrong + "none"
 
 
 def test_wckeys_that_are_not_enforced_make_themselves() -> None:

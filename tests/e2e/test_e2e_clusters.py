@@ -134,7 +134,7 @@ def test_sacctmgr_and_sreport(pair: Pair) -> None:
     assert shown.splitlines()[0] == "Cluster|Account|User" and "west|physics|" in shown and "east|root|" in shown
     assert shown.count("Cluster|") == 1 and "east|physics" not in shown
     done = pair.run("sacctmgr", "-i", "add", "cluster", "west")
-    assert (done.status, done.err) == (1, " This cluster west already exists.  Not adding.\n")
+    assert (done.status, done.out) == (1, " This cluster west already exists.  Not adding.\n")
     done = pair.run("sacctmgr", "-n", "list", "assoc", "cluster=mars")
     assert (done.status, done.out, done.err) == (0, "", "")  # as slurmdbd: a condition that nothing meets
     done = pair.run("sacctmgr", "-i", "add", "account", "physics", "cluster=mars")

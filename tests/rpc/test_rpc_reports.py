@@ -54,7 +54,9 @@ def test_usage_of_the_past(tmp_path: Path) -> None:
         site = Site(tmp_path, extra="PrivateData=usage,events\n")
         with_past(site)
         async with site.controller() as controller:
-            await controller.rollups.catch_up()
+            assert await controller.rollups.catch_up() and not await controller.rollups.catch_up()
+            passes = controller.runtime.diagnostics
+            assert passes.rollup.cycles == 1 and passes.rollup.last_us > 0 and 0 < passes.last_rollup_at_us <= now_us()
             window = {"start_at_us": HOUR, "end_at_us": HOUR + 4 * HOUR_US}
             rows, to_us = await report(site, kind=KINDS.USAGE, group_by=["account", "user"], **window)
             assert rows == [(["chem", "bob"], "cpu", [3600]), (["physics", "ann"], "cpu", [1200])]

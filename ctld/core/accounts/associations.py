@@ -72,14 +72,18 @@ def _qos_list(assoc: Assoc, changes: Iterable[tuple[str, tuple[str, ...]]]) -> t
     return found
 
 
+def described(assoc: Assoc) -> str:
+    """Returns the words for an association in a refusal."""
+    return f"{assoc.user_name} in account {assoc.account}" if assoc.user_name else f"account {assoc.account}"
+
+
 def check_default_qos(assoc: Assoc) -> None:
     """Checks after a change of a QOS list that every association that inherits it still has its default QOS. Raises
     Refused."""
     below = [assoc]
     for one in below:
         if one.default_qos and one.default_qos not in qos_of(one):
-            text = f"{one.user_name} in account {one.account}" if one.user_name else f"account {one.account}"
-            raise Refused(Code.NO_REMOVE_DEFAULT_QOS, f"{text} has {one.default_qos}")
+            raise Refused(Code.NO_REMOVE_DEFAULT_QOS, f"{described(one)} has {one.default_qos}")
         below += [child for child in one.children.values() if not child.qos]
 
 

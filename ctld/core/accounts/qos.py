@@ -5,12 +5,13 @@ A QOS says how its jobs rank (Priority), whom they may preempt (Preempt), how th
 LimitFactor). `normal` always exists: jobs that name none have it. Each has a number, which it keeps when it is deleted
 and added again.
 
-A QOS that a job or a partition has is not deleted. A deleted one is removed from the lists and defaults of associations and
-from the Preempt lists of other QOS, as in Slurm.
+A QOS that a job or a partition has, or that is an association's own default, is not deleted. A deleted one is removed from
+the lists of associations and from the Preempt lists of other QOS, as in Slurm.
 """
 
 from collections.abc import Callable
 
+from ctld.core.accounts.associations import described
 from ctld.core.accounts.draft import Draft
 from ctld.core.accounts.keys import check_tres, name_of
 from ctld.core.queue.qos import DEFAULT_QOS, next_qos_id
@@ -84,13 +85,12 @@ def _delete(draft: Draft, event: ChangeQos) -> None:
     for partition in state.partition_list:
         if partition.config.qos in gone:
             raise Refused(Code.QOS_IN_USE, f"partition {partition.name} has {partition.config.qos}")
+    for assoc in state.shares.by_id.values():
+        if assoc.default_qos in gone:
+            raise Refused(Code.NO_REMOVE_DEFAULT_QOS, f"{described(assoc)} has {assoc.default_qos}")
     for assoc in list(state.shares.by_id.values()):
-        if not gone.keys().isdisjoint(
-            (*assoc.qos, assoc.default_qos)
-        ):  # a list without names is inherited, as in Slurm
-            left = tuple(name for name in assoc.qos if name not in gone)
-            default = "" if assoc.default_qos in gone else assoc.default_qos
-            draft.set_assoc(assoc, qos=left, default_qos=default)
+        if not gone.keys().isdisjoint(assoc.qos):  # a list without names is inherited, as in Slurm
+            draft.set_assoc(assoc, qos=tuple(name for name in assoc.qos if name not in gone))
     for record in list(state.qos.values()):
         if record.name in gone:
             draft.put_qos(record._replace(deleted=True))

@@ -10,7 +10,7 @@ from ctld.core.accounts.keys import name_of, wckey_name
 from ctld.core.queue.rights import AccountingChange, authorize
 from ctld.core.queue.wckeys import WCKEYS_MAX as WCKEYS_MAX
 from ctld.core.queue.wckeys import next_id
-from ctld.core.records.accounting_rows import WckeyRow
+from ctld.core.records.accounting_rows import UserRow, WckeyRow
 from ctld.core.records.effects import Changed, Refused
 from ctld.core.records.events import ChangeAccounts
 from ctld.core.state.state import ClusterState
@@ -49,14 +49,15 @@ def _of_user(state: ClusterState, user: str) -> list[WckeyRow]:
 
 
 def add_wckeys(draft: Draft, event: ChangeAccounts) -> Changed:
-    """Handles sacctmgr add user NAME wckey=..., and add wckey."""
+    """Handles sacctmgr add user NAME wckey=..., and add wckey. A user who is unknown is made, without an account."""
     authorize(draft.state, draft.actor, AccountingChange("adding a wckey", event.changes, True, users=event.users))
     _check(event)
     names = [name_of(wckey_name(name), "wckey") for name in dict.fromkeys(event.names)]
-    for user in event.users:
-        if user not in draft.state.shares.people:
-            raise Refused(Code.INVALID_USER, f"there is no user {user}; add them first")
-    new = [name for name in names for user in event.users if ensure(draft, user, name)]
+    new = [name for name in names for user in event.users if ensure(draft, name_of(user, "user name"), name)]
+    for user in event.users if names else ():
+        person = draft.state.shares.people.get(user) or UserRow(user, "")
+        if not person.default_wckey:  # the first one is the default, as in Slurm
+            draft.put_user(person._replace(default_wckey=names[0]))
     return Changed(tuple(dict.fromkeys(new)), ())
 
 

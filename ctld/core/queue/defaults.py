@@ -313,6 +313,8 @@ def _node_lists(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     required, excluded = _nodes(state, wanted.nodes_required), _nodes(state, wanted.nodes_excluded)
     for name in required:
+        if name in excluded:
+            raise Refused(Code.INVALID_NODE_NAME, f"{name} is both required and excluded")
         if not any(p.node_bits >> state.nodes[name].index & 1 for p in partitions):
             raise Refused(Code.REQUESTED_NODES_NOT_IN_PARTITION, name)
     return required, excluded

@@ -28,7 +28,6 @@ COMMON = frozenset(
         "mem_per_node_mb", "mem_per_cpu_mb", "gres_per_node", "features", "exclusive", "dependency", "array", "requeue",
         "rlimits", "umask", "submit_line", "export_env", "submit_host", "submit_dir", "command", "wckey", "gres_per_job",
         "gres_per_task", "gpus_per_node_asked", "kind", "mail_types", "mail_user",
-        "trace_parent",
     )
 )  # fmt: skip
 

@@ -118,6 +118,7 @@ class ExplainService:
             spared=diagnostics.spared, longest_turn_us=runtime.longest_turn(False),
             filter_calls=diagnostics.filter_calls, filter_failures=diagnostics.filter_failures,
             filter_refusals=diagnostics.filter_refusals,
+            rollup=_passes(diagnostics.rollup), last_rollup_at_us=diagnostics.last_rollup_at_us,
             by_type=[
                 pb.RpcCount(name=name, count=count, total_us=total_us)
                 for name, (count, total_us) in _busiest(diagnostics.by_method)
