@@ -147,6 +147,12 @@ class ListJobsReply(_message.Message):
     rows: int
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ..., columns: _Optional[_Iterable[_Union[JobColumn, _Mapping]]] = ..., rows: _Optional[int] = ...) -> None: ...
 
+class PageItems(_message.Message):
+    __slots__ = ("items",)
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, items: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class JobColumn(_message.Message):
     __slots__ = ("numbers", "words", "index")
     NUMBERS_FIELD_NUMBER: _ClassVar[int]
