@@ -33,7 +33,6 @@ from penstock.v1.controller_pb2 import (
     GpuInfo,
     JobFilter,
     JobInfo,
-    ListJobsReply,
     ListJobsRequest,
     ListNodesRequest,
     StoryLine,
@@ -56,7 +55,7 @@ from rest.handlers.site import audit, budgets, config
 from rest.handlers.submit import test
 from rest.handlers.usage import GROUPS, usage
 from rest.limits import PLAN_TIMEOUT_S
-from rest.listing import listing
+from rest.listing import MessageItem, listing
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -128,7 +127,7 @@ async def story(call: RestCall) -> Json:
 async def jobs(call: RestCall) -> Json:
     """Jobs in short: those in the queue and those that ended lately."""
     request = ListJobsRequest(filter=_which(call, words(call.query.get("states"))), all_states=True, planned=True)
-    return {"jobs": await listing(call, "ListJobs", request, _in_short)}
+    return {"jobs": await listing(call, "ListJobs", request, MessageItem(JobInfo, _in_short))}
 
 
 def _which(call: RestCall, states: list[str]) -> JobFilter:
@@ -137,31 +136,28 @@ def _which(call: RestCall, states: list[str]) -> JobFilter:
     return JobFilter(states=states, users=words(query.get("users")), partitions=words(query.get("partitions")))
 
 
-def _in_short(page: ListJobsReply) -> list[Json]:
-    return [
-        {
-            "job_id": one.job_id,
-            "shown_id": _shown_id(one),
-            "name": one.request.name,
-            "user_name": one.user_name,
-            "account": one.request.account,
-            "partition": one.partition,
-            "qos": one.request.qos,
-            "state": one.state,
-            "reason": one.reason,
-            "priority": one.priority,
-            "nodes": one.nodes,
-            "node_list": one.node_list,
-            "cpus": one.cpus,
-            "tres": one.tres_alloc or one.tres_req,
-            "submit_at_us": one.submit_at_us,
-            "start_at_us": one.start_at_us,
-            "end_at_us": one.end_at_us,
-            "time_limit_s": one.time_limit_s,
-            "planned_start_at_us": one.planned_start_at_us,
-        }
-        for one in page.jobs
-    ]
+def _in_short(one: JobInfo) -> Json:
+    return {
+        "job_id": one.job_id,
+        "shown_id": _shown_id(one),
+        "name": one.request.name,
+        "user_name": one.user_name,
+        "account": one.request.account,
+        "partition": one.partition,
+        "qos": one.request.qos,
+        "state": one.state,
+        "reason": one.reason,
+        "priority": one.priority,
+        "nodes": one.nodes,
+        "node_list": one.node_list,
+        "cpus": one.cpus,
+        "tres": one.tres_alloc or one.tres_req,
+        "submit_at_us": one.submit_at_us,
+        "start_at_us": one.start_at_us,
+        "end_at_us": one.end_at_us,
+        "time_limit_s": one.time_limit_s,
+        "planned_start_at_us": one.planned_start_at_us,
+    }
 
 
 async def script(call: RestCall) -> Json:
@@ -181,25 +177,22 @@ async def fits(call: RestCall) -> Json:
 async def forecast(call: RestCall) -> Json:
     """The expected starts of waiting jobs, in the order of their ids; 0 = none is known."""
     request = ListJobsRequest(filter=_which(call, ["PENDING"]), planned=True)
-    return {"jobs": await listing(call, "ListJobs", request, _expected)}
+    return {"jobs": await listing(call, "ListJobs", request, MessageItem(JobInfo, _expected))}
 
 
-def _expected(page: ListJobsReply) -> list[Json]:
-    return [
-        {
-            "job_id": one.job_id,
-            "shown_id": _shown_id(one),
-            "name": one.request.name,
-            "user_name": one.user_name,
-            "partition": one.partition,
-            "priority": one.priority,
-            "reason": one.reason,
-            "start_at_us": one.planned_start_at_us,
-            "node_list": one.planned_node_list,
-            "time_limit_s": one.time_limit_s,
-        }
-        for one in page.jobs
-    ]
+def _expected(one: JobInfo) -> Json:
+    return {
+        "job_id": one.job_id,
+        "shown_id": _shown_id(one),
+        "name": one.request.name,
+        "user_name": one.user_name,
+        "partition": one.partition,
+        "priority": one.priority,
+        "reason": one.reason,
+        "start_at_us": one.planned_start_at_us,
+        "node_list": one.planned_node_list,
+        "time_limit_s": one.time_limit_s,
+    }
 
 
 def _shown_id(job: JobInfo) -> str:
