@@ -8,8 +8,8 @@ from typing import NamedTuple, Self
 READ_BYTES = 1 << 18
 
 
-class Answer(NamedTuple):
-    """An answer. `body`: empty if it is only counted."""
+class RawAnswer(NamedTuple):
+    """An answer of the daemon. `body`: empty if it is only counted."""
 
     status: int
     headers: Mapping[str, str]
@@ -51,16 +51,19 @@ class RawHttp:
         """Reads what has come; b"" at the end of the connection."""
         return await self._reader.read(READ_BYTES)
 
-    async def ask(self, method: str, path: str, body: bytes = b"", more: str = "", *, is_kept: bool = False) -> Answer:
+    async def ask(
+        self, method: str, path: str, body: bytes = b"", more: str = "", *, is_kept: bool = False
+    ) -> RawAnswer:
         """A request and its answer. `is_kept`: its body, too."""
         self.send(method, path, body, more)
         status, headers = await self.head()
-        size, parts = 0, []
+        size = 0
+        parts: list[bytes] = []
         async for part in self._parts(headers):
             size += len(part)
             if is_kept:
                 parts.append(part)
-        return Answer(status, headers, size, b"".join(parts))
+        return RawAnswer(status, headers, size, b"".join(parts))
 
     async def _parts(self, headers: Mapping[str, str]) -> AsyncIterator[bytes]:
         if "transfer-encoding" not in headers:

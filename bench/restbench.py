@@ -218,7 +218,7 @@ async def _idle(restd: Restd, clients: int, seconds: float) -> IdleFigures:
 # ---- submissions
 
 
-class SubmitFigures(NamedTuple):
+class TurnsFigures(NamedTuple):
     """Submissions by either way, milliseconds."""
 
     rest_p50: float
@@ -227,12 +227,12 @@ class SubmitFigures(NamedTuple):
     grpc_p99: float
 
 
-def submissions(cluster: Local, restd: Restd, count: int) -> SubmitFigures:
+def submissions(cluster: Local, restd: Restd, count: int) -> TurnsFigures:
     """So many of each, in turns."""
     return asyncio.run(_submissions(cluster, restd, count))
 
 
-async def _submissions(cluster: Local, restd: Restd, count: int) -> SubmitFigures:
+async def _submissions(cluster: Local, restd: Restd, count: int) -> TurnsFigures:
     job = {
         "name": "true",
         "current_working_directory": "/",
@@ -242,7 +242,8 @@ async def _submissions(cluster: Local, restd: Restd, count: int) -> SubmitFigure
     }
     body = json.dumps({"job": job | {"script": SCRIPT}}).encode()
     proof = ((USER_TOKEN_KEY, restd.token),)
-    rest, grpc = [], []
+    rest: list[float] = []
+    grpc: list[float] = []
     async with connected(restd) as client, AsyncClient.open(CALL_TIMEOUT_S, cluster=cluster.file()) as direct:
         for number in range(count + count // 10):  # the first ones warm both
             began = time.perf_counter()
@@ -255,7 +256,7 @@ async def _submissions(cluster: Local, restd: Restd, count: int) -> SubmitFigure
             if number >= count // 10:
                 rest.append(1000 * (between - began))
                 grpc.append(1000 * (ended - between))
-    return SubmitFigures(statistics.median(rest), _p99(rest), statistics.median(grpc), _p99(grpc))
+    return TurnsFigures(statistics.median(rest), _p99(rest), statistics.median(grpc), _p99(grpc))
 
 
 def held() -> SubmitJobRequest:
@@ -321,7 +322,9 @@ async def _watchers(cluster: Local, restd: Restd, tokens: list[str], seconds: fl
 
 async def _changes(cluster: Local, controller: int, seconds: float) -> tuple[float, float]:
     """Submits and cancels; the cores that the controller used, and the changes per second."""
-    used, began, count = cpu_s(controller), time.perf_counter(), 0
+    used = cpu_s(controller)
+    began = time.perf_counter()
+    count = 0
     async with AsyncClient.open(CALL_TIMEOUT_S, cluster=cluster.file()) as client:
         while (now := time.perf_counter()) < began + seconds:
             if (early := began + count / PAIRS_PER_S - now) > 0:

@@ -4,7 +4,7 @@ messages that it answers with.
 
 from collections.abc import Iterable, Mapping
 
-# Any: a type of the contract's file is JSON of several shapes
+# Any: an operation and a parameter of the contract's file are JSON of several shapes
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from cli.base.document import Json
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from rest.handlers.own import OwnPath, OwnRecord, OwnType
 
 _FORMATS: Final = {"int32": "integer", "int64": "integer", "double": "number"}
-_JSON, _YAML, _TEXT = "application/json", "application/yaml", "text/plain"
+_JSON: Final = "application/json"
+_YAML: Final = "application/yaml"
+_TEXT: Final = "text/plain"
 #: Statuses other than 200: what they say, and the types of their bodies. The first one is the form that a generated client
 #: reads: with a proof a 404 is JSON, while a 401 may be either.
 _REFUSALS: Final = {
@@ -89,10 +91,12 @@ def document(contract: Contract) -> Json:
     }
 
 
-def _with_absent(name: str, kind: Any) -> Any:
+def _with_absent(name: str, kind: object) -> object:
     """The type of that name, which requires no member that some answers have not."""
     absent = _ABSENT.get(name, ())
-    return kind | {"required": [one for one in kind["required"] if one not in absent]} if absent else kind
+    if not absent or not isinstance(kind, dict):
+        return kind
+    return kind | {"required": [one for one in kind["required"] if one not in absent]}
 
 
 def _refusals(prefix: str, schema: Json) -> Json:
@@ -112,7 +116,7 @@ def _refused(prefix: str) -> Json:
     return {status: {"$ref": f"#/components/responses/{prefix}{status}"} for status in _REFUSALS}
 
 
-def _operation(one: Any, kind: Any, version: str) -> Json:
+def _operation(one: Any, kind: object, version: str) -> Json:
     """One operation. `kind`: of its answer."""
     answer = {"description": "answer", "content": _content(kind, version)}
     made: Json = {
@@ -127,7 +131,7 @@ def _operation(one: Any, kind: Any, version: str) -> Json:
     return made | ({"deprecated": True} if one.get("old") else {})
 
 
-def _content(kind: Any, version: str) -> Json:
+def _content(kind: object, version: str) -> Json:
     schema = {"schema": _type(kind, version)}
     return {_JSON: schema, _YAML: schema}
 
@@ -153,7 +157,7 @@ def _parameter(parameter: Any, version: str) -> Json:
     return made | ({"deprecated": True} if "old" in words else {})
 
 
-def _type(kind: Any, version: str) -> Json:
+def _type(kind: object, version: str) -> Json:
     if isinstance(kind, str):
         if kind.startswith("="):
             return {"$ref": f"#/components/schemas/{version}_{kind[1:]}"}
@@ -162,6 +166,7 @@ def _type(kind: Any, version: str) -> Json:
         return {} if kind == "any" else {"type": kind}
     if isinstance(kind, list):
         return {"type": "array", "items": _type(kind[0], version)}
+    assert isinstance(kind, dict)
     if "old" in kind:
         inner = _type(kind["old"], version)
         return inner if "$ref" in inner else inner | {"deprecated": True}
@@ -173,7 +178,7 @@ def _type(kind: Any, version: str) -> Json:
     return {"type": "object", "properties": members} | ({"required": required} if required else {})
 
 
-def _member(name: str, kind: Any, version: str) -> Json:
+def _member(name: str, kind: object, version: str) -> Json:
     """The type of a member. Some are null against the originals."""
     made = _type(kind, version)
     return {"nullable": True, "allOf": [made]} if name in NULLABLE else made

@@ -143,7 +143,7 @@ def _version(name: str, facts: dict[str, Any]) -> Version:
     return version
 
 
-def answer_type(facts: dict[str, Any], version: str, path: str, stated: Any) -> Any:
+def answer_type(facts: dict[str, Any], version: str, path: str, stated: object) -> object:
     """The type of a path's answer. jobs/state is said to answer as jobs does; the real daemon has ids, as texts, and states."""
     if path.rstrip("/") != STATES_PATH:
         return stated
@@ -162,11 +162,12 @@ class _Reader:
         self._schemas = schemas
         self._named: dict[str, Schema] = {}
 
-    def schema(self, kind: Any, name: str = "") -> Schema:
+    def schema(self, kind: object, name: str = "") -> Schema:
         if isinstance(kind, str):
             return self._reference(kind[1:]) if kind.startswith("=") else Scalar(kind)
         if isinstance(kind, list):
             return ListOf(self.schema(kind[0]), name)
+        assert isinstance(kind, dict)
         if "old" in kind:
             return self.schema(kind["old"], name)
         if "enum" in kind:
