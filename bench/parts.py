@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench import cluster, incore, listings, mpi, peers, restart, shells, slurmpeer, steps
+from bench import cluster, incore, listings, mpi, peers, restart, restbench, shells, slurmpeer, steps
 from bench.local import BIN, private_cluster
 from bench.measure import CannotMeasure
 
@@ -53,10 +53,16 @@ class Effort(NamedTuple):
     turns: int = 5
     queued_jobs: int = 12_000
     queued_calls: int = 800
+    rest_submits: int = 1_000
+    rest_clients: int = 1_000
+    rest_watchers: int = 500
+    rest_s: float = 10.0
 
 
 #: Enough to see that every part works; its figures mean little.
-QUICK = Effort(100, 1, 3, 1.0, 2_000, 1_000, 500, 50, 500, 5, 40, 5, 100, 200, 1_000, 2.0, 80, 1, 200, 80)
+QUICK = Effort(
+    100, 1, 3, 1.0, 2_000, 1_000, 500, 50, 500, 5, 40, 5, 100, 200, 1_000, 2.0, 80, 1, 200, 80, 50, 50, 20, 2.0
+)
 
 
 def slurm(effort: Effort) -> Figures:
@@ -159,6 +165,44 @@ def listing(effort: Effort) -> Figures:
     }
 
 
+def rest(effort: Effort) -> Figures:
+    """The REST daemon: lists, pollers, idle clients, submissions, watchers."""
+    with private_cluster(QUEUE_NODES, QUEUE_CPUS, QUEUE_GPUS) as local:
+        streamed = restbench.stream(local, effort.pending)
+    with private_cluster(QUEUE_NODES, QUEUE_CPUS, QUEUE_GPUS) as local, restbench.daemon(local) as restd:
+        listed = restbench.lists(local, restd, effort.listed_jobs, effort.command_runs)
+    with private_cluster(QUEUE_NODES, QUEUE_CPUS, QUEUE_GPUS) as local, restbench.daemon(local) as restd:
+        idle = restbench.idle(restd, effort.rest_clients, effort.rest_s)
+        submitted = restbench.submissions(local, restd, effort.rest_submits)
+        watched = restbench.watchers(local, restd, effort.rest_watchers, effort.rest_s)
+    return {
+        "rest_first_list_ms": listed.first_ms,
+        "rest_list_ms": listed.list_ms,
+        "rest_list_mb": listed.list_mb,
+        "rest_short_list_ms": listed.short_ms,
+        "rest_poll_ms": listed.poll_ms,
+        "rest_poll_cpu_ms": listed.poll_restd_cpu_ms,
+        "rest_poll_controller_cpu_ms": listed.poll_controller_cpu_ms,
+        "rest_stream_s": streamed.stream_s,
+        "rest_stream_mb": streamed.stream_mb,
+        "rest_stream_growth_mb": streamed.growth_mb,
+        "rest_idle_growth_mb": idle.growth_mb,
+        "rest_idle_cores": idle.cores,
+        "rest_idle_ping_ms": idle.ping_ms,
+        "rest_submit_p50_ms": submitted.rest_p50,
+        "rest_submit_p99_ms": submitted.rest_p99,
+        "rest_grpc_submit_p50_ms": submitted.grpc_p50,
+        "rest_grpc_submit_p99_ms": submitted.grpc_p99,
+        "rest_submit_above_grpc_p99_ms": submitted.rest_p99 - submitted.grpc_p99,
+        "rest_changes_per_s": watched.changes_per_s,
+        "rest_watched_controller_percent": watched.controller_percent,
+        "rest_unwatched_controller_percent": watched.controller_alone_percent,
+        "rest_watched_restd_cores": watched.restd_cores,
+        "rest_watched_delivered_per_s": watched.delivered_per_s,
+        "rest_watched_dropped": watched.dropped,
+    }
+
+
 def mpi_start(effort: Effort) -> Figures:
     """64 ranks of MPICH to the end of MPI_Init."""
     with private_cluster(mpi.NODES, mpi.RANKS // mpi.NODES) as local:
@@ -255,6 +299,7 @@ PARTS: dict[str, Callable[[Effort], Figures]] = {
     "submits": submits,
     "restart": start_again,
     "listing": listing,
+    "rest": rest,
     "mpi": mpi_start,
 }
 

@@ -21,6 +21,9 @@ TARGETS: dict[str, tuple[str, float]] = {
     "ctld_rss_mb": ("<", 250),
     "array_100k_accept_ms": ("<", 200),
     "array_100k_growth_mb": ("<", 20),
+    "rest_list_ms": ("<", 60),
+    "rest_submit_above_grpc_p99_ms": ("<", 2),
+    "rest_watched_controller_percent": ("<", 5),
 }
 
 

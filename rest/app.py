@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -28,17 +28,18 @@ from rest.body import JSON_TYPE, apart, read_body
 from rest.callers import UnixPeer, identify, peer_key
 from rest.calling import ControllerClient, RestCall
 from rest.contract.conform import NULLABLE, conform
-from rest.contract.facts import VERSION_MARK, Contract, ListOf, Operation
+from rest.contract.facts import VERSION_MARK, Contract, ListOf, Operation, Schema
 from rest.contract.parse import parse
 from rest.events import EventStreams, read_demands
 from rest.handlers import HANDLERS, RestHandler, own
-from rest.limits import ACCEPTED_MAX, PARAMETERS_MAX, Requests, RequestShare
+from rest.limits import ACCEPTED_MAX, PARAMETERS_MAX, TEXTS_BYTES_MAX, Requests, RequestShare
 from rest.listing import StreamedList
 from rest.oidc import OidcLogin
 from rest.pages import Pages, StaticFile
-from rest.sending import PagedResponse, takes_gzip, whole
+from rest.sending import PagedResponse, json_bytes, takes_gzip, whole
 from rest.sessions import Sessions
 from rest.tags import EntityTag
+from rest.texts import KeptTexts
 
 if TYPE_CHECKING:
     from penstock.calls import Proof
@@ -68,6 +69,7 @@ class RestApp:
         self.contract = contract
         self.requests = requests
         self.clock_us = clock_us
+        self.texts = KeptTexts(TEXTS_BYTES_MAX)
 
 
 def now_us() -> int:
@@ -155,7 +157,7 @@ class PathEndpoint:
             call = await self._read(request, operation, caller.proof, share)
             call.tag.vary(kind)
             content = await _handler(operation)(call)
-            return answered(request, call, content, meta, kind)
+            return answered(request, call, content, meta, kind, shared.texts)
         except NotModified as unchanged:
             return Response(status_code=304, headers={"ETag": unchanged.tag} if unchanged.tag else None)
         except RestError as error:
@@ -265,7 +267,7 @@ def reads(operation: Operation) -> bool:
     return operation.method == "get" and not operation.path.rstrip("/").endswith(_CHANGING)
 
 
-def answered(request: Request, call: RestCall, content: Json, meta: Json, kind: str) -> Response:
+def answered(request: Request, call: RestCall, content: Json, meta: Json, kind: str, texts: KeptTexts) -> Response:
     """The answer of a handler. Raises NotModified."""
     operation, gzip = call.operation, takes_gzip(request.headers.get("accept-encoding", ""))
     is_own = operation.tag == own.TAG
@@ -282,12 +284,26 @@ def answered(request: Request, call: RestCall, content: Json, meta: Json, kind: 
         return whole(made, 200, kind, headers, gzip)
     name, stream = streamed
     rest = {key: one for key, one in (content | frame).items() if key != name}
-    if is_own:
-        return PagedResponse(rest, name, stream.pages, lambda one: one, kind, headers, gzip)
-    schema = operation.answer.members[name]
-    assert isinstance(schema, ListOf)
-    made = answer_of(rest, operation)
-    return PagedResponse(made, name, stream.pages, lambda one: conform(one, schema.item), kind, headers, gzip)
+    form, made = (None, rest) if is_own else (operation.answer.members[name], answer_of(rest, operation))
+    assert form is None or isinstance(form, ListOf)
+    text_of = item_text(stream, None if form is None else form.item, texts, f"{operation.version} {operation.path}")
+    return PagedResponse(made, name, stream.pages, text_of, kind, headers, gzip)
+
+
+def item_text(stream: StreamedList, form: Schema | None, texts: KeptTexts, name: str) -> Callable[[object], bytes]:
+    """How the text of an item is made. `form`: of the version; None = as it is. The texts of a list that is polled are kept, by
+    the `name` of its form.
+    """
+
+    def text(item: object) -> bytes:
+        return json_bytes(item if form is None else conform(item, form))
+
+    make = stream.make
+    if make is None:
+        return text
+    if not stream.has_tag:  # longer than what is kept
+        return lambda data: text(make(cast("bytes", data)))
+    return lambda data: texts.of(name, cast("bytes", data), lambda: text(make(cast("bytes", data))))
 
 
 def _handler(operation: Operation) -> RestHandler:

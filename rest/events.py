@@ -42,7 +42,7 @@ from rest.limits import (
     counted,
     too_many,
 )
-from rest.sending import compact, text_bytes, until_gone
+from rest.sending import json_bytes, until_gone
 
 if TYPE_CHECKING:
     from penstock.calls import Proof
@@ -329,4 +329,4 @@ def change_text(change: ChangedObject) -> bytes:
 def event_text(name: str, data: Json, sequence: int = 0) -> bytes:
     """One event."""
     number = f"id: {sequence}\n" if sequence else ""
-    return text_bytes(f"{number}event: {name}\ndata: {compact(data)}\n\n")
+    return f"{number}event: {name}\ndata: ".encode() + json_bytes(data) + b"\n\n"

@@ -66,6 +66,8 @@ STREAM_TIMEOUT_S: Final = 300.0
 HELD_BYTES_MAX: Final = 4 * 1024 * 1024
 #: Bytes of the controller's pages from which an answer is made as a whole (some 100 jobs); a longer one is made page by page.
 WHOLE_BYTES_MAX: Final = 64 * 1024
+#: Bytes of texts of items that are kept for pollers: some 5,000 jobs with all their members.
+TEXTS_BYTES_MAX: Final = 32 * 1024 * 1024
 #: Items that are made before others have their turn: some 20 ms.
 SLICE_ITEMS: Final = 50
 #: Time in which a caller must take a page of an answer.

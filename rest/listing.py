@@ -2,6 +2,10 @@
 
     return {"jobs": await listing(call, "ListJobs", request, items)}        # items: of one page
 
+    return {"jobs": await listing(call, "ListJobs", request, MessageItem(JobInfo, make))}
+
+The second form is for lists that are polled: an item depends on its message alone, so its text is kept (rest/texts.py).
+
 The controller's pages are read until they end or HELD_BYTES_MAX are held. A list that ended so has an entity tag, and a
 poller's request may end here (NotModified) before any item is made. Items are made when their page is sent, so memory does
 not grow with the list.
@@ -14,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cli.base.document import Json
 from penstock.errors import Unreachable
+from penstock.v1.controller_pb2 import PageItems
 from rest.calling import RestCall
 from rest.limits import CALL_TIMEOUT_S, HELD_BYTES_MAX, WHOLE_BYTES_MAX
 
@@ -24,19 +29,34 @@ if TYPE_CHECKING:
 
 NotedPage: TypeAlias = tuple["ReplyMessage", bytes]
 #: The items of one page, each made when it is taken.
-Items = Callable[["ReplyMessage"], Iterable[Json]]
+Items: TypeAlias = Callable[["ReplyMessage"], Iterable[Json]]
+
+
+class MessageItem(NamedTuple):
+    """How an item is made of its message, on which alone it depends. Pages have the messages in their field 1."""
+
+    kind: "type[Message]"
+    make: "Callable[[ReplyMessage], Json]"
+
+    def made(self, data: bytes) -> Json:
+        """An item, of its message on the wire."""
+        return self.make(self.kind.FromString(data))
 
 
 class StreamedList(NamedTuple):
-    """A list whose items are made while it is sent. `has_tag`: all that it is made of is held and counted."""
+    """A list whose items are made while it is sent. `has_tag`: all that it is made of is held and counted. `make`: of an item's
+    message on the wire, which is what the pages have; None = they have items.
+    """
 
-    pages: AsyncIterator[Iterable[Json]]
+    pages: AsyncIterator[Iterable[object]]
     has_tag: bool
+    make: Callable[[bytes], Json] | None = None
 
 
 async def listing(
-    call: RestCall, method: str, request: "Message", items: Items, varies: "Callable[[ReplyMessage], str] | None" = None
-) -> list[Json] | StreamedList:
+    call: RestCall, method: str, request: "Message", items: Items | MessageItem,
+    varies: "Callable[[ReplyMessage], str] | None" = None,
+) -> list[Json] | StreamedList:  # fmt: skip
     """The list of one answer. `varies`: of what beside a page its items depend. Raises NotModified, PenstockError."""
     replies = call.noted_pages(method, request)
     held = HeldPages()
@@ -48,10 +68,15 @@ async def listing(
         if held.size > HELD_BYTES_MAX:
             has_ended = False
             break
+    is_short = has_ended and held.size <= WHOLE_BYTES_MAX
     if has_ended:
         call.check_modified()
-        if held.size <= WHOLE_BYTES_MAX:
-            return [item for reply in held.taken() for item in items(reply)]
+    if isinstance(items, MessageItem):
+        if is_short:
+            return [items.made(one) for _, data in held.taken() for one in messages_of(data)]
+        return StreamedList(_messages(held, replies), has_ended, items.made)
+    if is_short:
+        return [item for kind, data in held.taken() for item in items(kind.FromString(data))]
     return StreamedList(_made(held, replies, items), has_ended)
 
 
@@ -67,16 +92,27 @@ class HeldPages:
         self._pages.append((type(reply), data))
         self.size += len(data)
 
-    def taken(self) -> "Iterator[ReplyMessage]":
+    def taken(self) -> "Iterator[tuple[type[Message], bytes]]":
         """All of them; each is given up when it is taken."""
         while self._pages:
-            kind, data = self._pages.popleft()
-            yield kind.FromString(data)
+            yield self._pages.popleft()
 
 
-async def _made(held: HeldPages, rest: AsyncIterator[NotedPage], items: Items) -> AsyncIterator[Iterable[Json]]:
-    for reply in held.taken():
-        yield items(reply)
+def messages_of(page: bytes) -> Iterable[bytes]:
+    """The messages of a page's items, as on the wire."""
+    return PageItems.FromString(page).items
+
+
+async def _messages(held: HeldPages, rest: AsyncIterator[NotedPage]) -> AsyncIterator[Iterable[object]]:
+    for _, data in held.taken():
+        yield messages_of(data)
+    async for _, data in _in_time(rest):
+        yield messages_of(data)
+
+
+async def _made(held: HeldPages, rest: AsyncIterator[NotedPage], items: Items) -> AsyncIterator[Iterable[object]]:
+    for kind, data in held.taken():
+        yield items(kind.FromString(data))
     async for reply, _ in _in_time(rest):
         yield items(reply)
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final
 
+import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -41,21 +42,27 @@ def takes_gzip(header: str) -> bool:
     return said.get("gzip", said.get("*", False)) if header else False
 
 
-def text_bytes(text: str) -> bytes:
-    """A document's text as UTF-8. Bytes that are not UTF-8 (paths of jobs) are escaped."""
-    return escaped(text).encode("utf-8", "backslashreplace")
+_encoder: Final = msgspec.json.Encoder()
+
+
+def json_bytes(content: object) -> bytes:
+    """JSON without spaces, as UTF-8. Control characters, and bytes that are not UTF-8 (paths of jobs), are escaped."""
+    try:
+        data = _encoder.encode(content)
+    except UnicodeEncodeError:
+        return _text_bytes(json.dumps(content, ensure_ascii=False, separators=(",", ":")))
+    return data if data.isascii() and b"\x7f" not in data else _text_bytes(data.decode())
 
 
 def document_bytes(content: object, kind: str) -> bytes:
     """A document as JSON or YAML."""
     if kind == JSON_TYPE:
-        return text_bytes(compact(content))
-    return text_bytes(f"---\n{yaml_text(content).lstrip(chr(10))}...\n")
+        return json_bytes(content)
+    return _text_bytes(f"---\n{yaml_text(content).lstrip(chr(10))}...\n")
 
 
-def compact(content: object) -> str:
-    """JSON without spaces."""
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+def _text_bytes(text: str) -> bytes:
+    return escaped(text).encode("utf-8", "backslashreplace")
 
 
 def whole(content: object, status: int, kind: str, headers: Mapping[str, str], gzip: bool = False) -> Response:
@@ -73,13 +80,13 @@ class PagedResponse(Response):
     """An answer with a list that is made while it is sent."""
 
     def __init__(
-        self, content: Json, name: str, pages: AsyncIterator[Iterable[Json]], form: Callable[[Json], object],
+        self, content: Json, name: str, pages: AsyncIterator[Iterable[object]], text_of: Callable[[object], bytes],
         kind: str, headers: Mapping[str, str], gzip: bool,
     ) -> None:  # fmt: skip
-        """`content`: all but the list `name`. `form`: an item in the form of the version."""
+        """`content`: all but the list `name`. `text_of`: an item's text in the form of the version."""
         super().__init__(None, 200, dict(headers) | ({"Content-Encoding": "gzip"} if gzip else {}), kind)
         del self.headers["content-length"]
-        self._parts = self._texts(content, name, pages, form)
+        self._parts = self._texts(content, name, pages, text_of)
         self._gzip = gzip
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,8 +101,7 @@ class PagedResponse(Response):
         packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP) if self._gzip else None
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
-            async for text in self._parts:
-                data = text_bytes(text)
+            async for data in self._parts:
                 data = packer.compress(data) if packer is not None else data
                 async with asyncio.timeout(STALL_TIMEOUT_S):
                     await send({"type": "http.response.body", "body": data, "more_body": True})
@@ -109,17 +115,17 @@ class PagedResponse(Response):
         await send({"type": "http.response.body", "body": end, "more_body": False})
 
     async def _texts(
-        self, content: Json, name: str, pages: AsyncIterator[Iterable[Json]], form: Callable[[Json], object]
-    ) -> AsyncIterator[str]:
-        comma = ""
-        yield f"{{{compact(name)}:["
+        self, content: Json, name: str, pages: AsyncIterator[Iterable[object]], text_of: Callable[[object], bytes]
+    ) -> AsyncIterator[bytes]:
+        comma = b""
+        yield b"{" + json_bytes(name) + b":["
         async for page in pages:
             items = iter(page)
-            while part := [compact(form(one)) for one in islice(items, SLICE_ITEMS)]:
-                yield comma + ",".join(part)
-                comma = ","
-        rest = compact(content)[1:]
-        yield f"]{rest}" if rest == "}" else f"],{rest}"
+            while part := [text_of(one) for one in islice(items, SLICE_ITEMS)]:
+                yield comma + b",".join(part)
+                comma = b","
+        rest = json_bytes(content)[1:]
+        yield b"]" + rest if rest == b"}" else b"]," + rest
 
 
 async def until_gone(receive: Receive) -> None:

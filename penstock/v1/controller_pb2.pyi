@@ -181,6 +181,12 @@ class JobCount(_message.Message):
     gpus: int
     def __init__(self, state: _Optional[str] = ..., partition: _Optional[str] = ..., reason: _Optional[str] = ..., jobs: _Optional[int] = ..., gpus: _Optional[int] = ...) -> None: ...
 
+class PageItems(_message.Message):
+    __slots__ = ("items",)
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, items: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class JobColumn(_message.Message):
     __slots__ = ("numbers", "words", "index")
     NUMBERS_FIELD_NUMBER: _ClassVar[int]

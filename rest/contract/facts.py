@@ -130,10 +130,9 @@ def _version(name: str, facts: dict[str, Any]) -> Version:
         one = of_version(found, name)
         if one is None:
             continue
-        answer = reader.schema(one["answer"])
+        answer = reader.schema(answer_type(facts, version.name, path, one["answer"]))
         if not isinstance(answer, ObjectOf):
             raise TypeError(f"{key}: the answer is no object")
-        answer = _as_answered(path, answer)
         parameters = tuple(
             Parameter(word, place, reader.schema(kind), "required" in words)
             for word, place, kind, words in one["parameters"]
@@ -144,14 +143,15 @@ def _version(name: str, facts: dict[str, Any]) -> Version:
     return version
 
 
-def _as_answered(path: str, answer: ObjectOf) -> ObjectOf:
-    """The answer's type. jobs/state is said to answer as jobs does; the real daemon answers ids, as texts, and states."""
-    jobs = answer.members.get("jobs")
-    if path.rstrip("/") != STATES_PATH or not isinstance(jobs, ListOf) or not isinstance(jobs.item, ObjectOf):
-        return answer
-    short = ObjectOf({"job_id": Scalar("string"), "job_state": jobs.item.members["job_state"]})
-    frame = {name: member for name, member in answer.members.items() if not name.startswith("last_")}
-    return ObjectOf(frame | {"jobs": ListOf(short)}, ("jobs",))
+def answer_type(facts: dict[str, Any], version: str, path: str, stated: object) -> object:
+    """The type of a path's answer. jobs/state is said to answer as jobs does; the real daemon has ids, as texts, and states."""
+    if path.rstrip("/") != STATES_PATH:
+        return stated
+    frame = of_version(facts["schemas"]["openapi_job_info_resp"], version)["members"]
+    job = of_version(facts["schemas"]["job_info"], version)["members"]
+    short = {"members": {"job_id": "string", "job_state": job["job_state"]}, "required": []}
+    members = {name: one for name, one in frame.items() if not name.startswith("last_")}
+    return {"members": members | {"jobs": [short]}, "required": ["jobs"]}
 
 
 class _Reader:
@@ -162,11 +162,12 @@ class _Reader:
         self._schemas = schemas
         self._named: dict[str, Schema] = {}
 
-    def schema(self, kind: Any, name: str = "") -> Schema:
+    def schema(self, kind: object, name: str = "") -> Schema:
         if isinstance(kind, str):
             return self._reference(kind[1:]) if kind.startswith("=") else Scalar(kind)
         if isinstance(kind, list):
             return ListOf(self.schema(kind[0]), name)
+        assert isinstance(kind, dict)
         if "old" in kind:
             return self.schema(kind["old"], name)
         if "enum" in kind:

@@ -36,7 +36,6 @@ from penstock.v1.controller_pb2 import (
     JobCount,
     JobFilter,
     JobInfo,
-    ListJobsReply,
     ListJobsRequest,
     ListNodesRequest,
     StoryLine,
@@ -60,7 +59,7 @@ from rest.handlers.site import audit, budgets, config
 from rest.handlers.submit import test
 from rest.handlers.usage import GROUPS, usage
 from rest.limits import PLAN_TIMEOUT_S
-from rest.listing import listing
+from rest.listing import MessageItem, listing
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -135,19 +134,17 @@ async def jobs(call: RestCall) -> Json:
     return await _all_or_window(call, request, _in_short)
 
 
-async def _all_or_window(
-    call: RestCall, request: ListJobsRequest, items: Callable[[ListJobsReply], list[Json]]
-) -> Json:
+async def _all_or_window(call: RestCall, request: ListJobsRequest, make: Callable[[JobInfo], Json]) -> Json:
     """The jobs of a request, or the window of them that the query asks for."""
     window = window_of(call)
     if window is None:
-        return {"jobs": await listing(call, "ListJobs", request, items), "total": None}
+        return {"jobs": await listing(call, "ListJobs", request, MessageItem(JobInfo, make)), "total": None}
     request.window.CopyFrom(window)
     found: list[Json] = []
     total = 0
     async for page in call.pages("ListJobs", request):
         total += page.total
-        found += items(page)
+        found += map(make, page.jobs)
     call.check_modified()
     return {"jobs": found, "total": total}
 
@@ -169,31 +166,28 @@ def _which(call: RestCall, states: list[str]) -> JobFilter:
     )
 
 
-def _in_short(page: ListJobsReply) -> list[Json]:
-    return [
-        {
-            "job_id": one.job_id,
-            "shown_id": _shown_id(one),
-            "name": one.request.name,
-            "user_name": one.user_name,
-            "account": one.request.account,
-            "partition": one.partition,
-            "qos": one.request.qos,
-            "state": one.state,
-            "reason": one.reason,
-            "priority": one.priority,
-            "nodes": one.nodes,
-            "node_list": one.node_list,
-            "cpus": one.cpus,
-            "tres": one.tres_alloc or one.tres_req,
-            "submit_at_us": one.submit_at_us,
-            "start_at_us": one.start_at_us,
-            "end_at_us": one.end_at_us,
-            "time_limit_s": one.time_limit_s,
-            "planned_start_at_us": one.planned_start_at_us,
-        }
-        for one in page.jobs
-    ]
+def _in_short(one: JobInfo) -> Json:
+    return {
+        "job_id": one.job_id,
+        "shown_id": _shown_id(one),
+        "name": one.request.name,
+        "user_name": one.user_name,
+        "account": one.request.account,
+        "partition": one.partition,
+        "qos": one.request.qos,
+        "state": one.state,
+        "reason": one.reason,
+        "priority": one.priority,
+        "nodes": one.nodes,
+        "node_list": one.node_list,
+        "cpus": one.cpus,
+        "tres": one.tres_alloc or one.tres_req,
+        "submit_at_us": one.submit_at_us,
+        "start_at_us": one.start_at_us,
+        "end_at_us": one.end_at_us,
+        "time_limit_s": one.time_limit_s,
+        "planned_start_at_us": one.planned_start_at_us,
+    }
 
 
 async def script(call: RestCall) -> Json:
@@ -216,22 +210,19 @@ async def forecast(call: RestCall) -> Json:
     return await _all_or_window(call, request, _expected)
 
 
-def _expected(page: ListJobsReply) -> list[Json]:
-    return [
-        {
-            "job_id": one.job_id,
-            "shown_id": _shown_id(one),
-            "name": one.request.name,
-            "user_name": one.user_name,
-            "partition": one.partition,
-            "priority": one.priority,
-            "reason": one.reason,
-            "start_at_us": one.planned_start_at_us,
-            "node_list": one.planned_node_list,
-            "time_limit_s": one.time_limit_s,
-        }
-        for one in page.jobs
-    ]
+def _expected(one: JobInfo) -> Json:
+    return {
+        "job_id": one.job_id,
+        "shown_id": _shown_id(one),
+        "name": one.request.name,
+        "user_name": one.user_name,
+        "partition": one.partition,
+        "priority": one.priority,
+        "reason": one.reason,
+        "start_at_us": one.planned_start_at_us,
+        "node_list": one.planned_node_list,
+        "time_limit_s": one.time_limit_s,
+    }
 
 
 def _shown_id(job: JobInfo) -> str:

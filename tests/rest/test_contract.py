@@ -155,10 +155,12 @@ def test_the_facts_are_those_of_the_originals():
 
 
 def parameters(paths: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of an OpenAPI document, by path and method."""
+    """The parameters of an OpenAPI document, by path and method. Headers are ours: Idempotency-Key."""
     return {
         path: {
-            method: [(p["name"], p["in"], p["required"]) for p in operation.get("parameters", [])]
+            method: [
+                (p["name"], p["in"], p["required"]) for p in operation.get("parameters", []) if p["in"] != "header"
+            ]
             for method, operation in methods.items()
         }
         for path, methods in paths.items()

@@ -4,6 +4,7 @@ import configparser
 import datetime
 import ipaddress
 import shlex
+import socket
 import ssl
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from patience import ANSWER_S, START_S
 from penstock.errors import EXIT_CONFIG
 from rest.commandline import command_line
 from rest.main import is_loopback, split_where
+from rest.server import listen_tcp
 
 UNIT = ROOT / "packaging/penstock-restd.service"
 
@@ -110,3 +112,9 @@ def test_https(shared_rest, tmp_path):
     finally:
         shared_rest.cluster.daemons["restd-tls"].process.terminate()
     assert shared_rest.cluster.wait_death("restd-tls") == 0
+
+
+def test_connections_send_at_once():
+    """An answer is written in parts: the second one would wait for the peer, who may take 40 ms to say that it has the first."""
+    with listen_tcp("127.0.0.1", 0) as wire, socket.create_connection(wire.getsockname()), wire.accept()[0] as accepted:
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

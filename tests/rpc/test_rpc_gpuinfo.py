@@ -9,8 +9,9 @@ from ctld.core.gpus.inventory import constraint
 from ctld.core.records.events import JobSubmission
 from ctld.core.records.gpu import GpuFacts, GpuOpinion
 from ctld.rpc.cluster.gpuinfo import drain_uids, gpu_infos
-from ctld.rpc.jobs.jobinfo import job_info
+from ctld.rpc.jobs.jobinfo import details, job_info
 from penstock.v1 import common_pb2, node_pb2
+from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.gpustates import GpuState
 from penstock.values.gres import Gres
 from tests.core.world import World, make_config
@@ -132,6 +133,9 @@ def test_numbers_are_those_that_people_know() -> None:
     shown = [job_info(made.jobs[job, 0], True, state.nodes).allocation[0].gres[0] for job in (1, 2)]
     assert [list(held.index) for held in shown] == [[0, 2], [1]]
     assert [list(held.uuid) for held in shown] == [[uuid(1), uuid(3)], [uuid(2)]]
+    row = made.jobs[1, 0]
+    joined = job_info(row, False).SerializeToString() + details(row, state.nodes).SerializeToString()
+    assert JobInfo.FromString(joined) == job_info(row, True, state.nodes)
 
 
 def test_a_node_without_gpus_says_nothing() -> None:

@@ -16,7 +16,7 @@ from ctld.core.records.job import JobRow
 from ctld.core.records.request import JobRequest
 from ctld.core.state.layout import ClusterLayout
 from ctld.rpc.jobs import jobcolumns
-from ctld.rpc.jobs.jobinfo import estimate, job_info, nodes_estimated
+from ctld.rpc.jobs.jobinfo import details, estimate, job_info, nodes_estimated
 from ctld.runtime.snapshot import Snapshot
 from penstock.client import Client
 from penstock.errors import PenstockError
@@ -292,6 +292,20 @@ def test_indexes_follow_the_rows():
     assert (ids("states", 0), ids("states", JobState.RUNNING)) == ([2, 3], [1])
     snapshot.apply(batch([], [1, 3, 99]))
     assert (ids("states", 0, JobState.RUNNING), ids("uids", 1), ids("partitions", "a", "b")) == ([2], [], [2])
+
+
+def test_the_long_form_is_the_short_one_and_a_bit_more():
+    """As bytes that stand side by side: protobuf merges the two requests."""
+    request = JobRequest(partitions=("a",), ntasks=3, submit_line="sbatch x.sh", rlimits=(("NOFILE", 7),))
+    pending = row(1, request=request)
+    both = job_info(pending, False).SerializeToString() + details(pending, {}).SerializeToString()
+    found = c.JobInfo.FromString(both)
+    assert (found.request.ntasks, found.request.submit_line, dict(found.request.rlimits)) == (
+        3,
+        "sbatch x.sh",
+        {"NOFILE": 7},
+    )
+    assert found == job_info(pending, True)
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,6 @@ def job_info(row: JobRow, detail: bool, nodes: Mapping[str, Node] = {}) -> contr
     fields["end_at_us"] = end_at(row)
     if row.alloc:
         fields["node_list"] = compress(part.node for part in row.alloc)
-        if detail:
-            here = nodes if row.state in ACTIVE_STATES else {}  # places may have been assigned to other GPUs since
-            fields["allocation"] = [_shown_part(part, here.get(part.node)) for part in row.alloc]
     if request.het_job_id:
         fields["het_job_id"] = request.het_job_id
         fields["het_offset"] = request.het_offset
@@ -135,13 +132,27 @@ def job_info(row: JobRow, detail: bool, nodes: Mapping[str, Node] = {}) -> contr
     per_cpu = request.mem_per_cpu_mb is not None
     fields["mem_is_per_cpu"] = per_cpu
     fields["mem_mb"] = (request.mem_per_cpu_mb if per_cpu else request.mem_per_node_mb) or 0
-    fields["request"] = asked = request_message(request, detail)
+    fields["request"] = asked = request_message(request, False)
     if request.cron:
         fields["cron"] = request.cron
         asked.begin_at_us = begin_of(row)
     if pending and request.reservation_run:  # where it ran before it was requeued
         asked.reservation = request.reservation
     fields |= file_names(row, request)
+    made = _info_of(**fields)
+    if detail:
+        made.MergeFrom(details(row, nodes))
+    return made
+
+
+def details(row: JobRow, nodes: Mapping[str, Node]) -> controller_pb2.JobInfo:
+    """Encodes what the long form has beside the short one: to be merged with that, or appended to it when both are bytes."""
+    fields: Fields = {}
+    if row.request.submit_line or row.request.rlimits:
+        fields["request"] = _request_of(submit_line=row.request.submit_line, rlimits=dict(row.request.rlimits))
+    if row.alloc:
+        here = nodes if row.state in ACTIVE_STATES else {}  # places may have been assigned to other GPUs since
+        fields["allocation"] = [_shown_part(part, here.get(part.node)) for part in row.alloc]
     return _info_of(**fields)
 
 

@@ -188,12 +188,13 @@ class JobLists:
             return least(row).SerializeToString()
 
     def _encoded(self, row: JobRow, detail: bool) -> bytes:
-        if detail:
-            return jobinfo.job_info(row, True, self._runtime.core.state.nodes).SerializeToString()
+        """Encodes one job. The short form is kept, since it is asked for again and again; the long one is it and a bit more."""
         data = self._runtime.snapshot.encoded(row)
         if data is None:
             data = jobinfo.job_info(row, False).SerializeToString()
             self._runtime.snapshot.keep(row, data)
+        if detail:
+            return data + jobinfo.details(row, self._runtime.core.state.nodes).SerializeToString()
         return data
 
     def _priority(self, row: JobRow) -> bytes:

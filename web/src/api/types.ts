@@ -363,7 +363,7 @@ export interface JobInfo {
   het_job_offset: Uint32NoValStruct;
   hold: boolean;
   job_id: number;
-  job_resources: JobRes;
+  job_resources: JobRes | null;
   job_size_str: string[];
   job_state: string[];
   last_sched_evaluation: Uint64NoValStruct;
