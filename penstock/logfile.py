@@ -31,10 +31,14 @@ class LogSink(Protocol):
 
 
 class BackgroundHandler(logging.Handler):
-    """Writes to a stream, which it closes at its end if it `owns` it. Messages are formatted by the thread that logs."""
+    """Writes to a stream, which it closes at its end if it `owns` it. Messages are formatted by the thread that logs.
 
-    def __init__(self, stream: LogSink, *, owns: bool) -> None:
+    `after`: the handler that it replaces, whose messages come first unless they take longer than FLUSH_S.
+    """
+
+    def __init__(self, stream: LogSink, *, owns: bool, after: "BackgroundHandler | None" = None) -> None:
         super().__init__()
+        self._after = after
         self._stream = stream
         self._owns = owns
         self._queue: SimpleQueue[str | threading.Event | None] = SimpleQueue()  # None = the end
@@ -69,6 +73,9 @@ class BackgroundHandler(logging.Handler):
         self._thread.join(FLUSH_S)
 
     def _write_all(self) -> None:
+        if self._after is not None:
+            self._after._thread.join(FLUSH_S)
+            self._after = None
         while (item := self._queue.get()) is not None:
             if isinstance(item, threading.Event):
                 item.set()

@@ -115,7 +115,7 @@ class DaemonLog:
             stream: LogSink = open(settings.path, "a", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 (kept open)
         else:
             stream = JournalSink() if to_journal else sys.stderr
-        handler = BackgroundHandler(stream, owns=bool(settings.path) or to_journal)
+        handler = BackgroundHandler(stream, owns=bool(settings.path) or to_journal, after=self._handler)
         is_structured = to_journal or settings.format == "json"
         handler.setFormatter(self._structured() if is_structured else self._text(settings))
         logging.getLogger(self._logger).setLevel(level_of(settings.level))

@@ -53,6 +53,24 @@ def test_messages_are_written_in_order_before_the_end(log: logging.Logger) -> No
     assert stream.getvalue().endswith("the last\n") and not stream.closed
 
 
+def test_messages_of_the_replaced_handler_come_first(log: logging.Logger) -> None:
+    """Broke: two threads wrote to one file, and the end of the second waited for nothing of the first."""
+    shown = io.StringIO()
+    slow = Gated(shown)
+    slow.gate.clear()
+    old = BackgroundHandler(slow, owns=False)
+    log.addHandler(old)
+    log.warning("before")
+    new = BackgroundHandler(Gated(shown), owns=False, after=old)
+    log.addHandler(new)
+    log.removeHandler(old)
+    old.finish()
+    log.warning("after")
+    slow.gate.set()
+    new.close()
+    assert shown.getvalue().splitlines() == ["before", "after"]
+
+
 def test_an_owned_stream_is_closed_with_everything_in_it(log: logging.Logger, tmp_path) -> None:
     path = tmp_path / "log"
     stream = path.open("w")
