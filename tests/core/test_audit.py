@@ -279,11 +279,13 @@ def test_many_changes_leave_what_each_of_them_would() -> None:
         ("add user", ["user ann"], {"maxjobs": "3", "qos": "gold"}),
         ("add association", ["association physics/ann"], {"maxjobs": "3", "qos": "gold"}),
         ("modify association", ["association physics"], {"grptres": "cpu=9"}),
+        ("modify user", ["user ann"], {}),  # the first wckey is the default
         ("add wckey", ["wckey genome/ann"], {}),
     ]
     assert [(r["before"], r["after"]) for r in records(world)[4:]] == [
         (None, {"maxjobs": "3", "parent": "physics", "qos": ["gold"], "shares": 1}),
         ({"grptres": None}, {"grptres": "cpu=9"}),
+        ({"default_wckey": ""}, {"default_wckey": "genome"}),
         (None, {}),
     ]
-    assert [txn.action for txn in world.txns[-2:]] == ["Modify Associations", "Add WCKeys"]
+    assert [txn.action for txn in world.txns[-3:]] == ["Modify Associations", "Modify Users", "Add WCKeys"]
