@@ -213,6 +213,17 @@ def test_08_no_listing_has_it(private: LiveRest, ask: Callable[[str], httpx.Clie
         assert "secretname" not in reply.text and f'"{VICTIM}"' not in reply.text, path
     for path in (f"{SLURM}/jobs", f"{OWN}/jobs", f"{OWN}/forecast"):
         assert {one["job_id"] for one in ask(OTHER).get(path).json()["jobs"]} & {theirs, mine} == {mine}
+    for path in (f"{OWN}/jobs?order=name&count=1000", f"{OWN}/forecast?order=-job_id&count=1000", f"{OWN}/queue"):
+        seen = ask(VICTIM).get(path).json()  # an order and counts are kept for those who ask again
+        found = ask(OTHER).get(path).json()
+        if "queue" in found:
+            own = [one for one in ask(OTHER).get(f"{OWN}/jobs").json()["jobs"] if one["state"] == "PENDING"]
+            assert sum(one["jobs"] for one in found["queue"]) == len(own), (found, seen)
+        else:
+            assert {one["job_id"] for one in found["jobs"]} & {theirs, mine} == {mine}
+            assert found["total"] == len(found["jobs"]) and theirs in {one["job_id"] for one in seen["jobs"]}
+    assert ask(OTHER).get(f"{OWN}/queue?users={VICTIM}").json()["queue"] == []
+    assert ask(OTHER).get(f"{OWN}/jobs?search=secretname&count=5").json()["total"] == 0
 
 
 def test_08_no_event_has_it(ask: Callable[[str], httpx.Client]) -> None:
