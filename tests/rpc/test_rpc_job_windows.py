@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ctld.rpc.jobs.jobwindows import KEPT_MAX, REUSE_MAX_S, KeptAnswers, gpus_of
+from ctld.rpc.gate.turnshare import TurnShare
+from ctld.rpc.jobs.jobwindows import KEPT_MAX, REUSE_MAX_S, KeptAnswers, ScanPace, gpus_of
 from ctld.runtime.errors import BadRequest
 from penstock.client import Client
 from penstock.errors import PenstockError
@@ -145,6 +146,33 @@ def test_answers_that_are_kept_are_bounded_and_failures_are_not_kept() -> None:
         with pytest.raises(BadRequest):
             await answers.get("x", (), fails)
         assert await answers.get("x", (), all_of[1].compute) == 2
+
+    asyncio.run(story())
+
+
+def test_09_scans_of_a_crowd_take_turns_with_one_of_another_user() -> None:
+    """Each slice takes 10 ms by the clock of the shares, which is a user's part of one turn of the loop."""
+
+    async def story() -> None:
+        now_ns = [0]
+        share = TurnShare(lambda: now_ns[0])
+        slices = {1: 0, 2: 0}
+
+        async def scan(uid: int) -> None:
+            pace = ScanPace(share, uid)
+            for _ in range(10):
+                now_ns[0] += 10_000_000
+                slices[uid] += 1
+                await pace.pause()
+
+        crowd = [asyncio.create_task(scan(1)) for _ in range(30)]
+        await asyncio.sleep(0)
+        await scan(2)
+        assert (
+            slices[2] == 10 and slices[1] <= 30 + 2 * 10
+        )  # the first slices of all, then one or two beside each of the other's
+        await asyncio.gather(*crowd)
+        assert slices[1] == 300
 
     asyncio.run(story())
 

@@ -20,10 +20,11 @@ from ctld.core.records.events import Actor
 from ctld.core.records.job import JobRow
 from ctld.rpc.gate.paging import by_bytes, halved, least, log_row
 from ctld.rpc.gate.services import Services
+from ctld.rpc.gate.turnshare import TurnShare
 from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import JobVisibility, hidden_partitions, job_visibility
 from ctld.rpc.jobs import jobcolumns, jobinfo
-from ctld.rpc.jobs.jobwindows import JobOrder, KeptAnswers, counted
+from ctld.rpc.jobs.jobwindows import JobOrder, KeptAnswers, ScanPace, counted
 from ctld.rpc.jobs.listing import select_rows
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.snapshot import Snapshot
@@ -62,6 +63,7 @@ class JobLists:
         self._moment: tuple[object, ...] = ()
         self._tables: dict[JobListQuery, asyncio.Future[list[bytes]]] = {}  # of the present moment (_moment)
         self._bytes = 0
+        self._share = TurnShare()
         self._orders: KeptAnswers[array[int]] = KeptAnswers()
         self._counts: KeptAnswers[list[controller_pb2.JobCount]] = KeptAnswers()
 
@@ -77,7 +79,9 @@ class JobLists:
         if bool(request.columns) + request.HasField("window") + request.counts > 1:
             raise BadRequest(Code.INVALID_VALUE, "columns, a window and counts are three answers: one of them")
         if request.counts:
-            yield controller_pb2.ListJobsReply(counts=await self._counted(request, question)).SerializeToString()
+            yield controller_pb2.ListJobsReply(
+                counts=await self._counted(request, question, actor.uid)
+            ).SerializeToString()
             return
         if request.columns:
             unknown = next((name for name in request.columns if name not in NAMES), None)
@@ -87,7 +91,7 @@ class JobLists:
                 yield page
             return
         if request.HasField("window"):
-            rows, total = await self._window(request, question)
+            rows, total = await self._window(request, question, actor.uid)
             yield controller_pb2.ListJobsReply(total=total).SerializeToString()
         else:
             rows = await self._rows(request, question)
@@ -141,7 +145,7 @@ class JobLists:
     # ---- windows and counts -------------------------------------------------------------------------------------------------
 
     async def _window(
-        self, request: controller_pb2.ListJobsRequest, question: JobListQuery
+        self, request: controller_pb2.ListJobsRequest, question: JobListQuery, uid: int
     ) -> tuple[list[JobRow], int]:
         """Returns the rows of the window, as they are now, and the number of all that pass its filter."""
         state, snapshot, window = self._runtime.core.state, self._runtime.snapshot, request.window
@@ -153,17 +157,17 @@ class JobLists:
         key = question._replace(request=listed.SerializeToString(deterministic=True))
 
         async def ordered() -> "array[int]":
-            return await order.sorted(await self._rows(request, question))
+            return await order.sorted(await self._rows(request, question), ScanPace(self._share, uid))
 
         ids = await self._orders.get(key, self._moment_of(snapshot), ordered)
         chosen = ids[window.first : window.first + window.count]
         return [snapshot.jobs[job_id] for job_id in chosen if job_id in snapshot.jobs], len(ids)
 
     async def _counted(
-        self, request: controller_pb2.ListJobsRequest, question: JobListQuery
+        self, request: controller_pb2.ListJobsRequest, question: JobListQuery, uid: int
     ) -> list[controller_pb2.JobCount]:
         async def count() -> list[controller_pb2.JobCount]:
-            return await counted(await self._rows(request, question))
+            return await counted(await self._rows(request, question), ScanPace(self._share, uid))
 
         return await self._counts.get(question, (self._runtime.snapshot.revision,), count)
 

@@ -20,6 +20,7 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 from ctld.core.records.job import JobRow
 from ctld.core.state.forecast import Forecast
 from ctld.core.state.state import ClusterState
+from ctld.rpc.gate.turnshare import TurnShare
 from ctld.rpc.jobs.jobcolumns import partition_of, priority_of
 from ctld.rpc.jobs.jobinfo import counts, end_at
 from ctld.runtime.errors import BadRequest
@@ -88,6 +89,24 @@ class KeptAnswers(Generic[T]):
         return KeptAnswer(value, moment, now_s, now_s - begin_s)
 
 
+class ScanPace:
+    """The slices of one user's scan of all rows: between two of them others have their turn, and of one user's scans one."""
+
+    def __init__(self, share: TurnShare, uid: int) -> None:
+        self._share = share
+        self._uid = uid
+        self._mark = share.mark()
+
+    async def pause(self) -> None:
+        """Ends a slice."""
+        self._share.charge(self._uid, self._mark, 0)
+        if self._share.must_wait(self._uid):
+            await self._share.wait(self._uid)
+        else:
+            await asyncio.sleep(0)
+        self._mark = self._share.mark()
+
+
 class JobOrder:
     """An order of rows, and the words that each has to have."""
 
@@ -106,31 +125,31 @@ class JobOrder:
         self._words = [word.lower() for word in window.words if word]
         self._key = _KEYS[name] if name in _KEYS else _present(name, state, forecast, now_us)
 
-    async def sorted(self, rows: list[JobRow]) -> "array[int]":
-        """Returns the ids of the rows that have the words, in order. `rows`: by job id. Others are served meanwhile."""
+    async def sorted(self, rows: list[JobRow], pace: ScanPace) -> "array[int]":
+        """Returns the ids of the rows that have the words, in order. `rows`: by job id."""
         if self._words:
-            rows = await self._with_words(rows)
+            rows = await self._with_words(rows, pace)
         if self._is_by_id:
             return array("I", [row.job_id for row in (reversed(rows) if self._is_descending else rows)])
         runs = []
         for first in range(0, len(rows), SORTED_ROWS):
             if first:
-                await asyncio.sleep(0)
+                await pace.pause()
             runs.append(sorted([(self._key(row), row.job_id) for row in rows[first : first + SORTED_ROWS]]))
         ids = array("I")
         merged = heapq.merge(*runs)
         while part := [job_id for _, job_id in islice(merged, SORTED_ROWS)]:
             ids.extend(part)
-            await asyncio.sleep(0)
+            await pace.pause()
         if self._is_descending:
             ids.reverse()
         return ids
 
-    async def _with_words(self, rows: list[JobRow]) -> list[JobRow]:
+    async def _with_words(self, rows: list[JobRow], pace: ScanPace) -> list[JobRow]:
         found: list[JobRow] = []
         for first in range(0, len(rows), READ_ROWS):
             if first:
-                await asyncio.sleep(0)
+                await pace.pause()
             found += filter(self._has_words, rows[first : first + READ_ROWS])
         return found
 
@@ -194,13 +213,13 @@ def _elapsed_us(row: JobRow, now_us: int) -> int:
     return (now_us if row.state in ACTIVE_STATES else row.end_at_us) - row.start_at_us
 
 
-async def counted(rows: list[JobRow]) -> list[controller_pb2.JobCount]:
-    """Counts rows by state, partition and reason. Others are served meanwhile."""
+async def counted(rows: list[JobRow], pace: ScanPace) -> list[controller_pb2.JobCount]:
+    """Counts rows by state, partition and reason."""
     jobs: Counter[tuple[str, str, str]] = Counter()
     gpus: Counter[tuple[str, str, str]] = Counter()
     for first in range(0, len(rows), SORTED_ROWS):
         if first:
-            await asyncio.sleep(0)
+            await pace.pause()
         for row in rows[first : first + SORTED_ROWS]:
             is_pending = row.state is JobState.PENDING
             key = row.state._name_, partition_of(row), row.reason._value_ if is_pending else ""
