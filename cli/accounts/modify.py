@@ -40,7 +40,8 @@ def modify_of(entity: str) -> Callable[[ChangeContext, ParsedLine, dict[str, str
         if entity == "account" and names == [ROOT] and not OWN[entity] & set(changes):
             if "parent" in changes:
                 return nothing(NOTHING["modify"])  # nothing is above it
-            request.entity, request.names[:] = "cluster", [context.cluster]
+            request.entity = "cluster"
+            request.names[:] = [context.cluster]
         before = " Error with request: "
         plan = context.send([request], before, True)[0]
         if not plan.associations and not plan.names:

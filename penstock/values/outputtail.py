@@ -20,7 +20,12 @@ STDOUT, STDERR = 1, 2
 STREAMS: Final = {"stdout": STDOUT, "stderr": STDERR}
 #: Members of an answer: the file; the offset and the bytes that were read; the file's size; why there is no output; 1 if the
 #: asker has no right to it.
-PATH, AT, DATA, SIZE, ERROR, IS_DENIED = "path", "at", "data", "size", "error", "denied"
+PATH: Final = "path"
+AT: Final = "at"
+DATA: Final = "data"
+SIZE: Final = "size"
+ERROR: Final = "error"
+IS_DENIED: Final = "denied"
 _DIGITS_MAX: Final = 19
 #: The most bytes of a character of UTF-8 that are no whole one.
 _CUT_BYTES_MAX: Final = 3

@@ -18,6 +18,8 @@ from livecluster import LiveCluster
 from liverest import JWT, LiveRest
 from patience import LONGEST_S
 
+from rest.handlers.own import OWN_PATHS
+
 CHECKS = (
     "not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance",
     "response_schema_conformance",
@@ -79,7 +81,7 @@ DRAWS = {
         204 if FULL else 107,
         1,
     ),
-    "own": Draw("/penstock/v1/openapi.json", ("--exclude-path-regex", "^/penstock/v1/events$"), 15, 2),
+    "own": Draw("/penstock/v1/openapi.json", ("--exclude-path-regex", "^/penstock/v1/events$"), len(OWN_PATHS), 2),
 }
 
 

@@ -148,8 +148,9 @@ class JobLists:
         self, request: controller_pb2.ListJobsRequest, question: JobListQuery, uid: int
     ) -> tuple[list[JobRow], int]:
         """Returns the rows of the window, as they are now, and the number of all that pass its filter."""
-        state, snapshot, window = self._runtime.core.state, self._runtime.snapshot, request.window
-        order = JobOrder(window, state, snapshot.forecast, self._runtime.clock_us())
+        snapshot = self._runtime.snapshot
+        window = request.window
+        order = JobOrder(window, self._runtime.core.state, snapshot.forecast, self._runtime.clock_us())
         listed = controller_pb2.ListJobsRequest()
         listed.CopyFrom(request)
         listed.window.ClearField("first")
