@@ -1,18 +1,15 @@
-"""Windows of the list of jobs: order, words, place and number of rows; what is used again, and for how long."""
+"""Windows of the list of jobs: order, words, place and number of rows."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from ctld.rpc.gate.turnshare import TurnShare
-from ctld.rpc.jobs.jobwindows import KEPT_MAX, REUSE_MAX_S, KeptAnswers, ScanPace, gpus_of
-from ctld.runtime.errors import BadRequest
+from ctld.rpc.jobs.jobwindows import gpus_of
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as c
 from penstock.values.jobcolumns import ORDERS, WINDOW_ROWS_MAX
-from penstock.values.refusals import Code
 from tests.rpc.clusterkit import Site, jobs_of, some_of_each
 
 
@@ -91,88 +88,6 @@ def test_a_window_has_no_columns(tmp_path: Path) -> None:
 
             with pytest.raises(PenstockError, match="one of them"):
                 await asyncio.to_thread(ask)
-
-    asyncio.run(story())
-
-
-class Computed:
-    """What takes `cost_s` to compute: how often it was."""
-
-    def __init__(self, clock: list[float], cost_s: float) -> None:
-        self.count = 0
-        self._clock, self._cost_s = clock, cost_s
-
-    async def compute(self) -> int:
-        self.count += 1
-        self._clock[0] += self._cost_s
-        return self.count
-
-
-@pytest.mark.parametrize(("cost_s", "kept_s"), [(0.0, 0.0), (0.01, 0.1), (5.0, REUSE_MAX_S)])
-def test_a_dear_answer_is_used_again_for_a_while(cost_s: float, kept_s: float) -> None:
-    async def story() -> None:
-        clock = [100.0]
-        computed = Computed(clock, cost_s)
-        answers: KeptAnswers[int] = KeptAnswers(lambda: clock[0])
-
-        async def ask(moment: int) -> int:
-            return await answers.get("q", (moment,), computed.compute)
-
-        assert await ask(1) == 1
-        clock[0] += 1000
-        assert await ask(1) == 1  # nothing was committed
-        assert await ask(2) == 2
-        clock[0] += kept_s * 0.99
-        assert await ask(3) == (2 if kept_s else 3)
-        clock[0] += kept_s * 0.02
-        assert await ask(4) == (3 if kept_s else 4)
-
-    asyncio.run(story())
-
-
-def test_answers_that_are_kept_are_bounded_and_failures_are_not_kept() -> None:
-    async def story() -> None:
-        clock = [0.0]
-        all_of = [Computed(clock, 0.0) for _ in range(KEPT_MAX + 1)]
-        answers: KeptAnswers[int] = KeptAnswers(lambda: clock[0])
-        for number, one in enumerate(all_of):
-            await answers.get(number, (), one.compute)
-        assert await answers.get(0, (), all_of[0].compute) == 2
-        assert await answers.get(KEPT_MAX, (), all_of[-1].compute) == 1
-
-        async def fails() -> int:
-            raise BadRequest(Code.INVALID_VALUE, "no")
-
-        with pytest.raises(BadRequest):
-            await answers.get("x", (), fails)
-        assert await answers.get("x", (), all_of[1].compute) == 2
-
-    asyncio.run(story())
-
-
-def test_09_scans_of_a_crowd_take_turns_with_one_of_another_user() -> None:
-    """Each slice takes 10 ms by the clock of the shares, which is a user's part of one turn of the loop."""
-
-    async def story() -> None:
-        now_ns = [0]
-        share = TurnShare(lambda: now_ns[0])
-        slices = {1: 0, 2: 0}
-
-        async def scan(uid: int) -> None:
-            pace = ScanPace(share, uid)
-            for _ in range(10):
-                now_ns[0] += 10_000_000
-                slices[uid] += 1
-                await pace.pause()
-
-        crowd = [asyncio.create_task(scan(1)) for _ in range(30)]
-        await asyncio.sleep(0)
-        await scan(2)
-        assert (
-            slices[2] == 10 and slices[1] <= 30 + 2 * 10
-        )  # the first slices of all, then one or two beside each of the other's
-        await asyncio.gather(*crowd)
-        assert slices[1] == 300
 
     asyncio.run(story())
 

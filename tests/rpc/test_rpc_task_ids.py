@@ -12,6 +12,7 @@ from ctld.core.records.request import JobRequest
 from ctld.rpc.control import controller
 from ctld.rpc.control import parts as parts_module
 from ctld.rpc.control.parts import PART_IDS, looks_for, partition, parts
+from ctld.rpc.gate.scans import Scans
 from ctld.rpc.gate.services import Services
 from ctld.rpc.jobs import listing
 from ctld.rpc.jobs.listing import NamedRows, has_some, named_rows
@@ -53,7 +54,7 @@ def make_snapshot() -> Snapshot:
 
 
 def named(snapshot: Snapshot, *ids: str) -> list[int]:
-    return [found.job_id for found in asyncio.run(named_rows(snapshot, ids))]
+    return [found.job_id for found in asyncio.run(named_rows(snapshot, ids, Scans().pace(0)))]
 
 
 def test_a_sluid_selects_one_row_of_its_time() -> None:
@@ -67,7 +68,7 @@ def test_a_sluid_selects_one_row_of_its_time() -> None:
 @pytest.mark.parametrize("is_union", [True, False])
 def test_the_id_of_an_array_selects_all_its_rows(is_union: bool) -> None:
     snapshot = make_snapshot()
-    found = asyncio.run(NamedRows(snapshot, is_union).of("1"))
+    found = asyncio.run(NamedRows(snapshot, is_union, Scans().pace(0)).of("1"))
     assert [one.job_id for one in found] == [1, *range(FIRST, FIRST + TASKS), 5_000]
 
 

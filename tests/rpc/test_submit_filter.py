@@ -159,21 +159,26 @@ def job_submit(job, submitter):
     )
 
     async def story():
-        async with site.controller(), site.client() as client:
-            ids: list[tuple[str, int]] = []
+        async with site.controller() as controller, site.client() as client:
+            ids: dict[str, int] = {}  # in the order of the replies
+            underway = controller.gate.underway.calls
 
             async def send(uid: int, name: str) -> None:
-                ids.append((name, (await site.call_as(uid, "SubmitJob", submission(name=name))).job_id))
+                ids[name] = (await site.call_as(uid, "SubmitJob", submission(name=name))).job_id
 
             hanging = asyncio.create_task(send(NOBODY, "hang"))
             while not (await client.call("Diagnostics", DiagnosticsRequest())).filter_calls:
                 pass
-            behind = [asyncio.create_task(send(NOBODY, f"b{n}")) for n in range(3)]
+            behind = []
+            for number in range(3):
+                behind.append(asyncio.create_task(send(NOBODY, f"b{number}")))
+                while underway[NOBODY] < 2 + number:
+                    await asyncio.sleep(0.001)
             await send(OTHER, "other")
             assert not hanging.done() and not any(task.done() for task in behind)
             await asyncio.gather(hanging, *behind)
-            assert [name for name, _ in ids][:2] == ["other", "hang"]
-            assert sorted(job_id for _, job_id in ids) == [job_id for _, job_id in ids]
+            assert list(ids)[:2] == ["other", "hang"]
+            assert sorted(ids, key=ids.__getitem__) == ["other", "hang", "b0", "b1", "b2"]
 
     asyncio.run(story())
 

@@ -5,7 +5,6 @@ of the limit that they count against, whether it is set or not. Without enforcem
 fair-share usage is returned.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
@@ -70,9 +69,10 @@ class CountersService:
                 and _is_asked(one, request)
                 and (not hides or one.user in ("", actor.user_name))
             ]
+        pace = self._services.scans.pace(actor.uid)
         for at in range(0, len(found), PAGE):
             if at:
-                await asyncio.sleep(0)
+                await pace.pause()
             yield governance_pb2.ListCountersReply(counters=found[at : at + PAGE])
 
 

@@ -4,7 +4,6 @@ Associations and numbers are read from the core between two steps, like those of
 belongs to no commit. The list of jobs comes from the committed snapshot, as in all listings.
 """
 
-import asyncio
 import dataclasses
 import math
 from collections.abc import AsyncIterator, Iterator
@@ -84,8 +83,9 @@ class SharesService:
             associations=messages[:PAGE_ASSOCS],
         )
         yield first
+        pace = self._services.scans.pace(caller().uid)
         for at in range(PAGE_ASSOCS, len(messages), PAGE_ASSOCS):
-            await asyncio.sleep(0)
+            await pace.pause()
             yield shares_pb2.ListAssociationsReply(associations=messages[at : at + PAGE_ASSOCS])
 
     async def ListPriorities(
@@ -96,18 +96,22 @@ class SharesService:
         try:
             which = await job_filter(request.filter, self._names)
             which = job_visibility(runtime.core.state, caller()).narrow(which)
-            rows = await select_rows(runtime.snapshot, which, False)
+            async with self._services.scans.one(caller().uid) as pace:
+                rows = await select_rows(runtime.snapshot, which, False, pace)
         except BadRequest as error:
             await refuse_as(context, error)
         rows = [row for row in rows if row.state is JobState.PENDING and not row.hold]
         yield shares_pb2.ListPrioritiesReply(weights=weights(runtime.core.state))
         fine = _fine_scale(runtime.core.state) if request.normalized else None
+        pace = self._services.scans.pace(caller().uid)
+        await pace.begin()
         for at in range(0, len(rows), PAGE_JOBS):
             found = [
                 m for row in rows[at : at + PAGE_JOBS] for m in _priorities(runtime.core.state, row, request, fine)
             ]
+            pace.end()
             yield shares_pb2.ListPrioritiesReply(jobs=found)
-            await asyncio.sleep(0)
+            await pace.pause()
 
     async def ChangeAccounts(
         self, request: shares_pb2.ChangeAccountsRequest, context: Context

@@ -25,6 +25,7 @@ from ctld.core.records.events import (
     UpdateJobs,
     UpdateReservation,
 )
+from ctld.core.records.job import JobRow
 from ctld.core.records.qos import Qos
 from ctld.core.requests import update_steps
 from ctld.core.requests.update_keys import DATES
@@ -69,7 +70,7 @@ class ControllerService(Certification):
         self._names = services.names
         self._specs = submission.SpecReader()
         self._job_lists = JobLists(services)
-        self._filtering = Filtering(services.runtime, services.submit_filter)
+        self._filtering = Filtering(services.runtime, services.submit_filter, services.scans)
 
     # ---- submit and wait -----------------------------------------------------------------------------------------
 
@@ -141,7 +142,8 @@ class ControllerService(Certification):
                 for ids, tasks in self._ids_in_parts(which.ids)
             )
         else:
-            rows = await select_rows(self._runtime.snapshot, which, False)
+            async with self._services.scans.one(event.actor.uid) as pace:
+                rows = await select_rows(self._runtime.snapshot, which, False, pace)
             chosen = [row.job_id for row in rows]
             several = (replace(event, chosen=some) for some in parts(chosen)) if len(chosen) > PART_IDS else (event,)
         return await self._in_parts(several, context, "CancelJobs")
@@ -218,7 +220,10 @@ class ControllerService(Certification):
             message = controller_pb2.JobFilter(names=[request.job_name], users=users, states=states)
             which = await job_filter(message, self._names)
         event = UpdateJobs(await self._acting(request), (), changes, dates, which=which)
-        rows = await select_rows(self._runtime.snapshot, which, False) if which is not None else []
+        rows: list[JobRow] = []
+        if which is not None:
+            async with self._services.scans.one(event.actor.uid) as pace:
+                rows = await select_rows(self._runtime.snapshot, which, False, pace)
         if self._filtering.modifies and update_steps.KEY not in changes:
             left = await self._filtering.updates(event, () if which is not None else request.ids, rows, self._dates)
             await admit_again(context, CONTROLLER + "UpdateJobs", self._authenticator)

@@ -41,7 +41,7 @@ class ExplainService:
     async def WhyJob(self, request: explain_pb2.WhyJobRequest, context: Context) -> explain_pb2.WhyJobReply:
         """Explains why a job waits, and what would start it sooner."""
         actor = caller()
-        rows = await named_rows(self._runtime.snapshot, [request.id])
+        rows = await named_rows(self._runtime.snapshot, [request.id], self._services.scans.pace(actor.uid))
         visibility = job_visibility(self._runtime.core.state, actor)
         rows = [row for row in rows if visibility.sees(row)]
         if not rows:

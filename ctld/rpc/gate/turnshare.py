@@ -31,8 +31,14 @@ class TurnMark(NamedTuple):
 class TurnShare:
     """The use of the present turn."""
 
-    def __init__(self, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(
+        self,
+        clock_ns: Callable[[], int] = time.perf_counter_ns,
+        rest: Callable[[Callable[[], None]], None] = lambda then: then(),
+    ) -> None:
+        """`rest`: calls back when a turn may end in which a user's share was used up."""
         self._clock_ns = clock_ns
+        self._rest = rest
         self._turn = 0
         self._used: dict[int, int] = {}  # ns, by uid
         self._all = 0
@@ -79,7 +85,13 @@ class TurnShare:
     def _end_soon(self) -> None:
         if not self._ends:
             self._ends = True
-            asyncio.get_running_loop().call_soon(self._end)
+            asyncio.get_running_loop().call_soon(self._end_now_or_later)
+
+    def _end_now_or_later(self) -> None:
+        if self._all >= USER_NS:
+            self._rest(self._end)
+        else:
+            self._end()
 
     def _end(self) -> None:
         """Begins the next turn, with the line that has waited longest."""

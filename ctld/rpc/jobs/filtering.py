@@ -11,7 +11,6 @@ A filter sees of an update only the jobs that the core would change for this use
 and changed by an event with its own answer.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, cast
@@ -27,6 +26,7 @@ from ctld.core.records.job import Job, JobRow
 from ctld.core.requests import update
 from ctld.core.state.state import ClusterState
 from ctld.rpc.gate.incoming import OutOfBounds, check_bounds
+from ctld.rpc.gate.scans import ScanPace, Scans
 from ctld.rpc.jobs import submission
 from ctld.rpc.jobs.filterfields import apply, record_of
 from ctld.rpc.jobs.jobinfo import request_message
@@ -74,6 +74,7 @@ class Filtering:
 
     _runtime: Runtime
     _filter: SubmitFilter
+    _scans: Scans
 
     @property
     def submits(self) -> bool:
@@ -138,8 +139,9 @@ class Filtering:
         """Shows a filter each job of an update that the core would change, and returns events of those that it has not
         refused. `ids`, or the jobs `named` otherwise: rows that `event.which` selects. Raises BadRequest."""
         left = FilteredUpdates([], [], [])
-        shown = await self._named(event, named, left.refused)
-        rows_of = NamedRows(self._runtime.snapshot, is_union=False)
+        pace = self._scans.pace(event.actor.uid)
+        shown = await self._named(event, named, left.refused, pace)
+        rows_of = NamedRows(self._runtime.snapshot, is_union=False, pace=pace)
         for text in dict.fromkeys(ids):
             _check_number(shown)
             shown += await self._of_id(event, text, rows_of, left.refused)
@@ -156,7 +158,7 @@ class Filtering:
         return left
 
     async def _named(
-        self, event: UpdateJobs, rows: Sequence[JobRow], refused: list[controller_pb2.JobResult]
+        self, event: UpdateJobs, rows: Sequence[JobRow], refused: list[controller_pb2.JobResult], pace: ScanPace
     ) -> list[_Shown]:
         """Returns the jobs of a name that are the caller's: those that the core takes."""
         own: list[_Shown] = []
@@ -165,8 +167,8 @@ class Filtering:
                 if is_own(event.actor, cast(Job, row)):
                     own.append(_Shown(str(row.job_id), row, replace(event, chosen=(row.job_id,))))
             _check_number(own)
-            await asyncio.sleep(0)
-        return [one for one in own if await self._open(event.actor, one.name, [one.row], refused)]
+            await pace.pause()
+        return [one for one in own if await self._open(event.actor, one.name, [one.row], refused, pace)]
 
     async def _of_id(
         self, event: UpdateJobs, text: str, rows_of: NamedRows, refused: list[controller_pb2.JobResult]
@@ -179,7 +181,7 @@ class Filtering:
         except BadRequest as error:
             refused.append(controller_pb2.JobResult(id=text, code=error.code, text=error.text))
             return []
-        found = await self._open(event.actor, text, rows, refused)
+        found = await self._open(event.actor, text, rows, refused, rows_of.pace)
         if len(rows) == 1 and not rows[0].request.het_job_id:
             return [_Shown(text, row, replace(event, ids=(text,))) for row in found]
         wanted = parse_selector(text).tasks if found else None
@@ -189,14 +191,19 @@ class Filtering:
         ]
 
     async def _open(
-        self, actor: Actor, text: str, rows: Sequence[JobRow], refused: list[controller_pb2.JobResult]
+        self,
+        actor: Actor,
+        text: str,
+        rows: Sequence[JobRow],
+        refused: list[controller_pb2.JobResult],
+        pace: ScanPace,
     ) -> list[JobRow]:
         """Returns those that the core would change, by its own rule; if there is none, adds the core's refusal."""
         found: list[JobRow] = []
         refusal: Refused | None = None
         for first in range(0, len(rows) or 1, SLICE_ROWS):
             if first:
-                await asyncio.sleep(0)
+                await pace.pause()
             part = rows[first : first + SLICE_ROWS]
             try:
                 open_ids = _open_to(self._runtime.core.state, actor, part)

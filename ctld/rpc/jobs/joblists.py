@@ -5,12 +5,12 @@ and counts (jobwindows.py).
 
 Many clients send the same query, such as 200 dashboards that poll every two seconds. A table is therefore encoded once
 for each (query, commit): the same query before the next commit gets the same bytes, and one that arrives during the
-encoding waits for it. Answers are never older than the last commit, so users see the jobs that they have submitted.
+encoding waits for it (keptanswers.py). Tables are never older than the last commit, so users see the jobs that they have
+submitted.
 
 Visibility is part of the query: with PrivateData=jobs it is limited to what the user may see (gate/visibility.py).
 """
 
-import asyncio
 from array import array
 from collections.abc import AsyncIterator, Iterable
 from typing import Final, NamedTuple
@@ -19,15 +19,15 @@ from ctld.core.queue import priority
 from ctld.core.records.events import Actor
 from ctld.core.records.job import JobRow
 from ctld.rpc.gate.paging import by_bytes, halved, least, log_row
+from ctld.rpc.gate.scans import ScanPace
 from ctld.rpc.gate.services import Services
-from ctld.rpc.gate.turnshare import TurnShare
 from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import JobVisibility, hidden_partitions, job_visibility
 from ctld.rpc.jobs import jobcolumns, jobinfo
-from ctld.rpc.jobs.jobwindows import JobOrder, KeptAnswers, ScanPace, counted
+from ctld.rpc.jobs.jobwindows import JobOrder, counted
+from ctld.rpc.jobs.keptanswers import KeptAnswers, Moment
 from ctld.rpc.jobs.listing import select_rows
 from ctld.runtime.errors import BadRequest
-from ctld.runtime.snapshot import Snapshot
 from penstock.v1 import controller_pb2
 from penstock.values.jobcolumns import NAMES
 from penstock.values.refusals import Code
@@ -40,6 +40,12 @@ PAGE_ROWS: Final = 4_000
 #: Cached tables: the queries of a busy site's dashboards, and one of 100,000 jobs.
 TABLES_MAX: Final = 256
 TABLE_BYTES_MAX: Final = 16 * 1024 * 1024
+#: Cached orders of long lists, each 4 bytes a row, and counts.
+ORDERS_MAX: Final = 32
+ORDER_BYTES_MAX: Final = 32 * 1024 * 1024
+COUNTS_MAX: Final = 32
+#: An order, and counts, are used again for this many times of what they took.
+REUSE_FACTOR: Final = 10.0
 #: JobInfo is field 1 of ListJobsReply: its tag and wire type, before a length.
 _JOBS_TAG: Final = b"\x0a"
 #: JobInfo.priority is field 14, a varint. Of two values of one field the last one counts.
@@ -60,12 +66,16 @@ class JobLists:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._runtime = services.runtime
-        self._moment: tuple[object, ...] = ()
-        self._tables: dict[JobListQuery, asyncio.Future[list[bytes]]] = {}  # of the present moment (_moment)
-        self._bytes = 0
-        self._share = TurnShare()
-        self._orders: KeptAnswers[array[int]] = KeptAnswers()
-        self._counts: KeptAnswers[list[controller_pb2.JobCount]] = KeptAnswers()
+        self._scans = services.scans
+        self._tables: KeptAnswers[list[bytes]] = KeptAnswers(
+            self._scans, TABLES_MAX, TABLE_BYTES_MAX, lambda pages: sum(map(len, pages))
+        )
+        self._orders: KeptAnswers[array[int]] = KeptAnswers(
+            self._scans, ORDERS_MAX, ORDER_BYTES_MAX, lambda ids: ids.itemsize * len(ids), REUSE_FACTOR
+        )
+        self._counts: KeptAnswers[list[controller_pb2.JobCount]] = KeptAnswers(
+            self._scans, COUNTS_MAX, reuse_factor=REUSE_FACTOR
+        )
 
     async def pages(self, request: controller_pb2.ListJobsRequest, actor: Actor) -> AsyncIterator[bytes]:
         """Returns the answer. Raises BadRequest."""
@@ -87,60 +97,46 @@ class JobLists:
             unknown = next((name for name in request.columns if name not in NAMES), None)
             if unknown is not None:
                 raise BadRequest(Code.INVALID_VALUE, f"jobs have no column {unknown[:64]!r}")
-            for page in await self._shared(request, question):
+            for page in await self._table(request, question, actor.uid):
                 yield page
             return
         if request.HasField("window"):
             rows, total = await self._window(request, question, actor.uid)
             yield controller_pb2.ListJobsReply(total=total).SerializeToString()
         else:
-            rows = await self._rows(request, question)
+            async with self._scans.one(actor.uid) as pace:
+                rows = await self._rows(request, question, pace)
         messages = (self._shown(row, request.detail, request.planned) for row in rows)
+        pace = self._scans.pace(actor.uid)
+        await pace.begin()
         for page_of in by_bytes(messages, PAGE_JOBS, len):
-            yield b"".join([part for data in page_of for part in (_JOBS_TAG, varint(len(data)), data)])
-            await asyncio.sleep(0)
+            page = b"".join([part for data in page_of for part in (_JOBS_TAG, varint(len(data)), data)])
+            pace.end()
+            yield page
+            await pace.pause()
 
     # ---- tables --------------------------------------------------------------------------------------------------
 
-    async def _shared(self, request: controller_pb2.ListJobsRequest, question: JobListQuery) -> list[bytes]:
-        *committed, planned = self._moment_of(self._runtime.snapshot)
-        moment = (*committed, planned if request.planned else 0)
-        if moment[:2] != self._moment[:2]:
-            self._tables.clear()
-            self._moment = moment
-            self._bytes = 0
-        found = self._tables.get(question)
-        if found is None or (request.planned and moment != self._moment):
-            found = asyncio.ensure_future(self._table(request, question))
-            if len(self._tables) < TABLES_MAX and self._bytes < TABLE_BYTES_MAX:
-                self._tables[question] = found
-                found.add_done_callback(lambda made: self._count(question, made))
-            self._moment = moment
-        return await asyncio.shield(found)
+    async def _table(self, request: controller_pb2.ListJobsRequest, question: JobListQuery, uid: int) -> list[bytes]:
+        async def encoded(pace: ScanPace) -> list[bytes]:
+            rows = await self._rows(request, question, pace)
+            state, names = self._runtime.core.state, list(dict.fromkeys(request.columns))
+            forecast = self._runtime.snapshot.forecast if request.planned else None
+            pages: list[bytes] = []
+            for first in range(0, len(rows), PAGE_ROWS):
+                if first:
+                    await pace.pause()
+                part = rows[first : first + PAGE_ROWS]
+                pages += halved(part, lambda some: jobcolumns.page(some, names, state, forecast))
+            return pages
 
-    def _moment_of(self, snapshot: Snapshot) -> tuple[object, object, int]:
-        """Returns what tells apart the answers of two moments: what is committed, the priorities, the plan."""
-        state = self._runtime.core.state
-        generation = (state.priorities.at_us if state.priorities is not None else 0, state.priority_generation)
-        return snapshot.revision, generation, id(snapshot.forecast)
+        return await self._tables.get(uid, question, self._moment(request.planned), encoded)
 
-    def _count(self, question: JobListQuery, made: "asyncio.Future[list[bytes]]") -> None:
-        if made.cancelled() or made.exception() is not None:
-            if self._tables.get(question) is made:
-                del self._tables[question]
-        elif self._tables.get(question) is made:
-            self._bytes += sum(map(len, made.result()))
-
-    async def _table(self, request: controller_pb2.ListJobsRequest, question: JobListQuery) -> list[bytes]:
-        rows = await self._rows(request, question)
-        state, names = self._runtime.core.state, list(dict.fromkeys(request.columns))
-        forecast = self._runtime.snapshot.forecast if request.planned else None
-        pages: list[bytes] = []
-        for first in range(0, len(rows), PAGE_ROWS):
-            if first:
-                await asyncio.sleep(0)
-            pages += halved(rows[first : first + PAGE_ROWS], lambda some: jobcolumns.page(some, names, state, forecast))
-        return pages
+    def _moment(self, is_planned: bool) -> Moment:
+        state, snapshot = self._runtime.core.state, self._runtime.snapshot
+        priorities = (state.priorities.at_us if state.priorities is not None else 0, state.priority_generation)
+        plan = snapshot.forecast if is_planned else None
+        return Moment(snapshot.revision, priorities, (plan.made_at_us, id(plan)) if plan is not None else None)
 
     # ---- windows and counts -------------------------------------------------------------------------------------------------
 
@@ -157,27 +153,29 @@ class JobLists:
         listed.window.ClearField("count")
         key = question._replace(request=listed.SerializeToString(deterministic=True))
 
-        async def ordered() -> "array[int]":
-            return await order.sorted(await self._rows(request, question), ScanPace(self._share, uid))
+        async def ordered(pace: ScanPace) -> "array[int]":
+            return await order.sorted(await self._rows(request, question, pace), pace)
 
-        ids = await self._orders.get(key, self._moment_of(snapshot), ordered)
+        ids = await self._orders.get(uid, key, self._moment(is_planned=True), ordered)
         chosen = ids[window.first : window.first + window.count]
         return [snapshot.jobs[job_id] for job_id in chosen if job_id in snapshot.jobs], len(ids)
 
     async def _counted(
         self, request: controller_pb2.ListJobsRequest, question: JobListQuery, uid: int
     ) -> list[controller_pb2.JobCount]:
-        async def count() -> list[controller_pb2.JobCount]:
-            return await counted(await self._rows(request, question), ScanPace(self._share, uid))
+        async def count(pace: ScanPace) -> list[controller_pb2.JobCount]:
+            return await counted(await self._rows(request, question, pace), pace)
 
-        return await self._counts.get(question, (self._runtime.snapshot.revision,), count)
+        return await self._counts.get(uid, question, Moment(self._runtime.snapshot.revision), count)
 
     # ---- rows and messages ---------------------------------------------------------------------------------------
 
-    async def _rows(self, request: controller_pb2.ListJobsRequest, question: JobListQuery) -> list[JobRow]:
+    async def _rows(
+        self, request: controller_pb2.ListJobsRequest, question: JobListQuery, pace: ScanPace
+    ) -> list[JobRow]:
         which = await job_filter(request.filter, self._services.names)
         which = question.visibility.narrow(which)
-        rows = await select_rows(self._runtime.snapshot, which, request.all_states)
+        rows = await select_rows(self._runtime.snapshot, which, request.all_states, pace)
         if question.hidden and not which.ids:
             rows = [row for row in rows if not _is_hidden(row, question.hidden)]
         return rows

@@ -1,26 +1,23 @@
 """What tables and overviews need of a long list of jobs: a window of it (some rows, in an order), and how many there are.
 
-Both are computed of all rows, in slices, and kept for as long as nothing is committed. After that what was dear is used
-again for a while (REUSE_FACTOR), so that many tables of a long queue cost a bounded part of the loop: a row may be at its
-former place for that time, but is shown as it is.
+Both are computed of all rows, in slices, and used again for a while (keptanswers.py): a row may be at its former place for
+that time, but is shown as it is.
 """
 
-import asyncio
 import heapq
 import re
-import time
 from array import array
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from ctld.core.records.job import JobRow
 from ctld.core.state.forecast import Forecast
 from ctld.core.state.state import ClusterState
-from ctld.rpc.gate.turnshare import TurnShare
+from ctld.rpc.gate.scans import ScanPace
 from ctld.rpc.jobs.jobcolumns import partition_of, priority_of
 from ctld.rpc.jobs.jobinfo import counts, end_at
 from ctld.runtime.errors import BadRequest
@@ -35,76 +32,11 @@ from penstock.values.states import ACTIVE_STATES, JobState
 #: Rows in one turn of the loop: some 5 ms of sorting, and of reading texts.
 SORTED_ROWS: Final = 8_000
 READ_ROWS: Final = 2_000
-#: An order is used again for this many times of what it took, and no longer than REUSE_MAX_S.
-REUSE_FACTOR: Final = 10.0
-REUSE_MAX_S: Final = 2.0
-#: Orders that are kept, each 4 bytes a row.
-KEPT_MAX: Final = 32
 _LONGEST_S: Final = 2**62
 
-T = TypeVar("T")
 OrderValue: TypeAlias = int | str
 _Key = Callable[[JobRow], OrderValue]
 _GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)")
-
-
-class KeptAnswer(NamedTuple, Generic[T]):
-    """What was computed of all rows of one list. `moment`: of what it is; times are of the loop's clock."""
-
-    value: T
-    moment: tuple[object, ...]
-    made_at_s: float
-    cost_s: float
-
-    def serves(self, moment: tuple[object, ...], now_s: float) -> bool:
-        """Whether it may be used at this moment."""
-        return self.moment == moment or now_s - self.made_at_s < min(REUSE_MAX_S, self.cost_s * REUSE_FACTOR)
-
-
-class KeptAnswers(Generic[T]):
-    """What was computed of one controller's lists: orders, counts."""
-
-    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._clock_s = clock_s
-        self._kept: dict[object, asyncio.Future[KeptAnswer[T]]] = {}  # the latest used is the last
-
-    async def get(self, question: object, moment: tuple[object, ...], compute: Callable[[], Awaitable[T]]) -> T:
-        """Returns what `compute` does, or has. `question`: what tells answers apart."""
-        found = self._kept.pop(question, None)
-        if found is not None and found.done():
-            is_usable = not found.cancelled() and found.exception() is None
-            if not (is_usable and found.result().serves(moment, self._clock_s())):
-                found = None
-        if found is None:
-            found = asyncio.ensure_future(self._computed(moment, compute))
-        self._kept[question] = found
-        while len(self._kept) > KEPT_MAX:
-            del self._kept[next(iter(self._kept))]
-        return (await asyncio.shield(found)).value
-
-    async def _computed(self, moment: tuple[object, ...], compute: Callable[[], Awaitable[T]]) -> KeptAnswer[T]:
-        begin_s = self._clock_s()
-        value = await compute()
-        now_s = self._clock_s()
-        return KeptAnswer(value, moment, now_s, now_s - begin_s)
-
-
-class ScanPace:
-    """The slices of one user's scan of all rows: between two of them others have their turn, and of one user's scans one."""
-
-    def __init__(self, share: TurnShare, uid: int) -> None:
-        self._share = share
-        self._uid = uid
-        self._mark = share.mark()
-
-    async def pause(self) -> None:
-        """Ends a slice."""
-        self._share.charge(self._uid, self._mark, 0)
-        if self._share.must_wait(self._uid):
-            await self._share.wait(self._uid)
-        else:
-            await asyncio.sleep(0)
-        self._mark = self._share.mark()
 
 
 class JobOrder:

@@ -1,14 +1,14 @@
 """Selects the committed rows of a listing. Ids, users, states and partitions use indexes (snapshot.Index); the other
-filters test the remaining rows. A scan of 100,000 rows takes 10 ms and more, so it runs in slices between which the
-loop serves others; rows are frozen, so selected ones do not change."""
+filters test the remaining rows. A scan of 100,000 rows takes 10 ms and more, so it runs in slices (gate/scans.py); rows are
+frozen, so selected ones do not change."""
 
-import asyncio
 from collections.abc import Iterable
 from typing import Final
 
 from ctld.core.jobs.select import matching
 from ctld.core.records.events import JobFilter
 from ctld.core.records.job import JobRow
+from ctld.rpc.gate.scans import ScanPace
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.snapshot import Snapshot
 from penstock.values.allowance import Allowance
@@ -25,14 +25,14 @@ ID_LOOKS: Final = 10
 LOOKS_A_NAME: Final = 64
 
 
-async def select_rows(snapshot: Snapshot, which: JobFilter, all_states: bool) -> list[JobRow]:
+async def select_rows(snapshot: Snapshot, which: JobFilter, all_states: bool, pace: ScanPace) -> list[JobRow]:
     """Returns the rows that pass the filter, in the order of their job ids. Raises BadRequest."""
-    rows = candidates(snapshot, which, all_states) if not which.ids else await named_rows(snapshot, which.ids)
+    rows = candidates(snapshot, which, all_states) if not which.ids else await named_rows(snapshot, which.ids, pace)
     every_state = all_states or bool(which.states)
     found: list[JobRow] = []
     for first in range(0, len(rows), SLICE_ROWS):
         if first:
-            await asyncio.sleep(0)
+            await pace.pause()
         part = matching(rows[first : first + SLICE_ROWS], which)
         found += part if every_state else [row for row in part if row.state in ACTIVE_STATES]
     found.sort(key=lambda row: row.job_id)
@@ -56,9 +56,10 @@ class NamedRows:
     """The look-ups of one request by ids. The loop serves others in between, by the work done; rows that are examined
     are charged to the request's allowance."""
 
-    def __init__(self, snapshot: Snapshot, is_union: bool) -> None:
+    def __init__(self, snapshot: Snapshot, is_union: bool, pace: ScanPace) -> None:
         """`is_union`: rows are wanted once, so an array that has been returned whole is not returned again."""
         self._snapshot = snapshot
+        self.pace = pace
         self._is_union = is_union
         self._allowance = Allowance()
         self._looks = 0  # since others were served
@@ -103,13 +104,13 @@ class NamedRows:
         self._looks += looks
         if self._looks >= SLICE_ROWS:
             self._looks = 0
-            await asyncio.sleep(0)
+            await self.pace.pause()
 
 
-async def named_rows(snapshot: Snapshot, ids: Iterable[str]) -> list[JobRow]:
+async def named_rows(snapshot: Snapshot, ids: Iterable[str], pace: ScanPace) -> list[JobRow]:
     """Returns the rows that ids select, each once; an unknown id adds none. Raises BadRequest."""
     found: dict[int, JobRow] = {}
-    named = NamedRows(snapshot, is_union=True)
+    named = NamedRows(snapshot, is_union=True, pace=pace)
     for text in dict.fromkeys(ids):
         for row in await named.of(text):
             found[row.job_id] = row

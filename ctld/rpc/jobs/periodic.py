@@ -31,7 +31,7 @@ class PeriodicService:
         self._services = services
         self._runtime = services.runtime
         self._authenticator = authenticator
-        self._filtering = Filtering(services.runtime, services.submit_filter)
+        self._filtering = Filtering(services.runtime, services.submit_filter, services.scans)
 
     async def _uid(self, user: str) -> int:
         """Raises BadRequest."""

@@ -29,6 +29,7 @@ from ctld.core.records.step import StepRow
 from ctld.rpc.gate.auth import Authenticator, caller, current_peer
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.refusals import refuse_as, translated
+from ctld.rpc.gate.scans import ScanPace
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.visibility import job_visibility
 from ctld.rpc.jobs import stepinfo, submission
@@ -193,7 +194,9 @@ class StepsService:
         found: dict[tuple[int, int], tuple[JobRow, StepRow]] = {}
         whole: dict[int, None] = {}
         reply = steps_pb2.ListStepsReply()
-        async for job, step_ids in self._chosen(request.ids):
+        pace = self._services.scans.pace(caller().uid)
+        await pace.begin()
+        async for job, step_ids in self._chosen(request.ids, pace):
             if unknown or (uids and job.user_id not in uids) or not visibility.sees(job):
                 continue
             if None not in step_ids:
@@ -203,14 +206,14 @@ class StepsService:
                 reply.waiting.extend(stepinfo.waiting_infos(self._runtime.core.state, job))
                 found.update(((job.job_id, row.step_id), (job, row)) for row in self._steps_of(job))
                 if len(whole) % STEPS_AT_ONCE == 0:
-                    await asyncio.sleep(0)
+                    await pace.pause()
         for number, key in enumerate(sorted(found)):
             if number % STEPS_AT_ONCE == STEPS_AT_ONCE - 1:
-                await asyncio.sleep(0)
+                await pace.pause()
             reply.steps.append(stepinfo.step_info(*found[key]))
         return reply
 
-    async def _chosen(self, ids: Sequence[str]) -> AsyncIterator[tuple[JobRow, dict[int | None, None]]]:
+    async def _chosen(self, ids: Sequence[str], pace: ScanPace) -> AsyncIterator[tuple[JobRow, dict[int | None, None]]]:
         """Yields the jobs that ids select, with the ids of the wanted steps; None = all of them. Without ids: the jobs
         that have nodes. Raises BadRequest."""
         snapshot = self._runtime.snapshot
@@ -221,12 +224,12 @@ class StepsService:
         wanted: dict[str, dict[int | None, None]] = {}  # steps by the part of the id that selects jobs
         for number, text in enumerate(ids):
             if number % IDS_AT_ONCE == IDS_AT_ONCE - 1:
-                await asyncio.sleep(0)
+                await pace.pause()
             try:
                 wanted.setdefault(text.partition(".")[0], {})[parse_selector(text).step_id] = None
             except BadValue as error:
                 raise BadRequest(Code.INVALID_JOB_ID, f"{TEXT[Code.INVALID_JOB_ID]}: {error}") from None
-        named = NamedRows(snapshot, is_union=False)
+        named = NamedRows(snapshot, is_union=False, pace=pace)
         for text, step_ids in wanted.items():
             for row in await named.of(text, len(step_ids)):
                 yield row, step_ids

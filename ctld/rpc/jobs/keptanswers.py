@@ -1,0 +1,140 @@
+"""Answers of long lists that many ask for: computed once for all who wait, and kept for a while.
+
+A computation belongs to its callers: it is cancelled with the last of them, so nobody leaves work behind by asking and
+going away. How many one user has at a time, and at which pace, is decided by gate/scans.py.
+
+Answers are kept until something is committed; what was dear may be used again for a while after that (`reuse_factor`), so
+that many tables of a long queue cost a bounded part of the loop.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from ctld.rpc.gate.scans import Scan, ScanPace, Scans
+
+#: The longest time for which an answer is used again, whatever it took.
+REUSE_MAX_S: Final = 2.0
+
+T = TypeVar("T")
+Compute = Callable[[ScanPace], Awaitable[T]]
+
+
+class Moment(NamedTuple):
+    """What tells apart the answers of two moments: the number of the last commit, the priorities, the plan."""
+
+    revision: object
+    priorities: object = None
+    plan: object = None
+
+
+class KeptAnswer(NamedTuple, Generic[T]):
+    """An answer. `moment`: of what it is; times are of the loop's clock."""
+
+    value: T
+    size: int
+    moment: Moment
+    made_at_s: float
+    reuse_s: float
+
+    def serves(self, moment: Moment, now_s: float) -> bool:
+        """Whether it may be used at this moment."""
+        return self.moment == moment or now_s - self.made_at_s < self.reuse_s
+
+
+class _Computation(NamedTuple, Generic[T]):
+    """What is computed for all who wait for it."""
+
+    scan: Scan
+    task: asyncio.Task[T]
+
+
+class KeptAnswers(Generic[T]):
+    """The answers to one kind of question. Belongs to one event loop.
+
+    `count_max`, and `size_max` in the unit of `size_of`: of what is kept. `reuse_factor`: an answer is used again for this
+    many times of what it took, and no longer than REUSE_MAX_S; 0 = at its own moment alone.
+    """
+
+    def __init__(
+        self,
+        scans: Scans,
+        count_max: int,
+        size_max: int = 0,
+        size_of: Callable[[T], int] = lambda value: 0,
+        reuse_factor: float = 0.0,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._scans = scans
+        self._count_max = count_max
+        self._size_max = size_max
+        self._size_of = size_of
+        self._reuse_factor = reuse_factor
+        self._clock_s = clock_s
+        self._size = 0
+        self._kept: dict[Hashable, KeptAnswer[T]] = {}  # the latest used is the last
+        self._computed: dict[Hashable, _Computation[T]] = {}  # now, by question and moment
+
+    @property
+    def computed(self) -> int:
+        """How many answers are computed now."""
+        return len(self._computed)
+
+    async def get(self, uid: int, question: Hashable, moment: Moment, compute: Compute[T]) -> T:
+        """Returns what `compute` does, or has. `question`: what tells answers apart."""
+        kept = self._kept.get(question)
+        if kept is not None and kept.serves(moment, self._clock_s()):
+            self._kept[question] = self._kept.pop(question)
+            return kept.value
+        key = question, None if self._reuse_factor else moment
+        computation = self._computed.get(key)
+        if computation is None:
+            scan = Scan()
+            task = asyncio.ensure_future(self._compute(scan, question, moment, compute))
+            computation = self._computed[key] = _Computation(scan, task)
+            task.add_done_callback(lambda done: self._end(key, computation))
+        self._scans.join(computation.scan, uid)
+        try:
+            return await asyncio.shield(computation.task)
+        finally:
+            self._scans.leave(computation.scan, uid)
+            if not computation.scan.users and not computation.task.done():
+                self._drop(key, computation)  # nobody joins it any more
+                computation.task.cancel()
+
+    async def _compute(self, scan: Scan, question: Hashable, moment: Moment, compute: Compute[T]) -> T:
+        async with self._scans.slices(scan) as pace:
+            begin_s = self._clock_s()
+            value = await compute(pace)
+        now_s = self._clock_s()
+        reuse_s = min(REUSE_MAX_S, (now_s - begin_s) * self._reuse_factor)
+        self._keep(question, KeptAnswer(value, self._size_of(value), moment, now_s, reuse_s))
+        return value
+
+    def _end(self, key: Hashable, computation: _Computation[T]) -> None:
+        self._scans.close(computation.scan)
+        self._drop(key, computation)
+        if not computation.task.cancelled():
+            computation.task.exception()  # its callers get it, too, if there are any left
+
+    def _drop(self, key: Hashable, computation: _Computation[T]) -> None:
+        if self._computed.get(key) is computation:
+            del self._computed[key]
+
+    def _keep(self, question: Hashable, answer: KeptAnswer[T]) -> None:
+        """Keeps it instead of those that serve no more, and of those that were used longest ago."""
+        stale = [
+            other
+            for other, one in self._kept.items()
+            if other == question
+            or (one.moment.revision != answer.moment.revision and answer.made_at_s - one.made_at_s >= one.reuse_s)
+        ]
+        for other in stale:
+            self._size -= self._kept.pop(other).size
+        if answer.size > self._size_max:
+            return
+        self._kept[question] = answer
+        self._size += answer.size
+        while len(self._kept) > self._count_max or self._size > self._size_max:
+            self._size -= self._kept.pop(next(iter(self._kept))).size
