@@ -5,6 +5,7 @@ the database on a miss, once for all waiters: an array of 1,000 tasks shares one
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Final
@@ -28,7 +29,7 @@ class SpecCache:
         self._fetch = fetch
         self._reader = reader
         self._metrics = metrics
-        self._specs: dict[bytes, tuple[JobSpec, int]] = {}
+        self._specs: OrderedDict[bytes, tuple[JobSpec, int]] = OrderedDict()
         self._bytes = 0
         self._under_way: dict[bytes, asyncio.Task[JobSpec | None]] = {}
 
@@ -79,6 +80,6 @@ class SpecCache:
         self._specs[row.spec_hash] = (message, size)
         self._bytes += size
         while self._bytes > SPEC_BYTES_MAX and len(self._specs) > 1:
-            oldest = next(iter(self._specs))
-            self._bytes -= self._specs.pop(oldest)[1]
+            _, (_, size) = self._specs.popitem(last=False)
+            self._bytes -= size
         return message

@@ -4,6 +4,7 @@ A failed answer is not kept. When the cache is full the oldest answer is dropped
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -26,7 +27,7 @@ class AnswerCache(Generic[K, V]):
     def __init__(self, clock_us: Callable[[], int], most: int = KEPT_MAX) -> None:
         self._clock_us = clock_us
         self._most = most
-        self._kept: dict[K, _CachedAnswer[V]] = {}
+        self._kept: OrderedDict[K, _CachedAnswer[V]] = OrderedDict()
         self._asked: dict[tuple[int, K], asyncio.Task[V]] = {}
 
     async def get(self, for_uid: int, about: K, ask: Callable[[], Awaitable[V]]) -> V:
@@ -50,7 +51,7 @@ class AnswerCache(Generic[K, V]):
             return
         self._kept.pop(about, None)
         while len(self._kept) >= self._most:
-            del self._kept[next(iter(self._kept))]
+            self._kept.popitem(last=False)
         self._kept[about] = _CachedAnswer(task.result(), self._clock_us() + KEPT_US)
 
 

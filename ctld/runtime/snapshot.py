@@ -11,6 +11,7 @@ user, state and partition are built by the first query that can use them, and up
 (tally.py) are updated where the site has metrics.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -126,7 +127,7 @@ class Snapshot:
         self.revision = 0  # incremented with every batch
         self.tally: JobTally | None = None
         self._indexes: dict[str, Index] = {}
-        self._encoded: dict[int, tuple[JobRow, bytes]] = {}
+        self._encoded: OrderedDict[int, tuple[JobRow, bytes]] = OrderedDict()
         self._encoded_bytes = 0
         for row in jobs:
             self._put(compact(row))
@@ -240,7 +241,8 @@ class Snapshot:
         self._encoded[row.job_id] = (row, data)
         self._encoded_bytes += len(data)
         while self._encoded_bytes > ENCODED_BYTES_MAX:
-            self._forget(next(iter(self._encoded)))
+            _, (_, oldest) = self._encoded.popitem(last=False)
+            self._encoded_bytes -= len(oldest)
 
     def _forget(self, job_id: int) -> None:
         kept = self._encoded.pop(job_id, None)

@@ -11,6 +11,7 @@ import errno
 import os
 import select
 import signal
+from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Iterator
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -110,10 +111,9 @@ def descendants(pid: int, spared: Container[int] = ()) -> Iterator[int]:
 
     `spared`: children of `pid` that are left out, with all below them.
     """
-    stack = dict.fromkeys(child for child in children(pid) if child not in spared)
+    stack = OrderedDict.fromkeys(child for child in children(pid) if child not in spared)
     while stack:
-        found = next(iter(stack))
-        del stack[found]
+        found, _ = stack.popitem(last=False)
         before = children(found)
         yield found
         stack.update(dict.fromkeys((*before, *children(found))))

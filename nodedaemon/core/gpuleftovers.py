@@ -10,6 +10,7 @@ Rules
       the GPU account for them.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -34,23 +35,23 @@ class Leftovers:
     """Ended jobs, and their leftovers. `last`: by GPU, the jobs that had it and when each released it."""
 
     def __init__(self) -> None:
-        self._ended: dict[JobKey, int] = {}  # with their uids
-        self.last: dict[str, dict[JobKey, int]] = {}
+        self._ended: OrderedDict[JobKey, int] = OrderedDict()  # with their uids
+        self.last: dict[str, OrderedDict[JobKey, int]] = {}
 
     def ended(self, now_us: int, job: JobKey, uid: int) -> None:
         """Handles the end of the last step of a job that had GPUs."""
         self._ended.pop(job, None)
         self._ended[job] = uid
         while len(self._ended) > ENDED_MAX:
-            del self._ended[next(iter(self._ended))]
+            self._ended.popitem(last=False)
 
     def released(self, now_us: int, held: StepGpus) -> None:
         """Handles a step that releases these GPUs."""
         for uuid in held.uuids:
-            last = self.last.setdefault(uuid, {})
+            last = self.last.setdefault(uuid, OrderedDict())
             last[held.key.job_id, held.key.attempt] = now_us
             while len(last) > ENDED_MAX:
-                del last[next(iter(last))]
+                last.popitem(last=False)
 
     def forget(self, uuid: str) -> None:
         """Drops a GPU or instance that is gone: each division makes instances with new UUIDs."""
@@ -70,7 +71,7 @@ class Leftovers:
             return LeftoverVerdict({}, [])
         alive, uids = frozenset(live), {held.uid for held in holding.values()}
         rows, outputs = {"left_behind": "", "leaked": "", "foreign": ""}, list[HealthOutput]()
-        last = self.last.get(uuid, {})
+        last: Mapping[JobKey, int] = self.last.get(uuid, {})
         is_settled = not last or now_us - max(last.values()) >= GRACE_US
         for process in sample.processes:
             owner = owners.get(process.pid)

@@ -4,6 +4,7 @@ has them. `absorb` applies a record, `snapshot` returns records equivalent to al
 Deliberately absent: what follows from an event (machine.py), timers, effects.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from nodedaemon.core.messages import (
@@ -38,8 +39,8 @@ class JournalState:
         self.clock_base_us = 0
         self.epoch = 0
         self.steps: dict[StepKey, NodeStep] = {}
-        self.unacked: dict[int, NodeReport] = {}
-        self.forgotten: dict[StepKey, None] = {}
+        self.unacked: OrderedDict[int, NodeReport] = OrderedDict()
+        self.forgotten: OrderedDict[StepKey, None] = OrderedDict()
         self.next_sequence = 1
         self.live: dict[tuple[int, int], StepKey] = {}  # (job id, step id): no two attempts of a step live at once
 
@@ -151,11 +152,11 @@ class JournalState:
 
     def drop_acked(self, through: int) -> None:
         """Drops the reports up to this number."""
-        while self.unacked and (first := next(iter(self.unacked))) <= through:
-            del self.unacked[first]
+        while self.unacked and next(iter(self.unacked)) <= through:
+            self.unacked.popitem(last=False)
 
     def remember_forgotten(self, key: StepKey) -> None:
         """Remembers that a step has ended here."""
         self.forgotten[key] = None
         while len(self.forgotten) > FORGOTTEN_MAX:
-            del self.forgotten[next(iter(self.forgotten))]
+            self.forgotten.popitem(last=False)

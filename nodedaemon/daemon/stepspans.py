@@ -3,6 +3,7 @@
 Memory only: after a restart of the daemon the lines of steps that ran before have no ids.
 """
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
@@ -22,8 +23,8 @@ class StepSpans:
     """The places of the last launched steps."""
 
     def __init__(self) -> None:
-        self._by_step: dict[str, SpanIds] = {}
-        self._by_job: dict[int, SpanIds] = {}
+        self._by_step: OrderedDict[str, SpanIds] = OrderedDict()
+        self._by_job: OrderedDict[int, SpanIds] = OrderedDict()
 
     def launched(self, key: StepKey, span: bytes) -> None:
         """Takes what a launch says; anything but two ids counts as none."""
@@ -41,8 +42,8 @@ class StepSpans:
         return self._by_job.get(job_id) if isinstance(job_id, int) else None
 
 
-def _put(kept: dict[K, SpanIds], key: K, ids: SpanIds) -> None:
+def _put(kept: OrderedDict[K, SpanIds], key: K, ids: SpanIds) -> None:
     kept.pop(key, None)
     kept[key] = ids
     if len(kept) > KEPT_MAX:
-        del kept[next(iter(kept))]
+        kept.popitem(last=False)

@@ -16,6 +16,7 @@ Accounting, MPS and MIG attach to it as described in hooks.py. Deliberately abse
 import asyncio
 import logging
 import signal
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -107,7 +108,7 @@ class GpuAgent:
         self._saved = b""
         self._log_read: int | None = None
         self._held: dict[StepKey, words.StepGpus] = {}
-        self._ended: dict[tuple[int, int], int] = {}  # jobs that had GPUs, with their uids
+        self._ended: OrderedDict[tuple[int, int], int] = OrderedDict()  # jobs that had GPUs, with their uids
         self._machine = HealthMachine(kept.load(context.spool.dir_fd, HEALTH, words.Memory), xids.table())
         self._works = Works(
             context.spool.dir_fd,
@@ -205,7 +206,7 @@ class GpuAgent:
             return
         self._ended[key.job_id, key.attempt] = held.uid
         while len(self._ended) > ENDED_MAX:
-            del self._ended[next(iter(self._ended))]
+            self._ended.popitem(last=False)
         self._save_steps()
         for listener in (self.usage, self.mps):
             listener.ended(key)

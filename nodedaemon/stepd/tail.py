@@ -15,6 +15,7 @@ import os
 import signal
 import stat
 import time
+from collections import OrderedDict
 
 from nodedaemon.base import proctree
 from nodedaemon.base.orders import LaunchOrder, TaskOrder
@@ -68,7 +69,8 @@ class Tails:
         self._loop = loop
         self._order = order
         self._context = context
-        self._asked: dict[tuple[bytes, int], list[Reply]] = {}  # in their order; the first one is being read
+        #: in their order; the first one is being read
+        self._asked: OrderedDict[tuple[bytes, int], list[Reply]] = OrderedDict()
         self.pid = 0  # of the child; 0 = there is none
         self._is_late = False  # it was killed, and a file system holds it
         self._fd = -1
@@ -216,7 +218,8 @@ class Tails:
         return _failure(f"{_shown(os.path.join(self._order.work_dir, path))}: {text}")
 
     def _give(self, answer: bytes) -> None:
-        for reply in self._asked.pop(next(iter(self._asked)), []):
+        _, replies = self._asked.popitem(last=False)
+        for reply in replies:
             reply(answer)
 
 

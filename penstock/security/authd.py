@@ -17,7 +17,7 @@ import logging
 import os
 import socket
 import stat
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -50,7 +50,9 @@ class AuthServer:
         self._clock_us = clock_us
         self._listener: socket.socket | None = None
         self._inode = 0
-        self._lines: dict[int, deque[tuple[socket.socket, int]]] = {}  # by uid, with the gid; served from the first
+        self._lines: OrderedDict[int, deque[tuple[socket.socket, int]]] = (
+            OrderedDict()
+        )  # by uid, with the gid; served from the first
         self._waiting = 0
         self._is_due = False  # callers are queued, and `_serve_lines` is scheduled
         self.turned_away = 0  # callers whose connection was closed without a token
@@ -80,7 +82,7 @@ class AuthServer:
         for line in self._lines.values():
             for connection, _gid in line:
                 connection.close()
-        self._lines = {}
+        self._lines = OrderedDict()
         self._waiting = 0
         try:
             if os.stat(self._path).st_ino == self._inode:
@@ -140,10 +142,9 @@ class AuthServer:
         """Makes tokens for the first callers of each queue in turn."""
         self._is_due = False
         for _ in range(min(self._waiting, TOKENS_PER_TURN_MAX)):
-            uid, line = next(iter(self._lines.items()))
+            uid, line = self._lines.popitem(last=False)
             connection, gid = line.popleft()
             self._waiting -= 1
-            del self._lines[uid]
             if line:
                 self._lines[uid] = line  # move behind the others
             with connection:

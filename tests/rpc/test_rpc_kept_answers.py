@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ctld.rpc.gate.scans import ScanPace, Scans
-from ctld.rpc.jobs.keptanswers import REUSE_MAX_S, KeptAnswers, Moment
+from ctld.rpc.jobs.keptanswers import REUSE_MAX_S, KeptAnswers, AnswerMoment
 from ctld.runtime.errors import BadRequest
 from penstock.values.refusals import Code
 
@@ -35,7 +35,7 @@ def test_a_dear_answer_is_used_again_for_a_while(factor: float, cost_s: float, k
         answers: KeptAnswers[int] = KeptAnswers(Scans(), 4, reuse_factor=factor, clock_s=lambda: clock[0])
 
         async def ask(revision: int) -> int:
-            return await answers.get(UID, "q", Moment(revision), computed.compute)
+            return await answers.get(UID, "q", AnswerMoment(revision), computed.compute)
 
         assert await ask(1) == 1
         clock[0] += 1000
@@ -59,7 +59,7 @@ def test_what_is_kept_is_bounded_by_number_and_size_and_failures_are_not_kept() 
                 clock[0] += 1
                 return f"{text}{clock[0]:.0f}"
 
-            return await answers.get(UID, question, Moment(revision), compute)
+            return await answers.get(UID, question, AnswerMoment(revision), compute)
 
         assert [await ask(name, name) for name in "abcd"] == ["a1", "b2", "c3", "d4"]
         assert await ask("b", "b") == "b2"  # used now: c is the next to go
@@ -79,7 +79,7 @@ def test_what_is_kept_is_bounded_by_number_and_size_and_failures_are_not_kept() 
             raise BadRequest(Code.INVALID_VALUE, "no")
 
         with pytest.raises(BadRequest):
-            await answers.get(UID, "x", Moment(1), fails)
+            await answers.get(UID, "x", AnswerMoment(1), fails)
         assert await ask("x", "x") == "x26" and not answers.computed
 
     asyncio.run(story())

@@ -12,7 +12,7 @@ from patience import ANSWER_S
 from ctld.rpc.gate.scans import SCANS_MAX, ScanPace, Scans
 from ctld.rpc.gate.turnshare import ALL_NS, USER_NS, TurnShare
 from ctld.rpc.jobs import joblists
-from ctld.rpc.jobs.keptanswers import KeptAnswers, Moment
+from ctld.rpc.jobs.keptanswers import KeptAnswers, AnswerMoment
 from penstock.v1 import controller_pb2 as c
 from tests.rpc.clusterkit import Site
 
@@ -89,14 +89,14 @@ def test_200_calls_that_are_given_up_at_once_leave_nothing() -> None:
             return 7
 
         for turns in range(200):
-            call = asyncio.create_task(answers.get(SOMEBODY, turns, Moment(1), slow))
+            call = asyncio.create_task(answers.get(SOMEBODY, turns, AnswerMoment(1), slow))
             for _ in range(turns % 4):
                 await asyncio.sleep(0)
             call.cancel()
         await asyncio.gather(call, return_exceptions=True)
         await until(lambda: len(asyncio.all_tasks()) == 1)
         assert not running["now"] and not answers.computed
-        asked = [answers.get(SOMEBODY, number, Moment(2), answer) for number in range(SCANS_MAX * 3)]
+        asked = [answers.get(SOMEBODY, number, AnswerMoment(2), answer) for number in range(SCANS_MAX * 3)]
         assert set(await asyncio.gather(*asked)) == {7}
 
     asyncio.run(story())
@@ -113,17 +113,19 @@ def test_an_answer_for_several_is_computed_for_those_who_stay() -> None:
             await gate.wait()
             return count["begun"]
 
-        first, second = (asyncio.create_task(answers.get(uid, "q", Moment(1), compute)) for uid in (SOMEBODY, OTHER))
+        first, second = (
+            asyncio.create_task(answers.get(uid, "q", AnswerMoment(1), compute)) for uid in (SOMEBODY, OTHER)
+        )
         await until(lambda: count["begun"])
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
         gate.set()
         assert await second == 1
         gate.clear()
-        alone = asyncio.create_task(answers.get(SOMEBODY, "q", Moment(2), compute))
+        alone = asyncio.create_task(answers.get(SOMEBODY, "q", AnswerMoment(2), compute))
         await until(lambda: count["begun"] == 2)
         alone.cancel()
-        after = asyncio.create_task(answers.get(OTHER, "q", Moment(2), compute))  # before the first has ended
+        after = asyncio.create_task(answers.get(OTHER, "q", AnswerMoment(2), compute))  # before the first has ended
         gate.set()
         assert await after == 3
 
@@ -147,7 +149,7 @@ def test_who_asks_what_another_has_asked_does_not_wait_for_the_others_scans() ->
                     await pace.pause()
                 return number
 
-            await answers.get(uid, number, Moment(1), compute)
+            await answers.get(uid, number, AnswerMoment(1), compute)
 
         crowd = [asyncio.create_task(ask(SOMEBODY, number)) for number in range(30)]
         while sum(slices.values()) < SCANS_MAX:

@@ -189,8 +189,7 @@ def settle(state: ClusterState, now_us: int) -> None:
         if left <= 0:
             break
         if table.changed:
-            pair = next(iter(table.changed))
-            del table.changed[pair]
+            pair, _ = table.changed.popitem(last=False)
             left -= _on_change(state, *pair, now_us)
     if table.changed and not table.is_timed:
         table.is_timed = True

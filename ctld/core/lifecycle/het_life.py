@@ -28,8 +28,7 @@ _NOTES = {S.CANCELLED: "CANCELLED", S.TIMEOUT: "TIME LIMIT", S.NODE_FAIL: "NODE 
 def settle(state: ClusterState, now_us: int) -> None:
     """Processes every heterogeneous job of which a component has ended or was requeued."""
     while state.hets_due:
-        het_id = next(iter(state.hets_due))
-        del state.hets_due[het_id]
+        het_id, _ = state.hets_due.popitem(last=False)
         jobs = het.of(state, het_id)
         active = [job for job in jobs if job.state not in END_STATES]
         if not active:

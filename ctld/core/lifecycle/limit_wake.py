@@ -43,7 +43,7 @@ def wake(state: ClusterState, now_us: int) -> None:
             if not queue.heaps:
                 del book.waits.queues[queue.what]
         if left > 0:
-            del ledger.freed[key]
+            ledger.freed.popitem(last=False)
             ledger.armed[key] = None
     if ledger.freed:
         state.timers.set(now_us, Timer.LIMITS)

@@ -2,6 +2,8 @@
 limits/ledger.py.
 """
 
+from collections import OrderedDict
+
 # Any: values of a room above, whose types may not be imported here
 from typing import Any, NamedTuple
 
@@ -126,7 +128,7 @@ class LimitLedger:
         self.aging: dict[int, int] = {}  # jobs that began to age later than they could (limits/ages.py): since when
         self.thresholds: dict[int, None] = {}  # pending jobs with a MinPrioThreshold
         self.claims: dict[BookKey, dict[int, None]] = {}  # jobs that were woken since the last pass
-        self.freed: dict[BookKey, None] = {}  # books with freed amounts for which jobs wait
+        self.freed: OrderedDict[BookKey, None] = OrderedDict()  # books with freed amounts for which jobs wait
         self.rules: dict[tuple[str | int, ...], Any] = {}  # limits/rules.py
         self.demands: dict[int, tuple[Any, int, str, Any]] = {}  # limits/checks.py, by the id of a request
         self.chains: dict[BookKey, tuple[LimitBook, ...]] = {}  # `books_of`, by its inputs

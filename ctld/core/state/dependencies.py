@@ -1,5 +1,7 @@
 """Indexes of dependencies between jobs: lifecycle/depends.py and jobs/waiters.py."""
 
+from collections import OrderedDict
+
 from penstock.values.dependency import Term
 
 
@@ -15,6 +17,7 @@ class Dependencies:
             tuple[int, str], dict[int, None]
         ] = {}  # (uid, name) -> jobs that wait for the name to be free
         self.due: dict[int, None] = {}  # jobs that have started or ended since the last run of lifecycle/depends.py
-        self.changed: dict[tuple[int, int], None] = {}  # (such a job, a job that waits for it), to be evaluated
+        #: (such a job, a job that waits for it), to be evaluated
+        self.changed: OrderedDict[tuple[int, int], None] = OrderedDict()
         self.is_timed = False  # a timer is set for them
         self.terms_of: dict[int, int] = {}  # uid -> terms of the user's waiting records

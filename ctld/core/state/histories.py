@@ -8,7 +8,9 @@ Memory is bounded: beyond ROOM entries the least recently updated one is dropped
 start begins with the jobs that ended less than MinJobAge ago.
 """
 
-#: Users and kinds of jobs that are kept, some 200 bytes each.
+from collections import OrderedDict
+
+#: Users and kinds of jobs that are kept, some 300 bytes each.
 ROOM = 100_000
 
 #: uid; or uid and the request.
@@ -22,7 +24,7 @@ class Histories:
 
     def __init__(self, room: int = ROOM) -> None:
         self._room = room
-        self._last_s: dict[HistoryKind, tuple[int, int]] = {}
+        self._last_s: OrderedDict[HistoryKind, tuple[int, int]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._last_s)
@@ -32,7 +34,7 @@ class Histories:
         last_s, _ = self._last_s.pop(kind, (UNKNOWN_S, UNKNOWN_S))
         self._last_s[kind] = (run_s, last_s)
         if len(self._last_s) > self._room:
-            del self._last_s[next(iter(self._last_s))]
+            self._last_s.popitem(last=False)
 
     def mean_s(self, kind: HistoryKind) -> int | None:
         """Returns the mean of the last two, in whole seconds, rounded down; None when fewer have ended."""

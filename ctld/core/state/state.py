@@ -15,6 +15,8 @@ Rules
 Deliberately absent: rules. When a job may start, end or be seen is decided elsewhere.
 """
 
+from collections import OrderedDict
+
 import numpy as np
 
 from ctld.core.records.amended import Amended
@@ -81,7 +83,7 @@ class ClusterState:
         self.active_count = 0  # jobs that have not ended, tasks of arrays counted one by one
         self.arrays: dict[int, ArrayRecord] = {}
         self.hets: dict[int, None] = {}  # heterogeneous jobs that have not ended, by their leader's id (jobs/het.py)
-        self.hets_due: dict[int, None] = {}  # those of which a component has ended or was requeued
+        self.hets_due: OrderedDict[int, None] = OrderedDict()  # those of which a component has ended or was requeued
         self.jobs_by_name = JobsByName()  # of active jobs
         self.calls = Calls()
         self.awaiting = Awaiting()

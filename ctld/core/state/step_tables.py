@@ -2,6 +2,8 @@
 step is in its job.
 """
 
+from collections import OrderedDict
+
 from ctld.core.state.job_step_table import JobStepTable
 
 
@@ -12,7 +14,7 @@ class StepTables:
 
     def __init__(self) -> None:
         self.by_job: dict[int, JobStepTable] = {}  # of jobs that have started steps, by job id
-        self.due: dict[int, None] = {}  # jobs whose waiting calls may be answered now
+        self.due: OrderedDict[int, None] = OrderedDict()  # jobs whose waiting calls may be answered now
         self.creation_calls: dict[
             int, tuple[int, str]
         ] = {}  # reply_to of a CreateStep that waits -> (job id, step key)

@@ -286,8 +286,7 @@ def _reply_created(state: ClusterState, job: Job, step: Step, reply_to: int, war
 def serve_due(state: ClusterState, now_us: int) -> None:
     """Answers callers that wait for jobs that have begun or ended, or of which a step has ended."""
     while state.steps.due:
-        job_id = next(iter(state.steps.due))
-        del state.steps.due[job_id]
+        job_id, _ = state.steps.due.popitem(last=False)
         job = state.jobs.get(job_id)
         if job is None:
             continue

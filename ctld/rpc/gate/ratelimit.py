@@ -9,6 +9,7 @@ one user in so many seconds; 0 = each refusal, -1 = none.
 
 import logging
 import math
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -70,7 +71,7 @@ class RateLimiter:
         self._clock_s = clock_s
         self._read: tuple[tuple[str, str], ...] = ()
         self._limits: RateLimits | None = None
-        self._buckets: dict[int, Bucket] = {}  # in the order of their last use
+        self._buckets: OrderedDict[int, Bucket] = OrderedDict()  # in the order of their last use
 
     def wait_ms(self, actor: Actor | None) -> int:
         """Takes a token: returns 0, or in how many milliseconds there will be one."""
@@ -86,7 +87,7 @@ class RateLimiter:
         turn = int(now_s // limits.period_s)
         bucket = self._buckets.pop(actor.uid, None) or Bucket(limits.bucket, turn)
         while len(self._buckets) >= limits.table:
-            del self._buckets[next(iter(self._buckets))]
+            self._buckets.popitem(last=False)
         self._buckets[actor.uid] = bucket
         bucket.tokens = min(limits.bucket, bucket.tokens + (turn - bucket.turn) * limits.rate)
         bucket.turn = turn

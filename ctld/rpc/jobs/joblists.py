@@ -25,7 +25,7 @@ from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import JobVisibility, hidden_partitions, job_visibility
 from ctld.rpc.jobs import jobcolumns, jobinfo
 from ctld.rpc.jobs.jobwindows import JobOrder, counted
-from ctld.rpc.jobs.keptanswers import KeptAnswers, Moment
+from ctld.rpc.jobs.keptanswers import KeptAnswers, AnswerMoment
 from ctld.rpc.jobs.listing import select_rows
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import controller_pb2
@@ -132,11 +132,11 @@ class JobLists:
 
         return await self._tables.get(uid, question, self._moment(request.planned), encoded)
 
-    def _moment(self, is_planned: bool) -> Moment:
+    def _moment(self, is_planned: bool) -> AnswerMoment:
         state, snapshot = self._runtime.core.state, self._runtime.snapshot
         priorities = (state.priorities.at_us if state.priorities is not None else 0, state.priority_generation)
         plan = snapshot.forecast if is_planned else None
-        return Moment(snapshot.revision, priorities, (plan.made_at_us, id(plan)) if plan is not None else None)
+        return AnswerMoment(snapshot.revision, priorities, (plan.made_at_us, id(plan)) if plan is not None else None)
 
     # ---- windows and counts -------------------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class JobLists:
         async def count(pace: ScanPace) -> list[controller_pb2.JobCount]:
             return await counted(await self._rows(request, question, pace), pace)
 
-        return await self._counts.get(uid, question, Moment(self._runtime.snapshot.revision), count)
+        return await self._counts.get(uid, question, AnswerMoment(self._runtime.snapshot.revision), count)
 
     # ---- rows and messages ---------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ that many tables of a long queue cost a bounded part of the loop.
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -21,7 +22,7 @@ T = TypeVar("T")
 Compute = Callable[[ScanPace], Awaitable[T]]
 
 
-class Moment(NamedTuple):
+class AnswerMoment(NamedTuple):
     """What tells apart the answers of two moments: the number of the last commit, the priorities, the plan."""
 
     revision: object
@@ -34,11 +35,11 @@ class KeptAnswer(NamedTuple, Generic[T]):
 
     value: T
     size: int
-    moment: Moment
+    moment: AnswerMoment
     made_at_s: float
     reuse_s: float
 
-    def serves(self, moment: Moment, now_s: float) -> bool:
+    def serves(self, moment: AnswerMoment, now_s: float) -> bool:
         """Whether it may be used at this moment."""
         return self.moment == moment or now_s - self.made_at_s < self.reuse_s
 
@@ -73,7 +74,7 @@ class KeptAnswers(Generic[T]):
         self._reuse_factor = reuse_factor
         self._clock_s = clock_s
         self._size = 0
-        self._kept: dict[Hashable, KeptAnswer[T]] = {}  # the latest used is the last
+        self._kept: OrderedDict[Hashable, KeptAnswer[T]] = OrderedDict()  # the latest used is the last
         self._computed: dict[Hashable, _Computation[T]] = {}  # now, by question and moment
 
     @property
@@ -81,11 +82,11 @@ class KeptAnswers(Generic[T]):
         """How many answers are computed now."""
         return len(self._computed)
 
-    async def get(self, uid: int, question: Hashable, moment: Moment, compute: Compute[T]) -> T:
+    async def get(self, uid: int, question: Hashable, moment: AnswerMoment, compute: Compute[T]) -> T:
         """Returns what `compute` does, or has. `question`: what tells answers apart."""
         kept = self._kept.get(question)
         if kept is not None and kept.serves(moment, self._clock_s()):
-            self._kept[question] = self._kept.pop(question)
+            self._kept.move_to_end(question)
             return kept.value
         key = question, None if self._reuse_factor else moment
         computation = self._computed.get(key)
@@ -103,7 +104,7 @@ class KeptAnswers(Generic[T]):
                 self._drop(key, computation)  # nobody joins it any more
                 computation.task.cancel()
 
-    async def _compute(self, scan: Scan, question: Hashable, moment: Moment, compute: Compute[T]) -> T:
+    async def _compute(self, scan: Scan, question: Hashable, moment: AnswerMoment, compute: Compute[T]) -> T:
         async with self._scans.slices(scan) as pace:
             begin_s = self._clock_s()
             value = await compute(pace)
@@ -137,4 +138,5 @@ class KeptAnswers(Generic[T]):
         self._kept[question] = answer
         self._size += answer.size
         while len(self._kept) > self._count_max or self._size > self._size_max:
-            self._size -= self._kept.pop(next(iter(self._kept))).size
+            _, gone = self._kept.popitem(last=False)
+            self._size -= gone.size

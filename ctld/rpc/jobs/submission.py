@@ -7,6 +7,7 @@ authoritative ones.
 
 import hashlib
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
 # Any: a field's value has the type of its descriptor, which the type checker does not see
@@ -118,7 +119,7 @@ class SpecReader:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[bytes, bool], SpecRow] = {}
+        self._kept: OrderedDict[tuple[bytes, bool], SpecRow] = OrderedDict()
         self._config: Config | None = None
 
     def read(self, message: JobSpec, config: Config, has_script: bool = True) -> SpecRow:
@@ -133,7 +134,7 @@ class SpecReader:
         if row is None:
             row = spec_row(message, config, has_script)
             if len(self._kept) >= KEPT_MAX:
-                del self._kept[next(iter(self._kept))]
+                self._kept.popitem(last=False)
             self._kept[key] = row
         return row
 
