@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ctld.rpc.gate.scans import ScanPace, Scans
-from ctld.rpc.jobs.keptanswers import REUSE_MAX_S, KeptAnswers, AnswerMoment
+from ctld.rpc.jobs.keptanswers import REUSE_MAX_S, AnswerMoment, KeptAnswers
 from ctld.runtime.errors import BadRequest
 from penstock.values.refusals import Code
 

@@ -12,7 +12,7 @@ from patience import ANSWER_S
 from ctld.rpc.gate.scans import SCANS_MAX, ScanPace, Scans
 from ctld.rpc.gate.turnshare import ALL_NS, USER_NS, TurnShare
 from ctld.rpc.jobs import joblists
-from ctld.rpc.jobs.keptanswers import KeptAnswers, AnswerMoment
+from ctld.rpc.jobs.keptanswers import AnswerMoment, KeptAnswers
 from penstock.v1 import controller_pb2 as c
 from tests.rpc.clusterkit import Site
 

@@ -25,7 +25,7 @@ from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import JobVisibility, hidden_partitions, job_visibility
 from ctld.rpc.jobs import jobcolumns, jobinfo
 from ctld.rpc.jobs.jobwindows import JobOrder, counted
-from ctld.rpc.jobs.keptanswers import KeptAnswers, AnswerMoment
+from ctld.rpc.jobs.keptanswers import AnswerMoment, KeptAnswers
 from ctld.rpc.jobs.listing import select_rows
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import controller_pb2
