@@ -7,6 +7,8 @@ Many clients send the same query, such as 200 dashboards that poll every two sec
 for each (query, commit): the same query before the next commit gets the same bytes, and one that arrives during the
 encoding waits for it. Answers are never older than the last commit, so users see the jobs that they have submitted.
 
+A poller of messages names the moment of the answer that it has, and learns that nothing has changed (moments.py).
+
 Visibility is part of the query: with PrivateData=jobs it is limited to what the user may see (gate/visibility.py).
 """
 
@@ -24,8 +26,10 @@ from ctld.rpc.gate.turnshare import TurnShare
 from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import JobVisibility, hidden_partitions, job_visibility
 from ctld.rpc.jobs import jobcolumns, jobinfo
+from ctld.rpc.jobs.alikejobs import AlikeJobs
 from ctld.rpc.jobs.jobwindows import JobOrder, KeptAnswers, ScanPace, counted
 from ctld.rpc.jobs.listing import select_rows
+from ctld.rpc.jobs.moments import AnswerMoments
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.snapshot import Snapshot
 from penstock.v1 import controller_pb2
@@ -63,6 +67,8 @@ class JobLists:
         self._moment: tuple[object, ...] = ()
         self._tables: dict[JobListQuery, asyncio.Future[list[bytes]]] = {}  # of the present moment (_moment)
         self._bytes = 0
+        self._moments = AnswerMoments()
+        self._alike = AlikeJobs()
         self._share = TurnShare()
         self._orders: KeptAnswers[array[int]] = KeptAnswers()
         self._counts: KeptAnswers[list[controller_pb2.JobCount]] = KeptAnswers()
@@ -71,6 +77,8 @@ class JobLists:
         """Returns the answer. Raises BadRequest."""
         state = self._runtime.core.state
         hidden = hidden_partitions(state, actor) if request.hide_hidden else frozenset()
+        known = request.known if request.HasField("known") else None
+        request.ClearField("known")  # what a caller has is no part of what it asks for
         question = JobListQuery(
             request.SerializeToString(deterministic=True),
             job_visibility(state, actor),
@@ -94,11 +102,28 @@ class JobLists:
             rows, total = await self._window(request, question, actor.uid)
             yield controller_pb2.ListJobsReply(total=total).SerializeToString()
         else:
+            if known is not None:
+                moment = await self._moment_of_answer(request, question)
+                yield controller_pb2.ListJobsReply(moment=moment, unchanged=known == moment).SerializeToString()
+                if known == moment:
+                    return
             rows = await self._rows(request, question)
         messages = (self._shown(row, request.detail, request.planned) for row in rows)
         for page_of in by_bytes(messages, PAGE_JOBS, len):
             yield b"".join([part for data in page_of for part in (_JOBS_TAG, varint(len(data)), data)])
             await asyncio.sleep(0)
+
+    async def _moment_of_answer(self, request: controller_pb2.ListJobsRequest, question: JobListQuery) -> bytes:
+        """Returns what is the same only while the answer in messages is. Taken before the answer is made: an answer that is
+        partly younger has another moment when it is asked for again."""
+        which = await job_filter(request.filter, self._services.names)
+        state, snapshot = self._runtime.core.state, self._runtime.snapshot
+        forecast = snapshot.forecast if request.planned else None
+        made_at_us = forecast.made_at_us if forecast is not None else 0
+        return self._moments.of(
+            question.request, question.visibility.uid, sorted(question.visibility.accounts), sorted(question.hidden), which,
+            *self._moment_of(snapshot)[:2], state.layout.cpus_largest, id(forecast), made_at_us,
+        )  # fmt: skip
 
     # ---- tables --------------------------------------------------------------------------------------------------
 
@@ -196,10 +221,10 @@ class JobLists:
         """Encodes one job. The short form is kept, since it is asked for again and again; the long one is it and a bit more."""
         data = self._runtime.snapshot.encoded(row)
         if data is None:
-            data = jobinfo.job_info(row, False).SerializeToString()
+            data = self._alike.encoded(row)
             self._runtime.snapshot.keep(row, data)
         if detail:
-            return data + jobinfo.details(row, self._runtime.core.state.nodes).SerializeToString()
+            return data + jobinfo.encoded_details(row, self._runtime.core.state.nodes)
         return data
 
     def _priority(self, row: JobRow) -> bytes:
