@@ -39,7 +39,9 @@ _TIMES: Final = (
 _TEXTS: Final = ("std_out", "std_err", "std_in", "planned_node_list")
 _REQUEST_TEXTS: Final = ("name", "work_dir", "submit_line", "command")
 _OF_JOB: Final = (*_NUMBERS, *_TIMES, *_TEXTS)
-_numbers_of, _times_of, _files_of = attrgetter(*_NUMBERS), attrgetter(*_TIMES), attrgetter(*_TEXTS)
+_numbers_of = attrgetter(*_NUMBERS)
+_times_of = attrgetter(*_TIMES)
+_files_of = attrgetter(*_TEXTS)
 _texts_of = attrgetter(*_REQUEST_TEXTS)
 _HAS_TASK: Final = 1 << len(_OF_JOB) + len(_REQUEST_TEXTS)
 #: A command that is shown as none.
@@ -49,8 +51,8 @@ _PLAIN: Final = re.compile(rb"[ !#-\[\]-~]*")
 #: Marks have what a form might split a text at.
 _MARK: Final = "~%d, /|=%d~"
 
-Difference: TypeAlias = int | bytes
-Differences: TypeAlias = tuple[Difference, ...]
+PartValue: TypeAlias = int | bytes
+PartValues: TypeAlias = tuple[PartValue, ...]
 #: A job's kind: what is set of its differences, and what is left of its message.
 _Kind: TypeAlias = tuple[int, bytes]
 
@@ -59,7 +61,7 @@ class TakenApart(NamedTuple):
     """A job's message."""
 
     kind: _Kind
-    values: Differences
+    values: PartValues
     is_plain: bool
 
 
@@ -71,7 +73,7 @@ class TextTemplate:
         self.pieces = pieces
         self.places = places
 
-    def filled(self, values: Differences) -> bytes:
+    def filled(self, values: PartValues) -> bytes:
         """The text of one job."""
         parts = [b""] * (2 * len(self.pieces) - 1)
         parts[::2] = self.pieces
@@ -116,9 +118,13 @@ def take_apart(data: bytes) -> TakenApart:
     """Splits a job's message into its kind and its differences."""
     job = JobDifferences.FromString(data)
     # they read no other members than JobDifferences has
-    start_us, end_us = start_at(cast("JobInfo", job)), end_at(cast("JobInfo", job))
-    request, clear = job.request, job.ClearField
-    numbers, times, files = _numbers_of(job), _times_of(job), _files_of(job)
+    start_us = start_at(cast("JobInfo", job))
+    end_us = end_at(cast("JobInfo", job))
+    request = job.request
+    clear = job.ClearField
+    numbers = _numbers_of(job)
+    times = _times_of(job)
+    files = _files_of(job)
     texts = _texts_of(request)
     if texts[-1] == _NO_COMMAND:  # it stays in the kind
         texts = (*texts[:-1], b"")
@@ -140,7 +146,7 @@ def take_apart(data: bytes) -> TakenApart:
         clear("array_task_id")
     shown_us = (start_us, end_us, *times)
     seconds = [at_us // _SECOND_US for at_us in shown_us]
-    values: Differences = (task, *numbers, *files, *texts, *shown_us, *seconds)
+    values: PartValues = (task, *numbers, *files, *texts, *shown_us, *seconds)
     return TakenApart((found, job.SerializeToString()), values, _PLAIN.fullmatch(b"".join(files + texts)) is not None)
 
 
@@ -183,7 +189,7 @@ def _with_marks(kind: _Kind, number: int) -> bytes:
     for place, (owner, name) in enumerate(reversed(named)):
         if not found >> place & 1:
             continue
-        mark: Difference
+        mark: PartValue
         if name in _NUMBERS:
             mark = 3_000_000_000 + 100_000_000 * number + 7_919 * (place + 1)
         elif name in _TIMES:

@@ -2,7 +2,7 @@
 
 Most fields of a job that waits for its first start are those of many others of its user. A `JobInfo` without its differences
 (JobDifferences, the message) is encoded once for each kind, and protobuf puts both parts together. Only rows whose rare
-fields have their defaults (records/waiting_row.py, records/compact_request.py) are looked at; others are encoded as ever.
+fields have their defaults (records/waiting_row.py, records/compact_request.py) are encoded so; others as ever.
 """
 
 from collections.abc import Callable
