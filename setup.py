@@ -221,6 +221,7 @@ setup(
         "profile": ["matplotlib>=3.9", "pyarrow>=18"],
         "postgresql": ["psycopg[binary]>=3.2"],
         "lua": ["lupa>=2.4"],
+        "kafka": ["confluent-kafka>=2.6"],
         "rest": ["starlette>=0.46", "uvicorn>=0.34"],
         "dev": [
             "pytest>=9.0",

@@ -38,7 +38,8 @@ from rest.oidc import OidcLogin
 from rest.pages import Pages, StaticFile
 from rest.sending import PagedResponse, json_bytes, takes_gzip, whole
 from rest.sessions import Sessions
-from rest.tags import EntityTag
+from rest.tags import EntityTag, KeptMoments
+from rest.templates import JobTemplates
 from rest.texts import KeptTexts
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class RestApp:
         self.requests = requests
         self.clock_us = clock_us
         self.texts = KeptTexts(TEXTS_BYTES_MAX)
+        self.moments = KeptMoments()
+        self.templates = JobTemplates()
 
 
 def now_us() -> int:
@@ -157,7 +160,7 @@ class PathEndpoint:
             call = await self._read(request, operation, caller.proof, share)
             call.tag.vary(kind)
             content = await _handler(operation)(call)
-            return answered(request, call, content, meta, kind, shared.texts)
+            return answered(request, call, content, meta, kind, shared)
         except NotModified as unchanged:
             return Response(status_code=304, headers={"ETag": unchanged.tag} if unchanged.tag else None)
         except RestError as error:
@@ -193,6 +196,7 @@ class PathEndpoint:
             idempotency_keys=tuple(request.headers.getlist("idempotency-key")),
             trace_parent=_trace_parent(request),
             if_none_match=request.headers.get("if-none-match", "") if reads(operation) else "",
+            moments=shared.moments,
         )  # fmt: skip
 
 
@@ -267,7 +271,7 @@ def reads(operation: Operation) -> bool:
     return operation.method == "get" and not operation.path.rstrip("/").endswith(_CHANGING)
 
 
-def answered(request: Request, call: RestCall, content: Json, meta: Json, kind: str, texts: KeptTexts) -> Response:
+def answered(request: Request, call: RestCall, content: Json, meta: Json, kind: str, shared: RestApp) -> Response:
     """The answer of a handler. Raises NotModified."""
     operation, gzip = call.operation, takes_gzip(request.headers.get("accept-encoding", ""))
     is_own = operation.tag == own.TAG
@@ -286,13 +290,13 @@ def answered(request: Request, call: RestCall, content: Json, meta: Json, kind: 
     rest = {key: one for key, one in (content | frame).items() if key != name}
     form, made = (None, rest) if is_own else (operation.answer.members[name], answer_of(rest, operation))
     assert form is None or isinstance(form, ListOf)
-    text_of = item_text(stream, None if form is None else form.item, texts, f"{operation.version} {operation.path}")
+    text_of = item_text(stream, None if form is None else form.item, shared, f"{operation.version} {operation.path}")
     return PagedResponse(made, name, stream.pages, text_of, kind, headers, gzip)
 
 
-def item_text(stream: StreamedList, form: Schema | None, texts: KeptTexts, name: str) -> Callable[[object], bytes]:
-    """How the text of an item is made. `form`: of the version; None = as it is. The texts of a list that is polled are kept, by
-    the `name` of its form.
+def item_text(stream: StreamedList, form: Schema | None, shared: RestApp, name: str) -> Callable[[object], bytes]:
+    """How the text of an item is made. `form`: of the version; None = as it is. Jobs that are alike have a template, and texts
+    of other jobs in a list that is polled are kept, both by the `name` of the form.
     """
 
     def text(item: object) -> bytes:
@@ -301,9 +305,18 @@ def item_text(stream: StreamedList, form: Schema | None, texts: KeptTexts, name:
     make = stream.make
     if make is None:
         return text
-    if not stream.has_tag:  # longer than what is kept
-        return lambda data: text(make(cast("bytes", data)))
-    return lambda data: texts.of(name, cast("bytes", data), lambda: text(make(cast("bytes", data))))
+
+    def made(data: bytes) -> bytes:
+        return text(make(data))
+
+    def like_others(data: bytes) -> bytes:
+        found = shared.templates.of(name, data, made)
+        return made(data) if found is None else found
+
+    def kept(data: bytes) -> bytes:
+        return shared.texts.of(name, data, lambda: like_others(data))
+
+    return cast("Callable[[object], bytes]", kept if stream.is_held else like_others)  # one is longer than what is kept
 
 
 def _handler(operation: Operation) -> RestHandler:

@@ -13,7 +13,7 @@ from rest.answers import BAD_QUERY, NotModified, RestError, error_object, warnin
 from rest.contract.facts import Operation, Words
 from rest.contract.parse import CONVERSION, UNKNOWN_WORD, BodyProblem
 from rest.limits import CALL_TIMEOUT_S, STREAM_TIMEOUT_S, TEXT_CHARS_MAX
-from rest.tags import EntityTag
+from rest.tags import EntityTag, KeptMoments
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -63,6 +63,9 @@ class RestCall:
     warnings: list[Json] = field(default_factory=list)
     tag: EntityTag = field(default_factory=EntityTag)
     if_none_match: str = ""
+    moments: KeptMoments = field(default_factory=KeptMoments)  # of the daemon
+    asked: str = ""  # the tag before any reply, if the answer has a moment
+    moment: bytes = b""
     idempotency_keys: tuple[str, ...] = ()  # the headers
     share: "RequestShare | None" = None  # of the limits; None: it may not do what blocks
     trace_parent: str = ""  # the caller's trace context
@@ -85,6 +88,8 @@ class RestCall:
 
     def check_modified(self) -> None:
         """Raises NotModified if the caller has the answer: all replies that it is made of are here."""
+        if self.moment:
+            self.moments.keep(self.asked, self.tag.text(), self.moment)
         if self.tag.is_among(self.if_none_match):
             raise NotModified(self.tag.text())
 

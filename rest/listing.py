@@ -2,13 +2,16 @@
 
     return {"jobs": await listing(call, "ListJobs", request, items)}        # items: of one page
 
-    return {"jobs": await listing(call, "ListJobs", request, MessageItem(JobInfo, make))}
+    return {"jobs": await listing(call, "ListJobs", request, JobItem(make))}
 
-The second form is for lists that are polled: an item depends on its message alone, so its text is kept (rest/texts.py).
+The second form is for lists of jobs: an item depends on its message alone, so its text is made from that of a job like it
+(rest/templates.py), or kept (rest/texts.py).
 
-The controller's pages are read until they end or HELD_BYTES_MAX are held. A list that ended so has an entity tag, and a
-poller's request may end here (NotModified) before any item is made. Items are made when their page is sent, so memory does
-not grow with the list.
+A list of jobs begins with its moment (rest/tags.py): a poller's request ends there if nothing has changed.
+
+The controller's pages are read until they end or HELD_BYTES_MAX are held. A list that ended so has an entity tag of what is in
+it, a longer one of its moment, if it has one. A poller's request may end here (NotModified) before any item is made. Items
+are made when their page is sent, so memory does not grow with the list.
 """
 
 import asyncio
@@ -18,9 +21,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cli.base.document import Json
 from penstock.errors import Unreachable
-from penstock.v1.controller_pb2 import PageItems
+from penstock.v1.controller_pb2 import JobInfo, ListJobsRequest, PageItems
+from rest.answers import NotModified
 from rest.calling import RestCall
-from rest.limits import CALL_TIMEOUT_S, HELD_BYTES_MAX, WHOLE_BYTES_MAX
+from rest.limits import CALL_TIMEOUT_S, HELD_BYTES_MAX, STREAM_TIMEOUT_S, WHOLE_BYTES_MAX
+from rest.tags import EntityTag, tags_of
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -32,33 +37,36 @@ NotedPage: TypeAlias = tuple["ReplyMessage", bytes]
 Items: TypeAlias = Callable[["ReplyMessage"], Iterable[Json]]
 
 
-class MessageItem(NamedTuple):
-    """How an item is made of its message, on which alone it depends. Pages have the messages in their field 1."""
+class JobItem(NamedTuple):
+    """How an item is made of the message of a job, on which alone it depends."""
 
-    kind: "type[Message]"
-    make: "Callable[[ReplyMessage], Json]"
+    make: Callable[[JobInfo], Json]
 
     def made(self, data: bytes) -> Json:
         """An item, of its message on the wire."""
-        return self.make(self.kind.FromString(data))
+        return self.make(JobInfo.FromString(data))
 
 
 class StreamedList(NamedTuple):
-    """A list whose items are made while it is sent. `has_tag`: all that it is made of is held and counted. `make`: of an item's
-    message on the wire, which is what the pages have; None = they have items.
+    """A list whose items are made while it is sent. `is_held`: all that it is made of is held and counted. `make`: of an item's
+    message on the wire, which is what the pages have; None = they have items. `has_tag`: it has an entity tag.
     """
 
     pages: AsyncIterator[Iterable[object]]
+    is_held: bool
     has_tag: bool
     make: Callable[[bytes], Json] | None = None
 
 
 async def listing(
-    call: RestCall, method: str, request: "Message", items: Items | MessageItem,
+    call: RestCall, method: str, request: "Message", items: Items | JobItem,
     varies: "Callable[[ReplyMessage], str] | None" = None,
 ) -> list[Json] | StreamedList:  # fmt: skip
     """The list of one answer. `varies`: of what beside a page its items depend. Raises NotModified, PenstockError."""
-    replies = call.noted_pages(method, request)
+    if isinstance(request, ListJobsRequest):
+        replies = _with_moment(call, method, request)
+    else:
+        replies = call.noted_pages(method, request)
     held = HeldPages()
     has_ended = True
     async for reply, data in _in_time(replies):
@@ -69,15 +77,40 @@ async def listing(
             has_ended = False
             break
     is_short = has_ended and held.size <= WHOLE_BYTES_MAX
-    if has_ended:
+    if not has_ended and call.moment:
+        call.tag = _tag_of_moment(call)
+    has_tag = has_ended or bool(call.moment)
+    if has_tag:
         call.check_modified()
-    if isinstance(items, MessageItem):
+    if isinstance(items, JobItem):
         if is_short:
             return [items.made(one) for _, data in held.taken() for one in messages_of(data)]
-        return StreamedList(_messages(held, replies), has_ended, items.made)
+        return StreamedList(_messages(held, replies), has_ended, has_tag, items.made)
     if is_short:
         return [item for kind, data in held.taken() for item in items(kind.FromString(data))]
-    return StreamedList(_made(held, replies, items), has_ended)
+    return StreamedList(_made(held, replies, items), has_ended, has_tag)
+
+
+async def _with_moment(call: RestCall, method: str, request: ListJobsRequest) -> AsyncIterator[NotedPage]:
+    """The pages of a list of jobs after its moment. Raises NotModified, PenstockError."""
+    call.asked = call.tag.text()
+    known = call.moments.known(call.asked, call.if_none_match)
+    request.known = known.moment
+    async for page in call.client.follow(method, request, STREAM_TIMEOUT_S, proof=call.proof):
+        if not page.moment:
+            yield page, call.tag.note(page)
+            continue
+        if page.unchanged:
+            raise NotModified(known.tag)
+        call.moment = page.moment
+        long = _tag_of_moment(call)
+        if call.if_none_match and long.text().removeprefix("W/") in tags_of(call.if_none_match):
+            raise NotModified(long.text())
+
+
+def _tag_of_moment(call: RestCall) -> EntityTag:
+    """The tag of a list that is too long for one of what is in it."""
+    return EntityTag(call.asked, call.moment.hex())
 
 
 class HeldPages:

@@ -7,6 +7,7 @@ what an administrator must change first.
 import asyncio
 import contextlib
 import errno
+import gc
 import ipaddress
 import os
 import socket
@@ -158,6 +159,8 @@ async def _serve(
     async with AsyncClient(cluster, retry=False, limited_max_s=0) as client:
         streams = EventStreams(client)
         app = make_app(client, cluster.cluster_name, load(), streams=streams)
+        gc.collect()
+        gc.freeze()  # the contract and the modules stay: to look through them again stops a request for tens of milliseconds
         await serve(app, listeners, tls, streams.stop)  # type: ignore[misc]
 
 

@@ -18,6 +18,7 @@ from penstock.cluster import own_conf_path
 from penstock.commandline import CommandLine, invoke
 from penstock.config import DEFAULT_PATH, ConfigError, Loaded, load
 from penstock.config.filterfiles import filter_warnings
+from penstock.config.kafkafile import kafka_warnings
 from penstock.values.hostlist import compress
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def command(file: str | None, quiet: bool, explain: bool, language: str) -> int:
         lines.append(f"{path}: not usable, {_number(len(error.problems), 'problem')}")
         _write(sys.stderr, "\n".join(lines) + "\n")
         return EX_CONFIG
-    beside = filter_warnings(loaded.config, os.path.dirname(path))
+    beside = [*filter_warnings(loaded.config, os.path.dirname(path)), *kafka_warnings(loaded.config)]
     loaded = replace(loaded, warnings=(*loaded.warnings, *beside))
     if language:
         return write(_document(loaded), language)

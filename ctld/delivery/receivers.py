@@ -8,7 +8,8 @@ Rules
       a line, of variables, of a body.
     - The program: exactly Slurm's variables, no arguments; a session of its own, killed at PROGRAM_TIMEOUT_S; never as root
       (runtime/siteuser.py).
-    - A request is sent by a process of its own (poster.py), which has a time limit, and is killed if it does not keep it.
+    - A request is sent by a process of its own (poster.py; kafkaposter.py for Kafka), which has a time limit, and is killed if
+      it does not keep it.
     - A webhook's body is signed: HMAC-SHA256 with the contents of its secret file over `TIME.BODY`. The file is read for each
       attempt, so that a changed one applies at once; it belongs to root, SlurmUser or the controller's user and is closed to all
       others.
@@ -29,7 +30,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ctld.core.records.effects import OutboxRow
-from ctld.delivery import poster
+from ctld.delivery import kafkaposter, poster
 from ctld.delivery.completion import Completion, document, text_line, variables
 from ctld.delivery.outbox import COMPLETION
 from ctld.runtime.helperprocess import HelperFailed, HelperProcess
@@ -37,7 +38,9 @@ from ctld.runtime.lookups import LookupFailed, Lookups
 from ctld.runtime.programs import PATH
 from ctld.runtime.siteprograms import Program, run
 from ctld.runtime.siteuser import NoIdentity, site_user
+from penstock.config.kafkafile import read_properties
 from penstock.config.shown import find_uid
+from penstock.config.sitefile import SiteFileError
 from penstock.threads import started_pool
 from penstock.values.config import Config, Webhook
 from penstock.values.text import clean_line
@@ -253,6 +256,51 @@ class Elasticsearch(Server):
         await self.post(msgspec.json.encode(document(_job(event))), {})
 
 
+class Kafka:
+    """jobcomp/kafka."""
+
+    name = "jobcomp"
+    kinds = frozenset((COMPLETION,))
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._topic = dict(config.job_comp_params).get("topic") or config.cluster_name
+        answer_s = REQUEST_TIMEOUT_S + START_S
+        self._poster = HelperProcess(kafkaposter.__file__, answer_s, kafkaposter.ANSWER_BYTES_MAX, options="-I")
+        self._thread: Executor = started_pool(1, "delivery")
+
+    def wants(self, event: OutboxRow) -> bool:
+        """All of them."""
+        return True
+
+    async def deliver(self, event: OutboxRow) -> None:
+        """Sends the job's document; returns when the brokers have acknowledged it."""
+        body = msgspec.json.encode(document(_job(event)))
+        path = self._config.job_comp_loc
+        try:
+            answer = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, body)
+        except SiteFileError as error:
+            raise NotDelivered(str(error), Retry.AWAY) from error
+        except (HelperFailed, OSError) as error:
+            raise NotDelivered(f"{path}: {error}", Retry.AWAY) from error
+        if "error" in answer:
+            retry = Retry.REFUSED if answer.get("is_refused") else Retry.AWAY
+            raise NotDelivered(f"topic {self._topic}: {clean_line(str(answer['error']))}", retry)
+
+    def _ask(self, body: bytes) -> dict[str, object]:
+        properties = read_properties(self._config.job_comp_loc, self._config.slurm_user)
+        question = {
+            "properties": properties, "topic": self._topic, "body": body.decode(), "timeout_s": REQUEST_TIMEOUT_S,
+        }  # fmt: skip
+        answer: dict[str, object] = msgspec.json.decode(self._poster.ask(msgspec.json.encode(question)))
+        return answer
+
+    def close(self) -> None:
+        """Ends the process that sends; a message in progress is sent again after the next start."""
+        self._poster.close()
+        self._thread.shutdown(wait=False)
+
+
 class WebhookServer(Server):
     """A webhook."""
 
@@ -325,4 +373,6 @@ def receivers_of(config: Config, lookups: Lookups) -> list[EventReceiver]:
         found.append(SiteProgram(config, lookups))
     elif config.job_comp_type == "jobcomp/elasticsearch":
         found.append(Elasticsearch(config))
+    elif config.job_comp_type == "jobcomp/kafka":
+        found.append(Kafka(config))
     return [*found, *(WebhookServer(hook, config.slurm_user) for hook in config.webhooks)]

@@ -29,8 +29,19 @@ WEBHOOKS_MAX: Final = 16
 EVENTS_MAX: Final = 64
 TIMEOUT_MAX_S: Final = 60
 KINDS: Final = ("job", "node", "gpu", "reservation")
-#: Words of JobCompParams that have an effect (jobcomp/elasticsearch).
-PARAMETERS: Final = ("timeout", "connect_timeout")
+#: Words of JobCompParams by kind, with what each takes. Of Kafka's all but the topic are Slurm's for a queue in memory: they have
+#: no effect, since every completion waits in the database until it is acknowledged.
+_TIME: Final = (re.compile(r"[1-9]|[1-5]\d|60"), f"1 to {TIMEOUT_MAX_S} seconds")
+_NUMBER: Final = (re.compile(r"-1|\d{1,9}"), "a number")
+PARAMETERS: Final = {
+    "jobcomp/elasticsearch": {"timeout": _TIME, "connect_timeout": _TIME},
+    "jobcomp/kafka": {
+        "topic": (re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,249}"), "at most 249 letters, digits, '.', '_' and '-'"),
+        "flush_timeout": _NUMBER,
+        "poll_interval": _NUMBER,
+        "requeue_on_msg_timeout": (re.compile(""), "no value"),
+    },
+}
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _EVENT: Final = re.compile(rf"({'|'.join(KINDS)})(\.[a-z_]{{1,32}})?")
@@ -79,10 +90,11 @@ def _job_comp_place(kind: str, given: str, where: Where, findings: Findings) -> 
 
 
 def _check_parameter(word: str, text: str, kind: str, where: Where, findings: Findings) -> None:
-    if kind != "jobcomp/elasticsearch" or word not in PARAMETERS:
+    form, expected = PARAMETERS.get(kind, {}).get(word, (None, ""))
+    if form is None:
         findings.warn(where, f"JobCompParams: {shown(word)} has no effect with {kind}")
-    elif not re.fullmatch(r"\d{1,3}", text) or not 1 <= int(text) <= TIMEOUT_MAX_S:
-        findings.error(where, f"JobCompParams: {word}: expected 1 to {TIMEOUT_MAX_S} seconds, not {shown(text)}")
+    elif not form.fullmatch(text):
+        findings.error(where, f"JobCompParams: {word}: expected {expected}, not {shown(text)}")
 
 
 def _why_no_url(url: str) -> str:

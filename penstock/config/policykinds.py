@@ -62,7 +62,7 @@ def enforce_note(text: str) -> str:
 
 
 #: Where completions of jobs may be written, of those that Slurm has.
-JOB_COMPS = ("filetxt", "script", "elasticsearch")
+JOB_COMPS = ("filetxt", "script", "elasticsearch", "kafka")
 #: PMI libraries that srun supports.
 MPI_KINDS = ("none", "pmi2", "pmix")
 MCS_WORDS = ("ondemand", "enforced", "noselect", "select", "ondemandselect", "privatedata")

@@ -122,7 +122,7 @@ class JobFilter(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., qos: _Optional[_Iterable[str]] = ..., reservations: _Optional[_Iterable[str]] = ..., wckeys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
-    __slots__ = ("filter", "all_states", "detail", "planned", "columns", "hide_hidden", "window", "counts")
+    __slots__ = ("filter", "all_states", "detail", "planned", "columns", "hide_hidden", "window", "counts", "known")
     FILTER_FIELD_NUMBER: _ClassVar[int]
     ALL_STATES_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +131,7 @@ class ListJobsRequest(_message.Message):
     HIDE_HIDDEN_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
     filter: JobFilter
     all_states: bool
     detail: bool
@@ -139,7 +140,8 @@ class ListJobsRequest(_message.Message):
     hide_hidden: bool
     window: JobWindow
     counts: bool
-    def __init__(self, filter: _Optional[_Union[JobFilter, _Mapping]] = ..., all_states: bool = ..., detail: bool = ..., planned: bool = ..., columns: _Optional[_Iterable[str]] = ..., hide_hidden: bool = ..., window: _Optional[_Union[JobWindow, _Mapping]] = ..., counts: bool = ...) -> None: ...
+    known: bytes
+    def __init__(self, filter: _Optional[_Union[JobFilter, _Mapping]] = ..., all_states: bool = ..., detail: bool = ..., planned: bool = ..., columns: _Optional[_Iterable[str]] = ..., hide_hidden: bool = ..., window: _Optional[_Union[JobWindow, _Mapping]] = ..., counts: bool = ..., known: _Optional[bytes] = ...) -> None: ...
 
 class JobWindow(_message.Message):
     __slots__ = ("order", "words", "first", "count")
@@ -154,18 +156,22 @@ class JobWindow(_message.Message):
     def __init__(self, order: _Optional[str] = ..., words: _Optional[_Iterable[str]] = ..., first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ListJobsReply(_message.Message):
-    __slots__ = ("jobs", "columns", "rows", "total", "counts")
+    __slots__ = ("jobs", "columns", "rows", "total", "counts", "moment", "unchanged")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
+    MOMENT_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobInfo]
     columns: _containers.RepeatedCompositeFieldContainer[JobColumn]
     rows: int
     total: int
     counts: _containers.RepeatedCompositeFieldContainer[JobCount]
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ..., columns: _Optional[_Iterable[_Union[JobColumn, _Mapping]]] = ..., rows: _Optional[int] = ..., total: _Optional[int] = ..., counts: _Optional[_Iterable[_Union[JobCount, _Mapping]]] = ...) -> None: ...
+    moment: bytes
+    unchanged: bool
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ..., columns: _Optional[_Iterable[_Union[JobColumn, _Mapping]]] = ..., rows: _Optional[int] = ..., total: _Optional[int] = ..., counts: _Optional[_Iterable[_Union[JobCount, _Mapping]]] = ..., moment: _Optional[bytes] = ..., unchanged: bool = ...) -> None: ...
 
 class JobCount(_message.Message):
     __slots__ = ("state", "partition", "reason", "jobs", "gpus")
@@ -186,6 +192,60 @@ class PageItems(_message.Message):
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, items: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class JobDifferences(_message.Message):
+    __slots__ = ("job_id", "array_job_id", "array_task_id", "state", "reason", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "request", "last_sched_at_us", "std_out", "std_err", "std_in", "planned_start_at_us", "planned_node_list")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_AT_US_FIELD_NUMBER: _ClassVar[int]
+    ELIGIBLE_AT_US_FIELD_NUMBER: _ClassVar[int]
+    START_AT_US_FIELD_NUMBER: _ClassVar[int]
+    END_AT_US_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    LAST_SCHED_AT_US_FIELD_NUMBER: _ClassVar[int]
+    STD_OUT_FIELD_NUMBER: _ClassVar[int]
+    STD_ERR_FIELD_NUMBER: _ClassVar[int]
+    STD_IN_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_START_AT_US_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_NODE_LIST_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    array_job_id: int
+    array_task_id: int
+    state: str
+    reason: str
+    priority: int
+    submit_at_us: int
+    eligible_at_us: int
+    start_at_us: int
+    end_at_us: int
+    time_limit_s: int
+    request: RequestDifferences
+    last_sched_at_us: int
+    std_out: bytes
+    std_err: bytes
+    std_in: bytes
+    planned_start_at_us: int
+    planned_node_list: bytes
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., request: _Optional[_Union[RequestDifferences, _Mapping]] = ..., last_sched_at_us: _Optional[int] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., planned_start_at_us: _Optional[int] = ..., planned_node_list: _Optional[bytes] = ...) -> None: ...
+
+class RequestDifferences(_message.Message):
+    __slots__ = ("name", "work_dir", "begin_at_us", "submit_line", "command")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WORK_DIR_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_AT_US_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_LINE_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    name: bytes
+    work_dir: bytes
+    begin_at_us: int
+    submit_line: bytes
+    command: bytes
+    def __init__(self, name: _Optional[bytes] = ..., work_dir: _Optional[bytes] = ..., begin_at_us: _Optional[int] = ..., submit_line: _Optional[bytes] = ..., command: _Optional[bytes] = ...) -> None: ...
 
 class JobColumn(_message.Message):
     __slots__ = ("numbers", "words", "index")

@@ -337,8 +337,8 @@ class Config:
     submit_filter_timeout_s: int = 2
     submit_filter_failure: str = "refuse"  # or accept: what becomes of a request at which the filter fails
     submit_filter_user: str = "nobody"  # user that filters run as if the controller is root
-    job_comp_type: str = ""  # jobcomp/filetxt, jobcomp/script, jobcomp/elasticsearch; "" = none
-    job_comp_loc: str = ""  # a file, a program or a URL
+    job_comp_type: str = ""  # jobcomp/filetxt, script, elasticsearch, kafka; "" = none
+    job_comp_loc: str = ""  # a file, a program, a URL or a file of properties
     job_comp_params: tuple[tuple[str, str], ...] = ()
     job_comp_user: str = "nobody"  # user that jobcomp/script runs as if the controller is root
     webhooks_file: str = ""

@@ -14,7 +14,7 @@ from penstock.values.refusals import TEXT, Code
 from rest.answers import RestError
 from rest.calling import RestCall, bad_path, bad_query
 from rest.contract.parse import CONVERSION
-from rest.listing import MessageItem, StreamedList, listing
+from rest.listing import JobItem, StreamedList, listing
 
 #: An index of a device above this one is not listed.
 INDEX_MAX = 4096
@@ -28,7 +28,7 @@ async def jobs(call: RestCall) -> Json:
         call.warn(UNCHANGED, "_op_handler_jobs")
         return _answer(call, [])
     request = ListJobsRequest(all_states=True, detail=True, planned=True)
-    found = await listing(call, "ListJobs", request, MessageItem(JobInfo, lambda one: object_of(one, call)))
+    found = await listing(call, "ListJobs", request, JobItem(lambda one: object_of(one, call)))
     return _answer(call, found)
 
 

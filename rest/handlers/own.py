@@ -59,7 +59,7 @@ from rest.handlers.site import audit, budgets, config
 from rest.handlers.submit import test
 from rest.handlers.usage import GROUPS, usage
 from rest.limits import PLAN_TIMEOUT_S
-from rest.listing import MessageItem, listing
+from rest.listing import JobItem, listing
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -138,7 +138,7 @@ async def _all_or_window(call: RestCall, request: ListJobsRequest, make: Callabl
     """The jobs of a request, or the window of them that the query asks for."""
     window = window_of(call)
     if window is None:
-        return {"jobs": await listing(call, "ListJobs", request, MessageItem(JobInfo, make)), "total": None}
+        return {"jobs": await listing(call, "ListJobs", request, JobItem(make)), "total": None}
     request.window.CopyFrom(window)
     found: list[Json] = []
     total = 0

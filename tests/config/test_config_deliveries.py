@@ -1,10 +1,13 @@
 """JobCompType and PenstockWebhooks: what is read, and what is refused by name."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from penstock.config import ConfigError, load
+from penstock.config.kafkafile import kafka_warnings, parse_properties
+from penstock.config.sitefile import SiteFileError
 from penstock.values.config import Config, Webhook
 
 BASE = "ClusterName=c\nSlurmctldHost=h\nNodeName=n1\nPartitionName=p Nodes=n1\n"
@@ -30,6 +33,7 @@ def refusal(folder: Path, more: str, hooks: str = "") -> str:
     ("JobCompType=jobcomp/script\nJobCompLoc=/x/prog", "jobcomp/script", "/x/prog"),
     ("JobCompType=jobcomp/elasticsearch\nJobCompLoc=es:9200/s/_doc", "jobcomp/elasticsearch", "http://es:9200/s/_doc"),
     ("JobCompType=jobcomp/elasticsearch\nJobCompLoc=https://es/s/_doc", "jobcomp/elasticsearch", "https://es/s/_doc"),
+    ("JobCompType=jobcomp/kafka\nJobCompLoc=/x/k.conf\nJobCompParams=topic=jobs,flush_timeout=500,requeue_on_msg_timeout", "jobcomp/kafka", "/x/k.conf"),
     ("JobCompType=jobcomp/none", "", ""),
 ])  # fmt: skip
 def test_where_completions_go(tmp_path: Path, more: str, kind: str, place: str) -> None:
@@ -38,10 +42,10 @@ def test_where_completions_go(tmp_path: Path, more: str, kind: str, place: str) 
 
 
 def test_other_kinds_are_named(tmp_path: Path) -> None:
-    config, (warning,) = read(tmp_path, "JobCompType=jobcomp/kafka")
+    config, (warning,) = read(tmp_path, "JobCompType=jobcomp/mysql")
     assert not config.job_comp_type
     assert (
-        "JobCompType: 'jobcomp/kafka' is not supported (there are filetxt, script, elasticsearch, and Penstock"
+        "JobCompType: 'jobcomp/mysql' is not supported (there are filetxt, script, elasticsearch, kafka, and Penstock"
         in warning
     )
     _, (warning,) = read(tmp_path, "JobCompType=jobcomp/filetxt\nJobCompParams=topic=x")
@@ -54,6 +58,10 @@ def test_other_kinds_are_named(tmp_path: Path) -> None:
     ("JobCompType=jobcomp/elasticsearch", "write JobCompLoc=http://HOST:PORT/INDEX/_doc"),
     ("JobCompType=jobcomp/elasticsearch\nJobCompLoc=http://a:b@h/", "a URL with a password is refused"),
     ("JobCompType=jobcomp/elasticsearch\nJobCompLoc=h\nJobCompParams=timeout=0", "timeout: expected 1 to 60 seconds"),
+    ("JobCompType=jobcomp/kafka", "JobCompLoc: jobcomp/kafka needs an absolute path"),
+    ("JobCompType=jobcomp/kafka\nJobCompLoc=/x\nJobCompParams=topic=a/b", "topic: expected at most 249 letters"),
+    ("JobCompType=jobcomp/kafka\nJobCompLoc=/x\nJobCompParams=flush_timeout=soon", "flush_timeout: expected a number"),
+    ("JobCompType=jobcomp/kafka\nJobCompLoc=/x\nJobCompParams=requeue_on_msg_timeout=1", "expected no value"),
 ])  # fmt: skip
 def test_bad_places(tmp_path: Path, more: str, why: str) -> None:
     assert why in refusal(tmp_path, more)
@@ -87,3 +95,40 @@ def test_webhooks(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_bad_webhooks(tmp_path: Path, hooks: str, why: str) -> None:
     assert why in refusal(tmp_path, "HOOKS", hooks)
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("bootstrap.servers=a:1\n#x\n  acks = 1 \n", ""),
+    ("acks=1", "/k: bootstrap.servers is missing"),
+    ("bootstrap.servers=a\n\nacks", "/k:3: expected property=value"),
+    ("bootstrap.servers=a\nAcks=1", "/k:2: expected property=value"),
+    ("bootstrap.servers=a\nacks=\x1b[2J", "/k:2: acks: characters that are not printable"),
+])  # fmt: skip
+def test_properties_of_kafka(text: str, why: str) -> None:
+    if not why:
+        assert parse_properties(text, "/k") == {"bootstrap.servers": "a:1", "acks": "1"}
+        return
+    with pytest.raises(SiteFileError, match=re.escape(why)):
+        parse_properties(text, "/k")
+
+
+def test_who_may_have_written_the_properties(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "kafka.conf"
+    config = Config(job_comp_type="jobcomp/kafka", job_comp_loc=str(path), slurm_user="root")
+    assert kafka_warnings(config) == [f"JobCompLoc: {path}: No such file or directory"]
+    path.write_text("bootstrap.servers=a:1\n")
+    for mode, why in (
+        (0o644, []),
+        (0o664, [f"JobCompLoc: {path}: others than its owner can write to it: chmod go-w {path}"]),
+    ):
+        path.chmod(mode)
+        assert kafka_warnings(config) == why
+    path.write_text("bootstrap.servers=a:1\nsasl.password=x\n")
+    path.chmod(0o644)
+    assert kafka_warnings(config) == [
+        f"JobCompLoc: {path}: others than its owner can read it, and it has sasl.password: chmod 600 {path}"
+    ]
+    path.chmod(0o600)
+    monkeypatch.setattr("penstock.config.kafkafile.find_spec", lambda name: None)
+    assert kafka_warnings(config) == ["jobcomp/kafka needs confluent-kafka: pip install 'penstock[kafka]'"]
+    assert kafka_warnings(Config()) == []

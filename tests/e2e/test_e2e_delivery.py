@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from httpsink import HANG, HttpSink
+from kafkabroker import KafkaBroker
 from livecluster import CTLD, ClusterConf, LiveCluster, load_json
 
 SECRET = b"0123456789abcdef0123"
@@ -68,6 +69,23 @@ def test_no_job_is_lost_between_a_server_that_fails_and_a_killed_controller() ->
             assert one.path == "/slurm/_doc" and one.headers["Content-Type"] == "application/json"
             found = json.loads(one.body)
             assert found["state"] == "COMPLETED" and found["exit_code"] == "0:0" and found["cluster"] == "e2e"
+
+
+def test_kafka_has_each_job_after_a_broker_that_was_away_and_a_killed_controller(tmp_path: Path) -> None:
+    properties = tmp_path / "kafka.conf"
+    properties.write_text("bootstrap.servers=127.0.0.1:1\nmessage.timeout.ms=500\n")
+    properties.chmod(0o644)
+    more = ("JobCompType=jobcomp/kafka", f"JobCompLoc={properties}", "JobCompParams=topic=slurm.jobs,flush_timeout=500")
+    with KafkaBroker() as broker, LiveCluster(1, ClusterConf(more=more)) as cluster:
+        first = cluster.sbatch("-o", "/dev/null", "--wrap", "true")
+        cluster.wait_text(cluster.home / "log" / "ctld.log", "is not delivered, and will be tried again")
+        cluster.kill(CTLD)
+        cluster.start_controller()
+        second = cluster.sbatch("-o", "/dev/null", "--wrap", "exit 3")
+        properties.write_text(f"bootstrap.servers={broker.servers}\n")
+        found = sorted(broker.read("slurm.jobs", 2), key=lambda one: one["jobid"])  # of several partitions
+        assert [one["jobid"] for one in found] == [first, second]
+        assert (found[0]["state"], found[1]["state"], found[1]["exit_code"]) == ("COMPLETED", "FAILED", "3:0")
 
 
 @pytest.fixture

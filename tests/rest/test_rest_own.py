@@ -34,6 +34,9 @@ def test_a_poller_gets_only_what_is_new(rest):
         first = client.get(url)
         again = client.get(url, headers={"If-None-Match": first.headers["etag"]})
         assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+        jobs = client.get(f"{PREFIX}/jobs")
+        again = client.get(f"{PREFIX}/jobs", headers={"If-None-Match": jobs.headers["etag"]})
+        assert (again.status_code, again.headers["etag"]) == (304, jobs.headers["etag"])
         packed = client.get(f"{PREFIX}/conf", headers={"Accept-Encoding": "gzip"})
         assert packed.headers["content-encoding"] == "gzip" and packed.json()["slurm_conf"]["ClusterName"] == "e2e"
 

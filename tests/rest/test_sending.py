@@ -72,6 +72,65 @@ def test_a_poller_costs_no_items(monkeypatch):
     assert tagged(rest, f"{CURRENT}/jobs", tag).status_code == 304
 
 
+class Moments:
+    """A controller that knows the moments of its answers, by the proof of who asks: each sees a job of its own."""
+
+    def __init__(self, pages: int = 1, text: str = "") -> None:
+        self.moment = b"one"
+        self.listed = 0  # lists that were made
+        self.seen: list[bytes] = []
+        self._pages = [ListJobsReply(jobs=[JobInfo(job_id=1, reason_detail=text)])] * pages
+        self.rest = FakeRest()
+        self.rest.client.follow = self.follow  # type: ignore[method-assign]  # pages of this test
+
+    async def follow(
+        self, method: str, request: Any, timeout_s: float | None = None, *, proof: Any = None
+    ) -> AsyncIterator[Any]:
+        self.seen.append(request.known)
+        moment = self.moment + repr(proof).encode()
+        yield ListJobsReply(moment=moment, unchanged=request.known == moment)
+        if request.known == moment:
+            return
+        self.listed += 1
+        for page in self._pages:
+            yield page
+        yield ListJobsReply(jobs=[JobInfo(job_id=2, user_name=repr(proof))])
+
+
+def test_an_unchanged_list_of_jobs_is_not_made():
+    """The controller is asked whether it is, for each caller."""
+    there = Moments()
+    tag = tagged(there.rest, f"{CURRENT}/jobs").headers["etag"]
+    for header in (tag, f'"x", {tag}'):
+        again = tagged(there.rest, f"{CURRENT}/jobs", header)
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    assert there.listed == 1
+    other = {"X-SLURM-USER-TOKEN": "d.e.f", "If-None-Match": tag}
+    stranger = there.rest.get(f"{CURRENT}/jobs", headers=other)  # the tag of what another one may see
+    assert stranger.status_code == 200 and stranger.headers["etag"] != tag and there.listed == 2
+    for path in ("/slurm/v0.0.45/jobs", f"{CURRENT}/jobs?update_time=1", f"{CURRENT}/jobs/state"):  # other questions
+        assert tagged(there.rest, path, tag).status_code == 200
+        assert there.seen[-1] == b""
+    there.moment = b"two"  # something was committed that is in no answer: the tag is still the same
+    listed = there.listed
+    for lists in (1, 1):
+        assert tagged(there.rest, f"{CURRENT}/jobs", tag).status_code == 304
+        assert there.listed == listed + lists
+
+
+def test_a_list_without_an_end_in_sight_has_the_tag_of_its_moment():
+    there, elsewhere = Moments(60, JOB_TEXT), Moments(60, JOB_TEXT)
+    first = tagged(there.rest, f"{CURRENT}/jobs")
+    tag = first.headers["etag"]
+    assert len(first.json()["jobs"]) == 61 and there.listed == 1
+    assert tagged(there.rest, f"{CURRENT}/jobs", tag).status_code == 304
+    assert tagged(elsewhere.rest, f"{CURRENT}/jobs", tag).status_code == 304  # another daemon
+    assert (there.listed, elsewhere.listed) == (1, 0)
+    there.moment = b"two"
+    changed = tagged(there.rest, f"{CURRENT}/jobs", tag)
+    assert changed.status_code == 200 and changed.headers["etag"] != tag
+
+
 def test_jobs_that_run_have_a_new_tag_each_second(monkeypatch):
     """Their elapsed time is in the answer."""
     ended, runs = JobRecord(job_id=1, end_at_us=5), JobRecord(job_id=2)

@@ -10,13 +10,18 @@ from typing import Any, cast
 import grpc
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cli.listings.jobtable import JobTable, reader
+from ctld.core.records.compact_request import compact as compact_request
 from ctld.core.records.job import JobRow
 from ctld.core.records.request import JobRequest
+from ctld.core.records.waiting_row import compact
 from ctld.core.state.layout import ClusterLayout
 from ctld.rpc.jobs import jobcolumns
-from ctld.rpc.jobs.jobinfo import details, estimate, job_info, nodes_estimated
+from ctld.rpc.jobs.alikejobs import AlikeJobs
+from ctld.rpc.jobs.jobinfo import details, encoded_details, estimate, job_info, nodes_estimated
 from ctld.runtime.snapshot import Snapshot
 from penstock.client import Client
 from penstock.errors import PenstockError
@@ -118,6 +123,44 @@ def test_equal_questions_share_an_answer_until_something_changes(tmp_path, monke
             assert (await table(client, names)).columns["request.comment"] == ["new"]
             assert await submit(client, hold=True) == 2
             assert (await table(client, names)).columns["job_id"] == [1, 2]
+
+    run(story)
+
+
+def test_who_has_an_answer_is_told_that_it_is_the_same(tmp_path):
+    """Of each question, and of what its caller may see: the moment of another user's answer is no answer."""
+    site = Site(tmp_path, extra="PrivateData=jobs\n")
+
+    async def story():
+        async with site.controller():
+            await site.call_as(USER, "SubmitJob", submission(name="a", hold=True))
+            await site.call_as(OTHER, "SubmitJob", submission(name="b", hold=True))
+
+            async def ask(uid, known=b"", **options):
+                pages = await site.call_as(uid, "ListJobs", c.ListJobsRequest(known=known, **options))
+                assert not pages[0].jobs and len(pages[0].moment) == 16
+                return pages[0].moment, [job.request.name for page in pages for job in page.jobs], pages[0].unchanged
+
+            own, other, root = [(await ask(uid))[0] for uid in (USER, OTHER, 0)]
+            assert len({own, other, root}) == 3
+            assert await ask(USER, own) == (own, [], True)
+            assert await ask(USER, other) == (own, ["a"], False)
+            assert await ask(OTHER, own) == (other, ["b"], False)
+            assert await ask(OTHER, root) == (other, ["b"], False)
+            assert (await ask(0, root))[2]
+            for options in ({"all_states": True}, {"detail": True}, {"filter": c.JobFilter(names=["a"])}):
+                moment, names, is_same = await ask(USER, own, **options)
+                assert moment != own and names == ["a"] and not is_same, options
+            for other_answer in ({"columns": ["job_id"]}, {"counts": True}, {"window": c.JobWindow(count=1)}):
+                pages = await site.call_as(USER, "ListJobs", c.ListJobsRequest(known=own, **other_answer))
+                assert not any(page.moment or page.unchanged for page in pages), other_answer
+            await site.call_as(USER, "UpdateJobs", c.UpdateJobsRequest(ids=["1"], changes={"jobname": "z"}))
+            moment, names, is_same = await ask(USER, own)
+            assert moment != own and names == ["z"] and not is_same
+            own = moment
+        async with site.controller():  # its counts begin again
+            moment, names, is_same = await ask(USER, own)
+            assert moment != own and names == ["z"] and not is_same
 
     run(story)
 
@@ -306,6 +349,48 @@ def test_the_long_form_is_the_short_one_and_a_bit_more():
         {"NOFILE": 7},
     )
     assert found == job_info(pending, True)
+
+
+_WAITING = st.fixed_dictionaries(
+    {
+        "job_id": st.integers(1, 9),
+        "array_job_id": st.integers(0, 2),
+        "array_task_id": st.sampled_from([None, 0, 5]),
+        "submit_at_us": st.integers(0, 2),
+        "eligible_at_us": st.integers(0, 2),
+        "priority": st.integers(0, 2),
+        "hold": st.sampled_from([Hold.NO, Hold.USER]),
+        "reason": st.sampled_from([Reason.NONE, Reason.PRIORITY]),
+        "user_name": st.sampled_from(["ann", "bob"]),
+        "time_limit_s": st.sampled_from([-1, 60]),
+        "attempt": st.sampled_from([0, 0, 0, 1]),
+    }
+)
+_ASKED = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(["", "a", "b%"]),
+        "work_dir": st.sampled_from([b"/", b"/w", b"/\xff"]),
+        "std_out": st.sampled_from([b"", b"slurm-%j.out", b"/x/%x-%A_%a-%u.out", b"%N", b"o\\\\%j"]),
+        "std_err": st.sampled_from([b"", b"/dev/null"]),
+        "command": st.sampled_from(["", "(null)", "/bin/x"]),
+        "submit_line": st.sampled_from(["", "sbatch x"]),
+        "rlimits": st.sampled_from([(), (("NOFILE", 7),)]),
+        "ntasks": st.sampled_from([1, 3]),
+        "cron": st.sampled_from(["", "", "0 * * * *"]),
+        "het_job_id": st.sampled_from([0, 0, 4]),
+    }
+)
+
+
+@given(st.lists(st.tuples(_WAITING, _ASKED), min_size=2, max_size=6))
+def test_jobs_that_are_alike_are_encoded_as_each_alone(jobs):
+    usual = dict.fromkeys(("group_name", "submit_key", "tres_req", "reason_detail"), "") | JobRow._field_defaults
+    alike = AlikeJobs()
+    for fields, asked in jobs:
+        request = compact_request(JobRequest(partitions=("a",), **asked))
+        one = compact(row(**(usual | {"spec_hash": b"", "request": request} | fields)))
+        assert c.JobInfo.FromString(alike.encoded(one)) == job_info(one, False)
+        assert c.JobInfo.FromString(alike.encoded(one) + encoded_details(one, {})) == job_info(one, True)
 
 
 @pytest.mark.parametrize(

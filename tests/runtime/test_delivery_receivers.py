@@ -8,14 +8,16 @@ from pathlib import Path
 import msgspec
 import pytest
 from httpsink import DRIP, HANG, HttpSink
+from kafkabroker import KafkaBroker
 
 from ctld.core.records.effects import OutboxRow
 from ctld.core.records.events import JobSubmission
 from ctld.core.records.job import job_row
 from ctld.delivery import receivers
 from ctld.delivery.completion import Completion, completion, document, text_line, variables
+from ctld.delivery.kafkaposter import KafkaMessage, KafkaPoster
 from ctld.delivery.outbox import COMPLETION
-from ctld.delivery.receivers import Elasticsearch, EventReceiver, NotDelivered, TextFile, WebhookServer
+from ctld.delivery.receivers import Elasticsearch, EventReceiver, Kafka, NotDelivered, TextFile, WebhookServer
 from penstock.values.config import Config, Webhook
 from penstock.values.states import JobState
 from tests.core.world import World, make_config
@@ -169,6 +171,44 @@ def test_a_body_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receivers, "BODY_BYTES_MAX", 100)
     said = deliver(Elasticsearch(Config(job_comp_loc="http://127.0.0.1:1")), event())
     assert said.startswith("refused: ") and said.endswith(" bytes; at most 100 are sent")
+
+
+# ---- Kafka -------------------------------------------------------------------------------------------------------
+
+
+def kafka(folder: Path, properties: str, topic: str = "jobs") -> Kafka:
+    path = folder / "kafka.conf"
+    path.write_text(properties)
+    path.chmod(0o600)
+    return Kafka(Config(job_comp_loc=str(path), job_comp_params=(("topic", topic),), cluster_name="own"))
+
+
+def test_kafka_has_the_documents(tmp_path: Path) -> None:
+    with KafkaBroker() as broker:
+        two = (event(), event(msgspec.structs.replace(JOB, job_id=2)))
+        assert deliver(kafka(tmp_path, f"bootstrap.servers={broker.servers}\n"), *two) == "taken"
+        assert broker.read("jobs", 2) == [document(JOB), document(JOB) | {"jobid": 2}]
+        assert deliver(kafka(tmp_path, f"bootstrap.servers={broker.servers}\n", topic=""), event()) == "taken"
+        assert len(broker.read("own", 1)) == 1  # the cluster's name
+        long = event(msgspec.structs.replace(JOB, comment="x" * 2000))
+        small = f"bootstrap.servers={broker.servers}\nmessage.max.bytes=1000\n"
+        assert deliver(kafka(tmp_path, small), long).startswith("refused: topic jobs: ")
+
+
+def test_kafka_that_cannot_be_reached_is_away(tmp_path: Path) -> None:
+    nowhere = "bootstrap.servers=127.0.0.1:1\nmessage.timeout.ms=300\n"
+    assert deliver(kafka(tmp_path, nowhere), event()) == "away: topic jobs: Local: Message timed out"
+    bad = deliver(kafka(tmp_path, "bootstrap.servers=a:1\nno.such=1\n"), event())
+    assert bad == 'away: topic jobs: No such configuration property: "no.such"'
+    receiver = kafka(tmp_path, nowhere)
+    (tmp_path / "kafka.conf").unlink()
+    assert deliver(receiver, event()) == f"away: {tmp_path}/kafka.conf: No such file or directory"
+
+
+def test_kafka_without_its_extra() -> None:
+    assert KafkaPoster(None).post(KafkaMessage({}, "", "", 1)) == {
+        "error": "jobcomp/kafka needs confluent-kafka: pip install 'penstock[kafka]'"
+    }
 
 
 # ---- webhooks ----------------------------------------------------------------------------------------------------

@@ -279,6 +279,7 @@ FIELDS: Final[dict[str, Bound]] = {
     "ListStepsRequest.ids": Each(IDS, 10_000),
     "ListNodesRequest.names": Each(LIST, 4_096),
     "ListJobsRequest.columns": Each(Text(64), 256),
+    "ListJobsRequest.known": Data(64),
     "JobWindow.order": Text(64),
     "JobWindow.words": Each(Text(64), 16),
     "JobWindow.first": ANY_U32,

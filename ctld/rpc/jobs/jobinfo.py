@@ -6,6 +6,7 @@ limits. File names are expanded as far as possible: a pending job keeps `%N`.
 
 import os.path
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from accounting.filter import FilterRecord
@@ -156,6 +157,30 @@ def details(row: JobRow, nodes: Mapping[str, Node]) -> controller_pb2.JobInfo:
     return _info_of(**fields)
 
 
+def encoded_details(row: JobRow, nodes: Mapping[str, Node]) -> bytes:
+    """Encodes the same, to be appended. Of a job without an allocation in two parts, of which many jobs have the same one."""
+    if row.alloc:
+        return details(row, nodes).SerializeToString()
+    request = row.request
+    limits = _encoded_limits(request.rlimits) if request.rlimits else b""
+    if not request.submit_line:
+        return limits
+    line = controller_pb2.JobDifferences(
+        request=controller_pb2.RequestDifferences(submit_line=request.submit_line.encode())
+    )
+    return limits + line.SerializeToString()
+
+
+@lru_cache(64)
+def _encoded_limits(rlimits: tuple[tuple[str, int], ...]) -> bytes:
+    return _info_of(request=_request_of(rlimits=dict(rlimits))).SerializeToString()
+
+
+@lru_cache(1)
+def _encoded_pass(made_at_us: int) -> bytes:
+    return _info_of(last_sched_at_us=made_at_us).SerializeToString()
+
+
 def _shown_part(part: NodeAlloc, node: Node | None) -> common_pb2.NodeAllocation:
     found = allocation_of(part, node.gpu_slots if node is not None else ())
     for held in found.gres:
@@ -170,11 +195,12 @@ def planned(row: JobRow, forecast: Forecast | None) -> bytes:
     """
     if forecast is None or row.state is not JobState.PENDING or row.submit_at_us > forecast.made_at_us:
         return b""
-    fields: Fields = {"last_sched_at_us": forecast.made_at_us}
+    last_pass = _encoded_pass(forecast.made_at_us)
     found = forecast.of(row.job_id)
-    if found is not None:
-        fields["planned_start_at_us"], fields["planned_node_list"] = found[0] * 1_000_000, compress(found[1])
-    return _info_of(**fields).SerializeToString()
+    if found is None:
+        return last_pass
+    expected = _info_of(planned_start_at_us=found[0] * 1_000_000, planned_node_list=compress(found[1]))
+    return last_pass + expected.SerializeToString()
 
 
 def nodes_estimated(row: JobRow, largest: int) -> int:
@@ -227,6 +253,16 @@ def end_at(row: JobRow) -> int:
 
 def file_names(row: JobRow | FilterRecord, request: JobRequest) -> dict[str, bytes]:
     """Returns the files of a JobRow (or of a record of it) with their symbols expanded, absolute."""
+    found: dict[str, bytes] = {}
+    for field in ("std_out", "std_err", "std_in"):
+        pattern: bytes = getattr(request, field)
+        if pattern:
+            is_name = b"%" not in pattern and b"\\" not in pattern
+            found[field] = os.path.join(request.work_dir, pattern if is_name else _expanded(pattern, row, request))
+    return found
+
+
+def _expanded(pattern: bytes, row: JobRow | FilterRecord, request: JobRequest) -> bytes:
     names = FileNames(
         job_id=row.job_id,
         array_job_id=row.array_job_id,
@@ -237,13 +273,7 @@ def file_names(row: JobRow | FilterRecord, request: JobRequest) -> dict[str, byt
         short_node="" if row.batch_node else "%N",
         restart_count=row.attempt,
     )
-    found: dict[str, bytes] = {}
-    for field in ("std_out", "std_err", "std_in"):
-        pattern: bytes = getattr(request, field)
-        if pattern:
-            try:
-                name = expand_pattern(pattern, names) if b"%" in pattern or b"\\" in pattern else pattern
-            except BadValue:
-                name = pattern  # too long once expanded: the node will report it
-            found[field] = os.path.join(request.work_dir, name)
-    return found
+    try:
+        return expand_pattern(pattern, names)
+    except BadValue:
+        return pattern  # too long once expanded: the node will report it

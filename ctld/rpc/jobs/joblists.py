@@ -8,6 +8,8 @@ for each (query, commit): the same query before the next commit gets the same by
 encoding waits for it (keptanswers.py). Tables are never older than the last commit, so users see the jobs that they have
 submitted.
 
+A poller of messages names the moment of the answer that it has, and learns that nothing has changed (moments.py).
+
 Visibility is part of the query: with PrivateData=jobs it is limited to what the user may see (gate/visibility.py).
 """
 
@@ -24,9 +26,11 @@ from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import JobVisibility, hidden_partitions, job_visibility
 from ctld.rpc.jobs import jobcolumns, jobinfo
+from ctld.rpc.jobs.alikejobs import AlikeJobs
 from ctld.rpc.jobs.jobwindows import JobOrder, counted
 from ctld.rpc.jobs.keptanswers import AnswerMoment, KeptAnswers
 from ctld.rpc.jobs.listing import select_rows
+from ctld.rpc.jobs.moments import AnswerMoments
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import controller_pb2
 from penstock.values.jobcolumns import NAMES
@@ -76,11 +80,15 @@ class JobLists:
         self._counts: KeptAnswers[list[controller_pb2.JobCount]] = KeptAnswers(
             self._scans, COUNTS_MAX, reuse_factor=REUSE_FACTOR
         )
+        self._moments = AnswerMoments()
+        self._alike = AlikeJobs()
 
     async def pages(self, request: controller_pb2.ListJobsRequest, actor: Actor) -> AsyncIterator[bytes]:
         """Returns the answer. Raises BadRequest."""
         state = self._runtime.core.state
         hidden = hidden_partitions(state, actor) if request.hide_hidden else frozenset()
+        known = request.known if request.HasField("known") else None
+        request.ClearField("known")  # what a caller has is no part of what it asks for
         question = JobListQuery(
             request.SerializeToString(deterministic=True),
             job_visibility(state, actor),
@@ -104,6 +112,11 @@ class JobLists:
             rows, total = await self._window(request, question, actor.uid)
             yield controller_pb2.ListJobsReply(total=total).SerializeToString()
         else:
+            if known is not None:
+                moment = await self._moment_of_answer(request, question)
+                yield controller_pb2.ListJobsReply(moment=moment, unchanged=known == moment).SerializeToString()
+                if known == moment:
+                    return
             async with self._scans.one(actor.uid) as pace:
                 rows = await self._rows(request, question, pace)
         messages = (self._shown(row, request.detail, request.planned) for row in rows)
@@ -114,6 +127,15 @@ class JobLists:
             pace.end()
             yield page
             await pace.pause()
+
+    async def _moment_of_answer(self, request: controller_pb2.ListJobsRequest, question: JobListQuery) -> bytes:
+        """Returns what is the same only while the answer in messages is. Taken before the answer is made: an answer that is
+        partly younger has another moment when it is asked for again."""
+        which = await job_filter(request.filter, self._services.names)
+        return self._moments.of(
+            question.request, question.visibility.uid, sorted(question.visibility.accounts), sorted(question.hidden), which,
+            *self._moment(request.planned), self._runtime.core.state.layout.cpus_largest,
+        )  # fmt: skip
 
     # ---- tables --------------------------------------------------------------------------------------------------
 
@@ -194,10 +216,10 @@ class JobLists:
         """Encodes one job. The short form is kept, since it is asked for again and again; the long one is it and a bit more."""
         data = self._runtime.snapshot.encoded(row)
         if data is None:
-            data = jobinfo.job_info(row, False).SerializeToString()
+            data = self._alike.encoded(row)
             self._runtime.snapshot.keep(row, data)
         if detail:
-            return data + jobinfo.details(row, self._runtime.core.state.nodes).SerializeToString()
+            return data + jobinfo.encoded_details(row, self._runtime.core.state.nodes)
         return data
 
     def _priority(self, row: JobRow) -> bytes:
