@@ -66,8 +66,8 @@ def test_scenario_05_controller_away_while_jobs_end_and_run(new_cluster: New) ->
     cluster.kill(CTLD)
     for gate in gates[:2]:
         gate.touch()
-    ended = lambda: [key for key in cluster.held_steps("n1") if end_of(cluster, "n1", key)]  # noqa: E731
-    cluster.wait(lambda: len(ended()) == 3, "the ends of three are recorded while nobody looks", show=ended)
+    recorded = lambda: [key for key in cluster.held_steps("n1") if end_of(cluster, "n1", key)]  # noqa: E731
+    cluster.wait(lambda: len(recorded()) == 3, "the ends of three are recorded while nobody looks", show=recorded)
     assert len(read_log(log)[1]) == 2
     done = cluster.run("sbatch", "--wrap", "true")
     assert (done.status, done.out) == (1, "") and "contact slurm controller" in done.err
