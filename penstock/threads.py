@@ -14,9 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Thread, current_thread
 from threading import enumerate as enumerate_threads
 from typing import Final
+from weakref import WeakSet
 
 #: Calls in threads at a time (asyncio.to_thread): of names in a slow LDAP server, of files.
 CALLS_MAX: Final = 8
+#: The pools of this process: their idle threads end when they are told to, and not before.
+_pools: WeakSet[ThreadPoolExecutor] = WeakSet()
 
 
 def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
@@ -30,12 +33,15 @@ def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
         together.abort()
         raise _not_started(name) from error
     together.wait()
+    _pools.add(pool)
     return pool
 
 
 def end_beside_hung_threads(status: int, limit_s: float = 1.0) -> None:
     """Ends the process if a thread still waits for a file system that hangs, as the interpreter would wait for it. To be
     called last: nothing else is cleaned up then."""
+    for pool in tuple(_pools):
+        pool.shutdown(wait=False)
     until = time.monotonic() + limit_s
     others = [thread for thread in enumerate_threads() if thread is not current_thread() and not thread.daemon]
     for thread in others:

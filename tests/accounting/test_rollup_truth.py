@@ -156,7 +156,7 @@ def test_a_history_is_counted_at_once_as_it_is_step_by_step(any_database: str) -
     world.engine.dispose()
 
 
-@pytest.mark.parametrize("seed", [3, 9])
+@pytest.mark.parametrize("seed", [3, pytest.param(9, marks=pytest.mark.slow)])
 def test_books_equal_the_truth_on_each_database(any_store: str, seed: int) -> None:
     rng = random.Random(seed)
     Store.open(any_store, "me").close()

@@ -9,6 +9,8 @@ import tidytree as tree
 from openway import own_temporary_folder
 from patience import ANSWER_S
 
+#: Each pytest imports no other plug-in.
+PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p xdist.plugin -p pytest_timeout"}
 TESTS = """
 from pathlib import Path
 
@@ -27,7 +29,7 @@ def steady(folder: Path, *words: str) -> tuple[int, list[str], str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
         [sys.executable, "-m", "tools.testgate.steady", "--times", "3", "--at-once", "1", "--busy", "1", *words],
-        cwd=folder, env={**environment, **own_temporary_folder(folder), "PYTHONPATH": str(tree.ROOT)},
+        cwd=folder, env={**environment, **own_temporary_folder(folder), **PLUGINS, "PYTHONPATH": str(tree.ROOT)},
         capture_output=True, text=True, check=False, timeout=ANSWER_S,
     )  # fmt: skip
     return done.returncode, done.stdout.splitlines(), done.stderr

@@ -46,7 +46,7 @@ def gate(
         "-m",
         "tools.testgate",
         "--workers",
-        "2",
+        "1",
         "--pause-s",
         "0",
         *options,

@@ -17,7 +17,7 @@ import pytest
 from livecluster import CTLD, LAUNCHERS, LiveCluster, command, is_installed
 from patience import ANSWER_S
 
-SHELLS, CALLS = 8, 100
+SHELLS, CALLS = 8, 40
 #: A call without a command server is a start of Python.
 SERVED_CALLS = 20
 #: Processes of a command server that serves: it, and two workers.

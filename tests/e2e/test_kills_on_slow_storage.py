@@ -250,6 +250,7 @@ def test_nothing_is_lost_or_made_up_while_a_controller_on_slow_storage_is_killed
             cluster.run("penstock", "db", "dead-letters", "--config", str(cluster.slurm_conf), "--json")
         )
         check(cluster, sinks, load, letters["dead_letters"], kills)
+        cluster.close()  # before its storage is gone, for which its end would wait
 
 
 def events(sink: HttpSink) -> list[dict[str, Any]]:

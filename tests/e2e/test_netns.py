@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from livecluster import ClusterConf, LiveCluster, read, shown
+from livecluster import QUICK_BEATS, ClusterConf, LiveCluster, read, shown
 from netns import Machines
 from patience import END_S
 
@@ -18,8 +18,8 @@ from penstock.v1 import controller_pb2 as c
 pytestmark = pytest.mark.root
 
 New = Callable[..., LiveCluster]
-#: Shortest lease, and down as soon as the silence is noticed.
-CONF = ("SlurmdTimeout=2", "PenstockLeaseTime=12")
+#: A short lease, and down as soon as the silence is noticed.
+CONF = ("SlurmdTimeout=2", "PenstockLeaseTime=8")
 #: Says ten times a second that it runs: a last word could be cut off where the machine is slow.
 SCRIPT = """#!/bin/sh
 while [ ! -e "$2" ]; do
@@ -33,7 +33,7 @@ echo "ends $SLURM_JOB_ID ${SLURM_RESTART_COUNT:-0} $(date +%s%N)" >>"$1"
 @contextlib.contextmanager
 def cluster_on(new_cluster: New, machines: Machines, nodes: int, apart: int) -> Iterator[LiveCluster]:
     """`apart` of the nodes are on machines of their own; the controller listens on all addresses."""
-    cluster = new_cluster(nodes, ClusterConf(more=CONF, own_tokens=True), start=False)
+    cluster = new_cluster(nodes, ClusterConf(more=CONF, own_tokens=True, constants=QUICK_BEATS), start=False)
     text = cluster.conf_text().replace("localhost(127.0.0.1)", f"localhost({machines[0].here})")
     cluster.slurm_conf.write_text(text)
     for number in range(apart):

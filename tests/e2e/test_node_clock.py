@@ -42,6 +42,12 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.fixture(autouse=True)
+def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks are compared with each heartbeat: every second, not every fifth."""
+    monkeypatch.setattr("ctld.agents.registry.HEARTBEAT_MS", 1000)
+
+
 @contextlib.contextmanager
 def noded(site: Site, flag: Path) -> Iterator[None]:
     """The node daemon, whose clock is off by the seconds in `flag`, while that exists."""

@@ -13,6 +13,8 @@ import psutil
 from fakelink import FakeController, FakeNode, step_key
 from livecluster import CTLD, LOGGING_SCRIPT, ClusterConf, LiveCluster, read_log, shown
 
+from nodedaemon.spool.steprecord import NAME as RECORD
+from nodedaemon.spool.steprecord import StepEnd, read_record
 from penstock.v1 import common_pb2 as m
 from penstock.v1 import controller_pb2 as c
 from penstock.v1 import node_pb2 as n
@@ -41,6 +43,15 @@ def power_loss(cluster: LiveCluster, name: str) -> None:
     cluster.daemons[name].process.wait()
 
 
+def end_of(cluster: LiveCluster, name: str, key: str) -> StepEnd | None:
+    """The end of a step as recorded in the node's spool; a job's last line comes before."""
+    steps_fd = os.open(cluster.home / "noded" / name / "steps", os.O_RDONLY)
+    try:
+        return read_record(steps_fd, f"{key}/{RECORD}")[1]
+    finally:
+        os.close(steps_fd)
+
+
 def test_scenario_05_controller_away_while_jobs_end_and_run(new_cluster: New) -> None:
     """Nothing is killed, nothing is forgotten, and the times are those at which things happened."""
     cluster = new_cluster(1)
@@ -55,7 +66,9 @@ def test_scenario_05_controller_away_while_jobs_end_and_run(new_cluster: New) ->
     cluster.kill(CTLD)
     for gate in gates[:2]:
         gate.touch()
-    cluster.wait(lambda: len(read_log(log)[1]) == 2, "two end while nobody looks")
+    recorded = lambda: [key for key in cluster.held_steps("n1") if end_of(cluster, "n1", key)]  # noqa: E731
+    cluster.wait(lambda: len(recorded()) == 3, "the ends of three are recorded while nobody looks", show=recorded)
+    assert len(read_log(log)[1]) == 2
     done = cluster.run("sbatch", "--wrap", "true")
     assert (done.status, done.out) == (1, "") and "contact slurm controller" in done.err
     down_until_us = time.time_ns() // 1000

@@ -1,6 +1,6 @@
 """Nodes that cannot be reached, and are not dead: leases, fencing, and what becomes of jobs (reliability 5, 11 to 14, 19).
 
-Times are as short as the daemons allow: heartbeats come every 5 s, a stream is given up after 15 s of silence.
+Heartbeats come every 2 s (QUICK_BEATS), a stream is given up after 6 s of silence.
 """
 
 import contextlib
@@ -11,13 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from livecluster import CTLD, LOGGING_SCRIPT, ClusterConf, LiveCluster, read, read_log, shown
+from livecluster import CTLD, LOGGING_SCRIPT, QUICK_BEATS, ClusterConf, LiveCluster, read, read_log, shown
 from patience import END_S
 from tcpproxy import TcpProxy
 
 New = Callable[..., LiveCluster]
-#: Two heartbeats and a bit; with grace and margin a job is dead 12 + 5 + 3 s after its node was lost.
-LEASE_S = 12
+#: Four heartbeats; with grace and margin a job is dead 8 + 5 + 2 s after its node was lost.
+LEASE_S = 8
 #: A shell that is told to end says so first, which can take more than a second on a busy machine.
 GRACE_S = 5
 LEASED = ("SlurmdTimeout=2", f"PenstockLeaseTime={LEASE_S}")
@@ -46,7 +46,7 @@ def lines(cluster: LiveCluster, job_id: int) -> list[list[str]]:
 
 def test_scenarios_12_13_14_19_nodes_out_of_reach(new_cluster: New) -> None:
     """n1 hears and is not heard, n2's daemon stands still; both have a job that gives way and one that keeps on."""
-    cluster = new_cluster(3, ClusterConf(more=LEASED, kill_wait_s=GRACE_S), start=False)
+    cluster = new_cluster(3, ClusterConf(more=LEASED, kill_wait_s=GRACE_S, constants=QUICK_BEATS), start=False)
     gate, gate_kept = cluster.work / "gate", cluster.work / "gate-kept"
     script = cluster.script("job.sh", SCRIPT)
 
@@ -103,7 +103,7 @@ def test_scenarios_12_13_14_19_nodes_out_of_reach(new_cluster: New) -> None:
 
 def test_a_step_over_two_nodes_gives_way_as_a_whole(new_cluster: New) -> None:
     """One of them is out of reach: its tasks stop themselves, the other's are ended, then both run again elsewhere."""
-    cluster = new_cluster(4, ClusterConf(more=LEASED, kill_wait_s=GRACE_S))
+    cluster = new_cluster(4, ClusterConf(more=LEASED, kill_wait_s=GRACE_S, constants=QUICK_BEATS))
     gate = cluster.work / "gate"
     task = cluster.script("task.sh", f"""#!/bin/sh
 trap 'echo "stopped $SLURM_JOB_ID $SLURMD_NODENAME $(date +%s%N)" >>{cluster.work}/log; exit 0' TERM
@@ -135,7 +135,7 @@ while [ ! -e {gate} ]; do sleep 0.1; done
 
 def test_scenario_11_a_short_partition(new_cluster: New) -> None:
     """Noticed, and without consequences."""
-    cluster = new_cluster(1, ClusterConf(more=("PenstockLeaseTime=60",)), start=False)
+    cluster = new_cluster(1, ClusterConf(more=("PenstockLeaseTime=60",), constants=QUICK_BEATS), start=False)
     gate = cluster.work / "gate"
     with TcpProxy(cluster.node_port) as proxy:
         cluster.ways["n1"] = proxy.port
@@ -157,7 +157,7 @@ def test_scenario_05_a_lease_needs_a_controller(new_cluster: New) -> None:
 
     Nobody is there who could start the job elsewhere: the machine refuses connections, or announced its stop before.
     """
-    cluster = new_cluster(1, ClusterConf(more=(f"PenstockLeaseTime={LEASE_S}",)))
+    cluster = new_cluster(1, ClusterConf(more=(f"PenstockLeaseTime={LEASE_S}",), constants=QUICK_BEATS))
     log, gate = cluster.work / "runs.log", cluster.work / "gate"
     script = cluster.script("log.sh", LOGGING_SCRIPT)
     job_id = cluster.sbatch("-o", "/dev/null", str(script), str(log), str(gate))

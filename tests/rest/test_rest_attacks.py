@@ -19,7 +19,9 @@ from tests.rest.test_rest_events import stream
 DB, OWN = "/slurmdb/v0.0.46", "/penstock/v1"
 VICTIM, OTHER = "nobody", "daemon"
 PRIVATE = ClusterConf(more=("AuthAltTypes=auth/jwt", "PrivateData=jobs,usage,users,accounts"))
-JOB = {"name": "x", "current_working_directory": "/tmp", "environment": ["A=1"], "script": "#!/bin/sh\n", "hold": True}
+#: In /tmp a file of its output may be there, of another user: of a job of the same id of another test's cluster.
+JOB = {"name": "x", "current_working_directory": "/tmp", "standard_output": "/dev/null", "environment": ["A=1"],
+       "script": "#!/bin/sh\n", "hold": True}  # fmt: skip
 ADDRESSES = ("|/tmp/x.sh", "/etc/cron.d/x", "-Sx=y", "+folder", "a\n~!id", "a;b", "--")
 TEXTS = ("x\x1b]0;owned\x07", "x\nJobId=7 JobName=y", "x\u202ey", "x\u2028y", "x\x7f", "x\x9b2J", "x\r")
 #: Members of a job that are shown to others, of a submission and of an update.

@@ -27,6 +27,12 @@ pool.shutdown(wait=False)
 end_beside_hung_threads(7, 0.05)
 sys.exit(1)
 """
+IDLE = """
+from penstock.threads import end_beside_hung_threads, started_pool
+pool = started_pool(2, "idle")
+pool.submit(print, "done")
+end_beside_hung_threads(7, 600)
+"""
 
 
 def test_20_an_end_waits_for_no_audit_file_that_hangs(
@@ -56,3 +62,8 @@ def test_20_an_end_waits_for_no_audit_file_that_hangs(
 def test_20_a_process_ends_beside_a_thread_that_hangs() -> None:
     done = subprocess.run([sys.executable, "-c", HANGS], cwd=ROOT, timeout=ANSWER_S, check=False)
     assert done.returncode == 7
+
+
+def test_20_idle_threads_of_a_pool_end_at_once() -> None:
+    done = subprocess.run([sys.executable, "-c", IDLE], cwd=ROOT, timeout=ANSWER_S, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b"done\n")

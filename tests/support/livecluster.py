@@ -35,6 +35,7 @@ from typing import Any, Self, TypeVar
 
 from migrated import lay_database
 from patience import ANSWER_S, END_S, START_S
+from warmprocess import CONSTANTS
 from warmstart import Child, start_daemon
 
 from penstock.client import Client
@@ -75,6 +76,7 @@ class ClusterConf:
     more: tuple[str, ...] = ()
     features: Mapping[str, str] = field(default_factory=dict)  # node -> comma list
     own_tokens: bool = False  # node daemons give their jobs tokens and a cluster file, as on machines of their own
+    constants: Mapping[str, object] = field(default_factory=dict)  # of the controller: "MODULE:NAME" -> value
     partitions: tuple[str, ...] = ("PartitionName=main Nodes=ALL Default=YES MaxTime=UNLIMITED State=UP",)
 
 
@@ -132,6 +134,8 @@ class LogLine:
     end_ns: int
 
 
+#: Nodes are missed after 6 s and not after 15: heartbeats come every 2 s, and so a lease may be shorter.
+QUICK_BEATS: Mapping[str, object] = {"ctld.agents.registry:HEARTBEAT_MS": 2000, "penstock.config.kinds:LEASE_S_MIN": 8}
 #: The job writes what it is when it ends, and before that that it has begun: one write(2) to a file opened O_APPEND.
 LOGGING_SCRIPT = b"""#!/bin/sh
 start=$(date +%s%N)
@@ -282,7 +286,8 @@ class LiveCluster:
 
     def start_controller(self, *words: str, wait: bool = True, **env: str) -> Daemon:
         """Start the controller and, if asked, wait until it answers."""
-        daemon = self.launch(CTLD, ["ctld", "--config", str(self.slurm_conf), "--foreground", *words], env)
+        own = {CONSTANTS: json.dumps(dict(self.conf.constants))} if self.conf.constants else {}
+        daemon = self.launch(CTLD, ["ctld", "--config", str(self.slurm_conf), "--foreground", *words], {**own, **env})
         if wait:
             self.wait(lambda: self.answers(), "the controller answers", START_S, alive=(daemon,))
         return daemon

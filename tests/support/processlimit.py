@@ -20,9 +20,13 @@ class ProcessLimit:
         self._path = path
 
     def take(self, pid: int) -> None:
-        """Moves a process and its descendants into the group."""
-        for each in (pid, *proctree.descendants(pid)):
-            (self._path / "cgroup.procs").write_text(str(each))
+        """Moves a process and its descendants into the group, also those that are started or end meanwhile."""
+        tried: set[int] = set()
+        while new := {pid, *proctree.descendants(pid)} - tried:
+            tried |= new
+            for each in new:
+                with suppress(ProcessLookupError):
+                    (self._path / "cgroup.procs").write_text(str(each))
 
     def entering(self, words: list[str]) -> list[str]:
         """Returns a command that is the group's only member before it executes those words."""

@@ -22,6 +22,8 @@ from pathlib import Path
 from penstock import crash
 
 REQUEST_BYTES_MAX = 1 << 18
+#: In a program's environment: constants of its modules that have another value in it, as {"MODULE:NAME": VALUE}.
+CONSTANTS = "PENSTOCK_TEST_CONSTANTS"
 PR_SET_PDEATHSIG = 1
 #: What cli/penstock.py itself imports; it is run as __main__, so it is not imported.
 ALWAYS = ("cli.base.run", "penstock.commandline", "click")
@@ -58,6 +60,14 @@ def next_request(requests: socket.socket, parent_fd: int) -> tuple[list[str], st
         requests.send(b"%d" % pid)
 
 
+def set_constants(text: str) -> None:
+    """Gives constants their values; a name that a module does not have is an error."""
+    for place, value in json.loads(text).items():
+        module, _, name = place.partition(":")
+        getattr(found := importlib.import_module(module), name)
+        setattr(found, name, value)
+
+
 def main() -> None:
     """Serves, or is the program that was asked for."""
     parent_fd = os.pidfd_open(os.getppid())
@@ -77,6 +87,7 @@ def main() -> None:
     if environment.get("PYTHONFAULTHANDLER"):
         faulthandler.enable()
     crash.read_environment()
+    set_constants(os.environ.pop(CONSTANTS, "{}"))
     own = str(Path(__file__).parent)
     sys.path[:] = [path for path in sys.path if path != own]
     sys.argv = ["penstock", *words]

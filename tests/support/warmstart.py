@@ -5,6 +5,8 @@ The imports of a controller take most of a second of CPU, and the tests start so
 environment and a file for the output, and it makes a process that runs `penstock WORDS` from the first line of its
 `__main__`. It is the warm process's child: that one is asked for the exit status.
 
+A test may give constants of the program's modules other values (`warmprocess.CONSTANTS`), as those of times that it waits for.
+
 What modules read when they are imported is as it was in the warm process. So a program that is to die at a crash point is
 forked by another warm process, whose crash points are armed; the list of the points passed (PENSTOCK_CRASH_LIST) needs a
 start of its own (`needs_start`), as do a preloaded library and tests of how a program starts.
@@ -24,7 +26,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from warmprocess import REQUEST_BYTES_MAX
+from warmprocess import CONSTANTS, REQUEST_BYTES_MAX
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What the program behind a word of `penstock` imports, also later than at its start: noded.main imports little itself.
@@ -56,6 +58,7 @@ def start_daemon(
     before = list(prefix)
     if not before and not needs_start(words[0], environment):
         return starter(words[0], bool(environment.get(CRASH_AT))).start(words, output, cwd, environment)
+    assert CONSTANTS not in environment, f"{CONSTANTS}: only a warm process sets them"
     return subprocess.Popen(
         [*before, sys.executable, "-P", "-m", "cli.penstock", *words],
         stdin=subprocess.DEVNULL,

@@ -30,11 +30,13 @@ PHONE_WIDTH = 360
 
 
 class WebPages:
-    """The browser; one context, and so one session, for each login."""
+    """The browser; one context, and so one session, for each user who logs in."""
 
     def __init__(self, rest: LiveRest) -> None:
         self.rest = rest
         self.problems: list[str] = []
+        self._contexts: list[BrowserContext] = []
+        self._sessions: dict[str, BrowserContext] = {}
         # A daemon's loop in an earlier test of this process has set one that ended with it.
         if sys.version_info < (3, 12):
             asyncio.set_child_watcher(asyncio.ThreadedChildWatcher())
@@ -50,6 +52,11 @@ class WebPages:
 
     def new(self, width: int = 1280, height: int = 800, locale: str = "en-GB") -> Page:
         """A page of a browser that nobody is logged in at."""
+        context = self._new_context(width, height, locale)
+        self._contexts.append(context)
+        return self._page(context)
+
+    def _new_context(self, width: int, height: int, locale: str) -> BrowserContext:
         context = self._browser.new_context(
             viewport={"width": width, "height": height},
             locale=locale,
@@ -59,18 +66,27 @@ class WebPages:
         context.set_default_timeout(ANSWER_S * 1000)
         context.grant_permissions(["clipboard-read", "clipboard-write"], origin=self.rest.url)
         context.on("request", self._requested)
+        return context
+
+    def _page(self, context: BrowserContext) -> Page:
         page = context.new_page()
         page.on("pageerror", lambda error: self.problems.append(f"{page.url}: {error}"))
         page.on("console", lambda said: self._said(said.type, said.text))
         return page
 
     def login(self, user: str = "") -> Page:
-        """A page of that user, at the overview."""
-        page = self.new()
+        """A page of that user, at the overview, of the session that an earlier test has left, or of a new one."""
+        context = self._sessions.get(user)
+        if context is None:
+            context = self._sessions[user] = self._new_context(1280, 800, "en-GB")
+        page = self._page(context)
         page.goto(self.rest.url)
-        page.get_by_label("Token").fill(self.rest.token(user))
-        page.get_by_role("button", name="Log in").click()
-        page.get_by_role("heading", name="Overview").wait_for()
+        token, overview = page.get_by_label("Token"), page.get_by_role("heading", name="Overview")
+        token.or_(overview).wait_for()
+        if token.is_visible():
+            token.fill(self.rest.token(user))
+            page.get_by_role("button", name="Log in").click()
+            overview.wait_for()
         return page
 
     def open(self, page: Page, where: str, heading: str) -> None:
@@ -82,6 +98,16 @@ class WebPages:
         """Fails if a page asked another host, or had an error."""
         found, self.problems = self.problems, []
         assert found == [], found
+
+    def close_pages(self) -> None:
+        """A page that is left open follows the cluster, and costs as much as one that is looked at."""
+        for context in self._contexts:
+            context.close()
+        self._contexts.clear()
+        for context in self._sessions.values():
+            for page in context.pages:
+                page.close()
+        self.problems.clear()  # of requests that the end has cut off
 
     def _requested(self, request: Request) -> None:
         if not request.url.startswith((self.rest.url + "/", "data:")):

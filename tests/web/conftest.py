@@ -39,5 +39,8 @@ def pages(rest: LiveRest) -> Iterator["WebPages"]:
 def web(pages: "WebPages") -> Iterator["WebPages"]:
     """The browser; afterwards no page may have had an error, and jobs that a test leaves are cancelled."""
     yield pages
-    pages.check()
-    pages.rest.cluster.clean()
+    try:
+        pages.check()
+    finally:
+        pages.close_pages()
+        pages.rest.cluster.clean()

@@ -27,6 +27,18 @@ def planned(rest):
     cluster.run("scontrol", "delete", "reservationname=upkeep").ok()
 
 
+def choose(web, page, after_s, pixels, job):
+    """Clicks so many pixels behind a time from now; again while the chart still has the size that it had before."""
+    chart, link = page.locator(".gantt-box canvas"), page.get_by_role("link", name=f"To job {job}")
+
+    def is_chosen():
+        width = chart.bounding_box()["width"] - BARS_LEFT
+        chart.click(position={"x": BARS_LEFT + width * (0.08 + after_s / 86400) / 1.08 + pixels, "y": FIRST_LANE})
+        return link.is_visible()
+
+    web.rest.cluster.wait(is_chosen, f"the bar of job {job} is chosen")
+
+
 def test_the_plan(web, planned):
     runs, waits = planned
     page = web.login()
@@ -35,13 +47,8 @@ def test_the_plan(web, planned):
     row.get_by_text(HOSTILE).wait_for()
     page.get_by_role("region", name="1 planned start.").wait_for()
     check_looks(page, "plan")
-    chart = page.locator(".gantt-box canvas")
-    box = chart.bounding_box()
-    assert box is not None
-    now = BARS_LEFT + (box["width"] - BARS_LEFT) * 0.08 / 1.08
-    for offset, job in ((4, runs), (60 * 60 / 86400 * (box["width"] - BARS_LEFT) / 1.08 + 8, waits)):
-        chart.click(position={"x": now + offset, "y": FIRST_LANE})
-        page.get_by_role("link", name=f"To job {job}").wait_for()
+    for after_s, pixels, job in ((0, 4, runs), (60 * 60, 8, waits)):
+        choose(web, page, after_s, pixels, job)
     wait_for_text(page, f"Why job {waits} is there and then")
     assert f"chosen={waits}" in page.url
     page.get_by_role("button", name="Close").click()
