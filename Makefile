@@ -5,7 +5,7 @@ PYTHON ?=
 WORKERS ?= 4
 VENV := .venv
 PY := $(VENV)/bin/python
-PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounting/ _fastsched/ sim/ rest/ sdk/ tools/))
+PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounting/ _fastsched/ sim/ rest/ pamd/ sdk/ tools/))
 PIP := $(PY) -m pip --quiet --disable-pip-version-check install
 
 .PHONY: help build demo check test test-full test-gpu steady observe fuzz bench bench-sim bench-sched bench-live bench-guard bench-history peer-tools mpi-tools client-tools differential proto records manual statistics web lock clean

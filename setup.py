@@ -167,7 +167,7 @@ def compile_program(source: Path, program: Path, flags: "list[str]", otherwise: 
 #: Kept apart: in the project's own folder our type checker would take them for those of `penstock`. An editable
 #: installation goes without: with a package from elsewhere every start of Python would import a finder, not read a path.
 STUBS = {} if "editable_wheel" in sys.argv else {"penstock-stubs": "packaging/stubs/penstock-stubs"}
-PACKAGES = ("penstock", "ctld", "nodedaemon", "accounting", "cli", "_fastsched", "sim", "rest", "sdk")
+PACKAGES = ("penstock", "ctld", "nodedaemon", "accounting", "cli", "_fastsched", "sim", "rest", "pamd", "sdk")
 
 setup(
     name="penstock",

@@ -94,6 +94,9 @@ PROGRAMS = (
     Subcommand("noded", "nodedaemon.main:main", "the node daemon", DAEMONS, "nodedaemon.commandline:command_line"),
     Subcommand("restd", "rest.main:main", "the REST daemon", DAEMONS, "rest.commandline:command_line"),
     Subcommand(
+        "pamd", "pamd.main:main", "checks passwords for the REST daemon", DAEMONS, "pamd.commandline:command_line"
+    ),
+    Subcommand(
         "adopt",
         "nodedaemon.adopt:main",
         "put an ssh session into a job (for pam_exec)",

@@ -34,10 +34,9 @@ from rest.events import EventStreams, read_demands
 from rest.handlers import HANDLERS, RestHandler, own
 from rest.limits import ACCEPTED_MAX, PARAMETERS_MAX, TEXTS_BYTES_MAX, Requests, RequestShare
 from rest.listing import StreamedList
-from rest.oidc import OidcLogin
 from rest.pages import Pages, StaticFile
 from rest.sending import PagedResponse, json_bytes, takes_gzip, whole
-from rest.sessions import Sessions
+from rest.sessions import TOKENS_ALONE, LoginWays, Sessions
 from rest.tags import EntityTag, KeptMoments
 from rest.templates import JobTemplates
 from rest.texts import KeptTexts
@@ -87,10 +86,10 @@ def make_app(
     requests: Requests | None = None,
     streams: EventStreams | None = None,
     files: Mapping[str, StaticFile] | None = None,
-    oidc: OidcLogin | None = None,
+    ways: LoginWays = TOKENS_ALONE,
 ) -> ASGIApp:
     """The application of one cluster. `client` is shared by all callers; `streams` are ended by who stops the server.
-    `files`: of the web interface, if it is served; `oidc`: who logs its users in, beside tokens.
+    `files`: of the web interface, if it is served; `ways`: how its users log in, beside tokens.
     """
     shared = RestApp(client, cluster, contract, requests or Requests(), lambda: now_us())
     routes = [
@@ -107,7 +106,7 @@ def make_app(
     app = Starlette(routes=routes, exception_handlers={404: _not_found})
     app.router.redirect_slashes = False
     api = without_end_slash(app)
-    return Pages(files, Sessions(api, client, cluster, shared.requests, oidc)) if files else api
+    return Pages(files, Sessions(api, client, cluster, shared.requests, ways)) if files else api
 
 
 def _names_first(item: tuple[str, object]) -> tuple[int, str]:

@@ -37,6 +37,11 @@ def command_line() -> DaemonLine:
             DaemonOption(
                 ("--oidc-user-claim",), "the claim that names the user (default: preferred_username)", "CLAIM"
             ),
+            DaemonOption(
+                ("--pam-socket",),
+                "with --web: log users in by their passwords, which penstock pamd checks at this socket (docs/web.md)",
+                "FILE",
+            ),
             DaemonOption(("--web-url",), "address of the web interface as browsers have it, behind a proxy", "URL"),
             DaemonOption(
                 ("--allow-plain",), "listen without TLS on addresses that are not this machine's own loopback, too"

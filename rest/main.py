@@ -32,6 +32,7 @@ from rest.commandline import command_line
 
 if TYPE_CHECKING:
     from rest.oidc import OidcLogin
+    from rest.passwords import PasswordLogin
 
 EXIT_TEMPFAIL: Final = 75
 MISSING: Final = "starlette and uvicorn are not installed: pip install 'penstock[rest]'"
@@ -75,13 +76,14 @@ def _run(options: Namespace, watch: StartWatch) -> int:
     from rest.app import make_app  # first: what is not installed is said before all else
     from rest.pages import load as load_pages
     from rest.server import Tls, listen_tcp, listen_unix, serve
+    from rest.sessions import LoginWays
 
     files = load_pages() if options.web else {}
     if options.web and not files:
         raise BadSetup(NOT_BUILT)
     watch.at(options.config or "the cluster file")
     cluster = _cluster(options.config)
-    oidc = _oidc(options, cluster.cluster_name)
+    ways = LoginWays(_oidc(options, cluster.cluster_name), _passwords(options))
     if not options.allow_privileged:
         check_user(cluster)
     where = [*(options.listen or ()), *options.words]
@@ -108,7 +110,7 @@ def _run(options: Namespace, watch: StartWatch) -> int:
     for listener in listeners:
         _say(f"listening on {shown(listener, bool(tls.certificate))}")
     with contextlib.closing(_log(options)) as logs:
-        asyncio.run(_serve(cluster, listeners, tls, partial(make_app, files=files, oidc=oidc), serve, logs))
+        asyncio.run(_serve(cluster, listeners, tls, partial(make_app, files=files, ways=ways), serve, logs))
     return 0
 
 
@@ -134,6 +136,20 @@ def _oidc(options: Namespace, cluster_name: str) -> "OidcLogin | None":
         options.oidc_user_claim or "preferred_username",
     )
     return OidcLogin(settings)
+
+
+def _passwords(options: Namespace) -> "PasswordLogin | None":
+    """The login by password, if its helper is named. Raises BadSetup."""
+    from rest.passwords import PasswordLogin
+
+    if not options.pam_socket:
+        return None
+    if not options.web:
+        raise BadSetup("--pam-socket belongs to --web: programs bring their tokens in a header")
+    path = os.path.abspath(options.pam_socket)
+    if not os.path.exists(path):  # it may start later
+        _say(f"warning: {path}: is not there, or not for this user: penstock pamd makes it (docs/web.md)")
+    return PasswordLogin(path)
 
 
 def _log(options: Namespace) -> DaemonLog:

@@ -1,6 +1,7 @@
 """Sessions of the web interface: a cookie holds the user's own token, encrypted; it is passed on as the token of a header is.
 
     POST /web/login {"token": ...}    the controller is asked whether it accepts the token; then the cookie is set
+    POST /web/login {"user": ..., "password": ...}   a user's name and password, where PAM is asked (passwords.py)
     POST /web/login {"secret": ...}   a one-time secret of `penstock up --web`, for the token that it was made for
     POST /web/link                    such a secret; over the Unix socket only, for the daemon's own user and root
     GET  /web/oidc/...                the login of an identity provider, which ends in such a secret (oidc.py)
@@ -18,7 +19,7 @@ page can use it.
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cryptography.exceptions import InvalidTag
@@ -37,6 +38,7 @@ from rest.callers import UnixPeer, cookie_of, identify, peer_key
 from rest.calling import ControllerClient
 from rest.limits import CALL_TIMEOUT_S, Requests
 from rest.oidc import OidcLogin, forget
+from rest.passwords import PasswordLogin
 from rest.sending import JSON_TYPE, whole
 
 if TYPE_CHECKING:
@@ -106,14 +108,24 @@ class LoginLinks:
         return [one for one in self._waiting if one.ends_at_s > self._clock_s()]
 
 
+class LoginWays(NamedTuple):
+    """How users log in, beside a token and a link; None = not in this way."""
+
+    oidc: OidcLogin | None = None  # by an identity provider
+    passwords: PasswordLogin | None = None
+
+
+TOKENS_ALONE: Final = LoginWays()
+
+
 class Sessions:
     """The paths below /web/, and the way of a cookie to the API."""
 
     def __init__(
-        self, api: ASGIApp, client: ControllerClient, cluster: str, requests: Requests, oidc: OidcLogin | None = None
+        self, api: ASGIApp, client: ControllerClient, cluster: str, requests: Requests, ways: LoginWays = TOKENS_ALONE
     ) -> None:
-        """`oidc`: None = there is no identity provider."""
-        self._oidc = oidc
+        self._oidc = ways.oidc
+        self._passwords = ways.passwords
         self._api = api
         self._client = client
         self._cluster = cluster
@@ -154,7 +166,12 @@ class Sessions:
         token = session_token(request)
         provider = self._oidc.name if self._oidc is not None else ""
         user = self._claimed_user(token) if token else ""
-        content = {"user": user, "cluster": self._cluster if token else "", "provider": provider}
+        content = {
+            "user": user,
+            "cluster": self._cluster if token else "",
+            "provider": provider,
+            "passwords": self._passwords is not None,
+        }
         return whole(content, 200, JSON_TYPE, NEVER_KEPT)
 
     async def _by_provider(self, request: Request, oidc: OidcLogin) -> Response:
@@ -182,8 +199,10 @@ class Sessions:
         peer = peer_key(request.scope.get("client"))
         with self._requests.one(f"login from {peer}", peer) as share:
             body = await read_body(request, share)
-        given = body if isinstance(body, dict) else {}
-        secret, token = given.get("secret"), given.get("token")
+            given = body if isinstance(body, dict) else {}
+            secret, token = given.get("secret"), given.get("token")
+            if "password" in given:
+                token = await self._by_password(given, peer)
         if isinstance(secret, str):
             token = self._links.take(secret, cookie_of(request, cookie_name(request) + LINK_COOKIE))
             if not token:
@@ -197,6 +216,15 @@ class Sessions:
         key = secrets.token_bytes(KEY_BYTES)
         content: dict[str, object] = {"user": self._claimed_user(token), "cluster": self._cluster, "key": to_text(key)}
         return self._with_cookie(request, seal(token, key, cookie_name(request)), content)
+
+    async def _by_password(self, given: Mapping[object, object], address: str) -> str:
+        """The token of a user's name and password. Raises RestError."""
+        if self._passwords is None:
+            raise RestError(422, 9200, "there is no login by password here: log in with a token", source="#/password")
+        name, password = given.get("user"), given["password"]
+        if not isinstance(name, str) or not isinstance(password, str):
+            raise RestError(422, 9200, "user and password must be texts", source="#/user")
+        return await self._passwords.token(name, password, address)
 
     async def _check(self, proof: "Proof | None") -> None:
         """Asks the controller whether it accepts the proof. Raises RestError."""
@@ -233,7 +261,8 @@ def refusal(error: RestError) -> Response:
     """The answer to a request that is refused before the API sees it."""
     if error.is_plain:
         return Response(error.text, error.status, NEVER_KEPT, "text/plain")
-    return whole({"errors": error.errors, "warnings": []}, error.status, JSON_TYPE, NEVER_KEPT)
+    headers = NEVER_KEPT | ({"Retry-After": str(error.retry_after_s)} if error.retry_after_s else {})
+    return whole({"errors": error.errors, "warnings": []}, error.status, JSON_TYPE, headers)
 
 
 def check_fits(token: str) -> None:

@@ -17,11 +17,21 @@ from penstock.logs.events import BY_DAEMON, NAMED, job_event  # noqa: E402
 PAGE = ROOT / "docs" / "logs.md"
 BEGIN, END = "<!-- written by tools/logevents.py -->\n", "<!-- end of what is written -->\n"
 #: The packages whose code a daemon runs.
-PACKAGES: Final = {"ctld": ("ctld", "penstock"), "noded": ("nodedaemon", "penstock"), "restd": ("rest", "penstock")}
+PACKAGES: Final = {
+    "ctld": ("ctld", "penstock"),
+    "noded": ("nodedaemon", "penstock"),
+    "restd": ("rest", "penstock"),
+    "pamd": ("pamd", "penstock"),
+}
 #: What the only event that is put together is (ctld/core/nodes/extern_steps.py).
 _STAGES: Final = ("prolog failed", "epilog failed", "holder failed")
 _METHODS: Final = ("debug", "info", "warning", "error", "exception", "critical", "log")
-_TITLES: Final = {"ctld": "The controller", "noded": "The node daemon", "restd": "The REST daemon"}
+_TITLES: Final = {
+    "ctld": "The controller",
+    "noded": "The node daemon",
+    "restd": "The REST daemon",
+    "pamd": "The daemon that checks passwords",
+}
 
 
 class LogCall(NamedTuple):

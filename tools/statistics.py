@@ -24,7 +24,7 @@ from tools.sourcefacts import circles, uses_of_any
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "ARCHITECTURE.md"
 BEGIN, END = "<!-- written by tools/statistics.py -->", "<!-- end of what is written -->"
-PACKAGES = ("penstock", "ctld", "nodedaemon", "cli", "accounting", "_fastsched", "sim", "rest", "sdk")
+PACKAGES = ("penstock", "ctld", "nodedaemon", "cli", "accounting", "_fastsched", "sim", "rest", "pamd", "sdk")
 #: Packages that are divided into rooms.
 HOUSES = ("ctld/core", "ctld/rpc", "cli", "nodedaemon")
 #: Folders that are generated, or never change once they are released.

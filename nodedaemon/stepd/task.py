@@ -150,10 +150,11 @@ def _enter_job_context(order: orders.LaunchOrder, context: LauncherContext) -> N
             raise TaskError(str(error)) from None
     if order.use_pam:
         from nodedaemon.stepd import pam
+        from penstock.libpam import PamError
 
         try:
             pam.open_session(order.user_name)
-        except pam.PamError as error:
+        except PamError as error:
             raise TaskError(str(error)) from None
 
 

@@ -215,6 +215,15 @@ answer_cut | path reason | %s: the answer ends early: %s
 stream_cut | path | %s: a stream ends: the caller does not read
 """
 
+#: Of the daemon that checks passwords.
+_PAMD: Final = """\
+login | user source | login of %s from %s
+login_refused | user source reason | login of %s from %s refused: %s
+no_token | user reason | no token for %s: %s
+stranger | uid | uid %d is not the REST daemon's: disconnected
+question_unanswered | reason | a question is not answered: %s
+"""
+
 #: Events that are named where they are logged, and what they tell.
 NAMED: Final = {
     "accounting_failed": "an answer of accounting failed",
@@ -240,6 +249,7 @@ BY_DAEMON: Final = {
     "ctld": _read(_SHARED, _CTLD),
     "noded": _read(_SHARED, _NODED),
     "restd": _read(_SHARED, _RESTD),
+    "pamd": _read(_SHARED, _PAMD),
 }
 _OTHER: Final = LogEvent(OTHER)
 

@@ -332,6 +332,12 @@ class Config:
     penstock_jwt_audience: str = (
         ""  # accepted in tokens of jwks beside the cluster's name: the client id at the provider
     )
+    pam_user: str = ""  # the REST daemon's user, who may ask `penstock pamd`; "" = there is no login by password
+    pam_socket: str = "/run/penstock-pam/pamd.sock"
+    pam_min_uid: int = 1000  # users below it do not log in by password
+    pam_allow_users: tuple[str, ...] = ()  # but these
+    pam_token_life_s: int = 28800  # of a login by password
+    pam_network: bool = False  # modules of PAM may use the network
     penstock_mail_user: str = "nobody"  # user that MailProg runs as if the controller is root
     submit_filter: str = ""  # a Python file with job_submit, job_modify
     submit_filter_timeout_s: int = 2

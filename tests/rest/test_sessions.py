@@ -97,8 +97,18 @@ def test_login_by_token_and_logout(rest):
     assert attributes == ["HttpOnly", "Path=/", "SameSite=strict"] and TOKEN not in reply.text + value
     assert list(dict(rest.calls[0][2]).values()) == [TOKEN]
     own = {"X-Penstock-Web": key, "Cookie": value}
-    assert rest.get("/web/session", headers=own).json() == {"user": "ann", "cluster": "test", "provider": ""}
-    assert rest.get("/web/session", headers=PAGE).json() == {"user": "", "cluster": "", "provider": ""}
+    assert rest.get("/web/session", headers=own).json() == {
+        "user": "ann",
+        "cluster": "test",
+        "provider": "",
+        "passwords": False,
+    }
+    assert rest.get("/web/session", headers=PAGE).json() == {
+        "user": "",
+        "cluster": "",
+        "provider": "",
+        "passwords": False,
+    }
     again = rest.post("/web/login", {"token": TOKEN}, headers=PAGE)
     assert again.json()["key"] != key and value not in again.headers["set-cookie"]
     out = rest.post("/web/logout", {}, headers=PAGE | COOKIE)

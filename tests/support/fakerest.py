@@ -18,6 +18,8 @@ from rest.contract.facts import load
 from rest.limits import Requests
 from rest.oidc import OidcLogin
 from rest.pages import StaticFile
+from rest.passwords import PasswordLogin
+from rest.sessions import LoginWays
 
 TOKEN = {"X-SLURM-USER-TOKEN": "a.b.c"}
 #: The answer to a method: a message, an exception, or a function of the request.
@@ -60,9 +62,10 @@ class FakeRest:
         peer_uid: int | None = None,
         files: Mapping[str, StaticFile] | None = None,
         oidc: OidcLogin | None = None,
+        passwords: PasswordLogin | None = None,
     ) -> None:
         self.client = FakeClient(replies or {})
-        app = make_app(self.client, "test", load(), requests, files=files, oidc=oidc)
+        app = make_app(self.client, "test", load(), requests, files=files, ways=LoginWays(oidc, passwords))
         peer: Any = ("127.0.0.1", 40_000) if peer_uid is None else UnixPeer("unix", peer_uid)
         self.transport = httpx.ASGITransport(app, client=peer)
 

@@ -11,7 +11,7 @@ from tools.sourcefacts import circles as circles
 ROOT = Path(__file__).resolve().parents[2]
 #: Top-level packages that are installed. Everything else (tests, tools, bench, proto) stays in the source tree.
 PACKAGES = ("penstock", "ctld", "nodedaemon", "cli", "accounting", "_fastsched")
-OPTIONAL_PACKAGES = ("sim", "rest", "sdk")
+OPTIONAL_PACKAGES = ("sim", "rest", "pamd", "sdk")
 GENERATED = ROOT / "penstock" / "v1"
 
 

@@ -15,7 +15,7 @@ def test_a_circle_is_seen() -> None:
 @cache
 def imports() -> dict[str, set[str]]:
     """Each module of the installed packages, and those that it imports."""
-    graph = grimp.build_graph(*tree.PACKAGES, "sim", "rest", "sdk", cache_dir=None)
+    graph = grimp.build_graph(*tree.PACKAGES, "sim", "rest", "pamd", "sdk", cache_dir=None)
     return {m: graph.find_modules_directly_imported_by(m) & graph.modules for m in graph.modules}
 
 

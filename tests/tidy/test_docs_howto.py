@@ -14,7 +14,7 @@ import tidytree as tree
 from tidytree import PACKAGES, ROOT
 
 PAGES = sorted((ROOT / "docs/howto").glob("*.md"))
-FOLDERS = (*PACKAGES, "bench", "docs", "proto", "rest", "sdk", "sim", "tests", "tools")
+FOLDERS = (*PACKAGES, "bench", "docs", "proto", "pamd", "rest", "sdk", "sim", "tests", "tools")
 #: `ctld/core/dispatch.py`, also with `:Name` or `::test` behind it. What a reader is to write has a capital or a * in it.
 NAMED = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[a-z0-9_./-]*)(?::+\w+)?`")
 #: `NAME` of `file.py`, `file.py:NAME`, class `NAME` ... `file.py`: names that a page says are in a file.

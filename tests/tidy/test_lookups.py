@@ -19,6 +19,8 @@ PLACES = {
     "ctld/runtime/lookuphelper.py": "the process that may be ended; its names are checked by lookups.py",
     "cli/base/users.py": "checks the grammar",
     "nodedaemon/adopt.py": "checks the grammar",
+    "pamd/attempt.py": "checks the grammar before, in the daemon",
+    "pamd/main.py": "the name of the REST daemon's user, of slurm.conf",
     "penstock/config/shown.py": "checks the grammar",
     "nodedaemon/stepd/task.py": "the name of a uid",
     "nodedaemon/stepd/account.py": "the name of a uid",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import tidytree as tree
 
-ROOTS = (*tree.PACKAGES, "sim", "rest", "sdk", "tools")
+ROOTS = (*tree.PACKAGES, "sim", "rest", "pamd", "sdk", "tools")
 MAP = tree.ROOT / "ARCHITECTURE.md"
 
 

@@ -89,6 +89,33 @@ def test_login_by_token_and_logout(web):
     page.get_by_label("Token").wait_for()
 
 
+def test_the_form_of_passwords(web):
+    """As it is where PAM is asked (this daemon has no helper, tests/security/test_05_passwords.py has one): what it sends, that a
+    refused password is typed again, and that tokens are still taken."""
+    page = web.new()
+    ways = {"user": "", "cluster": "", "provider": "", "passwords": True}
+    page.route("**/web/session", lambda route: route.fulfill(json=ways))
+    page.goto(web.rest.url)
+    page.get_by_label("User name").fill("ann ")
+    page.get_by_label("Password").fill("correct horse")
+    assert violations(page) == []
+    save_picture(page, "login-password")
+    with page.expect_request("**/web/login") as sent:
+        page.get_by_role("button", name="Log in", exact=True).click()
+    assert sent.value.post_data_json == {"user": "ann", "password": "correct horse"}
+    wait_for_text(page, "there is no login by password here")
+    save_picture(page, "login-refused")
+    assert page.get_by_label("Password").input_value() == "" and page.get_by_label("User name").input_value() == "ann "
+    assert page.evaluate("localStorage.length + sessionStorage.length") == 0
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.locator("summary").click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    save_picture(page, "login-narrow")
+    page.get_by_label("Token").fill(web.rest.token())
+    page.get_by_role("button", name="Log in with a token").click()
+    page.get_by_role("heading", name="Overview").wait_for()
+
+
 def test_a_login_link_works_once_and_leaves_the_address(web):
     with web.rest.by_socket() as http:
         made = http.post("/web/link", headers={"X-SLURM-USER-TOKEN": web.rest.token()}).json()

@@ -30,4 +30,5 @@ complete -c penstock -f -n __fish_use_subcommand -a completion -d 'print the com
 complete -c penstock -f -n __fish_use_subcommand -a ctld -d 'the controller'
 complete -c penstock -f -n __fish_use_subcommand -a noded -d 'the node daemon'
 complete -c penstock -f -n __fish_use_subcommand -a restd -d 'the REST daemon'
+complete -c penstock -f -n __fish_use_subcommand -a pamd -d 'checks passwords for the REST daemon'
 complete -c penstock -f -n __fish_use_subcommand -a adopt -d 'put an ssh session into a job (for pam_exec)'

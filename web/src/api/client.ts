@@ -111,12 +111,24 @@ interface LoggedIn {
   cluster: string;
   /** Host of the identity provider that logs users in; "" = there is none. */
   provider?: string;
+  /** Whether users log in by their passwords. */
+  passwords?: boolean;
 }
 
-/** The identity provider's host, to be shown; "" = there is none. */
-export async function loginProvider(): Promise<string> {
-  return (await read<LoggedIn>("/web/session"))?.data.provider ?? "";
+/** How users log in here, beside a token. */
+export interface LoginWays {
+  /** The identity provider's host, to be shown; "" = there is none. */
+  readonly provider: string;
+  readonly passwords: boolean;
 }
+
+export async function loginWays(): Promise<LoginWays> {
+  const found = (await read<LoggedIn>("/web/session"))?.data;
+  return { provider: found?.provider ?? "", passwords: found?.passwords ?? false };
+}
+
+/** What a login is proven by. */
+export type Proof = { token: string } | { secret: string } | { user: string; password: string };
 
 export async function findSession(): Promise<void> {
   try {
@@ -128,7 +140,7 @@ export async function findSession(): Promise<void> {
   }
 }
 
-export async function login(by: { token: string } | { secret: string }): Promise<void> {
+export async function login(by: Proof): Promise<void> {
   const found = await change<LoggedIn & { key: string }>("POST", "/web/login", by);
   keepKey(found.key);
   await known(found);
