@@ -816,6 +816,22 @@ export interface SharesUint64Tres {
   value: Uint64NoValStruct;
 }
 
+export interface SimulationAnswer {
+  simulation_id: string;
+  state: string;
+  error: string;
+  name: string;
+  jobs: number;
+  processors: number;
+  interval_s: number;
+  notes: string[];
+  left_out: ({ reason: string; count: number; })[];
+  doubts: ({ reason: string; count: number; })[];
+  runs: ({ policy: string; engine: string; notes: string[]; figures: ({ name: string; value: number; })[]; lines: ({ name: string; mean: number; max: number; means: (number | null)[]; })[]; })[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
 export interface SlurmStepId {
   job_id: Uint32NoValStruct;
   sluid: string;
