@@ -44,6 +44,7 @@ USED: Final = {
     "/penstock/v1/forecast": "ForecastAnswer",
     "/penstock/v1/gpus": "GpusAnswer",
     "/penstock/v1/usage": "UsageAnswer",
+    "/penstock/v1/utilization": "UtilizationAnswer",
     "/penstock/v1/budgets": "BudgetsAnswer",
     "/penstock/v1/config": "ConfigAnswer",
     "/penstock/v1/audit": "AuditAnswer",

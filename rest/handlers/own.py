@@ -15,6 +15,7 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/forecast               expected starts of waiting jobs
     GET /penstock/v1/gpus                   every GPU, its health and its jobs
     GET /penstock/v1/usage                  what was used in a period
+    GET /penstock/v1/utilization            use of the whole cluster by the hour
     GET /penstock/v1/budgets                budgets of accounts
     GET /penstock/v1/config                 the configuration in force
     GET /penstock/v1/audit                  the audit log
@@ -59,7 +60,7 @@ from rest.handlers.jobs import job_path, listed
 from rest.handlers.jobwindow import WINDOW, window_of
 from rest.handlers.site import audit, budgets, config
 from rest.handlers.submit import test
-from rest.handlers.usage import GROUPS, usage
+from rest.handlers.usage import GROUPS, UTILIZATION, usage, utilization
 from rest.limits import PLAN_TIMEOUT_S
 from rest.listing import MessageItem, listing
 
@@ -344,6 +345,10 @@ OWN_PATHS: Final = (
             (_query("start"), _query("end"), _query("group_by", GROUPS), _query("tres")),
             {"start_at_us": "integer", "end_at_us": "integer", "rolled_up_to_us": "integer",
              "rows": OwnRecord(ReportRow, is_list=True)}),
+    OwnPath("/utilization", "Use of the whole cluster, hour by hour: TRES seconds", utilization,
+            (_query("start"), _query("end"), _query("tres")),
+            {"start_at_us": "integer", "end_at_us": "integer", "rolled_up_to_us": "integer",
+             "hours": OwnRecord(None, UTILIZATION, is_list=True)}),
     OwnPath("/budgets", "Budgets of accounts: used, reserved, period", budgets, (_query("accounts"),),
             {"budgets": OwnRecord(BudgetInfo, is_list=True)}),
     OwnPath("/config", "The configuration in force, as scontrol show config", config, (),

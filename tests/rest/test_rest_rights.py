@@ -64,6 +64,7 @@ READ_OWN = (
     "forecast",
     "gpus",
     "usage",
+    "utilization",
     "budgets",
     "config",
 )
@@ -76,7 +77,7 @@ TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     (
         "POST",
         f"{PREFIX}/simulations",
-        {"log": "no log"},
+        {"days": 0},
         ALL,
     ),  # a user's own log; of the last days, what accounting shows
     ("GET", f"{PREFIX}/simulations/none", None, ALL),  # there is none; of another user, too

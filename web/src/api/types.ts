@@ -1031,6 +1031,15 @@ export interface UsersAnswer {
   warnings: OpenapiWarning[];
 }
 
+export interface UtilizationAnswer {
+  start_at_us: number;
+  end_at_us: number;
+  rolled_up_to_us: number;
+  hours: ({ at_us: number; tres: string; allocated_s: number; down_s: number; planned_down_s: number; idle_s: number; planned_s: number; reported_s: number; over_s: number; count: number; })[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
 export interface Wckey {
   accounting: Accounting[];
   cluster: string;
