@@ -20,10 +20,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
-# Any: the child's answer, a document of JSON
-from typing import TYPE_CHECKING, Any, Final
-
+from cli.base.document import Json
 from penstock.threads import started_pool
 from rest.answers import RestError
 from rest.limits import (
@@ -67,7 +66,7 @@ class SimulationRun:
     state: str = READING
     error: str = ""
     ended_at_s: float = 0.0
-    answer: dict[str, Any] = field(default_factory=dict)
+    answer: Json = field(default_factory=dict)
     task: "asyncio.Task[None] | None" = None
 
 
@@ -92,7 +91,7 @@ class Simulations:
         self._runs[run.id] = run
         return run
 
-    def start(self, run: SimulationRun, order: dict[str, Any], log: bytes) -> None:
+    def start(self, run: SimulationRun, order: Json, log: bytes) -> None:
         """Starts the child of a reserved run, unless it was cancelled meanwhile."""
         if run.state == READING:
             run.state = RUNNING
@@ -127,7 +126,9 @@ class Simulations:
 
     def _end(self, run: SimulationRun, state: str, error: str = "") -> None:
         if run.state in _ACTIVE:
-            run.state, run.error, run.ended_at_s = state, error[:ERROR_CHARS_MAX], self._clock_s()
+            run.state = state
+            run.error = error[:ERROR_CHARS_MAX]
+            run.ended_at_s = self._clock_s()
 
     def _forget_old(self) -> None:
         limit_s = self._clock_s() - SIMULATION_KEPT_S

@@ -17,9 +17,7 @@ import json
 import os
 import resource
 import sys
-
-# Any: members of a document of JSON
-from typing import Any, Final
+from typing import Final
 
 import click
 import numpy as np
@@ -35,11 +33,12 @@ from sim.outcome import Options, Outcome
 from sim.pictures import Curve, steps
 from sim.policies import node_policy, policy_of
 from sim.tracefile import GZIP
+from sim.tracerows import LogJson
 from sim.traces import parse_trace
 from sim.trial import Trial, capacity_of, tried
 from sim.workload import Workload, usable
 
-_Json = dict[str, Any]
+_Json = dict[str, LogJson]
 #: The budget. A million jobs under five policies take some 30 s and 2 GiB.
 CPU_S: Final = 60
 MEMORY_BYTES: Final = 3 * 1024**3

@@ -10,10 +10,8 @@ shows. The log of a caller goes to the simulator as it came: nothing of it is lo
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-
-# Any: an order to the simulator is a document of JSON
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from cli.base.document import Json
 from penstock.v1.accounting_pb2 import JobRecord, ListRecordsRequest
@@ -53,7 +51,7 @@ async def begin(call: RestCall) -> Json:
     """Begins a simulation; the answer has its id."""
     user_id = await _user_id(call)
     order, log, days = _order(call)
-    partition = order.pop("partition")
+    partition = str(order.pop("partition"))
     simulations = _simulations(call)
     run = simulations.reserve(user_id)
     try:
@@ -90,7 +88,7 @@ async def _user_id(call: RestCall) -> int:
     """Who asks, by the controller's word. Its reply is no part of the answer, so not of its tag."""
     reply: PingReply = await call.client.call("Ping", PingRequest(), CALL_TIMEOUT_S, proof=call.proof)
     if not reply.HasField("user_id"):
-        raise RestError(503, 0, "the controller is too old to say who asks: upgrade it")
+        raise RestError(422, 0, "the controller is too old to say who asks: upgrade it")
     return reply.user_id
 
 
@@ -101,7 +99,7 @@ def _document(run: SimulationRun) -> Json:
 # ---- what is asked
 
 
-def _order(call: RestCall) -> tuple[dict[str, Any], bytes, int]:
+def _order(call: RestCall) -> tuple[Json, bytes, int]:
     """The order to the simulator, the log, and the days instead of one. Raises RestError."""
     given = call.record()
     log, days, processors = (given.get(name) for name in ("log", "days", "processors"))
@@ -135,7 +133,7 @@ def _refused(number: int, text: str, member: str) -> RestError:
 # ---- the cluster
 
 
-async def _machine(call: RestCall, partition: str) -> dict[str, Any]:
+async def _machine(call: RestCall, partition: str) -> Json:
     """The cluster's nodes, or those of a partition, as an order has them. Raises RestError, PenstockError."""
     nodes = (await call.call("ListNodes", ListNodesRequest())).nodes
     found = Counter(_kind(node) for node in nodes if not partition or partition in node.partitions)
@@ -171,7 +169,7 @@ async def _last_days(call: RestCall, days: int, partition: str) -> bytes:
     return "\n".join(lines).encode("utf-8", "replace")
 
 
-def _rows(records: Any, since_us: int) -> Iterator[str]:
+def _rows(records: Iterable[JobRecord], since_us: int) -> Iterator[str]:
     return (_row(one) for one in records if one.submit_at_us >= since_us)
 
 

@@ -155,12 +155,12 @@ def test_what_a_child_that_fails_leaves(code: str, word: str) -> None:
 
 def test_a_child_has_nothing_of_the_daemon_and_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JWT", "secret")
-    tell = "import json, os, sys; sys.stdin.read(); print(json.dumps({'names': sorted(os.environ), 'cwd': os.getcwd(), 'fds': os.listdir('/proc/self/fd')}))"
+    tell = "import json, os, sys; sys.stdin.read(); print(json.dumps({'names': sorted(os.environ), 'cwd': os.getcwd(), 'fds': len(os.listdir('/proc/self/fd'))}))"
 
     async def test() -> None:
         one = begun(Simulations(child(tell)), ANN)
         await finished(one)
-        assert "SLURM_JWT" not in json.dumps(one.answer) and one.answer["cwd"] == "/" and len(one.answer["fds"]) <= 4
+        assert "SLURM_JWT" not in json.dumps(one.answer) and one.answer["cwd"] == "/" and one.answer["fds"] in (3, 4)
         begun(Simulations(child(HANGS)), ANN)
         await asyncio.sleep(0)
 
@@ -209,7 +209,7 @@ def test_the_last_days_are_what_accounting_shows_the_caller(monkeypatch: pytest.
 
 def test_who_asks_is_the_controllers_word_and_days_without_jobs_hold_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     old = FakeRest(REPLIES | {"Ping": PingReply()})
-    assert asked(old, {"log": "x"}, monkeypatch)[0] == 503
+    assert asked(old, {"log": "x"}, monkeypatch)[0] == 422
     rest = FakeRest(REPLIES | {"ListRecords": ListRecordsReply(records=[OLD])})
     assert [asked(rest, {"days": 1}, monkeypatch)[0] for _ in range(3)] == [422] * 3
     status, order, log = asked(
