@@ -17,7 +17,7 @@ import json
 import os
 import resource
 import sys
-from typing import Final
+from typing import Final, TypedDict
 
 import click
 import numpy as np
@@ -33,12 +33,33 @@ from sim.outcome import Options, Outcome
 from sim.pictures import Curve, steps
 from sim.policies import node_policy, policy_of
 from sim.tracefile import GZIP
-from sim.tracerows import LogJson
 from sim.traces import parse_trace
 from sim.trial import Trial, capacity_of, tried
 from sim.workload import Workload, usable
 
-_Json = dict[str, LogJson]
+_Json = dict[str, object]
+
+
+class OrderedNodes(TypedDict):
+    """Nodes of one kind."""
+
+    count: int
+    cpus: int
+    memory_mb: int
+    gpus: int
+    weight: int
+
+
+class SimulationOrder(TypedDict):
+    """What restd asks for."""
+
+    name: str
+    policies: list[str]
+    processors: int
+    nodes: list[OrderedNodes]
+    is_memory_allocated: bool
+
+
 #: The budget. A million jobs under five policies take some 30 s and 2 GiB.
 CPU_S: Final = 60
 MEMORY_BYTES: Final = 3 * 1024**3
@@ -60,7 +81,7 @@ _NICE: Final = 10
 def command() -> int:
     """Reads the order and writes the answer."""
     limit_self()
-    order = json.loads(sys.stdin.buffer.readline())
+    order: SimulationOrder = json.loads(sys.stdin.buffer.readline())
     try:
         data = sys.stdin.buffer.read(LOG_BYTES_MAX + 1)
         if len(data) > LOG_BYTES_MAX:
@@ -93,7 +114,7 @@ def limit_self() -> None:
     os.nice(_NICE)
 
 
-def simulated(order: _Json, data: bytes) -> _Json:
+def simulated(order: SimulationOrder, data: bytes) -> _Json:
     """The answer. Raises BadValue."""
     for policy in order["policies"]:
         _check(policy, is_on_nodes=bool(order["nodes"]))
@@ -140,7 +161,7 @@ def _counts(found: dict[str, int]) -> list[_Json]:
     return [{"reason": reason, "count": count} for reason, count in found.items()]
 
 
-def machine(order: _Json, log: Workload) -> Options:
+def machine(order: SimulationOrder, log: Workload) -> Options:
     """The machine of an order. Raises BadValue."""
     config = _config(order)
     processors = int(order["processors"]) or log.processors
@@ -155,7 +176,7 @@ def machine(order: _Json, log: Workload) -> Options:
     return Options(processors, config=config, capacity={name: total for name, total in capacity.items() if total > 0})
 
 
-def _config(order: _Json) -> Config | None:
+def _config(order: SimulationOrder) -> Config | None:
     """The nodes of an order, numbered."""
     nodes: list[NodeConfig] = []
     for kind in order["nodes"]:
