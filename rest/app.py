@@ -37,6 +37,7 @@ from rest.listing import StreamedList
 from rest.pages import Pages, StaticFile
 from rest.sending import PagedResponse, json_bytes, takes_gzip, whole
 from rest.sessions import TOKENS_ALONE, LoginWays, Sessions
+from rest.simulations import Simulations
 from rest.tags import EntityTag, KeptMoments
 from rest.templates import JobTemplates
 from rest.texts import KeptTexts
@@ -72,6 +73,7 @@ class RestApp:
         self.texts = KeptTexts(TEXTS_BYTES_MAX)
         self.moments = KeptMoments()
         self.templates = JobTemplates()
+        self.simulations = Simulations()
 
 
 def now_us() -> int:
@@ -99,7 +101,7 @@ def make_app(
     ]
     routes += [Route(path, DocumentEndpoint(lambda: openapi.document(contract))) for path in OPENAPI_PATHS]
     routes += [
-        Route(f"{own.PREFIX}{one.path}", PathEndpoint(shared, {one.method: one.operation()})) for one in own.OWN_PATHS
+        Route(f"{own.PREFIX}{path}", PathEndpoint(shared, operations)) for path, operations in own.operations().items()
     ]
     routes.append(Route(f"{own.PREFIX}/events", EventsEndpoint(streams or EventStreams(client))))
     routes.append(Route(f"{own.PREFIX}/openapi.json", DocumentEndpoint(lambda: openapi.own_document(own.OWN_PATHS))))
@@ -193,7 +195,7 @@ class PathEndpoint:
             operation, request.path_params, query, body, shared.cluster, shared.clock_us(), shared.client, proof,
             warnings=warnings, tag=tag, share=share,
             idempotency_keys=tuple(request.headers.getlist("idempotency-key")),
-            trace_parent=_trace_parent(request),
+            trace_parent=_trace_parent(request), simulations=shared.simulations,
             if_none_match=request.headers.get("if-none-match", "") if reads(operation) else "",
             moments=shared.moments,
         )  # fmt: skip

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.client import ReplyMessage
     from penstock.clusterfile import ClusterFile
     from rest.limits import RequestShare
+    from rest.simulations import Simulations
 
 _YES = frozenset(("true", "yes", "1", ""))
 _NO = frozenset(("false", "no", "0"))
@@ -69,6 +70,7 @@ class RestCall:
     idempotency_keys: tuple[str, ...] = ()  # the headers
     share: "RequestShare | None" = None  # of the limits; None: it may not do what blocks
     trace_parent: str = ""  # the caller's trace context
+    simulations: "Simulations | None" = None
 
     async def call(self, method: str, request: "Message", timeout_s: float = CALL_TIMEOUT_S) -> "ReplyMessage":
         """One request to the controller, for the caller. Raises PenstockError."""

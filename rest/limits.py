@@ -46,6 +46,20 @@ ASKED_NODES_MAX: Final = 64
 ASKED_STEP_S: Final = 3.0
 #: Outputs of jobs that are being read at a time for one caller (429).
 CALLER_READINGS_MAX: Final = 4
+#: Simulations that run at a time (429): each is a process with 60 s of processor time and 3 GiB at most. One of a user.
+RUNNING_SIMULATIONS_MAX: Final = 2
+#: Time of a simulation, and that in which nobody needs to ask for it: tabs out of sight ask once a minute.
+SIMULATION_WALL_S: Final = 180.0
+SIMULATION_LEASE_S: Final = 90.0
+#: Results that are kept, some 50 KiB each: in all, of one user, and for how long.
+SIMULATIONS_KEPT_MAX: Final = 64
+USER_SIMULATIONS_KEPT_MAX: Final = 4
+SIMULATION_KEPT_S: Final = 3600.0
+#: Policies of a simulation, characters of each, days of the cluster's own jobs, and jobs of them (422).
+SIMULATED_POLICIES_MAX: Final = 6
+POLICY_CHARS_MAX: Final = 100
+SIMULATED_DAYS_MAX: Final = 90
+SIMULATED_JOBS_MAX: Final = 200_000
 #: Idle time of a connection between two requests.
 IDLE_TIMEOUT_S: Final = 75
 #: Connections in all; one more is closed at once. Each is a descriptor and some KiB.

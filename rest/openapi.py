@@ -198,7 +198,9 @@ def own_document(paths: "Iterable[OwnPath]") -> Json:
         "warning": _record_schema({"description": "string", "source": "string"}, {}),
         "refusal": {"type": "object", "properties": _messages(), "required": ["errors"]},
     }
-    made = {f"{_PREFIX}{one.path}": {one.method: _own_operation(one, schemas)} for one in paths}
+    made: dict[str, Json] = {}
+    for one in paths:
+        made.setdefault(f"{_PREFIX}{one.path}", {})[one.method] = _own_operation(one, schemas)
     made[f"{_PREFIX}/events"] = {"get": _events_operation(schemas)}
     return {
         "openapi": "3.0.3",
@@ -240,11 +242,13 @@ def _own_operation(one: "OwnPath", schemas: Json) -> Json:
     lists = _messages()
     answer: Json = {"type": "object", "properties": members | lists, "required": [*members, *lists]}
     body: Json = {"type": "object", "description": f"as {one.body.replace(VERSION_MARK, NEWEST)} takes it"}
+    if one.takes:
+        body = {"type": "object", "properties": {name: _own_type(kind, schemas) for name, kind in one.takes.items()}}
     return {
         "operationId": one.operation().name,
         "summary": one.summary,
         "tags": ["penstock"],
-        **({"requestBody": _body(body)} if one.body else {}),
+        **({"requestBody": _body(body)} if one.body or one.takes else {}),
         "parameters": [_own_parameter(parameter) for parameter in one.parameters],
         "responses": {
             "200": {"description": "answer", "content": {_JSON: {"schema": answer}, _YAML: {"schema": answer}}},

@@ -11,6 +11,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("sim.compare:command", "two results side by side"),
     "openb": ("sim.openb_cli:command", "place pods with fractions of GPUs: the lists of Alibaba's GPU cluster"),
     "worlds": ("sim.worlds_cli:command", "seeded fault worlds: crashes, losses and restarts, watched by oracles"),
+    "order": ("sim.order:command", "a log under policies, for penstock restd (JSON on stdin)"),
     "policy": ("sim.policyplay:command", "jobs under two policies, for penstock policy plan (JSON on stdin)"),
     "replay": ("sim.flight:command", "replay a controller's flight record"),
 }

@@ -52,7 +52,7 @@ def nodes(workload: Workload, options: Options) -> Outcome:
 def those_that_fit(workload: Workload, options: Options) -> Workload:
     """The jobs that can run on the empty machine; the others are counted."""
     fits = fitting(job_table(workload, options), node_table(options))
-    return workload.without([("fits on no nodes of --conf", ~fits)])
+    return workload.without([("fits on no nodes of the machine", ~fits)])
 
 
 def default_partition(config: Config) -> PartitionConfig | None:

@@ -3,31 +3,23 @@
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 # Any: click passes options by name, with values of any type
 from typing import Any
 
 import click
-import numpy as np
 
 from _fastsched import NODE_POLICIES, POLICIES
 from penstock.commandline import CommandLine
-from penstock.values.config import Config
 from penstock.values.errors import BadValue
-from sim.bounded import price
-from sim.choice import AUTO, choose, impossible
+from sim.choice import AUTO
 from sim.engines import ENGINES, ESTIMATES
-from sim.metrics import TAU_S
-from sim.onnodes import those_that_fit, usable_nodes
 from sim.outcome import Options, Outcome
-from sim.recorded import ENGINE, recorded, unrecorded
-from sim.recorded import POLICY as RECORDED
 from sim.report import table
-from sim.results import RESULT_FILE, Result, Run, jobs_csv, run_of
+from sim.results import RESULT_FILE, Result, jobs_csv
 from sim.traces import read_trace
+from sim.trial import capacity_of, tried
 from sim.workload import FILTERS, Workload, window
 
 NAMES = ", ".join([*POLICIES, *(name for name in NODE_POLICIES if name not in POLICIES)])
@@ -98,55 +90,11 @@ def command(**given: Any) -> None:
     """The body of the command."""
     workload, options = _prepare(given)
     policies = given["policies"] or ("easy",)
-    engines = {policy: choose(given["engine"], workload, replace(options, policy=policy)) for policy in policies}
-    if options.config is not None and any(engine != "replay" for engine, _ in engines.values()):
-        workload = those_that_fit(workload, options)
-        if not len(workload):
-            raise BadValue("no job of the log fits on the nodes of --conf")
-    runs, found = _history(workload, options)
     with _progress(len(policies)) as report_progress:
-        for policy in policies:
-            chosen = replace(options, policy=policy, progress=partial(report_progress, policy, len(runs)))
-            chosen.progress(0.0)
-            engine, notes = engines[policy]
-            runs[policy] = (chosen, ENGINES[engine](workload, chosen))
-            notes += cost(engine, workload, *runs[policy])
-            notes += impossible(runs[policy][1].schedule(workload, chosen), chosen.config)
-            found.append(run_of(workload, engine, notes, *runs[policy]))
-    result = Result(
-        workload.name,
-        len(workload),
-        workload.skipped,
-        given["filter_name"],
-        given["part"],
-        options.processors,
-        TAU_S,
-        tuple(found),
-        workload.doubts,
-        unrecorded(workload),
-    )
+        trial = tried(workload, options, policies, given["engine"], report_progress)
+    result = trial.result(given["filter_name"], given["part"], options.processors)
     click.echo(table(result))
-    _write(given, workload, result, runs)
-
-
-def cost(engine: str, workload: Workload, options: Options, outcome: Outcome) -> tuple[str, ...]:
-    """Notes about the bound, and about the price of `learned`; the core is too slow to run EASY for it."""
-    notes: tuple[str, ...] = (outcome.note,) if outcome.note else ()
-    if options.policy == "learned" and engine != "core":
-        easy = ENGINES[engine](workload, replace(options, policy="easy", bound=0))
-        area = (workload.procs * workload.run_s).astype(np.float64)
-        notes += (price(outcome.start_s - workload.submit_s, easy.start_s - workload.submit_s, area),)
-    return notes
-
-
-def _history(workload: Workload, options: Options) -> tuple[dict[str, tuple[Options, Outcome]], list[Run]]:
-    """The run that the log recorded, if it did: the first of the runs."""
-    history = recorded(workload)
-    if history is None:
-        return {}, []
-    chosen = replace(options, policy=RECORDED, mode="-", estimate="-")
-    notes = impossible(history.schedule(workload, chosen), chosen.config, "the log")
-    return {RECORDED: (chosen, history)}, [run_of(workload, ENGINE, notes, chosen, history)]
+    _write(given, trial.workload, result, trial.runs)
 
 
 def _prepare(given: dict[str, Any]) -> tuple[Workload, Options]:
@@ -159,7 +107,7 @@ def _prepare(given: dict[str, Any]) -> tuple[Workload, Options]:
         from penstock.config import load
 
         config = load(given["conf"]).config
-        capacity = _capacity(config)
+        capacity = capacity_of(config)
         if processors not in (None, capacity["cpu"]) and given["engine"] != "replay":
             raise BadValue(
                 f"--conf has {capacity['cpu']} CPUs and --procs {processors}: give one of them, or --engine replay, "
@@ -184,16 +132,6 @@ def _prepare(given: dict[str, Any]) -> tuple[Workload, Options]:
         bound=given["bound"],
         capacity=others,
     )
-
-
-def _capacity(config: Config) -> dict[str, int]:
-    """TRES of the nodes that jobs can use."""
-    nodes = usable_nodes(config)
-    return {
-        "cpu": sum(node.cpus_for_jobs() for node in nodes),
-        "mem": sum(node.memory_for_jobs_mb() for node in nodes),
-        "gres/gpu": sum(node.gpu_count() for node in nodes),
-    }
 
 
 @contextlib.contextmanager

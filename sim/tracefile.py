@@ -2,13 +2,14 @@
 
 import codecs
 import gzip
-from pathlib import Path
+import io
+import zlib
 
 from penstock.values.errors import BadValue
 
 #: A log of ten million jobs; a larger file is probably not a log.
 TRACE_BYTES_MAX = 4 * 1024**3
-_GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
 #: What a text begins with -> its encoding, as programs of Windows write it.
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
@@ -20,17 +21,16 @@ class TraceError(BadValue):
         super().__init__(f"{path}:{line}: {text}" if line else f"{path}: {text}")
 
 
-def read_lines(path: str) -> list[str]:
-    """The lines of a file, compressed or not."""
-    data = Path(path).read_bytes()
+def lines_of(path: str, data: bytes) -> list[str]:
+    """The lines of a file's contents, compressed or not. `path`: for errors. Raises TraceError."""
     try:
-        if data.startswith(_GZIP):
-            with gzip.open(path) as stream:
+        if data.startswith(GZIP):
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
                 data = stream.read(TRACE_BYTES_MAX + 1)
         if len(data) > TRACE_BYTES_MAX:
             raise TraceError(path, 0, f"more than {TRACE_BYTES_MAX} bytes; split it and use --window for parts")
         return _text(path, data).splitlines()
-    except (EOFError, gzip.BadGzipFile) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise TraceError(path, 0, f"broken gzip file ({error}); fetch it again") from None
 
 

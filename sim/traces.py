@@ -5,8 +5,9 @@ true are left out and counted, and odd ones are kept and counted.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
-from sim.tracefile import TraceError, read_lines
+from sim.tracefile import TraceError, lines_of
 from sim.tracerows import ENDS_FIRST
 from sim.traces_gpu import PAI_COLUMNS, parse_helios, parse_pai, parse_philly, parse_pods
 from sim.traces_json import parse_json
@@ -21,7 +22,12 @@ RUN_DAYS_MAX = 366
 
 def read_trace(path: str) -> Workload:
     """The workload of a log in any known format. Raises TraceError, OSError."""
-    lines = read_lines(path)
+    return parse_trace(path, Path(path).read_bytes())
+
+
+def parse_trace(path: str, data: bytes) -> Workload:
+    """The workload of the contents of a log. `path`: its name. Raises TraceError."""
+    lines = lines_of(path, data)
     return checked(READERS[format_of(path, lines)](path, lines))
 
 

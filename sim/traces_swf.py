@@ -20,11 +20,13 @@ from sim.workload import UNKNOWN, Workload, from_columns
 FIELDS = 18
 _HEADER = re.compile(r"^;\s*(MaxProcs|MaxNodes):\s*(\d+)")
 _KB_PER_MB = 1024
+#: No machine has more processors; Python refuses numbers of some thousand digits.
+_DIGITS_MAX = 15
 
 
 def parse_swf(path: str, lines: list[str]) -> Workload:
     """The workload; raises TraceError."""
-    header = {found[1]: int(found[2]) for line in lines if line[:1] == ";" and (found := _HEADER.match(line))}
+    header = _header(path, lines)
     rows = [line for line in lines if line and line[0] != ";" and not line.isspace()]
     table = _numbers(path, lines, rows)
     user_names, user = _numbered(table[:, 11])
@@ -51,6 +53,17 @@ def parse_swf(path: str, lines: list[str]) -> Workload:
         processors=header.get("MaxProcs", header.get("MaxNodes", UNKNOWN)),
         doubts={SAME_ID: count} if (count := repeated(table[:, 0])) else {},
     )
+
+
+def _header(path: str, lines: list[str]) -> dict[str, int]:
+    """The sizes of the machine that comments name."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(lines, start=1):
+        if line[:1] == ";" and (one := _HEADER.match(line)):
+            if len(one[2]) > _DIGITS_MAX:
+                raise TraceError(path, number, f"{one[1]} has {len(one[2])} digits: correct it")
+            found[one[1]] = int(one[2])
+    return found
 
 
 def _numbers(path: str, lines: list[str], rows: list[str]) -> NDArray[np.int64]:

@@ -44,9 +44,11 @@ USED: Final = {
     "/penstock/v1/forecast": "ForecastAnswer",
     "/penstock/v1/gpus": "GpusAnswer",
     "/penstock/v1/usage": "UsageAnswer",
+    "/penstock/v1/utilization": "UtilizationAnswer",
     "/penstock/v1/budgets": "BudgetsAnswer",
     "/penstock/v1/config": "ConfigAnswer",
     "/penstock/v1/audit": "AuditAnswer",
+    "/penstock/v1/simulations/{simulation_id}": "SimulationAnswer",
 }
 HEAD: Final = "// Written by tools/webtypes.py from the OpenAPI documents of penstock restd; not to be edited.\n"
 _SCALARS: Final = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}

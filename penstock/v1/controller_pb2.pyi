@@ -28,7 +28,7 @@ class PingRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class PingReply(_message.Message):
-    __slots__ = ("cluster_name", "controller_host", "version", "epoch", "boot_at_us", "now_us", "pid", "jobs_pending", "jobs_running")
+    __slots__ = ("cluster_name", "controller_host", "version", "epoch", "boot_at_us", "now_us", "pid", "jobs_pending", "jobs_running", "user_id")
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_HOST_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,7 @@ class PingReply(_message.Message):
     PID_FIELD_NUMBER: _ClassVar[int]
     JOBS_PENDING_FIELD_NUMBER: _ClassVar[int]
     JOBS_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    USER_ID_FIELD_NUMBER: _ClassVar[int]
     cluster_name: str
     controller_host: str
     version: str
@@ -47,7 +48,8 @@ class PingReply(_message.Message):
     pid: int
     jobs_pending: int
     jobs_running: int
-    def __init__(self, cluster_name: _Optional[str] = ..., controller_host: _Optional[str] = ..., version: _Optional[str] = ..., epoch: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., now_us: _Optional[int] = ..., pid: _Optional[int] = ..., jobs_pending: _Optional[int] = ..., jobs_running: _Optional[int] = ...) -> None: ...
+    user_id: int
+    def __init__(self, cluster_name: _Optional[str] = ..., controller_host: _Optional[str] = ..., version: _Optional[str] = ..., epoch: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., now_us: _Optional[int] = ..., pid: _Optional[int] = ..., jobs_pending: _Optional[int] = ..., jobs_running: _Optional[int] = ..., user_id: _Optional[int] = ...) -> None: ...
 
 class SubmitJobRequest(_message.Message):
     __slots__ = ("request_key", "job", "spec", "test_only", "components")

@@ -15,9 +15,12 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/forecast               expected starts of waiting jobs
     GET /penstock/v1/gpus                   every GPU, its health and its jobs
     GET /penstock/v1/usage                  what was used in a period
+    GET /penstock/v1/utilization            use of the whole cluster by the hour
     GET /penstock/v1/budgets                budgets of accounts
     GET /penstock/v1/config                 the configuration in force
     GET /penstock/v1/audit                  the audit log
+    POST /penstock/v1/simulations           begin to simulate a workload
+    GET, DELETE /penstock/v1/simulations/{simulation_id}  its state and result; end or forget it
 
 Answers are the messages of the controller, field by field, as `--json` of Penstock's own commands writes them: units end the
 names (`_us`: microseconds since 1970, `_s`, `_mb`), a part that is absent is null. Beside them stand `errors` and `warnings`.
@@ -50,14 +53,14 @@ from penstock.values.reasons import sentence
 from penstock.values.refusals import TEXT, Code
 from rest.answers import RestError
 from rest.calling import RestCall, bad_query
-from rest.contract.facts import NEWEST, ObjectOf, Operation, Parameter, Scalar, Words, load
+from rest.contract.facts import NEWEST, ListOf, ObjectOf, Operation, Parameter, Scalar, Schema, Words, load
 from rest.contract.parse import UNKNOWN_WORD
-from rest.handlers import joboutput, jobuse
+from rest.handlers import joboutput, jobuse, simulate
 from rest.handlers.jobs import job_path, listed
 from rest.handlers.jobwindow import WINDOW, window_of
 from rest.handlers.site import audit, budgets, config
 from rest.handlers.submit import test
-from rest.handlers.usage import GROUPS, usage
+from rest.handlers.usage import GROUPS, UTILIZATION, usage, utilization
 from rest.limits import PLAN_TIMEOUT_S
 from rest.listing import JobItem, listing
 
@@ -83,8 +86,9 @@ OwnType: TypeAlias = OwnRecord | str
 
 
 class OwnPath(NamedTuple):
-    """One path. `members`: of its answer, beside errors and warnings. `body`: the path of Slurm's interface whose body it
-    takes, by POST; "" = it is read.
+    """One method of a path. `members`: of its answer, beside errors and warnings. `body`: the path of Slurm's interface whose
+    body it takes, by POST; `takes`: the members of a body of its own, by their types. Without either it is read, unless `verb`
+    says otherwise. `name`: of the operation, where the path does not end in one.
     """
 
     path: str
@@ -93,17 +97,31 @@ class OwnPath(NamedTuple):
     parameters: tuple[Parameter, ...]
     members: Mapping[str, OwnType]
     body: str = ""
+    takes: Mapping[str, str] = {}
+    verb: str = ""
+    name: str = ""
 
     @property
     def method(self) -> str:
-        """get or post."""
-        return "post" if self.body else "get"
+        """get, post or delete."""
+        return self.verb or ("post" if self.body or self.takes else "get")
 
     def operation(self) -> Operation:
         """As the operations of Slurm's contract are; its answers have no form of a version."""
-        name = f"penstock_v1_{self.path.rpartition('/')[2]}"
-        body = load().versions[NEWEST].operations[self.body]["post"].body if self.body else None
+        name = f"penstock_v1_{self.name or self.path.rpartition('/')[2]}"
+        body: Schema | None = None
+        if self.body:
+            body = load().versions[NEWEST].operations[self.body]["post"].body
+        elif self.takes:
+            body = ObjectOf({member: _schema(kind) for member, kind in self.takes.items()})
         return Operation("v1", f"{PREFIX}{self.path}", self.method, name, TAG, ObjectOf({}), self.parameters, body)
+
+
+def _schema(kind: str) -> Schema:
+    """The type of a member of a body."""
+    if kind.endswith("[]"):
+        return ListOf(_schema(kind[:-2]))
+    return Scalar("int32" if kind == "integer" else kind)
 
 
 async def why(call: RestCall) -> Json:
@@ -270,6 +288,20 @@ _PROFILE: Final[Mapping[str, OwnType]] = {
     "lines": OwnRecord(None, _LINE, is_list=True),
 }  # fmt: skip
 _STATES: Final = Words(tuple(GpuState.__members__))
+_COUNT: Final = {"reason": "string", "count": "integer"}
+_CURVE: Final = {"name": "string", "mean": "number", "max": "number", "means": "number?[]"}
+_RUN: Final[Mapping[str, OwnType]] = {
+    "policy": "string", "engine": "string", "notes": "string[]",
+    "figures": OwnRecord(None, {"name": "string", "value": "number"}, is_list=True),
+    "lines": OwnRecord(None, _CURVE, is_list=True),
+}  # fmt: skip
+_SIMULATION: Final[Mapping[str, OwnType]] = {
+    "simulation_id": "string", "state": "string", "error": "string", "name": "string", "jobs": "integer",
+    "processors": "integer", "interval_s": "number", "notes": "string[]",
+    "left_out": OwnRecord(None, _COUNT, is_list=True), "doubts": OwnRecord(None, _COUNT, is_list=True),
+    "runs": OwnRecord(None, _RUN, is_list=True),
+}  # fmt: skip
+_SIMULATION_ID: Final = Parameter("simulation_id", "path", _TEXT, True)
 
 
 def _query(name: str, schema: Scalar | Words = _TEXT) -> Parameter:
@@ -313,10 +345,28 @@ OWN_PATHS: Final = (
             (_query("start"), _query("end"), _query("group_by", GROUPS), _query("tres")),
             {"start_at_us": "integer", "end_at_us": "integer", "rolled_up_to_us": "integer",
              "rows": OwnRecord(ReportRow, is_list=True)}),
+    OwnPath("/utilization", "Use of the whole cluster, hour by hour: TRES seconds", utilization,
+            (_query("start"), _query("end"), _query("tres")),
+            {"start_at_us": "integer", "end_at_us": "integer", "rolled_up_to_us": "integer",
+             "hours": OwnRecord(None, UTILIZATION, is_list=True)}),
     OwnPath("/budgets", "Budgets of accounts: used, reserved, period", budgets, (_query("accounts"),),
             {"budgets": OwnRecord(BudgetInfo, is_list=True)}),
     OwnPath("/config", "The configuration in force, as scontrol show config", config, (),
             {"at_us": "integer", "lines": OwnRecord(ConfigLine, is_list=True)}),
     OwnPath("/audit", "The audit log, for administrators: each record as JSON, and its hash", audit,
             (_query("start"), _query("end"), _query("users")), {"records": OwnRecord(AuditInfo, is_list=True)}),
+    OwnPath("/simulations", "Begin to simulate a log, or the cluster's last days, under some policies", simulate.begin, (),
+            _SIMULATION, takes=simulate.BODY),
+    OwnPath("/simulations/{simulation_id}", "A simulation of the caller: its state, and its result when it is done",
+            simulate.show, (_SIMULATION_ID,), _SIMULATION, name="simulation"),
+    OwnPath("/simulations/{simulation_id}", "End a simulation; of one that has ended, forget the result",
+            simulate.cancel, (_SIMULATION_ID,), _SIMULATION, verb="delete", name="cancel_simulation"),
 )  # fmt: skip
+
+
+def operations() -> dict[str, dict[str, Operation]]:
+    """By path and method."""
+    found: dict[str, dict[str, Operation]] = {}
+    for one in OWN_PATHS:
+        found.setdefault(one.path, {})[one.method] = one.operation()
+    return found

@@ -1,4 +1,8 @@
-"""GET /penstock/v1/usage: what was used in a period, from the roll-ups that sreport reads, which are exact for whole hours."""
+"""What was used in a period, from the roll-ups that sreport reads, which are exact for whole hours:
+
+GET /penstock/v1/usage          by account, user, ...
+GET /penstock/v1/utilization    of the whole cluster, hour by hour: allocated, down, idle
+"""
 
 from collections.abc import Iterable
 from functools import partial
@@ -6,7 +10,7 @@ from typing import Final
 
 from cli.base.document import Json, message_object
 from cli.base.listing import words
-from penstock.v1.governance_pb2 import ReportReply, ReportRequest
+from penstock.v1.governance_pb2 import ReportReply, ReportRequest, ReportRow
 from rest.calling import RestCall, bad_query
 from rest.contract.facts import Words
 from rest.contract.parse import UNKNOWN_WORD
@@ -18,13 +22,52 @@ DAY_US: Final = 24 * HOUR_US
 GROUPS: Final = Words(("account", "user", "wckey", "qos", "partition"))
 
 
-async def usage(call: RestCall) -> Json:
-    """TRES seconds by what `group_by` names; without times, of the last day."""
-    group_by = call.words("group_by") or ["account", "user"]
+#: Hours of a month: more are asked for a part after the other.
+HOURS_MAX: Final = 31 * 24
+_PARTS: Final = ("allocated_s", "down_s", "planned_down_s", "idle_s", "planned_s", "reported_s", "over_s", "count")
+#: Members of an hour, and their types.
+UTILIZATION: Final = {"at_us": "integer", "tres": "string"} | dict.fromkeys(_PARTS, "integer")
+
+
+def _period(call: RestCall) -> tuple[int, int]:
+    """The period of the query, in whole hours; without times, the last day. Raises RestError."""
     end_us = -(-(call.time_us("end") or call.now_us) // HOUR_US) * HOUR_US
     start_us = (call.time_us("start") or end_us - DAY_US) // HOUR_US * HOUR_US
     if start_us >= end_us:
         raise bad_query("start", call.query.get("start", ""), UNKNOWN_WORD)
+    return start_us, end_us
+
+
+async def utilization(call: RestCall) -> Json:
+    """Each hour's TRES seconds of the whole cluster, as `sreport cluster utilization` sums them; without times, of the last 24
+    hours that are over. The hour that runs is not there yet."""
+    if not call.query.get("end"):
+        call.now_us = call.now_us // HOUR_US * HOUR_US
+    start_us, end_us = _period(call)
+    if end_us - start_us > HOURS_MAX * HOUR_US:
+        raise bad_query("start", call.query.get("start", ""), UNKNOWN_WORD)
+    request = ReportRequest(
+        kind=ReportRequest.CLUSTER, start_at_us=start_us, end_at_us=end_us, group_by=["hour"],
+        tres=words(call.query.get("tres")) or ["cpu", "gres/gpu"],
+    )  # fmt: skip
+    call.tag.vary(f"{start_us} {end_us}")  # without times they depend on the clock
+    pages = [page async for page in call.pages("Report", request)]
+    call.check_modified()
+    return {
+        "start_at_us": start_us, "end_at_us": end_us, "rolled_up_to_us": max(page.rolled_up_to_us for page in pages),
+        "hours": [_hour(row) for page in pages for row in page.rows],
+    }  # fmt: skip
+
+
+def _hour(row: ReportRow) -> Json:
+    at_us = int(row.keys[0]) * 1_000_000
+    return {"at_us": at_us, "tres": row.tres} | dict(zip(_PARTS, row.values, strict=True))
+
+
+async def usage(call: RestCall) -> Json:
+    """TRES seconds by what `group_by` names; without times, of the last day."""
+    group_by = call.words("group_by") or ["account", "user"]
+    start_us, end_us = _period(call)
     request = ReportRequest(
         kind=ReportRequest.USAGE,
         start_at_us=start_us,

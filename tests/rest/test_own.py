@@ -77,7 +77,9 @@ REPLIES = {
     "ListProfiles": ListProfilesReply(profiles=[A_PROFILE]),
     "Fits": FitsReply(now_us=9, partitions=[{"partition": "main", "shapes": [{"kind": "node", "cpus": 4, "limit_s": -1}]}]),
     "ListJobs": ListJobsReply(jobs=[JobInfo(job_id=6, planned_start_at_us=11, planned_node_list="n1", reason="Priority")]),
-    "Report": ReportReply(rolled_up_to_us=9, rows=[{"keys": ["lab", "ann"], "tres": "cpu", "values": [3600]}]),
+    "Report": lambda asked: ReportReply(rolled_up_to_us=9, rows=[
+        {"keys": ["7200"], "tres": "gres/gpu", "values": [3600, 0, 0, 25_200, 0, 28_800, 0, 8]}
+        if asked.kind == ReportRequest.CLUSTER else {"keys": ["lab", "ann"], "tres": "cpu", "values": [3600]}]),
     "ListBudgets": ListBudgetsReply(budgets=[{"account": "lab", "amount": "10", "unit": "gpu-hours", "used": 2.5}]),
     "ShowConfig": ShowConfigReply(at_us=9, lines=[{"key": "ClusterName", "value": "test"}]),
     "ListAudit": ListAuditReply(records=[{"id": 3, "record": '{"user": "ann"}', "hash": "ab"}]),
@@ -98,6 +100,7 @@ PATHS = {
     "forecast": "/forecast",
     "gpus": "/gpus",
     "usage": "/usage",
+    "utilization": "/utilization",
     "budgets": "/budgets",
     "config": "/config",
     "audit": "/audit?start=1&users=ann",
@@ -208,6 +211,17 @@ def test_a_profile_is_drawn_in_few_points():
     assert rest.get(f"{OWN}/jobs/5/profile?nodes=n2").json()["profiles"] == []
     for query in ("step=x", "step=1,2", "nodes=n[", "points=x"):
         assert rest.get(f"{OWN}/jobs/5/profile?{query}").status_code == 422, query
+
+
+def test_utilization_is_by_the_hour_and_bounded():
+    rest = FakeRest(REPLIES)
+    (hour,) = rest.get(f"{OWN}/utilization?start=7200&end=10800").json()["hours"]
+    assert (hour["at_us"], hour["tres"], hour["allocated_s"], hour["idle_s"], hour["count"]) == (
+        2 * HOUR_US, "gres/gpu", 3600, 25_200, 8,
+    )  # fmt: skip
+    assert list(rest.calls[-1][1].group_by) == ["hour"]
+    for query in ("start=7200&end=3600", f"start=1&end={32 * 86_400}", "start=x"):
+        assert rest.get(f"{OWN}/utilization?{query}").status_code == 422, query
 
 
 def test_many_profiles_are_bounded():

@@ -64,6 +64,7 @@ READ_OWN = (
     "forecast",
     "gpus",
     "usage",
+    "utilization",
     "budgets",
     "config",
 )
@@ -73,6 +74,14 @@ TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     *(("GET", f"{PREFIX}/{path}", None, ALL) for path in READ_OWN),
     ("GET", f"{PREFIX}/jobs/{JOB}/script", None, ADMIN | {"user"}),
     ("GET", f"{PREFIX}/audit", None, ADMIN),
+    (
+        "POST",
+        f"{PREFIX}/simulations",
+        {"days": 0},
+        ALL,
+    ),  # a user's own log; of the last days, what accounting shows
+    ("GET", f"{PREFIX}/simulations/none", None, ALL),  # there is none; of another user, too
+    ("DELETE", f"{PREFIX}/simulations/none", None, ALL),
     ("POST", f"{UTIL}/hostlist", {"hostnames": ["n1"]}, ALL),
     ("POST", f"{UTIL}/hostnames", {"hostlist": "n[1-2]"}, ALL),
     ("POST", f"{SLURM}/job/submit", {"job": {**HELD, "partition": "none"}}, ALL),

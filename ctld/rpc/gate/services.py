@@ -127,7 +127,8 @@ class Services:
 
     def ping(self) -> controller_pb2.PingReply:
         """Returns the controller's identity, and the number of its jobs."""
-        config, (pending, running) = self.runtime.core.state.config, self.job_counts(caller())
+        asking = caller()
+        config, (pending, running) = self.runtime.core.state.config, self.job_counts(asking)
         return controller_pb2.PingReply(
             cluster_name=config.cluster_name,
             controller_host=config.controller_host,
@@ -138,4 +139,5 @@ class Services:
             pid=os.getpid(),
             jobs_pending=pending,
             jobs_running=running,
+            user_id=asking.uid,
         )

@@ -72,6 +72,11 @@ export async function ask<T>(path: string, body: unknown, signal: AbortSignal): 
   return (await response.json()) as T;
 }
 
+/** Says that the page goes, which nobody waits for: also of a page that is being closed. */
+export function leave(path: string): void {
+  void fetch(path, { method: "DELETE", headers: proof(), keepalive: true }).catch(() => undefined);
+}
+
 async function send(method: string, path: string, body?: unknown, signal?: AbortSignal, key = ""): Promise<Response> {
   const headers: Record<string, string> = { ...proof(), Accept: "application/json" };
   if (key) headers["Idempotency-Key"] = key;

@@ -816,6 +816,22 @@ export interface SharesUint64Tres {
   value: Uint64NoValStruct;
 }
 
+export interface SimulationAnswer {
+  simulation_id: string;
+  state: string;
+  error: string;
+  name: string;
+  jobs: number;
+  processors: number;
+  interval_s: number;
+  notes: string[];
+  left_out: ({ reason: string; count: number; })[];
+  doubts: ({ reason: string; count: number; })[];
+  runs: ({ policy: string; engine: string; notes: string[]; figures: ({ name: string; value: number; })[]; lines: ({ name: string; mean: number; max: number; means: (number | null)[]; })[]; })[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
 export interface SlurmStepId {
   job_id: Uint32NoValStruct;
   sluid: string;
@@ -1013,6 +1029,15 @@ export interface UsersAnswer {
   meta: OpenapiMeta;
   users: User[];
   warnings: OpenapiWarning[];
+}
+
+export interface UtilizationAnswer {
+  start_at_us: number;
+  end_at_us: number;
+  rolled_up_to_us: number;
+  hours: ({ at_us: number; tres: string; allocated_s: number; down_s: number; planned_down_s: number; idle_s: number; planned_s: number; reported_s: number; over_s: number; count: number; })[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
 }
 
 export interface Wckey {

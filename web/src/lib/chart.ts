@@ -11,8 +11,8 @@ export interface Metric {
   readonly top: number;
 }
 
-const rounded = (value: number): string => (value >= 100 ? Math.round(value).toLocaleString("en") : `${+value.toPrecision(2)}`);
-const shares = (title: string): Metric => ({ title, text: (value) => `${Math.round(value)} %`, base: 10, top: 100 });
+export const rounded = (value: number): string => (value >= 100 ? Math.round(value).toLocaleString("en") : `${+value.toPrecision(2)}`);
+export const shares = (title: string): Metric => ({ title, text: (value) => `${Math.round(value)} %`, base: 10, top: 100 });
 
 /** The metrics of a profile, by name, in the order in which they are shown. Those with the same title share a chart. */
 export const METRICS: Readonly<Record<string, Metric>> = {

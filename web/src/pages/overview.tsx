@@ -8,6 +8,7 @@ import { link } from "../lib/route";
 import { words } from "../lib/states";
 import { useStore } from "../lib/store";
 import { count, duration, limit } from "../lib/units";
+import { LastDay } from "./lastday";
 import { Bar, Card, Chip, Empty, JobState, Pending, Time } from "../parts/bits";
 
 /** A job that holds GPUs and a reason which will not pass by itself. */
@@ -50,6 +51,7 @@ export function Overview(): JSX.Element {
         <Attention rows={rows} waiting={waiting} />
         <Partitions waiting={waiting} running={running} />
         <Next jobs={next.data.jobs} />
+        <LastDay hasGpus={rows.some((one) => one.gpus.length > 0)} />
       </div>
     </>
   );

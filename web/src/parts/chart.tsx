@@ -15,6 +15,7 @@ export interface Series {
 }
 
 export interface Span {
+  /** 0: not known, only the time since it is. */
   readonly startUs: number;
   /** Of one value. */
   readonly intervalS: number;
@@ -27,7 +28,8 @@ const TOP_PX = 8;
 /** Colours of the style sheet; more lines begin again, and are told apart by their name in the legend. */
 const COLOURS = 8;
 
-export function LineChart({ metric, series, span }: { metric: Metric; series: readonly Series[]; span: Span }): JSX.Element {
+export function LineChart(props: { metric: Metric; series: readonly Series[]; span: Span; hasPeaks?: boolean }): JSX.Element {
+  const { metric, series, span, hasPeaks = true } = props;
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   const [at, setAt] = useState<number | null>(null);
@@ -65,7 +67,7 @@ export function LineChart({ metric, series, span }: { metric: Metric; series: re
           <svg width={width} height={HEIGHT_PX} aria-hidden="true">
             <g transform={`translate(${LEFT_PX} ${TOP_PX})`}>
               <Axes metric={metric} top={top} plot={plot} seconds={count * span.intervalS} />
-              {series.length === 1 && <path class="peak" d={pathOf(series[0]?.maxima ?? [], plot.width, plot.height, top)} />}
+              {hasPeaks && series.length === 1 && <path class="peak" d={pathOf(series[0]?.maxima ?? [], plot.width, plot.height, top)} />}
               {series.map((one, index) => (
                 <path key={one.label} class={`line s${index % COLOURS}`} d={pathOf(one.means, plot.width, plot.height, top)} />
               ))}
@@ -94,7 +96,7 @@ function valueText(metric: Metric, value: number | null | undefined): string {
 
 function momentText(span: Span, place: number): string {
   const seconds = (place + 0.5) * span.intervalS;
-  return `${duration(seconds)} after its start, ${moment(span.startUs + seconds * 1e6)}`;
+  return span.startUs ? `${duration(seconds)} after its start, ${moment(span.startUs + seconds * 1e6)}` : `after ${duration(seconds)}`;
 }
 
 function Axes(props: { metric: Metric; top: number; plot: { width: number; height: number }; seconds: number }): JSX.Element {

@@ -1,0 +1,35 @@
+"""Use over the last day on the overview. A new cluster has no whole hour, so the hours are the test's; REST is that of a real cluster."""
+
+import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed")
+from webpages import CHROMIUM, check_looks, save_picture, wait_for_text
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser (Debian package chromium)")
+HOUR_US = 3600 * 10**6
+
+
+def test_gpus_over_the_last_day(web):
+    with web.rest.as_user() as client:
+        real = client.get("/penstock/v1/utilization").json()
+    assert real["end_at_us"] - real["start_at_us"] == 24 * HOUR_US and real["errors"] == []
+    page = web.login()
+    wait_for_text(page, "Accounting has counted no whole hour yet.")
+
+    def hour(number: int) -> dict[str, object]:
+        busy, down = min(number, 12), 2 if number > 18 else 0
+        parts = {"allocated_s": busy, "down_s": down, "planned_down_s": 0, "idle_s": 16 - busy - down, "planned_s": 0,
+                 "reported_s": 16, "over_s": 0}  # fmt: skip
+        seconds = {name: 3600 * value for name, value in parts.items()}
+        return {"at_us": real["start_at_us"] + number * HOUR_US, "tres": "gres/gpu", "count": 16} | seconds
+
+    given = real | {"hours": [hour(number) for number in range(24) if number != 4]}
+    page.route("**/penstock/v1/utilization", lambda route: route.fulfill(json=given))
+    page.reload()
+    chart = page.get_by_role("img", name="GPUs over 1 d")
+    chart.scroll_into_view_if_needed()
+    assert "out of use mean" in str(chart.get_attribute("aria-label"))
+    chart.press("ArrowLeft")
+    page.locator(".card").filter(has_text="Use over the last day").get_by_text("12", exact=True).wait_for()
+    save_picture(page, "overview-day")
+    check_looks(page, "overview-day")
