@@ -5,7 +5,7 @@ it does not name stay unchanged and are listed; `prune` removes them. Descriptio
 Order: every change comes after those that it depends on. QOS before the entities that use them; accounts, both new and
 changed, from the top, so that a child finds its parent's new settings; users; then removals, children first. A
 reference to a later entity of the same kind is a second change, after all of the kind exist: the QOS that a QOS
-preempts (they may preempt each other), and an account's coordinators, who are users. The controller makes all changes
+preempts, and an account's coordinators, who are users. The controller makes all changes
 or none (ChangeMany).
 """
 
