@@ -19,6 +19,7 @@ from cli.base.listing import (
     now_us,
     report_rate_limits,
     sort_rows,
+    unsorted,
     words,
 )
 from cli.base.options import YES, Command, Option, OptionValues, parse
@@ -157,9 +158,7 @@ def _report(
         shown = sinfo_options(options, text or given.text("Format"), is_default, columns)
         lines += head(shown, clock.now_us, options, blank=1)
     groups = make_groups(pairs, columns, options, view)
-    sort_rows(
-        groups, _sort_text(options), lambda letter: sort_key(letter) if letter[-1:].isalpha() else _unsorted, view
-    )
+    sort_rows(groups, _sort_text(options), lambda letter: sort_key(letter) or unsorted, view)
     columns = _fit(text, columns, groups, view)
     if not options.flag("noheader"):
         if (options.flag("long") or options.text("iterate")) and not options.flag("verbose"):
@@ -197,11 +196,6 @@ def _is_shown(node: NodeInfo, options: OptionValues, names: set[str] | None, sta
     if node.is_warning and options.flag("list_reasons") and "states" not in options:
         return True  # its state is good so far, and its reason announces a problem
     return states is None or states.takes(node)
-
-
-def _unsorted(group: NodeGroup, view: NodeView) -> int:
-    """A sort key that is not a letter: ignored without a message, as by Slurm."""
-    return 0
 
 
 def make_columns(options: OptionValues, given: OptionValues) -> tuple[str, list[Column]]:

@@ -270,7 +270,11 @@ def _print(jobs: list[JobPriority], options: OptionValues, view: PriorityView, h
     if options.flag("weights"):
         emit([*lines, body_line(columns, None, view).rstrip()])
         return
-    sort_rows(jobs, options.text("sort") or "i,r", lambda letter: _SORT.get(letter.lower()), view)
+    try:
+        sort_rows(jobs, options.text("sort") or "i,r", lambda letter: _SORT.get(letter.lower()), view)
+    except CommandError:
+        emit(lines)
+        raise
     emit(chain(lines, (body_line(columns, job, view).rstrip() for job in jobs)))
 
 

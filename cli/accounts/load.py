@@ -15,6 +15,7 @@ from cli.accounts.file import FILE_MAX, AccountsFile, DumpLine, read_file
 from cli.accounts.requests import ACTIONS
 from cli.accounts.tree import DEFAULT_QOS, AssociationTree
 from cli.accounts.words import Grammar, keywords, read_line
+from cli.base.account_tree import ROOT
 from cli.base.confirm import COMMIT
 from cli.base.run import CommandError
 from penstock.v1.shares_pb2 import Association, ChangeAccountsRequest
@@ -86,7 +87,7 @@ def _read(name: str) -> str:
 
 def plan(tree: AssociationTree, file: AccountsFile, wckeys: dict[str, list[str]], clean: bool) -> Iterator[LoadStep]:
     """Plans all changes, in an order in which they can be made."""
-    root = tree.nodes.get("root")
+    root = tree.nodes.get(ROOT)
     if root is not None and (changes := difference(root, file.settings, clean)):
         yield LoadStep(
             _request("modify", "cluster", [], changes), _describe("Changed", "Cluster", file.cluster, changes)
@@ -170,9 +171,15 @@ def _user(
 
 
 def _removed(tree: AssociationTree, file: AccountsFile) -> Iterator[LoadStep]:
-    """Removals of what the file lacks: users, or single associations of theirs, then accounts, children first."""
+    """Removals of what the file lacks: users, or single associations of theirs, then accounts, children first. Root's
+    own association stays: Slurm removes the cluster, and it comes back with it."""
     wanted = {(entry.name, entry.parent, entry.partition) for entry in file.users}
-    kept = {entry.name for entry in file.users}
+    own = {(ROOT, ROOT, "")} & {(one.user, one.account, one.partition) for one in tree.whole.associations}
+    kept = {entry.name for entry in file.users} | {user for user, _, _ in own}
+    if own and ROOT not in {entry.name for entry in file.users} and tree.users[ROOT].default_account != ROOT:
+        changes = {"defaultaccount": ROOT}
+        yield LoadStep(_request("modify", "user", [ROOT], changes), _describe("Changed", "User", ROOT, changes))
+    wanted |= own
     accounts = {entry.name for entry in file.accounts}
     gone: set[str] = set()
     for one in tree.whole.associations:

@@ -37,7 +37,8 @@ def modify_of(entity: str) -> Callable[[ChangeContext, ParsedLine, dict[str, str
             print("\n".join(lines))  # noqa: T201
             return 1
         request = request_of("modify", entity, said, changes, names=names)
-        if entity == "account" and names == [ROOT] and not OWN[entity] & set(changes):
+        is_cluster = entity == "account" and names == [ROOT] and "user" not in said.conditions
+        if is_cluster and not OWN[entity] & set(changes):
             if "parent" in changes:
                 return nothing(NOTHING["modify"])  # nothing is above it
             request.entity = "cluster"

@@ -24,14 +24,16 @@ from cli.accounts.values import QOS_LABELS, checked, describe_settings, refused
 from cli.accounts.words import ParsedLine
 from cli.base.document import is_wanted
 from cli.base.options import OptionValues
-from cli.base.request import request
+from cli.base.refusal import split_message
 from cli.base.run import CommandError
 from penstock.client import Client
+from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as pb
 from penstock.values.duration import format_duration
 from penstock.values.errors import BadValue
 from penstock.values.limits import OF_QOS, LimitKind, from_texts
 from penstock.values.qos import FLAGS, parse_exempt_s, parse_factor, parse_flags, parse_grace_s, parse_preempt_mode
+from penstock.values.refusals import Code
 
 _Action = pb.ChangeQosRequest.Action
 NOTHING_SET = "\n You didn't give me anything to set"
@@ -112,15 +114,27 @@ def _commit(
         pb.ChangeQosRequest(action=_ACTIONS[verb], names=names, changes=changes, check_only=only)
         for only in (True, False)
     )
-    request(context.client, "ChangeQos", look, before)
+    _send(context.client, look, before)
     context.put(head, *(f"  {name}" for name in names), *settings)
     if not context.agreed(
         "Would you like to reset usage?" if set(changes) == {"rawusage"} else "Would you like to commit changes?"
     ):
         print(" Changes Discarded")  # noqa: T201
         return 0
-    request(context.client, "ChangeQos", change, before)
+    _send(context.client, change, before)
     return 0
+
+
+def _send(client: Client, message: pb.ChangeQosRequest, before: str) -> None:
+    """Sends a change. A loop is also said by the library of Slurm's sacctmgr, in a line of its own."""
+    try:
+        client.call("ChangeQos", message)
+    except PenstockError as error:
+        if not error.code:  # not the controller's
+            raise
+        words, detail = split_message(error)
+        first = f"sacctmgr: error: {words}\n" if error.code == Code.QOS_PREEMPTION_LOOP else ""
+        raise CommandError(f"{first}{before}{words}", plain=True, detail=detail.replace("\n", " ")) from error
 
 
 def _nothing_set(key: str) -> str:

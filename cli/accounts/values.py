@@ -184,7 +184,7 @@ def describe_settings(changes: Mapping[str, str], labels: Iterable[tuple[str, st
 def _shown(key: str, value: str) -> str:
     if value in ("-1", ""):
         return "NONE"
-    if key.rstrip("+-") == "qos":
+    if key.rstrip("+-") in ("qos", "preempt"):
         return ",".join(sorted(value.split(",")))
     if key in _WALLS:
         seconds = parse_duration_s(value)

@@ -145,13 +145,20 @@ def sort_keys(text: str, find: Callable[[str], _Key | None]) -> list[tuple[_Key,
     for letter, backwards in reversed(list(sort_letters(listed))):
         key = find(letter)
         if key is None:
-            raise CommandError(f"Invalid sort specification: {letter}")
+            bad = letter[-1] if find(letter[-1]) is None else letter[0]
+            raise CommandError(f"Invalid sort specification: {bad}")
         keys.append((key, backwards))
     return keys[::-1]
 
 
 #: A sort key of lines: any type that compares with itself.
 ListingKey = Callable[[TableRow, TableView], "SupportsRichComparison"]
+
+
+def unsorted(row: TableRow, view: TableView) -> int:
+    """The key of a letter that sorts nothing. sinfo and `squeue --steps` take any letter, as in Slurm, where only
+    squeue's list of jobs and sprio refuse one."""
+    return 0
 
 
 def sort_rows(

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from cli.base.format import Column, DisplayClock, FormatField, body_line, header_line, parse_names, parse_percent
-from cli.base.listing import ListingKey, date_line, emit, sort_rows, words
+from cli.base.listing import ListingKey, date_line, emit, sort_rows, unsorted, words
 from cli.base.options import OptionValues
 from cli.base.run import complain
 from cli.base.stepids import is_live, job_text, list_steps, step_name, step_text
@@ -155,7 +155,7 @@ def report(
     columns = columns_of(options, given)
     found = [] if selectors is None else list_steps(client, selectors, users)
     steps = [step for step in found if is_live(step) and _is_wanted(step, options)]
-    sort_rows(steps, options.text("sort", SORT), sort_key, view)
+    sort_rows(steps, options.text("sort", SORT), lambda letter: sort_key(letter) or unsorted, view)
     if options.flag("verbose"):
         from cli.listings.verbose import update_line
 

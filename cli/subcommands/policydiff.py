@@ -5,7 +5,7 @@ it does not name stay unchanged and are listed; `prune` removes them. Descriptio
 Order: every change comes after those that it depends on. QOS before the entities that use them; accounts, both new and
 changed, from the top, so that a child finds its parent's new settings; users; then removals, children first. A
 reference to a later entity of the same kind is a second change, after all of the kind exist: the QOS that a QOS
-preempts (they may preempt each other), and an account's coordinators, who are users. The controller makes all changes
+preempts, and an account's coordinators, who are users. The controller makes all changes
 or none (ChangeMany).
 """
 
@@ -61,7 +61,7 @@ def difference(has: Policy, wanted: Policy, prune: bool = False) -> Difference:
     """Computes the difference. Entities of kind `user` have a user's own settings; users exist as soon as they are in
     an account."""
     new = [key for key in wanted.entities if key not in has.entities and key[0] != "user"]
-    gone = [key for key in has.entities if key not in wanted.entities and key[0] != "user" and key != NORMAL]
+    gone = [key for key in has.entities if key not in wanted.entities and not _stays(key)]
     both = [key for key in wanted.entities if key in has.entities or key[0] == "user"]
     kept = sorted((*new, *both), key=lambda key: _place(key, wanted))
     made = dict.fromkeys(new)
@@ -75,10 +75,16 @@ def difference(has: Policy, wanted: Policy, prune: bool = False) -> Difference:
     return Difference(tuple(steps), () if prune else tuple(sorted(gone)))
 
 
+def _stays(key: EntryKey) -> bool:
+    """Whether an entity that the file does not name stays in any case: the file says nothing of account root."""
+    return key[0] == "user" or key == NORMAL or key[:2] == ("member", ROOT)
+
+
 def _defaults_that_move(has: Policy, wanted: Policy) -> Iterator[PolicyStep]:
     """New default accounts of users whose default is removed and who remain in others: the first of these, unless the
     file gives one."""
     stays = {(key[2], key[1]): None for key in wanted.entities if key[0] == "member"}
+    stays |= {(key[2], key[1]): None for key in has.entities if key[:2] == ("member", ROOT)}
     for key, texts in sorted(has.entities.items()):
         old = texts.get("defaultaccount", "")
         if key[0] != "user" or not old or (key[1], old) in stays or wanted.entities.get(key, {}).get("defaultaccount"):
@@ -133,7 +139,7 @@ def _changed(key: EntryKey, has: Policy, wanted: Policy) -> PolicyStep | None:
     before, after = has.entities.get(key, {}), wanted.entities[key]
     differences: dict[str, tuple[str, str]] = {}
     for name in KEYS[key[0]]:
-        if name in UNMANAGED and name not in after:
+        if (name in UNMANAGED and name not in after) or (name == "adminlevel" and key[1] == ROOT):
             continue
         old, new = before.get(name, ""), after.get(name, "")
         if old != new:

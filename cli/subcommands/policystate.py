@@ -1,5 +1,6 @@
 """Exports the cluster's current state in the form of a policy file: to compare with a file, or as a new one. Accounts
-and users that were created implicitly, and not by a change, are left out.
+and users that were created implicitly, and not by a change, are left out. What users have in account root is here, and
+not in the file, where the accounts begin below it; nor is the level of root, which is always that of an administrator.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +28,7 @@ def make_policy(answer: ListAssociationsReply, qos: Iterable[Qos]) -> Policy:
     entities: dict[EntryKey, dict[str, str]] = {("qos", one.name): _normal("qos", _of_qos(one)) for one in qos}
     about = {one.name: one for one in answer.accounts}
     for one in answer.associations:
-        if one.made_by_itself or one.account == ROOT:  # the file's accounts begin below it
+        if one.made_by_itself or (one.account == ROOT and not one.user):  # the file's accounts begin below it
             continue
         texts = _of_assoc(one)
         if one.user:
@@ -41,8 +42,8 @@ def make_policy(answer: ListAssociationsReply, qos: Iterable[Qos]) -> Policy:
         entities["account", one.account] = _normal("account", texts)
     for user in answer.users:
         texts = {
-            "adminlevel": user.admin_level,
-            "defaultaccount": user.default_account,
+            "adminlevel": "" if user.name == ROOT else user.admin_level,
+            "defaultaccount": "" if user.default_account == ROOT else user.default_account,
             "defaultwckey": user.default_wckey,
         }
         entities["user", user.name] = _normal("user", texts)

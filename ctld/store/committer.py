@@ -35,6 +35,7 @@ from ctld.store import encodings, loader, rows
 from ctld.store.dialect import dialect_of, kind_of, one_moment, reader_engine, why_not_opened, write_engine
 from ctld.store.dialect_type import Dialect, Many
 from ctld.store.errors import Deposed, LeaseHeld, StorageAway, StorageWaits, StoreError
+from ctld.store.firstrows import add_first_rows
 from ctld.store.loss import NOTHING, Accept, numbers
 from ctld.store.migrate import migrate
 from ctld.store.schema import COUNTER, META
@@ -150,6 +151,8 @@ class Store:
                 seen = self.witness.found or after
                 self.witness.begin(seen._replace(epoch_reached=epoch, next_job_id=after.next_job_id))
             connection.execute(update(META).values(values))
+            if not meta.epoch:
+                add_first_rows(connection, now_us)
             if accept.is_accepted:
                 loader.keep_gap(connection, OpenGap(epoch, meta.next_job_id))
             if accept.is_accepted or (self.witness is not None and self.witness.found is None and meta.epoch):

@@ -40,6 +40,7 @@ class Code(IntEnum):
     NOT_SUPPORTED = 2013
     JOB_SUSPENDED = 2056
     INVALID_QOS = 2066
+    QOS_PREEMPTION_LOOP = 2067
     INVALID_TIME_VALUE = 2083
     PATHNAME_TOO_LONG = 2014
     INVALID_ACCOUNT = 2045
@@ -145,6 +146,7 @@ TEXT: dict[Code, str] = {
     Code.RESERVATION_BUSY: "Requested reservation is in use",
     Code.RESERVATION_OVERLAP: "Requested reservation overlaps with another reservation",
     Code.INVALID_QOS: "Invalid qos specification",
+    Code.QOS_PREEMPTION_LOOP: "QOS Preemption loop detected",
     Code.QOS_EXISTS: "This QOS already exists",
     Code.QOS_IN_USE: "The QOS is in use",
     Code.STEP_LIMIT: "Step limit reached for this job",

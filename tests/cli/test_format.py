@@ -27,7 +27,7 @@ from cli.base.format import (
     table_lines,
     width_of,
 )
-from cli.base.listing import emit, numbers_in, sort_letters, sort_rows, words
+from cli.base.listing import emit, numbers_in, sort_letters, sort_rows, unsorted, words
 from cli.base.run import CommandError
 from cli.listings.sreport_fields import choose, text_field
 from penstock.values.errors import BadValue
@@ -258,6 +258,11 @@ def test_sort_lists():
     assert rows == [(2, "a"), (2, "b"), (1, "a"), (1, "b")]
     with pytest.raises(CommandError, match="Invalid sort specification: z"):
         sort_rows(rows, "n,z", keys.get, None)
+    for text, bad in (("#n", "#"), ("#z", "z"), ("z,#", "#")):  # Slurm reads the list from its end
+        with pytest.raises(CommandError, match=f"Invalid sort specification: {bad}$"):
+            sort_rows(rows, text, keys.get, None)
+    sort_rows(rows, "z,-n", lambda letter: keys.get(letter) or unsorted, None)
+    assert rows == [(2, "a"), (2, "b"), (1, "a"), (1, "b")]
 
 
 def test_words_and_ranges():

@@ -159,6 +159,20 @@ def test_pruning_removes_from_below(tmp_path: Path) -> None:
     assert not found.unnamed
 
 
+def test_account_root_is_not_the_files(tmp_path: Path) -> None:
+    has = present()
+    more = present()
+    more.entities["member", "physics", "root", ""] = {}
+    more.entities["user", "root"] = {"defaultaccount": "physics"}
+    found = difference(more, read(tmp_path, SITE), prune=True)
+    assert ("member", "root", "root", "") in has.entities
+    assert [line for line in lines_of(found) if "user root" in line] == [
+        "~ user root: DefaultAccount physics -> root", "- user root in account physics",
+    ]  # fmt: skip
+    wanted = Policy({("user", "root"): {"adminlevel": "administrator"}}, {})
+    assert not difference(has, wanted).steps and "root" not in to_yaml(has)
+
+
 def test_an_export_is_what_the_cluster_has(tmp_path: Path) -> None:
     has = present()
     again = read(tmp_path, to_yaml(has))

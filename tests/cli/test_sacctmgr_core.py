@@ -253,3 +253,7 @@ def test_the_root_account_is_the_clusters(client, capsys):
         " Modified account associations...\n  C = cluster    A = root\n  C = cluster    A = root                 U = ann      \n"
     )
     assert out(capsys, "-nP", "show", "assoc", "format=account,user,maxjobs") == "root||5\nroot|ann|5\n"
+    assert out(capsys, "-i", "modify", "account", "root", "user=ann", "set", "maxjobs=7") == (
+        " Modified account associations...\n  C = cluster    A = root                 U = ann      \n"
+    )
+    assert out(capsys, "-nP", "show", "assoc", "format=account,user,maxjobs", "account=root") == "root||5\nroot|ann|7\n"

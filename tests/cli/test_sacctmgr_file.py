@@ -102,6 +102,7 @@ def test_differences(client, capsys, tmp_path):
         " Changed  Account bio                  defaultqos=-1 fairshare=11 grptres=cpu=32,gres/gpu=-1,mem=-1 " in shown
     )
     assert " Removing User    ann\n Removing Account optics\n Removing Account physics\n" in shown
+    assert "User    root" not in shown  # its association is the cluster's
 
 
 def test_a_file_of_slurm() -> None:

@@ -29,8 +29,11 @@ def test_sacctmgr(new_cluster: Callable[..., LiveCluster]) -> None:
         manage("-i", "show", entity)
         if entity != "configuration":
             assert json.loads(manage("-i", "--json", "show", entity))["errors"] == [], entity
-    assert manage("-nP", "show", "assoc", f"user={me}", "format=account,maxjobs,qos") == "physics|7|gold,normal\n"
-    assert "Add Users" in manage("-nP", "show", "transaction", "format=action")
+    assert (
+        manage("-nP", "show", "assoc", f"user={me}", "account=physics", "format=account,maxjobs,qos")
+        == "physics|7|gold,normal\n"
+    )
+    assert "Add WCKeys" in manage("-nP", "show", "transaction", "format=action")
     assert "DbdHost " in manage("show", "configuration")
     assert manage("ping").endswith(" is UP\n")
 

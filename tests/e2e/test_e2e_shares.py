@@ -36,6 +36,7 @@ def test_shares_decide_and_survive(new_cluster: Callable[..., LiveCluster]) -> N
     assert f"  U = {user[:9]:<9} A = physics    C = e2e" in manage(
         "add", "user", user, "account=physics,bio", "defaultaccount=physics"
     )
+    manage("modify", "user", user, "set", "defaultaccount=physics")  # that of root is root
     assert manage("add", "account", "bio", status=1) == " Nothing new added.\n"
 
     first = cluster.sbatch("-n4", "--wrap", "exec sleep 300")
@@ -56,7 +57,7 @@ def test_shares_decide_and_survive(new_cluster: Callable[..., LiveCluster]) -> N
 
     shares = cluster.run("sshare", "-anP", "-o", "Account,User,RawShares,RawUsage").ok().out
     assert [row[:3] for row in rows(shares)] == [
-        ["root", "", ""], [" bio", "", "10"], ["  bio", user, "1"], [" physics", "", "30"], ["  physics", user, "1"],
+        ["root", "", ""], [" root", "root", "1"], [" bio", "", "10"], ["  bio", user, "1"], [" physics", "", "30"], ["  physics", user, "1"],
     ]  # fmt: skip
 
     assert rows(cluster.run("sacct", "-XnP", "-j", str(first), "-o", "Account,AssocID").ok().out)[0][0] == "physics"

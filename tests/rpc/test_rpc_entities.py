@@ -78,10 +78,10 @@ def test_many_changes_and_what_is_listed(tmp_path):
 
     reply, gone, (tres, wckeys, resources, qos) = asyncio.run(story())
     assert [(a.account, a.user, a.partition, a.depth) for a in reply.associations] == [
-        ("root", "", "", 0), ("physics", "", "", 1), ("physics", str(OTHER), "", 2), ("optics", "", "", 2),
+        ("root", "", "", 0), ("root", "root", "", 1), ("physics", "", "", 1), ("physics", str(OTHER), "", 2), ("optics", "", "", 2),
         ("optics", str(USER), "debug", 3),
     ]  # fmt: skip
-    physics, mine = reply.associations[1], reply.associations[4]
+    physics, mine = reply.associations[2], reply.associations[5]
     assert (dict(physics.limits), physics.budget) == ({"grptres": "cpu=64"}, "1000gpu-hours/month")
     assert (list(mine.qos), list(mine.own_qos), dict(mine.limits)) == (["normal", "gold"], [], {"maxjobs": "4"})
     assert [(a.name, list(a.coordinators)) for a in reply.accounts] == [
@@ -89,6 +89,7 @@ def test_many_changes_and_what_is_listed(tmp_path):
     ]  # fmt: skip
     assert [(u.name, u.default_account, u.admin_level, list(u.coordinator_of)) for u in reply.users] == [
         (str(USER), "optics", "None", []), (str(OTHER), "physics", "None", ["physics"]),
+        ("root", "root", "Administrator", []),
     ]  # fmt: skip
     assert [(a.user, a.partition) for a in gone.associations if a.deleted] == [(str(USER), "debug")]
     assert [u.name for u in gone.users if u.deleted] == [str(USER)]

@@ -6,10 +6,11 @@ LimitFactor). `normal` always exists: jobs that name none have it. Each has a nu
 and added again.
 
 A QOS that a job or a partition has, or that is an association's own default, is not deleted. A deleted one is removed from
-the lists of associations and from the Preempt lists of other QOS, as in Slurm.
+the lists of associations and from the Preempt lists of other QOS, as in Slurm. No QOS preempts itself, directly or by
+others: PreemptMode=WITHIN is meant for that.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ctld.core.accounts.associations import described
 from ctld.core.accounts.draft import Draft
@@ -133,9 +134,39 @@ def _changed(state: ClusterState, qos: Qos, changes: dict[str, str]) -> Qos:
             more = tuple(dict.fromkeys((*old, *value)))
             value = more if sign == "+" else tuple(word for word in old if word not in value)
         qos = made_of(qos._replace, {field: value})
-    if qos.name in qos.preempt:
-        raise Refused(Code.INVALID_VALUE, f"{qos.name} preempts itself; PreemptMode=WITHIN is meant for that")
     return qos
+
+
+def refuse_loops(draft: Draft) -> None:
+    """Refuses a request after which a QOS whose Preempt list it has changed could be preempted by those that it
+    preempts, itself included. Asked when all changes are made, since one of many may open what another closes."""
+    known = draft.state.qos
+    for changed in dict.fromkeys(_preempting(draft)):
+        came_by: dict[str, str] = {}
+        order = [changed]
+        for name in order:
+            for below in known[name].preempt if name in known else ():
+                if below not in came_by:
+                    came_by[below] = name
+                    order.append(below)
+        if changed in came_by:
+            raise Refused(Code.QOS_PREEMPTION_LOOP, _loop(changed, came_by))
+
+
+def _preempting(draft: Draft) -> Iterator[str]:
+    """Returns the QOS whose Preempt lists have changed."""
+    for before, after in draft.recorded:
+        had = before.preempt if isinstance(before, Qos) else ()
+        if isinstance(after, Qos) and after.preempt != had:
+            yield after.name
+
+
+def _loop(name: str, came_by: dict[str, str]) -> str:
+    """Says `a preempts b preempts a`."""
+    names = [name, came_by[name]]
+    while names[-1] != name:
+        names.append(came_by[names[-1]])
+    return " preempts ".join(reversed(names))
 
 
 def _text(state: ClusterState, text: str) -> str:

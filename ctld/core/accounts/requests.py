@@ -104,6 +104,7 @@ def _run(
     """Makes all changes, or none and raises Refused. Works in slices."""
     try:
         bodies, acts = yield from _drafted(draft, changes, numbered)
+        qos_changes.refuse_loops(draft)
         if not check_only:
             draft.state.applying()
     except Exception:

@@ -188,7 +188,7 @@ def _shares_and_usage(
 ) -> tuple[float, float]:
     """Returns normalised shares and effective usage for display: decisions use whole numbers (fairshare.py)."""
     if assoc.parent is None:
-        return (0.0 if fair_tree else 1.0), 1.0 if everything else 0.0
+        return (0.0 if fair_tree else 1.0), 1.0 if everything or fair_tree else 0.0
     if assoc.shares < 0:
         return above_shares, above_usage
     part = assoc.shares / assoc.level_shares

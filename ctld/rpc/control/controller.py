@@ -480,6 +480,6 @@ class ControllerService(Certification):
 
 
 def qos_message(record: Qos) -> controller_pb2.Qos:
-    """A QOS as ListQos shows it."""
-    fields = record._asdict()
-    return controller_pb2.Qos(id=fields.pop("qos_id"), **{**fields, "limits": texts(record.limits)})
+    """A QOS as ListQos shows it; those that it preempts by name, as in Slurm."""
+    fields = {**record._asdict(), "limits": texts(record.limits), "preempt": sorted(record.preempt)}
+    return controller_pb2.Qos(id=fields.pop("qos_id"), **fields)
