@@ -10,14 +10,24 @@ from typing import Final
 
 SUCCESS: Final = 0
 #: Codes of <security/_pam_types.h>.
-PERM_DENIED, AUTHINFO_UNAVAIL, NEW_AUTHTOK_REQD, ACCT_EXPIRED, CONV_ERR, AUTHTOK_EXPIRED = 6, 9, 12, 13, 19, 27
+NEW_AUTHTOK_REQD = 12
+ACCT_EXPIRED = 13
+CONV_ERR = 19
+AUTHTOK_EXPIRED = 27
 #: Items.
-USER, TTY, RHOST, RUSER = 2, 3, 4, 8
+USER = 2
+TTY = 3
+RHOST = 4
+RUSER = 8
 _FAIL_DELAY = 10
 #: Flags.
-SILENT, DISALLOW_NULL_AUTHTOK, ESTABLISH_CRED = 0x8000, 0x0001, 0x0002
+SILENT = 0x8000
+DISALLOW_NULL_AUTHTOK = 0x0001
+ESTABLISH_CRED = 0x0002
 #: Styles of a module's messages: a question whose answer is hidden, one whose answer is shown, and two kinds of news.
-PROMPT_ECHO_OFF, PROMPT_ECHO_ON, ERROR_MSG, TEXT_INFO = 1, 2, 3, 4
+PROMPT_ECHO_OFF = 1
+ERROR_MSG = 3
+TEXT_INFO = 4
 _MESSAGES_MAX: Final = 32  # PAM_MAX_NUM_MSG
 
 #: Answers a message of a module by its style; None = it cannot, and the module gets an error.

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from patience import ANSWER_S
+
 PASSWORD = "Gr\u00fc\u00dfe an K\u00fche 17"
 #: Of PASSWORD, by `openssl passwd -6 -salt penstock`.
 HASH = "$6$penstock$aqtmr3IhKo2xw/nlTzYrHSWQdGspf7/o3ylf23UlbJCPFV1h6OZkH1KOaCPWywgk6wR4mhcKdV3fe9zSp5cTT."
@@ -101,6 +103,6 @@ class PamWorld:
     def check(self, *logins: tuple[str, str]) -> list[tuple[str, str, bool]]:
         """The verdicts."""
         running = self.start_checks(*((name, password, 30.0) for name, password in logins))
-        out, err = running.communicate(timeout=120)
+        out, err = running.communicate(timeout=ANSWER_S)
         assert running.returncode == 0, err
         return [tuple(json.loads(line)) for line in out.splitlines()]
