@@ -1,5 +1,6 @@
 """Thousands of steps that wait in one job: what they cost everybody else."""
 
+from collections import OrderedDict
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,7 +33,10 @@ def test_steps_that_wait_and_do_not_fit_are_not_all_planned_at_once(monkeypatch)
     request = SimpleNamespace(core_spec=None, thread_spec=None)
     running: Any = SimpleNamespace(state=JobState.RUNNING, job_id=1, alloc=(), request=request)
     state: Any = SimpleNamespace(
-        jobs={1: running}, resizes={}, steps=SimpleNamespace(due={1: None}, by_job={1: table}), config=Config()
+        jobs={1: running},
+        resizes={},
+        steps=SimpleNamespace(due=OrderedDict({1: None}), by_job={1: table}),
+        config=Config(),
     )
     creation.serve_due(state, 0)
     assert planned == list(range(1, creation.UNPLACED_MAX + 1))  # the first ones, in their order

@@ -22,6 +22,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     )
     conf = ClusterConf(gpus=2, more=(f"PenstockSubmitFilter={path}",), partitions=partitions)
     with LiveCluster(nodes=1, conf=conf) as live:
+        assert live.run("sacctmgr", "-i", "delete", "user", "root").status == 0  # whose default is account root
         yield live
 
 

@@ -82,8 +82,11 @@ def test_ctrl_c_asks_and_twice_cancels(live: LiveCluster) -> None:
         elif "is cancelled" in line:
             break
     assert child.wait(ANSWER_S) != 0
-    assert "ended as CANCELLED" in child.stderr.read() and "interrupt (one more within 1 sec to abort)" in "".join(
-        lines
+    lines += child.stderr
+    said = "".join(lines)
+    assert "ended as CANCELLED" in said and "interrupt (one more within 1 sec to abort)" in said, (
+        child.returncode,
+        lines,
     )
     child.stdout.close()
     child.stderr.close()
