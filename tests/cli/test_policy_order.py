@@ -39,7 +39,10 @@ def make_it_so(client: CoreClient, document: Json) -> None:
     "documents",
     [
         [{"qos": {"alpha": {"Preempt": ["zeta"]}, "zeta": {}}}],
-        [{"qos": {"alpha": {"Preempt": ["zeta"]}, "zeta": {"Preempt": ["alpha"]}}}],
+        [
+            {"qos": {"alpha": {"Preempt": ["zeta"]}, "zeta": {}}},
+            {"qos": {"alpha": {}, "zeta": {"Preempt": ["alpha"]}}},  # between the two changes there is a loop
+        ],
         [{"qos": {"alpha": {}}}, {"qos": {"alpha": {"Preempt": ["zeta"]}, "zeta": {}}}],
         [{"qos": {"alpha": {"Preempt": ["zeta"]}, "zeta": {}}}, {"qos": {"zeta": {}}}, {"qos": {}}],
         [
@@ -69,7 +72,10 @@ NAMES = ("alpha", "mid", "zeta")
 def policies(draw: Any) -> Json:
     qos = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=3))
     some = lambda: draw(st.lists(st.sampled_from([*qos, "normal"]), unique=True, max_size=3))  # noqa: E731
-    document: Json = {"qos": {name: {"Preempt": [other for other in some() if other != name]} for name in qos}}
+    rank = {name: place for place, name in enumerate((*draw(st.permutations(NAMES)), "normal"))}  # there are no loops
+    document: Json = {
+        "qos": {name: {"Preempt": [other for other in some() if rank[other] > rank[name]]} for name in qos}
+    }
     order = draw(st.permutations(("x", "y", "z")))[: draw(st.integers(0, 3))]
     tree: Json = {}
     places = [tree]
