@@ -60,9 +60,9 @@ def test_a_group_limit_holds_while_a_thousand_jobs_are_queued(
     cluster = new_cluster(2, LIMITED)
     manage(cluster, "add", "account", "physics", f"GrpTRES=cpu={LIMIT}")
     manage(cluster, "add", "user", USER, "account=physics")
-    array = cluster.sbatch("-t1", f"--array=1-{JOBS // 2}", "-o", "/dev/null", "--wrap", "true")
-    singles = [cluster.sbatch("-t1", "-n2", "-o", "/dev/null", "--wrap", "true") for _ in range(40)]
-    more = cluster.sbatch("-t1", f"--array=1-{JOBS // 2}", "-n3", "-o", "/dev/null", "--wrap", "true")
+    array = cluster.sbatch("-A", "physics", "-t1", f"--array=1-{JOBS // 2}", "-o", "/dev/null", "--wrap", "true")
+    singles = [cluster.sbatch("-A", "physics", "-t1", "-n2", "-o", "/dev/null", "--wrap", "true") for _ in range(40)]
+    more = cluster.sbatch("-A", "physics", "-t1", f"--array=1-{JOBS // 2}", "-n3", "-o", "/dev/null", "--wrap", "true")
     cluster.wait(
         lambda: "AssocGrpCpuLimit" in cluster.run("squeue", "-h", "-o", "%r").ok().out, "jobs wait for the limit"
     )
