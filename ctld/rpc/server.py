@@ -147,6 +147,7 @@ def make_server(
         runtime.measures.spared,
         runtime.measures.calls.count,
         runtime.debug,
+        services.unread,
     )
     made = {
         "Controller": ControllerService(services, authenticator),

@@ -13,6 +13,7 @@ from ctld.rpc.accounting.shares import SharesService
 from ctld.rpc.control.controller import qos_message
 from ctld.rpc.gate.auth import Peer, set_peer
 from ctld.rpc.gate.scans import Scans
+from ctld.rpc.gate.unread import UnreadReplies
 from ctld.runtime.errors import BadRequest
 from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError
@@ -29,7 +30,9 @@ class CoreClient(FakeClient):
         self.world = World(make_config(nodes=1, gpus=4, priority_type="priority/multifactor", **config))
         self.world.register("n1")
         self.user = user
-        services: Any = SimpleNamespace(runtime=SimpleNamespace(core=self.world.core), names=None, scans=Scans())
+        services: Any = SimpleNamespace(
+            runtime=SimpleNamespace(core=self.world.core), names=None, scans=Scans(), unread=UnreadReplies()
+        )
         self.shares, self.entities = SharesService(services), Entities(services)
         self.cluster = ClusterFile(self.world.core.state.config.cluster_name)
         names = (

@@ -10,6 +10,7 @@ from ctld.core.records.events import JobSubmission, Tick
 from ctld.rpc.accounting import counters
 from ctld.rpc.gate.scans import Scans
 from ctld.rpc.gate.services import Services
+from ctld.rpc.gate.unread import UnreadReplies
 from penstock.v1 import governance_pb2
 from tests.core.limitscript import set_limits
 from tests.core.world import World, make_config
@@ -35,7 +36,9 @@ def make_world(**more: Any) -> World:
 def _listed(world: World, monkeypatch: pytest.MonkeyPatch, user: str = "root", **asked: Any) -> list[Any]:
     monkeypatch.setattr(counters, "caller", lambda: world.actor(user))
     runtime = SimpleNamespace(core=world.core)
-    service = counters.CountersService(cast(Services, SimpleNamespace(runtime=runtime, scans=Scans())))
+    service = counters.CountersService(
+        cast(Services, SimpleNamespace(runtime=runtime, scans=Scans(), unread=UnreadReplies()))
+    )
     request = governance_pb2.ListCountersRequest(**asked)
 
     async def collect() -> list[Any]:

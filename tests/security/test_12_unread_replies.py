@@ -14,13 +14,15 @@ from patience import ANSWER_S, LONGEST_S
 from ctld.core.records.events import Actor, Role
 from ctld.rpc import callconnection
 from ctld.rpc.control.controller import ControllerService
-from ctld.rpc.gate import entry
+from ctld.rpc.gate import entry, services
 from ctld.rpc.gate.turnshare import ALL_NS, USER_NS, TurnShare
 from ctld.rpc.gate.unread import UNREAD_BYTES_MAX, UnreadReplies
+from ctld.rpc.jobs import jobcolumns, jobinfo, joblists
+from penstock.calls import TOKEN_KEY
 from penstock.frames import HELLO, NUMBERS, REPLY, request_frame
 from penstock.v1 import controller_pb2
 from penstock.values.refusals import Code
-from tests.rpc.clusterkit import Site, code_of
+from tests.rpc.clusterkit import Site, code_of, submission
 
 SOMEBODY, OTHER = 54_321, 54_322
 ANSWER_BYTES = 4 * 1024 * 1024
@@ -150,7 +152,7 @@ def test_answers_over_grpc_are_counted_until_they_are_sent(
             added.append(size)
             super().add(uid, size)
 
-    monkeypatch.setattr(entry, "UnreadReplies", Noted)
+    monkeypatch.setattr(services, "UnreadReplies", Noted)
 
     async def story() -> None:
         site = Site(tmp_path)
@@ -159,6 +161,58 @@ def test_answers_over_grpc_are_counted_until_they_are_sent(
             await site.call_as(SOMEBODY, "Ping", controller_pb2.PingRequest())
             assert added
             await until(lambda: not controller.gate.unread.bytes)
+
+    run(story())
+
+
+#: Pages of a list of LIST_PAGES jobs, each of a MiB, in two of its forms.
+LIST_PAGES, LIST_PAGE_BYTES = 8, 1024 * 1024
+LIST_BYTES = LIST_PAGES * LIST_PAGE_BYTES
+
+
+def list_call(channel: grpc.aio.Channel, site: Site, number: int, form: str) -> Any:
+    """A list of all jobs, whose filter no other call has."""
+    request = controller_pb2.ListJobsRequest(
+        filter=controller_pb2.JobFilter(states=["PENDING"] * number), columns=["job_id"] if form == "table" else []
+    )
+    call = channel.unary_stream("/penstock.v1.Controller/ListJobs", None, None)
+    return call(request.SerializeToString(), metadata=((TOKEN_KEY, site.token(SOMEBODY)),))
+
+
+@pytest.mark.parametrize("form", ["table", "messages"])
+def test_a_list_is_held_until_its_reader_has_all_of_it_and_counts_so_long(
+    form: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lists that nobody reads: a user has some of them in memory, and the next ones are refused."""
+    monkeypatch.setattr(joblists, "PAGE_ROWS", 1)
+    monkeypatch.setattr(joblists, "POINTER_BYTES", LIST_PAGE_BYTES)
+    monkeypatch.setattr(jobcolumns, "page", lambda *_: b"x" * LIST_PAGE_BYTES)
+    monkeypatch.setattr(jobinfo, "estimate", lambda *_: b"x" * LIST_PAGE_BYTES)
+
+    async def story() -> None:
+        site = Site(tmp_path)
+        async with site.controller() as controller, site.client() as client:
+            for number in range(LIST_PAGES):
+                await client.call("SubmitJob", submission(name=f"j{number}", hold=True))
+            unread = controller.gate.unread
+            others = UNREAD_BYTES_MAX - 2 * LIST_BYTES
+            unread.add(SOMEBODY, others)
+            path = f"unix:{site.state}/ctld.sock"
+            async with grpc.aio.insecure_channel(path, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+                calls = [list_call(channel, site, number, form) for number in range(1, 13)]
+                firsts = await asyncio.gather(*(call.read() for call in calls), return_exceptions=True)
+                refused = [error for error in firsts if isinstance(error, grpc.aio.AioRpcError)]
+                assert all(code_of(error) is Code.RATE_LIMITED for error in refused)
+                served = [call for call, first in zip(calls, firsts, strict=True) if isinstance(first, bytes)]
+                assert 1 <= len(served) <= 3 and len(refused) == 12 - len(served)
+                assert unread.bytes[SOMEBODY] >= others + len(served) * LIST_BYTES
+                served[0].cancel()
+                for call in served[1:]:
+                    while await call.read():  # until the end
+                        pass
+                await until(lambda: unread.bytes[SOMEBODY] == others)
+                again = list_call(channel, site, 20, form)
+                assert await again.read()
 
     run(story())
 

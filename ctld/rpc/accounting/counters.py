@@ -17,8 +17,9 @@ from ctld.core.state.state import ClusterState
 from ctld.rpc.accounting.budgets import budgets
 from ctld.rpc.gate.auth import caller
 from ctld.rpc.gate.context import Context
-from ctld.rpc.gate.refusals import refuse_as
+from ctld.rpc.gate.refusals import refuse_as, translated_pages
 from ctld.rpc.gate.services import Services
+from ctld.rpc.gate.unread import MESSAGE_BYTES
 from ctld.rpc.gate.visibility import account_visibility
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import governance_pb2
@@ -45,6 +46,7 @@ class CountersService:
             await refuse_as(context, error)
         return governance_pb2.ListBudgetsReply(budgets=found)
 
+    @translated_pages
     async def ListCounters(
         self, request: governance_pb2.ListCountersRequest, context: Context
     ) -> AsyncIterator[governance_pb2.ListCountersReply]:
@@ -70,10 +72,11 @@ class CountersService:
                 and (not hides or one.user in ("", actor.user_name))
             ]
         pace = self._services.scans.pace(actor.uid)
-        for at in range(0, len(found), PAGE):
-            if at:
-                await pace.pause()
-            yield governance_pb2.ListCountersReply(counters=found[at : at + PAGE])
+        with self._services.unread.counted_list(actor, MESSAGE_BYTES * len(found)):
+            for at in range(0, len(found), PAGE):
+                if at:
+                    await pace.pause()
+                yield governance_pb2.ListCountersReply(counters=found[at : at + PAGE])
 
 
 def _is_asked(one: governance_pb2.Counters, request: governance_pb2.ListCountersRequest) -> bool:

@@ -25,8 +25,9 @@ from ctld.core.state.state import ClusterState
 from ctld.rpc.accounting.changes import accounts_event, changed_reply
 from ctld.rpc.gate.auth import caller
 from ctld.rpc.gate.context import Context
-from ctld.rpc.gate.refusals import refuse_as
+from ctld.rpc.gate.refusals import refuse_as, translated_pages
 from ctld.rpc.gate.services import Services
+from ctld.rpc.gate.unread import MESSAGE_BYTES, POINTER_BYTES
 from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import account_visibility, job_visibility
 from ctld.rpc.jobs.listing import select_rows
@@ -52,6 +53,7 @@ class SharesService:
         self._runtime = services.runtime
         self._names = services.names
 
+    @translated_pages
     async def ListAssociations(
         self, request: shares_pb2.ListAssociationsRequest, context: Context
     ) -> AsyncIterator[shares_pb2.ListAssociationsReply]:
@@ -82,36 +84,36 @@ class SharesService:
             ],
             associations=messages[:PAGE_ASSOCS],
         )
-        yield first
         pace = self._services.scans.pace(caller().uid)
-        for at in range(PAGE_ASSOCS, len(messages), PAGE_ASSOCS):
-            await pace.pause()
-            yield shares_pb2.ListAssociationsReply(associations=messages[at : at + PAGE_ASSOCS])
+        with self._services.unread.counted_list(caller(), MESSAGE_BYTES * len(messages)):
+            yield first
+            for at in range(PAGE_ASSOCS, len(messages), PAGE_ASSOCS):
+                await pace.pause()
+                yield shares_pb2.ListAssociationsReply(associations=messages[at : at + PAGE_ASSOCS])
 
+    @translated_pages
     async def ListPriorities(
         self, request: shares_pb2.ListPrioritiesRequest, context: Context
     ) -> AsyncIterator[shares_pb2.ListPrioritiesReply]:
         """Returns the components of pending jobs' priorities, in pages."""
         runtime = self._runtime
-        try:
-            which = await job_filter(request.filter, self._names)
-            which = job_visibility(runtime.core.state, caller()).narrow(which)
-            async with self._services.scans.one(caller().uid) as pace:
-                rows = await select_rows(runtime.snapshot, which, False, pace)
-        except BadRequest as error:
-            await refuse_as(context, error)
+        which = await job_filter(request.filter, self._names)
+        which = job_visibility(runtime.core.state, caller()).narrow(which)
+        async with self._services.scans.one(caller().uid) as pace:
+            rows = await select_rows(runtime.snapshot, which, False, pace)
         rows = [row for row in rows if row.state is JobState.PENDING and not row.hold]
         yield shares_pb2.ListPrioritiesReply(weights=weights(runtime.core.state))
         fine = _fine_scale(runtime.core.state) if request.normalized else None
         pace = self._services.scans.pace(caller().uid)
         await pace.begin()
-        for at in range(0, len(rows), PAGE_JOBS):
-            found = [
-                m for row in rows[at : at + PAGE_JOBS] for m in _priorities(runtime.core.state, row, request, fine)
-            ]
-            pace.end()
-            yield shares_pb2.ListPrioritiesReply(jobs=found)
-            await pace.pause()
+        with self._services.unread.counted_list(caller(), POINTER_BYTES * len(rows)):
+            for at in range(0, len(rows), PAGE_JOBS):
+                found = [
+                    m for row in rows[at : at + PAGE_JOBS] for m in _priorities(runtime.core.state, row, request, fine)
+                ]
+                pace.end()
+                yield shares_pb2.ListPrioritiesReply(jobs=found)
+                await pace.pause()
 
     async def ChangeAccounts(
         self, request: shares_pb2.ChangeAccountsRequest, context: Context

@@ -58,6 +58,7 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         failed: Callable[[], None] | None = None,
         ended: Callable[[str, str], None] = lambda method, status: None,
         debug: DebugLog | None = None,
+        unread: UnreadReplies | None = None,
     ) -> None:
         """`count` is called for each admitted call: method, uid (-1 = a node), microseconds; `ended` for every call:
         method, gRPC status; `debug`'s `call` likewise, while a flag asks for it.
@@ -74,7 +75,7 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         self._count = count
         self._limiter = limiter
         self.underway = Underway()
-        self.unread = UnreadReplies()
+        self.unread = unread or UnreadReplies()
         self.share = TurnShare()
         self.receiving = Receiving()
         self._wrapped: dict[str, Handler] = {}  # by method: only existing ones
@@ -176,11 +177,8 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[type-arg,misc,unused-ign
         if uid < 0:  # a node
             yield
             return
-        self.unread.add(uid, size)
-        try:
+        with self.unread.counted(uid, size):
             yield
-        finally:
-            self.unread.drop(uid, size)
 
     def aborted(self, method: str, uid: int | None, context: Context) -> None:
         """Reports a call that its handler has denied, for the audit log. Those of `enter` are reported."""

@@ -24,6 +24,7 @@ from ctld.rpc.gate.denials import Denials
 from ctld.rpc.gate.reading import Reading
 from ctld.rpc.gate.refusals import refuse_as
 from ctld.rpc.gate.scans import Scans
+from ctld.rpc.gate.unread import UnreadReplies
 from ctld.rpc.gate.users import UserNames
 from ctld.rpc.gate.usertokens import UserTokens
 from ctld.rpc.gate.visibility import ALL_JOBS, job_visibility
@@ -84,6 +85,7 @@ class Services:
         self.trace_threads = FairThreads("queries of the audit log", TRACE_THREADS)
         self.story_threads = FairThreads("questions for a job's story", STORY_THREADS)
         self.scans = Scans()
+        self.unread = UnreadReplies()
         self.issuer = started_pool(1, "certificates")
         self.denials = Denials(self.runtime.post)
         self.audit_head = self.runtime.core.state.audit.head  # of the committed records

@@ -23,6 +23,7 @@ from ctld.core.records.job import JobRow
 from ctld.rpc.gate.paging import by_bytes, halved, least, log_row
 from ctld.rpc.gate.scans import ScanPace
 from ctld.rpc.gate.services import Services
+from ctld.rpc.gate.unread import POINTER_BYTES
 from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import JobVisibility, hidden_partitions, job_visibility
 from ctld.rpc.jobs import jobcolumns, jobinfo
@@ -105,8 +106,10 @@ class JobLists:
             unknown = next((name for name in request.columns if name not in NAMES), None)
             if unknown is not None:
                 raise BadRequest(Code.INVALID_VALUE, f"jobs have no column {unknown[:64]!r}")
-            for page in await self._table(request, question, actor.uid):
-                yield page
+            table = await self._table(request, question, actor.uid)
+            with self._services.unread.counted_list(actor, sum(map(len, table))):
+                for page in table:
+                    yield page
             return
         if request.HasField("window"):
             rows, total = await self._window(request, question, actor.uid)
@@ -119,8 +122,15 @@ class JobLists:
                     return
             async with self._scans.one(actor.uid) as pace:
                 rows = await self._rows(request, question, pace)
+        with self._services.unread.counted_list(actor, POINTER_BYTES * len(rows)):
+            async for page in self._messages(request, rows, actor.uid):
+                yield page
+
+    async def _messages(
+        self, request: controller_pb2.ListJobsRequest, rows: list[JobRow], uid: int
+    ) -> AsyncIterator[bytes]:
         messages = (self._shown(row, request.detail, request.planned) for row in rows)
-        pace = self._scans.pace(actor.uid)
+        pace = self._scans.pace(uid)
         await pace.begin()
         for page_of in by_bytes(messages, PAGE_JOBS, len):
             page = b"".join([part for data in page_of for part in (_JOBS_TAG, varint(len(data)), data)])
