@@ -95,11 +95,11 @@ def _demand(nodes: contract.Nodes, shape: Shape) -> _Demand:
     if shape.mem_node_mb >= 0:
         mem_mb = np.full(len(whole), shape.mem_node_mb) if shape.mem_node_mb else nodes.total_mem_mb.copy()
     elif shape.mem_cpu_mb >= 0:
-        taken = np.maximum(cpus, whole) if shape.exclusive == 1 else cpus
+        taken = np.maximum(cpus, whole) if shape.exclusive & 1 else cpus
         mem_mb = taken // max(1, shape.cpu_units) * shape.mem_cpu_mb
     else:
-        mem_mb = nodes.total_mem_mb.copy() if shape.exclusive == 1 else np.zeros(len(whole), np.int64)
-    return _Demand(np.maximum(cpus, whole) if shape.exclusive == 1 else cpus, mem_mb, shape.gres)
+        mem_mb = nodes.total_mem_mb.copy() if shape.exclusive & 1 else np.zeros(len(whole), np.int64)
+    return _Demand(np.maximum(cpus, whole) if shape.exclusive & 1 else cpus, mem_mb, shape.gres)
 
 
 def supply(given: contract.PlanInput, need: NodeDemand, names: tuple[str, ...]) -> NodeSupply:
