@@ -179,7 +179,8 @@ def _job_resources(job: JobInfo, report: ShownReport) -> ShownRecord:
         *([f"Prefer={request.prefer}"] if request.prefer else []),
         *([f"Reservation={request.reservation}"] if request.reservation else []),
         f"OverSubscribe={_sharing(request)} Contiguous={request.contiguous:d} "
-        f"Licenses={_null(request.licenses)} Network={_null(request.network)}",
+        f"Licenses={_null(request.licenses)} "
+        f"LicensesAlloc={_null(request.licenses if job.tres_alloc else '')} Network={_null(request.network)}",
     ]
 
 

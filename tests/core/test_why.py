@@ -381,10 +381,13 @@ def test_the_leaf_that_another_job_uses_is_named() -> None:
     )
     found = why(made, 3)
     assert found.leaves == (UsedLeaf("s1", 1, (1,), 0, False),)
+    assert (found.needs[0].nodes_up, found.needs[0].nodes_free) == (1, 0)
     assert found.planned is not None
     assert after_s(found, found.planned.start_s) >= HOUR_S
     assert "without --exclusive=topo" in options(found)
-    assert why(made, 4).leaves == (UsedLeaf("s2", 1, (2,), 0, True),)
+    found = why(made, 4)
+    assert found.leaves == (UsedLeaf("s2", 1, (2,), 0, True),)
+    assert (found.needs[0].nodes_free, found.needs[0].next_free_node) == (0, "n3")
     made.started(1)
     made.exited(1)
     assert {made.core.state.jobs[i].state for i in (2, 3)} == {JobState.RUNNING}

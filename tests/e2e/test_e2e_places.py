@@ -29,6 +29,9 @@ def test_switches_and_licenses(new_cluster: Callable[..., LiveCluster]) -> None:
         f"{late} PENDING matlab:2", f"{near} RUNNING matlab:2",
     ]  # fmt: skip
 
+    for job, alloc in ((near, "matlab:2"), (late, "(null)")):
+        shown = cluster.run("scontrol", "show", "job", str(job)).ok().out
+        assert f"Licenses=matlab:2 LicensesAlloc={alloc} " in shown
     used = "LicenseName=matlab\n    Total=3 Used=2 Free=1 Reserved=0 Remote=no\n"
     assert cluster.run("scontrol", "show", "licenses").ok().out == used
     cluster.kill("ctld")
