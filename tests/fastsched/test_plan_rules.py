@@ -154,11 +154,11 @@ def test_1_exclusive_leaf_without_switches_is_the_node(plan: Planner) -> None:
 
 def test_1_exclusive_leaf_waits_for_what_is_planned_and_is_waited_for(plan: Planner) -> None:
     nodes, busy = below(0, 0), Run({0: 4, 1: 4}, end_s=NOW_S + 10)
-    rows = {"limit_s": 5}, {"exclusive": 4, "nodes": [1], "limit_s": 7}, {"nodes": [0], "limit_s": 5}
-    result = plan(planner_input(nodes, *rows, running=[busy]))
+    alone: dict[str, Any] = {"exclusive": 4, "nodes": [1], "limit_s": 7}
+    near: dict[str, Any] = {"nodes": [0], "limit_s": 5}
+    result = plan(planner_input(nodes, {"limit_s": 5}, alone, near, running=[busy]))
     assert result.start_s.tolist() == [NOW_S + 10, NOW_S + 15, NOW_S + 10]
-    rows = ({"exclusive": 4, "nodes": [1], "limit_s": 7}, {"nodes": [0], "limit_s": 5})
-    assert plan(planner_input(nodes, *rows, running=[busy])).start_s.tolist() == [NOW_S + 10, NOW_S + 17]
+    assert plan(planner_input(nodes, alone, near, running=[busy])).start_s.tolist() == [NOW_S + 10, NOW_S + 17]
 
 
 def test_1_exclusive_leaf_respects_a_reservation_of_another_node_of_the_leaf(plan: Planner) -> None:

@@ -16,7 +16,8 @@ def leaf_mates(columns: NodeColumns, own: Iterable[int]) -> list[int]:
     if not len(columns.switches):
         return []
     leaves, here = columns.switches[0], list(own)
-    return np.setdiff1d(np.isin(leaves, leaves[here]).nonzero()[0], here).tolist()
+    found: list[int] = np.setdiff1d(np.isin(leaves, leaves[here]).nonzero()[0], here).tolist()
+    return found
 
 
 class LeafOwners:
