@@ -10,7 +10,8 @@ Rules
    `run_end_s` (at least now_s + 1). A planned start is now_s, or later: then a multiple of `resolution_s` (rounded up),
    and less than now_s + window_s. It is never before `earliest_s`; a row whose start would be after `latest_s` has none.
    Later times that are tried, rounded up: earliest_s; resv_from_s of its reservation; and the end of each running job,
-   planned row or block of another reservation that is on an up node of its mask or has licenses of a requested kind.
+   planned row or block of another reservation that is on an up node of its mask (exclusive 4 and 5: or on any node of the
+   leaf switch of one) or has licenses of a requested kind.
    No other time is tried (3a and 3b choose greedily, so a row might also fit at times in between).
 1. Capacity of a node. c, m and g are the least free cpu units, memory and GRES over the whole interval [s, s + d), after
    all that runs there or was planned there before this row, less the blocks of reservations to which the row does not
@@ -25,8 +26,13 @@ Rules
    the result names total_cpus // cpu_units cpus. exclusive 2 (user): only jobs of the same `user` may be on the node
    during the interval, and no job of another user may start there meanwhile; likewise a job that is not exclusive may
    not use a node with an exclusive-user job of another user.
+   exclusive 4 (leaf): no other job may be on any node, up or not, of a leaf switch (level 0 of `switches`; with levels = 0 the
+   node itself) on which the job has one, during the interval, and none may start there meanwhile; blocks of other
+   reservations on the leaf's other nodes count as jobs. What it takes on its nodes is as with 0. It holds nothing on the
+   leaf's other nodes, but is there for all rules. exclusive 5 is both 4 and 1.
+   A running job of these kinds is given as run_exclusive 1, with a part of nothing on each other node of its leaves.
 2. Memory. mem_node_mb >= 0: that much on each node (0 = the node's total); else mem_cpu_mb >= 0: that much for each cpu
-   (k; all cpus of the node when exclusive is 1); else none, or the node's total if exclusive is 1.
+   (k; all cpus of the node when exclusive is 1 or 5); else none, or the node's total if exclusive is 1 or 5.
 3. Choice of nodes. The candidates are the up nodes of the row's mask with t >= 1. Node order, with c and g of rule 1:
    by `order` (kind 0); by weight_class, then most free cpu units over the interval, then `order` (kind 1, LLN); by
    weight_class, then fewest free units of the requested GRES (all kinds summed; of cpu if it requests none), then
@@ -86,7 +92,8 @@ Rules
    preemption. The row reserves its nodes from now on for d seconds (whatever rule 7 says; it counts there), its reason is
    PREEMPTING, its planned start is now; a victim ends at now_s + 1, so that nothing starts now on what it still has. One
    copy of a row in a pass, the others are not considered; of alternatives the first that can. Victims are listed in the
-   order (run_cost, index). Heterogeneous jobs do not preempt.
+   order (run_cost, index). Heterogeneous jobs do not preempt. With exclusive 4 or 5 jobs on a leaf's other nodes are not
+   as if gone, unless they are on the node, too: they are no victims of this row.
 10. Reason of a row of which a copy does not start: the first that applies, as of when that copy was tried for now.
    BAD_CONSTRAINTS (no fit even on its whole mask, empty and up, without reservations of others, licenses aside);
    NODES_DOWN (no fit on its up nodes, empty); a row with one of these two, or a heterogeneous job with such a component,
@@ -105,8 +112,8 @@ Both planners verify what `check` verifies before they begin, since the compiled
 so in C, and calls `check` for the message). Numbers inside a job's row are not checked: an invalid row can run nowhere
 and gets BAD_CONSTRAINTS, so that it does not stop the pass for all others. Valid is:
 1 <= nodes_min <= nodes_max, nodes_min <= ntasks, cpus_per_task >= 1, cpu_units >= 1, ntasks_per_node >= 0, all gres and
-licenses >= 0, 1 <= limit_min_s <= limit_s <= FOREVER, exclusive and order_kind <= 2, switches_max >= 0, segment >= 0 and
-a divisor of nodes_min (0: any), not both segment and group.
+licenses >= 0, 1 <= limit_min_s <= limit_s <= FOREVER, exclusive 0, 1, 2, 4 or 5, order_kind <= 2, switches_max >= 0, segment >= 0
+and a divisor of nodes_min (0: any), not both segment and group.
 """
 
 from collections.abc import Mapping
@@ -132,6 +139,9 @@ LICENSES: Final = 6
 RESERVED: Final = 7
 PREEMPTING: Final = 8
 DEADLINE: Final = 9
+
+#: A value of `exclusive`, or a bit of it beside 1.
+LEAF: Final = 4
 
 #: "Never", in seconds: no time limit, no deadline, no end. Sums of two of it still fit in 64 bits.
 FOREVER: Final = 1 << 60
@@ -210,7 +220,7 @@ class Jobs(NamedTuple):
     mem_node_mb: I64  # -1 = not requested in this form
     mem_cpu_mb: I64
     gres: I32  # [J, G] on each node
-    exclusive: U8  # 0 no, 1 job, 2 user
+    exclusive: U8  # 0 no, 1 job, 2 user, 4 leaf, 5 leaf and job
     user: I32
     count: I32  # type: ignore[assignment]  # hides tuple.count
     cpu_units: I32  # units that one cpu takes

@@ -19,7 +19,7 @@ def _tasks_with(job: ReferenceJob, quantum: int, cpus: int) -> int:
 
 def cpus_named(job: ReferenceJob, world: World, node: int, tasks: int) -> int:
     """Returns the number of cpus in the result."""
-    if job.exclusive == 1:
+    if job.is_whole():
         return world.total[node].cpu_units // job.cpu_units
     return _cpus(job, world.cpu_quantum[node], tasks)
 
@@ -33,8 +33,8 @@ def takes(job: ReferenceJob, world: World, node: int, tasks: int) -> Share:
     elif job.mem_cpu_mb >= 0:
         mem_mb = job.mem_cpu_mb * cpus_named(job, world, node, tasks)
     else:
-        mem_mb = total.mem_mb if job.exclusive == 1 else 0
-    return Share(total.cpu_units if job.exclusive == 1 else cpus * job.cpu_units, mem_mb, job.gres)
+        mem_mb = total.mem_mb if job.is_whole() else 0
+    return Share(total.cpu_units if job.is_whole() else cpus * job.cpu_units, mem_mb, job.gres)
 
 
 def tasks_on(job: ReferenceJob, world: World, node: int, room: Room) -> int:
@@ -44,7 +44,7 @@ def tasks_on(job: ReferenceJob, world: World, node: int, room: Room) -> int:
     tasks = min(_tasks_with(job, quantum, cpus), job.ntasks - job.nodes_min + 1)
     if job.ntasks_per_node:
         tasks = min(tasks, job.ntasks_per_node)
-    if job.mem_node_mb < 0 < job.mem_cpu_mb and job.exclusive != 1:
+    if job.mem_node_mb < 0 < job.mem_cpu_mb and not job.is_whole():
         tasks = min(tasks, _tasks_with(job, quantum, room.free.mem_mb // job.mem_cpu_mb))
     if not room.open or tasks < 1 or not room.free.covers(takes(job, world, node, tasks)):
         return 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from _fastsched.contract import FOREVER, PlanInput
+from _fastsched.contract import FOREVER, LEAF, PlanInput
 
 
 class Share(NamedTuple):
@@ -126,12 +126,16 @@ class ReferenceJob:
             and min(self.gres, default=0) >= 0
             and min(self.licenses, default=0) >= 0
             and 1 <= self.limit_min_s <= self.limit_s <= FOREVER
-            and self.exclusive <= 2
+            and self.exclusive in (0, 1, 2, LEAF, LEAF + 1)
             and self.order_kind <= 2
             and self.switches_max >= 0
             and self.segment >= 0
             and (self.segment == 0 or (self.nodes_min % self.segment == 0 and self.group < 0))
         )
+
+    def is_whole(self) -> bool:
+        """Whether it takes all cpus of its nodes."""
+        return bool(self.exclusive & 1)
 
     def nodes_most(self) -> int:
         """Returns nodes_max of rule 1."""
@@ -163,6 +167,11 @@ class World:
         self.weight_class: list[int] = nodes.weight_class.tolist()
         self.up: list[bool] = [bool(up) for up in nodes.up]
         self.switches: list[list[int]] = nodes.switches.tolist()
+        under: dict[int, list[int]] = {}
+        for node, leaf in enumerate(self.switches[0] if self.switches else range(len(self.up))):
+            under.setdefault(leaf, []).append(node)
+        #: by node: the nodes of its leaf switch, itself included
+        self.leaf = [under[leaf] for leaf in (self.switches[0] if self.switches else range(len(self.up)))]
         self.order: list[int] = nodes.order.tolist()
         self.place = {node: at for at, node in enumerate(self.order)}
         self.sets = [[n for n in self.order if words[n // 64] >> (n % 64) & 1] for words in given.masks.tolist()]
@@ -230,7 +239,22 @@ class World:
         )
         closed = any(b.share.cpu_units < 0 and b.from_s < to_s and from_s < b.to_s for b in kept)
         met = [h for h in there if h.from_s < to_s and from_s < h.to_s]
-        return Room(least, not closed and all(_may_share_nodes(job, other) for other in met))
+        shared = all(_may_share_nodes(job, other) for other in met)
+        return Room(least, not closed and shared and not self._leaf_is_used(job, node, from_s, to_s, gone, blocks))
+
+    def _leaf_is_used(
+        self, job: ReferenceJob, node: int, from_s: int, to_s: int, gone: Sequence[PlacedJob], blocks: bool
+    ) -> bool:
+        """Whether something on the other nodes of the leaf keeps this job from the node: exclusive 4 and 5 of rule 1."""
+        if not job.exclusive & LEAF:
+            return False
+        others = [other for other in self.leaf[node] if other != node]
+        things: list[_Timed] = [
+            h for other in others for h in self.on_node[other]
+            if not (h in self.victims and h in gone) and not (h in gone and node in h.on)
+        ]  # fmt: skip
+        things += [b for b in self.blocks if blocks and b.node in others and b.resv != job.resv]
+        return any(thing.from_s < to_s and from_s < thing.to_s for thing in things)
 
     def _free_at(
         self, node: int, second: int, gone: Sequence[PlacedJob], there: Sequence[PlacedJob], kept: Sequence[Block]
@@ -289,6 +313,8 @@ class World:
     def later_times(self, job: ReferenceJob) -> list[int]:
         """Returns the times of rule 0, not rounded: all after now_s."""
         nodes = dict.fromkeys(n for n in job.nodes if self.up[n])
+        if job.exclusive & LEAF:
+            nodes = dict.fromkeys(other for n in nodes for other in self.leaf[n])
         kinds = [kind for kind, want in enumerate(job.licenses) if want > 0]
         times = [job.earliest_s]
         if job.inside is not None:
@@ -308,6 +334,9 @@ class World:
     # --- allocations
 
     def take(self, job: ReferenceJob, from_s: int, for_s: int, on: dict[int, Share]) -> PlacedJob:
+        if job.exclusive & LEAF:
+            nothing = Share(0, 0, (0,) * len(job.gres))
+            on = {other: nothing for n in on for other in self.leaf[n]} | on
         allocation = PlacedJob(from_s, from_s + for_s, job.user, job.exclusive, job.resv, job.licenses, on)
         self.put(allocation)
         return allocation
@@ -331,6 +360,6 @@ def _turns(from_s: int, to_s: int, *things: Sequence[_Timed]) -> list[int]:
 
 def _may_share_nodes(job: ReferenceJob, other: PlacedJob) -> bool:
     """Whether two jobs may be on a node at the same time."""
-    if job.exclusive == 1 or other.exclusive == 1:
+    if job.exclusive not in (0, 2) or other.exclusive not in (0, 2):
         return False
     return job.user == other.user or (job.exclusive != 2 and other.exclusive != 2)

@@ -23,7 +23,7 @@ from penstock.v1.shares_pb2 import JobPriority, ListPrioritiesRequest, PriorityW
 from penstock.values.errors import BadValue
 from penstock.values.jobid import parse_selectors
 
-FORMAT_LONG = "%.15i %9r %.8u %.10o %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T"
+FORMAT_LONG = "%.15i %9r %.8u %.8o %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10n %.10Q %.11N %.20T"
 FORMAT_START = "%.15i %9r %.10Y %.10S"
 #: Further factors that are shown when they have a weight: the field of the weights, weighted and as a fraction of 1.
 BY_WEIGHT = (
@@ -127,6 +127,7 @@ LETTERS: dict[str, _Field] = {
     "i": _field("JOBID", lambda job, view: job_id(job), lambda view: "Weights"),
     "j": _part("JOBSIZE", "job_size"),
     "J": _number("JOBSIZE", "job_size", "job_size"),
+    "n": _field("QOSNAME", lambda job, view: job.qos),
     "N": _number("NICE", "nice"),
     "o": _field("ACCOUNT", lambda job, view: job.account),
     "p": _part("PARTITION", "partition"),
@@ -149,7 +150,8 @@ _SORT: dict[str, ListingKey[JobPriority, PriorityView]] = {
     "f": lambda job, view: job.fair_share,
     "i": lambda job, view: (job.array_job_id or job.job_id, job.array_task_id, job.job_id),
     "j": lambda job, view: job.job_size,
-    "n": lambda job, view: job.nice,
+    "n": lambda job, view: job.qos,
+    "N": lambda job, view: job.nice,
     "o": lambda job, view: job.account,
     "p": lambda job, view: job.partition_factor,
     "q": lambda job, view: job.qos_factor,
@@ -271,7 +273,9 @@ def _print(jobs: list[JobPriority], options: OptionValues, view: PriorityView, h
         emit([*lines, body_line(columns, None, view).rstrip()])
         return
     try:
-        sort_rows(jobs, options.text("sort") or "i,r", lambda letter: _SORT.get(letter.lower()), view)
+        sort_rows(
+            jobs, options.text("sort") or "i,r", lambda letter: _SORT.get(letter) or _SORT.get(letter.lower()), view
+        )
     except CommandError:
         emit(lines)
         raise

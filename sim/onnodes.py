@@ -74,6 +74,7 @@ def beyond(config: Config) -> list[str]:
     for name, is_set in (
         ("OverSubscribe", partition is not None and partition.over_subscribe != "NO"),
         ("ExclusiveUser", partition is not None and partition.exclusive_user),
+        ("ExclusiveTopo", partition is not None and partition.exclusive_topo),
         ("MaxCPUsPerNode", partition is not None and partition.limits_cpus()),
         ("MinNodes or MaxNodes", partition is not None and (partition.min_nodes > 1 or partition.max_nodes >= 0)),
         ("MaxTime", partition is not None and partition.max_time_s >= 0),

@@ -12,6 +12,7 @@ the work. Each cimports only those above it in this list, or in its own line:
 - load: prepares a row.
 - nodetime: a node's time, built when the node is first needed. Reservations are views: the time of a node as the
   members of one see it. Licenses are one more node, which has them as GRES.
+- leaves: leaf switches that a job has for itself alone; nothing is done for them in a pass without such rows.
 - firstgaps: the gaps of a new shape, moved to where nodes are first free.
 - shapes: rows with the same demand on a node share its gaps, the intervals in which it may be free. Nodes only fill up
   during a pass, so a gap only shrinks; it is compared with the node's time when a search reaches it: a change is read

@@ -2,9 +2,10 @@
 
 from libc.stdint cimport int32_t
 
-from _fastsched.planner.basics cimport greater, lesser
+from _fastsched.planner.basics cimport WHOLE_NODES, greater, lesser
 from _fastsched.planner.demand cimport demand_of, memory_taken, rounded_cpus
 from _fastsched.planner.earliest cimport license_demand
+from _fastsched.planner.leaves cimport hold_leaves
 from _fastsched.planner.memory cimport append_int32, append_int64
 from _fastsched.planner.nodetime cimport take_on_node, timeline_of
 from _fastsched.planner.records cimport PlanAnswer, PlanNode
@@ -21,6 +22,8 @@ cdef int take_picks(PlanPass* plan, const PendingJob* job, int64_t from_s, int64
         demand.mem_mb = greater(demand.mem_mb, 0)
         demand.gres = job.gres
         take_on_node(plan, rank, &demand, from_s, to_s, job.reservation)
+    if plan.cluster.leaves_matter:
+        hold_leaves(plan, job, &plan.picks, from_s, to_s)
     if job.licenses != NULL:
         demand = PlanDemand(mem_mb=0, cpus=0, user=0, exclusive=0, gres=job.licenses)
         take_on_node(plan, plan.counts.nodes, &demand, from_s, to_s, job.reservation)
@@ -55,7 +58,7 @@ cdef int write_start(PlanPass* plan, const PendingJob* job, int64_t position, in
         tasks = plan.picks.tasks[i]
         cpus = rounded_cpus(node, <int64_t> tasks * job.cpus_per_task)
         append_int64(&plan.arena, &answer.mem_mb, memory_taken(job, node, cpus))
-        if job.exclusive == 1:
+        if job.exclusive & WHOLE_NODES:
             cpus = node.total_cpus // job.cpu_units
         append_int32(&plan.arena, &answer.node, node.index)
         append_int32(&plan.arena, &answer.cpus, <int32_t> cpus)

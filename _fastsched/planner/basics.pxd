@@ -39,6 +39,17 @@ cdef enum:
     NO_BLOCKS = -2
 
 
+# Kinds of `exclusive`, which rule 1 defines, and what of a leaf's use its nodes note.
+cdef enum:
+    WHOLE_NODES = 1  # all cpus, and nobody else on the node
+    ONE_USER = 2
+    WHOLE_LEAVES = 4  # a bit: nobody else on any node of the leaf switch
+    MARK_OF_LEAF = 8  # no job on this node, but on another of its leaf
+    LEAF_BUSY = 1 << 30  # a bit of Segment.jobs: there is such a job, or a block
+    OWN_JOBS = LEAF_BUSY - 1  # its other bits
+    MARK_OF_BLOCK = -2  # as the cpus of a block: it is on another node of the leaf
+
+
 cdef inline int64_t lesser(int64_t a, int64_t b) noexcept nogil:
     return a if a < b else b
 

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t
 
-from _fastsched.planner.basics cimport NOBODY, greater, lesser
+from _fastsched.planner.basics cimport NOBODY, WHOLE_NODES, greater, lesser
 from _fastsched.planner.records cimport PendingJob, PlanNode
 from _fastsched.planner.timeline cimport PlanDemand, Segment, gres_of
 
@@ -18,10 +18,10 @@ cdef inline int64_t memory_taken(const PendingJob* job, const PlanNode* node, in
     if job.mem_node_mb >= 0:
         return job.mem_node_mb if job.mem_node_mb else node.total_mem_mb
     if job.mem_cpu_mb >= 0:
-        if job.exclusive == 1:
+        if job.exclusive & WHOLE_NODES:
             cpus = greater(cpus, node.total_cpus // job.cpu_units)
         return -1 if job.mem_cpu_mb > INT64_MAX // cpus else job.mem_cpu_mb * cpus
-    return node.total_mem_mb if job.exclusive == 1 else 0
+    return node.total_mem_mb if job.exclusive & WHOLE_NODES else 0
 
 
 cdef inline bint demand_of(const PendingJob* job, const PlanNode* node, int64_t tasks, PlanDemand* demand) noexcept nogil:
@@ -30,7 +30,7 @@ cdef inline bint demand_of(const PendingJob* job, const PlanNode* node, int64_t 
     if cpus > node.cpus:
         return False
     units = cpus * job.cpu_units
-    if job.exclusive == 1:
+    if job.exclusive & WHOLE_NODES:
         if units > node.total_cpus:
             return False
         units = node.total_cpus
@@ -51,10 +51,10 @@ cdef inline bint demand_of(const PendingJob* job, const PlanNode* node, int64_t 
 cdef inline int32_t tasks_within(const PendingJob* job, const PlanNode* node, const Segment* free) noexcept nogil:
     """Computes t of rule 1 from the least free amounts; `free` holds one task already as far as GRES and users go."""
     cdef int64_t cpus = free.cpus, tasks, mem_mb = free.mem_mb
-    if job.exclusive == 1:
+    if job.exclusive & WHOLE_NODES:
         cpus = node.total_cpus
     cpus = lesser(cpus // job.cpu_units, node.cpus)
-    if job.mem_node_mb < 0 and job.mem_cpu_mb > 0 and job.exclusive != 1:
+    if job.mem_node_mb < 0 and job.mem_cpu_mb > 0 and not job.exclusive & WHOLE_NODES:
         cpus = lesser(cpus, mem_mb // job.mem_cpu_mb if mem_mb > 0 else 0)
     cpus -= cpus % node.cpu_quantum
     tasks = lesser(cpus // job.cpus_per_task, job.tasks_max)

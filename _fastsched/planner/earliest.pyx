@@ -6,12 +6,12 @@ worse (groups, segments, switches) try the times of rule 0 one after the other.
 
 from libc.stdint cimport uint64_t
 
-from _fastsched.planner.basics cimport NEVER, lesser, take_lowest_bit
+from _fastsched.planner.basics cimport MARK_OF_BLOCK, MARK_OF_LEAF, NEVER, WHOLE_LEAVES, lesser, take_lowest_bit
 from _fastsched.planner.shapes cimport find_shape, known_shape
 from _fastsched.planner.choose cimport choose_nodes
 from _fastsched.planner.earliest_several cimport several_nodes_start
 from _fastsched.planner.earliest_single cimport single_node_start
-from _fastsched.planner.nodetime cimport demand_of_part, is_license_node, part_end, timeline_of
+from _fastsched.planner.nodetime cimport demand_of_part, is_license_node, leaf_of, part_end, timeline_of
 from _fastsched.planner.records cimport PLANNED, PlanNode, PlannedUse, ReservedBlock
 from _fastsched.planner.timeline cimport earliest_fit, rounded_up
 
@@ -80,9 +80,25 @@ cdef int64_t next_end(PlanPass* plan, const PendingJob* job, int64_t after_s) ex
         while bits:
             rank = (word << 6) + take_lowest_bit(&bits)
             next_s = lesser(next_s, next_end_on_node(plan, job, plan.cluster.nodes + rank, after_s))
+            if job.exclusive & WHOLE_LEAVES:
+                next_s = lesser(next_s, next_end_on_leaf(plan, leaf_of(plan, rank), after_s))
     if job.licenses != NULL:
         next_s = lesser(next_s, next_end_on_node(plan, job, plan.cluster.nodes + plan.counts.nodes, after_s))
     return rounded_up(next_s, plan.limits.resolution_s)
+
+
+cdef int64_t next_end_on_leaf(PlanPass* plan, int32_t leaf, int64_t after_s) noexcept nogil:
+    """Returns the first end after a time of a running job under a leaf switch."""
+    cdef int64_t next_s = NEVER, part, end_s
+    cdef int32_t at
+    cdef PlanNode* node
+    for at in range(plan.cluster.leaf_first[leaf], plan.cluster.leaf_first[leaf + 1]):
+        node = plan.cluster.nodes + plan.cluster.leaf_ranks[at]
+        for part in range(node.first_part, node.last_part):
+            end_s = part_end(plan, node, plan.cluster.parts[part])
+            if end_s > after_s:
+                next_s = lesser(next_s, end_s)
+    return next_s
 
 
 cdef int64_t next_end_on_node(PlanPass* plan, const PendingJob* job, const PlanNode* node, int64_t after_s) noexcept nogil:
@@ -98,10 +114,14 @@ cdef int64_t next_end_on_node(PlanPass* plan, const PendingJob* job, const PlanN
             next_s = end_s
     while use != NULL:
         if after_s < use.to_s < next_s and concerns(plan, job, node, use.demand.gres):
-            next_s = use.to_s
+            if use.demand.exclusive != MARK_OF_LEAF or job.exclusive & WHOLE_LEAVES:
+                next_s = use.to_s
         use = use.next
     while block != NULL:
         if after_s < block.to_s < next_s and block.reservation != job.reservation:
+            if block.cpus == MARK_OF_BLOCK and not job.exclusive & WHOLE_LEAVES:
+                block = block.next
+                continue
             if concerns(plan, job, node, block.gres):
                 next_s = block.to_s
         block = block.next

@@ -42,7 +42,8 @@ cdef bint makes_sense(const PlanPass* plan, const PendingJob* job) noexcept nogi
         and job.cpu_units >= 1
         and plan.input.jobs.ntasks_per_node[job.row] >= 0
         and 1 <= job.length_s <= job.limit_s <= FOREVER
-        and job.exclusive <= 2
+        and 0 <= job.exclusive <= 5
+        and job.exclusive != 3
         and job.order_kind <= 2
         and job.switches_max >= 0
         and job.segment >= 0

@@ -17,6 +17,12 @@ cdef inline bint is_license_node(const PlanPass* plan, const PlanNode* node) noe
     return node.index == plan.counts.nodes
 
 
+cdef inline int32_t leaf_of(const PlanPass* plan, int32_t rank) noexcept nogil:
+    """Returns the leaf switch above a node; without switches each node is its own."""
+    cdef int32_t index = plan.cluster.nodes[rank].index
+    return plan.input.nodes.switches[index] if plan.counts.switch_levels else index
+
+
 cdef inline bint may_be_preempted(const PlanPass* plan, int64_t run, uint64_t classes) noexcept nogil:
     cdef int32_t own_class = plan.input.running.run_class[run]
     return 0 <= own_class < 64 and (classes >> own_class) & 1 and not plan.preemption.gone[run]

@@ -7,11 +7,11 @@ victims are preempted, a node is simply rebuilt, and what rows of this pass have
 from libc.stdlib cimport qsort
 from libc.string cimport memcpy, memmove, memset
 
-from _fastsched.planner.basics cimport ALL_BLOCKS, NEVER, NOBODY, NO_BLOCKS, greater, lesser
+from _fastsched.planner.basics cimport ALL_BLOCKS, MARK_OF_BLOCK, NEVER, NOBODY, NO_BLOCKS, greater, lesser
 from _fastsched.planner.memory cimport allocate
 from _fastsched.planner.records cimport PREEMPTABLE, PlannedUse, ReservedBlock
 from _fastsched.planner.timeline cimport (
-    Segment, add_occupant, close_interval, gres_of, new_timeline, save, segment_at, split_at, take_from,
+    Segment, add_occupant, close_interval, gres_of, mark_interval, new_timeline, save, segment_at, split_at, take_from,
 )
 
 cdef enum:
@@ -119,6 +119,37 @@ cdef int lay_out_running(PlanPass* plan, PlanNode* node, LeftOut left_out, NodeT
     return 0
 
 
+cdef bint has_part_of(const PlanPass* plan, const PlanNode* node, int64_t run) noexcept nogil:
+    cdef int64_t part
+    for part in range(node.first_part, node.last_part):
+        if plan.input.running.part_run[plan.cluster.parts[part]] == run:
+            return True
+    return False
+
+
+cdef int64_t leaf_busy_until(const PlanPass* plan, const PlanNode* node, LeftOut left_out) noexcept nogil:
+    """Returns when all that runs on other nodes of the leaf has ended, as far as it is not left out (rule 9)."""
+    cdef int32_t leaf = leaf_of(plan, plan.cluster.rank_of[node.index]), at
+    cdef int64_t until_s = plan.limits.now_s, part, run
+    cdef const PlanNode* other
+    if left_out == NOTHING:
+        return plan.cluster.leaf_busy_s[leaf]
+    if not plan.preemption.for_leaves:
+        return until_s
+    for at in range(plan.cluster.leaf_first[leaf], plan.cluster.leaf_first[leaf + 1]):
+        other = plan.cluster.nodes + plan.cluster.leaf_ranks[at]
+        if other.index == node.index:
+            continue
+        for part in range(other.first_part, other.last_part):
+            run = plan.input.running.part_run[plan.cluster.parts[part]]
+            if not (
+                is_left_out(plan, other, plan.cluster.parts[part], left_out)
+                and (plan.preemption.gone[run] or has_part_of(plan, node, run))
+            ):
+                until_s = greater(until_s, part_end(plan, other, plan.cluster.parts[part]))
+    return until_s
+
+
 cdef int lay_out_view(
     PlanPass* plan, PlanNode* node, int32_t reservation, LeftOut left_out, NodeTimeline* line
 ) except -1 nogil:
@@ -127,11 +158,15 @@ cdef int lay_out_view(
     cdef ReservedBlock* block = node.blocks
     new_timeline(&plan.arena, line, node.gres_kinds, <int32_t> (node.last_part - node.first_part + 7))
     lay_out_running(plan, node, left_out, line)
+    if plan.cluster.leaves_matter and not is_license_node(plan, node):
+        mark_interval(&plan.arena, line, plan.limits.now_s, leaf_busy_until(plan, node, left_out))
     while block != NULL:
         if reservation == ALL_BLOCKS or (reservation >= 0 and block.reservation != reservation):
             if block.cpus >= 0 or is_license_node(plan, node):
                 demand = PlanDemand(mem_mb=block.mem_mb, cpus=block.cpus, user=0, exclusive=0, gres=block.gres)
                 take_from(&plan.arena, &plan.undo, line, &demand, block.from_s, block.to_s, 0)
+            elif block.cpus == MARK_OF_BLOCK:
+                mark_interval(&plan.arena, line, block.from_s, block.to_s)
             else:
                 close_interval(&plan.arena, line, block.from_s, block.to_s)
         block = block.next

@@ -7,9 +7,11 @@ from _fastsched.planner.shapes cimport reset_node
 from _fastsched.planner.choose cimport choose_nodes
 from _fastsched.planner.demand cimport demand_of
 from _fastsched.planner.earliest cimport licenses_free_from
+from _fastsched.planner.basics cimport WHOLE_LEAVES
+from _fastsched.planner.leaves cimport measure_leaf
 from _fastsched.planner.load cimport load_group_masks
 from _fastsched.planner.memory cimport ArenaMark, allocate, append_int32, mark_of, rewind
-from _fastsched.planner.nodetime cimport may_be_preempted, timeline_without
+from _fastsched.planner.nodetime cimport leaf_of, may_be_preempted, timeline_without
 from _fastsched.planner.records cimport PLANNED, VICTIMS, WITHOUT_VICTIMS, PlanNode
 from _fastsched.planner.timeline cimport NodeTimeline, PlanDemand, free_until
 
@@ -79,6 +81,7 @@ cdef bint choose_without_victims(PlanPass* plan, PendingJob* job) except -1 nogi
     load_group_masks(plan, job)
     mark = mark_of(&plan.arena)
     plan.preemption.victim_classes = job.preempts
+    plan.preemption.for_leaves = (job.exclusive & WHOLE_LEAVES) != 0
     plan.basis = WITHOUT_VICTIMS
     found = choose_nodes(plan, job, plan.limits.now_s, True)
     plan.basis = PLANNED
@@ -115,15 +118,24 @@ cdef bint preempt(PlanPass* plan, PendingJob* job, int64_t position) except -1 n
     return True
 
 
+cdef int rebuild_node(PlanPass* plan, int32_t rank) except -1 nogil:
+    plan.cluster.nodes[rank].built = False
+    plan.cluster.versions[rank] += 1
+    return reset_node(plan, rank)
+
+
 cdef int rebuild_nodes_of(PlanPass* plan, int32_t run) except -1 nogil:
     """Ends a victim at now_s + 1: its nodes and its licenses are rebuilt, and their gaps are reset."""
     cdef int64_t part
-    cdef int32_t rank
+    cdef int32_t rank, leaf, at
     for part in range(plan.counts.parts):
         if plan.input.running.part_run[part] == run:
             rank = plan.cluster.rank_of[plan.input.running.part_node[part]]
-            plan.cluster.nodes[rank].built = False
-            plan.cluster.versions[rank] += 1
-            reset_node(plan, rank)
+            rebuild_node(plan, rank)
+            if plan.cluster.leaves_matter:
+                leaf = leaf_of(plan, rank)
+                measure_leaf(plan, leaf)
+                for at in range(plan.cluster.leaf_first[leaf], plan.cluster.leaf_first[leaf + 1]):
+                    rebuild_node(plan, plan.cluster.leaf_ranks[at])
     plan.cluster.nodes[plan.counts.nodes].built = False
     return 0

@@ -3,11 +3,12 @@
 from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
-from _fastsched.planner.basics cimport NEVER, greater, lesser, set_bit
+from _fastsched.planner.basics cimport NEVER, ONE_USER, WHOLE_LEAVES, greater, lesser, set_bit
 from _fastsched.planner.shapes cimport BUCKETS, length_class_of
 from _fastsched.planner.columns cimport AxisLengths, PlanningInput
 from _fastsched.planner.events cimport TimelineEvent
 from _fastsched.planner.gaps cimport GapBlock
+from _fastsched.planner.leaves cimport mark_blocks, prepare_leaves
 from _fastsched.planner.memory cimport allocate, allocate_zeroed, append_int32
 from _fastsched.planner.records cimport (
     NodeCandidate, Picks, PlanCluster, PlanNode, PlanShape, ReservedBlock, Scratch, SeenJob,
@@ -27,7 +28,9 @@ cdef bint prepare(PlanPass* plan) except -1 nogil:
         return False
     prepare_nodes(plan)
     prepare_parts(plan)
+    prepare_leaves(plan)
     prepare_blocks(plan)
+    mark_blocks(plan)
     prepare_shapes(plan)
     prepare_scratch(plan)
     prepare_answer(plan)
@@ -76,7 +79,8 @@ cdef bint rows_are_valid(PlanPass* plan) noexcept nogil:
         good = good and 0 <= given.jobs.mask[row] < counts.masks
         good = good and -1 <= given.jobs.resv[row] < counts.reservations
         good = good and -1 <= given.jobs.group[row] < counts.group_bounds - 1
-        plan.cluster.users_matter = plan.cluster.users_matter or given.jobs.exclusive[row] == 2
+        plan.cluster.users_matter = plan.cluster.users_matter or given.jobs.exclusive[row] == ONE_USER
+        plan.cluster.leaves_matter = plan.cluster.leaves_matter or (given.jobs.exclusive[row] & WHOLE_LEAVES) != 0
         plan.cluster.keep_uses = (
             plan.cluster.keep_uses
             or given.jobs.group[row] >= 0

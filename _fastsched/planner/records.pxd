@@ -87,6 +87,13 @@ cdef struct PlanCluster:  # prepare.pyx
     bint all_up
     bint users_matter  # a job has, or may get, a node for one user alone
     bint keep_uses
+    bint leaves_matter  # a row wants leaf switches for itself alone
+    int32_t* leaf_first  # by leaf: its nodes are these entries of leaf_ranks, up to those of the next
+    int32_t* leaf_ranks
+    int64_t* leaf_busy_s  # by leaf: when all that runs there has ended
+    int32_t* leaf_taken  # by leaf: the last taking that held it
+    int32_t takings
+    const int32_t* no_gres
 
 
 cdef struct PlanShape:  # shapes.pyx: rows with the same demand on a node, and the times at which it may be met
@@ -216,6 +223,7 @@ cdef struct PreemptionClasses:  # preempt.pyx
     uint8_t* gone  # running jobs removed by this pass
     uint64_t classes  # of running jobs that may be preempted at all
     uint64_t victim_classes  # those that the current row may preempt
+    bint for_leaves  # it wants leaf switches for itself alone
 
 
 cdef struct SeenJob:  # outcome.pyx

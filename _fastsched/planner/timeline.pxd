@@ -2,7 +2,9 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from _fastsched.planner.basics cimport CLOSED, NEVER, NOBODY
+from _fastsched.planner.basics cimport (
+    CLOSED, LEAF_BUSY, MARK_OF_LEAF, NEVER, NOBODY, ONE_USER, OWN_JOBS, WHOLE_LEAVES,
+)
 from _fastsched.planner.memory cimport Arena
 
 
@@ -10,7 +12,7 @@ cdef struct Segment:  # what is free from one time to the next; counts of GRES f
     int64_t from_s
     int64_t mem_mb
     int32_t cpus  # units
-    int32_t jobs
+    int32_t jobs  # those here, and LEAF_BUSY
     int32_t user  # of all jobs there, CLOSED if several
     int32_t exclusive_user  # the user who has the node alone; NOBODY, CLOSED
 
@@ -51,6 +53,7 @@ cdef int take_from(
     Arena* arena, UndoLog* undo, NodeTimeline* line, const PlanDemand* demand, int64_t from_s, int64_t to_s, int32_t jobs
 ) except -1 nogil
 cdef int close_interval(Arena* arena, NodeTimeline* line, int64_t from_s, int64_t to_s) except -1 nogil
+cdef int mark_interval(Arena* arena, NodeTimeline* line, int64_t from_s, int64_t to_s) except -1 nogil
 cdef int save(Arena* arena, UndoLog* undo, NodeTimeline* line) except -1 nogil
 cdef void undo_all(UndoLog* undo) noexcept nogil
 cdef int64_t earliest_fit(
@@ -95,15 +98,20 @@ cdef inline int64_t rounded_up(int64_t at_s, int64_t resolution_s) noexcept nogi
 
 
 cdef inline void add_occupant(Segment* segment, int32_t user, int32_t exclusive) noexcept nogil:
-    """Adds one more job to the node."""
-    if segment.jobs == 0:
+    """Adds one more job to the node, or notes one on its leaf."""
+    if exclusive == MARK_OF_LEAF:
+        segment.jobs |= LEAF_BUSY
+        return
+    if not segment.jobs & OWN_JOBS:
         segment.user = user
     elif segment.user != user:
         segment.user = CLOSED
     segment.jobs += 1
-    if exclusive == 1 or (exclusive == 2 and segment.exclusive_user != NOBODY and segment.exclusive_user != user):
+    if exclusive & ~ONE_USER or (
+        exclusive == ONE_USER and segment.exclusive_user != NOBODY and segment.exclusive_user != user
+    ):
         segment.exclusive_user = CLOSED
-    elif exclusive == 2:
+    elif exclusive == ONE_USER:
         segment.exclusive_user = user
 
 
@@ -120,6 +128,6 @@ cdef inline bint satisfies(const Segment* segment, const PlanDemand* demand, int
         segment.exclusive_user == CLOSED or segment.exclusive_user != demand.user
     ):
         return False
-    if demand.exclusive and segment.jobs:
-        return demand.exclusive == 2 and segment.user == demand.user
+    if demand.exclusive and segment.jobs and (segment.jobs & OWN_JOBS or demand.exclusive & WHOLE_LEAVES):
+        return demand.exclusive == ONE_USER and segment.user == demand.user
     return True

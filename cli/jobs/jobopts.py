@@ -140,9 +140,8 @@ JOB_OPTIONS = (
     Option("exclude", "x", YES, help="exclude a specific list of hosts", metavar="hosts...",
            convert=read.checked(read.hosts, "host list"), field="nodes_excluded"),
     Option("exclusive", "", MAYBE, help="do not share nodes with other jobs; user: only with the same user's, mcs: only "
-           "with jobs of the same label, topo: nor its part of the topology", metavar="user|mcs|topo", dest=SHARED,
-           const="exclusive", convert=read.exclusive,
-           note="topo is refused by the controller"),
+           "with jobs of the same label, topo: nor the leaf switches or blocks of its nodes",
+           metavar="user|mcs|topo", dest=SHARED, const="exclusive", convert=read.exclusive),
     Option("export", "", YES, help="specify environment variables to export", metavar="names"),
     Option("export-file", "", YES, help="file or descriptor with environment variables, each ended by a NUL",
            metavar="file|fd"),

@@ -179,7 +179,8 @@ def _job_resources(job: JobInfo, report: ShownReport) -> ShownRecord:
         *([f"Prefer={request.prefer}"] if request.prefer else []),
         *([f"Reservation={request.reservation}"] if request.reservation else []),
         f"OverSubscribe={_sharing(request)} Contiguous={request.contiguous:d} "
-        f"Licenses={_null(request.licenses)} Network={_null(request.network)}",
+        f"Licenses={_null(request.licenses)} "
+        f"LicensesAlloc={_null(request.licenses if job.tres_alloc else '')} Network={_null(request.network)}",
     ]
 
 
@@ -373,8 +374,8 @@ def partition_record(part: PartitionInfo) -> ShownRecord:
         f"AllocNodes={compress(part.alloc_nodes) or 'ALL'}{_alternate(part)} Default={_yes(part.is_default)} "
         f"QoS={part.qos or 'N/A'}",
         f"DefaultTime={format_duration(part.default_time_s) if part.default_time_s else 'NONE'} "
-        f"DisableRootJobs={_yes(part.disable_root_jobs)} ExclusiveUser={_yes(part.exclusive_user)} ExclusiveTopo=NO "
-        f"GraceTime={part.grace_time_s} Hidden={_yes(part.hidden)}",
+        f"DisableRootJobs={_yes(part.disable_root_jobs)} ExclusiveUser={_yes(part.exclusive_user)} "
+        f"ExclusiveTopo={_yes(part.exclusive_topo)} GraceTime={part.grace_time_s} Hidden={_yes(part.hidden)}",
         f"MaxNodes={_unlimited(part.max_nodes)} MaxTime={format_duration(part.max_time_s)} MinNodes={part.min_nodes} "
         f"LLN={_yes(part.lln)} MaxCPUsPerNode={_unlimited(part.max_cpus_per_node)} "
         f"MaxCPUsPerSocket={_unlimited(part.max_cpus_per_socket or -1)}",

@@ -37,7 +37,9 @@ RUN_NEEDS = ("state", "start_at_us", "end_at_us", "suspended_us", "suspended_at_
 ID_NEEDS = ("job_id", "array_job_id", "array_task_id", TASKS, SINGLE, "array_throttle", "het_job_id", "het_offset")
 MIN_CPUS_NEEDS = ("request.mincpus", "request.cpus_per_task", "request.ntasks_per_node")
 SHAPE_NEEDS = ("request.sockets_per_node", "request.cores_per_socket", "request.threads_per_core")
-SHARE_NEEDS = ("request.exclusive_user", "request.exclusive_mcs", "request.exclusive", "request.oversubscribe")
+SHARE_NEEDS = (
+    "request.exclusive_topo", "request.exclusive_user", "request.exclusive_mcs", "request.exclusive", "request.oversubscribe",
+)  # fmt: skip
 START_NEEDS = ("start_at_us", "planned_start_at_us", "request.begin_at_us", "state", "reason")
 
 END_NEEDS = ("time_limit_s", "end_at_us", *START_NEEDS)
@@ -144,8 +146,11 @@ def _left(view: JobView, limit_s: int, *run: Any) -> str:
     return format_elapsed(limit_s - used_s(view.clock, *run)) if limit_s >= 0 else "UNLIMITED"
 
 
-def _shared(view: JobView, one_user: int, one_label: int, exclusive: int, agreed: int) -> str:
-    """`%h`: NO for whole nodes, USER or MCS for nodes of one user or label, YES if the job accepts sharing."""
+def _shared(view: JobView, leaves: int, one_user: int, one_label: int, exclusive: int, agreed: int) -> str:
+    """`%h`: NO for whole nodes, TOPO for leaf switches, USER or MCS for nodes of one user or label, YES if the job accepts
+    sharing."""
+    if leaves:
+        return "TOPO"
     if one_user or one_label:
         return "USER" if one_user else "MCS"
     if exclusive or not agreed:
@@ -160,6 +165,11 @@ def _exclusive(job: JobInfo) -> str:
         (request.exclusive, "NODE"),
     )  # fmt: skip
     return next((word for given, word in kinds if given), "NO")
+
+
+def profile_text(text: str) -> str:
+    """--profile as Slurm prints it: Task, Energy, None; NotSet without one."""
+    return ",".join(word.strip().capitalize() for word in text.split(",")) if text else "NotSet"
 
 
 def _core_spec(view: JobView, cores: int, threads: int) -> str:
@@ -273,11 +283,10 @@ _ABSENT = {
     "burstbuffer": ("BURST_BUFFER", "(null)"), "burstbufferstate": ("BURST_BUFFER_STATE", "(null)"),
     "clusterfeature": ("CLUSTER_FEATURES", "(null)"), "containerid": ("CONTAINER_ID", "(null)"),
     "failednode": ("FAILED_NODE", "(null)"), "ntperboard": ("NTASKS_PER_BOARD", "0"),
-    "origin": ("ORIGIN", "NA"), "originraw": ("ORIGIN_RAW", "NA"), "profile": ("PROFILE", "NotSet"),
+    "origin": ("ORIGIN", "NA"), "originraw": ("ORIGIN_RAW", "NA"),
     "siblingsactive": ("ACTIVE_SIBLINGS", "NA"), "siblingsactiveraw": ("ACTIVE_SIBLINGS_RAW", "NA"),
     "siblingsviable": ("VIABLE_SIBLINGS", "NA"), "siblingsviableraw": ("VIABLE_SIBLINGS_RAW", "NA"),
     "sperboard": ("SOCKETS_PER_BOARD", "0"),
-    "tres-bind": ("TRES_BIND", "N/A"),
 }  # fmt: skip
 
 #: Every name of -O, in lower case.
@@ -295,6 +304,9 @@ NAMES: dict[str, JobField] = (
         "tres-per-job": _whole("TRES_PER_JOB", lambda job: gres_text(job.request.gres_per_job)),
         "tres-per-socket": _whole("TRES_PER_SOCKET", lambda job: gres_text(job.request.gres_per_socket)),
         "tres-per-task": _whole("TRES_PER_TASK", lambda job: tres_per_task(job.request) or "N/A"),
+        "tres-bind": _whole(
+            "TRES_BIND", lambda job: f"gres/gpu:{job.request.gpu_bind}" if job.request.gpu_bind else "N/A"
+        ),
         "tres-freq": _whole("TRES_FREQ", lambda job: f"gpu:{job.request.gpu_freq}" if job.request.gpu_freq else "N/A"),
         "cluster": JobField("CLUSTER", (), lambda view: view.cluster),
         "cpus-per-task": JobField("CPUS_PER_TASK", ("request.cpus_per_task",), lambda view, cpus: str(max(cpus, 1))),
@@ -314,6 +326,11 @@ NAMES: dict[str, JobField] = (
         "exit_code": JobField(
             "EXIT_CODE", ("exit.code", "exit.signal"), lambda view, code, signal: str(code or signal)
         ),
+        "licensesalloc": JobField(
+            "LICENSES_ALLOC",
+            ("request.licenses", "state"),
+            lambda view, names, state: names if names and state not in WAITING else "(null)",
+        ),
         "lastschedeval": _time("LAST_SCHED_EVAL", "last_sched_at_us"),
         "maxcpus": _number("MAX_CPUS", "cpus"),
         "maxnodes": JobField("MAX_NODES", ("request.nodes_max", "nodes"), lambda view, most, nodes: str(most or nodes)),
@@ -327,6 +344,7 @@ NAMES: dict[str, JobField] = (
         "prefer": _whole("PREFER", lambda job: job.request.prefer or "(null)"),
         "preempttime": _time("PREEMPT_TIME", "preempt_at_us"),
         "pendingtime": JobField("PENDING_TIME", ("state", "start_at_us", "submit_at_us"), _pending_s),
+        "profile": _whole("PROFILE", lambda job: profile_text(job.request.profile)),
         "reboot": _whole("REBOOT", lambda job: str(int(job.request.reboot))),
         "reqswitch": _whole("REQ_SWITCH", lambda job: str(job.request.switches_max)),
         "requeue": _number("REQUEUE", "request.requeue"),

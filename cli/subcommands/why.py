@@ -63,7 +63,9 @@ def report(why: "WhyJobReply", clock: DisplayClock) -> list[str]:
     lines = [f"{title} waits: {why.reason}{'. ' + word if word else ''}"]
     lines += _section("In its way:", _obstacles(why, clock))
     lines += _planned(why, clock)
-    lines += _section("What it needs:", [*_needs(why, clock), *_licenses(why, clock), *_reservations(why, clock)])
+    lines += _section(
+        "What it needs:", [*_needs(why, clock), *_licenses(why, clock), *_reservations(why, clock), *_leaves(why)]
+    )
     lines += _section("In front of it, for the same nodes:", _in_front(why, clock))
     lines += _preemption(why)
     return lines + _section("It would start sooner:", _hints(why, clock))
@@ -132,6 +134,15 @@ def _reservations(why: "WhyJobReply", clock: DisplayClock) -> Iterator[str]:
     for one in why.reservations:
         times = f"from {clock.text(one.start_at_us)} to {clock.text(one.end_at_us)}"
         yield f"reservation {one.name} keeps {_nodes(one.nodes)} of these {times}"
+
+
+def _leaves(why: "WhyJobReply") -> Iterator[str]:
+    for one in why.leaves:
+        jobs = [f"job {job_id}" for job_id in one.jobs]
+        if one.jobs_more:
+            jobs.append(_do(one.jobs_more, "other job", "other jobs"))
+        alone = ", which has it for itself alone" if one.is_owned and len(jobs) == 1 else ""
+        yield f"leaf {one.name} is used by {', '.join(jobs)}{alone}: {_nodes(one.nodes)} of these"
 
 
 def _in_front(why: "WhyJobReply", clock: DisplayClock) -> Iterator[str]:

@@ -19,6 +19,7 @@ from ctld.core.reservations.access import names_asked, running_in
 from ctld.core.reservations.view import view_of
 from ctld.core.state import shares
 from ctld.core.state.devices import device_masks
+from ctld.core.state.leaves import leaf_mates
 from ctld.core.state.state import CLOSED_FLAGS, ClusterState
 from ctld.core.steps.invariants import check_ports, check_steps
 from penstock.values.states import ACTIVE_STATES, ALLOCATED_STATES, END_STATES, JobState, Suspend
@@ -39,6 +40,7 @@ def check(state: ClusterState) -> None:
         _check_node(state, node)
     _check_arrays(state)
     _check_partition_cpus(state)
+    _check_leaves(state)
     het_life.check(state)
     _check_licenses(state)
     _check_shares(state)
@@ -217,6 +219,19 @@ def _check_shares_of_gpus(state: ClusterState, node: Node, parts: list[NodeAlloc
         for kind, count in shares.room(node.inside, shares.whole_gpus(node), held, node.gpu_closed).items():
             free = state.node_columns.free_gres[node.index, state.layout.gres_kinds[kind]]
             _need(free == count, f"{node.name}: {kind} free")
+
+
+def _check_leaves(state: ClusterState) -> None:
+    """Checks who has leaf switches for itself alone, and that nobody starts there."""
+    held: dict[int, dict[int, None]] = {}
+    for job_id in dict.fromkeys(job_id for node in state.node_list for job_id in node.jobs):
+        job = state.jobs[job_id]
+        if job.request.exclusive_topo and units_in_use(state, job):
+            own = [state.nodes[part.node].index for part in job.alloc]
+            for index in (*own, *leaf_mates(state.node_columns, own)):
+                held.setdefault(index, {})[job_id] = None
+    _need(held == state.leaf_owners.of_node, "leaf switches that jobs have for themselves alone")
+    _need(all(state.node_columns.used_exclusively[index] for index in held), "nodes of such leaf switches are closed")
 
 
 def _check_partition_cpus(state: ClusterState) -> None:

@@ -465,6 +465,7 @@ PARTITIONS = Table(
         Key("PreemptMode", "preempt_mode", kinds.PREEMPT_MODE),
         Key("GraceTime", "grace_time_s", kinds.GRACE_TIME),
         Key("ExclusiveUser", "exclusive_user", kinds.BOOL),
+        Key("ExclusiveTopo", "exclusive_topo", kinds.BOOL),
         Key("LLN", "lln", kinds.BOOL),
         Key("OverTimeLimit", "over_time_limit_s", kinds.MINUTES),
         Key("PenstockAllowNewPrivs", "allow_new_privs", kinds.BOOL),
@@ -478,7 +479,7 @@ PARTITIONS = Table(
     ),
     {"shared": "OverSubscribe"},
     {
-        "Exclusive": ("over_subscribe", "exclusive_user"),
+        "Exclusive": ("over_subscribe", "exclusive_user", "exclusive_topo"),
         "Priority": ("priority_tier", "priority_job_factor"),
         "def_mem_per_cpu_mb": ("def_mem_per_node_mb",),
         "def_mem_per_node_mb": ("def_mem_per_cpu_mb",),

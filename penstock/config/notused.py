@@ -164,7 +164,6 @@ Topology | its position in topology.yaml | topology.conf or topology.yaml gives 
 
 PARTITIONS = f"""
 CpuBind | how tasks are bound in that partition | --cpu-bind sets it for a step
-ExclusiveTopo | a job has its topology block exclusively | Exclusive=YES gives whole nodes
 PowerDownOnIdle | nodes are switched off as soon as they are idle | {_POWER}
 ResumeTimeout | time that powering on takes | {_POWER}
 SelectTypeParameters | whether cores or sockets are given | the cluster's SelectTypeParameters apply to all partitions

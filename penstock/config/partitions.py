@@ -12,7 +12,7 @@ from penstock.config.keys import NODE_SETS, PARTITIONS
 from penstock.config.lines import LineReader, Values
 from penstock.config.nodes import NodeTable
 from penstock.config.preemption import check_partition
-from penstock.config.problem import Findings, Ignored, Where
+from penstock.config.problem import Findings, Where
 from penstock.config.syntax import Token
 from penstock.values.config import PartitionConfig
 from penstock.values.duration import UNLIMITED
@@ -113,13 +113,10 @@ class PartitionReader:
         if "Priority" in values:
             fields |= {"priority_tier": values["Priority"].value, "priority_job_factor": values["Priority"].value}
         if "Exclusive" in values:
-            exclusive, where = values["Exclusive"]
-            fields |= {"exclusive_user": exclusive == "USER"}
+            exclusive = values["Exclusive"].value
+            fields |= {"exclusive_user": exclusive == "USER", "exclusive_topo": exclusive == "TOPO"}
             if exclusive == "NODE":
                 fields["over_subscribe"] = "EXCLUSIVE"
-            if exclusive == "TOPO":
-                why = "Exclusive=YES gives whole nodes; a whole block cannot be given"
-                self.findings.ignore(Ignored(where, "Exclusive", "TOPO", exclusive, "", why))
         fields |= values.value("JobDefaults", {})
         fields |= {name: found.value for name, found in values.items() if name not in _SPREAD}
         for limit in ("def", "max"):

@@ -13,7 +13,7 @@ class WhyJobRequest(_message.Message):
     def __init__(self, id: _Optional[str] = ...) -> None: ...
 
 class WhyJobReply(_message.Message):
-    __slots__ = ("job_id", "shown_id", "state", "reason", "user_name", "last_event", "last_event_at_us", "now_us", "obstacles", "planned", "needs", "licenses", "reservations", "in_front", "in_front_more", "may_preempt", "victims", "hints", "name", "steps")
+    __slots__ = ("job_id", "shown_id", "state", "reason", "user_name", "last_event", "last_event_at_us", "now_us", "obstacles", "planned", "needs", "licenses", "reservations", "in_front", "in_front_more", "may_preempt", "victims", "hints", "name", "steps", "leaves")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     SHOWN_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +34,7 @@ class WhyJobReply(_message.Message):
     HINTS_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
+    LEAVES_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     shown_id: str
     state: str
@@ -54,7 +55,22 @@ class WhyJobReply(_message.Message):
     hints: _containers.RepeatedCompositeFieldContainer[Hint]
     name: str
     steps: _containers.RepeatedCompositeFieldContainer[StepThatWaits]
-    def __init__(self, job_id: _Optional[int] = ..., shown_id: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., user_name: _Optional[str] = ..., last_event: _Optional[str] = ..., last_event_at_us: _Optional[int] = ..., now_us: _Optional[int] = ..., obstacles: _Optional[_Iterable[_Union[Obstacle, _Mapping]]] = ..., planned: _Optional[_Union[PlannedStart, _Mapping]] = ..., needs: _Optional[_Iterable[_Union[NodesNeeded, _Mapping]]] = ..., licenses: _Optional[_Iterable[_Union[LicensesNeeded, _Mapping]]] = ..., reservations: _Optional[_Iterable[_Union[ReservationInTheWay, _Mapping]]] = ..., in_front: _Optional[_Iterable[_Union[JobInFront, _Mapping]]] = ..., in_front_more: _Optional[int] = ..., may_preempt: bool = ..., victims: _Optional[_Iterable[int]] = ..., hints: _Optional[_Iterable[_Union[Hint, _Mapping]]] = ..., name: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepThatWaits, _Mapping]]] = ...) -> None: ...
+    leaves: _containers.RepeatedCompositeFieldContainer[UsedLeaf]
+    def __init__(self, job_id: _Optional[int] = ..., shown_id: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., user_name: _Optional[str] = ..., last_event: _Optional[str] = ..., last_event_at_us: _Optional[int] = ..., now_us: _Optional[int] = ..., obstacles: _Optional[_Iterable[_Union[Obstacle, _Mapping]]] = ..., planned: _Optional[_Union[PlannedStart, _Mapping]] = ..., needs: _Optional[_Iterable[_Union[NodesNeeded, _Mapping]]] = ..., licenses: _Optional[_Iterable[_Union[LicensesNeeded, _Mapping]]] = ..., reservations: _Optional[_Iterable[_Union[ReservationInTheWay, _Mapping]]] = ..., in_front: _Optional[_Iterable[_Union[JobInFront, _Mapping]]] = ..., in_front_more: _Optional[int] = ..., may_preempt: bool = ..., victims: _Optional[_Iterable[int]] = ..., hints: _Optional[_Iterable[_Union[Hint, _Mapping]]] = ..., name: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepThatWaits, _Mapping]]] = ..., leaves: _Optional[_Iterable[_Union[UsedLeaf, _Mapping]]] = ...) -> None: ...
+
+class UsedLeaf(_message.Message):
+    __slots__ = ("name", "nodes", "jobs", "jobs_more", "is_owned")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    JOBS_MORE_FIELD_NUMBER: _ClassVar[int]
+    IS_OWNED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    nodes: int
+    jobs: _containers.RepeatedScalarFieldContainer[int]
+    jobs_more: int
+    is_owned: bool
+    def __init__(self, name: _Optional[str] = ..., nodes: _Optional[int] = ..., jobs: _Optional[_Iterable[int]] = ..., jobs_more: _Optional[int] = ..., is_owned: bool = ...) -> None: ...
 
 class StepThatWaits(_message.Message):
     __slots__ = ("name", "since_us", "waits_for")

@@ -138,6 +138,7 @@ class PartitionConfig:
     hidden: bool = False
     over_subscribe: str = "NO"  # NO YES[:n] EXCLUSIVE FORCE[:n]
     exclusive_user: bool = False
+    exclusive_topo: bool = False  # its jobs have leaf switches, or blocks, for themselves alone
     lln: bool = False
     over_time_limit_s: int = 0
     tres_billing_weights: tuple[Weight, ...] = ()  # () = 1 per CPU

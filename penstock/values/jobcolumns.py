@@ -13,7 +13,7 @@ NUMBERS = frozenset((
     "planned_start_at_us", "last_sched_at_us", "request.nice", "request.begin_at_us", "request.cpus_per_task",
     "request.ntasks_per_node", "request.nodes_max", "request.kind", "request.exclusive", "request.exclusive_user",
     "request.requeue", "request.mincpus", "request.tmp_disk_mb", "request.sockets_per_node", "request.cores_per_socket",
-    "request.threads_per_core", "request.contiguous", "request.exclusive_mcs", "request.oversubscribe",
+    "request.threads_per_core", "request.contiguous", "request.exclusive_mcs", "request.exclusive_topo", "request.oversubscribe",
     "request.core_spec", "request.thread_spec", "derived_exit.code", "derived_exit.signal",
 ))  # fmt: skip
 

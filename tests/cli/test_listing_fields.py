@@ -24,7 +24,7 @@ RICH = reports.job(
         gres_per_node=[GPU], gres_per_task=[GresCount(name="gpu", count=1)], gres_per_socket=[GPU], cpus_per_gpu=4,
         mem_per_gpu_mb=100, ntasks_per_core=1, ntasks_per_socket=2, switches_max=3, switches_wait_s=90, nodes_max=4,
         deadline_at_us=reports.at(9000), delay_boot_s=60, extra="ex", mcs_label="mcs", network="net", reboot=True,
-        time_min_s=120, container="/oci", submit_line="sbatch x", gpu_freq="high", core_spec=2, command="/x.sh",
+        time_min_s=120, container="/oci", submit_line="sbatch x", profile="task,energy", gpu_bind="closest", gpu_freq="high", core_spec=2, command="/x.sh",
     ),
 )  # fmt: skip
 POOR = reports.job(8, "PENDING", reason="", partition="main", user_name="", group_name="", std_out=b"")
@@ -61,7 +61,8 @@ NAMED = {
     "batchflag": ("1", "1"), "container": ("/oci", "(null)"), "cpus-per-tres": ("gres/gpu:4", "N/A"),
     "mem-per-tres": ("gres/gpu:100", "N/A"), "tres-per-job": ("N/A", "N/A"),
     "tres-per-socket": ("gres/gpu:h100:2", "N/A"), "tres-per-task": ("cpu=2,gres/gpu=1", "N/A"),
-    "tres-freq": ("gpu:high", "N/A"), "cluster": ("tiny", "tiny"), "cpus-per-task": ("2", "1"),
+    "tres-freq": ("gpu:high", "N/A"), "tres-bind": ("gres/gpu:closest", "N/A"), "profile": ("Task,Energy", "NotSet"),
+    "licensesalloc": ("lic:2", "(null)"), "cluster": ("tiny", "tiny"), "cpus-per-task": ("2", "1"),
     "deadline": ("2026-11-21T05:34:00", "N/A"), "delayboot": ("1:00", "0:00"),
     "eligibletime": ("2026-11-21T03:03:20",) * 2, "extra": ("ex", "(null)"), "exclusive": ("NO", "NO"), "hetjobid": ("N/A", "N/A"),
     "hetjobidset": ("N/A", "N/A"), "hetjoboffset": ("N/A", "N/A"), "exit_code": ("3", "0"),
@@ -176,6 +177,7 @@ def test_the_tables_know_all_names_of_slurm():
         BoardsPerNode BurstBuffer BurstBufferState Cluster ClusterFeature Command Comment Contiguous Container Cores
         CoreSpec cpus-per-task cpus-per-tres Deadline DelayBoot Dependency DerivedEC EligibleTime EndTime
         exit_code Feature GroupID GroupName HetJobID HetJobIDSet HetJobOffset JobArrayID JobID LastSchedEval Licenses
+        LicensesAlloc Exclusive SLUID SubmitLine
         MaxCPUs MaxNodes MCSLabel mem-per-tres MinCpus MinMemory MinTime MinTmpDisk Name Network Nice NodeList
         NTPerBoard NTPerCore NTPerNode NTPerSocket NumCPUs NumNodes NumTasks Origin OriginRaw OverSubscribe Partition
         PendingTime PreemptTime Prefer Priority PriorityLong Profile QOS Reason ReasonList Reboot ReqNodes ReqSwitch

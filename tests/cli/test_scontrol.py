@@ -92,7 +92,7 @@ JobId=7 JobName=train
    Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*
    MinCPUsNode=2 MinMemoryNode=4G MinTmpDiskNode=0
    Features=(null) DelayBoot=00:00:00
-   OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null)
+   OverSubscribe=OK Contiguous=0 Licenses=(null) LicensesAlloc=(null) Network=(null)
    Command=/w/job.sh
    WorkDir=/w
    Comment=hello world

@@ -115,12 +115,12 @@ def test_sprio_shows_what_has_a_weight(client, capsys):
 def test_sprio_long(client, capsys):
     lines = out(capsys, sprio, "-l").splitlines()
     assert lines[0] == (
-        "          JOBID PARTITION     USER    ACCOUNT   PRIORITY       SITE        AGE      ASSOC  FAIRSHARE"
-        "    JOBSIZE  PARTITION        QOS        NICE                 TRES"
+        "          JOBID PARTITION     USER  ACCOUNT   PRIORITY       SITE        AGE      ASSOC  FAIRSHARE"
+        "    JOBSIZE  PARTITION    QOSNAME        QOS        NICE                 TRES"
     )
     assert lines[1] == (
-        "             12 main           ann    physics      33925          0        250          0      33333"
-        "        333          0          0           0     cpu=5,gres/gpu=4"
+        "             12 main           ann  physics      33925          0        250          0      33333"
+        "        333          0                     0           0     cpu=5,gres/gpu=4"
     )
 
 

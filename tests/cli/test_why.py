@@ -44,6 +44,7 @@ def waiting() -> pb.WhyJobReply:
         ],
         licenses=[pb.LicensesNeeded(name="matlab", wanted=2, free=1, enough_at_us=T0 + HOUR_US)],
         reservations=[pb.ReservationInTheWay(name="maint", start_at_us=T0, end_at_us=T0 + HOUR_US, nodes=1)],
+        leaves=[pb.UsedLeaf(name="s1", nodes=2, jobs=[7], is_owned=True), pb.UsedLeaf(name="s2", nodes=1, jobs=[8, 9], jobs_more=1)],
         in_front=[
             pb.JobInFront(job_id=3, shown_id="3", user_name="bob", nodes=8, start_at_us=T0 + HOUR_US, node_list="gpu[01-08]"),
             pb.JobInFront(job_id=5, shown_id="5_[1-9]", user_name="eve", nodes=1),
@@ -74,6 +75,8 @@ def test_why_says_everything(monkeypatch, capsys):
         "    next free on gpu03 at 2026-11-18T12:06:40; on 2 at 2026-11-18T13:06:40\n"
         "  license matlab: 2, 1 is free; enough at 2026-11-18T12:06:40\n"
         "  reservation maint keeps 1 node of these from 2026-11-18T11:06:40 to 2026-11-18T12:06:40\n"
+        "  leaf s1 is used by job 7, which has it for itself alone: 2 nodes of these\n"
+        "  leaf s2 is used by job 8, job 9, 1 other job: 1 node of these\n"
         "In front of it, for the same nodes:\n"
         "  3 of bob, 8 nodes, planned for 2026-11-18T12:06:40 on gpu[01-08]\n"
         "  5_[1-9] of eve, 1 node, no start known\n"

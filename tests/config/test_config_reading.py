@@ -159,10 +159,6 @@ WARNINGS = [
         [f"slurm.conf:6: FrontendName {UNUSED} Slurm has dropped such systems, too; each node runs a daemon"],
     ),
     ("NodeName=x,y BcastAddr=a\nNodeName=z BcastAddr=a", None),
-    (
-        "PartitionName=x Exclusive=TOPO",
-        [f"slurm.conf:6: Exclusive=TOPO {UNUSED} Exclusive=YES gives whole nodes; a whole block cannot be given"],
-    ),
 ]
 
 

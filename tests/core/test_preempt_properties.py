@@ -13,8 +13,11 @@ from ctld.core.lifecycle.suspend import run_us
 from ctld.core.records.events import ChangeQos, JobSubmission, QosAction
 from penstock.values.config import PartitionConfig
 from penstock.values.states import ACTIVE_STATES, END_STATES, JobState, Suspend
+from penstock.values.topology import Switch, Topology
 from tests.core import test_properties as stories
 from tests.core.world import World, make_config
+
+LEAVES = Topology("tree", (Switch("s1", 0, ("n1", "n2")), Switch("s2", 0, ("n3",))))
 
 NODES = ("n1", "n2", "n3")
 LOW = PartitionConfig("low", NODES, is_default=True, priority_tier=1)
@@ -47,7 +50,7 @@ def submit_somewhere(world: World, a: int, b: int) -> None:
     wanted = JobSubmission(
         name=f"job{b}", work_dir=b"/tmp", ntasks=a % 6 + 1, nodes_min=b % 3, nodes_max=b % 3, requeue=bool(b % 5),
         partitions=(names[(a + b) % len(names)],), qos=["", "big"][a % 2] if "big" in world.core.state.qos else "",
-        time_limit_s=[None, 40, 500][a % 3], mem_per_cpu_mb=[None, 100, 700][b % 3], exclusive=a % 11 == 0,
+        time_limit_s=[None, 40, 500][a % 3], mem_per_cpu_mb=[None, 100, 700][b % 3], exclusive=a % 11 == 0, exclusive_topo=b % 7 == 3,
     )  # fmt: skip
     world.submit(wanted, ["ann", "bob"][a % 2])
 
@@ -60,7 +63,7 @@ OPERATIONS = (
 
 
 def begin(kind: str) -> World:
-    world = World(make_config(nodes=3, cpus=4, return_to_service=2, **KINDS[kind]))
+    world = World(make_config(nodes=3, cpus=4, return_to_service=2, topology=LEAVES, **KINDS[kind]))
     for name in list(world.running):
         world.register(name)
     if kind == "qos":

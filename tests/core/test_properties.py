@@ -17,11 +17,13 @@ from ctld.core.records.decay import USAGE_ONE
 from ctld.core.records.events import CancelJobs, ControlAction, ControlJobs, JobFilter, JobSubmission, UpdateNodes
 from penstock.values.config import Config, PartitionConfig
 from penstock.values.states import ACTIVE_STATES, END_STATES, JobState
+from penstock.values.topology import Switch, Topology
 from tests.core.world import World, make_config
 
 #: PENSTOCK_SCALE multiplies the number of stories (make test-full).
 SCALE = int(os.environ.get("PENSTOCK_SCALE", "1"))
 STORY_MAX = 80
+LEAVES = Topology("tree", (Switch("s1", 0, ("n1", "n2")), Switch("s2", 0, ("n3",))))
 
 Story = list[tuple[int, int, int]]
 
@@ -29,7 +31,7 @@ Story = list[tuple[int, int, int]]
 def submit_plain(world: World, a: int, b: int) -> None:
     wanted = JobSubmission(
         name=f"job{b % 3}", work_dir=b"/tmp", ntasks=a % 4 + 1, nodes_min=b % 3, requeue=bool(a % 2),
-        mem_per_cpu_mb=[None, 100, 900][b % 3], exclusive=a % 7 == 0, time_limit_s=[None, 5, 500][a % 3],
+        mem_per_cpu_mb=[None, 100, 900][b % 3], exclusive=a % 7 == 0, time_limit_s=[None, 5, 500][a % 3], exclusive_topo=b % 7 == 3,
         gres_per_node=(("gpu", ["", "a100"][b % 2], a % 3),) if a % 2 else (),
     )  # fmt: skip
     world.submit(wanted, ["ann", "bob"][a % 2])
@@ -136,7 +138,7 @@ stories = st.lists(
 
 
 def begun(**extra: Any) -> World:
-    world = World(make_config(nodes=3, cpus=4, gpus=2, return_to_service=2, **extra))
+    world = World(make_config(nodes=3, cpus=4, gpus=2, return_to_service=2, topology=LEAVES, **extra))
     for name in list(world.running):
         world.register(name)
     return world

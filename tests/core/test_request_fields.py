@@ -13,7 +13,7 @@ from ctld.core.records.request_fields import RequestFields
 from tests.core.world import START_US, World, make_config
 
 #: What admission uses up.
-OF_SUBMISSIONS = {"hold", "propagate_asked", "open_truncate", "exclusive_topo", "run_as_uid", "run_as_gid"}
+OF_SUBMISSIONS = {"hold", "propagate_asked", "open_truncate", "run_as_uid", "run_as_gid"}
 #: What admission finds out, and what comes from elsewhere: a component's place, an administrator, a reservation, a crontab.
 OF_REQUESTS = {
     "nodes_asked", "ntasks_asked", "cpus_per_task_asked", "ntasks_over", "het_job_id", "het_offset", "het_size",

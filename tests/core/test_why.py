@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctld.core.diagnose.leaves import UsedLeaf
 from ctld.core.diagnose.why import ShapeHint, Why, explain, inquire
 from ctld.core.records.events import (
     ControlAction,
@@ -22,6 +23,7 @@ from penstock.values.duration import parse_duration_s
 from penstock.values.hostlist import expand
 from penstock.values.memory import parse_mb
 from penstock.values.states import JobState, Reason
+from penstock.values.topology import Switch, Topology
 from tests.core.world import US, USERS, World, make_config
 
 MINUTE_S, HOUR_S = 60, 3600
@@ -69,6 +71,7 @@ READ: dict[str, Callable[[str], dict[str, Any]]] = {
     "without --nodelist": lambda text: {"nodes_required": ""},
     "without --exclude": lambda text: {"nodes_excluded": ""},
     "without --exclusive": lambda text: {"exclusive": False},
+    "without --exclusive=topo": lambda text: {"exclusive_topo": False},
     "without --licenses": lambda text: {"licenses": ""},
 }
 
@@ -363,3 +366,28 @@ def test_hints_are_true_on_random_queues(wishes: list[tuple[int, int, int, int, 
         assert found.planned is not None
         for hint in found.hints:
             follow(queue, hint, FAST)
+
+
+def test_the_leaf_that_another_job_uses_is_named() -> None:
+    """--exclusive=topo: of the job that wants a leaf switch for itself, and of one that finds it taken."""
+    leaves = tuple(Switch(f"s{i + 1}", 0, names) for i, names in enumerate((("n1", "n2"), ("n3",))))
+    made = world(
+        job(nodes_required="n1"),
+        job(nodes_required="n3", exclusive_topo=True),
+        job(exclusive_topo=True, nodes_required="n2"),
+        job(nodes_required="n3"),
+        nodes=3,
+        topology=Topology("tree", leaves),
+    )
+    found = why(made, 3)
+    assert found.leaves == (UsedLeaf("s1", 1, (1,), 0, False),)
+    assert (found.needs[0].nodes_up, found.needs[0].nodes_free) == (1, 0)
+    assert found.planned is not None
+    assert after_s(found, found.planned.start_s) >= HOUR_S
+    assert "without --exclusive=topo" in options(found)
+    found = why(made, 4)
+    assert found.leaves == (UsedLeaf("s2", 1, (2,), 0, True),)
+    assert (found.needs[0].nodes_free, found.needs[0].next_free_node) == (0, "n3")
+    made.started(1)
+    made.exited(1)
+    assert {made.core.state.jobs[i].state for i in (2, 3)} == {JobState.RUNNING}

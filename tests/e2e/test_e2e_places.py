@@ -29,6 +29,9 @@ def test_switches_and_licenses(new_cluster: Callable[..., LiveCluster]) -> None:
         f"{late} PENDING matlab:2", f"{near} RUNNING matlab:2",
     ]  # fmt: skip
 
+    for job, alloc in ((near, "matlab:2"), (late, "(null)")):
+        shown = cluster.run("scontrol", "show", "job", str(job)).ok().out
+        assert f"Licenses=matlab:2 LicensesAlloc={alloc} " in shown
     used = "LicenseName=matlab\n    Total=3 Used=2 Free=1 Reserved=0 Remote=no\n"
     assert cluster.run("scontrol", "show", "licenses").ok().out == used
     cluster.kill("ctld")
@@ -41,6 +44,31 @@ def test_switches_and_licenses(new_cluster: Callable[..., LiveCluster]) -> None:
     assert (cluster.work / "near.txt").read_text() == "top.s2.n2 switch.switch.node matlab:2\n"
     free = "LicenseName=matlab\n    Total=3 Used=0 Free=3 Reserved=0 Remote=no\n"
     assert cluster.run("scontrol", "show", "licenses").ok().out == free
+    check_exclusive_topo(cluster)
+
+
+def check_exclusive_topo(cluster: LiveCluster) -> None:
+    """A job has switch s2, n2 and n3, for itself alone, also after a restart of the controller."""
+    (cluster.work / "gate").unlink()
+    alone = cluster.sbatch("--exclusive=topo", "-w", "n2", "-o", "/dev/null", "--wrap", GATE)
+    cluster.wait_state(alone, "RUNNING")
+    late = cluster.sbatch("-w", "n3", "-o", "/dev/null", "--wrap", "true")
+    cluster.kill("ctld")
+    cluster.start_controller()
+    cluster.wait_nodes()
+    cluster.wait_state(alone, "RUNNING")
+    shown = cluster.run("sinfo", "-hN", "-o", "%N %t %T").ok().out.splitlines()
+    assert shown == ["n1 idle idle", "n2 mix mixed", "n3 block blocked"]
+    words = cluster.run("scontrol", "show", "node", "n3").ok().out.split()
+    assert [word for word in words if word.startswith("State=IDLE+BLOCKED")]  # and PLANNED, for the job that waits
+    assert "OverSubscribe=TOPO " in cluster.run("scontrol", "show", "job", str(alone)).ok().out
+    columns = cluster.run("squeue", "-h", "-t", "R", "-O", "exclusive:10,oversubscribe:10,numcpus:3").ok().out.split()
+    assert columns == ["TOPO", "TOPO", "1"]
+    why = cluster.run("penstock", "why", str(late)).ok().out
+    assert f"leaf s2 is used by job {alone}, which has it for itself alone: 1 node of these" in why
+    assert cluster.job(late).state == "PENDING"
+    (cluster.work / "gate").touch()
+    cluster.wait_state(late, "COMPLETED")
 
 
 def test_a_job_is_told_where_its_cpus_and_devices_are(cluster: LiveCluster) -> None:

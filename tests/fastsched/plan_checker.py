@@ -48,7 +48,7 @@ def takes(case: Case, row: Row, node: int, tasks: int) -> tuple[int, int, tuple[
     while cpus % on.quantum:
         cpus += 1
     assert cpus <= on.cpus // case.limits.get("units_per_cpu", 1)
-    whole = value(row, "exclusive") == 1
+    whole = value(row, "exclusive") in (1, 5)
     if value(row, "mem_node_mb") >= 0:
         mem_mb = value(row, "mem_node_mb") or on.mem_mb
     elif value(row, "mem_cpu_mb") >= 0:
@@ -207,8 +207,25 @@ def check_company(case: Case, node: int, held: list[Held], gone: list[int], resu
                 begin_s = max(begin_s, NOW_S + 1)
             if a == b or begin_s >= min(to_s, other_to_s):
                 continue
-            assert 1 not in (exclusive, other_exclusive)
+            assert {exclusive, other_exclusive} <= {0, 2}
             assert user == other_user or 2 not in (exclusive, other_exclusive)
+
+
+def check_leaves(case: Case, held: list[Held], gone: list[int], result: PlanResult) -> None:
+    """Nobody else is on the leaf switches of a job that has them for itself alone."""
+    preempting = {at for at, reason in enumerate(result.reason) if reason == PREEMPTING}
+    there = [(f"row {h.row}", h.node, h.from_s + (h.row in preempting), h.to_s) for h in held if h.node >= 0]
+    for at, run in enumerate(case.running):
+        end_s = NOW_S + 1 if at in gone else max(run.end_s, NOW_S + 1)
+        there += [(f"run {at}", node, NOW_S, end_s) for node in run.on]
+    for one in held:
+        if one.node < 0 or value(case.rows[one.row], "exclusive") not in (4, 5):
+            continue
+        begin_s = one.from_s + (one.row in preempting)
+        for name, node, from_s, to_s in there:
+            is_near = node == one.node or case.nodes[node].under[:1] == case.nodes[one.node].under[:1] != ()
+            if name != f"row {one.row}" and is_near:
+                assert to_s <= begin_s or one.to_s <= from_s, (one, name, node, from_s, to_s)
 
 
 def check(case: Case, result: PlanResult) -> None:
@@ -240,6 +257,7 @@ def check(case: Case, result: PlanResult) -> None:
     gone = [run for _, run in victims(result)]
     assert len(set(gone)) == len(gone)
     held = held_by(case, result)
+    check_leaves(case, held, gone, result)
     for node in range(-1, len(case.nodes)):
         here = [h for h in held if h.node == node]
         check_amounts(case, result, node, here, gone)

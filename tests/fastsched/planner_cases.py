@@ -71,12 +71,16 @@ def _running(pick: Pick, n: int) -> list[Run]:
     for _ in range(pick((0, 2, 4, 6, 8)) if n else 0):
         first = pick(range(n))
         on = dict.fromkeys([first, pick(range(n))] if pick((False, True)) else [first])
+        holds = {node: (pick((2, 4, 1)), pick((0, 4)), pick((0, 0, 1))) for node in on}
+        exclusive = pick((0, 0, 0, 0, 0, 1, 2))
+        if exclusive == 1 and pick((False, True)):  # as one that has leaf switches for itself
+            holds = dict.fromkeys(_some(pick, n), (0, 0, 0)) | holds
         made.append(
             Run(
-                {node: (pick((2, 4, 1)), pick((0, 4)), pick((0, 0, 1))) for node in on},
+                holds,
                 end_s=NOW_S + pick((10, 20, 7, 35, -5)),
                 user=pick((0, 1)),
-                exclusive=pick((0, 0, 0, 0, 0, 1, 2)),
+                exclusive=exclusive,
                 kind=pick((0, 1, 0, -1)),
                 cost=pick((0, 1, 2)),
                 licenses=(pick((0, 0, 1)),),
@@ -111,7 +115,7 @@ def _feature(pick: Pick, what: str, row: Row, n: int, resvs: int) -> Row:
         "mem_node": {"mem_node_mb": (4, 1, 0, 8)},
         "mem_cpu": {"mem_cpu_mb": (1, 2, 8, 0)},
         "gres": {"gres": ((1,), (2,), (0, 1), (1, 1))},
-        "exclusive": {"exclusive": (1, 2, 2)},
+        "exclusive": {"exclusive": (1, 2, 2, 4, 4, 5)},
         "copies": {"count": (2, 3, 5, 0)},
         "units": {"cpu_units": (2,)},
         "spread": {"spread": (1,), "nodes_max": (3, 9)},

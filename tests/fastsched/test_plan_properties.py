@@ -80,6 +80,7 @@ def test_compiled_and_reference_agree_on_long_queues(compiled: Planner, referenc
 def test_compiled_and_reference_agree_on_many_seeds(compiled: Planner, reference: Planner) -> None:
     mixes = [FEATURES, PLAIN] + [[*FEATURES, *some * 6] for some in (
         ["preempts"], ["groups", "segment", "switches"], ["resv", "licenses", "exclusive"], ["copies", "time_min"],
+        ["exclusive", "switches", "preempts"],
     )]  # fmt: skip
     for seed in range(SEEDS):
         case = a_case(random.Random(seed).choice, mixes[seed % len(mixes)], rows=(3, 6, 9))
@@ -138,7 +139,7 @@ def test_no_plan_of_plain_rows_breaks_a_rule(plan: Planner, case: Case) -> None:
 def test_the_checker_sees_what_it_should(reference: Planner) -> None:
     """Plans for a cluster that lacks something (a cpu, a node, a reservation) break rules of the one that has less."""
     caught = dict.fromkeys(("nodes", "running", "resvs", "licenses"), 0)
-    for seed in range(80):
+    for seed in range(160):
         case = a_case(random.Random(seed).choice)
         richer_ones = {
             "nodes": case.but(nodes=[replace(node, cpus=node.cpus + 1) for node in case.nodes]),
@@ -276,7 +277,7 @@ def test_when_run_times_hold_nobody_starts_later_than_first_planned(plan: Planne
                     on,
                     now_s + start.limit_s,
                     value(row, "user"),
-                    value(row, "exclusive"),
+                    1 if value(row, "exclusive") & 5 else value(row, "exclusive"),
                     licenses=row.get("licenses", ()),
                 )
             )

@@ -123,6 +123,68 @@ def test_1_exclusive_and_shared_do_not_meet_within_a_pass(plan: Planner) -> None
     assert why == [STARTED, STARTED, RESOURCES]
 
 
+def below(*under: int, **more: Any) -> list[Node]:
+    """Nodes below these leaf switches."""
+    return [Node(under=(leaf,), **more) for leaf in under]
+
+
+def test_1_exclusive_leaf_needs_a_leaf_without_jobs_and_keeps_it_so(plan: Planner) -> None:
+    nodes, topo = below(0, 0, 1, 1), {"exclusive": 4}
+    busy = Run({0: 1}, end_s=NOW_S + 10)
+    assert outcome(plan, nodes, topo, {}, running=[busy]) == ([(0, {2: 1}), (1, {0: 1})], [STARTED] * 2)
+    assert starts(plan(planner_input(nodes, topo)))[0].cpus == (1,)  # what it asks for
+    assert starts(plan(planner_input(nodes, {"exclusive": 5})))[0].cpus == (4,)
+    # nobody comes to the leaf while it is there, not even to a node where it has nothing
+    assert outcome(plan, nodes[:2], topo, {}, topo) == ([(0, {0: 1})], [STARTED, RESOURCES, PRIORITY])
+    # it waits for the last job of the leaf, on whichever node that is
+    for nodes_of_job in (None, [1]):
+        result = plan(planner_input(nodes[:2], {"nodes": nodes_of_job, **topo, "limit_s": 5}, running=[busy]))
+        assert (result.start_s.tolist(), plans(result)) == ([NOW_S + 10], [[nodes_of_job[0] if nodes_of_job else 0]])
+    # a job on a node that is down is there, too
+    down = [Node(up=False, under=(0,)), Node(under=(0,))]
+    assert outcome(plan, down, topo, running=[busy])[1] == [RESOURCES]
+
+
+def test_1_exclusive_leaf_without_switches_is_the_node(plan: Planner) -> None:
+    topo = {"exclusive": 4}
+    assert outcome(plan, [Node()] * 3, topo, {}, topo, running=[Run({0: 1})]) == (
+        [(0, {1: 1}), (1, {0: 1}), (2, {2: 1})], [STARTED] * 3,
+    )  # fmt: skip
+
+
+def test_1_exclusive_leaf_waits_for_what_is_planned_and_is_waited_for(plan: Planner) -> None:
+    nodes, busy = below(0, 0), Run({0: 4, 1: 4}, end_s=NOW_S + 10)
+    alone: dict[str, Any] = {"exclusive": 4, "nodes": [1], "limit_s": 7}
+    near: dict[str, Any] = {"nodes": [0], "limit_s": 5}
+    result = plan(planner_input(nodes, {"limit_s": 5}, alone, near, running=[busy]))
+    assert result.start_s.tolist() == [NOW_S + 10, NOW_S + 15, NOW_S + 10]
+    assert plan(planner_input(nodes, alone, near, running=[busy])).start_s.tolist() == [NOW_S + 10, NOW_S + 17]
+
+
+def test_1_exclusive_leaf_respects_a_reservation_of_another_node_of_the_leaf(plan: Planner) -> None:
+    resv = Resv(NOW_S + 20, NOW_S + 30, nodes=[0], blocks=[(0, -1)])
+    row = {"exclusive": 4, "nodes": [1], "limit_s": 60, "limit_min_s": 15}
+    found = plan(planner_input(below(0, 0), row, resvs=[resv]))
+    assert [start.limit_s for start in starts(found)] == [20]
+    found = plan(planner_input(below(0, 0), {**row, "limit_min_s": 60}, resvs=[resv]))
+    assert (found.reason.tolist(), found.start_s.tolist()) == ([contract.RESERVED], [NOW_S + 30])
+    member = {"exclusive": 4, "nodes": [0], "resv": 0, "limit_s": 5}
+    assert plan(planner_input(below(0, 0), member, resvs=[resv])).start_s.tolist() == [NOW_S + 20]
+
+
+def test_9_exclusive_leaf_preempts_on_its_own_nodes_only(plan: Planner) -> None:
+    here, near = Run({0: 4}, kind=0), Run({1: 1}, kind=0)
+    row = {"exclusive": 4, "nodes": [0], "preempts": 1}
+    assert plan(planner_input(below(0, 0), row, running=[here])).victim_run.tolist() == [0]
+    assert plan(planner_input(below(0, 0), row, running=[here, near])).victim_run.tolist() == []
+    wide = Run({0: 1, 1: 1}, kind=0)
+    assert plan(planner_input(below(0, 0), row, running=[wide])).victim_run.tolist() == [0]
+    # one that has the leaf, though nothing on the node, is preempted there
+    holder = Run({0: 1, 1: 0}, exclusive=1, kind=0)
+    found = plan(planner_input(below(0, 0), {"nodes": [1], "preempts": 1}, running=[holder]))
+    assert found.victim_run.tolist() == [0]
+
+
 def test_1_exclusive_user_shares_with_the_same_user_only(plan: Planner) -> None:
     mine, other = {"exclusive": 2, "user": 7}, {"user": 8}
     assert outcome(plan, [Node()], mine, {"user": 7}, mine, other)[1] == [STARTED] * 3 + [RESOURCES]

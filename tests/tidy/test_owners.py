@@ -35,6 +35,7 @@ STATE_OWNERS = {
     "dependencies.waiting_for": "jobs/waiters",
     "epoch": "lifecycle/restored",
     "exclusive_users": "nodes/layout",
+    "leaf_owners": "nodes/layout",
     "free_licenses": "nodes/layout",
     "gap.claims": "lifecycle/restored",
     "gap.first_unknown_id": "lifecycle/restored",

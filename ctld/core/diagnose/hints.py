@@ -176,6 +176,7 @@ def _without(request: JobRequest) -> Iterator[_Changed]:
         (f"--exclude={compress(request.nodes_excluded)}", {"nodes_excluded": ()} if request.nodes_excluded else None),
         ("--exclusive", {"exclusive": False} if request.exclusive else None),
         (f"the MCS label {request.apart_label}", {"apart_label": ""} if request.apart_label else None),
+        ("--exclusive=topo", {"exclusive_topo": False} if request.exclusive_topo else None),
         ("--exclusive=user", {"exclusive_user": False} if request.exclusive_user else None),
         (f"--switches={request.switches_max}", {"switches_max": 0} if request.switches_max else None),
         (f"--reservation={request.reservation}", {"reservation": ""} if request.reservation else None),

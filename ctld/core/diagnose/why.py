@@ -17,6 +17,7 @@ import numpy as np
 import _fastsched
 from _fastsched import contract
 from ctld.core.diagnose.hints import MINUTE_S, Variant, variants, ways
+from ctld.core.diagnose.leaves import UsedLeaf, used_leaves
 from ctld.core.gpus import inventory
 from ctld.core.gpus import kinds as gpu_kinds
 from ctld.core.lifecycle.obstacles import Obstacle, obstacles
@@ -79,6 +80,7 @@ class Inquiry(NamedTuple):
     partitions: tuple[str, ...]
     reservations: tuple[str, ...]
     may_preempt: bool
+    leaves: tuple[UsedLeaf, ...]
 
 
 class Planned(NamedTuple):
@@ -112,6 +114,7 @@ class Why(NamedTuple):
     needs: tuple[NodeSupply, ...]
     licenses: tuple[License, ...]
     reservations: tuple[ReservedNodes, ...]
+    leaves: tuple[UsedLeaf, ...]
     in_front: tuple[InFront, ...]
     in_front_more: int
     may_preempt: bool
@@ -160,6 +163,7 @@ def inquire(state: ClusterState, now_us: int, job: Job, actor: Actor) -> Inquiry
         partitions=tuple(p.name for p in state.partition_list),
         reservations=tuple(getattr(question, "reservations", ())),
         may_preempt=bool(jobs.preempts[own_rows].any()),
+        leaves=used_leaves(state, job, _bits_of(state, needs)),
     )
 
 
@@ -179,6 +183,14 @@ def _shapes_by_partition(state: ClusterState, job: Job, name: str) -> NodeDemand
         kind[1] if column in limits else _named(state, kind, bits) for kind, column in state.layout.gres_kinds.items()
     )
     return NodeDemand(name, mine[0], masks, whole, kinds)
+
+
+def _bits_of(state: ClusterState, needs: list[NodeDemand]) -> int:
+    """Returns the nodes that qualify, as a bit map."""
+    found = 0
+    for mask in dict.fromkeys(mask for need in needs for mask in need.masks):
+        found |= state.layout.masks.bits[mask]
+    return found
 
 
 def _named(state: ClusterState, kind: tuple[str, str], bits: int) -> str:
@@ -244,6 +256,7 @@ def explain(inquiry: Inquiry) -> Why:
         needs=tuple(supply(given, need, names) for need in inquiry.needs),
         licenses=licenses(given.free_licenses, running, inquiry.licenses, now_s),
         reservations=reserved(given, nodes, inquiry.reservations),
+        leaves=inquiry.leaves,
         in_front=front,
         in_front_more=more,
         may_preempt=inquiry.may_preempt,

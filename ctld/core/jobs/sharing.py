@@ -52,7 +52,7 @@ def units_taken(state: ClusterState, request: JobRequest, partition: str) -> int
 
 def units_of_request(units: int, partition: PartitionConfig | None, request: JobRequest) -> int:
     """Returns the same where a CPU has so many `units`. `partition`: None = it does not exist."""
-    if partition is None or request.exclusive or not _may_share(partition, request):
+    if partition is None or request.is_alone() or not _may_share(partition, request):
         return units
     return -(-units // partition.jobs_per_cpu())
 

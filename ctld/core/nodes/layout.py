@@ -32,6 +32,7 @@ from ctld.core.state import shares
 from ctld.core.state.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.state.devices import layout_of
 from ctld.core.state.layout import cpus_kind
+from ctld.core.state.leaves import LeafOwners
 from ctld.core.state.pending import PendingColumns
 from ctld.core.state.policy import backfill_policy
 from ctld.core.state.state import CLOSED_FLAGS, ClusterState
@@ -355,6 +356,7 @@ def _lay_switches(state: ClusterState, columns: NodeColumns) -> None:
 def _build_running(state: ClusterState) -> None:
     state.running = RunningColumns(len(state.layout.gres_kinds), len(state.layout.license_kinds))
     state.exclusive_users = 0
+    state.leaf_owners = LeafOwners()
     if shares.MILLI in state.layout.gres_kinds:  # whole GPUs are counted in thousandths even if none is shared
         state.running.tracked = {node.index: None for node in state.node_list if node.inside.gpu_types}
         state.running.touched = dict(state.running.tracked)

@@ -43,6 +43,7 @@ from ctld.core.records.request import JobRequest, NodeAlloc
 from ctld.core.reservations.view import crosses
 from ctld.core.state.devices import all_devices, cpus_left, pick_cpus, pick_devices
 from ctld.core.state.forecast import Forecast
+from ctld.core.state.leaves import leaf_mates
 from ctld.core.state.pending import RANK_MAX
 from ctld.core.state.shares import GPU, pick_share, share_wanted
 from ctld.core.state.state import ClusterState
@@ -397,13 +398,21 @@ def _is_closed_to(state: ClusterState, node: Node, job: Job, wants: JobRequest) 
     """Whether a job there, or this one, wants the node exclusively or for its user."""
     if state.node_columns.used_exclusively[node.index]:
         return True
-    if not (wants.exclusive or wants.is_apart() or state.exclusive_users):
+    if wants.exclusive_topo and _leaf_is_used(state, node):
+        return True
+    if not (wants.is_alone() or wants.is_apart() or state.exclusive_users):
         return False  # checked before the jobs there, of which a large node has thousands
     here = [other for job_id in node.jobs if units_in_use(state, other := state.jobs[job_id])]
-    if wants.exclusive:
+    if wants.is_alone():
         return bool(here)
     number = state.sharing_number(job)
     return any((wants.is_apart() or o.request.is_apart()) and state.sharing_number(o) != number for o in here)
+
+
+def _leaf_is_used(state: ClusterState, node: Node) -> bool:
+    """Whether a job is on another node of the leaf switch."""
+    others = (state.node_list[index] for index in leaf_mates(state.node_columns, [node.index]))
+    return any(units_in_use(state, state.jobs[job_id]) for other in others for job_id in other.jobs)
 
 
 # ---- the full pass -----------------------------------------------------------------------------------------------

@@ -68,8 +68,7 @@ def complete(
         nodes_max = nodes_min
     mem_node, mem_cpu = memory.of_job(state, partitions[0], wanted)
     _check_words(state, wanted)
-    if wanted.acctg_freq:
-        _check_acctg_freq(state, wanted.acctg_freq, bool(mem_node or mem_cpu))
+    _check_acctg_freq(state, wanted.acctg_freq, bool(mem_node or mem_cpu))
     kind = _kind(wanted)
     share = state.submissions.share  # equal values of many jobs share one object
     request = JobRequest(  # type: ignore[misc]  # mypy thinks that the star is all fields
@@ -111,6 +110,7 @@ def complete(
         reservation=share(wanted.reservation),
         segment=_segment(wanted.segment, nodes_min, wanted),
         exclusive_user=wanted.exclusive_user or partitions[0].config.exclusive_user,
+        exclusive_topo=wanted.exclusive_topo or partitions[0].config.exclusive_topo,
         mail_user=parse_mail_user(wanted.mail_user),
         mail_types=share(parse_mail_types(",".join(wanted.mail_types))) if wanted.mail_types else (),
         trace_parent=checked_traceparent(wanted.trace_parent),
@@ -194,6 +194,8 @@ def _check_words(state: ClusterState, wanted: JobSubmission) -> None:
 
 def _check_acctg_freq(state: ClusterState, text: str, has_memory: bool) -> None:
     """Refuses to sample a job with a memory limit less often than the site does (sbatch(1))."""
+    if not text:
+        return
     asked_s, site_s = task_interval_s(text), state.config.job_acct_gather_frequency_s
     if has_memory and site_s and asked_s is not None and not 0 < asked_s <= site_s:
         raise Refused(Code.INVALID_ACCTG_FREQ, f"{asked_s} seconds, JobAcctGatherFrequency is {site_s}")

@@ -188,7 +188,7 @@ def _is_free_to_choose(state: ClusterState, job: Job, start: "PlannedStart") -> 
     return (
         len(start.placement) == 1
         and request.nodes_max == 1
-        and not (request.exclusive or request.is_apart() or state.exclusive_users)
+        and not (request.is_alone() or request.is_apart() or state.exclusive_users)
         and request.mem_per_node_mb != 0  # all GPUs of the node
         and not (start.reservation or request.nodes_required or request.gpu_mem_mb)
         and (shares.MANY, "") not in state.layout.gres_kinds

@@ -95,11 +95,11 @@ def _demand(nodes: contract.Nodes, shape: Shape) -> _Demand:
     if shape.mem_node_mb >= 0:
         mem_mb = np.full(len(whole), shape.mem_node_mb) if shape.mem_node_mb else nodes.total_mem_mb.copy()
     elif shape.mem_cpu_mb >= 0:
-        taken = np.maximum(cpus, whole) if shape.exclusive == 1 else cpus
+        taken = np.maximum(cpus, whole) if shape.exclusive & 1 else cpus
         mem_mb = taken // max(1, shape.cpu_units) * shape.mem_cpu_mb
     else:
-        mem_mb = nodes.total_mem_mb.copy() if shape.exclusive == 1 else np.zeros(len(whole), np.int64)
-    return _Demand(np.maximum(cpus, whole) if shape.exclusive == 1 else cpus, mem_mb, shape.gres)
+        mem_mb = nodes.total_mem_mb.copy() if shape.exclusive & 1 else np.zeros(len(whole), np.int64)
+    return _Demand(np.maximum(cpus, whole) if shape.exclusive & 1 else cpus, mem_mb, shape.gres)
 
 
 def supply(given: contract.PlanInput, need: NodeDemand, names: tuple[str, ...]) -> NodeSupply:
@@ -119,7 +119,7 @@ def supply(given: contract.PlanInput, need: NodeDemand, names: tuple[str, ...]) 
     for kind in kinds:
         amount = np.full(len(up), demand.gres[kind])
         has.append((need.kinds[kind], amount, nodes.free_gres[:, kind] >= demand.gres[kind]))
-    free = up.copy()
+    free = up & ~_closed(given, shape)
     for _, _, enough_free in has:
         free &= enough_free
     resources = tuple(
@@ -130,13 +130,27 @@ def supply(given: contract.PlanInput, need: NodeDemand, names: tuple[str, ...]) 
         )
         for name, amount, yes in has
     )
-    ends = _free_again(given, up & ~free, demand, kinds)
+    wants_leaf = shape.exclusive & contract.LEAF  # the ends of the leaf's other jobs matter, too
+    ends = [] if wants_leaf else _free_again(given, up & ~free, demand, kinds)
     missing = shape.nodes_min - int(free.sum())
     return NodeSupply(
         need.partition, shape.nodes_min, int(node_set(given, [need.whole]).sum()), int(qualify.sum()), int(up.sum()),
         int(free.sum()), resources, ends[0][0] if ends else 0, names[ends[0][1]] if ends else "",
         ends[missing - 1][0] if 0 < missing <= len(ends) else 0,
     )  # fmt: skip
+
+
+def _closed(given: contract.PlanInput, shape: Shape) -> Bits:
+    """Returns the nodes that a job has for itself alone, and those with a job on their leaf switch if this one wants that."""
+    running, under = given.running, given.nodes.switches
+    closed = np.zeros(len(given.nodes.up), np.bool_)
+    parts = (running.part_run >= 0).nonzero()[0]
+    nodes = running.part_node[parts]
+    if not shape.exclusive & contract.LEAF:
+        closed[nodes[running.run_exclusive[running.part_run[parts]] == 1]] = True
+        return closed
+    closed[nodes] = True
+    return np.isin(under[0], under[0][closed]) if len(under) else closed
 
 
 def _free_again(given: contract.PlanInput, busy: Bits, demand: _Demand, kinds: Sequence[int]) -> list[tuple[int, int]]:

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from _fastsched import contract
 from ctld.core.demand import specialized
 from ctld.core.demand.gpu_parts import Packed, packed, tasks_together
 from ctld.core.demand.node_kinds import LEAST_FIELDS, NodeKind, cpus_least, node_kinds, threads_used
@@ -184,7 +185,7 @@ def _without_memory(state: ClusterState, request: JobRequest, resvs: tuple[int, 
     for name in request.partitions:
         partition = state.partitions[name]
         index, units = state.partition_list.index(partition), units_taken(state, request, name)
-        exclusive = 1 if request.exclusive or gives_whole_nodes(partition) else 2 if request.is_apart() else 0
+        exclusive = _exclusive(partition, request)
         order_kind = 1 if units < state.layout.units_per_cpu else _order_kind(state, partition, request)
         for placement, least, most, ntasks in _alternatives(state, partition, request, known):
             parts = [(gres_counts, tasks_together(request, least))]
@@ -215,6 +216,14 @@ def _without_memory(state: ClusterState, request: JobRequest, resvs: tuple[int, 
                 )
                 found.append((index, shape))
     return found
+
+
+def _exclusive(partition: Partition, request: JobRequest) -> int:
+    """Returns `exclusive` of contract.Jobs."""
+    whole = int(request.exclusive or gives_whole_nodes(partition))
+    if request.exclusive_topo:
+        return contract.LEAF | whole
+    return whole or (2 if request.is_apart() else 0)
 
 
 class PartitionRoom(NamedTuple):

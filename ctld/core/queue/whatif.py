@@ -135,11 +135,12 @@ def _started(given: contract.PlanInput, result: contract.PlanResult) -> contract
     jobs, rows = given.jobs, given.rows[result.job]
     of_part = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(result.node_first))
     units = result.cpus * jobs.cpu_units[rows[of_part]]
-    whole = jobs.exclusive[rows[of_part]] == 1
-    return contract.Running(
+    whole = (jobs.exclusive[rows[of_part]] & 1) == 1
+    leaves = (jobs.exclusive[rows] & contract.LEAF) != 0
+    started = contract.Running(
         run_end_s=given.limits.now_s + result.limit_s,
         run_user=jobs.user[rows],
-        run_exclusive=jobs.exclusive[rows],
+        run_exclusive=np.where(leaves, 1, jobs.exclusive[rows]).astype(np.uint8),
         run_class=np.full(len(rows), -1, np.int32),
         run_cost=np.zeros(len(rows), np.int64),
         run_licenses=jobs.licenses[rows],
@@ -149,6 +150,26 @@ def _started(given: contract.PlanInput, result: contract.PlanResult) -> contract
         part_mem_mb=result.mem_mb,
         part_gres=jobs.gres[rows[of_part]],
     )
+    return _with_leaves(given, result, started, leaves) if leaves.any() else started
+
+
+def _with_leaves(
+    given: contract.PlanInput, result: contract.PlanResult, started: contract.Running, leaves: Bits
+) -> contract.Running:
+    """Adds a part of nothing on each other node of the leaf switches that these jobs have for themselves."""
+    first = len(given.running.run_end_s)
+    runs, nodes = list[int](), list[int]()
+    for at in leaves.nonzero()[0].tolist() if len(given.nodes.switches) else ():
+        own = result.node[result.node_first[at] : result.node_first[at + 1]]
+        under = given.nodes.switches[0]
+        others = np.setdiff1d(np.isin(under, under[own]).nonzero()[0], own).tolist()
+        runs += [first + at] * len(others)
+        nodes += others
+    marks: contract.Running = contract.empty("running", P=len(nodes), G=started.part_gres.shape[1])
+    marks.part_run[:] = runs
+    marks.part_node[:] = nodes
+    parts = ("part_run", "part_node", "part_cpus", "part_mem_mb", "part_gres")
+    return started._replace(**{name: np.concatenate([getattr(started, name), getattr(marks, name)]) for name in parts})
 
 
 def probe_now(settled: Settled, probes: Sequence[Probe]) -> list[WhatIfResult | None]:

@@ -55,6 +55,7 @@ CompactRequest: Any = msgspec.defstruct(
         "has_owner": JobRequest.has_owner,
         "gres": JobRequest.gres,
         "is_apart": JobRequest.is_apart,
+        "is_alone": JobRequest.is_alone,
         "__eq__": _equals,
         "__hash__": _hash,
     },

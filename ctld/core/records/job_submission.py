@@ -17,7 +17,6 @@ class JobSubmission(RequestFields, frozen=True, gc=False, cache_hash=True):
     requeue: bool | None = None
     propagate_asked: bool = False  # --propagate was given, so that the site's limits are ignored
     open_truncate: bool = False  # --open-mode=truncate was given
-    exclusive_topo: bool = False
     kind: int = 0  # penstock.values.jobkind.JobKind
     run_as_uid: int | None = None
     run_as_gid: int | None = None

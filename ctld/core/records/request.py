@@ -51,6 +51,10 @@ class JobRequest(RequestFields, frozen=True, gc=False, omit_defaults=True):
         """Whether it shares its nodes only with jobs of its user or of its label."""
         return self.exclusive_user or bool(self.apart_label)
 
+    def is_alone(self) -> bool:
+        """Whether no other job may be on its nodes."""
+        return self.exclusive or self.exclusive_topo
+
     def gres(self) -> tuple[Gres, ...]:
         """Returns the request on each node, as counts by kind."""
         return tuple(Gres(*entry) for entry in self.gres_per_node)

@@ -102,6 +102,7 @@ class RequestFields(UnchangedFields, frozen=True, gc=False):
     command: str = ""
     wckey: str = ""
     exclusive_user: bool = False
+    exclusive_topo: bool = False  # no other job on the leaf switches (or blocks) of its nodes
     licenses: str = ""
     segment: int = 0
     signal: str = ""  # --signal as written: signal and time before the limit

@@ -208,7 +208,6 @@ def check(state: ClusterState, now_us: int, actor: Actor, wanted: JobSubmission,
     user. Never for a submission with a dependency: users may depend only on jobs that they see.
     """
     _check_text(wanted)
-    _check_unsupported(wanted)
     partitions = pick_partitions(state, actor, wanted.partitions or _partition_of(state, wanted.reservation))
     wanted, partitions = resolve_association.at_submission(state, actor, wanted, partitions)
     wanted = mcs.labelled(state, actor, wanted)
@@ -291,11 +290,6 @@ def _partition_of(state: ClusterState, asked: str) -> tuple[str, ...]:
     first = next((name for name in asked.split(",") if name), "")
     partition = state.reservations[first].ask.partition if first in state.reservations else ""
     return (partition,) if partition in state.partitions else ()
-
-
-def _check_unsupported(wanted: JobSubmission) -> None:
-    if wanted.exclusive_topo:
-        raise Refused(Code.NOT_SUPPORTED, "--exclusive=topo is not supported yet")
 
 
 def pick_partitions(state: ClusterState, actor: Actor, names: tuple[str, ...]) -> tuple[Partition, ...]:

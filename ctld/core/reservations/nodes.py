@@ -286,7 +286,7 @@ class _Resources:
     def of(self, node: Node) -> Rest:
         """Returns the available part of one node."""
         kept, jobs = self._kept.get(node.name, []), self._jobs(node)
-        if any(part.cpus == WHOLE for part in kept) or any(job.request.exclusive for job in jobs):
+        if any(part.cpus == WHOLE for part in kept) or any(job.request.is_alone() for job in jobs):
             return Rest(node, 0, 0, {}, False)
         cpus = node.cpus
         mem_mb = node.real_memory_mb
@@ -315,7 +315,8 @@ class _Resources:
         """Returns the jobs outside of the reservation that hold some of the node when it begins."""
         if self._flags & ResvFlag.IGNORE_JOBS:
             return []
-        jobs = (self._state.jobs[job_id] for job_id in node.jobs)
+        owners = self._state.leaf_owners.of_node.get(node.index, {})
+        jobs = (self._state.jobs[job_id] for job_id in dict.fromkeys((*node.jobs, *owners)))
         return [job for job in jobs if job_end_us(job) > self._spans[0][0] and running_in(job) != self._own]
 
 

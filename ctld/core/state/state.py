@@ -44,6 +44,7 @@ from ctld.core.state.histories import Histories
 from ctld.core.state.jobs_by_name import JobsByName
 from ctld.core.state.known_jobs import KnownJobs
 from ctld.core.state.layout import ClusterLayout
+from ctld.core.state.leaves import LeafOwners, leaf_mates
 from ctld.core.state.limits import LimitState
 from ctld.core.state.open_intervals import OpenIntervals
 from ctld.core.state.outputs import Outputs
@@ -108,6 +109,7 @@ class ClusterState:
         self.running = RunningColumns(0)
         self.pending = PendingColumns(0)
         self.free_licenses: I32 = np.zeros(0, np.int32)
+        self.leaf_owners = LeafOwners()
         self.exclusive_users = 0  # jobs that keep other users, or other labels, from their nodes
         self.histories = Histories()  # queue/prediction.py
         self.scheduling = Scheduling()
@@ -326,7 +328,7 @@ class ClusterState:
     def add_running(self, job: Job, units: int, end_s: int) -> None:
         """Adds a job with its allocation to the running ones; units 0 = it is suspended and its cpus are free."""
         request = job.request
-        exclusive = 1 if request.exclusive else 2 if request.is_apart() else 0
+        exclusive = 1 if request.is_alone() else 2 if request.is_apart() else 0
         self.exclusive_users += exclusive == 2
         licenses = self.licenses_of(request) if self.layout.license_kinds else ()
         if licenses:
@@ -343,6 +345,23 @@ class ClusterState:
         if not units:
             self.running.keep_rest(job.job_id)
             self.running.remove(job.job_id)
+        elif request.exclusive_topo:
+            self._take_leaves(job)
+
+    def _take_leaves(self, job: Job) -> None:
+        own = [self.nodes[part.node].index for part in job.alloc]
+        others = leaf_mates(self.node_columns, own)
+        for index in others:
+            self.running.add_part(job.job_id, index, 0, 0, ())
+        self.leaf_owners.take(job.job_id, (*own, *others))
+        self.node_columns.used_exclusively[[*own, *others]] = 1
+
+    def _leave_leaves(self, job: Job) -> None:
+        """Does the reverse, after the job's rows were removed."""
+        for index in self.leaf_owners.leave(job.job_id) if job.request.exclusive_topo else ():
+            others = (self.jobs[i] for i in self.node_list[index].jobs if i in self.running.row_of)
+            is_used = index in self.leaf_owners.of_node or any(other.request.exclusive for other in others)
+            self.node_columns.used_exclusively[index] = 1 if is_used else 0
 
     def _by_column(self, counts: device_counts.DeviceCounts) -> list[tuple[int, int]]:
         return [(self.layout.gres_kinds[kind], count) for kind, count in counts]
@@ -401,13 +420,14 @@ class ClusterState:
 
     def release(self, job: Job, now_us: int, units: int) -> None:
         """Releases everything the job holds. `job.alloc` is kept, as the record of its allocation."""
-        self.exclusive_users -= job.request.is_apart() and not job.request.exclusive
+        self.exclusive_users -= job.request.is_apart() and not job.request.is_alone()
         licenses = self.licenses_of(job.request) if self.layout.license_kinds else ()
         if licenses:
             self.free_licenses += licenses
         self.running.remove(job.job_id)
         if -job.job_id in self.running.row_of:
             self.running.remove(-job.job_id)
+        self._leave_leaves(job)
         for part in job.alloc:
             node = self.nodes[part.node]
             if job.job_id in node.jobs:
@@ -426,13 +446,14 @@ class ClusterState:
         self.running.remove(job.job_id)
         if -job.job_id in self.running.row_of:
             self.running.remove(-job.job_id)
+        self._leave_leaves(job)
         job.alloc = alloc
         self._replace_running(job, units, end_s)
         self.changed()
 
     def _replace_running(self, job: Job, units: int, end_s: int) -> None:
         """Makes new rows of a job whose rows have been removed, without counting it twice."""
-        self.exclusive_users -= job.request.is_apart() and not job.request.exclusive
+        self.exclusive_users -= job.request.is_apart() and not job.request.is_alone()
         licenses = self.licenses_of(job.request)
         if licenses:
             self.free_licenses += licenses
@@ -446,6 +467,7 @@ class ClusterState:
         job.alloc = tuple(part._replace(cpu_ids=0) for part in job.alloc)
         self.running.keep_rest(job.job_id)
         self.running.remove(job.job_id)
+        self._leave_leaves(job)
 
     def take_cpus(self, job: Job, units: int, end_s: int) -> None:
         """Does the reverse: the free amount may become negative; nothing starts there then until other jobs have ended."""
@@ -484,7 +506,8 @@ class ClusterState:
         free_cpus, i = self.node_columns.free_cpus, node.index
         free_cpus[i] = free_cpus.item(i) + sign * part.cpus * units
         if exclusive:
-            self.node_columns.used_exclusively[node.index] = 1 if sign < 0 else 0
+            is_used = sign < 0 or node.index in self.leaf_owners.of_node
+            self.node_columns.used_exclusively[node.index] = 1 if is_used else 0
         if sign < 0:
             node.cpus_used |= part.cpu_ids
         else:

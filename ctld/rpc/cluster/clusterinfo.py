@@ -53,7 +53,7 @@ _PARTITION_FIELDS: Final = (
     "priority_job_factor", "over_subscribe", "root_only", "hidden", "def_mem_per_cpu_mb", "def_mem_per_node_mb",
     "max_mem_per_cpu_mb", "max_mem_per_node_mb", "allow_groups", "allow_accounts", "max_cpus_per_node",
     "max_cpus_per_socket",
-    "disable_root_jobs", "exclusive_user", "lln", "deny_accounts", "grace_time_s",
+    "disable_root_jobs", "exclusive_user", "exclusive_topo", "lln", "deny_accounts", "grace_time_s",
     "allow_qos", "deny_qos", "qos", "alloc_nodes", "alternate", "req_resv", "def_cpu_per_gpu", "def_mem_per_gpu_mb",
 )  # fmt: skip
 
@@ -86,6 +86,8 @@ def flags_of(state: ClusterState, node: Node) -> list[str]:
     completing = any(state.jobs[job_id].state is JobState.COMPLETING for job_id in node.jobs)
     if completing or node.flags & NodeFlag.COMPLETING:
         flags.append("COMPLETING")
+    if any(job_id not in node.jobs for job_id in state.leaf_owners.of_node.get(node.index, ())):
+        flags.append("BLOCKED")  # a job has its leaf switch for itself alone, and nothing on the node
     if is_dynamic(state, node):
         flags.append("DYNAMIC_NORM")
     return flags

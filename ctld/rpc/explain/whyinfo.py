@@ -58,6 +58,10 @@ def why_reply(reply: pb.WhyJobReply, why: Why, snapshot: Snapshot, visibility: J
         pb.ReservationInTheWay(name=r.name, start_at_us=r.from_s * US, end_at_us=r.to_s * US, nodes=r.nodes)
         for r in why.reservations
     )
+    for leaf in why.leaves:
+        seen = [i for i in leaf.jobs if visibility is ALL_JOBS or _sees(visibility, snapshot, i)]
+        more = leaf.more + len(leaf.jobs) - len(seen)
+        reply.leaves.add(name=leaf.name, nodes=leaf.nodes, jobs=seen, jobs_more=more, is_owned=leaf.is_owned)
     unseen = 0
     for other in why.in_front:
         row = snapshot.jobs.get(other.job_id)

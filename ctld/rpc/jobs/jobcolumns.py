@@ -112,7 +112,7 @@ _READ: Final[dict[str, _Reader]] = {
     "request.kind": lambda row: int(row.request.kind),
     **{
         f"request.{name}": _flag(name)
-        for name in ("exclusive", "exclusive_user", "exclusive_mcs", "requeue", "contiguous")
+        for name in ("exclusive", "exclusive_user", "exclusive_mcs", "exclusive_topo", "requeue", "contiguous")
     },
     **{f"request.{name}": _optional(name) for name in ("oversubscribe", "core_spec", "thread_spec")},
     "request.nodes_required": lambda row: compress(row.request.nodes_required) if row.request.nodes_required else "",

@@ -22,7 +22,7 @@ complete -c sbatch -l dependency -s d -r -f -a '(squeue -a -h -o %i 2>/dev/null)
 complete -c sbatch -l distribution -s m -r -d 'how tasks are spread over nodes, sockets and cores'
 complete -c sbatch -l error -s e -r -d 'file for batch script\'s standard error'
 complete -c sbatch -l exclude -s x -r -f -a '(sinfo -a -h -N -o %N 2>/dev/null)' -d 'exclude a specific list of hosts'
-complete -c sbatch -l exclusive -d 'do not share nodes with other jobs; user: only with the same user\'s, mcs: only with jobs of the same label, topo: nor its part of the topology'
+complete -c sbatch -l exclusive -d 'do not share nodes with other jobs; user: only with the same user\'s, mcs: only with jobs of the same label, topo: nor the leaf switches or blocks of its nodes'
 complete -c sbatch -l export -r -d 'specify environment variables to export'
 complete -c sbatch -l export-file -r -d 'file or descriptor with environment variables, each ended by a NUL'
 complete -c sbatch -l extra -r -d 'arbitrary text, kept with the job'

@@ -68,7 +68,7 @@ complete -c srun -l mail-user -r -d 'who to send email notification for job stat
 complete -c srun -l gres-flags -r -d 'flags related to GRES management'
 complete -c srun -l dependency -s d -r -f -a '(squeue -a -h -o %i 2>/dev/null)' -d 'defer job until condition on jobid is satisfied'
 complete -c srun -l kill-on-invalid-dep -r -d 'end the job when its dependency cannot be met'
-complete -c srun -l exclusive -d 'do not share nodes with other jobs; user: only with the same user\'s, mcs: only with jobs of the same label, topo: nor its part of the topology'
+complete -c srun -l exclusive -d 'do not share nodes with other jobs; user: only with the same user\'s, mcs: only with jobs of the same label, topo: nor the leaf switches or blocks of its nodes'
 complete -c srun -l oversubscribe -s s -d 'over subscribe resources with other jobs'
 complete -c srun -l contiguous -d 'demand a contiguous range of nodes'
 complete -c srun -l core-spec -s S -r -d 'count of reserved cores'

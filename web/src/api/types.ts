@@ -1013,6 +1013,14 @@ export interface UsageAnswer {
   warnings: OwnWarning[];
 }
 
+export interface UsedLeaf {
+  name: string;
+  nodes: number;
+  jobs: number[];
+  jobs_more: number;
+  is_owned: boolean;
+}
+
 export interface User {
   administrator_level: string[];
   associations: AssocShort[];
@@ -1081,4 +1089,5 @@ export interface WhyJobReply {
   hints: Hint[];
   name: string;
   steps: StepThatWaits[];
+  leaves: UsedLeaf[];
 }
