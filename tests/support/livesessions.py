@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,8 +36,8 @@ PARTS = (
 )
 
 
-def kinds(folder: Path) -> str:
-    """The kinds of these tests. `folder`: with what they run."""
+def kinds(folder: Path, more: Sequence[Mapping[str, object]] = ()) -> str:
+    """The kinds of these tests, and more. `folder`: with what they run."""
     server = ["{python}", str(folder / "sessionserver.py")]
     table = [
         {"kind": "shell", "title": "Terminal", "command": ["{python}", "-m", "nodedaemon.session.terminal", "/bin/sh"],
@@ -46,10 +46,10 @@ def kinds(folder: Path) -> str:
         {"kind": "stripped", "title": "Stripped", "command": server, "strips_base": True},
         {"kind": "missing", "title": "Missing", "command": ["no-such-program", "{socket}"]},
     ]  # fmt: skip
-    return yaml.safe_dump({"kinds": table})
+    return yaml.safe_dump({"kinds": [*table, *more]})
 
 
-def lay_out(folder: Path) -> None:
+def lay_out(folder: Path, more: Sequence[Mapping[str, object]] = ()) -> None:
     """Copies what sessions run to where all users may read it, and writes their kinds."""
     for part in PARTS:
         (folder / part).parent.mkdir(parents=True, exist_ok=True)
@@ -57,16 +57,18 @@ def lay_out(folder: Path) -> None:
     for module in (h11, wsproto):
         shutil.copytree(Path(module.__file__).parent, folder / module.__name__)
     shutil.copy(ROOT / "tests/support/sessionserver.py", folder)
-    (folder / "kinds.yaml").write_text(kinds(folder))
+    (folder / "kinds.yaml").write_text(kinds(folder, more))
 
 
 @contextmanager
-def live_sessions(conf: ClusterConf = JWT, *options: str) -> Iterator[LiveRest]:
-    """A cluster whose REST daemon has an origin for sessions."""
+def live_sessions(
+    conf: ClusterConf = JWT, *options: str, more: Sequence[Mapping[str, object]] = ()
+) -> Iterator[LiveRest]:
+    """A cluster whose REST daemon has an origin for sessions, of these kinds, too."""
     with LiveCluster(1, conf) as cluster:
         folder = cluster.home / "parts"
         folder.mkdir()
-        lay_out(folder)
+        lay_out(folder, more)
         own = ("--sessions-listen", "127.0.0.1:0", "--sessions-file", str(folder / "kinds.yaml"))
         rest = LiveRest(cluster, *own, *options)
         rest.start()
@@ -96,7 +98,7 @@ def queue(rest: LiveRest, kind: str, user: str = USER, minutes: int = 480, idle_
     parts = rest.cluster.home / "parts"
     chosen = next(one for one in read_kinds(str(parts / "kinds.yaml")) if one.kind == kind)
     script = script_of(chosen, 0).replace('"$PENSTOCK_SESSION_PYTHON" -Im', f"env PYTHONPATH={parts} {PYTHON} -m")
-    script = script.replace("--idle-s 0", f"--idle-s {idle_s}")
+    script = script.replace("--idle-s 0", f"--idle-s {idle_s}").replace("bash -l", "bash")  # no profile of the machine
     job = {
         "name": "session", "extra": f"penstock-session={kind}", "time_limit": minutes, "script": script,
         "environment": ["PATH=/usr/bin:/bin", f"PENSTOCK_SESSION={kind}"], "current_working_directory": str(folder),

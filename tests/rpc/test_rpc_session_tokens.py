@@ -1,0 +1,71 @@
+"""The token of a session: who gets one, and that it reaches one job and nothing else."""
+
+import asyncio
+
+import grpc
+
+from penstock.v1 import controller_pb2 as c
+from penstock.v1 import steps_pb2 as s
+from penstock.values.jobid import BATCH_STEP
+from penstock.values.refusals import Code
+from tests.rpc.clusterkit import Site, submission
+from tests.rpc.test_rpc_personal_tokens import refused
+from tests.rpc.test_rpc_user_tokens import NOBODY, bearer, call, denied, header, site_of
+
+FORBIDDEN = (grpc.StatusCode.PERMISSION_DENIED, Code.ACCESS_DENIED)
+
+
+async def token_for(site: Site, job_id: int, **more: object) -> str:
+    """The token of a session of the cluster's owner, its administrator."""
+    async with site.client() as client:
+        request = c.IssueTokenRequest(session_job_id=job_id, **more)  # type: ignore[arg-type]  # members of the message
+        return str((await client.call("IssueToken", request)).token)
+
+
+def test_a_token_reaches_one_session_and_nothing_else(tmp_path) -> None:
+    site = site_of(tmp_path)
+
+    async def story() -> None:
+        async with site.controller():
+            async with site.client() as client:
+                job, other = [(await client.call("SubmitJob", submission(hold=True))).job_id for _ in range(2)]
+            theirs = (await site.call_as(NOBODY.pw_uid, "SubmitJob", submission(hold=True))).job_id
+            token = bearer(await token_for(site, job, lifespan_s=60))
+            attach = s.AttachStepRequest(job_id=job, step_id=BATCH_STEP)
+            assert (await denied(site, token, "AttachStep", attach))[0][1] == Code.INVALID_STEP  # it does not run
+            for method, request in (
+                ("Ping", c.PingRequest()), ("ListJobs", c.ListJobsRequest()), ("SubmitJob", submission(hold=True)),
+                ("CancelJobs", c.CancelJobsRequest(filter=c.JobFilter(ids=[str(job)]))), ("RevokeTokens", c.RevokeTokensRequest()),
+                ("CreatePersonalToken", c.CreatePersonalTokenRequest(name="x", scope="TOKEN_SCOPE_ADMIN")),
+                ("ListSteps", s.ListStepsRequest()), ("GetBatchScript", c.GetBatchScriptRequest(job_id=job)),
+            ):  # fmt: skip
+                status, text = await denied(site, token, method, request)
+                assert status == FORBIDDEN and "that of a session" in text, method
+            for request in (
+                s.AttachStepRequest(job_id=other, step_id=BATCH_STEP), s.AttachStepRequest(job_id=theirs, step_id=BATCH_STEP),
+            ):  # fmt: skip
+                assert (await denied(site, token, "AttachStep", request))[0][1] == Code.ACCESS_DENIED
+            for request in (
+                c.IssueTokenRequest(), c.IssueTokenRequest(session_job_id=other), c.IssueTokenRequest(session_job_id=theirs),
+                c.IssueTokenRequest(session_job_id=job, for_user="nobody"),
+            ):  # fmt: skip
+                assert (await denied(site, token, "IssueToken", request))[0][1] == Code.ACCESS_DENIED, request
+            following = (await call(site, token, "IssueToken", c.IssueTokenRequest(session_job_id=job))).token
+            assert (await denied(site, bearer(following), "AttachStep", attach))[0][1] == Code.INVALID_STEP
+            status, text = await denied(site, header(following, "nobody"), "AttachStep", attach)
+            assert status[0] is grpc.StatusCode.UNAUTHENTICATED and "nobody but its owner" in text
+            # An administrator gets none for another user's job, a user none for an administrator's; nor a longer one.
+            assert "no session of yours" in await refused(token_for(site, theirs))
+            asked = c.IssueTokenRequest(session_job_id=job)
+            assert "no session of yours" in await refused(site.call_as(NOBODY.pw_uid, "IssueToken", asked))
+            assert "no session of yours" in await refused(token_for(site, 999))
+            assert "3600" in await refused(token_for(site, job, lifespan_s=3601))
+            async with site.client() as client:
+                await client.call("RevokeTokens", c.RevokeTokensRequest())
+            status, text = await denied(site, bearer(following), "AttachStep", attach)
+            assert status[0] is grpc.StatusCode.UNAUTHENTICATED and "revoked" in text
+            async with site.client() as client:
+                await client.call("CancelJobs", c.CancelJobsRequest(filter=c.JobFilter(ids=[str(job)])))
+            assert "has ended" in await refused(token_for(site, job))
+
+    asyncio.run(story())
