@@ -1,6 +1,6 @@
 """The server of a session that is a terminal: one shell on one pseudo terminal, for all pages that have it open.
 
-It listens on the session's socket and speaks WebSocket (wsproto) on every path; everything else is answered with 404. The
+It listens on the session's socket and speaks WebSocket (wsproto) on every path; everything else is answered with 400. The
 terminal lives until its shell ends: a page that is loaded again sees the last output (KEPT_BYTES) and goes on.
 
     page -> server   binary: what was typed; text: {"rows": 24, "columns": 80}
@@ -132,7 +132,10 @@ class Terminal:
                 for event in wire.events():
                     self._handle(writer, wire, event)
                 await writer.drain()
-        except (OSError, RemoteProtocolError, LocalProtocolError):  # gone, or no WebSocket
+        except RemoteProtocolError as error:
+            if error.event_hint is not None:  # the answer to what is no WebSocket
+                writer.write(wire.send(error.event_hint))
+        except (OSError, LocalProtocolError):  # it is gone
             pass
         finally:
             if writer in self._pages:

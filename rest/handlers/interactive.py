@@ -8,6 +8,7 @@ A session is a batch job like others: it is cancelled and changed as these are. 
 its node is asked for, as of other figures of running steps.
 """
 
+import json
 import pwd
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -37,7 +38,7 @@ from rest.handlers.submission import NO_DIRECTORY, job_of, spec_of
 from rest.handlers.submit import send
 from rest.interactive.kinds import MINUTES_MAX, SessionKind, script_of
 from rest.interactive.service import SessionPass, SessionService
-from rest.limits import ASKED_STEP_S, ASKED_STEPS_MAX
+from rest.limits import ASKED_STEP_S, ASKED_STEPS_MAX, CALL_TIMEOUT_S
 
 if TYPE_CHECKING:
     from rest.asking import ThreadClient
@@ -78,7 +79,7 @@ async def create(call: RestCall) -> Json:
 async def _home(call: RestCall) -> str:
     """The home of the caller, as this machine knows it. Raises RestError."""
     assert call.share is not None
-    asked: PingReply = await call.call("Ping", PingRequest())
+    asked = await _caller(call)
     try:
         return await call.share.in_thread(lambda: pwd.getpwuid(asked.user_id).pw_dir)
     except KeyError:
@@ -118,7 +119,7 @@ def _number(call: RestCall, name: str, default: int, least: int = 1) -> int:
 async def sessions(call: RestCall) -> Json:
     """The caller's own sessions: those in the queue and those that ended lately."""
     service = _service(call)
-    asked: PingReply = await call.call("Ping", PingRequest())
+    asked = await _caller(call)
     which = JobFilter(users=[str(asked.user_id)], names=[JOB_NAME])
     request = ListJobsRequest(filter=which, all_states=True, planned=True)
     found = [
@@ -129,7 +130,16 @@ async def sessions(call: RestCall) -> Json:
         call.warn(f"more than {ASKED_STEPS_MAX} sessions run: of the others it is not asked whether they are ready")
     states = await _asked(call, running[-ASKED_STEPS_MAX:])
     kinds = [one._asdict() | {"command": list(one.command)} for one in service.kinds.values()]
-    return {"sessions": [_session(job, states.get(job.job_id)) for job in found], "kinds": kinds}
+    content: Json = {"sessions": [_session(job, states.get(job.job_id)) for job in found], "kinds": kinds}
+    call.tag.vary(json.dumps([content, call.warnings]))  # nodes have answered, too
+    call.check_modified()
+    return content
+
+
+async def _caller(call: RestCall) -> PingReply:
+    """Who asks, as the controller says. Its clock is no part of the answer's tag."""
+    reply: PingReply = await call.client.call("Ping", PingRequest(), CALL_TIMEOUT_S, proof=call.proof)
+    return reply
 
 
 async def _asked(call: RestCall, job_ids: Iterable[int]) -> Mapping[int, ProgramState]:
@@ -178,16 +188,17 @@ def _session(job: JobInfo, state: ProgramState | None) -> Json:
 async def enter(call: RestCall) -> Json:
     """An address for one use within a minute, which opens the session in the browser that follows it."""
     service = _service(call)
-    selector = job_path(call.path["job_id"])
-    found = [one async for one in listed(call, [call.path["job_id"]])]
+    text = call.path["job_id"]
+    job_path(text)
+    found = [one async for one in listed(call, [text])]
+    job_id = found[0].job_id if len(found) == 1 else 0
     kind = kind_of_extra(found[0].request.extra) if len(found) == 1 else ""
     if not kind:
-        raise RestError(404, Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID], f"job {selector.job_id} is no session")
+        raise RestError(404, Code.INVALID_JOB_ID, TEXT[Code.INVALID_JOB_ID], f"job {text} is no session")
     if found[0].state != _RUNNING:
-        text = f"the session does not run: job {selector.job_id} is {found[0].state}"
-        raise RestError(409, 0, text)
-    reply: IssueTokenReply = await call.call("IssueToken", IssueTokenRequest(session_job_id=selector.job_id))
-    return {"url": service.enter_url(SessionPass(selector.job_id, kind, reply.token))}
+        raise RestError(409, 0, f"the session does not run: job {job_id} is {found[0].state}")
+    reply: IssueTokenReply = await call.call("IssueToken", IssueTokenRequest(session_job_id=job_id))
+    return {"url": service.enter_url(SessionPass(job_id, kind, reply.token))}
 
 
 def _service(call: RestCall) -> SessionService:

@@ -263,3 +263,18 @@ def test_tickets_heads_and_pages_from_elsewhere(rest: LiveRest) -> None:
         assert client.post(f"{OWN}/sessions/999999/enter").status_code == 404
         plain = rest.cluster.sbatch("--wrap", "sleep 600")
         assert client.post(f"{OWN}/sessions/{plain}/enter").status_code == 404
+
+
+def test_what_is_open_outlives_the_daemons_beside_it(rest: LiveRest) -> None:
+    """stepd and the proxy carry the bytes: neither noded nor the controller is needed for what is open."""
+    job = start(rest)
+    session = enter(rest, job)
+    with session.websocket("ws") as wire:
+        rest.cluster.kill("n1")
+        wire.send(b"echo a$((1+1))b\n")
+        wire.until(b"a2b")
+        rest.cluster.wait(lambda: session.get("").status == 503, "a new connection says why not")
+        rest.cluster.start_node("n1")
+        rest.cluster.wait(lambda: session.get("").status == 400, "the terminal says again that it speaks WebSocket")
+        wire.send(b"echo c$((2+2))d\n")
+        wire.until(b"c4d")

@@ -41,15 +41,14 @@ def test_a_token_reaches_one_session_and_nothing_else(tmp_path) -> None:
             ):  # fmt: skip
                 status, text = await denied(site, token, method, request)
                 assert status == FORBIDDEN and "that of a session" in text, method
-            for request in (
-                s.AttachStepRequest(job_id=other, step_id=BATCH_STEP), s.AttachStepRequest(job_id=theirs, step_id=BATCH_STEP),
-            ):  # fmt: skip
-                assert (await denied(site, token, "AttachStep", request))[0][1] == Code.ACCESS_DENIED
-            for request in (
+            for number in (other, theirs):
+                elsewhere = s.AttachStepRequest(job_id=number, step_id=BATCH_STEP)
+                assert (await denied(site, token, "AttachStep", elsewhere))[0][1] == Code.ACCESS_DENIED
+            for issue in (
                 c.IssueTokenRequest(), c.IssueTokenRequest(session_job_id=other), c.IssueTokenRequest(session_job_id=theirs),
                 c.IssueTokenRequest(session_job_id=job, for_user="nobody"),
             ):  # fmt: skip
-                assert (await denied(site, token, "IssueToken", request))[0][1] == Code.ACCESS_DENIED, request
+                assert (await denied(site, token, "IssueToken", issue))[0][1] == Code.ACCESS_DENIED, issue
             following = (await call(site, token, "IssueToken", c.IssueTokenRequest(session_job_id=job))).token
             assert (await denied(site, bearer(following), "AttachStep", attach))[0][1] == Code.INVALID_STEP
             status, text = await denied(site, header(following, "nobody"), "AttachStep", attach)

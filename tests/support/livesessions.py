@@ -55,7 +55,7 @@ def lay_out(folder: Path, more: Sequence[Mapping[str, object]] = ()) -> None:
         (folder / part).parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if (ROOT / part).is_dir() else shutil.copy)(ROOT / part, folder / part)
     for module in (h11, wsproto):
-        shutil.copytree(Path(module.__file__).parent, folder / module.__name__)
+        shutil.copytree(Path(module.__path__[0]), folder / module.__name__)
     shutil.copy(ROOT / "tests/support/sessionserver.py", folder)
     (folder / "kinds.yaml").write_text(kinds(folder, more))
 

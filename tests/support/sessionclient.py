@@ -50,14 +50,14 @@ def connect(origin: str) -> socket.socket:
 
 def read_all(wire: socket.socket) -> bytes:
     """What comes until the end; a reset is one."""
-    found = b""
+    found = bytearray()
     while True:
         try:
             part = wire.recv(65536)
         except ConnectionError:
-            return found
+            return bytes(found)
         if not part:
-            return found
+            return bytes(found)
         found += part
 
 

@@ -25,7 +25,8 @@ function say(text: string, isOver: boolean): void {
 async function reason(base: string): Promise<string> {
   const answer = await fetch(base, { cache: "no-store" }).catch(() => null);
   if (!answer) return "The daemon does not answer.";
-  return answer.status === 403 || answer.status === 503 ? await answer.text() : "The session has ended.";
+  if (answer.status === 403 || answer.status === 503) return await answer.text();
+  return answer.status === 404 ? "The session has ended." : "The connection has ended.";
 }
 
 function start(box: HTMLElement, base: string): void {
