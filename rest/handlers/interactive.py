@@ -180,9 +180,15 @@ def _session(job: JobInfo, state: ProgramState | None) -> Json:
         "start_at_us": job.start_at_us,
         "end_at_us": job.end_at_us,
         "time_limit_s": job.time_limit_s,
-        "message": END_TEXTS.get(job.exit.code, "") if job.state in ENDED else "",
+        "message": _message(job) if job.state in ENDED else "",
         **(state or ProgramState())._asdict(),
     }
+
+
+def _message(job: JobInfo) -> str:
+    """Why a session has ended; "" = its state says it."""
+    code = job.exit.code
+    return END_TEXTS.get(code, f"its program has ended with exit code {code}" if code else "")
 
 
 async def enter(call: RestCall) -> Json:

@@ -60,7 +60,7 @@ def test_a_terminal_from_its_start_to_its_end(rest: LiveRest) -> None:
     with rest.as_user(USER) as client:  # by the form
         asked = {
             "kind": "missing",
-            "work_dir": "/tmp",
+            "work_dir": str(rest.cluster.work),
             "time_minutes": 7,
             "cpus": 1,
             "memory_mb": 64,

@@ -39,7 +39,7 @@ def test_a_session_is_started_opened_and_stopped(web: WebPages) -> None:
     page.get_by_role("button", name="Start", exact=True).click()
     page.get_by_role("alert").wait_for()
     page.get_by_label("CPUs").fill("1")
-    page.get_by_label("Working directory").fill("/tmp")
+    page.get_by_label("Working directory").fill(str(rest.cluster.work))
     page.get_by_role("button", name="Start", exact=True).click()
     page.get_by_text("is queued.").wait_for()
     job = start(rest)
