@@ -47,7 +47,7 @@ SIDE_MAX = 1000
 _WINDOW = struct.Struct("HHHH")
 
 
-class Terminal:
+class SharedTerminal:
     """The shell, its pseudo terminal, and the pages."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class Terminal:
 
 async def run(path: str, shell: str) -> int:
     """Serves until the shell ends; returns its exit status."""
-    terminal = Terminal()
+    terminal = SharedTerminal()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, terminal.hang_up)

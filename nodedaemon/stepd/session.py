@@ -15,7 +15,7 @@ import sys
 import time
 
 from nodedaemon.stepd.plugs import Plug
-from nodedaemon.stepd.tunnel import Tunnel
+from nodedaemon.stepd.tunnel import ByteTunnel
 from penstock.values.sessions import FD_VARIABLE, IS_READY, OPEN, PYTHON_VARIABLE, SESSION_VARIABLE, SESSION_WORD
 
 TYPE_CHECKING = False  # avoids importing `typing`, which every fork would pay for
@@ -50,7 +50,7 @@ class SessionPlug(Plug):
         self._step: PluggedStep
         self._ours: socket.socket | None = None
         self._theirs: socket.socket | None = None  # until the task is forked
-        self._tunnels: list[Tunnel] = []
+        self._tunnels: list[ByteTunnel] = []
         self._is_ready = False
         self._used_s = time.monotonic()
 
@@ -94,7 +94,7 @@ class SessionPlug(Plug):
         except OSError as error:  # the program is gone, or does not take what waits for it
             local.close()
             raise NoSession(f"the session's program takes no connections: {error.strerror}") from None
-        self._tunnels.append(Tunnel(self._step.loop, client, local, answer, self._note_use, self._lose))
+        self._tunnels.append(ByteTunnel(self._step.loop, client, local, answer, self._note_use, self._lose))
         self._note_use()
 
     def close(self) -> "dict[str, PackedValue]":
@@ -109,7 +109,7 @@ class SessionPlug(Plug):
     def _note_use(self) -> None:
         self._used_s = time.monotonic()
 
-    def _lose(self, tunnel: Tunnel) -> None:
+    def _lose(self, tunnel: ByteTunnel) -> None:
         self._tunnels.remove(tunnel)
         self._note_use()
 
@@ -121,11 +121,12 @@ class SessionPlug(Plug):
             return
         except OSError:
             word = b""
-        if not word:
+        if word != IS_READY or self._is_ready:
             self._hang_up()
-        elif word == IS_READY:
-            self._is_ready = True
-            self._note_use()
+            return
+        self._is_ready = True
+        self._note_use()
+        self._step.loop.change(self._ours.fileno(), 0)  # from now on its end alone: nobody floods stepd
 
     def _hang_up(self) -> None:
         self._is_ready = False

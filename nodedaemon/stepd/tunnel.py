@@ -35,7 +35,7 @@ class _End:
         self.events = READ
 
 
-class Tunnel:
+class ByteTunnel:
     """Carries bytes until either side closes. `first`: what the client gets before all else. `on_bytes` is called when some
     have passed, `on_end` once."""
 
@@ -46,7 +46,7 @@ class Tunnel:
         local: socket.socket,
         first: bytes,
         on_bytes: "Callable[[], None]",
-        on_end: "Callable[[Tunnel], None]",
+        on_end: "Callable[[ByteTunnel], None]",
     ) -> None:
         self._loop = loop
         self._on_bytes = on_bytes
@@ -58,7 +58,7 @@ class Tunnel:
         local.setblocking(False)
         for end in self._ends:
             loop.watch(end.sock.fileno(), self._ready)
-        self._timer = loop.after(IDLE_S, self._look)
+        self._timer = loop.after(IDLE_S, self._close_if_idle)
         loop.soon(lambda: self._ready(READ))  # TLS may have decrypted what the kernel does not report again
 
     def close(self) -> None:
@@ -72,12 +72,12 @@ class Tunnel:
             end.sock.close()
         self._on_end(self)
 
-    def _look(self) -> None:
+    def _close_if_idle(self) -> None:
         idle_s = time.monotonic() - self._last_s
         if idle_s >= IDLE_S:
             self.close()
         else:
-            self._timer = self._loop.after(IDLE_S - idle_s, self._look)
+            self._timer = self._loop.after(IDLE_S - idle_s, self._close_if_idle)
 
     def _ready(self, events: int) -> None:
         """Moves what there is, in both directions."""

@@ -137,7 +137,7 @@ async def sessions(call: RestCall) -> Json:
 
 
 async def _caller(call: RestCall) -> PingReply:
-    """Who asks, as the controller says. Its clock is no part of the answer's tag."""
+    """The caller, as the controller has authenticated them. Its clock is no part of the answer's tag."""
     reply: PingReply = await call.client.call("Ping", PingRequest(), CALL_TIMEOUT_S, proof=call.proof)
     return reply
 

@@ -10,8 +10,8 @@ from typing import Final
 
 import h11
 
-from rest.interactive.heads import HEAD_BYTES_MAX, BadHead, Headers, for_browser, for_program, is_upgrade
-from rest.interactive.tunnel import BUFFER_BYTES, Tunnel
+from rest.interactive.heads import HEAD_BYTES_MAX, Headers, ProxyRefusal, for_browser, for_program, is_upgrade
+from rest.interactive.tunnel import BUFFER_BYTES, OpenTunnel
 
 #: Answers before the answer (1xx) that are passed on.
 INFORMATIONAL_MAX: Final = 8
@@ -33,9 +33,9 @@ class Exchange:
         try:
             request = self._front.next_event()
         except h11.RemoteProtocolError as error:
-            raise BadHead(400, "the request is none of HTTP/1.1") from error
+            raise ProxyRefusal(400, "the request is none of HTTP/1.1") from error
         if not isinstance(request, h11.Request):
-            raise BadHead(400, "the request is none of HTTP/1.1")
+            raise ProxyRefusal(400, "the request is none of HTTP/1.1")
         self.request = request
         self.headers: Headers = list(request.headers)
 
@@ -56,9 +56,9 @@ class Exchange:
         self._writer.write(data)
         await self._writer.drain()
 
-    async def forward(self, tunnel: Tunnel, target: str, base: str, more: Headers) -> None:
+    async def forward(self, tunnel: OpenTunnel, target: str, base: str, more: Headers) -> None:
         """Passes the request and its answer on. `target`: the path for the program; `more`: headers of the answer. Raises
-        BadHead while nothing has been answered, OSError."""
+        ProxyRefusal while nothing has been answered, OSError."""
         back = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
         request = h11.Request(method=self.request.method, target=target, headers=for_program(self.headers))
         tunnel.writer.write(back.send(request) or b"")
@@ -68,9 +68,9 @@ class Exchange:
             if is_switched:
                 await self._pass_bytes(back, tunnel)
         except (h11.RemoteProtocolError, h11.LocalProtocolError) as error:
-            raise BadHead(502, _GARBAGE) from error
+            raise ProxyRefusal(502, _GARBAGE) from error
         except OSError as error:  # a reset; if it is the browser's, nobody reads the answer
-            raise BadHead(502, _NO_ANSWER) from error
+            raise ProxyRefusal(502, _NO_ANSWER) from error
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
@@ -99,7 +99,7 @@ class Exchange:
 
     async def _pass_answer(self, back: h11.Connection, reader: asyncio.StreamReader, base: str, more: Headers) -> bool:
         """Passes the answer on; returns whether both sides have switched to another protocol. Raises RemoteProtocolError,
-        BadHead."""
+        ProxyRefusal."""
         informational = 0
         while True:
             event = back.next_event()
@@ -109,7 +109,7 @@ class Exchange:
             if isinstance(event, h11.InformationalResponse):
                 informational += 1
                 if informational > INFORMATIONAL_MAX:
-                    raise BadHead(502, _GARBAGE)
+                    raise ProxyRefusal(502, _GARBAGE)
                 if event.status_code == _SWITCHING:
                     await self._wait_for_request()
                     await self._pass_head(event, for_browser(list(event.headers), base, True) + more)
@@ -124,7 +124,7 @@ class Exchange:
                 await self._writer.drain()
                 return False
             else:  # the program has closed before its answer was whole
-                raise BadHead(502, _NO_ANSWER)
+                raise ProxyRefusal(502, _NO_ANSWER)
 
     async def _pass_head(self, event: h11.InformationalResponse | h11.Response, headers: Headers) -> None:
         made = type(event)(status_code=event.status_code, headers=headers, reason=event.reason)
@@ -136,9 +136,9 @@ class Exchange:
     async def _wait_for_request(self) -> None:
         """h11 switches when it has seen the whole request, which has no body."""
         if self._front.their_state is h11.SEND_BODY:
-            raise BadHead(502, _GARBAGE)
+            raise ProxyRefusal(502, _GARBAGE)
 
-    async def _pass_bytes(self, back: h11.Connection, tunnel: Tunnel) -> None:
+    async def _pass_bytes(self, back: h11.Connection, tunnel: OpenTunnel) -> None:
         """Passes bytes both ways until either side ends."""
         tunnel.writer.write(self._front.trailing_data[0])
         self._writer.write(back.trailing_data[0])

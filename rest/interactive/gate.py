@@ -1,4 +1,4 @@
-"""Who may come through the proxy: budgets of connections, and the session that a token reaches.
+"""Admission to the proxy: budgets of connections, and the session that a token reaches.
 
 The controller says so (AttachStep with the session's token), and its word is kept for KNOWN_S: a page of a notebook is a
 hundred requests. A connection that lasts is asked about again every RECHECK_S, so it ends soon after a revocation.
@@ -17,7 +17,7 @@ from penstock.v1.steps_pb2 import AttachStepReply, AttachStepRequest
 from penstock.values.base64url import claims_of
 from penstock.values.jobid import BATCH_STEP
 from penstock.values.refusals import Code
-from rest.interactive.heads import BadHead
+from rest.interactive.heads import ProxyRefusal
 from rest.limits import CALL_TIMEOUT_S, change
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ TOKEN_CHARS_MAX: Final = 3000
 _CLOSED: Final = "this session is not open in this browser, or is no longer: open it from the page Sessions of Penstock"
 
 
-class Caller(Protocol):
+class SessionCaller(Protocol):
     """What is needed of `penstock.aclient.AsyncClient`."""
 
     async def call(
@@ -55,10 +55,10 @@ class _Known(NamedTuple):
     attached: AttachStepReply
 
 
-class Gate:
+class SessionGate:
     """The budgets and what is known of tokens, for one daemon."""
 
-    def __init__(self, client: Caller, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: SessionCaller, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._clock_s = clock_s
         self._known: dict[tuple[int, str], _Known] = {}
@@ -68,9 +68,9 @@ class Gate:
 
     @contextmanager
     def connection(self, peer: str) -> Iterator[None]:
-        """Counts a connection. Raises BadHead."""
+        """Counts a connection. Raises ProxyRefusal."""
         if self._count >= CONNECTIONS_MAX or self._by_peer[peer] >= PEER_CONNECTIONS_MAX:
-            raise BadHead(503, "too many connections")
+            raise ProxyRefusal(503, "too many connections")
         self._count += 1
         change(self._by_peer, peer, 1)
         try:
@@ -81,10 +81,10 @@ class Gate:
 
     @contextmanager
     def use(self, attached: AttachStepReply) -> Iterator[None]:
-        """Counts a connection to a session, and of its user. Raises BadHead."""
+        """Counts a connection to a session, and of its user. Raises ProxyRefusal."""
         keys = (f"job {attached.job_id}", SESSION_CONNECTIONS_MAX), (f"user {attached.user_id}", USER_CONNECTIONS_MAX)
         if any(self._by_key[key] >= most for key, most in keys):
-            raise BadHead(429, "too many connections to this session, or to all sessions of its user")
+            raise ProxyRefusal(429, "too many connections to this session, or to all sessions of its user")
         for key, _ in keys:
             change(self._by_key, key, 1)
         try:
@@ -94,7 +94,7 @@ class Gate:
                 change(self._by_key, key, -1)
 
     async def attach(self, job_id: int, token: str, is_fresh: bool = False) -> AttachStepReply:
-        """The place and the key of a session. Raises BadHead."""
+        """The place and the key of a session. Raises ProxyRefusal."""
         now_s = self._clock_s()
         known = self._known.get((job_id, token))
         if known is not None and known.end_s > now_s and not is_fresh:
@@ -146,9 +146,9 @@ def ends_at_s(token: str) -> float:
     return float(end) if isinstance(end, int | float) else 0.0
 
 
-def _refusal(error: PenstockError) -> BadHead:
+def _refusal(error: PenstockError) -> ProxyRefusal:
     if isinstance(error, NotProven) or error.code in (Code.ACCESS_DENIED, Code.INVALID_JOB_ID):
-        return BadHead(403, _CLOSED)
+        return ProxyRefusal(403, _CLOSED)
     if error.code == Code.INVALID_STEP:
-        return BadHead(404, "the session does not run (any more)")
-    return BadHead(503, f"the controller does not answer: {error.text}")
+        return ProxyRefusal(404, "the session does not run (any more)")
+    return ProxyRefusal(503, f"the controller does not answer: {error.text}")

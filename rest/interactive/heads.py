@@ -35,7 +35,7 @@ _LINE: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\x00-\x08\x0a-\x1f\x
 _TARGET: Final = re.compile(rb"/[\x21-\x7e]*")
 
 
-class BadHead(Exception):
+class ProxyRefusal(Exception):
     """A head that is refused; `status` is of the answer."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -44,27 +44,27 @@ class BadHead(Exception):
 
 
 def check_head(head: bytes) -> None:
-    """Checks the head of a request, which ends in an empty line: one reading of it is possible. Raises BadHead."""
+    """Checks the head of a request, which ends in an empty line: one reading of it is possible. Raises ProxyRefusal."""
     lines = head.split(b"\r\n")[:-2]
     if len(lines) > HEAD_LINES_MAX:
-        raise BadHead(431, f"the head has more than {HEAD_LINES_MAX} lines")
+        raise ProxyRefusal(431, f"the head has more than {HEAD_LINES_MAX} lines")
     words = lines[0].split(b" ")
     if len(words) != 3 or words[2] != b"HTTP/1.1":
-        raise BadHead(400, "the request is none of HTTP/1.1")
+        raise ProxyRefusal(400, "the request is none of HTTP/1.1")
     if not _TARGET.fullmatch(words[1]):  # no absolute form, no CONNECT
-        raise BadHead(400, "the request names no path")
+        raise ProxyRefusal(400, "the request names no path")
     names: list[bytes] = []
     for line in lines[1:]:
         if not _LINE.fullmatch(line):  # also a line that goes on (obs-fold), and space before the colon
-            raise BadHead(400, "a line of the head is none of HTTP")
+            raise ProxyRefusal(400, "a line of the head is none of HTTP")
         names.append(line.partition(b":")[0].lower())
     for name in (b"host", b"content-length", b"transfer-encoding", b"origin", b"upgrade", b"authorization"):
         if names.count(name) > 1:
-            raise BadHead(400, f"the head has {name.decode()} twice")
+            raise ProxyRefusal(400, f"the head has {name.decode()} twice")
     if b"host" not in names:
-        raise BadHead(400, "the head has no host")
+        raise ProxyRefusal(400, "the head has no host")
     if b"content-length" in names and b"transfer-encoding" in names:
-        raise BadHead(400, "the head has two lengths: content-length and transfer-encoding")
+        raise ProxyRefusal(400, "the head has two lengths: content-length and transfer-encoding")
 
 
 def one(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> bytes:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from cli.steps.trust import Trust
-from rest.interactive.gate import Gate
+from rest.interactive.gate import SessionGate
 from rest.interactive.heads import HEAD_BYTES_MAX
 from rest.interactive.proxy import ServedFile, SessionProxy
 from rest.interactive.service import SessionService
@@ -31,7 +31,7 @@ class SessionOrigin(NamedTuple):
     @asynccontextmanager
     async def served(self, client: "AsyncClient") -> AsyncIterator[None]:
         """Serves while the block runs. Raises OSError for a certificate that cannot be used."""
-        proxy = SessionProxy(self.service, Gate(client), Trust(client.cluster), self.files)
+        proxy = SessionProxy(self.service, SessionGate(client), Trust(client.cluster), self.files)
         context: ssl.SSLContext | None = None
         if self.certificate:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

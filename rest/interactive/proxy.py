@@ -21,8 +21,8 @@ from cli.steps.trust import Trust
 from penstock.values.sessions import base_path, is_kind
 from rest.callers import peer_key
 from rest.interactive.exchange import Exchange, with_watch
-from rest.interactive.gate import RECHECK_S, Gate, is_token
-from rest.interactive.heads import HEAD_BYTES_MAX, BadHead, Headers, check_head, cookie, one
+from rest.interactive.gate import RECHECK_S, SessionGate, is_token
+from rest.interactive.heads import HEAD_BYTES_MAX, Headers, ProxyRefusal, check_head, cookie, one
 from rest.interactive.service import ENTER_PATH, TERMINAL_PATH, SessionPass, SessionService
 from rest.interactive.tunnel import NoTunnel, open_tunnel
 from rest.limits import HEAD_TIMEOUT_S
@@ -62,7 +62,9 @@ class ServedFile(Protocol):
 class SessionProxy:
     """Serves the connections of one daemon."""
 
-    def __init__(self, service: SessionService, gate: Gate, trust: Trust, files: Mapping[str, ServedFile]) -> None:
+    def __init__(
+        self, service: SessionService, gate: SessionGate, trust: Trust, files: Mapping[str, ServedFile]
+    ) -> None:
         self._service = service
         self._gate = gate
         self._trust = trust
@@ -93,10 +95,10 @@ class SessionProxy:
                 check_head(head)
                 exchange = Exchange(reader, writer, head)
                 await self._answer(exchange)
-        except BadHead as refusal:
+        except ProxyRefusal as refusal:
             await _refuse(writer, exchange, refusal)
         except asyncio.LimitOverrunError:
-            await _refuse(writer, None, BadHead(431, f"the head has more than {HEAD_BYTES_MAX} bytes"))
+            await _refuse(writer, None, ProxyRefusal(431, f"the head has more than {HEAD_BYTES_MAX} bytes"))
         except (TimeoutError, OSError, asyncio.IncompleteReadError):  # too slow, or gone
             pass
         except Exception:
@@ -108,7 +110,7 @@ class SessionProxy:
                     await writer.wait_closed()
 
     async def _answer(self, exchange: Exchange) -> None:
-        """Answers one request. Raises BadHead."""
+        """Answers one request. Raises ProxyRefusal."""
         self._check_source(exchange)
         path, _, query = exchange.path.partition("?")
         if path == ENTER_PATH:
@@ -120,29 +122,29 @@ class SessionProxy:
         elif path.startswith("/assets/"):
             await self._file(exchange, path)
         else:
-            raise BadHead(404, "there is nothing here: sessions are opened from the page Sessions of Penstock")
+            raise ProxyRefusal(404, "there is nothing here: sessions are opened from the page Sessions of Penstock")
 
     def _check_source(self, exchange: Exchange) -> None:
-        """Raises BadHead for a request to another name of this machine, or from another origin's page."""
+        """Raises ProxyRefusal for a request to another name of this machine, or from another origin's page."""
         headers = exchange.headers
         if one(headers, b"host").lower() != self._host:
-            raise BadHead(421, "sessions have another address: --sessions-url of penstock restd")
+            raise ProxyRefusal(421, "sessions have another address: --sessions-url of penstock restd")
         origin = one(headers, b"origin")
         if origin and origin.lower() != self._origin:
-            raise BadHead(403, "the request comes from a page of another origin")
+            raise ProxyRefusal(403, "the request comes from a page of another origin")
         if exchange.asks_for_upgrade and not origin:
-            raise BadHead(403, "a WebSocket needs an Origin")
+            raise ProxyRefusal(403, "a WebSocket needs an Origin")
         is_navigation = one(headers, b"sec-fetch-mode") == b"navigate"
         if one(headers, b"sec-fetch-site") in (b"cross-site", b"same-site") and not is_navigation:
-            raise BadHead(403, "the request comes from a page of another origin")
+            raise ProxyRefusal(403, "the request comes from a page of another origin")
 
     async def _enter(self, exchange: Exchange, query: str) -> None:
         if exchange.request.method != b"GET":
-            raise BadHead(405, "only GET")
+            raise ProxyRefusal(405, "only GET")
         values = parse_qs(query, max_num_fields=4).get("ticket", []) if len(query) < _TICKET_CHARS_MAX * 2 else []
         given = self._service.tickets.take(values[0][:_TICKET_CHARS_MAX]) if len(values) == 1 else None
         if given is None:
-            raise BadHead(403, "this address was used already, or is too old: open the session again")
+            raise ProxyRefusal(403, "this address was used already, or is too old: open the session again")
         place = self._service.landing(given).encode()
         await exchange.answer(303, [(b"location", place), self._cookie(given), *_NO_STORE], b"")
 
@@ -154,7 +156,7 @@ class SessionProxy:
     async def _file(self, exchange: Exchange, name: str) -> None:
         file = self._files.get(name)
         if file is None or exchange.request.method not in (b"GET", b"HEAD"):
-            raise BadHead(404, "there is no such file; the terminal's page needs --web")
+            raise ProxyRefusal(404, "there is no such file; the terminal's page needs --web")
         kind = file.kind + ("; charset=utf-8" if file.kind.startswith("text/") else "")
         headers = [(b"content-type", kind.encode()), (b"cache-control", file.cache.encode()), *_PAGE]
         await exchange.answer(200, headers, file.data)
@@ -170,7 +172,7 @@ class SessionProxy:
                 tunnel = await open_tunnel(attached, self._trust)
             except NoTunnel as problem:
                 await self._gate.attach(job_id, given.token, is_fresh=True)  # 403 or 404 if it has ended meanwhile
-                raise BadHead(503, str(problem)) from None
+                raise ProxyRefusal(503, str(problem)) from None
             try:
                 token = await self._gate.renewed(job_id, given.token, time.time())
                 more = [self._cookie(given._replace(token=token))] if token else []
@@ -187,7 +189,7 @@ class SessionProxy:
             nonlocal token
             try:
                 await self._gate.attach(given.job_id, token, is_fresh=True)
-            except BadHead as refusal:
+            except ProxyRefusal as refusal:
                 return refusal.status == 503  # the controller is away: nothing was revoked
             token = await self._gate.renewed(given.job_id, token, time.time()) or token
             return True
@@ -196,22 +198,22 @@ class SessionProxy:
 
 
 def _split(target: str) -> tuple[int, str]:
-    """The job of /session/ID/..., and what follows. Raises BadHead."""
+    """The job of /session/ID/..., and what follows. Raises ProxyRefusal."""
     digits, slash, rest = target.removeprefix(_PREFIX).partition("/")
     if not slash or not (digits.isdigit() and len(digits) <= _JOB_DIGITS_MAX and digits == str(int(digits))):
-        raise BadHead(404, "expected /session/JOBID/")
+        raise ProxyRefusal(404, "expected /session/JOBID/")
     return int(digits), rest
 
 
 def _pass_of(headers: Headers, job_id: int) -> SessionPass:
-    """What the cookie of a session has. Raises BadHead."""
+    """What the cookie of a session has. Raises ProxyRefusal."""
     kind, _, token = cookie(headers, f"{_COOKIE}{job_id}".encode()).decode("latin-1").partition(".")
     if not is_kind(kind) or not is_token(token):
-        raise BadHead(403, "this session is not open in this browser: open it from the page Sessions of Penstock")
+        raise ProxyRefusal(403, "this session is not open in this browser: open it from the page Sessions of Penstock")
     return SessionPass(job_id, kind, token)
 
 
-async def _refuse(writer: asyncio.StreamWriter, exchange: Exchange | None, refusal: BadHead) -> None:
+async def _refuse(writer: asyncio.StreamWriter, exchange: Exchange | None, refusal: ProxyRefusal) -> None:
     """Answers with a line, if nothing was answered."""
     text = f"{refusal}\n".encode()
     with contextlib.suppress(OSError):

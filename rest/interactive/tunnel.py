@@ -36,14 +36,14 @@ class NoTunnel(Exception):
     """The session cannot be reached; the text is a sentence for its user."""
 
 
-class Tunnel(NamedTuple):
+class OpenTunnel(NamedTuple):
     """Bytes to and from the program of a session."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
 
-async def open_tunnel(attached: "AttachStepReply", trust: Trust) -> Tunnel:
+async def open_tunnel(attached: "AttachStepReply", trust: Trust) -> OpenTunnel:
     """Reaches the program. Raises NoTunnel."""
     try:
         async with asyncio.timeout(OPEN_TIMEOUT_S):
@@ -54,7 +54,7 @@ async def open_tunnel(attached: "AttachStepReply", trust: Trust) -> Tunnel:
         raise NoTunnel(f"the node of the session cannot be reached: {clean_line(str(error))}") from None
 
 
-async def _opened(attached: "AttachStepReply", trust: Trust) -> Tunnel:
+async def _opened(attached: "AttachStepReply", trust: Trust) -> OpenTunnel:
     places = [one for one in endpoints(attached) if one.port]
     if not places:
         raise NoTunnel("the node of the session has no port for streams")
@@ -82,4 +82,4 @@ async def _opened(attached: "AttachStepReply", trust: Trust) -> Tunnel:
     except BaseException:
         writer.close()
         raise
-    return Tunnel(reader, writer)
+    return OpenTunnel(reader, writer)

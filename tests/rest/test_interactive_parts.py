@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import BadSetup
 from penstock.values.sessions import kind_of_extra
-from rest.interactive.heads import BadHead, check_head, confined_cookie, for_browser, for_program
+from rest.interactive.heads import ProxyRefusal, check_head, confined_cookie, for_browser, for_program
 from rest.interactive.kinds import DEFAULT_KINDS, kinds_of, script_of
 from rest.interactive.service import SessionPass, SessionService, Tickets, checked_url
 
@@ -95,7 +95,7 @@ def test_a_head_that_is_taken_has_one_reading(data: bytes) -> None:
     head = b"GET / HTTP/1.1\r\nHost: s\r\n" + data.replace(b"\r\n\r\n", b"") + b"\r\n\r\n"
     try:
         check_head(head)
-    except BadHead:
+    except ProxyRefusal:
         return
     lines = head.split(b"\r\n")
     assert all(
