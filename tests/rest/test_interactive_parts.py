@@ -1,13 +1,23 @@
 """The parts of sessions without a cluster: kinds from a file, tickets, heads, the scope of the token."""
 
+import asyncio
 import json
+from contextlib import ExitStack
+
+# Any: the answers of a stand-in are of several types
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import BadSetup
+from penstock.errors import BadSetup, PenstockError
+from penstock.v1.controller_pb2 import IssueTokenReply
+from penstock.v1.steps_pb2 import AttachStepReply
+from penstock.values.base64url import to_text
+from penstock.values.refusals import Code
 from penstock.values.sessions import kind_of_extra
+from rest.interactive.gate import KNOWN_S, PEER_CONNECTIONS_MAX, SESSION_CONNECTIONS_MAX, SessionGate, is_token
 from rest.interactive.heads import ProxyRefusal, check_head, confined_cookie, for_browser, for_program
 from rest.interactive.kinds import DEFAULT_KINDS, kinds_of, script_of
 from rest.interactive.service import SessionPass, SessionService, Tickets, checked_url
@@ -124,3 +134,69 @@ def test_what_neither_side_sees() -> None:
         (b" penstock_session_1=x", b""), (b"__Secure-a=1; Secure", b""), (b"=x", b""), (b"a", b""), (b"a=" + b"x" * 5000, b""),
     ):  # fmt: skip
         assert confined_cookie(given_, b"/session/1/") == kept, given_
+
+
+class StandIn:
+    """The controller, for a gate: what it was asked, and what it answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.refusal: PenstockError | None = None
+
+    async def call(self, method: str, request: object, timeout_s: float | None = None, *, proof: object = None) -> Any:
+        self.asked.append(method)
+        if self.refusal is not None:
+            raise self.refusal
+        return IssueTokenReply(token="next") if method == "IssueToken" else AttachStepReply(job_id=7, user_id=1000)
+
+
+def token(**claims: object) -> str:
+    """A token that nobody has signed."""
+    return ".".join(to_text(json.dumps(part).encode()) for part in ({"alg": "none"}, claims, {}))
+
+
+def test_the_gate_asks_seldom_and_renews_in_time() -> None:
+    client, now_s = StandIn(), 0.0
+    gate = SessionGate(client, lambda: now_s)
+    mine = token(penstock_session=7, exp=3600)
+    assert is_token(mine) and not is_token(token(sun="ann")) and not is_token("") and not is_token("x.y.z")
+
+    async def story() -> None:
+        nonlocal now_s
+        for _ in range(3):
+            await gate.attach(7, mine)
+        assert client.asked == ["AttachStep"]
+        now_s = KNOWN_S
+        await gate.attach(7, mine)
+        await gate.attach(7, mine, is_fresh=True)
+        assert client.asked == ["AttachStep"] * 3
+        assert await gate.renewed(7, mine, 1000.0) == "" and await gate.renewed(7, mine, 2000.0) == "next"
+        assert client.asked[3:] == ["IssueToken"]
+        for refusal, status in (
+            (PenstockError(Code.ACCESS_DENIED, ""), 403), (PenstockError(Code.INVALID_STEP, ""), 404),
+            (PenstockError(Code.CONFIG_INVALID, ""), 503),
+        ):  # fmt: skip
+            client.refusal = refusal
+            with pytest.raises(ProxyRefusal) as caught:
+                await gate.attach(7, mine, is_fresh=True)
+            assert caught.value.status == status
+            with pytest.raises(ProxyRefusal):  # nothing is kept of what was refused
+                await gate.attach(7, mine)
+        assert await gate.renewed(7, mine, 2000.0) == ""
+
+    asyncio.run(story())
+    attached = AttachStepReply(job_id=7, user_id=1000)
+    with ExitStack() as held:
+        for _ in range(SESSION_CONNECTIONS_MAX):
+            held.enter_context(gate.use(attached))
+        with pytest.raises(ProxyRefusal, match="too many"), gate.use(attached):
+            pass
+        with gate.use(AttachStepReply(job_id=8, user_id=1000)):
+            pass
+    with ExitStack() as held:
+        for _ in range(PEER_CONNECTIONS_MAX):
+            held.enter_context(gate.connection("10.0.0.1"))
+        with pytest.raises(ProxyRefusal), gate.connection("10.0.0.1"):
+            pass
+        with gate.connection("10.0.0.2"), gate.use(attached):
+            pass
