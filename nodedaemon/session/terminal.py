@@ -20,20 +20,24 @@ import sys
 import termios
 from collections import deque
 
-from wsproto import ConnectionType, WSConnection
-from wsproto.events import (
-    AcceptConnection,
-    BytesMessage,
-    CloseConnection,
-    Event,
-    Ping,
-    RejectConnection,
-    Request,
-    TextMessage,
-)
-from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+from penstock.values.sessions import EXIT_NOT_FOUND, SOCKET_VARIABLE
 
-from penstock.values.sessions import SOCKET_VARIABLE
+try:
+    from wsproto import ConnectionType, WSConnection
+    from wsproto.events import (
+        AcceptConnection,
+        BytesMessage,
+        CloseConnection,
+        Event,
+        Ping,
+        RejectConnection,
+        Request,
+        TextMessage,
+    )
+    from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+except ModuleNotFoundError:  # optional: only nodes with terminals need it
+    print("penstock session: wsproto is not installed on this node: pip install 'penstock[terminal]'", file=sys.stderr)  # noqa: T201
+    raise SystemExit(EXIT_NOT_FOUND) from None
 
 #: Output that a new page sees.
 KEPT_BYTES = 256 * 1024
