@@ -76,6 +76,8 @@ def serve(wire: socket.socket) -> None:
         os.symlink(os.environ["SESSION_LINK"], path)
         answer(wire, b"done")
     else:
+        while b"chunked" in head.lower() and not rest.endswith(b"0\r\n\r\n"):
+            rest += wire.recv(65536)
         answer(wire, head)
 
 
