@@ -223,6 +223,7 @@ setup(
         "lua": ["lupa>=2.4"],
         "kafka": ["confluent-kafka>=2.6"],
         "rest": ["starlette>=0.46", "uvicorn>=0.34"],
+        "terminal": ["wsproto>=1.2"],
         "dev": [
             "pytest>=9.0",
             "pytest-timeout>=2.4",

@@ -32,6 +32,7 @@ from rest.contract.facts import VERSION_MARK, Contract, ListOf, Operation, Schem
 from rest.contract.parse import parse
 from rest.events import EventStreams, read_demands
 from rest.handlers import HANDLERS, RestHandler, own
+from rest.interactive.service import SessionService
 from rest.limits import ACCEPTED_MAX, PARAMETERS_MAX, TEXTS_BYTES_MAX, Requests, RequestShare
 from rest.listing import StreamedList
 from rest.pages import Pages, StaticFile
@@ -64,6 +65,7 @@ class RestApp:
         contract: Contract,
         requests: Requests,
         clock_us: Callable[[], int],
+        sessions: SessionService | None,
     ) -> None:
         self.client = client
         self.cluster = cluster
@@ -74,6 +76,7 @@ class RestApp:
         self.moments = KeptMoments()
         self.templates = JobTemplates()
         self.simulations = Simulations()
+        self.sessions = sessions
 
 
 def now_us() -> int:
@@ -89,11 +92,13 @@ def make_app(
     streams: EventStreams | None = None,
     files: Mapping[str, StaticFile] | None = None,
     ways: LoginWays = TOKENS_ALONE,
+    interactive: SessionService | None = None,
 ) -> ASGIApp:
     """The application of one cluster. `client` is shared by all callers; `streams` are ended by who stops the server.
     `files`: of the web interface, if it is served; `ways`: how its users log in, beside tokens.
+    `interactive`: sessions that are jobs, if this daemon has an origin for them.
     """
-    shared = RestApp(client, cluster, contract, requests or Requests(), lambda: now_us())
+    shared = RestApp(client, cluster, contract, requests or Requests(), lambda: now_us(), interactive)
     routes = [
         Route(f"/{path.strip('/')}".replace(VERSION_MARK, version.name), PathEndpoint(shared, operations))
         for version in contract.versions.values()
@@ -196,6 +201,7 @@ class PathEndpoint:
             warnings=warnings, tag=tag, share=share,
             idempotency_keys=tuple(request.headers.getlist("idempotency-key")),
             trace_parent=_trace_parent(request), simulations=shared.simulations,
+            sessions=shared.sessions,
             if_none_match=request.headers.get("if-none-match", "") if reads(operation) else "",
             moments=shared.moments,
         )  # fmt: skip

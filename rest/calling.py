@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.calls import Proof
     from penstock.client import ReplyMessage
     from penstock.clusterfile import ClusterFile
+    from rest.interactive.service import SessionService
     from rest.limits import RequestShare
     from rest.simulations import Simulations
 
@@ -71,6 +72,7 @@ class RestCall:
     share: "RequestShare | None" = None  # of the limits; None: it may not do what blocks
     trace_parent: str = ""  # the caller's trace context
     simulations: "Simulations | None" = None
+    sessions: "SessionService | None" = None  # None: this daemon has no origin for them
 
     async def call(self, method: str, request: "Message", timeout_s: float = CALL_TIMEOUT_S) -> "ReplyMessage":
         """One request to the controller, for the caller. Raises PenstockError."""

@@ -44,6 +44,17 @@ def command_line() -> DaemonLine:
             ),
             DaemonOption(("--web-url",), "address of the web interface as browsers have it, behind a proxy", "URL"),
             DaemonOption(
+                ("--sessions-listen",),
+                "where sessions (notebooks, terminals) are reached: ADDR:PORT, an origin of its own (docs/sessions.md)",
+                "WHERE",
+            ),
+            DaemonOption(
+                ("--sessions-url",), "its address as browsers have it (default: that of --sessions-listen)", "URL"
+            ),
+            DaemonOption(
+                ("--sessions-file",), "the kinds of sessions, in YAML or JSON (default: jupyter, code, shell)", "FILE"
+            ),
+            DaemonOption(
                 ("--allow-plain",), "listen without TLS on addresses that are not this machine's own loopback, too"
             ),
             DaemonOption(("--allow-privileged",), "run although this user is root or SlurmUser"),

@@ -14,7 +14,8 @@ import socket
 import ssl
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -31,8 +32,11 @@ from penstock.storagefaults import advice_of
 from rest.commandline import command_line
 
 if TYPE_CHECKING:
+    from rest.interactive.origin import SessionOrigin
+    from rest.interactive.proxy import ServedFile
     from rest.oidc import OidcLogin
     from rest.passwords import PasswordLogin
+    from rest.server import Tls
 
 EXIT_TEMPFAIL: Final = 75
 MISSING: Final = "starlette and uvicorn are not installed: pip install 'penstock[rest]'"
@@ -105,12 +109,16 @@ def _run(options: Namespace, watch: StartWatch) -> int:
         if not (tls.certificate or options.allow_plain or is_loopback(host)):
             raise BadSetup(PLAIN.format(one))
         listeners.append(_named(one, lambda: listen_tcp(host, port)))  # noqa: B023 (called now)
+    origin = _sessions(options, tls, watch, files)
     os.environ.pop(USER_TOKEN_VARIABLE, None)  # its own calls are its uid's, by the kernel's word
     watch.over()
     for listener in listeners:
         _say(f"listening on {shown(listener, bool(tls.certificate))}")
+    if origin is not None:
+        _say(f"sessions at {origin.service.url}")
+    make = partial(make_app, files=files, ways=ways, interactive=origin and origin.service)
     with contextlib.closing(_log(options)) as logs:
-        asyncio.run(_serve(cluster, listeners, tls, partial(make_app, files=files, ways=ways), serve, logs))
+        asyncio.run(_serve(cluster, listeners, tls, make, serve, logs, origin))
     return 0
 
 
@@ -152,6 +160,30 @@ def _passwords(options: Namespace) -> "PasswordLogin | None":
     return PasswordLogin(path)
 
 
+def _sessions(
+    options: Namespace, tls: "Tls", watch: StartWatch, files: "Mapping[str, ServedFile]"
+) -> "SessionOrigin | None":
+    """The origin of sessions, if it has an address. Raises BadSetup, OSError."""
+    if not options.sessions_listen:
+        if options.sessions_url or options.sessions_file:
+            raise BadSetup("--sessions-url and --sessions-file belong to --sessions-listen ADDR:PORT")
+        return None
+    from rest.interactive.kinds import DEFAULT_KINDS, read_kinds
+    from rest.interactive.origin import SessionOrigin
+    from rest.interactive.service import SessionService, checked_url
+    from rest.server import listen_tcp
+
+    watch.at(options.sessions_file or options.sessions_listen)
+    kinds = read_kinds(options.sessions_file) if options.sessions_file else DEFAULT_KINDS
+    host, port = split_where(options.sessions_listen)
+    if not (tls.certificate or options.allow_plain or is_loopback(host)):
+        raise BadSetup(PLAIN.format(options.sessions_listen))
+    url = checked_url(options.sessions_url) if options.sessions_url else ""
+    listener = _named(options.sessions_listen, lambda: listen_tcp(host, port))
+    service = SessionService(kinds, url or shown(listener, bool(tls.certificate)))
+    return SessionOrigin(service, listener, tls.certificate, tls.key, files)
+
+
 def _log(options: Namespace) -> DaemonLog:
     """Opens the log. Raises OSError."""
     path = options.log_file and os.path.abspath(options.log_file)
@@ -166,6 +198,7 @@ async def _serve(
     make_app: Callable[..., object],
     serve: Callable[..., object],
     logs: DaemonLog,
+    sessions: "SessionOrigin | None",
 ) -> None:
     from penstock.aclient import AsyncClient
     from rest.contract.facts import load
@@ -177,7 +210,10 @@ async def _serve(
         app = make_app(client, cluster.cluster_name, load(), streams=streams)
         gc.collect()
         gc.freeze()  # the contract and the modules stay: to look through them again stops a request for tens of milliseconds
-        await serve(app, listeners, tls, streams.stop)  # type: ignore[misc]
+        async with AsyncExitStack() as held:
+            if sessions is not None:
+                await held.enter_async_context(sessions.served(client))
+            await serve(app, listeners, tls, streams.stop)  # type: ignore[misc]
 
 
 def check_user(cluster: ClusterFile) -> None:

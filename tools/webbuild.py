@@ -20,7 +20,7 @@ STATIC: Final = Path("rest/static")
 MANIFEST: Final = STATIC / "manifest.json"
 MODULES: Final = WEB / "node_modules"
 #: What the build reads. Tests are left out: they change nothing in it.
-SOURCES: Final = ("package-lock.json", "vite.config.ts", "tsconfig.json", "index.html", "public/**/*", "src/**/*")
+SOURCES: Final = ("package-lock.json", "vite.config.ts", "tsconfig.json", "*.html", "public/**/*", "src/**/*")
 NO_NODE: Final = "make web needs node 20.19 or newer and npm; users of Penstock do not"
 
 

@@ -49,6 +49,7 @@ USED: Final = {
     "/penstock/v1/config": "ConfigAnswer",
     "/penstock/v1/audit": "AuditAnswer",
     "/penstock/v1/simulations/{simulation_id}": "SimulationAnswer",
+    "/penstock/v1/sessions": "SessionsAnswer",
 }
 HEAD: Final = "// Written by tools/webtypes.py from the OpenAPI documents of penstock restd; not to be edited.\n"
 _SCALARS: Final = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}

@@ -10,5 +10,6 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
     target: "es2022",
+    rolldownOptions: { input: ["index.html", "terminal.html"] },
   },
 });

@@ -210,7 +210,7 @@ class LocalCluster:
         if web:
             if not self.web_port or self.serves_web():  # by another program, since this daemon does not run
                 (self.web_port,) = free_ports(1)
-            words += ["--web", "--listen", f"127.0.0.1:{self.web_port}"]
+            words += ["--web", "--listen", f"127.0.0.1:{self.web_port}", "--sessions-listen", "127.0.0.1:0"]
         self.launch(RESTD, program(RESTD, *words), conf)
 
     def serves_web(self) -> bool:

@@ -31,7 +31,7 @@ from nodedaemon.base.folders import open_folder
 from nodedaemon.base.nodeclock import NodeClock
 from nodedaemon.cgroups import cgroup
 from nodedaemon.mpi import pmi_plug
-from nodedaemon.stepd import instructions, plugs, sampling, stepd
+from nodedaemon.stepd import instructions, plugs, sampling, session, stepd
 from nodedaemon.stepd.context import LauncherContext
 from penstock.crash import crash_point
 
@@ -45,7 +45,7 @@ IDLE_KEPT = 8
 #: Steps that one stepd may serve: bounds the effect of small leaks.
 SERVED_MAX = 500
 #: Plugs that a step may have (stepd/plugs.py); loaded here, so that stepds inherit them.
-MAKERS = (pmi_plug.make, sampling.make)
+MAKERS = (pmi_plug.make, sampling.make, session.make)
 BATCH_STEP, EXTERN_STEP = -5, -4  # as in penstock.values.jobid, without its imports
 #: Above the descriptor numbers that stepds use.
 FD_HIGH = 64

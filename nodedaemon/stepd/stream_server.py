@@ -1,17 +1,20 @@
 """One client of a step: TLS, then HELLO with the step's key, then frames both ways. The connection comes from noded.
 
 A client that shows the step's key (compared in constant time) has the rights of its role. An OWNER receives all, sends
-input and signals, and acknowledges; a VIEWER receives and may send input; a QUERY client asks questions, and may have a key
-that is valid for nothing else, and not for the output. Before HELLO nothing is sent, and there is a deadline; when there are
-too many clients, the oldest without HELLO is disconnected, then the oldest that asks, then any but an OWNER.
+input and signals, and acknowledges; a VIEWER receives and may send input; a TUNNEL leads to the session that the job is;
+a QUERY client asks questions, and may have a key that is valid for nothing else, and not for the output. Before HELLO nothing
+is sent, and there is a deadline; when there are too many clients, the oldest without HELLO is disconnected, then the oldest
+that asks, then any but an OWNER.
 
 Sending is pulled: each connection has its own position in the frames that the hub keeps.
 """
 
+import contextlib
 import errno
 import socket
 from _operator import _compare_digest as compare_digest  # hmac's own, without the OpenSSL that hmac brings along
 
+from nodedaemon.stepd.session import NoSession
 from penstock.eventloop import READ, WRITE, Loop
 from penstock.values.outputtail import TAIL
 from penstock.values.packing import Damaged, dump, pack_values, unpack
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
         def ask_tail(self, text: str, is_own_key: bool, reply: Callable[[bytes], None]) -> None: ...
         def signal_tasks(self, signum: int) -> None: ...
         def exchange(self, payload: bytes) -> None: ...
+        def open_tunnel(self, client: socket.socket | SSLSocket, answer: bytes) -> None: ...
 
 
 HELLO_S = 10.0
@@ -199,6 +203,9 @@ class StreamConnection:
         kept = self._hub.kept
         self._timer.cancel()
         self.role = role
+        if role is StreamRole.TUNNEL:
+            self._leave_to_tunnel()
+            return
         self._is_own_key = is_known
         if role is StreamRole.OWNER:
             self._hub.take_owner(self)
@@ -209,6 +216,18 @@ class StreamConnection:
         self._own.append(
             frame(FrameKind.WELCOME, pack_values(self._step.order.node_name, self._position, self._hub.stdin_received))
         )
+
+    def _leave_to_tunnel(self) -> None:
+        """Hands the client's socket over: what follows WELCOME is for the session. The client waits for it."""
+        self._loop.forget(self._sock.fileno())
+        self._is_open = False
+        self._hub.lose(self, False)
+        answer = frame(FrameKind.WELCOME, pack_values(self._step.order.node_name))
+        try:
+            self._step.open_tunnel(self._sock, answer)
+        except (NoSession, OSError) as refusal:
+            with contextlib.suppress(OSError), self._sock:
+                self._sock.send(frame(FrameKind.FAILED, str(refusal).encode()))
 
     # -- to the client
 

@@ -35,6 +35,7 @@ from nodedaemon.spool.steprecord import CANNOT_START, STEPD, TASK_END, Claim, St
 from nodedaemon.stepd import batchscript, plugs, taskhooks
 from nodedaemon.stepd.reaped_usage import ReapedUsage
 from nodedaemon.stepd.sampling import Sampler
+from nodedaemon.stepd.session import NoSession, SessionPlug
 from nodedaemon.stepd.stream_server import StreamConnection
 from nodedaemon.stepd.streams import StreamHub
 from nodedaemon.stepd.task import be_user, close_all_but
@@ -42,11 +43,13 @@ from nodedaemon.stepd.taskrecord import Task
 from nodedaemon.stepd.tasks import Tasks
 from penstock.crash import crash_point
 from penstock.eventloop import LoopTimer
+from penstock.values.sessions import SESSION_VARIABLE
 from penstock.values.stepframes import FrameKind
 
 TYPE_CHECKING = False  # avoids importing `typing`, which every fork would pay for
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from ssl import SSLSocket
 
     from nodedaemon.stepd.context import LauncherContext
     from nodedaemon.stepd.own import Own
@@ -191,7 +194,7 @@ class Supervisor:
             self._report(orders.ready(key))
         try:
             self.groups.create()
-            if self._has_streams or self.order.sample_every_s:
+            if self._has_streams or self.order.sample_every_s or SESSION_VARIABLE in self.order.environment:
                 self.plugs += plugs.plugs_of(self.order)
             for plug in self.plugs:
                 plug.open(self)
@@ -364,6 +367,13 @@ class Supervisor:
 
     def _task_pids(self) -> "list[PackedValue]":
         return [[task.rank, task.pid] for task in self.tasks.all if task.pid and task.status is None]
+
+    def open_tunnel(self, client: "socket.socket | SSLSocket", answer: bytes) -> None:
+        """Joins a client to the session that the job is, and sends it the answer first. Raises NoSession, OSError."""
+        plug = next((plug for plug in self.plugs if isinstance(plug, SessionPlug)), None)
+        if plug is None or self._is_clearing:
+            raise NoSession("this job is no session")
+        plug.take(client, answer)
 
     def take_connection(self, connection: socket.socket) -> None:
         """Takes a client that noded has passed on."""

@@ -211,6 +211,7 @@ xids_from_nvml_only | reason | the kernel's log: %s; XIDs are received from NVML
 _RESTD: Final = """\
 request_answered | source method path status | %s %s %s: %d
 request_failed | method path | %s %s: internal error
+session_failed | | a connection to a session: internal error
 answer_cut | path reason | %s: the answer ends early: %s
 stream_cut | path | %s: a stream ends: the caller does not read
 """

@@ -53,14 +53,25 @@ class SigningKey:
         """The key that verifies what this one signs."""
         return self._secret if self._private is None else self._private.public_key()
 
-    def make(self, user_name: str, issued_at_s: float, lifespan_s: int, cluster: str = "", token_id: str = "") -> str:
+    def make(
+        self,
+        user_name: str,
+        issued_at_s: float,
+        lifespan_s: int,
+        cluster: str = "",
+        token_id: str = "",
+        session_job_id: int = 0,
+    ) -> str:
         """Returns a signed token. `cluster`: the only one that it is for; commands do not show it to others. `token_id`: of a
-        personal token, which is valid as long as the controller has its record."""
+        personal token, which is valid as long as the controller has its record. `session_job_id`: the job whose session it
+        reaches, and nothing else."""
         claims = {"exp": int(issued_at_s) + lifespan_s, "iat": issued_at_s, "sun": user_name}
         if cluster:
             claims["aud"] = cluster
         if token_id:
             claims["penstock_token"] = token_id
+        if session_job_id:
+            claims["penstock_session"] = session_job_id
         return jwt.encode(claims, self._secret if self._private is None else self._private, self.algorithm)
 
 

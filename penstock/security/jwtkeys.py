@@ -13,7 +13,7 @@ as its holder makes; ctld/core/requests/tokens.py revokes tokens by the time of 
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import jwt
 import msgspec
@@ -54,6 +54,7 @@ class UserClaims(msgspec.Struct, frozen=True):
     issued_at_s: float  # 0 = it does not say
     ends_at_s: float
     token_id: str = ""  # of a personal token
+    session_job_id: int = 0  # the job whose session it reaches, and nothing else; 0 = it has all rights of the user
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -70,6 +71,7 @@ class _Registered(msgspec.Struct, frozen=True):
     iat: float = 0.0
     aud: str | list[str] | None = None
     penstock_token: str = ""  # a private name (RFC 7519, 4.3): `jti` is the identity provider's
+    penstock_session: Annotated[int, msgspec.Meta(ge=0)] = 0  # another
 
 
 class _KeySet(msgspec.Struct, frozen=True):
@@ -122,7 +124,7 @@ class JwtKeys:
         # scontrol token names the user by Slurm's claim, whatever the provider's tokens have
         is_slurms = is_own and not any(name in named for name in self._user_claims)
         user = _user_of(named, USER_CLAIMS if is_slurms else self._user_claims)
-        return UserClaims(user, registered.iat, registered.exp, registered.penstock_token)
+        return UserClaims(user, registered.iat, registered.exp, registered.penstock_token, registered.penstock_session)
 
     def _key(self, header: _Header) -> _Key:
         """Chooses the key by the header, and refuses every algorithm but that key's own. A token without a key's name is by

@@ -917,18 +917,22 @@ class SetControllerRequest(_message.Message):
     def __init__(self, debug_level: _Optional[str] = ..., debug_flags_on: _Optional[_Iterable[str]] = ..., debug_flags_off: _Optional[_Iterable[str]] = ..., schedule_log: bool = ..., fair_share_dampening_factor: _Optional[int] = ..., nodes: _Optional[str] = ...) -> None: ...
 
 class IssueTokenRequest(_message.Message):
-    __slots__ = ("lifespan_s", "for_user")
+    __slots__ = ("lifespan_s", "for_user", "session_job_id")
     LIFESPAN_S_FIELD_NUMBER: _ClassVar[int]
     FOR_USER_FIELD_NUMBER: _ClassVar[int]
+    SESSION_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     lifespan_s: int
     for_user: str
-    def __init__(self, lifespan_s: _Optional[int] = ..., for_user: _Optional[str] = ...) -> None: ...
+    session_job_id: int
+    def __init__(self, lifespan_s: _Optional[int] = ..., for_user: _Optional[str] = ..., session_job_id: _Optional[int] = ...) -> None: ...
 
 class IssueTokenReply(_message.Message):
-    __slots__ = ("token",)
+    __slots__ = ("token", "ends_at_us")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ENDS_AT_US_FIELD_NUMBER: _ClassVar[int]
     token: str
-    def __init__(self, token: _Optional[str] = ...) -> None: ...
+    ends_at_us: int
+    def __init__(self, token: _Optional[str] = ..., ends_at_us: _Optional[int] = ...) -> None: ...
 
 class RevokeTokensRequest(_message.Message):
     __slots__ = ("for_user", "everybody")

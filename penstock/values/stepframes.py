@@ -84,6 +84,7 @@ class StreamRole(IntEnum):
     OWNER = 0
     VIEWER = 1  # sattach: receives output that is kept and that follows, may send input
     QUERY = 2  # sstat, listpids: sends questions only
+    TUNNEL = 3  # rest/interactive: after WELCOME all bytes are for the session that the job is, or FAILED says why not
 
 
 def asking_key(io_key: bytes) -> bytes:

@@ -20,6 +20,8 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/config                 the configuration in force
     GET /penstock/v1/audit                  the audit log
     POST /penstock/v1/simulations           begin to simulate a workload
+    GET, POST /penstock/v1/sessions         notebooks and terminals that are jobs: the caller's; start one
+    POST /penstock/v1/sessions/{job_id}/enter  an address that leads into one, once
     GET, DELETE /penstock/v1/simulations/{simulation_id}  its state and result; end or forget it
 
 Answers are the messages of the controller, field by field, as `--json` of Penstock's own commands writes them: units end the
@@ -55,7 +57,7 @@ from rest.answers import RestError
 from rest.calling import RestCall, bad_query
 from rest.contract.facts import NEWEST, ListOf, ObjectOf, Operation, Parameter, Scalar, Schema, Words, load
 from rest.contract.parse import UNKNOWN_WORD
-from rest.handlers import joboutput, jobuse, simulate
+from rest.handlers import interactive, joboutput, jobuse, simulate
 from rest.handlers.jobs import job_path, listed
 from rest.handlers.jobwindow import WINDOW, window_of
 from rest.handlers.site import audit, budgets, config
@@ -359,6 +361,13 @@ OWN_PATHS: Final = (
             _SIMULATION, takes=simulate.BODY),
     OwnPath("/simulations/{simulation_id}", "A simulation of the caller: its state, and its result when it is done",
             simulate.show, (_SIMULATION_ID,), _SIMULATION, name="simulation"),
+    OwnPath("/sessions", "The caller's own sessions: notebooks and terminals that are jobs", interactive.sessions, (),
+            {"sessions": OwnRecord(None, interactive.SESSION, is_list=True),
+             "kinds": OwnRecord(None, interactive.KIND, is_list=True)}),
+    OwnPath("/sessions", "Start a session", interactive.create, (), {"job_id": "integer", "job_submit_user_msg": "string"},
+            takes=interactive.REQUEST, name="start_session"),
+    OwnPath("/sessions/{job_id}/enter", "An address that leads into a session, once", interactive.enter, (_JOB_ID,),
+            {"url": "string"}, verb="post", name="enter_session"),
     OwnPath("/simulations/{simulation_id}", "End a simulation; of one that has ended, forget the result",
             simulate.cancel, (_SIMULATION_ID,), _SIMULATION, verb="delete", name="cancel_simulation"),
 )  # fmt: skip

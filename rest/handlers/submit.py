@@ -32,13 +32,13 @@ WAITING: Final = ("PENDING", "REQUEUED", "")
 
 async def submit(call: RestCall) -> Json:
     """Queues one job, an array, or a heterogeneous job."""
-    reply = await _send(call, *await _submission(call))
+    reply = await send(call, *await _submission(call))
     return {"job_id": reply.job_id, "step_id": "batch", "job_submit_user_msg": "\n".join(reply.user_messages)}
 
 
 async def test(call: RestCall) -> Json:
     """When and where the job would start, as sbatch --test-only; nothing is queued. 0: no start is known."""
-    reply = await _send(call, *await _submission(call), test_only=True)
+    reply = await send(call, *await _submission(call), test_only=True)
     return {
         "start_at_us": reply.start_at_us,
         "node_list": reply.node_list,
@@ -65,7 +65,7 @@ async def allocate(call: RestCall) -> Json:
         job.kind = SALLOC
         if members.get("immediate"):
             job.immediate_s = 0
-    sent = await _send(call, jobs, JobSpec())
+    sent = await send(call, jobs, JobSpec())
     job_id = sent.job_id
     reply: AllocationReply = await call.call(
         "AwaitAllocation", AwaitAllocationRequest(job_id=job_id, wait_s=ALLOCATION_WAIT_S)
@@ -77,7 +77,8 @@ async def allocate(call: RestCall) -> Json:
     return {"job_id": job_id, "job_submit_user_msg": "\n".join(sent.user_messages)}
 
 
-async def _send(call: RestCall, jobs: list[JobRequest], spec: JobSpec, test_only: bool = False) -> SubmitJobReply:
+async def send(call: RestCall, jobs: list[JobRequest], spec: JobSpec, test_only: bool = False) -> SubmitJobReply:
+    """Sends a submission, and passes its warnings on. Raises RestError, PenstockError."""
     for job in jobs:
         job.trace_parent = call.trace_parent
     request = SubmitJobRequest(

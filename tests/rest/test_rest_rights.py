@@ -82,6 +82,9 @@ TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     ),  # a user's own log; of the last days, what accounting shows
     ("GET", f"{PREFIX}/simulations/none", None, ALL),  # there is none; of another user, too
     ("DELETE", f"{PREFIX}/simulations/none", None, ALL),
+    ("GET", f"{PREFIX}/sessions", None, ALL),  # this daemon has none: test_interactive.py
+    ("POST", f"{PREFIX}/sessions", {"kind": "none"}, ALL),
+    ("POST", f"{PREFIX}/sessions/{JOB}/enter", None, ALL),
     ("POST", f"{UTIL}/hostlist", {"hostnames": ["n1"]}, ALL),
     ("POST", f"{UTIL}/hostnames", {"hostlist": "n[1-2]"}, ALL),
     ("POST", f"{SLURM}/job/submit", {"job": {**HELD, "partition": "none"}}, ALL),

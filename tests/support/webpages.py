@@ -34,6 +34,7 @@ class WebPages:
 
     def __init__(self, rest: LiveRest) -> None:
         self.rest = rest
+        self.origins = [rest.url]  # that pages may ask
         self.problems: list[str] = []
         self._contexts: list[BrowserContext] = []
         self._sessions: dict[str, BrowserContext] = {}
@@ -110,7 +111,7 @@ class WebPages:
         self.problems.clear()  # of requests that the end has cut off
 
     def _requested(self, request: Request) -> None:
-        if not request.url.startswith((self.rest.url + "/", "data:")):
+        if not request.url.startswith((*(f"{one}/" for one in self.origins), "data:")):
             self.problems.append(f"request to {request.url}")
 
     def _said(self, kind: str, text: str) -> None:

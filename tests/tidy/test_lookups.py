@@ -30,6 +30,8 @@ PLACES = {
     "nodedaemon/daemon/link.py": "the controller's address, of the command line",
     "cli/steps/request.py": "the controller's address, of the cluster file",
     "cli/steps/streamclient.py": "a node's address, of slurm.conf",
+    "rest/interactive/tunnel.py": "a node's address, of slurm.conf",
+    "nodedaemon/session/__main__.py": "none: a descriptor",
     "penstock/transport.py": "the controller's address, of the cluster file",
     "penstock/security/join.py": "the controller's address, of the command line",
 }

@@ -17,16 +17,17 @@ import { Plan } from "./pages/plan";
 import { QosPage } from "./pages/qos";
 import { Reports } from "./pages/reports";
 import { Reservations } from "./pages/reservations";
+import { Sessions } from "./pages/sessions";
 import { Simulator } from "./pages/simulator";
 import { Submit } from "./pages/submit";
 
-const PAGES = [["", "Overview"], ["jobs", "Jobs"], ["submit", "Submit"], ["nodes", "Nodes"], ["plan", "Plan"],
+const PAGES = [["", "Overview"], ["jobs", "Jobs"], ["submit", "Submit"], ["sessions", "Sessions"], ["nodes", "Nodes"], ["plan", "Plan"],
   ["reservations", "Reservations"], ["qos", "QOS"], ["accounts", "Accounts"], ["reports", "Reports"],
   ["simulator", "Simulator"], ["cluster", "Cluster"]] as const;
 /** A map and no object: an address may have any word, `constructor` too. */
 const LISTS: ReadonlyMap<string, () => JSX.Element> = new Map([
   ["plan", Plan], ["reservations", Reservations], ["qos", QosPage], ["accounts", Accounts], ["reports", Reports],
-  ["simulator", Simulator],
+  ["simulator", Simulator], ["sessions", Sessions],
 ]);
 const RETRY_MS = 2000;
 

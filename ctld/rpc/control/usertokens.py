@@ -6,7 +6,7 @@ The gate accepts them (gate/usertokens.py).
 import secrets
 from typing import Final
 
-from ctld.core.records.events import CreatePersonalToken, RevokePersonalToken, RevokeTokens, Role
+from ctld.core.records.events import Actor, CreatePersonalToken, RevokePersonalToken, RevokeTokens, Role
 from ctld.core.records.personal_token import PersonalToken
 from ctld.rpc.control.administration import Administration
 from ctld.rpc.gate.auth import VIA, Authenticator, caller, current_peer
@@ -19,6 +19,7 @@ from penstock.v1 import controller_pb2
 from penstock.values.config import Config
 from penstock.values.refusals import TEXT, Code
 from penstock.values.scopes import Scope
+from penstock.values.states import END_STATES
 
 #: Callers who get no token, and why.
 _ALREADY_BY_ONE: Final = "a token makes no other one, since it would never end"
@@ -29,6 +30,8 @@ _NOT_BY_NODE: Final = (
 #: Of a personal token.
 PERSONAL_LIFESPAN_DEFAULT_S: Final = 30 * 86400
 PERSONAL_LIFESPAN_MAX_S: Final = 366 * 86400
+#: Of the token of a session, which is renewed while it is in use.
+SESSION_LIFESPAN_MAX_S: Final = 3600
 #: Random bytes of an id; as a secret it would be too short, and the token's signature is what proves.
 _ID_BYTES: Final = 12
 
@@ -42,8 +45,10 @@ class TokenMethods(Administration):
     async def IssueToken(
         self, request: controller_pb2.IssueTokenRequest, context: Context
     ) -> controller_pb2.IssueTokenReply:
-        """scontrol token."""
+        """scontrol token; and the token of a session, for its owner alone."""
         actor = caller()
+        if request.session_job_id or current_peer().session_job_id:
+            return self._session_token(request, actor)
         name = request.for_user or actor.user_name
         if name != actor.user_name:
             if actor.role < Role.ADMINISTRATOR:
@@ -57,6 +62,30 @@ class TokenMethods(Administration):
         if name != actor.user_name:
             await self._services.record("issue token", (f"user {name}",), asked={"lifespan_s": lifespan_s})
         return controller_pb2.IssueTokenReply(token=token)
+
+    def _session_token(self, request: controller_pb2.IssueTokenRequest, actor: Actor) -> controller_pb2.IssueTokenReply:
+        """The token that reaches the session of one job. Unlike others it may be made by a token, also by one of its own
+        kind: it ends with its job, and by the same revocations, that of a personal token included. Raises BadRequest."""
+        runtime, job_id, peer = self._services.runtime, request.session_job_id, current_peer()
+        job = runtime.snapshot.jobs.get(job_id)
+        proven = peer.grounds.proof if peer.grounds and isinstance(peer.grounds.proof, Proven) else None
+        speaks_for_another = request.for_user or (proven is not None and proven.wanted != proven.user_name)
+        is_other = peer.session_job_id not in (0, job_id) or actor.via == VIA["node"] or speaks_for_another
+        if job is None or job.user_id != actor.uid or is_other:  # whether there is such a job is not told
+            raise BadRequest(Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: job {job_id} is no session of yours")
+        if job.state in END_STATES:
+            raise BadRequest(Code.INVALID_JOB_ID, f"{TEXT[Code.INVALID_JOB_ID]}: job {job_id} has ended")
+        lifespan_s = request.lifespan_s or SESSION_LIFESPAN_MAX_S
+        if not 0 < lifespan_s <= SESSION_LIFESPAN_MAX_S:
+            text = f"{TEXT[Code.INVALID_VALUE]}: lifespan {lifespan_s}: the limit is {SESSION_LIFESPAN_MAX_S} s"
+            raise BadRequest(Code.INVALID_VALUE, text)
+        name, config = actor.user_name, runtime.core.state.config
+        issue_at_s = self._services.user_tokens.issue_at_s(name)
+        token_id = proven.token_id if proven is not None else ""
+        signing = self._signing(config)
+        token = signing.make(name, issue_at_s, lifespan_s, config.cluster_name, token_id, session_job_id=job_id)
+        ends_at_us = (int(issue_at_s) + lifespan_s) * 1_000_000
+        return controller_pb2.IssueTokenReply(token=token, ends_at_us=ends_at_us)
 
     @translated
     async def RevokeTokens(self, request: controller_pb2.RevokeTokensRequest, context: Context) -> controller_pb2.Empty:

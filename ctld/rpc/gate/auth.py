@@ -8,7 +8,9 @@ unauthenticated.
 A JSON web token (usertokens.py) proves its user wherever it comes from, with all rights of that user. A call that carries
 both kinds of token is the user of the JSON web token.
 
-A personal token has a scope, which is a bound of both `role` and `reach` (SCOPE_REACH).
+A personal token has a scope, which is a bound of both `role` and `reach` (SCOPE_REACH). The token of a session has one job
+(`Peer.session_job_id`): rights.py leaves it two methods, which look at the job, and it is for nobody but its owner, as a
+plain user.
 
 A token that a node signed is valid only for a user with a job on that node (TokenVerifier.has_job). Root on a node needs
 no job to drain that node, as a HealthCheckProgram does (`Peer.root_of`). Beyond that neither a node nor
@@ -58,6 +60,7 @@ CERTIFICATES_MAX: Final = 10_000
 VIA: Final = {"controller": "socket", "login": "token of a login host", "node": "token of a node"}
 VIA_USER_TOKEN: Final = "JSON web token"  # noqa: S105 (a word of the audit log)
 VIA_PERSONAL_TOKEN: Final = "personal token"  # noqa: S105 (and its name follows)
+VIA_SESSION_TOKEN: Final = "token of a session"  # noqa: S105 (a word of the audit log)
 _UNKNOWN_USER: Final = "the controller's machine does not know the token's user"
 #: In place of a uid: the user of a token, while it is looked up.
 _UNKNOWN_UID: Final = -1
@@ -100,6 +103,7 @@ class Peer(msgspec.Struct, frozen=True):
     serial: int = 0  # of a node's certificate
     grounds: Grounds | None = None  # of a user with a token
     why_less: str = ""  # what bounds `reach`; "" = who vouches
+    session_job_id: int = 0  # by a token that reaches the session of this job alone; 0 = by any other proof
 
 
 class User(msgspec.Struct, frozen=True):
@@ -279,6 +283,8 @@ class Authenticator:
     async def _proven(self, proven: Proven, address: str) -> Peer:
         """Returns the user of a JSON web token. Raises JwtRefused, LookupFailed."""
         owner = actor = await self._named(proven.user_name, address)
+        if proven.session_job_id:
+            return self._of_session(owner, proven, address)
         if proven.wanted != proven.user_name:
             if owner.uid not in self.roles.administrator_uids and owner.user_name != self.roles.slurm_user:
                 raise JwtRefused("user", "the token is another user's")
@@ -287,6 +293,16 @@ class Authenticator:
         if token is None:
             return Peer(actor, ends_at_us=proven.ends_at_us, grounds=Grounds(proven, address))
         return _scoped(actor, token, proven, address)
+
+    def _of_session(self, owner: Actor, proven: Proven, address: str) -> Peer:
+        """Returns the user of the token of a session. Raises JwtRefused."""
+        if proven.wanted != proven.user_name:
+            raise JwtRefused("user", "the token of a session is for nobody but its owner")
+        self.user_tokens.check_revoked(proven, owner.user_name)  # and the personal token by which it was made
+        known = msgspec.structs.replace(owner, role=Role.USER, via=VIA_SESSION_TOKEN)
+        return Peer(
+            known, ends_at_us=proven.ends_at_us, grounds=Grounds(proven, address), session_job_id=proven.session_job_id
+        )
 
     def _note_use(self, peer: Peer) -> None:
         """Tells of the use of a personal token."""

@@ -149,6 +149,9 @@ _NODE_METHODS: Final = frozenset(CONTROLLER + name for name in ("Ping", "ListNod
 _SETTLED: Final = frozenset(CONTROLLER + name for name in ("Ping", "ListJobs", "ListNodes", "ListPartitions"))
 
 _LEAST_REACH: Final = {LeastRole.LOOK: Reach.LOOK, LeastRole.STEPS: Reach.STEPS, LeastRole.JOBS: Reach.JOBS}
+#: What the token of a session may call: to reach it, and to have the next token. Both look at the job.
+_SESSION_METHODS: Final = frozenset(("/penstock.v1.Steps/AttachStep", CONTROLLER + "IssueToken"))
+_OF_SESSION: Final = "the token is that of a session, and reaches nothing else"
 _FROM_AFAR: Final = (
     "nodes and login hosts do not speak for root, SlurmUser, operators and administrators: "
     "do it on the controller's machine, or as another user"
@@ -190,6 +193,8 @@ def judge(method: str, peer: Peer) -> tuple[grpc.StatusCode, str] | None:
         return None if peer.node is not None else (grpc.StatusCode.PERMISSION_DENIED, "only node daemons may do this")
     if peer.actor is None:
         return grpc.StatusCode.PERMISSION_DENIED, "a node daemon may not do this"
+    if peer.session_job_id and method not in _SESSION_METHODS:
+        return grpc.StatusCode.PERMISSION_DENIED, _OF_SESSION
     if who is LeastRole.OWN_NODE and peer.root_of:
         return None
     if peer.reach is Reach.NODE:

@@ -152,6 +152,8 @@ class StepsService:
     async def AttachStep(self, request: steps_pb2.AttachStepRequest, context: Context) -> steps_pb2.AttachStepReply:
         """Returns the addresses of a step's streams."""
         actor = caller()
+        if current_peer().session_job_id not in (0, request.job_id):  # by a token for another job
+            raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
         job, row = self._found(request.job_id, request.step_id, actor)
         plan, key = step_plan(row), self._key(row)
         if actor.uid != job.user_id and actor.role < Role.ADMINISTRATOR:

@@ -794,6 +794,13 @@ export interface ScriptAnswer {
   warnings: OwnWarning[];
 }
 
+export interface SessionsAnswer {
+  sessions: ({ job_id: number; kind: string; state: string; reason: string; partition: string; node: string; cpus: number; tres: string; submit_at_us: number; planned_start_at_us: number; start_at_us: number; end_at_us: number; time_limit_s: number; message: string; is_ready: boolean; idle_s: number; connections: number; })[];
+  kinds: ({ kind: string; title: string; command: string[]; time_minutes: number; idle_minutes: number; is_terminal: boolean; strips_base: boolean; })[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
 export interface SharesAnswer {
   errors: OpenapiError[];
   meta: OpenapiMeta;
