@@ -28,7 +28,7 @@ def _plugin(name: str, command: Command, cluster: ClusterFile) -> Plugin:
 
 
 def _owner(path: str) -> int:
-    """Who may own a script beside root and the user: the owner of the cluster file. Of root's commands nobody else."""
+    """Who may own a script beside root and the user: the owner of the cluster file. Of root's commands it is root alone."""
     try:
         return 0 if os.geteuid() == 0 else os.stat(path).st_uid
     except OSError:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cli.base.run import CommandError
-from cli.filters import beside, hooks
+from cli.filters import beside
 from cli.filters.hooks import OptionFilters
 from cli.filters.texts import texts_of
 from cli.jobs.components import parse_components
@@ -226,5 +226,5 @@ def test_nothing_is_done_without_filters(tmp_path: Path, monkeypatch: pytest.Mon
     def fail(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(hooks.OptionFilters, "_texts", fail)
+    monkeypatch.setattr("cli.filters.texts.texts_of", fail)
     assert run(cluster(tmp_path), "-n2") == {"ntasks": "2"}
