@@ -25,6 +25,7 @@ from nodedaemon.cgroups import find as cgroup_find
 from nodedaemon.commandline import SPOOL, STREAM_PORT, command_line
 from nodedaemon.daemon.launching import start_launcher
 from nodedaemon.spool.spool import Spool, SpoolError
+from penstock.cluster import conf_path
 from penstock.crash import crash_point  # noqa: F401 (reads and checks PENSTOCK_CRASH_AT before anything runs)
 from penstock.daemonline import say
 from penstock.inherited import begin_empty_session_keyring
@@ -147,7 +148,7 @@ def complete(args: argparse.Namespace) -> bool:
     """Completes the command line from this node's slurm.conf. False: that failed, and the error was printed."""
     paths = conffile.ConfigPaths()
     is_command = args.login or args.join is not None or args.join_file is not None
-    if args.controller is None or args.spool is None:
+    if os.path.exists(conf_path()):  # else nothing of the reader is loaded
         from penstock.config import ConfigError
 
         try:
