@@ -22,6 +22,7 @@ from cli.base.exitstatus import error_status, with_exit_error
 from cli.base.options import MAYBE, REFUSED, STATUS_WRONG_LINE, Command, Option, OptionValues
 from cli.base.requestkey import REQUEST_KEY
 from cli.base.run import CommandError, complain, run
+from cli.filters.hooks import OptionFilters, cluster_here
 from cli.jobs.allocation import Allocation, ring
 from cli.jobs.components import join, parse_components
 from cli.jobs.gpuchecks import check_gpus
@@ -39,6 +40,7 @@ from cli.jobs.jobrequest import (
 from cli.jobs.jobshell import Shell, await_foreground, is_interactive
 from penstock.client import Client
 from penstock.cluster import find_cluster
+from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError
 from penstock.v1.common_pb2 import SALLOC, JobRequest
 from penstock.v1.controller_pb2 import AwaitJobRequest, ShowConfigRequest
@@ -97,10 +99,24 @@ def body(argv: list[str]) -> int:
 
 def _body(argv: list[str]) -> int:
     lines, command = parse_components(COMMAND, argv)
-    values, *others = join((), environment_values(COMMAND, PREFIX, os.environ), lines)
+    here = cluster_here()
+    with OptionFilters(COMMAND, here) as filters:
+        components = filters.applied(join((), environment_values(COMMAND, PREFIX, os.environ), lines))
+        return _allocated([one.values for one in components], command, argv, filters, here)
+
+
+def _allocated(
+    components: list[OptionValues],
+    command: list[str],
+    argv: list[str],
+    filters: OptionFilters,
+    here: ClusterFile | None,
+) -> int:
+    """Runs the command in an allocation with these options of its components. Returns the exit status."""
+    values = components[0]
     if "chdir" in values and not os.path.isdir(values.text("chdir")):
         raise CommandError(f"chdir({values.text('chdir')}): No such file or directory")
-    for one in (values, *others):
+    for one in components:
         apply_hostfile(one, os.environ)
         check_conflicts(one)
         fewer_nodes(COMMAND.name, one)
@@ -111,12 +127,13 @@ def _body(argv: list[str]) -> int:
         from cli.jobs.defined import print_defined
 
         print_defined(COMMAND, values)
-    jobs = [_job(one, command, argv) for one in (values, *others)]
-    with open_for_job(COMMAND.name, values, lambda: question(*jobs), stays=True) as client:
+    jobs = [_job(one, command, argv) for one in components]
+    with open_for_job(COMMAND.name, values, lambda: question(*jobs), stays=True, here=here) as client:
         allocation = Allocation(client, COMMAND.name, values.flag("quiet"), values.text("request_key"))
         granted = _allocate(allocation, jobs, values)
         if granted is None:
             return 1
+        filters.submitted(allocation.job_id)
         if values.flag("no_shell"):
             return 0
         return _run(allocation, granted, values, command or _default_command(client))

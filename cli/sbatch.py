@@ -18,6 +18,7 @@ from cli.base.exitstatus import with_exit_error
 from cli.base.options import MAYBE, NO, STATUS_WRONG_LINE, YES, Command, Option, OptionValues, parse
 from cli.base.requestkey import REQUEST_KEY, new_key
 from cli.base.run import CommandError, RemoteAnswer, need_own_process, run
+from cli.filters.hooks import OptionFilters, cluster_here
 from cli.jobs.bindwords import BindHint
 from cli.jobs.components import join, parse_components
 from cli.jobs.gpuchecks import check_gpus
@@ -35,7 +36,8 @@ from cli.jobs.jobrequest import (
     submit_line,
 )
 from cli.jobs.script import Script, check, directives, from_file, from_stdin, from_wrap
-from cli.jobs.submitting import submit
+from cli.jobs.submitting import report, send
+from penstock.clusterfile import ClusterFile
 from penstock.v1.common_pb2 import JobRequest, JobSpec
 from penstock.v1.controller_pb2 import SubmitJobRequest
 from penstock.values.text import check_name
@@ -103,8 +105,19 @@ def _body(argv: list[str]) -> int:
     scripted = [OptionValues()] if "wrap" in said else _read_directives(source, positional)
     if "wrap" not in said and not any("ignore_pbs" in layer for layer in (said, from_environment, *scripted)):
         scripted[0] = merge(scripted[0], foreign_values(source.data))
-    values, *others = join(scripted, from_environment, lines)
-    for one in (values, *others):
+    here = cluster_here()
+    with OptionFilters(COMMAND, here) as filters:
+        components = [one.values for one in filters.applied(join(scripted, from_environment, lines))]
+        return _submit(components, source, positional, argv, filters, here)
+
+
+def _submit(
+    components: list[OptionValues], source: Script, positional: list[str], argv: list[str], filters: OptionFilters,
+    here: ClusterFile | None,
+) -> int:  # fmt: skip
+    """Submits the job with these options of its components. Returns the exit status."""
+    values, *others = components
+    for one in components:
         apply_hostfile(one, os.environ)
         check_conflicts(one)
         fewer_nodes(COMMAND.name, one)
@@ -115,8 +128,12 @@ def _body(argv: list[str]) -> int:
         print_defined(COMMAND, values)
     request = _request(values, source, positional, argv)
     request.components.extend(_job(other, source, argv) for other in others)
-    with open_for_job(COMMAND.name, values, lambda: request) as client:
-        return submit(COMMAND.name, client, request, values, named_cluster(values, client))
+    with open_for_job(COMMAND.name, values, lambda: request, here=here) as client:
+        cluster = named_cluster(values, client)
+        reply = send(COMMAND.name, client, request, cluster)
+        if not request.test_only:
+            filters.submitted(reply.job_id)
+        return report(COMMAND.name, client, request, reply, values, cluster)
 
 
 def _lint(source: Script, outside: OptionValues, positional: list[str], argv: list[str]) -> int:

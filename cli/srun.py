@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 from cli.base.environment import step_environment
 from cli.base.exitstatus import error_status, with_exit_error
 from cli.base.run import CommandError, RemoteAnswer, complain, run
+from cli.filters.hooks import OptionFilters, cluster_here
 from cli.jobs.jobopts import SHARED
 from cli.jobs.jobrequest import prediction, question
 from cli.steps.creation import OwnJob, StepMaker, say
@@ -23,6 +24,7 @@ from cli.steps.request import (
     StepValues,
     ask_programs,
     check_job,
+    filtered,
     follows_gpus,
     open_client,
     own_address,
@@ -34,6 +36,7 @@ from cli.steps.request import (
 )
 from cli.steps.stepopts import COMMAND, MPI_LIST
 from penstock.client import Client
+from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -58,12 +61,21 @@ def _body(argv: list[str]) -> int:
     values, command = read_values(COMMAND, argv, os.environ)
     if values.all.text("mpi") == "list":
         raise RemoteAnswer(MPI_LIST)
-    if ":" in argv or "het_group" in values.all:
-        from cli.steps.hetrun import run_pieces
+    here = cluster_here()
+    with OptionFilters(COMMAND, here) as filters:
+        if ":" in argv or "het_group" in values.all:
+            from cli.steps.hetrun import run_pieces
 
-        return run_pieces(COMMAND, argv)
-    if not command:
-        raise CommandError("srun: fatal: No command given to execute.", plain=True)
+            return run_pieces(COMMAND, argv, filters)
+        if not command:
+            raise CommandError("srun: fatal: No command given to execute.", plain=True)
+        return _run(filtered(filters, [values])[0], command, argv, filters, here)
+
+
+def _run(
+    values: StepValues, command: list[str], argv: list[str], filters: OptionFilters, here: ClusterFile | None
+) -> int:
+    """Checks the options, and runs the step. Returns srun's exit status."""
     if "SLURM_TEST_EXEC" in os.environ and "multi_prog" not in values.all:
         _check_executable(command[0])
     warn = _discard if values.all.flag("quiet") else _warn
@@ -74,7 +86,7 @@ def _body(argv: list[str]) -> int:
         of_job = {"job_name": os.environ["SLURM_JOB_NAME"]} if "SLURM_JOB_NAME" in os.environ else {}
         print_defined(COMMAND, values.all.over(of_job))
     _check_combinations(values)
-    return _run_step(values, command, argv)
+    return _run_step(values, command, argv, filters, here)
 
 
 def _check_executable(program: str) -> None:
@@ -103,12 +115,14 @@ def _check_combinations(values: StepValues) -> None:
         raise CommandError("srun: fatal: --relative option invalid for job allocation request", plain=True)
 
 
-def _run_step(values: StepValues, command: list[str], argv: list[str]) -> int:
+def _run_step(
+    values: StepValues, command: list[str], argv: list[str], filters: OptionFilters, here: ClusterFile | None
+) -> int:
     """Runs the step, in a job of its own if none is named. Returns srun's exit status."""
     report = _discard if values.all.flag("quiet") else say
     job_id = values.all.number("jobid")
     own = None
-    with open_client(values, job_id, lambda: question(own_job(values, command, argv))) as client:
+    with open_client(values, job_id, lambda: question(own_job(values, command, argv)), here) as client:
         check_job(client, values)
         spec = step_spec(values, command, argv, owns_job=not job_id)
         if "multi_prog" in values.all:
@@ -130,6 +144,7 @@ def _run_step(values: StepValues, command: list[str], argv: list[str]) -> int:
             maker = StepMaker(client, job_id, report)
             run_around(values.all.text("prolog"), command, "prolog")
             created = _create(maker, client, values, spec, command, job_id)
+            filters.submitted(job_id, created.step_id)
             status = _serve(maker, client, created, values, spec)
             run_around(values.all.text("epilog"), command, "epilog")
             if own is not None:

@@ -68,6 +68,7 @@ from ctld.store.witness import Witness
 from penstock.clusterfile import ClusterFile, write_cluster
 from penstock.config import Loaded, changes
 from penstock.config.amend import amend_all, kept
+from penstock.config.filterfiles import cli_filters
 from penstock.errors import BadSetup
 from penstock.interpreter import running_build
 from penstock.logs.daemonlog import DaemonLog
@@ -194,7 +195,7 @@ class Controller:
         try:
             await self._serve(config)
             write_public(folder.public_ca, credentials.ca_pem)
-            write_cluster(folder.path / "cluster.json", self._cluster_file(config, endpoint))
+            self._write_cluster_file(config)
         except (BadSetup, OSError):
             await self._server.stop(0)  # gRPC shows a traceback of a server that is left to itself
             raise
@@ -387,9 +388,11 @@ class Controller:
     def _config_folder(self) -> str:
         return os.path.dirname(self._daemon.config_path)
 
-    def _cluster_file(self, config: Config, address: str) -> ClusterFile:
+    def _write_cluster_file(self, config: Config) -> None:
+        """Writes what commands read. Raises OSError."""
         folder = self._daemon.folder
-        return ClusterFile(
+        address = f"{config.controller_addr}:{config.slurmctld_port}"
+        self._cluster_file = ClusterFile(
             cluster_name=config.cluster_name,
             host=config.controller_host,
             socket=str(folder.socket),
@@ -398,7 +401,9 @@ class Controller:
             address=address,
             ca=str(folder.public_ca),
             conf=self._daemon.config_path,
+            cli_filters=cli_filters(config, self._config_folder),
         )
+        write_cluster(folder.path / "cluster.json", self._cluster_file)
 
     # ---- actions -------------------------------------------------------------------------------------------------
 
@@ -469,6 +474,7 @@ class Controller:
                 filters.close()
             raise
         self._filter.use(filters)
+        await self._name_cli_filters(loaded.config)
         await self._deliver_by(loaded.config)
         await self._spans.use(loaded.config)
         self.authenticator.roles = Roles.of(loaded.config, runtime.users)
@@ -483,6 +489,17 @@ class Controller:
         runtime.debug.configure(loaded.config.debug_flags)
         log.info("the configuration was read again")
         return (*loaded.warnings, warning) if warning else loaded.warnings
+
+    async def _name_cli_filters(self, config: Config) -> None:
+        """Has commands use other filters of options. A disk that takes nothing now is no reason to refuse a configuration."""
+        file = self._cluster_file._replace(cli_filters=cli_filters(config, self._config_folder))
+        if file == self._cluster_file:
+            return
+        try:
+            await asyncio.to_thread(write_cluster, self._daemon.folder.path / "cluster.json", file)
+            self._cluster_file = file
+        except OSError as error:
+            log.error("commands keep their filters of options until the configuration is read again: %s", error)
 
     async def _deliver_by(self, config: Config) -> None:
         """Changes the receivers of events. A database that takes nothing now is no reason to refuse a configuration."""

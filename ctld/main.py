@@ -9,6 +9,7 @@ numbers concerned.
 import asyncio
 import os
 import sys
+from functools import partial
 
 from ctld.commandline import command_line
 from ctld.daemon import ControllerDaemon, serve
@@ -19,6 +20,7 @@ from ctld.runtime.turns import WatchedLoop
 from ctld.store.errors import LeaseHeld, StorageWaits, StoreDamaged, StoreError, StoreOlder
 from ctld.store.loss import Accept
 from penstock.config import ConfigError, load
+from penstock.daemonline import say
 from penstock.errors import BadSetup
 from penstock.inherited import begin_empty_session_keyring
 from penstock.logfile import flush_logs
@@ -28,6 +30,7 @@ from penstock.storagefaults import advice_of
 from penstock.threads import end_beside_hung_threads
 from penstock.values.jobid import JOB_ID_MAX
 
+NAME = "penstock ctld"
 #: Maximum epoch: an epoch counts starts, so no real one is higher.
 EPOCH_MAX = 2**48
 STATUSES: dict[type[Exception], int] = {
@@ -50,7 +53,7 @@ def main(argv: list[str]) -> int:
         parser.error(f"--epoch-above must be below {EPOCH_MAX}, --job-id-above below {JOB_ID_MAX}")
     try:
         begin_empty_session_keyring()
-        with StartWatch(_say) as watch:
+        with StartWatch(partial(say, NAME)) as watch:
             status = _run(os.path.abspath(options.config), accept, watch)
     except (ConfigError, BadSetup, OSError, StoreError) as error:
         return _refused(error)
@@ -64,7 +67,7 @@ def _run(path: str, accept: Accept, watch: StartWatch) -> int:
     watch.at(path)
     loaded = load(path)
     for warning in loaded.warnings:
-        _say(f"warning: {warning}")
+        say(NAME, f"warning: {warning}")
     config = loaded.config
     watch.at(config.state_save_location)
     logs = DaemonLog("ctld", FORMAT, log_settings(config))
@@ -80,21 +83,16 @@ def _refused(error: ConfigError | BadSetup | OSError | StoreError) -> int:
     """Says why it cannot run, and what to do when the cause passes; returns the exit status."""
     flush_logs()
     if isinstance(error, OSError):
-        _say(f"error: {os.fsdecode(error.filename or 'the controller')}: {error.strerror or error}")
+        say(NAME, f"error: {os.fsdecode(error.filename or 'the controller')}: {error.strerror or error}")
     else:
-        _say(f"error: {error}")
+        say(NAME, f"error: {error}")
     advice = advice_of(error)
     if advice:
-        _say(advice)
+        say(NAME, advice)
     for kind, status in STATUSES.items():
         if isinstance(error, kind):
             return status
     return exits.TEMPFAIL if advice else exits.CONFIG
-
-
-def _say(text: str) -> None:
-    for line in text.splitlines():
-        print(f"penstock ctld: {line}", file=sys.stderr)  # noqa: T201 (the command's answer)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import platform
 import secrets
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,9 @@ from nodedaemon.cgroups import find as cgroup_find
 from nodedaemon.commandline import SPOOL, STREAM_PORT, command_line
 from nodedaemon.daemon.launching import start_launcher
 from nodedaemon.spool.spool import Spool, SpoolError
+from penstock.cluster import conf_path
 from penstock.crash import crash_point  # noqa: F401 (reads and checks PENSTOCK_CRASH_AT before anything runs)
+from penstock.daemonline import say
 from penstock.inherited import begin_empty_session_keyring
 from penstock.logfile import flush_logs
 from penstock.logs.daemonlog import DaemonLog, LogSettings
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.noded")
 
+NAME = "penstock noded"
 EX_CONFIG = 78
 #: Exit status of a failure that a retry may resolve (the launcher died, the disk is full).
 EX_TEMPFAIL = 75
@@ -69,7 +73,7 @@ def main(argv: list[str]) -> int:
     except OSError as error:
         return _bad(f"log file {args.log_file}: {error.strerror}", error)
     try:
-        with StartWatch(_say) as watch, contextlib.closing(logs):
+        with StartWatch(partial(say, NAME)) as watch, contextlib.closing(logs):
             return _run(args, watch, logs)
     except BlockingIOError as error:
         return _no_room(error)
@@ -144,7 +148,7 @@ def complete(args: argparse.Namespace) -> bool:
     """Completes the command line from this node's slurm.conf. False: that failed, and the error was printed."""
     paths = conffile.ConfigPaths()
     is_command = args.login or args.join is not None or args.join_file is not None
-    if args.controller is None or (args.spool is None and not args.login):
+    if os.path.exists(conf_path()):  # else nothing of the reader is loaded
         from penstock.config import ConfigError
 
         try:
@@ -163,6 +167,7 @@ def complete(args: argparse.Namespace) -> bool:
     args.controller = conffile.first_server(args.controller, port)
     args.spool = os.path.abspath(args.spool or paths.spool or SPOOL)  # the launcher has another working directory
     args.stream_port = args.stream_port or str(paths.stream_port or STREAM_PORT)
+    args.cli_filters = paths.cli_filters
     return True
 
 
@@ -217,7 +222,7 @@ def _local_auth(args: argparse.Namespace) -> "localauth.LocalAuth | None":
     from penstock.errors import PenstockError
 
     try:
-        return localauth.of_node(args.spool, args.cert_dir, args.controller)
+        return localauth.of_node(args.spool, args.cert_dir, args.controller, args.cli_filters)
     except PenstockError as error:
         raise BadNodeSetup(str(error)) from error
 
@@ -231,7 +236,9 @@ def _login(args: argparse.Namespace, watch: StartWatch, logs: DaemonLog) -> int:
         return _bad("--login needs --cert-dir, the folder with login.pem, login.key and ca.pem")
     watch.at(args.spool)
     try:
-        localauth.serve_logins(Path(args.spool), Path(args.cert_dir), args.controller, logs, watch.over)
+        localauth.serve_logins(
+            Path(args.spool), Path(args.cert_dir), args.controller, logs, watch.over, args.cli_filters
+        )
     except PenstockError as error:
         return _bad(str(error), error)
     return 0
@@ -346,16 +353,12 @@ def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
 
 
-def _say(text: str) -> None:
-    print(f"penstock noded: {text}", file=sys.stderr)  # noqa: T201 (the command's answer)
-
-
 def _bad(text: str, error: BaseException | None = None) -> int:
     """Says why the daemon cannot run; returns the exit status. `error`: the cause, which may pass."""
     advice = advice_of(error) if error is not None else ""
     flush_logs()
     for line in (text, advice) if advice else (text,):
-        _say(f"error: {line}")
+        say(NAME, f"error: {line}")
     return EX_TEMPFAIL if advice else EX_CONFIG
 
 

@@ -26,12 +26,14 @@ from penstock.cluster import candidate_paths
 from penstock.conffind import cluster_of_conf
 from penstock.config.load import DEFAULT_PATH, load
 from penstock.config.problem import ConfigError
+from penstock.daemonline import refuse, say
 from penstock.errors import EXIT_CONFIG, BadSetup, PenstockError
 from penstock.logs.daemonlog import DaemonLog, LogSettings
 from penstock.passwordlogin import LoginQuestion
 from penstock.v1.controller_pb2 import IssueTokenReply, IssueTokenRequest
 from penstock.values.config import Config
 
+NAME: Final = "penstock pamd"
 #: PAM's service; it is no setting, so that nobody can have it ask the stack of another program.
 SERVICE: Final = "penstock"
 #: Where PAM looks for it. Without it PAM would ask the service "other", whose stack is made for nobody.
@@ -53,13 +55,13 @@ def main(argv: list[str]) -> int:
         config = load(config_path).config
         user = check_setup(config)
         if options.check:
-            _say(f"{config_path} and the PAM service {SERVICE} can be used")
+            say(NAME, f"{config_path} and the PAM service {SERVICE} can be used")
             return 0
         forbid_dumps()
         os.environ.pop(USER_TOKEN_VARIABLE, None)  # its calls are root's, by the kernel's word
         cluster = cluster_of_conf(config_path, candidate_paths())
         wire = listen(Path(config.pam_socket), user.pw_uid, user.pw_gid)
-        _say(f"listening on unix:{config.pam_socket} for user {user.pw_name}")
+        say(NAME, f"listening on unix:{config.pam_socket} for user {user.pw_name}")
         client = AsyncClient(cluster, retry=False, limited_max_s=0)
         daemon = PamDaemon(config, client, frozenset((0, user.pw_uid)))
         path = options.log_file and os.path.abspath(options.log_file)
@@ -67,11 +69,11 @@ def main(argv: list[str]) -> int:
         with contextlib.closing(DaemonLog("pamd", LOG_PATTERN, settings, logger="pamd")) as logs:
             asyncio.run(daemon.serve(wire, logs))
     except ConfigError as error:
-        return _refuse(str(error))
+        return refuse(NAME, str(error), EXIT_CONFIG)
     except OSError as error:
-        return _refuse(f"{os.fsdecode(error.filename or 'pamd')}: {error.strerror or error}")
+        return refuse(NAME, f"{os.fsdecode(error.filename or 'pamd')}: {error.strerror or error}", EXIT_CONFIG)
     except PenstockError as error:
-        return _refuse(f"{error.text}: {error.detail}" if error.detail else error.text)
+        return refuse(NAME, f"{error.text}: {error.detail}" if error.detail else error.text, EXIT_CONFIG)
     return 0
 
 
@@ -143,16 +145,6 @@ class PamDaemon:
         request = IssueTokenRequest(for_user=name, lifespan_s=self._life_s)
         reply: IssueTokenReply = await self._client.call("IssueToken", request, TOKEN_TIMEOUT_S)
         return reply.token
-
-
-def _refuse(text: str) -> int:
-    for line in text.splitlines():
-        _say(f"error: {line}")
-    return EXIT_CONFIG
-
-
-def _say(text: str) -> None:
-    print(f"penstock pamd: {text}", file=sys.stderr, flush=True)  # noqa: T201 (the daemon's answer)
 
 
 if __name__ == "__main__":

@@ -150,20 +150,28 @@ class AsyncClient:
             yield pages.popleft()
 
     async def follow(
-        self, method: str, request: Message, timeout_s: float = math.inf, *, proof: "Proof | None" = None
+        self,
+        method: str,
+        request: Message,
+        timeout_s: float = math.inf,
+        *,
+        proof: "Proof | None" = None,
+        read_as: type[Message] | None = None,
     ) -> AsyncIterator[ReplyMessage]:
         """Sends one request and yields messages as they arrive, as `Client.follow` does: of Watch, or pages that are not
-        to be held. `timeout_s`: for all of them. `proof`: as in call().
+        to be held. `timeout_s`: for all of them. `proof`: as in call(). `read_as`: the message that they are read as; None =
+        the method's own.
         """
         limit_s, silent_s = (None, SILENT_S) if timeout_s == math.inf else (timeout_s, None)
         rpc = find_stream(method, request)
+        read = read_as.FromString if read_as is not None else rpc.deserialize
 
         async def attempt(
             proven: "Proof", left_s: float | None
         ) -> tuple[object, "grpc.aio.UnaryStreamCall[Message, Message]", AbstractContextManager[object]]:
             with ExitStack() as held:
                 channel = held.enter_context(self._connected())
-                messages = channel.unary_stream(rpc.path, rpc.serialize, rpc.deserialize)(
+                messages = channel.unary_stream(rpc.path, rpc.serialize, read)(
                     request, timeout=limit_s, metadata=proven
                 )
                 try:

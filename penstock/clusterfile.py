@@ -35,6 +35,7 @@ class ClusterFile(NamedTuple):
     path: str = ""  # the file this was read from; not stored
     call_socket: str = ""  # the controller's socket for calls without tokens (penstock/frames.py), on its machine
     conf: str = ""  # the slurm.conf that the controller read, on its machine
+    cli_filters: tuple[str, ...] = ()  # of the options of sbatch, salloc and srun: names, lua:PATH, python:PATH
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -82,15 +83,20 @@ def _from_json(content: object, path: str | os.PathLike[str]) -> ClusterFile:
     for key, value in words.items():
         if not isinstance(value, str):
             raise PenstockError(Code.CONFIG_INVALID, f'{path}: "{key}" must be text')
+    filters = content.get("cli_filters", [])
+    if not isinstance(filters, list) or not all(isinstance(one, str) for one in filters):
+        raise PenstockError(Code.CONFIG_INVALID, f'{path}: "cli_filters" must be a list of texts')
     local = content.get("local", {})
-    return ClusterFile(**words, local=local if isinstance(local, dict) else {}, path=str(path))
+    return ClusterFile(
+        **words, local=local if isinstance(local, dict) else {}, path=str(path), cli_filters=tuple(filters)
+    )
 
 
 def write_cluster(path: str | os.PathLike[str], cluster: ClusterFile) -> None:
     """Replaces the file atomically. Readable by all, as it contains no secret."""
     from penstock.storagefaults import naming  # daemons write it, commands only read
 
-    content = {
+    content: dict[str, object] = {
         "version": VERSION,
         "cluster_name": cluster.cluster_name,
         "controller": {
@@ -104,6 +110,8 @@ def write_cluster(path: str | os.PathLike[str], cluster: ClusterFile) -> None:
         },
         "local": dict(cluster.local),
     }
+    if cluster.cli_filters:
+        content["cli_filters"] = cluster.cli_filters
     folder, name = os.path.split(path)
     draft = os.path.join(folder, f".{name}.{os.getpid()}")
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)

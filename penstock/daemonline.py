@@ -5,6 +5,7 @@ for the completion of shells (`penstock.commandline.daemon`).
 """
 
 import argparse
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -62,3 +63,15 @@ class DaemonLine(NamedTuple):
         if self.words:
             parser.add_argument("words", metavar=self.words, nargs="*")
         return parser
+
+
+def say(name: str, text: str) -> None:
+    """Writes lines of the daemon to standard error: what it says before it has a log."""
+    for line in text.splitlines():
+        print(f"{name}: {line}", file=sys.stderr, flush=True)  # noqa: T201 (the daemon's answer)
+
+
+def refuse(name: str, text: str, status: int) -> int:
+    """Says why the daemon does not start, a line each. Returns the exit status."""
+    say(name, "\n".join(f"error: {line}" for line in text.splitlines()))
+    return status

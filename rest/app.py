@@ -33,7 +33,7 @@ from rest.contract.parse import parse
 from rest.events import EventStreams, read_demands
 from rest.handlers import HANDLERS, RestHandler, own
 from rest.interactive.service import SessionService
-from rest.limits import ACCEPTED_MAX, PARAMETERS_MAX, TEXTS_BYTES_MAX, Requests, RequestShare
+from rest.limits import ACCEPTED_MAX, HELD_BYTES_MAX, PARAMETERS_MAX, TEXTS_BYTES_MAX, Requests, RequestShare
 from rest.listing import StreamedList
 from rest.pages import Pages, StaticFile
 from rest.sending import PagedResponse, json_bytes, takes_gzip, whole
@@ -303,8 +303,9 @@ def answered(request: Request, call: RestCall, content: Json, meta: Json, kind: 
 
 def item_text(stream: StreamedList, form: Schema | None, shared: RestApp, name: str) -> Callable[[object], bytes]:
     """How the text of an item is made. `form`: of the version; None = as it is. Jobs that are alike have a template, and texts
-    of other jobs in a list that is polled are kept, both by the `name` of the form.
+    in a list that is polled are kept, both by the `name` of the form: of a list that is longer than what is kept, the first.
     """
+    left = HELD_BYTES_MAX
 
     def text(item: object) -> bytes:
         return json_bytes(item if form is None else conform(item, form))
@@ -321,9 +322,11 @@ def item_text(stream: StreamedList, form: Schema | None, shared: RestApp, name: 
         return made(data) if found is None else found
 
     def kept(data: bytes) -> bytes:
-        return shared.texts.of(name, data, lambda: like_others(data))
+        nonlocal left
+        left -= len(data)
+        return shared.texts.of(name, data, lambda: like_others(data)) if left > 0 else like_others(data)
 
-    return cast("Callable[[object], bytes]", kept if stream.is_held else like_others)  # one is longer than what is kept
+    return cast("Callable[[object], bytes]", kept)
 
 
 def _handler(operation: Operation) -> RestHandler:

@@ -44,9 +44,15 @@ class ControllerClient(Protocol):
         """One request, one answer."""
 
     def follow(
-        self, method: str, request: "Message", timeout_s: float = math.inf, *, proof: "Proof | None" = None
+        self,
+        method: str,
+        request: "Message",
+        timeout_s: float = math.inf,
+        *,
+        proof: "Proof | None" = None,
+        read_as: "type[Message] | None" = None,
     ) -> AsyncIterator["ReplyMessage"]:
-        """One request, pages of its answer as they arrive."""
+        """One request, pages of its answer as they arrive. `read_as`: the message that they are read as."""
 
 
 @dataclass(slots=True)

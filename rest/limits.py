@@ -78,6 +78,9 @@ PLAN_TIMEOUT_S: Final = 60.0
 STREAM_TIMEOUT_S: Final = 300.0
 #: Bytes of the controller's pages that one request holds before it begins to send (some 5,000 jobs).
 HELD_BYTES_MAX: Final = 4 * 1024 * 1024
+#: Bytes of them (some 200 to 600 jobs) from which a list of jobs has the tag of its moment, so that its first part leaves
+#: while the rest is on its way. A shorter one has a tag of what is in it, which other users' commits do not change.
+TAG_BYTES_MAX: Final = 128 * 1024
 #: Bytes of the controller's pages from which an answer is made as a whole (some 100 jobs); a longer one is made page by page.
 WHOLE_BYTES_MAX: Final = 64 * 1024
 #: Bytes of texts of items that are kept for pollers: some 5,000 jobs with all their members.

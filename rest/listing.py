@@ -9,9 +9,10 @@ The second form is for lists of jobs: an item depends on its message alone, so i
 
 A list of jobs begins with its moment (rest/tags.py): a poller's request ends there if nothing has changed.
 
-The controller's pages are read until they end or HELD_BYTES_MAX are held. A list that ended so has an entity tag of what is in
-it, a longer one of its moment, if it has one. A poller's request may end here (NotModified) before any item is made. Items
-are made when their page is sent, so memory does not grow with the list.
+The controller's pages are read until they end or HELD_BYTES_MAX are held; of a list with a moment, TAG_BYTES_MAX. A list that
+ended so has an entity tag of what is in it, a longer one of its moment, if it has one: its first items leave while others
+are on their way. A poller's request may end here (NotModified) before any item is made. Items are made when their page is
+sent, so memory does not grow with the list.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from penstock.errors import Unreachable
 from penstock.v1.controller_pb2 import JobInfo, ListJobsRequest, PageItems
 from rest.answers import NotModified
 from rest.calling import RestCall
-from rest.limits import CALL_TIMEOUT_S, HELD_BYTES_MAX, STREAM_TIMEOUT_S, WHOLE_BYTES_MAX
+from rest.limits import CALL_TIMEOUT_S, HELD_BYTES_MAX, STREAM_TIMEOUT_S, TAG_BYTES_MAX, WHOLE_BYTES_MAX
 from rest.tags import EntityTag, tags_of
 
 if TYPE_CHECKING:
@@ -48,12 +49,11 @@ class JobItem(NamedTuple):
 
 
 class StreamedList(NamedTuple):
-    """A list whose items are made while it is sent. `is_held`: all that it is made of is held and counted. `make`: of an item's
-    message on the wire, which is what the pages have; None = they have items. `has_tag`: it has an entity tag.
+    """A list whose items are made while it is sent. `make`: of an item's message on the wire, which is what the pages have;
+    None = they have items. `has_tag`: it has an entity tag.
     """
 
     pages: AsyncIterator[Iterable[object]]
-    is_held: bool
     has_tag: bool
     make: Callable[[bytes], Json] | None = None
 
@@ -64,7 +64,7 @@ async def listing(
 ) -> list[Json] | StreamedList:  # fmt: skip
     """The list of one answer. `varies`: of what beside a page its items depend. Raises NotModified, PenstockError."""
     if isinstance(request, ListJobsRequest):
-        replies = _with_moment(call, method, request)
+        replies = pages_of_moment(call, method, request, PageItems if isinstance(items, JobItem) else None)
     else:
         replies = call.noted_pages(method, request)
     held = HeldPages()
@@ -73,7 +73,7 @@ async def listing(
         held.add(reply, data)
         if varies is not None:
             call.tag.vary(varies(reply))
-        if held.size > HELD_BYTES_MAX:
+        if held.size > (TAG_BYTES_MAX if call.moment else HELD_BYTES_MAX):
             has_ended = False
             break
     is_short = has_ended and held.size <= WHOLE_BYTES_MAX
@@ -85,18 +85,21 @@ async def listing(
     if isinstance(items, JobItem):
         if is_short:
             return [items.made(one) for _, data in held.taken() for one in messages_of(data)]
-        return StreamedList(_messages(held, replies), has_ended, has_tag, items.made)
+        return StreamedList(_messages(held, replies), has_tag, items.made)
     if is_short:
         return [item for kind, data in held.taken() for item in items(kind.FromString(data))]
-    return StreamedList(_made(held, replies, items), has_ended, has_tag)
+    return StreamedList(_made(held, replies, items), has_tag)
 
 
-async def _with_moment(call: RestCall, method: str, request: ListJobsRequest) -> AsyncIterator[NotedPage]:
-    """The pages of a list of jobs after its moment. Raises NotModified, PenstockError."""
+async def pages_of_moment(
+    call: RestCall, method: str, request: ListJobsRequest, read_as: "type[Message] | None" = None
+) -> AsyncIterator[NotedPage]:
+    """The pages of jobs, of a window of them or of counts, after their moment; read as PageItems, jobs stay as on the wire.
+    Raises NotModified, PenstockError."""
     call.asked = call.tag.text()
     known = call.moments.known(call.asked, call.if_none_match)
     request.known = known.moment
-    async for page in call.client.follow(method, request, STREAM_TIMEOUT_S, proof=call.proof):
+    async for page in call.client.follow(method, request, STREAM_TIMEOUT_S, proof=call.proof, read_as=read_as):
         if not page.moment:
             yield page, call.tag.note(page)
             continue
@@ -110,7 +113,7 @@ async def _with_moment(call: RestCall, method: str, request: ListJobsRequest) ->
 
 def _tag_of_moment(call: RestCall) -> EntityTag:
     """The tag of a list that is too long for one of what is in it."""
-    return EntityTag(call.asked, call.moment.hex())
+    return EntityTag(call.asked, call.moment.hex(), is_whole=True)
 
 
 class HeldPages:

@@ -24,6 +24,7 @@ from penstock import SLURM_VERSION
 from penstock.calls import USER_TOKEN_VARIABLE
 from penstock.cluster import find_cluster
 from penstock.clusterfile import ClusterFile
+from penstock.daemonline import refuse, say
 from penstock.errors import EXIT_CONFIG, BadSetup, PenstockError
 from penstock.logs.daemonlog import DaemonLog, LogSettings
 from penstock.security.keyfiles import read_secret
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from rest.passwords import PasswordLogin
     from rest.server import Tls
 
+NAME: Final = "penstock restd"
 EXIT_TEMPFAIL: Final = 75
 MISSING: Final = "starlette and uvicorn are not installed: pip install 'penstock[rest]'"
 PRIVILEGED: Final = (
@@ -58,21 +60,21 @@ def main(argv: list[str]) -> int:
         print(f"slurmrestd {SLURM_VERSION}")  # noqa: T201
         return 0
     try:
-        with StartWatch(_say) as watch:
+        with StartWatch(partial(say, NAME)) as watch:
             return _run(options, watch)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
             raise
-        return _refuse(MISSING)
+        return refuse(NAME, MISSING, EXIT_CONFIG)
     except ssl.SSLError as error:
-        return _refuse(f"{options.tls_cert}, {options.tls_key}: {error.reason or error}")
+        return refuse(NAME, f"{options.tls_cert}, {options.tls_key}: {error.reason or error}", EXIT_CONFIG)
     except OSError as error:
         advice = advice_of(error)
         status = EXIT_TEMPFAIL if advice or error.errno == errno.EADDRINUSE else EXIT_CONFIG
         text = f"{os.fsdecode(error.filename or 'restd')}: {error.strerror or error}"
-        return _refuse(f"{text}\n{advice}" if advice else text, status)
+        return refuse(NAME, f"{text}\n{advice}" if advice else text, status)
     except PenstockError as error:
-        return _refuse(f"{error.text}: {error.detail}" if error.detail else error.text)
+        return refuse(NAME, f"{error.text}: {error.detail}" if error.detail else error.text, EXIT_CONFIG)
 
 
 def _run(options: Namespace, watch: StartWatch) -> int:
@@ -113,9 +115,9 @@ def _run(options: Namespace, watch: StartWatch) -> int:
     os.environ.pop(USER_TOKEN_VARIABLE, None)  # its own calls are its uid's, by the kernel's word
     watch.over()
     for listener in listeners:
-        _say(f"listening on {shown(listener, bool(tls.certificate))}")
+        say(NAME, f"listening on {shown(listener, bool(tls.certificate))}")
     if origin is not None:
-        _say(f"sessions at {origin.service.url}")
+        say(NAME, f"sessions at {origin.service.url}")
     make = partial(make_app, files=files, ways=ways, interactive=origin and origin.service)
     with contextlib.closing(_log(options)) as logs:
         asyncio.run(_serve(cluster, listeners, tls, make, serve, logs, origin))
@@ -156,7 +158,7 @@ def _passwords(options: Namespace) -> "PasswordLogin | None":
         raise BadSetup("--pam-socket belongs to --web: programs bring their tokens in a header")
     path = os.path.abspath(options.pam_socket)
     if not os.path.exists(path):  # it may start later
-        _say(f"warning: {path}: is not there, or not for this user: penstock pamd makes it (docs/web.md)")
+        say(NAME, f"warning: {path}: is not there, or not for this user: penstock pamd makes it (docs/web.md)")
     return PasswordLogin(path)
 
 
@@ -271,16 +273,6 @@ def _named(where: str, listen: Callable[[], socket.socket]) -> socket.socket:
     except OSError as error:
         why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         raise OSError(error.errno, why, where) from error
-
-
-def _refuse(text: str, status: int = EXIT_CONFIG) -> int:
-    for line in text.splitlines():
-        _say(f"error: {line}")
-    return status
-
-
-def _say(text: str) -> None:
-    print(f"penstock restd: {text}", file=sys.stderr, flush=True)  # noqa: T201 (the daemon's answer)
 
 
 if __name__ == "__main__":

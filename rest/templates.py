@@ -39,10 +39,18 @@ _TIMES: Final = (
 _TEXTS: Final = ("std_out", "std_err", "std_in", "planned_node_list")
 _REQUEST_TEXTS: Final = ("name", "work_dir", "submit_line", "command")
 _OF_JOB: Final = (*_NUMBERS, *_TIMES, *_TEXTS)
+#: Places of values: a task's number and the differences, of which times (the expected start and end are two more) come last;
+#: then the same times in seconds.
+_TIMES_FROM: Final = 1 + len(_NUMBERS) + len(_TEXTS) + len(_REQUEST_TEXTS)
+_SECONDS_FROM: Final = _TIMES_FROM + 2 + len(_TIMES)
 _numbers_of = attrgetter(*_NUMBERS)
 _times_of = attrgetter(*_TIMES)
 _files_of = attrgetter(*_TEXTS)
 _texts_of = attrgetter(*_REQUEST_TEXTS)
+#: What is set, as bits of a kind: the first difference has the highest.
+_BITS: Final = tuple(1 << place for place in reversed(range(len(_OF_JOB) + len(_REQUEST_TEXTS))))
+_BITS_OF_JOB: Final = _BITS[: len(_OF_JOB)]
+_BITS_OF_REQUEST: Final = _BITS[len(_OF_JOB) :]
 _HAS_TASK: Final = 1 << len(_OF_JOB) + len(_REQUEST_TEXTS)
 #: A command that is shown as none.
 _NO_COMMAND: Final = b"(null)"
@@ -69,17 +77,25 @@ class TextTemplate:
     """The text of all jobs of a kind: pieces, and between two of them one of the values."""
 
     def __init__(self, pieces: list[bytes], places: list[int]) -> None:
-        """`places`: of the values, one less than pieces."""
+        """`places`: of the values, or of times in seconds; one less than pieces."""
         self.pieces = pieces
         self.places = places
+        self._parts = [b""] * (2 * len(pieces) - 1)
+        self._parts[::2] = pieces
+        filled = list(zip(range(1, len(self._parts), 2), places, strict=True))
+        self._filled = [(part, place) for part, place in filled if place < _SECONDS_FROM]
+        self._seconds = [
+            (part, place - _SECONDS_FROM + _TIMES_FROM) for part, place in filled if place >= _SECONDS_FROM
+        ]
 
     def filled(self, values: PartValues) -> bytes:
         """The text of one job."""
-        parts = [b""] * (2 * len(self.pieces) - 1)
-        parts[::2] = self.pieces
-        parts[1::2] = [
-            value if isinstance(value, bytes) else b"%d" % value for value in [values[place] for place in self.places]
-        ]
+        parts = self._parts.copy()
+        for part, place in self._filled:
+            value = values[place]
+            parts[part] = value if isinstance(value, bytes) else b"%d" % value
+        for part, place in self._seconds:
+            parts[part] = b"%d" % (cast("int", values[place]) // _SECOND_US)
         return b"".join(parts)
 
 
@@ -129,24 +145,20 @@ def take_apart(data: bytes) -> TakenApart:
     if texts[-1] == _NO_COMMAND:  # it stays in the kind
         texts = (*texts[:-1], b"")
     found = 0
-    for name, value in zip(_OF_JOB, numbers + times + files, strict=True):
-        found <<= 1
+    for bit, name, value in zip(_BITS_OF_JOB, _OF_JOB, numbers + times + files, strict=True):
         if value:
-            found |= 1
+            found |= bit
             clear(name)
-    for name, value in zip(_REQUEST_TEXTS, texts, strict=True):
-        found <<= 1
+    for bit, name, value in zip(_BITS_OF_REQUEST, _REQUEST_TEXTS, texts, strict=True):
         if value:
-            found |= 1
+            found |= bit
             request.ClearField(name)
     task = 0
     if job.HasField("array_task_id"):
         found |= _HAS_TASK
         task = job.array_task_id
         clear("array_task_id")
-    shown_us = (start_us, end_us, *times)
-    seconds = [at_us // _SECOND_US for at_us in shown_us]
-    values: PartValues = (task, *numbers, *files, *texts, *shown_us, *seconds)
+    values: PartValues = (task, *numbers, *files, *texts, start_us, end_us, *times)
     return TakenApart((found, job.SerializeToString()), values, _PLAIN.fullmatch(b"".join(files + texts)) is not None)
 
 
@@ -165,7 +177,8 @@ def _marked(kind: _Kind, number: int, make: Callable[[bytes], bytes]) -> TextTem
     if job.kind != kind:
         return None
     marks: dict[bytes, int] = {}
-    for place, value in enumerate(job.values):
+    seconds = [cast("int", at_us) // _SECOND_US for at_us in job.values[_TIMES_FROM:]]
+    for place, value in enumerate((*job.values, *seconds)):
         if value:
             marks.setdefault(value if isinstance(value, bytes) else b"%d" % value, place)
     pieces: list[bytes] = []

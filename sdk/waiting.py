@@ -9,7 +9,8 @@ from collections.abc import Generator
 # Any: the type of an answer follows from its question
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
-from penstock.errors import Unreachable
+from penstock.calls import PAUSE_MAX_S
+from penstock.errors import RECEIVE_FAILURE, Unreachable
 from penstock.values.refusals import Code
 from sdk import questions
 from sdk.errors import JobNotFound, WaitTimeout
@@ -43,14 +44,16 @@ def record(job_id: str) -> QuestionSteps[JobRecord]:
 
 
 def end(job: JobRecord, limit_s: float) -> QuestionSteps[None]:
-    """Returns when the job has ended, or after that time."""
+    """Returns when the job has ended, or after that time: the call gives up when its limit ends, or up to one pause before,
+    if the controller was busy then. The next question finds out whether it is lost.
+    """
     began_s = time.monotonic()
     try:
         yield Ask(questions.ended(job.array_job_id or job.job_id), limit_s)
     except JobNotFound:
         return  # ended, and gone from the queue
-    except Unreachable:
-        if time.monotonic() - began_s < limit_s:
+    except Unreachable as error:
+        if error.code != RECEIVE_FAILURE and time.monotonic() - began_s + PAUSE_MAX_S < limit_s:
             raise
 
 

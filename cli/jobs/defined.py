@@ -88,10 +88,11 @@ def _lines(command: Command, values: OptionValues) -> Iterator[str]:
         if option.name.replace("-", "_") == option.key or option.key not in names:
             names[option.key] = option.name
     for name, key in sorted((names.get(key, key), key) for key in values):
-        yield f"{name:<20}: {_text(values, key)}"
+        yield f"{name:<20}: {option_text(values, key)}"
 
 
-def _text(values: OptionValues, key: str) -> str:
+def option_text(values: OptionValues, key: str) -> str:
+    """The text of an option that has a value, in Slurm's form."""
     value = values[key]
     if value is True:
         return "set"

@@ -19,6 +19,7 @@ from penstock.v1.common_pb2 import GresCount, JobRequest
 
 if TYPE_CHECKING:
     from penstock.client import Client
+    from penstock.clusterfile import ClusterFile
     from penstock.v1.controller_pb2 import SubmitJobReply, SubmitJobRequest
     from penstock.v1.steps_pb2 import StepSpec
     from penstock.values.gres import Gres
@@ -109,10 +110,12 @@ def fewer_nodes(name: str, values: OptionValues) -> None:
 
 
 def open_for_job(
-    command: str, values: OptionValues, request: Callable[[], "SubmitJobRequest"], *, stays: bool = False
-) -> "Client":
+    command: str, values: OptionValues, request: Callable[[], "SubmitJobRequest"], *, stays: bool = False,
+    here: "ClusterFile | None" = None,
+) -> "Client":  # fmt: skip
     """Opens a client of the cluster in which the job is to run. `request` makes the request by which several clusters are
-    compared; `stays`: the programs that the command starts use that cluster, too.
+    compared; `stays`: the programs that the command starts use that cluster, too; `here`: the one without --clusters, if
+    it is known.
     """
     if values.text("clusters"):
         from cli.jobs.submitcluster import open_cluster
@@ -120,7 +123,7 @@ def open_for_job(
         return open_cluster(command, values, request, stays)
     from penstock.client import Client
 
-    return Client.open()
+    return Client.open(cluster=here)
 
 
 def question(job: JobRequest, *components: JobRequest) -> "SubmitJobRequest":

@@ -20,8 +20,14 @@ def submit(name: str, client: "Client", request: SubmitJobRequest, values: "Opti
     """Sends the request; returns the exit status, with `wait` the job's own. `name`: of the command; `values`: parsable,
     quiet, wait; `cluster`: the one that was named. Raises CommandError.
     """
+    return report(name, client, request, send(name, client, request, cluster), values, cluster)
+
+
+def send(name: str, client: "Client", request: SubmitJobRequest, cluster: str = "") -> SubmitJobReply:
+    """Sends the request. Raises CommandError."""
     try:
         reply: SubmitJobReply = client.call("SubmitJob", request)
+        return reply
     except PenstockError as error:
         words = "allocation failure" if request.test_only else f"{name}: error: {SUBMIT_FAILED}"
         if isinstance(error, NotKnown) and not request.test_only:
@@ -29,6 +35,12 @@ def submit(name: str, client: "Client", request: SubmitJobRequest, values: "Opti
         from cli.base.refusal import lines_of
 
         raise CommandError(lines_of(name, words, error), plain=True) from error
+
+
+def report(
+    name: str, client: "Client", request: SubmitJobRequest, reply: SubmitJobReply, values: "OptionValues", cluster: str
+) -> int:
+    """Says what became of the request, and waits if asked to. Returns the exit status."""
     if not values.flag("quiet"):
         for line in reply.user_messages:
             complain(name, f"{name}: {line}", plain=True)

@@ -7,10 +7,11 @@ from cli.base.environment import number_of, step_environment
 from cli.base.exitstatus import error_status
 from cli.base.options import Command
 from cli.base.run import complain
+from cli.filters.hooks import OptionFilters
 from cli.jobs.jobrequest import question
 from cli.steps.creation import OwnJob, StepMaker, say, unconfirmed
 from cli.steps.het import HetPiece, environment_from_outside, named_job, number_tasks, pieces_of, settle_nodes
-from cli.steps.request import check_job, open_client, own_address, own_job, settle_counts, step_spec
+from cli.steps.request import check_job, filtered, open_client, own_address, own_job, settle_counts, step_spec
 from cli.steps.session import Session
 from cli.steps.wiring import feed_parts, parts_console, rules_of
 from penstock.client import Client
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-def run_pieces(command: Command, argv: list[str]) -> int:
+def run_pieces(command: Command, argv: list[str], filters: OptionFilters) -> int:
     """Runs all parts to their end; returns the highest exit status."""
     pieces = pieces_of(command, argv, _environment(command, argv))
+    after = filtered(filters, [piece.values for piece in pieces])
+    pieces = [piece._replace(values=values) for piece, values in zip(pieces, after, strict=True)]
     values = pieces[0].values
     quiet = values.all.flag("quiet")
     for piece in pieces:
@@ -49,6 +52,7 @@ def run_pieces(command: Command, argv: list[str]) -> int:
                 settle_nodes(specs, _nodes(client, pieces), is_own=own is not None)
             number_tasks(specs)
             created = _create(client, pieces, specs, report)
+            filters.submitted(created[0].job_id, created[0].step_id)
             status = _serve(client, created, pieces, specs)
             if own is not None:
                 own.await_step(*created)

@@ -9,12 +9,13 @@ contradict each other. Then the step's options win, as in Slurm:
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cli.base.environment import current_umask, export_text, soft_limits, trace_parent
 from cli.base.options import Command, OptionValues, parse
 from cli.base.run import CommandError
+from cli.filters.hooks import OptionFilters
 from cli.jobs.bindwords import hint
 from cli.jobs.hostfile import apply_hostfile, is_arbitrary
 from cli.jobs.jobopts import OVERSUBSCRIBE, SHARED, environment_values
@@ -242,17 +243,28 @@ def _input(spec: StepSpec, mode: Mode) -> None:
         spec.stdin_to = STDIN_TO_ALL
 
 
-def open_client(values: StepValues, job_id: object, request: "Callable[[], SubmitJobRequest]") -> Client:
+def filtered(filters: OptionFilters, components: Sequence[StepValues]) -> list[StepValues]:
+    """Returns the options of each component after the filters; what a filter has changed counts as given for the step."""
+    found = filters.applied([values.all for values in components])
+    return [
+        StepValues(one.values, OptionValues({k: v for k, v in values.own.items() if k in one.values} | one.given))
+        for one, values in zip(found, components, strict=True)
+    ]
+
+
+def open_client(
+    values: StepValues, job_id: object, request: "Callable[[], SubmitJobRequest]", here: ClusterFile | None = None
+) -> Client:
     """Opens a client of the cluster that --clusters names for a new job, or for a job outside of which srun runs. Inside the
-    job its own cluster is the one.
+    job its own cluster is the one. `here`: that without --clusters, if it is known.
     """
     if job_id and os.environ.get("SLURM_JOB_ID"):
-        return Client.open()
+        return Client.open(cluster=here)
     if job_id and values.all.text("clusters"):
         from cli.base.clusters import open_one
 
         return open_one("srun", values.all.text("clusters"))
-    return open_for_job("srun", values.all, request, stays=True)
+    return open_for_job("srun", values.all, request, stays=True, here=here)
 
 
 def check_job(client: Client, values: StepValues) -> None:

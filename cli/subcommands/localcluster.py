@@ -163,6 +163,7 @@ class LocalCluster:
     def start_controller(self, accept_loss: bool = False) -> None:
         """Start the controller; it is not up yet when this returns."""
         conf = self.home / "slurm.conf"
+        self.file = self.file._replace(cli_filters=_filters(conf))
         more = ("--accept-loss",) if accept_loss else ()
         self.launch(CTLD, program(CTLD, "--config", str(conf), "--foreground", *more), conf)
 
@@ -437,3 +438,14 @@ def locked(home: Path) -> Iterator[None]:
             say(f"waiting for another `penstock up` or `down` on {home}")
             fcntl.flock(lock, fcntl.LOCK_EX)  # that process has deadlines, so the wait ends
         yield
+
+
+def _filters(conf: Path) -> tuple[str, ...]:
+    """Returns the filters of options that the cluster's slurm.conf names."""
+    from penstock.config import ConfigError, load
+    from penstock.config.filterfiles import cli_filters
+
+    try:
+        return cli_filters(load(str(conf)).config, str(conf.parent))
+    except ConfigError:
+        return ()  # the controller, which starts next, says what is wrong

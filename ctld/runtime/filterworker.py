@@ -11,67 +11,35 @@ process (it ends, it hangs, it takes all memory) is the end of this process, and
 
 import copy
 import importlib
-import importlib.abc
-import importlib.util
 import json
-import linecache
 import os
 import resource
 import socket
 import sys
 import types
-from collections.abc import Callable
 from typing import Final
 
 if __name__ == "__main__":  # -I omits the project; it comes last, so that it cannot shadow the standard library
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from ctld.runtime.filterbase import (
-    ERROR_CHARS_MAX,
-    MODIFY,
-    SUBMIT,
-    FilterFailed,
-    FilterRefusal,
-    LoadedFilter,
-    take_notes,
-)
+from ctld.runtime.filterbase import MODIFY, SUBMIT, LoadedFilter
 from ctld.runtime.lookuphelper import LENGTH, receive
 from penstock import submitfilter
 from penstock.oom import allow_oom_kill
-from penstock.submitfilter import Refuse, SubmittedJob, Submitter
+from penstock.sitefilters.base import FilterFailed, FilterRefusal, take_notes
+from penstock.sitefilters.pythonscript import PythonScript
+from penstock.submitfilter import SubmittedJob, Submitter
 
 #: Address space of this process: a filter that fills it fails, and not the machine.
 MEMORY_BYTES_MAX: Final = 4 * 1024**3
-
-
-class _Text(importlib.abc.SourceLoader):
-    """A module's source, from memory."""
-
-    def __init__(self, path: str, text: str) -> None:
-        self._path = path
-        self._text = text
-
-    def get_filename(self, fullname: str) -> str:
-        """Returns the file's path, for tracebacks."""
-        return self._path
-
-    def get_data(self, path: str | bytes) -> bytes:
-        """Returns the text."""
-        return self._text.encode()
 
 
 class PythonFilter:
     """A filter in Python."""
 
     def __init__(self, path: str, text: str) -> None:
-        self._path = path
-        spec = importlib.util.spec_from_loader("submit_filter", _Text(path, text))
-        if spec is None or spec.loader is None:
-            raise FilterFailed(f"{path}: cannot be loaded")
-        module = importlib.util.module_from_spec(spec)
-        self._guard(spec.loader.exec_module, module)
-        linecache.clearcache()
-        self._functions = {name: getattr(module, name) for name in (SUBMIT, MODIFY) if hasattr(module, name)}
+        self._script = PythonScript(path, text)
+        self._functions = self._script.functions((SUBMIT, MODIFY))
         self.has = tuple(self._functions)
         if not self.has:
             raise FilterFailed(f"{path}: it has neither {SUBMIT} nor {MODIFY}")
@@ -81,33 +49,14 @@ class PythonFilter:
         if SUBMIT not in self.has:
             return
         record = SubmittedJob(**job)  # type: ignore[arg-type]  # the controller sends the fields of a SubmittedJob
-        self._guard(self._functions[SUBMIT], record, _submitter(call))
+        self._script.call(self._functions[SUBMIT], record, _submitter(call))
         job.update({name: getattr(record, name) for name in SubmittedJob.__slots__})
 
     def modify(self, changes: dict[str, str], call: dict[str, object]) -> None:
         """Calls job_modify(job, changes, submitter)."""
         if MODIFY in self.has:
             known = types.SimpleNamespace(**_record(call, "record"))
-            self._guard(self._functions[MODIFY], known, changes, _submitter(call))
-
-    def _guard(self, function: Callable[..., object], *values: object) -> None:
-        """Calls the site's code. Raises FilterRefusal, FilterFailed."""
-        try:
-            function(*values)
-        except Refuse as error:
-            raise FilterRefusal(str(error)) from None
-        except SyntaxError as error:
-            raise FilterFailed(f"{error.filename or self._path}:{error.lineno}: {error.msg}") from None
-        except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever the site's code does is its failure)
-            raise FilterFailed(self._described(error)) from None
-
-    def _described(self, error: BaseException) -> str:
-        line, at = 0, error.__traceback__
-        while at is not None:
-            if at.tb_frame.f_code.co_filename == self._path:
-                line = at.tb_lineno
-            at = at.tb_next
-        return f"{self._path}:{line}: {type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
+            self._script.call(self._functions[MODIFY], known, changes, _submitter(call))
 
 
 def _record(call: dict[str, object], name: str) -> dict[str, object]:

@@ -5,17 +5,14 @@
 
 A job is a plain table here: texts that were not given are nil, numbers Slurm's NO_VAL of the field's width, and memory
 sizes nil, as scripts expect. After the call, what differs from the table before it is changed; names that no job has
-are ignored, as in Slurm. Of an update the table has the keys of UPDATES. The script has all of Lua's libraries: it runs
-as the user of the worker. It has no access to Python's objects.
+are ignored, as in Slurm. Of an update the table has the keys of UPDATES.
 """
 
-import os
-from collections.abc import ItemsView, Iterator
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
-from lupa.lua54 import LuaError, LuaRuntime, LuaSyntaxError, lua_type
-
-from ctld.runtime.filterbase import ERROR_CHARS_MAX, MODIFY, SUBMIT, FilterFailed, FilterRefusal, note
+from ctld.runtime.filterbase import MODIFY, SUBMIT
+from penstock.sitefilters.base import FilterFailed, FilterRefusal, note
+from penstock.sitefilters.luascript import LuaConstant, LuaScript, plain
 from penstock.submitfilter import log_user
 from penstock.values.duration import parse_duration_s
 from penstock.values.errors import BadValue
@@ -66,28 +63,6 @@ _ERRORS: Final = {
     "RESERVATION_ACCESS": Code.RESERVATION_ACCESS, "RESERVATION_INVALID": Code.RESERVATION_INVALID,
     "ACCOUNTING_POLICY": Code.ACCOUNTING_POLICY,
 }  # fmt: skip
-_PRELUDE: Final = b"""
-local log, user = ...
-local function formatted(to, level)
-    return function(text, ...)
-        if select("#", ...) > 0 then text = string.format(text, ...) end
-        to(tostring(text), level)
-    end
-end
-slurm = {SUCCESS = 0, ERROR = -1, FAILURE = -1}
-for _, level in ipairs({"info", "error", "verbose", "debug", "debug2", "debug3", "debug4"}) do
-    slurm["log_" .. level] = formatted(log, level)
-    slurm[level] = slurm["log_" .. level]
-end
-slurm.log_user = formatted(user)
-slurm.user_msg = slurm.log_user
-setmetatable(slurm, {__index = function(_, name)
-    if type(name) == "string" and name:sub(1, 7) == "ESLURM_" then return -1 end
-end})
-unpack = table.unpack
-python, package.loaded.python = nil
-"""
-
 #: Keys of an update: the field of job_desc, and how its text is read.
 _NAMES: Final = {
     "jobname": "name", "name": "name", "comment": "comment", "admincomment": "admin_comment", "extra": "extra",
@@ -109,39 +84,13 @@ _MINUTES: Final = {"timelimit": "time_limit", "timemin": "time_min"}
 UPDATES: Final = {**_NAMES, **_COUNTS, **_SIZES, **_MINUTES}
 
 
-class _LuaTable(Protocol):
-    """A table of Lua."""
-
-    def __getitem__(self, key: bytes) -> object: ...
-    def __iter__(self) -> Iterator[object]: ...
-    def items(self) -> ItemsView[object, object]:
-        """Returns its pairs."""
-
-
 class LuaFilter:
     """A loaded job_submit.lua."""
 
     def __init__(self, path: str, text: str) -> None:
-        self._path = path
-        self._lua = LuaRuntime(
-            encoding=None, register_eval=False, register_builtins=False, unpack_returned_tuples=True,
-            attribute_filter=_no_attributes,
-        )  # fmt: skip
-        self._lua.execute(_PRELUDE, _log, _user)
-        table = self._lua.globals()
-        slurm = table[b"slurm"]
-        for name, value in _constants().items():
-            slurm[name.encode()] = value
-        try:
-            self._lua.execute(text.encode("utf-8", "surrogateescape"), name=f"@{os.path.basename(path)}".encode())
-        except (LuaError, LuaSyntaxError) as error:
-            raise FilterFailed(self._described(error)) from None
-        self._functions = {
-            name: table[f"slurm_{name}".encode()]
-            for name in (SUBMIT, MODIFY)
-            if lua_type(table[f"slurm_{name}".encode()]) == "function"
-        }
-        self.has = tuple(self._functions)
+        self._script = LuaScript(path, text, _log, _user, _constants())
+        found = self._script.functions((f"slurm_{SUBMIT}", f"slurm_{MODIFY}"))
+        self.has = tuple(name.removeprefix("slurm_") for name in found)
         if not self.has:
             raise FilterFailed(f"{path}: it has neither slurm_job_submit nor slurm_job_modify")
 
@@ -151,7 +100,7 @@ class LuaFilter:
             return
         before = _as_slurm(job)
         before["default_account"] = _inside(call, "submitter").get("default_account")
-        table = self._table(before)
+        table = self._script.table(before)
         self._call(SUBMIT, table, self._part_list(call), job["user_id"])
         after = self._values(table, before)
         if "gres" in after:
@@ -164,9 +113,9 @@ class LuaFilter:
             return
         record = _inside(call, "record")
         before = {**_as_slurm({}), **_update(changes, record)}
-        table = self._table(before)
+        table = self._script.table(before)
         uid = _inside(call, "submitter").get("user_id")
-        job_rec = self._table(_as_slurm(record))
+        job_rec = self._script.table(_as_slurm(record))
         self._call(MODIFY, table, job_rec, self._part_list(call), uid)
         keys = {name: key for key, name in UPDATES.items()} | {
             name: key for key, name in UPDATES.items() if key in changes
@@ -176,45 +125,20 @@ class LuaFilter:
                 changes[keys[name]] = "" if value is None else str(int(value) if isinstance(value, float) else value)
 
     def _call(self, function: str, *values: object) -> None:
-        try:
-            code = self._functions[function](*values)
-        except LuaError as error:
-            raise FilterFailed(self._described(error)) from None
-        if isinstance(code, tuple):
-            code = code[0] if code else None
-        if isinstance(code, bool) or not isinstance(code, (int, float)):
-            raise FilterFailed(f"{self._path}: slurm_{function} returned no number")
-        if code:
-            raise FilterRefusal("", int(code))
-
-    def _described(self, error: Exception) -> str:
-        text = error.args[0] if error.args else b""
-        shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
-        shown = shown.split("\nstack traceback:")[0].removeprefix("error loading code: ")
-        name = os.path.basename(self._path)  # Lua cuts longer names of chunks
-        shown = shown.replace(f"{name}:", f"{self._path}:")
-        return (shown if self._path in shown else f"{self._path}: {shown}")[:ERROR_CHARS_MAX]
+        if code := self._script.call(f"slurm_{function}", *values):
+            raise FilterRefusal("", code)
 
     def _part_list(self, call: dict[str, object]) -> object:
         found = call["partitions"]
         listed = found if isinstance(found, list) else []
-        return self._table({str(one["name"]): _part(one) for one in listed})
-
-    def _table(self, value: object) -> object:
-        """Returns a value as Lua's."""
-        if isinstance(value, dict):
-            return self._lua.table_from({_bytes(str(key)): self._table(one) for key, one in value.items()})
-        if isinstance(value, list):
-            return self._lua.table_from([self._table(one) for one in value])
-        return _bytes(value) if isinstance(value, str) else value
+        return self._script.table({str(one["name"]): _part(one) for one in listed})
 
     def _values(self, table: object, before: dict[str, object]) -> dict[str, object]:
         """Returns what differs from the values before, as a filter in Python would set it."""
         found: dict[str, object] = {}
-        after = cast("_LuaTable", table)
-        names = {str(_plain(key)) for key in after} | before.keys()
-        for name in names:
-            value = _plain(after[_bytes(name)])
+        after = cast("dict[str, object]", plain(table))
+        for name in after.keys() | before.keys():
+            value = after.get(name)
             if value == before.get(name):
                 continue
             if name == "argv" and isinstance(value, dict):
@@ -223,12 +147,7 @@ class LuaFilter:
         return found
 
 
-def _no_attributes(value: object, name: object, is_setting: bool) -> object:
-    """Lets Lua see nothing of Python's objects."""
-    raise AttributeError("access denied")
-
-
-def _constants() -> dict[str, int]:
+def _constants() -> dict[str, LuaConstant]:
     named = {f"ESLURM_{name}": int(code) for name, code in _ERRORS.items()}
     return {
         **named, "NO_VAL": NO_VAL, "NO_VAL8": NO_VAL8, "NO_VAL16": NO_VAL16, "NO_VAL64": 0xFFFF_FFFE, "INFINITE": INFINITE,
@@ -321,16 +240,3 @@ def _log(text: bytes, level: bytes) -> None:
 
 def _user(text: bytes, level: object = None) -> None:
     log_user(text.decode("utf-8", "replace"))
-
-
-def _plain(value: object) -> object:
-    """Returns a value of Lua's as Python's."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogateescape")
-    if lua_type(value) == "table":
-        return {str(_plain(key)): _plain(one) for key, one in cast("_LuaTable", value).items()}
-    return value
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")

@@ -24,6 +24,7 @@ class ConfigPaths(NamedTuple):
     commands: str = ""  # of the port for commands
     spool: str = ""
     stream_port: int = 0
+    cli_filters: tuple[str, ...] = ()  # of the options of commands, as a cluster file names them
 
 
 def read_paths(node: str, hostname: str) -> ConfigPaths:
@@ -32,6 +33,7 @@ def read_paths(node: str, hostname: str) -> ConfigPaths:
     if not os.path.exists(path):
         return ConfigPaths()
     from penstock.config import load
+    from penstock.config.filterfiles import cli_filters
 
     config = load(path).config
     own = next((one for one in config.nodes if one.name == node), None)
@@ -41,6 +43,7 @@ def read_paths(node: str, hostname: str) -> ConfigPaths:
         _address(config.controller_addr, config.slurmctld_port),
         spool,
         own.port if own else config.slurmd_port,
+        cli_filters(config, os.path.dirname(path)),
     )
 
 

@@ -45,8 +45,12 @@ FOLDER_MODE: Final = 0o711
 class LocalAuth:
     """The socket and the file in one folder. Belongs to one event loop."""
 
-    def __init__(self, folder: Path, credentials: Credentials, controller: str) -> None:
-        """controller: HOST:PORT as given to this daemon; only the host is used when `write_cluster_file` names the port."""
+    def __init__(
+        self, folder: Path, credentials: Credentials, controller: str, cli_filters: tuple[str, ...] = ()
+    ) -> None:
+        """controller: HOST:PORT as given to this daemon; only the host is used when `write_cluster_file` names the port.
+        `cli_filters`: as this machine's slurm.conf names them."""
+        self._cli_filters = cli_filters
         self._folder = folder
         self._credentials = credentials
         self._host, self._port = split_address(controller)
@@ -78,6 +82,7 @@ class LocalAuth:
             address=f"{host}:{command_port or self._port}",
             ca=str(self._folder / CA_FILE),
             path=str(self._folder / CLUSTER_FILE),
+            cli_filters=self._cli_filters,
         )
         write_public(self._folder / CA_FILE, self._credentials.ca_pem)
         if _held(wanted.path) != wanted:
@@ -94,15 +99,16 @@ def _held(path: str) -> ClusterFile | None:
         return None
 
 
-def of_node(spool: str, cert_dir: str, controller: str) -> LocalAuth:
+def of_node(spool: str, cert_dir: str, controller: str, cli_filters: tuple[str, ...] = ()) -> LocalAuth:
     """The LocalAuth of a node daemon. Raises BadSetup when the certificates cannot be used."""
     credentials = load_credentials(Path(cert_dir), "node", None)  # an expired certificate is the controller's to refuse
-    return LocalAuth(Path(spool).absolute(), credentials, controller)
+    return LocalAuth(Path(spool).absolute(), credentials, controller, cli_filters)
 
 
 def serve_logins(
-    folder: Path, cert_dir: Path, controller: str, logs: DaemonLog, on_start: Callable[[], None] = lambda: None
-) -> None:
+    folder: Path, cert_dir: Path, controller: str, logs: DaemonLog, on_start: Callable[[], None] = lambda: None,
+    cli_filters: tuple[str, ...] = (),
+) -> None:  # fmt: skip
     """Runs the daemon of a login host: tokens until SIGTERM or SIGINT. `on_start`: called when it serves. Raises BadSetup."""
     credentials = load_credentials(cert_dir, "login", None)
     if wall_us() > end_us(credentials.certificate):
@@ -120,7 +126,7 @@ def serve_logins(
         for signum in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signum, stopped.set)
         logs.handle_signals(loop)
-        local = LocalAuth(folder.absolute(), credentials, controller)
+        local = LocalAuth(folder.absolute(), credentials, controller, cli_filters)
         local.start()
         renewing = loop.create_task(Renewal(cert_dir, "login", controller, local.renewed).run())
         try:

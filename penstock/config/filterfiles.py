@@ -1,7 +1,8 @@
-"""The files of a site's submit filters, and who may have written them: read by the controller, checked by `penstock config
-check`. They are run by neither."""
+"""The files of a site's filters, and who may have written them: those of submissions are read by the controller, those of
+options named in cluster files for the commands; `penstock config check` checks all. They are run by none of these."""
 
 import os
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Final
 
@@ -11,6 +12,7 @@ from penstock.values.config import Config
 FILE_BYTES_MAX: Final = 1024 * 1024
 #: Lua's file, in the folder of slurm.conf.
 LUA_FILE: Final = "job_submit.lua"
+CLI_LUA_FILE: Final = "cli_filter.lua"
 
 
 class FilterFileError(Exception):
@@ -25,6 +27,14 @@ def filter_files(config: Config, folder: str) -> list[tuple[str, str]]:
             raise FilterFileError("JobSubmitPlugins=lua needs lupa: pip install 'penstock[lua]'")
         found.append(("lua", os.path.join(folder, LUA_FILE)))
     return found
+
+
+def cli_filters(config: Config, folder: str) -> tuple[str, ...]:
+    """Returns the filters of options as a cluster file names them: python:PATH, lua:PATH, or the name of one that needs no
+    file. `folder`: of slurm.conf."""
+    python = (f"python:{config.cli_filter}",) if config.cli_filter else ()
+    lua = f"lua:{os.path.join(os.path.abspath(folder), CLI_LUA_FILE)}"
+    return (*python, *(lua if name == "lua" else name for name in config.cli_filter_plugins))
 
 
 def read_filter(path: str, config: Config) -> str:
@@ -48,4 +58,17 @@ def filter_warnings(config: Config, folder: str) -> tuple[str, ...]:
                 found.append(f"the submit filter cannot be loaded: {error}")
     except FilterFileError as error:
         found.append(f"the submit filter cannot be loaded: {error}")
-    return tuple(found)
+    return (*found, *_cli_warnings(config, folder))
+
+
+def _cli_warnings(config: Config, folder: str) -> Iterator[str]:
+    """Yields why commands on this machine could not load their filters."""
+    if "lua" in config.cli_filter_plugins and find_spec("lupa") is None:
+        yield "CliFilterPlugins=lua needs lupa: pip install 'penstock[lua]'"
+    for name in cli_filters(config, folder):
+        path = name.partition(":")[2]
+        try:
+            if path:
+                read_filter(path, config)
+        except FilterFileError as error:
+            yield f"the filter of options cannot be loaded: {error}"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 # Any: each parameter has a value of its kind
-from typing import Any
+from typing import Any, Final
 
 from penstock.values.duration import UNLIMITED, format_duration, parse_duration_s
 from penstock.values.errors import BadValue
@@ -121,6 +121,26 @@ def submit_plugins_note(text: str) -> str:
     if not names:
         return ""
     return f"{', '.join(names)}: Slurm's compiled plug-ins cannot be loaded; lua and PenstockSubmitFilter are used"
+
+
+#: The filters of options that commands have (docs/hooks.md).
+CLI_FILTER_NAMES: Final = ("lua", "user_defaults", "syslog")
+
+
+def _read_cli_filters(text: str, what: str) -> tuple[str, ...]:
+    """Reads the filters of options that there are here."""
+    names = [name.rpartition("/")[2].lower() for name in _read_names_or_none(text, what)]
+    return tuple(name for name in names if name in CLI_FILTER_NAMES)
+
+
+def cli_filters_note(text: str) -> str:
+    """Returns what is not used of CliFilterPlugins; "" = nothing."""
+    used = (*CLI_FILTER_NAMES, "none", "(null)")
+    names = [name for name in text.split(",") if name.rpartition("/")[2].lower() not in used]
+    if not names:
+        return ""
+    used_here = f"{', '.join(CLI_FILTER_NAMES)} and PenstockCliFilter are used"
+    return f"{', '.join(names)}: Slurm's compiled plug-ins cannot be loaded; {used_here}"
 
 
 def _read_program(text: str, what: str) -> str:
@@ -440,6 +460,7 @@ OPTIONAL_NAME = ValueKind(lambda text, what: "" if text.lower() in ("none", "(nu
 XID_FILE = ValueKind(_read_xid_file)
 PROGRAM = ValueKind(_read_program)
 OPTIONAL_PATH = ValueKind(_read_optional_path)
+CLI_FILTERS = ValueKind(_read_cli_filters, lambda names: _join(names) or "(null)")
 SUBMIT_PLUGINS = ValueKind(_read_submit_plugins, lambda names: _join(names) or "(null)")
 PATHS = ValueKind(_read_paths, _join)
 PATTERNS = ValueKind(_read_patterns, _join)

@@ -24,7 +24,7 @@ from penstock.config.preemption import read_preemption
 from penstock.config.problem import Findings, Ignored, Where
 from penstock.config.schedparams import read_scheduler_parameters
 from penstock.config.shown import find_uid, shown_parameters
-from penstock.config.sidefiles import read_side_files
+from penstock.config.sidefiles import LUA_FILES, read_side_files
 from penstock.config.syntax import Statement, Token, read_statements
 from penstock.config.topologyconf import read_topology_conf
 from penstock.config.topologyyaml import read_topology_yaml
@@ -68,7 +68,8 @@ def load(path: str) -> Loaded:
     fields |= container
     files += container_files
 
-    beside, more = read_side_files(os.path.dirname(path), values.value("private_data", ()), findings)
+    used = {name for name, plugins in LUA_FILES.items() if "lua" in values.value(plugins, ())}
+    beside, more = read_side_files(os.path.dirname(path), values.value("private_data", ()), used, findings)
     fields |= beside
     files += more
 

@@ -53,8 +53,7 @@ CertgenType | makes certificates | {_TLS}
 CertmgrParameters | renews certificates | {_TLS}
 CertmgrType | renews certificates | {_TLS}
 CheckpointType=- [checkpoint/none] | saves running jobs | {_OLD}
-CliFilterParameters | settings of CLI filters | {_PLUGIN}
-CliFilterPlugins | changes options in sbatch, salloc and srun | {_PLUGIN}; options are not changed
+CliFilterParameters | settings of filters of options | cli_filter.lua lies beside slurm.conf
 CompleteWait=0~sec | delays new jobs while others are completing | {_WAITS}: a node is free as soon as its resources are released
 CoreSpecPlugin=- [core_spec/none] | reserves cores for the system | {_OLD}
 CpuFreqDef=Unknown | default CPU frequency of jobs | {_FREQ}

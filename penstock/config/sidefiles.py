@@ -6,6 +6,7 @@ with the reason.
 """
 
 import os
+from collections.abc import Container
 
 from penstock.config import notused
 from penstock.config.keys import Key, Table, not_used
@@ -45,9 +46,9 @@ _OTHERS = {
         "not measured; CPU, memory, disk and GPU use of tasks is, and the energy of GPUs",
     ),
     "burst_buffer.conf": ("where data is staged", "there are no burst buffers: jobs with --bb are refused"),
-    "cli_filter.lua": ("changes options in sbatch, salloc and srun", "options are not changed"),
+    "cli_filter.lua": ("changes options in sbatch, salloc and srun", "CliFilterPlugins does not name lua"),
     "helpers.conf": ("programs that change features of nodes", "features are those of the node's line"),
-    "job_submit.lua": ("changes or refuses jobs when they are submitted", "jobs are accepted as submitted"),
+    "job_submit.lua": ("changes or refuses jobs when they are submitted", "JobSubmitPlugins does not name lua"),
     "jobcomp_kafka.conf": ("where finished jobs are written", "every job is recorded in the accounting tables (sacct)"),
     "knl.conf": ("modes of a processor that is no longer made", "features are those of the node's line"),
     "mpi.conf": ("settings of PMIx", "srun has its own PMI-2 and PMIx, without settings"),
@@ -57,11 +58,18 @@ _OTHERS = {
 }
 
 
-def read_side_files(folder: str, private_data: tuple[str, ...], findings: Findings) -> tuple[Fields, tuple[str, ...]]:
-    """Reads the files, of which one adds to PrivateData; returns the fields of `Config` that change, and the files read."""
+#: Files that are used where a list of plug-ins names lua.
+LUA_FILES = {"cli_filter.lua": "cli_filter_plugins", "job_submit.lua": "job_submit_plugins"}
+
+
+def read_side_files(
+    folder: str, private_data: tuple[str, ...], used: Container[str], findings: Findings
+) -> tuple[Fields, tuple[str, ...]]:
+    """Reads the files, of which one adds to PrivateData; returns the fields of `Config` that change, and the files read.
+    `used`: names of those that are no concern of this."""
     for name, (does, why) in _OTHERS.items():
         path = os.path.join(folder, name)
-        if os.path.lexists(path):
+        if name not in used and os.path.lexists(path):
             findings.ignore(Ignored(Where(path, 0), name, "", "", does, why))
     path = os.path.join(folder, "slurmdbd.conf")
     if not os.path.lexists(path):

@@ -190,10 +190,14 @@ class JobCount(_message.Message):
     def __init__(self, state: _Optional[str] = ..., partition: _Optional[str] = ..., reason: _Optional[str] = ..., jobs: _Optional[int] = ..., gpus: _Optional[int] = ...) -> None: ...
 
 class PageItems(_message.Message):
-    __slots__ = ("items",)
+    __slots__ = ("items", "moment", "unchanged")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    MOMENT_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, items: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    moment: bytes
+    unchanged: bool
+    def __init__(self, items: _Optional[_Iterable[bytes]] = ..., moment: _Optional[bytes] = ..., unchanged: bool = ...) -> None: ...
 
 class JobDifferences(_message.Message):
     __slots__ = ("job_id", "array_job_id", "array_task_id", "state", "reason", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "request", "last_sched_at_us", "std_out", "std_err", "std_in", "planned_start_at_us", "planned_node_list")

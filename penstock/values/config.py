@@ -340,6 +340,8 @@ class Config:
     pam_token_life_s: int = 28800  # of a login by password
     pam_network: bool = False  # modules of PAM may use the network
     penstock_mail_user: str = "nobody"  # user that MailProg runs as if the controller is root
+    cli_filter_plugins: tuple[str, ...] = ()  # lua, user_defaults, syslog: filters of options, in the commands
+    cli_filter: str = ""  # a Python file with setup_defaults, pre_submit, post_submit
     submit_filter: str = ""  # a Python file with job_submit, job_modify
     submit_filter_timeout_s: int = 2
     submit_filter_failure: str = "refuse"  # or accept: what becomes of a request at which the filter fails

@@ -64,7 +64,7 @@ from rest.handlers.site import audit, budgets, config
 from rest.handlers.submit import test
 from rest.handlers.usage import GROUPS, UTILIZATION, usage, utilization
 from rest.limits import PLAN_TIMEOUT_S
-from rest.listing import JobItem, listing
+from rest.listing import JobItem, listing, pages_of_moment
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -162,7 +162,7 @@ async def _all_or_window(call: RestCall, request: ListJobsRequest, make: Callabl
     request.window.CopyFrom(window)
     found: list[Json] = []
     total = 0
-    async for page in call.pages("ListJobs", request):
+    async for page, _ in pages_of_moment(call, "ListJobs", request):
         total += page.total
         found += map(make, page.jobs)
     call.check_modified()
@@ -172,7 +172,8 @@ async def _all_or_window(call: RestCall, request: ListJobsRequest, make: Callabl
 async def queue(call: RestCall) -> Json:
     """How many jobs there are, and their GPUs."""
     request = ListJobsRequest(filter=_which(call, words(call.query.get("states"))), counts=True)
-    found = [message_object(one) async for page in call.pages("ListJobs", request) for one in page.counts]
+    pages = pages_of_moment(call, "ListJobs", request)
+    found = [message_object(one) async for page, _ in pages for one in page.counts]
     call.check_modified()
     return {"queue": found}
 

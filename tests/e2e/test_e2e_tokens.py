@@ -80,7 +80,9 @@ def test_a_login_host(new_cluster: New) -> None:
     folder, certs = cluster.home / "login", cluster.home / "certs" / "front1"
     line = [sys.executable, "-P", "-m", "cli.penstock", "noded", "--node-name", "front1", "--cert-dir", str(certs)]
     line += ["--controller", f"127.0.0.1:{cluster.command_port}", "--spool", str(folder)]
-    run: dict[str, Any] = {"env": cluster.environment(), "cwd": cluster.home}
+    own_conf = cluster.home / "front1.conf"
+    own_conf.write_text(cluster.conf_text("CliFilterPlugins=user_defaults"))
+    run: dict[str, Any] = {"env": cluster.environment(SLURM_CONF=str(own_conf)), "cwd": cluster.home}
     joined = subprocess.run(
         [*line, "--join", "-"], input=token, capture_output=True, check=True, text=True, timeout=ANSWER_S, **run
     )
@@ -92,6 +94,7 @@ def test_a_login_host(new_cluster: New) -> None:
         done = cluster.run("sinfo", "-h", "-o", "%n", env={"PENSTOCK_CLUSTER": str(path)}).ok()
         assert done.out == "n1\n"
         held = read_cluster(path)
+        assert held.cli_filters == ("user_defaults",)
         assert held.socket == "" and held.auth_socket == str(folder / "auth.sock")
         # They speak for plain users: who administers at the controller looks from there, and changes nothing.
         words = ("scontrol", "update", "nodename=n1", "state=drain", "reason=x")

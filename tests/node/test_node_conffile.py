@@ -65,6 +65,9 @@ def test_what_the_command_line_leaves_open(
     assert completed()[0] == "10.0.0.1:7002"
     assert completed("--login")[0] == "10.0.0.1:7001"
     assert completed("--controller", "x:1", "--spool", "/s", "--stream-port", "0") == ("x:1", "/s", "0")
+    path.write_text(CONF + "CliFilterPlugins=lua,syslog\n")
+    args = command_line().parser().parse_args(["--login", "--controller", "x:1", "--spool", "/s"])
+    assert main.complete(args) and args.cli_filters == (f"lua:{tmp_path}/cli_filter.lua", "syslog")
     path.write_text(CONF + "Nonsense=1\n")
     assert not main.complete(command_line().parser().parse_args([]))
     assert "slurm.conf:10: unknown parameter Nonsense" in capsys.readouterr().err

@@ -53,7 +53,9 @@ class FakeWatch:
     async def call(self, *_: Any, **__: Any) -> Any:
         raise AssertionError
 
-    async def follow(self, method: str, request: Any, timeout_s: float = 0, *, proof: Any = None) -> AsyncIterator[Any]:
+    async def follow(
+        self, method: str, request: Any, timeout_s: float = 0, *, proof: Any = None, read_as: Any = None
+    ) -> AsyncIterator[Any]:
         assert method == "Watch"
         self.asked.append((request, proof))
         if self.refusal is not None:

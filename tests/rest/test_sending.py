@@ -13,7 +13,7 @@ from penstock.errors import Unreachable
 from penstock.v1.accounting_pb2 import JobRecord, ListRecordsReply
 from penstock.v1.controller_pb2 import JobInfo, JobResultsReply, ListJobsReply, ListNodesReply, NodeInfo, PingReply
 from penstock.v1.governance_pb2 import ReportReply, ReportRow
-from rest.limits import HELD_BYTES_MAX
+from rest.limits import HELD_BYTES_MAX, TAG_BYTES_MAX
 from rest.sending import takes_gzip
 
 CURRENT = "/slurm/v0.0.46"
@@ -84,7 +84,7 @@ class Moments:
         self.rest.client.follow = self.follow  # type: ignore[method-assign]  # pages of this test
 
     async def follow(
-        self, method: str, request: Any, timeout_s: float | None = None, *, proof: Any = None
+        self, method: str, request: Any, timeout_s: float | None = None, *, proof: Any = None, read_as: Any = None
     ) -> AsyncIterator[Any]:
         self.seen.append(request.known)
         moment = self.moment + repr(proof).encode()
@@ -116,6 +116,15 @@ def test_an_unchanged_list_of_jobs_is_not_made():
     for lists in (1, 1):
         assert tagged(there.rest, f"{CURRENT}/jobs", tag).status_code == 304
         assert there.listed == listed + lists
+
+
+@pytest.mark.parametrize("path", ["jobs?first=0&count=2", "queue", "forecast?order=name"])
+def test_an_unchanged_window_or_count_is_not_made(path: str):
+    there = Moments()
+    tag = tagged(there.rest, f"/penstock/v1/{path}").headers["etag"]
+    assert tagged(there.rest, f"/penstock/v1/{path}", tag).status_code == 304 and there.listed == 1
+    there.moment = b"two"
+    assert tagged(there.rest, f"/penstock/v1/{path}", tag).status_code == 304 and there.listed == 2
 
 
 def test_a_list_without_an_end_in_sight_has_the_tag_of_its_moment():
@@ -180,9 +189,11 @@ class Pages:
     """The controller's pages, and how many were taken when each part of the answer was sent."""
 
     def __init__(
-        self, pages: int, jobs: int, error_after: int = -1, gone_after: int = 10**9, make: Any = jobs_page
-    ) -> None:
+        self, pages: int, jobs: int, error_after: int = -1, gone_after: int = 10**9, make: Any = jobs_page,
+        moment: bytes = b"",
+    ) -> None:  # fmt: skip
         self.gone_after = gone_after
+        self._moment = moment
         self._make = make
         self.taken = 0
         self.sent: list[tuple[int, bytes]] = []
@@ -192,8 +203,10 @@ class Pages:
         self._pages, self._jobs, self._error_after = pages, jobs, error_after
 
     async def follow(
-        self, method: str, request: Any, timeout_s: float | None = None, *, proof: Any = None
+        self, method: str, request: Any, timeout_s: float | None = None, *, proof: Any = None, read_as: Any = None
     ) -> AsyncIterator[Any]:
+        if self._moment:
+            yield ListJobsReply(moment=self._moment)
         for page in range(self._pages):
             if page == self._error_after:
                 raise Unreachable
@@ -242,6 +255,17 @@ def test_a_long_list_is_made_while_it_is_sent():
     found = json.loads(pages.body)
     assert [one["job_id"] for one in found["jobs"]] == list(range(1, 101))
     assert found["errors"] == [] and found["meta"]["plugin"]["data_parser"] == "data_parser/v0.0.46"
+
+
+def test_the_first_part_of_a_long_list_leaves_early():
+    """With a moment: its tag needs no more of the list."""
+    pages = Pages(40, 1, moment=b"one").get(f"{CURRENT}/jobs")
+    held = TAG_BYTES_MAX // len(JOB_TEXT) + 1
+    assert [count for count, _ in pages.sent][: held + 2] == [held] * (held + 1) + [held + 1]
+    assert pages.has_ended and b"etag" in pages.headers and len(json.loads(pages.body)["jobs"]) == 40
+    short = Pages(held - 1, 1, moment=b"one").get(f"{CURRENT}/jobs")  # a tag of what is in it
+    other = Pages(held - 1, 1, moment=b"two").get(f"{CURRENT}/jobs")
+    assert short.headers[b"etag"] == other.headers[b"etag"] != pages.headers[b"etag"]
 
 
 def test_usage_is_made_while_it_is_sent():

@@ -151,9 +151,18 @@ def test_who_has_an_answer_is_told_that_it_is_the_same(tmp_path):
             for options in ({"all_states": True}, {"detail": True}, {"filter": c.JobFilter(names=["a"])}):
                 moment, names, is_same = await ask(USER, own, **options)
                 assert moment != own and names == ["a"] and not is_same, options
-            for other_answer in ({"columns": ["job_id"]}, {"counts": True}, {"window": c.JobWindow(count=1)}):
-                pages = await site.call_as(USER, "ListJobs", c.ListJobsRequest(known=own, **other_answer))
-                assert not any(page.moment or page.unchanged for page in pages), other_answer
+            table_pages = await site.call_as(USER, "ListJobs", c.ListJobsRequest(known=own, columns=["job_id"]))
+            assert not any(page.moment or page.unchanged for page in table_pages)
+            of_window: dict[str, Any] = {"window": c.JobWindow(count=1, order="-priority")}
+            for asked, shown in (({"counts": True}, []), (of_window, ["a"])):
+                moment, names, is_same = await ask(USER, own, **asked)
+                assert moment != own and names == shown and not is_same, asked
+                assert await ask(USER, moment, **asked) == (moment, [], True)
+                assert (await ask(OTHER, moment, **asked))[2] is False
+            elapsed: dict[str, Any] = {
+                "window": c.JobWindow(count=1, order="elapsed")
+            }  # which changes with the time alone
+            assert not (await ask(USER, (await ask(USER, **elapsed))[0], **elapsed))[2]
             await site.call_as(USER, "UpdateJobs", c.UpdateJobsRequest(ids=["1"], changes={"jobname": "z"}))
             moment, names, is_same = await ask(USER, own)
             assert moment != own and names == ["z"] and not is_same

@@ -42,6 +42,7 @@ def test_a_dear_answer_is_used_again_for_a_while(factor: float, cost_s: float, k
         assert await ask(1) == 1  # nothing was committed
         assert await ask(2) == 2
         clock[0] += kept_s * 0.99
+        assert answers.is_of("q", AnswerMoment(2)) and answers.is_of("q", AnswerMoment(3)) is (not kept_s)
         assert await ask(3) == (2 if kept_s else 3)
         clock[0] += kept_s * 0.02
         assert await ask(4) == (3 if kept_s else 4)

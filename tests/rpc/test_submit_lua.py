@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ctld.runtime.filterbase import FilterFailed
 from ctld.runtime.filterworker import answer, load
+from penstock.sitefilters.base import FilterFailed
 from penstock.v1 import controller_pb2 as c
 from penstock.values.refusals import Code
 from tests.rpc.clusterkit import ROOT, Site, jobs_of, submission

@@ -5,7 +5,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import grpc.aio
 import pytest
@@ -13,14 +13,18 @@ from patience import ANSWER_S, LONGEST_S
 
 from ctld.core.records.events import Actor, Role
 from ctld.rpc import callconnection
+from ctld.rpc.accounting.counters import CountersService
+from ctld.rpc.accounting.shares import SharesService
 from ctld.rpc.control.controller import ControllerService
 from ctld.rpc.gate import entry, services
+from ctld.rpc.gate.auth import Peer, set_peer
 from ctld.rpc.gate.turnshare import ALL_NS, USER_NS, TurnShare
-from ctld.rpc.gate.unread import UNREAD_BYTES_MAX, UnreadReplies
+from ctld.rpc.gate.unread import MESSAGE_BYTES, POINTER_BYTES, UNREAD_BYTES_MAX, UnreadReplies
 from ctld.rpc.jobs import jobcolumns, jobinfo, joblists
 from penstock.calls import TOKEN_KEY
 from penstock.frames import HELLO, NUMBERS, REPLY, request_frame
-from penstock.v1 import controller_pb2
+from penstock.v1 import controller_pb2, shares_pb2
+from penstock.v1.governance_pb2 import ListCountersRequest
 from penstock.values.refusals import Code
 from tests.rpc.clusterkit import Site, code_of, submission
 
@@ -213,6 +217,46 @@ def test_a_list_is_held_until_its_reader_has_all_of_it_and_counts_so_long(
                 await until(lambda: unread.bytes[SOMEBODY] == others)
                 again = list_call(channel, site, 20, form)
                 assert await again.read()
+
+    run(story())
+
+
+class Aborted(Exception):
+    """How a handler refuses a call: by its context."""
+
+
+class HandlerContext:
+    """The context of a handler that is called without a wire."""
+
+    async def abort(self, status: object, details: str = "", metadata: object = ()) -> None:
+        raise Aborted(details)
+
+
+def test_lists_of_priorities_associations_and_counters_count_so_too(tmp_path: Any) -> None:
+    async def story() -> None:
+        site = Site(tmp_path)
+        async with site.controller() as controller, site.client() as client:
+            for number in range(3):
+                await client.call("SubmitJob", submission(name=f"j{number}"))
+            shared, context = controller.services, cast("grpc.aio.ServicerContext[Any, Any]", HandlerContext())
+            shares, unread = SharesService(shared), shared.unread
+            set_peer(Peer(actor=Actor(SOMEBODY, SOMEBODY, "somebody", "somebody")))
+            lists: tuple[tuple[Callable[[], AsyncIterator[Any]], int, int], ...] = (
+                (lambda: shares.ListPriorities(shares_pb2.ListPrioritiesRequest(), context), 2, 3 * POINTER_BYTES),
+                (lambda: shares.ListAssociations(shares_pb2.ListAssociationsRequest(), context), 1, MESSAGE_BYTES),
+                (lambda: CountersService(shared).ListCounters(ListCountersRequest(), context), 1, MESSAGE_BYTES),
+            )
+            for begin, pages, size in lists:
+                pages_of = begin()
+                for _ in range(pages):
+                    await anext(pages_of)
+                assert unread.bytes[SOMEBODY] >= size
+                assert [page async for page in pages_of] == [] and not unread.bytes  # the reader has the last page
+                unread.add(SOMEBODY, UNREAD_BYTES_MAX)
+                with pytest.raises(Aborted, match="wait for you to read them"):
+                    async for _ in begin():
+                        pass
+                unread.drop(SOMEBODY, UNREAD_BYTES_MAX)
 
     run(story())
 

@@ -47,7 +47,7 @@ class FakeClient:
         return reply
 
     async def follow(
-        self, method: str, request: Any, timeout_s: float | None = None, *, proof: Any = None
+        self, method: str, request: Any, timeout_s: float | None = None, *, proof: Any = None, read_as: Any = None
     ) -> AsyncIterator[Any]:
         yield await self.call(method, request, timeout_s, proof=proof)
 

@@ -28,7 +28,7 @@ from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import JobVisibility, hidden_partitions, job_visibility
 from ctld.rpc.jobs import jobcolumns, jobinfo
 from ctld.rpc.jobs.alikejobs import AlikeJobs
-from ctld.rpc.jobs.jobwindows import JobOrder, counted
+from ctld.rpc.jobs.jobwindows import JobOrder, counted, is_of_the_time
 from ctld.rpc.jobs.keptanswers import AnswerMoment, KeptAnswers
 from ctld.rpc.jobs.listing import select_rows
 from ctld.rpc.jobs.moments import AnswerMoments
@@ -97,6 +97,12 @@ class JobLists:
         )
         if bool(request.columns) + request.HasField("window") + request.counts > 1:
             raise BadRequest(Code.INVALID_VALUE, "columns, a window and counts are three answers: one of them")
+        if known is not None and not request.columns:
+            moment = await self._moment_of_answer(request, question)
+            if self._is_of_now(request, question):
+                yield controller_pb2.ListJobsReply(moment=moment, unchanged=known == moment).SerializeToString()
+                if known == moment:
+                    return
         if request.counts:
             yield controller_pb2.ListJobsReply(
                 counts=await self._counted(request, question, actor.uid)
@@ -115,11 +121,6 @@ class JobLists:
             rows, total = await self._window(request, question, actor.uid)
             yield controller_pb2.ListJobsReply(total=total).SerializeToString()
         else:
-            if known is not None:
-                moment = await self._moment_of_answer(request, question)
-                yield controller_pb2.ListJobsReply(moment=moment, unchanged=known == moment).SerializeToString()
-                if known == moment:
-                    return
             async with self._scans.one(actor.uid) as pace:
                 rows = await self._rows(request, question, pace)
         with self._services.unread.counted_list(actor, POINTER_BYTES * len(rows)):
@@ -142,10 +143,19 @@ class JobLists:
         """Returns what is the same only while the answer in messages is. Taken before the answer is made: an answer that is
         partly younger has another moment when it is asked for again."""
         which = await job_filter(request.filter, self._services.names)
+        at_us = self._runtime.clock_us() if is_of_the_time(request.window) else 0
         return self._moments.of(
-            question.request, question.visibility.uid, sorted(question.visibility.accounts), sorted(question.hidden), which,
-            *self._moment(request.planned), self._runtime.core.state.layout.cpus_largest,
+            at_us, question.request, question.visibility.uid, sorted(question.visibility.accounts), sorted(question.hidden),
+            which, *self._moment(request.planned or request.HasField("window")), self._runtime.core.state.layout.cpus_largest,
         )  # fmt: skip
+
+    def _is_of_now(self, request: controller_pb2.ListJobsRequest, question: JobListQuery) -> bool:
+        """Whether the answer is of what is committed now, and not of a while ago."""
+        if request.counts:
+            return self._counts.is_of(question, self._moment_of_counts())
+        return not request.HasField("window") or self._orders.is_of(
+            _order_of(request, question), self._moment(is_planned=True)
+        )
 
     # ---- tables --------------------------------------------------------------------------------------------------
 
@@ -179,16 +189,11 @@ class JobLists:
         snapshot = self._runtime.snapshot
         window = request.window
         order = JobOrder(window, self._runtime.core.state, snapshot.forecast, self._runtime.clock_us())
-        listed = controller_pb2.ListJobsRequest()
-        listed.CopyFrom(request)
-        listed.window.ClearField("first")
-        listed.window.ClearField("count")
-        key = question._replace(request=listed.SerializeToString(deterministic=True))
 
         async def ordered(pace: ScanPace) -> "array[int]":
             return await order.sorted(await self._rows(request, question, pace), pace)
 
-        ids = await self._orders.get(uid, key, self._moment(is_planned=True), ordered)
+        ids = await self._orders.get(uid, _order_of(request, question), self._moment(is_planned=True), ordered)
         chosen = ids[window.first : window.first + window.count]
         return [snapshot.jobs[job_id] for job_id in chosen if job_id in snapshot.jobs], len(ids)
 
@@ -198,7 +203,10 @@ class JobLists:
         async def count(pace: ScanPace) -> list[controller_pb2.JobCount]:
             return await counted(await self._rows(request, question, pace), pace)
 
-        return await self._counts.get(uid, question, AnswerMoment(self._runtime.snapshot.revision), count)
+        return await self._counts.get(uid, question, self._moment_of_counts(), count)
+
+    def _moment_of_counts(self) -> AnswerMoment:
+        return AnswerMoment(self._runtime.snapshot.revision)
 
     # ---- rows and messages ---------------------------------------------------------------------------------------
 
@@ -240,6 +248,15 @@ class JobLists:
         if state.priorities is None or job is None or row.hold or row.state in END_STATES:
             return b""
         return _PRIORITY_TAG + varint(priority.current(state, job))
+
+
+def _order_of(request: controller_pb2.ListJobsRequest, question: JobListQuery) -> JobListQuery:
+    """Returns the key of a window's order, which all windows of it share."""
+    listed = controller_pb2.ListJobsRequest()
+    listed.CopyFrom(request)
+    listed.window.ClearField("first")
+    listed.window.ClearField("count")
+    return question._replace(request=listed.SerializeToString(deterministic=True))
 
 
 def _is_hidden(row: JobRow, hidden: Iterable[str]) -> bool:

@@ -133,6 +133,11 @@ def _present(name: str, state: ClusterState, forecast: Forecast | None, now_us: 
     return lambda row: _elapsed_us(row, now_us)
 
 
+def is_of_the_time(window: controller_pb2.JobWindow) -> bool:
+    """Whether its order may change while nothing is committed: that by the time for which jobs have run."""
+    return window.order.removeprefix("-") not in ("", *_KEYS, "priority", "planned_start_at_us")
+
+
 def _planned_at_s(row: JobRow, forecast: Forecast | None) -> int:
     found = forecast.of(row.job_id) if forecast is not None and row.state is JobState.PENDING else None
     return found[0] if found is not None else _LONGEST_S  # those whose start is known come first

@@ -82,6 +82,13 @@ class KeptAnswers(Generic[T]):
         """How many answers are computed now."""
         return len(self._computed)
 
+    def is_of(self, question: Hashable, moment: AnswerMoment) -> bool:
+        """Whether get() would give an answer of this moment or a later one: none that is used again for a while."""
+        kept = self._kept.get(question)
+        if kept is not None and kept.moment != moment and kept.serves(moment, self._clock_s()):
+            return False
+        return (question, None) not in self._computed
+
     async def get(self, uid: int, question: Hashable, moment: AnswerMoment, compute: Compute[T]) -> T:
         """Returns what `compute` does, or has. `question`: what tells answers apart."""
         kept = self._kept.get(question)
