@@ -38,6 +38,7 @@ from rest.pages import Pages, StaticFile
 from rest.sending import PagedResponse, json_bytes, takes_gzip, whole
 from rest.sessions import TOKENS_ALONE, LoginWays, Sessions
 from rest.simulations import Simulations
+from rest.sitetemplates import SiteTemplates
 from rest.tags import EntityTag, KeptMoments
 from rest.templates import JobTemplates
 from rest.texts import KeptTexts
@@ -64,6 +65,7 @@ class RestApp:
         contract: Contract,
         requests: Requests,
         clock_us: Callable[[], int],
+        site_templates: SiteTemplates | None = None,
     ) -> None:
         self.client = client
         self.cluster = cluster
@@ -74,6 +76,7 @@ class RestApp:
         self.moments = KeptMoments()
         self.templates = JobTemplates()
         self.simulations = Simulations()
+        self.site_templates = site_templates
 
 
 def now_us() -> int:
@@ -89,11 +92,13 @@ def make_app(
     streams: EventStreams | None = None,
     files: Mapping[str, StaticFile] | None = None,
     ways: LoginWays = TOKENS_ALONE,
+    site_templates: SiteTemplates | None = None,
 ) -> ASGIApp:
     """The application of one cluster. `client` is shared by all callers; `streams` are ended by who stops the server.
     `files`: of the web interface, if it is served; `ways`: how its users log in, beside tokens.
+    `site_templates`: scripts that jobs may begin with.
     """
-    shared = RestApp(client, cluster, contract, requests or Requests(), lambda: now_us())
+    shared = RestApp(client, cluster, contract, requests or Requests(), lambda: now_us(), site_templates)
     routes = [
         Route(f"/{path.strip('/')}".replace(VERSION_MARK, version.name), PathEndpoint(shared, operations))
         for version in contract.versions.values()
@@ -196,6 +201,7 @@ class PathEndpoint:
             warnings=warnings, tag=tag, share=share,
             idempotency_keys=tuple(request.headers.getlist("idempotency-key")),
             trace_parent=_trace_parent(request), simulations=shared.simulations,
+            site_templates=shared.site_templates,
             if_none_match=request.headers.get("if-none-match", "") if reads(operation) else "",
             moments=shared.moments,
         )  # fmt: skip

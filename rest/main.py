@@ -33,6 +33,7 @@ from rest.commandline import command_line
 if TYPE_CHECKING:
     from rest.oidc import OidcLogin
     from rest.passwords import PasswordLogin
+    from rest.sitetemplates import SiteTemplates
 
 EXIT_TEMPFAIL: Final = 75
 MISSING: Final = "starlette and uvicorn are not installed: pip install 'penstock[rest]'"
@@ -81,6 +82,7 @@ def _run(options: Namespace, watch: StartWatch) -> int:
     files = load_pages() if options.web else {}
     if options.web and not files:
         raise BadSetup(NOT_BUILT)
+    templates = _templates(options, watch)
     watch.at(options.config or "the cluster file")
     cluster = _cluster(options.config)
     ways = LoginWays(_oidc(options, cluster.cluster_name), _passwords(options))
@@ -105,13 +107,30 @@ def _run(options: Namespace, watch: StartWatch) -> int:
         if not (tls.certificate or options.allow_plain or is_loopback(host)):
             raise BadSetup(PLAIN.format(one))
         listeners.append(_named(one, lambda: listen_tcp(host, port)))  # noqa: B023 (called now)
+    make = partial(make_app, files=files, ways=ways, site_templates=templates)
     os.environ.pop(USER_TOKEN_VARIABLE, None)  # its own calls are its uid's, by the kernel's word
     watch.over()
     for listener in listeners:
         _say(f"listening on {shown(listener, bool(tls.certificate))}")
     with contextlib.closing(_log(options)) as logs:
-        asyncio.run(_serve(cluster, listeners, tls, partial(make_app, files=files, ways=ways), serve, logs))
+        if templates is not None:
+            templates.read()
+        asyncio.run(_serve(cluster, listeners, tls, make, serve, logs))
     return 0
+
+
+def _templates(options: Namespace, watch: StartWatch) -> "SiteTemplates | None":
+    """The site's templates, if their folder is named. Raises BadSetup, OSError."""
+    from rest.sitetemplates import SiteTemplates
+
+    if not options.web_templates:
+        return None
+    if not options.web:
+        raise BadSetup("--web-templates belongs to --web: its page Submit shows them")
+    folder = Path(os.path.abspath(options.web_templates))
+    watch.at(str(folder))
+    os.scandir(folder).close()  # an error names the folder
+    return SiteTemplates(folder)
 
 
 def _oidc(options: Namespace, cluster_name: str) -> "OidcLogin | None":

@@ -213,6 +213,9 @@ request_answered | source method path status | %s %s %s: %d
 request_failed | method path | %s %s: internal error
 answer_cut | path reason | %s: the answer ends early: %s
 stream_cut | path | %s: a stream ends: the caller does not read
+template_left_out | path reason | template %s is left out: %s
+templates_read | count - path | %d job templates %s in %s
+templates_not_read | path reason | the templates in %s cannot be read: %s
 """
 
 #: Of the daemon that checks passwords.
