@@ -61,6 +61,7 @@ PROGRAMS = (
     Subcommand("waste", "cli.subcommands.waste:command", "rank who left GPU hours unused", LOOK),
     Subcommand("gpus", "cli.subcommands.gpus:command", "list the GPUs of the cluster: state, jobs, reason", LOOK),
     Subcommand("fits", "cli.subcommands.fits:command", "list the largest jobs that would start now", LOOK),
+    Subcommand("plan", "cli.subcommands.plan:command", "show which planned starts would move if nodes went", LOOK),
     Subcommand("budget", "cli.subcommands.budget:command", "list the budgets of accounts, and their usage", LOOK),
     Subcommand("token", "cli.subcommands.token:command", "personal tokens, for programs that act for you", LOOK),
     Subcommand("report", "cli.subcommands.report:command", "write the usage of the cluster as a page with plots", LOOK),

@@ -39,6 +39,7 @@ from rest.pages import Pages, StaticFile
 from rest.sending import PagedResponse, json_bytes, takes_gzip, whole
 from rest.sessions import TOKENS_ALONE, LoginWays, Sessions
 from rest.simulations import Simulations
+from rest.sitetemplates import SiteTemplates
 from rest.tags import EntityTag, KeptMoments
 from rest.templates import JobTemplates
 from rest.texts import KeptTexts
@@ -66,6 +67,7 @@ class RestApp:
         requests: Requests,
         clock_us: Callable[[], int],
         sessions: SessionService | None,
+        site_templates: SiteTemplates | None = None,
     ) -> None:
         self.client = client
         self.cluster = cluster
@@ -77,6 +79,7 @@ class RestApp:
         self.templates = JobTemplates()
         self.simulations = Simulations()
         self.sessions = sessions
+        self.site_templates = site_templates
 
 
 def now_us() -> int:
@@ -93,12 +96,14 @@ def make_app(
     files: Mapping[str, StaticFile] | None = None,
     ways: LoginWays = TOKENS_ALONE,
     interactive: SessionService | None = None,
+    site_templates: SiteTemplates | None = None,
 ) -> ASGIApp:
     """The application of one cluster. `client` is shared by all callers; `streams` are ended by who stops the server.
     `files`: of the web interface, if it is served; `ways`: how its users log in, beside tokens.
-    `interactive`: sessions that are jobs, if this daemon has an origin for them.
+    `interactive`: sessions that are jobs, if this daemon has an origin for them; `site_templates`: scripts that jobs may
+    begin with.
     """
-    shared = RestApp(client, cluster, contract, requests or Requests(), lambda: now_us(), interactive)
+    shared = RestApp(client, cluster, contract, requests or Requests(), lambda: now_us(), interactive, site_templates)
     routes = [
         Route(f"/{path.strip('/')}".replace(VERSION_MARK, version.name), PathEndpoint(shared, operations))
         for version in contract.versions.values()
@@ -202,6 +207,7 @@ class PathEndpoint:
             idempotency_keys=tuple(request.headers.getlist("idempotency-key")),
             trace_parent=_trace_parent(request), simulations=shared.simulations,
             sessions=shared.sessions,
+            site_templates=shared.site_templates,
             if_none_match=request.headers.get("if-none-match", "") if reads(operation) else "",
             moments=shared.moments,
         )  # fmt: skip

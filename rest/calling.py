@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rest.interactive.service import SessionService
     from rest.limits import RequestShare
     from rest.simulations import Simulations
+    from rest.sitetemplates import SiteTemplates
 
 _YES = frozenset(("true", "yes", "1", ""))
 _NO = frozenset(("false", "no", "0"))
@@ -79,6 +80,17 @@ class RestCall:
     trace_parent: str = ""  # the caller's trace context
     simulations: "Simulations | None" = None
     sessions: "SessionService | None" = None  # None: this daemon has no origin for them
+    site_templates: "SiteTemplates | None" = None  # None: the site has none
+
+    async def user_id(self) -> int:
+        """Who asks, by the controller's word: what the daemon answers by itself proves nobody. Its reply is no part of the
+        answer, so not of its tag. Raises PenstockError, RestError."""
+        from penstock.v1.controller_pb2 import PingReply, PingRequest
+
+        reply: PingReply = await self.client.call("Ping", PingRequest(), CALL_TIMEOUT_S, proof=self.proof)
+        if not reply.HasField("user_id"):
+            raise RestError(422, 0, "the controller is too old to say who asks: upgrade it")
+        return reply.user_id
 
     async def call(self, method: str, request: "Message", timeout_s: float = CALL_TIMEOUT_S) -> "ReplyMessage":
         """One request to the controller, for the caller. Raises PenstockError."""

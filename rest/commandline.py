@@ -26,6 +26,9 @@ def command_line() -> DaemonLine:
             DaemonOption(("--tls-key",), "its private key (PEM)", "FILE"),
             DaemonOption(("--web",), "serve the web interface at /, too (docs/web.md)"),
             DaemonOption(
+                ("--web-templates",), "with --web: a folder with templates of job scripts (docs/web.md)", "FOLDER"
+            ),
+            DaemonOption(
                 ("--oidc-issuer",), "with --web: log users in by this OpenID Connect provider (docs/web.md)", "URL"
             ),
             DaemonOption(("--oidc-client-id",), "the provider's name of this client (default: the cluster's)", "ID"),

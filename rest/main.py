@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rest.oidc import OidcLogin
     from rest.passwords import PasswordLogin
     from rest.server import Tls
+    from rest.sitetemplates import SiteTemplates
 
 NAME: Final = "penstock restd"
 EXIT_TEMPFAIL: Final = 75
@@ -87,6 +88,7 @@ def _run(options: Namespace, watch: StartWatch) -> int:
     files = load_pages() if options.web else {}
     if options.web and not files:
         raise BadSetup(NOT_BUILT)
+    templates = _templates(options, watch)
     watch.at(options.config or "the cluster file")
     cluster = _cluster(options.config)
     ways = LoginWays(_oidc(options, cluster.cluster_name), _passwords(options))
@@ -118,10 +120,27 @@ def _run(options: Namespace, watch: StartWatch) -> int:
         say(NAME, f"listening on {shown(listener, bool(tls.certificate))}")
     if origin is not None:
         say(NAME, f"sessions at {origin.service.url}")
-    make = partial(make_app, files=files, ways=ways, interactive=origin and origin.service)
+    service = origin and origin.service
+    make = partial(make_app, files=files, ways=ways, interactive=service, site_templates=templates)
     with contextlib.closing(_log(options)) as logs:
+        if templates is not None:
+            templates.read()
         asyncio.run(_serve(cluster, listeners, tls, make, serve, logs, origin))
     return 0
+
+
+def _templates(options: Namespace, watch: StartWatch) -> "SiteTemplates | None":
+    """The site's templates, if their folder is named. Raises BadSetup, OSError."""
+    from rest.sitetemplates import SiteTemplates
+
+    if not options.web_templates:
+        return None
+    if not options.web:
+        raise BadSetup("--web-templates belongs to --web: its page Submit shows them")
+    folder = Path(os.path.abspath(options.web_templates))
+    watch.at(str(folder))
+    os.scandir(folder).close()  # an error names the folder
+    return SiteTemplates(folder)
 
 
 def _oidc(options: Namespace, cluster_name: str) -> "OidcLogin | None":

@@ -7,14 +7,18 @@ wrong use.
 """
 
 import sys
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from cli.subcommands.documents import documents, write
 from penstock.cluster import own_conf_path
 from penstock.commandline import CommandLine, invoke
-from penstock.config import ConfigError, changes, load
+from penstock.config import ConfigError, changes, differences, load
 from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from cli.base.document import Json
 
 EX_CONFIG = 78
 
@@ -40,10 +44,10 @@ def command(files: tuple[str, ...], language: str) -> int:
     if found is None:
         return EX_CONFIG
     if language:
-        write(dict(found), language)
+        write(dict(found._asdict()), language)
     else:
         _print(found)
-    return EX_CONFIG if found["problems"] else int(any(found.values()))
+    return EX_CONFIG if found.problems else int(bool(found.changes or found.jobs))
 
 
 def main(argv: list[str]) -> int:
@@ -51,17 +55,28 @@ def main(argv: list[str]) -> int:
     return invoke(command, "penstock config diff", argv)
 
 
-def _of_files(names: tuple[str, ...]) -> dict[str, list[str]] | None:
+class _Found(NamedTuple):
+    """`differences`: the changes as records, with the value in force and that in the files."""
+
+    problems: list[str]
+    changes: list[str]
+    jobs: list[str]
+    differences: "list[Json]"
+
+
+def _of_files(names: tuple[str, ...]) -> _Found | None:
     old, new = (own_conf_path(), names[0]) if len(names) == 1 else names
     try:
         before, after = load(old), load(new)
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return None
-    return {"problems": [], "changes": changes(before.config, after.config), "jobs": []}
+    records = [one._asdict() for one in differences(before.config, after.config)]
+    return _Found([], changes(before.config, after.config), [], list(records))
 
 
-def _of_controller() -> dict[str, list[str]] | None:
+def _of_controller() -> _Found | None:
+    from cli.base.document import message_object
     from penstock.client import Client
     from penstock.v1.controller_pb2 import ReconfigureRequest
 
@@ -71,13 +86,14 @@ def _of_controller() -> dict[str, list[str]] | None:
     except PenstockError as error:
         sys.stderr.write(f"penstock config diff: error: {error.text}\n")
         return None
-    return {"problems": list(reply.problems), "changes": list(reply.changes), "jobs": list(reply.jobs)}
+    records = [message_object(one) for one in reply.differences]
+    return _Found(list(reply.problems), list(reply.changes), list(reply.jobs), list(records))
 
 
-def _print(found: dict[str, list[str]]) -> None:
-    titles = (("problems", "it would be refused:"), ("changes", "changes:"), ("jobs", "jobs:"))
+def _print(found: _Found) -> None:
+    parts = (("it would be refused:", found.problems), ("changes:", found.changes), ("jobs:", found.jobs))
     lines = []
-    for name, title in titles:
-        if found[name]:
-            lines += [title, *(f"  {line}" for line in found[name])]
+    for title, texts in parts:
+        if texts:
+            lines += [title, *(f"  {line}" for line in texts)]
     sys.stdout.write("\n".join(lines or ["nothing would change"]) + "\n")

@@ -6,25 +6,30 @@ continues only without conflicts.
 
 import asyncio
 from collections.abc import Mapping
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from ctld.core.diagnose.reload_effects import reload_effects
 from ctld.core.nodes.layout import config_conflicts
 from ctld.core.state.state import ClusterState
 from ctld.runtime.errors import BadRequest
-from penstock.config import ConfigError, Loaded, changes, load, reload_problems
+from penstock.config import ConfigChange, ConfigError, Loaded, changes, differences, load, reload_problems
 from penstock.values.config import Config
 from penstock.values.gres import Gres
 from penstock.values.refusals import TEXT, Code
 
+#: Differences that are listed as records.
+DIFFERENCES_MAX: Final = 1_000
+
 
 class Preview(NamedTuple):
-    """The effects of a reload. `problems`: why it would be refused."""
+    """The effects of a reload. `problems`: why it would be refused; `differences`: the changes as records."""
 
     warnings: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
+    differences: tuple[ConfigChange, ...] = ()
 
 
 def missing_qos(config: Config, known: Mapping[str, object]) -> tuple[str, ...]:
@@ -55,8 +60,13 @@ def preview(state: ClusterState, loaded: Loaded) -> Preview:
     """Computes the effects of a reload."""
     found = problems_of(state, loaded)
     found += [text for text in config_conflicts(state, loaded.config) if text not in found]
-    lines = changes(state.config, loaded.config)
-    return Preview(loaded.warnings, tuple(lines), tuple(found), tuple(reload_effects(state, loaded.config)))
+    return Preview(
+        loaded.warnings,
+        tuple(changes(state.config, loaded.config)),
+        tuple(found),
+        tuple(reload_effects(state, loaded.config)),
+        tuple(islice(differences(state.config, loaded.config), DIFFERENCES_MAX)),
+    )
 
 
 def _gres_in_use(state: ClusterState) -> dict[str, tuple[Gres, ...]]:

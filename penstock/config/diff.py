@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
 
 # Any: records of all kinds of lines are compared field by field
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.config.keys import CGROUP, GLOBALS, NODES, PARTITIONS, Table
 from penstock.config.kinds import ValueKind
@@ -37,6 +37,8 @@ _NEEDS_RESTART = (
     "metrics_tls",
 )
 
+#: Of a node or partition that only one of the two has, instead of a value.
+ADDED = "present"
 #: The number of changes that are listed individually.
 CHANGES_MAX = 200
 
@@ -62,9 +64,36 @@ def reload_problems(
     return problems
 
 
+class ConfigChange(NamedTuple):
+    """One difference. `what`: "node" or "partition" with its `names`; "" is a global parameter. `key` "": it is added
+    (`running` is "") or removed (`file` is "")."""
+
+    what: str
+    names: str
+    key: str
+    running: str
+    file: str
+    needs_restart: bool = False
+
+    def text(self) -> str:
+        """The difference as a line."""
+        if self.key:
+            place = f"{self.what} {self.names}: " if self.what else ""
+            return f"{place}{self.key}: {self.running} -> {self.file}"
+        act = "removed" if self.running else "added"
+        return f"nodes {act}: {self.names}" if self.what == "node" else f"{self.what} {self.names} {act}"
+
+
+def differences(old: Config, new: Config) -> Iterator[ConfigChange]:
+    """Yields the differences: of the parameters, of the nodes, of the partitions."""
+    yield from _global_changes(old, new)
+    yield from _node_changes(old, new)
+    yield from _partition_changes(old, new)
+
+
 def changes(old: Config, new: Config) -> list[str]:
     """Describes the differences, one per line."""
-    lines = [*_global_changes(old, new), *_node_changes(old, new), *_partition_changes(old, new)]
+    lines = [one.text() for one in differences(old, new)]
     if len(lines) > CHANGES_MAX:
         return [*lines[:CHANGES_MAX], f"and {len(lines) - CHANGES_MAX} more changes"]
     return lines
@@ -103,52 +132,53 @@ def _missing_gres(node: NodeConfig, used: tuple[Gres, ...]) -> Iterator[str]:
                 )
 
 
-def _global_changes(old: Config, new: Config) -> Iterator[str]:
+def _global_changes(old: Config, new: Config) -> Iterator[ConfigChange]:
     for item in fields(Config):
         if item.name in ("nodes", "partitions", "shown"):
             continue
         before, after = getattr(old, item.name), getattr(new, item.name)
-        if before != after and item.name == "cgroup":
-            yield from _record_changes(CGROUP, before, after)
-        elif before != after:
-            yield f"{_key_name(GLOBALS, item.name)}: {_text(GLOBALS, item.name, before)} -> " + _text(
-                GLOBALS, item.name, after
-            )
+        if before == after:
+            continue
+        if item.name == "cgroup":
+            yield from (ConfigChange("", "", *one) for one in _record_changes(CGROUP, before, after))
+            continue
+        texts = (_text(GLOBALS, item.name, before), _text(GLOBALS, item.name, after))
+        yield ConfigChange("", "", _key_name(GLOBALS, item.name), *texts, item.name in _NEEDS_RESTART)
 
 
-def _node_changes(old: Config, new: Config) -> Iterator[str]:
+def _node_changes(old: Config, new: Config) -> Iterator[ConfigChange]:
     before, after = {node.name: node for node in old.nodes}, {node.name: node for node in new.nodes}
     if added := [name for name in after if name not in before]:
-        yield f"nodes added: {compress(added)}"
+        yield ConfigChange("node", compress(added), "", "", ADDED)
     if removed := [name for name in before if name not in after]:
-        yield f"nodes removed: {compress(removed)}"
-    grouped: dict[str, list[str]] = {}
+        yield ConfigChange("node", compress(removed), "", ADDED, "")
+    grouped: dict[tuple[str, str, str], list[str]] = {}
     for name, node in after.items():
         if name in before:
-            for line in _record_changes(NODES, before[name], node):
-                grouped.setdefault(line, []).append(name)
-    for line, names in grouped.items():
-        yield f"node {compress(names)}: {line}"
+            for change in _record_changes(NODES, before[name], node):
+                grouped.setdefault(change, []).append(name)
+    for change, names in grouped.items():
+        yield ConfigChange("node", compress(names), *change)
 
 
-def _partition_changes(old: Config, new: Config) -> Iterator[str]:
+def _partition_changes(old: Config, new: Config) -> Iterator[ConfigChange]:
     before, after = {p.name: p for p in old.partitions}, {p.name: p for p in new.partitions}
-    for name in after:
-        if name not in before:
-            yield f"partition {name} added"
+    yield from (ConfigChange("partition", name, "", "", ADDED) for name in after if name not in before)
     for name, partition in before.items():
         if name not in after:
-            yield f"partition {name} removed"
+            yield ConfigChange("partition", name, "", ADDED, "")
             continue
-        for line in _record_changes(PARTITIONS, partition, after[name]):
-            yield f"partition {name}: {line}"
+        yield from (
+            ConfigChange("partition", name, *one) for one in _record_changes(PARTITIONS, partition, after[name])
+        )
 
 
-def _record_changes(table: Table, before: Any, after: object) -> Iterator[str]:
+def _record_changes(table: Table, before: Any, after: object) -> Iterator[tuple[str, str, str]]:
+    """Yields key, value before, value after."""
     for item in fields(before):
         was, now = getattr(before, item.name), getattr(after, item.name)
         if was != now:
-            yield (f"{_key_name(table, item.name)}: {_text(table, item.name, was)} -> {_text(table, item.name, now)}")
+            yield _key_name(table, item.name), _text(table, item.name, was), _text(table, item.name, now)
 
 
 def _key_name(table: Table, field: str) -> str:

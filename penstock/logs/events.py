@@ -214,6 +214,9 @@ request_failed | method path | %s %s: internal error
 session_failed | | a connection to a session: internal error
 answer_cut | path reason | %s: the answer ends early: %s
 stream_cut | path | %s: a stream ends: the caller does not read
+template_left_out | path reason | template %s is left out: %s
+templates_read | count - path | %d job templates %s in %s
+templates_not_read | path reason | the templates in %s cannot be read: %s
 """
 
 #: Of the daemon that checks passwords.

@@ -1,4 +1,5 @@
 from penstock.v1 import common_pb2 as _common_pb2
+from penstock.v1 import explain_pb2 as _explain_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -52,21 +53,23 @@ class PingReply(_message.Message):
     def __init__(self, cluster_name: _Optional[str] = ..., controller_host: _Optional[str] = ..., version: _Optional[str] = ..., epoch: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., now_us: _Optional[int] = ..., pid: _Optional[int] = ..., jobs_pending: _Optional[int] = ..., jobs_running: _Optional[int] = ..., user_id: _Optional[int] = ...) -> None: ...
 
 class SubmitJobRequest(_message.Message):
-    __slots__ = ("request_key", "job", "spec", "test_only", "components")
+    __slots__ = ("request_key", "job", "spec", "test_only", "components", "compare_plans")
     REQUEST_KEY_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     TEST_ONLY_FIELD_NUMBER: _ClassVar[int]
     COMPONENTS_FIELD_NUMBER: _ClassVar[int]
+    COMPARE_PLANS_FIELD_NUMBER: _ClassVar[int]
     request_key: str
     job: _common_pb2.JobRequest
     spec: _common_pb2.JobSpec
     test_only: bool
     components: _containers.RepeatedCompositeFieldContainer[_common_pb2.JobRequest]
-    def __init__(self, request_key: _Optional[str] = ..., job: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., test_only: bool = ..., components: _Optional[_Iterable[_Union[_common_pb2.JobRequest, _Mapping]]] = ...) -> None: ...
+    compare_plans: bool
+    def __init__(self, request_key: _Optional[str] = ..., job: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., test_only: bool = ..., components: _Optional[_Iterable[_Union[_common_pb2.JobRequest, _Mapping]]] = ..., compare_plans: bool = ...) -> None: ...
 
 class SubmitJobReply(_message.Message):
-    __slots__ = ("job_id", "warnings", "start_at_us", "node_list", "cpus", "partition", "user_messages")
+    __slots__ = ("job_id", "warnings", "start_at_us", "node_list", "cpus", "partition", "user_messages", "plan_change")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     START_AT_US_FIELD_NUMBER: _ClassVar[int]
@@ -74,6 +77,7 @@ class SubmitJobReply(_message.Message):
     CPUS_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     USER_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    PLAN_CHANGE_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     warnings: _containers.RepeatedScalarFieldContainer[str]
     start_at_us: int
@@ -81,7 +85,8 @@ class SubmitJobReply(_message.Message):
     cpus: int
     partition: str
     user_messages: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job_id: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ..., start_at_us: _Optional[int] = ..., node_list: _Optional[str] = ..., cpus: _Optional[int] = ..., partition: _Optional[str] = ..., user_messages: _Optional[_Iterable[str]] = ...) -> None: ...
+    plan_change: _explain_pb2.PlanChangeReply
+    def __init__(self, job_id: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ..., start_at_us: _Optional[int] = ..., node_list: _Optional[str] = ..., cpus: _Optional[int] = ..., partition: _Optional[str] = ..., user_messages: _Optional[_Iterable[str]] = ..., plan_change: _Optional[_Union[_explain_pb2.PlanChangeReply, _Mapping]] = ...) -> None: ...
 
 class AwaitJobRequest(_message.Message):
     __slots__ = ("job_id",)
@@ -1201,16 +1206,34 @@ class ReconfigureRequest(_message.Message):
     def __init__(self, dry_run: bool = ...) -> None: ...
 
 class ReconfigureReply(_message.Message):
-    __slots__ = ("warnings", "changes", "problems", "jobs")
+    __slots__ = ("warnings", "changes", "problems", "jobs", "differences")
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
     warnings: _containers.RepeatedScalarFieldContainer[str]
     changes: _containers.RepeatedScalarFieldContainer[str]
     problems: _containers.RepeatedScalarFieldContainer[str]
     jobs: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, warnings: _Optional[_Iterable[str]] = ..., changes: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Iterable[str]] = ...) -> None: ...
+    differences: _containers.RepeatedCompositeFieldContainer[ConfigDifference]
+    def __init__(self, warnings: _Optional[_Iterable[str]] = ..., changes: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Iterable[str]] = ..., differences: _Optional[_Iterable[_Union[ConfigDifference, _Mapping]]] = ...) -> None: ...
+
+class ConfigDifference(_message.Message):
+    __slots__ = ("what", "names", "key", "running", "file", "needs_restart")
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    NEEDS_RESTART_FIELD_NUMBER: _ClassVar[int]
+    what: str
+    names: str
+    key: str
+    running: str
+    file: str
+    needs_restart: bool
+    def __init__(self, what: _Optional[str] = ..., names: _Optional[str] = ..., key: _Optional[str] = ..., running: _Optional[str] = ..., file: _Optional[str] = ..., needs_restart: bool = ...) -> None: ...
 
 class ShutdownRequest(_message.Message):
     __slots__ = ()

@@ -236,6 +236,56 @@ class FittingShape(_message.Message):
     node_list: str
     def __init__(self, kind: _Optional[str] = ..., nodes: _Optional[int] = ..., cpus: _Optional[int] = ..., mem_mb: _Optional[int] = ..., gres_name: _Optional[str] = ..., gres: _Optional[int] = ..., limit_s: _Optional[int] = ..., node_list: _Optional[str] = ...) -> None: ...
 
+class ShowPlanChangeRequest(_message.Message):
+    __slots__ = ("nodes", "jobs_run_on")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    JOBS_RUN_ON_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    jobs_run_on: bool
+    def __init__(self, nodes: _Optional[_Iterable[str]] = ..., jobs_run_on: bool = ...) -> None: ...
+
+class PlanChangeReply(_message.Message):
+    __slots__ = ("now_us", "jobs", "more", "unseen", "compared", "not_asked")
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    UNSEEN_FIELD_NUMBER: _ClassVar[int]
+    COMPARED_FIELD_NUMBER: _ClassVar[int]
+    NOT_ASKED_FIELD_NUMBER: _ClassVar[int]
+    now_us: int
+    jobs: _containers.RepeatedCompositeFieldContainer[MovedJob]
+    more: int
+    unseen: int
+    compared: int
+    not_asked: int
+    def __init__(self, now_us: _Optional[int] = ..., jobs: _Optional[_Iterable[_Union[MovedJob, _Mapping]]] = ..., more: _Optional[int] = ..., unseen: _Optional[int] = ..., compared: _Optional[int] = ..., not_asked: _Optional[int] = ...) -> None: ...
+
+class MovedJob(_message.Message):
+    __slots__ = ("job_id", "shown_id", "name", "user_name", "partition", "change", "before_at_us", "before_node_list", "after_at_us", "after_node_list", "time_limit_s")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    SHOWN_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    USER_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_AT_US_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_NODE_LIST_FIELD_NUMBER: _ClassVar[int]
+    AFTER_AT_US_FIELD_NUMBER: _ClassVar[int]
+    AFTER_NODE_LIST_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    shown_id: str
+    name: str
+    user_name: str
+    partition: str
+    change: str
+    before_at_us: int
+    before_node_list: str
+    after_at_us: int
+    after_node_list: str
+    time_limit_s: int
+    def __init__(self, job_id: _Optional[int] = ..., shown_id: _Optional[str] = ..., name: _Optional[str] = ..., user_name: _Optional[str] = ..., partition: _Optional[str] = ..., change: _Optional[str] = ..., before_at_us: _Optional[int] = ..., before_node_list: _Optional[str] = ..., after_at_us: _Optional[int] = ..., after_node_list: _Optional[str] = ..., time_limit_s: _Optional[int] = ...) -> None: ...
+
 class DiagnosticsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -44,6 +44,11 @@ class ExplainStub(object):
                 request_serializer=penstock_dot_v1_dot_explain__pb2.FitsRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_explain__pb2.FitsReply.FromString,
                 _registered_method=True)
+        self.ShowPlanChange = channel.unary_unary(
+                '/penstock.v1.Explain/ShowPlanChange',
+                request_serializer=penstock_dot_v1_dot_explain__pb2.ShowPlanChangeRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_explain__pb2.PlanChangeReply.FromString,
+                _registered_method=True)
         self.Diagnostics = channel.unary_unary(
                 '/penstock.v1.Explain/Diagnostics',
                 request_serializer=penstock_dot_v1_dot_explain__pb2.DiagnosticsRequest.SerializeToString,
@@ -67,6 +72,13 @@ class ExplainServicer(object):
 
     def Fits(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ShowPlanChange(self, request, context):
+        """what the loss of nodes would do to the planned starts
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -95,6 +107,11 @@ def add_ExplainServicer_to_server(servicer, server):
                     servicer.Fits,
                     request_deserializer=penstock_dot_v1_dot_explain__pb2.FitsRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_explain__pb2.FitsReply.SerializeToString,
+            ),
+            'ShowPlanChange': grpc.unary_unary_rpc_method_handler(
+                    servicer.ShowPlanChange,
+                    request_deserializer=penstock_dot_v1_dot_explain__pb2.ShowPlanChangeRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_explain__pb2.PlanChangeReply.SerializeToString,
             ),
             'Diagnostics': grpc.unary_unary_rpc_method_handler(
                     servicer.Diagnostics,
@@ -161,6 +178,33 @@ class Explain(object):
             '/penstock.v1.Explain/Fits',
             penstock_dot_v1_dot_explain__pb2.FitsRequest.SerializeToString,
             penstock_dot_v1_dot_explain__pb2.FitsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ShowPlanChange(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Explain/ShowPlanChange',
+            penstock_dot_v1_dot_explain__pb2.ShowPlanChangeRequest.SerializeToString,
+            penstock_dot_v1_dot_explain__pb2.PlanChangeReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,11 +13,15 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/queue                  how many jobs there are, by state, partition and reason
     GET /penstock/v1/fits                   the largest jobs that would start now
     GET /penstock/v1/forecast               expected starts of waiting jobs
+    GET /penstock/v1/plan/without           whose expected start would move if nodes went
+    POST /penstock/v1/plan/with             when and where a job would start, and whose expected start it would move
     GET /penstock/v1/gpus                   every GPU, its health and its jobs
     GET /penstock/v1/usage                  what was used in a period
     GET /penstock/v1/utilization            use of the whole cluster by the hour
     GET /penstock/v1/budgets                budgets of accounts
     GET /penstock/v1/config                 the configuration in force
+    GET /penstock/v1/config/diff            what the files say otherwise now
+    GET /penstock/v1/templates              templates of job scripts
     GET /penstock/v1/audit                  the audit log
     POST /penstock/v1/simulations           begin to simulate a workload
     GET, POST /penstock/v1/sessions         notebooks and terminals that are jobs: the caller's; start one
@@ -34,6 +38,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from cli.base.document import Json, message_object
 from cli.base.listing import words
 from penstock.v1.controller_pb2 import (
+    ConfigDifference,
     ConfigLine,
     GetBatchScriptReply,
     GetBatchScriptRequest,
@@ -47,7 +52,14 @@ from penstock.v1.controller_pb2 import (
     StoryReply,
     StoryRequest,
 )
-from penstock.v1.explain_pb2 import FitsReply, FitsRequest, WhyJobReply, WhyJobRequest
+from penstock.v1.explain_pb2 import (
+    FitsReply,
+    FitsRequest,
+    PlanChangeReply,
+    ShowPlanChangeRequest,
+    WhyJobReply,
+    WhyJobRequest,
+)
 from penstock.v1.governance_pb2 import AuditInfo, BudgetInfo, ReportRow
 from penstock.values.gpustates import GpuState
 from penstock.values.jobid import format_job
@@ -60,8 +72,8 @@ from rest.contract.parse import UNKNOWN_WORD
 from rest.handlers import interactive, joboutput, jobuse, simulate
 from rest.handlers.jobs import job_path, listed
 from rest.handlers.jobwindow import WINDOW, window_of
-from rest.handlers.site import audit, budgets, config
-from rest.handlers.submit import test
+from rest.handlers.site import audit, budgets, config, config_diff, templates
+from rest.handlers.submit import plan_with, test
 from rest.handlers.usage import GROUPS, UTILIZATION, usage, utilization
 from rest.limits import PLAN_TIMEOUT_S
 from rest.listing import JobItem, listing, pages_of_moment
@@ -225,6 +237,13 @@ async def fits(call: RestCall) -> Json:
     return {"fits": message_object(reply)}
 
 
+async def plan_without(call: RestCall) -> Json:
+    """Whose expected start would move if nodes went."""
+    request = ShowPlanChangeRequest(nodes=[call.query.get("nodes", "")], jobs_run_on=call.query.get("jobs") == RUN_ON)
+    reply: PlanChangeReply = await call.call("ShowPlanChange", request, PLAN_TIMEOUT_S)
+    return {"change": message_object(reply)}
+
+
 async def forecast(call: RestCall) -> Json:
     """The expected starts of waiting jobs; 0 = none is known. In the order of their ids, or of the window."""
     request = ListJobsRequest(filter=_which(call, ["PENDING"]), planned=True)
@@ -269,6 +288,10 @@ _FORECAST: Final = {
     "job_id": "integer", "shown_id": "string", "name": "string", "user_name": "string", "partition": "string",
     "priority": "integer", "reason": "string", "start_at_us": "integer", "node_list": "string", "time_limit_s": "integer",
 }  # fmt: skip
+_EXPECTED: Final[Mapping[str, OwnType]] = {
+    "start_at_us": "integer", "node_list": "string", "partition": "string", "cpus": "integer",
+    "job_submit_user_msg": "string",
+}  # fmt: skip
 _IN_SHORT: Final = {
     "job_id": "integer", "shown_id": "string", "name": "string", "user_name": "string", "account": "string",
     "partition": "string", "qos": "string", "state": "string", "reason": "string", "priority": "integer",
@@ -291,6 +314,9 @@ _PROFILE: Final[Mapping[str, OwnType]] = {
     "lines": OwnRecord(None, _LINE, is_list=True),
 }  # fmt: skip
 _STATES: Final = Words(tuple(GpuState.__members__))
+#: What becomes of the jobs on nodes that go.
+RUN_ON: Final = "run_on"
+_FATES: Final = Words(("end", RUN_ON))
 _COUNT: Final = {"reason": "string", "count": "integer"}
 _CURVE: Final = {"name": "string", "mean": "number", "max": "number", "means": "number?[]"}
 _RUN: Final[Mapping[str, OwnType]] = {
@@ -316,8 +342,7 @@ OWN_PATHS: Final = (
             (_query("states"), _query("users"), _query("partitions"), _query("nodes"), *map(_query, WINDOW)),
             {"jobs": OwnRecord(None, _IN_SHORT, is_list=True), "total": "integer?"}),
     OwnPath("/jobs/test", "When and where a job would start, without queueing it", test, (),
-            {"start_at_us": "integer", "node_list": "string", "partition": "string", "cpus": "integer",
-             "job_submit_user_msg": "string"}, body="/slurm/{v}/job/submit"),
+            _EXPECTED, body="/slurm/{v}/job/submit"),
     OwnPath("/jobs/{job_id}/script", "The script of a batch job", script, (_JOB_ID,),
             {"job_id": "integer", "script": "string"}),
     OwnPath("/jobs/{job_id}/why", "Why a job waits, and what would start it sooner", why, (_JOB_ID,),
@@ -342,6 +367,10 @@ OWN_PATHS: Final = (
     OwnPath("/forecast", "Expected starts of waiting jobs", forecast,
             (_query("users"), _query("partitions"), _query("nodes"), *map(_query, WINDOW)),
             {"jobs": OwnRecord(None, _FORECAST, is_list=True), "total": "integer?"}),
+    OwnPath("/plan/without", "Whose expected start would move if nodes went", plan_without,
+            (_query("nodes"), _query("jobs", _FATES)), {"change": OwnRecord(PlanChangeReply)}, name="plan_without"),
+    OwnPath("/plan/with", "When and where a job would start, and whose expected start it would move", plan_with, (),
+            {**_EXPECTED, "change": OwnRecord(PlanChangeReply)}, body="/slurm/{v}/job/submit", name="plan_with"),
     OwnPath("/gpus", "Every GPU, its health and its jobs", gpus, (_query("nodes"), _query("states", _STATES)),
             {"gpus": OwnRecord(GpuInfo, {"node": "string"}, is_list=True)}),
     OwnPath("/usage", "What was used in a period: TRES seconds by group_by", usage,
@@ -356,6 +385,11 @@ OWN_PATHS: Final = (
             {"budgets": OwnRecord(BudgetInfo, is_list=True)}),
     OwnPath("/config", "The configuration in force, as scontrol show config", config, (),
             {"at_us": "integer", "lines": OwnRecord(ConfigLine, is_list=True)}),
+    OwnPath("/config/diff", "What the files say otherwise than the configuration in force, for administrators", config_diff, (),
+            {"differences": OwnRecord(ConfigDifference, is_list=True), "problems": "string[]", "jobs": "string[]",
+             "file_errors": "string[]"}, name="config_diff"),
+    OwnPath("/templates", "The site's templates of job scripts", templates, (),
+            {"templates": OwnRecord(None, dict.fromkeys(("name", "title", "description", "script"), "string"), is_list=True)}),
     OwnPath("/audit", "The audit log, for administrators: each record as JSON, and its hash", audit,
             (_query("start"), _query("end"), _query("users")), {"records": OwnRecord(AuditInfo, is_list=True)}),
     OwnPath("/simulations", "Begin to simulate a log, or the cluster's last days, under some policies", simulate.begin, (),

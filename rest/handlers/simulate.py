@@ -15,12 +15,11 @@ from typing import Final
 
 from cli.base.document import Json
 from penstock.v1.accounting_pb2 import JobRecord, ListRecordsRequest
-from penstock.v1.controller_pb2 import ListNodesRequest, NodeInfo, PingReply, PingRequest, ShowConfigRequest
+from penstock.v1.controller_pb2 import ListNodesRequest, NodeInfo, ShowConfigRequest
 from rest.answers import RestError
 from rest.calling import RestCall
 from rest.contract.parse import CONVERSION, NO_MEMBER
 from rest.limits import (
-    CALL_TIMEOUT_S,
     POLICY_CHARS_MAX,
     SIMULATED_DAYS_MAX,
     SIMULATED_JOBS_MAX,
@@ -49,7 +48,7 @@ _EMPTY: Final[Json] = {
 
 async def begin(call: RestCall) -> Json:
     """Begins a simulation; the answer has its id."""
-    user_id = await _user_id(call)
+    user_id = await call.user_id()
     order, log, days = _order(call)
     partition = str(order.pop("partition"))
     simulations = _simulations(call)
@@ -68,7 +67,7 @@ async def begin(call: RestCall) -> Json:
 
 async def show(call: RestCall) -> Json:
     """The state of a simulation, and its result when it is done."""
-    run = _simulations(call).find(await _user_id(call), call.path["simulation_id"])
+    run = _simulations(call).find(await call.user_id(), call.path["simulation_id"])
     call.tag.vary(f"{run.id} {run.state}")
     call.check_modified()
     return _document(run)
@@ -76,20 +75,12 @@ async def show(call: RestCall) -> Json:
 
 async def cancel(call: RestCall) -> Json:
     """Ends a simulation, or forgets its result."""
-    return _document(_simulations(call).cancel(await _user_id(call), call.path["simulation_id"]))
+    return _document(_simulations(call).cancel(await call.user_id(), call.path["simulation_id"]))
 
 
 def _simulations(call: RestCall) -> Simulations:
     assert call.simulations is not None
     return call.simulations
-
-
-async def _user_id(call: RestCall) -> int:
-    """Who asks, by the controller's word. Its reply is no part of the answer, so not of its tag."""
-    reply: PingReply = await call.client.call("Ping", PingRequest(), CALL_TIMEOUT_S, proof=call.proof)
-    if not reply.HasField("user_id"):
-        raise RestError(422, 0, "the controller is too old to say who asks: upgrade it")
-    return reply.user_id
 
 
 def _document(run: SimulationRun) -> Json:

@@ -1,12 +1,17 @@
-"""What administrators look at in /penstock/v1/: the configuration in force, the audit log, the budgets of accounts."""
+"""What a site has beside its jobs, in /penstock/v1/: the configuration in force and its files, the audit log, the budgets of
+accounts, templates of job scripts.
+"""
 
+import json
 from collections.abc import Iterator
 from typing import Final
 
 from cli.base.document import Json, message_object
 from cli.base.listing import words
-from penstock.v1.controller_pb2 import ShowConfigReply, ShowConfigRequest
+from penstock.errors import PenstockError
+from penstock.v1.controller_pb2 import ReconfigureReply, ReconfigureRequest, ShowConfigReply, ShowConfigRequest
 from penstock.v1.governance_pb2 import ListAuditReply, ListAuditRequest, ListBudgetsReply, ListBudgetsRequest
+from penstock.values.refusals import Code
 from rest.calling import RestCall
 from rest.listing import listing
 
@@ -17,6 +22,30 @@ async def config(call: RestCall) -> Json:
     """The lines of `scontrol show config`, with parameters that Slurm does not have."""
     reply: ShowConfigReply = await call.call("ShowConfig", ShowConfigRequest())
     return {"at_us": reply.at_us, "lines": [message_object(one) for one in reply.lines]}
+
+
+async def config_diff(call: RestCall) -> Json:
+    """What a reload would change, as `penstock config diff`. Of files that cannot be read: what is wrong, and where."""
+    try:
+        reply: ReconfigureReply = await call.call("Reconfigure", ReconfigureRequest(dry_run=True))
+    except PenstockError as refusal:
+        if refusal.code != Code.CONFIG_INVALID:
+            raise
+        _, _, text = refusal.text.partition(":\n")
+        return {"file_errors": text.splitlines() or [refusal.text], "differences": [], "problems": [], "jobs": []}
+    for one in reply.warnings:
+        call.warn(one)
+    differences = [message_object(one) for one in reply.differences]
+    return {"file_errors": [], "differences": differences, "problems": list(reply.problems), "jobs": list(reply.jobs)}
+
+
+async def templates(call: RestCall) -> Json:
+    """The site's templates of job scripts, by title."""
+    await call.user_id()
+    found = await call.site_templates.all() if call.site_templates is not None else ()
+    call.tag.vary(json.dumps(found))
+    call.check_modified()
+    return {"templates": [dict(one._asdict()) for one in found]}
 
 
 async def audit(call: RestCall) -> Json:

@@ -9,7 +9,7 @@ import os
 import time
 from typing import Final
 
-from cli.base.document import Json
+from cli.base.document import Json, message_object
 from penstock.v1.common_pb2 import SALLOC, JobRequest, JobSpec
 from penstock.v1.controller_pb2 import SubmitJobReply, SubmitJobRequest
 from penstock.v1.steps_pb2 import AllocationReply, AwaitAllocationRequest
@@ -38,7 +38,16 @@ async def submit(call: RestCall) -> Json:
 
 async def test(call: RestCall) -> Json:
     """When and where the job would start, as sbatch --test-only; nothing is queued. 0: no start is known."""
-    reply = await send(call, *await _submission(call), test_only=True)
+    return _expected(await send(call, *await _submission(call), test_only=True))
+
+
+async def plan_with(call: RestCall) -> Json:
+    """The same, and whose planned starts would move."""
+    reply = await send(call, *await _submission(call), test_only=True, compare_plans=True)
+    return {**_expected(reply), "change": message_object(reply.plan_change)}
+
+
+def _expected(reply: SubmitJobReply) -> Json:
     return {
         "start_at_us": reply.start_at_us,
         "node_list": reply.node_list,
@@ -77,13 +86,16 @@ async def allocate(call: RestCall) -> Json:
     return {"job_id": job_id, "job_submit_user_msg": "\n".join(sent.user_messages)}
 
 
-async def send(call: RestCall, jobs: list[JobRequest], spec: JobSpec, test_only: bool = False) -> SubmitJobReply:
+async def send(
+    call: RestCall, jobs: list[JobRequest], spec: JobSpec, test_only: bool = False, compare_plans: bool = False
+) -> SubmitJobReply:
     """Sends a submission, and passes its warnings on. Raises RestError, PenstockError."""
     for job in jobs:
         job.trace_parent = call.trace_parent
     request = SubmitJobRequest(
-        request_key=_key(call.idempotency_keys), job=jobs[0], spec=spec, components=jobs[1:], test_only=test_only
-    )
+        request_key=_key(call.idempotency_keys), job=jobs[0], spec=spec, components=jobs[1:], test_only=test_only,
+        compare_plans=compare_plans,
+    )  # fmt: skip
     reply: SubmitJobReply = await call.call("SubmitJob", request, PLAN_TIMEOUT_S if test_only else CALL_TIMEOUT_S)
     for text in reply.warnings:
         call.warn(text, "slurm_submit_batch_job()")

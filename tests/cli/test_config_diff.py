@@ -36,7 +36,17 @@ def test_two_files(files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert capsys.readouterr().out == "nothing would change\n"
     monkeypatch.setenv("SLURM_CONF", "old.conf")
     assert main(["--json", "new.conf"]) == 1
-    assert json.loads(capsys.readouterr().out)["changes"][1] == "nodes added: n5"
+    found = json.loads(capsys.readouterr().out)
+    assert found["changes"][1] == "nodes added: n5"
+    killwait = {"what": "", "names": "", "key": "KillWait", "running": "30", "file": "5", "needs_restart": False}
+    assert found["differences"][0] == killwait
+    assert found["differences"][1] == killwait | {
+        "what": "node",
+        "names": "n5",
+        "key": "",
+        "running": "",
+        "file": "present",
+    }
     assert main(["old.conf", "bad.conf"]) == EX_CONFIG
     assert "bad.conf:6: unknown parameter KillWayt (did you mean KillWait?)" in capsys.readouterr().err
     assert main(["a", "b", "c"]) == 2 and main(["--nonsense"]) == 2 and main(["--help"]) == 0

@@ -1,11 +1,11 @@
-"""`penstock why`, `penstock fits` and sdiag with made-up answers: what they ask, and the words."""
+"""`penstock why`, `penstock fits`, `penstock plan` and sdiag with made-up answers: what they ask, and the words."""
 
 import json
 
 import pytest
 
 from cli import sdiag
-from cli.subcommands import fits, why
+from cli.subcommands import fits, plan, why
 from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError, Unreachable
 from penstock.v1 import explain_pb2 as pb
@@ -163,6 +163,34 @@ def test_fits(monkeypatch, capsys):
     )
     assert json.loads(run_body(capsys, "penstock", fits.main, "--json")[1])["partitions"][1]["shapes"] == []
     assert run_body(capsys, "penstock", fits.main, "main")[0] == 1
+
+
+def test_plan(monkeypatch, capsys):
+
+    def moved(change: str, after_at_us: int = 0, after: str = "") -> pb.MovedJob:
+        return pb.MovedJob(
+            shown_id="7", name="x", user_name="ann", change=change, before_at_us=T0, before_node_list="n[1-2]",
+            after_at_us=after_at_us, after_node_list=after,
+        )  # fmt: skip
+
+    jobs = [moved("never"), moved("later", T0 + HOUR_US, "n3"), moved("requeued", T0 + HOUR_US, "n3")]
+    reply = pb.PlanChangeReply(jobs=jobs, more=2, unseen=1)
+    client = FakeClient(ShowPlanChange=reply).install(monkeypatch)
+    status, out, err = run_body(capsys, "penstock", plan.main, "--without-nodes", "n[1-2]", "--drain")
+    assert (status, err, list(client.request.nodes), client.request.jobs_run_on) == (0, "", ["n[1-2]"], True)
+    assert out == (
+        "JOB  NAME  USER  CHANGE         BEFORE               ON      AFTER                ON\n"
+        "7    x     ann   never          2026-11-18T11:06:40  n[1-2]  -                    -\n"
+        "7    x     ann   1:00:00 later  2026-11-18T11:06:40  n[1-2]  2026-11-18T12:06:40  n3\n"
+        "7    x     ann   requeued       2026-11-18T11:06:40  n[1-2]  2026-11-18T12:06:40  n3\n"
+        "and 2 more like these\n"
+        "and 1 of other users\n"
+    )
+    assert json.loads(run_body(capsys, "penstock", plan.main, "--without-nodes", "n1", "--json")[1])["more"] == 2
+    assert run_body(capsys, "penstock", plan.main)[0] == 1
+    FakeClient(ShowPlanChange=pb.PlanChangeReply()).install(monkeypatch)
+    out = run_body(capsys, "penstock", plan.main, "--without-nodes", "n1")[1]
+    assert out == "no job would start at another time\n"
 
 
 CLUSTER = ClusterFile("c")

@@ -27,11 +27,13 @@ from penstock.v1.controller_pb2 import (
     ListJobsReply,
     ListNodesReply,
     NodeInfo,
+    PingReply,
+    ReconfigureReply,
     ShowConfigReply,
     StoryReply,
     SubmitJobReply,
 )
-from penstock.v1.explain_pb2 import FitsReply, WhyJobReply
+from penstock.v1.explain_pb2 import FitsReply, PlanChangeReply, WhyJobReply
 from penstock.v1.governance_pb2 import ListAuditReply, ListBudgetsReply, ReportReply, ReportRequest
 from penstock.v1.steps_pb2 import AttachStepReply, ListStepsReply, StepInfo
 from penstock.values.profile import COLUMNS, GPU, HOST, encode_profile
@@ -68,6 +70,7 @@ A_RECORD = JobRecord(
 )  # fmt: skip
 A_PROFILE = ProfileRecord(job_id=5, step_id=0, node="n1", profile=a_profile())
 REPLIES = {
+    "Ping": PingReply(user_id=7),
     "ListSteps": ListStepsReply(),
     "WhyJob": WhyJobReply(job_id=5, reason="Resources", state="PENDING", obstacles=[{"reason": "BeginTime", "at_us": 7}],
                           hints=[{"options": ["-t 10"], "starts_now": True}]),
@@ -76,12 +79,14 @@ REPLIES = {
     "ListRecords": ListRecordsReply(records=[A_RECORD]),
     "ListProfiles": ListProfilesReply(profiles=[A_PROFILE]),
     "Fits": FitsReply(now_us=9, partitions=[{"partition": "main", "shapes": [{"kind": "node", "cpus": 4, "limit_s": -1}]}]),
+    "ShowPlanChange": PlanChangeReply(now_us=9, jobs=[{"job_id": 6, "change": "never", "before_at_us": 11}], compared=2),
     "ListJobs": ListJobsReply(jobs=[JobInfo(job_id=6, planned_start_at_us=11, planned_node_list="n1", reason="Priority")]),
     "Report": lambda asked: ReportReply(rolled_up_to_us=9, rows=[
         {"keys": ["7200"], "tres": "gres/gpu", "values": [3600, 0, 0, 25_200, 0, 28_800, 0, 8]}
         if asked.kind == ReportRequest.CLUSTER else {"keys": ["lab", "ann"], "tres": "cpu", "values": [3600]}]),
     "ListBudgets": ListBudgetsReply(budgets=[{"account": "lab", "amount": "10", "unit": "gpu-hours", "used": 2.5}]),
     "ShowConfig": ShowConfigReply(at_us=9, lines=[{"key": "ClusterName", "value": "test"}]),
+    "Reconfigure": ReconfigureReply(problems=["x"], differences=[{"key": "MaxJobCount", "running": "1", "file": "2"}]),
     "ListAudit": ListAuditReply(records=[{"id": 3, "record": '{"user": "ann"}', "hash": "ab"}]),
     "ListNodes": ListNodesReply(nodes=[NodeInfo(name="n1", gpus=[
         GpuInfo(uuid="GPU-1", state="HEALTHY", job_ids=[6]), GpuInfo(uuid="GPU-2", state="DRAINED", xids=[{"xid": 79}]),
@@ -98,11 +103,14 @@ PATHS = {
     "output": "/jobs/5/output?stream=stderr",
     "fits": "/fits",
     "forecast": "/forecast",
+    "plan_without": "/plan/without?nodes=n1&jobs=run_on",
     "gpus": "/gpus",
     "usage": "/usage",
     "utilization": "/utilization",
     "budgets": "/budgets",
     "config": "/config",
+    "config_diff": "/config/diff",
+    "templates": "/templates",
     "audit": "/audit?start=1&users=ann",
 }
 

@@ -62,11 +62,13 @@ READ_OWN = (
     f"jobs/{JOB}/output",
     "fits",
     "forecast",
+    "plan/without?nodes=n1",
     "gpus",
     "usage",
     "utilization",
     "budgets",
     "config",
+    "templates",
 )
 TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     *(("GET", f"{SLURM}/{path}", None, ALL) for path in READ),
@@ -74,6 +76,7 @@ TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     *(("GET", f"{PREFIX}/{path}", None, ALL) for path in READ_OWN),
     ("GET", f"{PREFIX}/jobs/{JOB}/script", None, ADMIN | {"user"}),
     ("GET", f"{PREFIX}/audit", None, ADMIN),
+    ("GET", f"{PREFIX}/config/diff", None, ADMIN),
     (
         "POST",
         f"{PREFIX}/simulations",
@@ -89,6 +92,7 @@ TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     ("POST", f"{UTIL}/hostnames", {"hostlist": "n[1-2]"}, ALL),
     ("POST", f"{SLURM}/job/submit", {"job": {**HELD, "partition": "none"}}, ALL),
     ("POST", f"{PREFIX}/jobs/test", {"job": {**HELD, "partition": "none"}}, ALL),
+    ("POST", f"{PREFIX}/plan/with", {"job": {**HELD, "partition": "none"}}, ALL),
     ("POST", f"{SLURM}/job/allocate", {"job": {**HELD, "partition": "none"}}, ALL),
     ("POST", f"{SLURM}/job/{JOB}", {"comment": "x"}, OPERATOR | {"user"}),
     ("GET", f"{SLURM}/job/{JOB}/requeue", None, TOUCH),

@@ -2,10 +2,12 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from ctld.rpc.jobs.jobwindows import gpus_of
+from ctld.rpc.jobs import jobwindows
+from ctld.rpc.jobs.jobwindows import JobOrder, gpus_of
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as c
@@ -23,7 +25,10 @@ async def window(client, **fields) -> tuple[list[int], int]:
     return [job.job_id for page in pages for job in page.jobs], sum(page.total for page in pages)
 
 
-def test_rows_in_an_order_with_words(tmp_path: Path) -> None:
+@pytest.mark.parametrize("slice_rows", [2, jobwindows.SORTED_ROWS])
+def test_rows_in_an_order_with_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slice_rows: int) -> None:
+    """Also where a slice sorts so few values that they are dealt into runs."""
+    monkeypatch.setattr(jobwindows, "SORTED_ROWS", slice_rows)
     site = Site(tmp_path)
 
     async def story() -> None:
@@ -46,6 +51,10 @@ def test_rows_in_an_order_with_words(tmp_path: Path) -> None:
             assert jobs[by_limit[-1]].time_limit_s == -1
             found, total = await window(client, words=["HET", "pending"], count=1)
             assert total == 2 and jobs[found[0]].request.name == "het"
+            assert await window(client, words=["none"], filter=c.JobFilter(states=["RUNNING"])) == (
+                [],
+                0,
+            )  # it has no reason
             found, total = await window(client, count=5, filter=c.JobFilter(states=["RUNNING"]))
             assert total == 1 and jobs[found[0]].request.name == "runs"
             for bad in (
@@ -58,6 +67,38 @@ def test_rows_in_an_order_with_words(tmp_path: Path) -> None:
                     await window(client, **bad)
 
     asyncio.run(story())
+
+
+class Pace:
+    """Counts the slices."""
+
+    def __init__(self) -> None:
+        self.pauses = 0
+
+    async def pause(self) -> None:
+        self.pauses += 1
+
+
+def test_nodes_are_ordered_as_they_are_counted() -> None:
+    """By the first node, n2 before n10; jobs without nodes first, equal ones by id."""
+    nodes = ["n10", "n2", "", "n2", "gpu1", "n2-b3", "n002"]
+    rows = [
+        SimpleNamespace(job_id=at, alloc=[SimpleNamespace(node=name)] if name else [])
+        for at, name in enumerate(nodes, 1)
+    ]
+    order = JobOrder(c.JobWindow(order="node_list"), None, None, 0)  # nothing of a state is read
+    found = asyncio.run(order.sorted(rows, Pace()))  # type: ignore[arg-type]  # stand-ins of rows
+    assert [nodes[at - 1] for at in found] == ["", "gpu1", "n2", "n2", "n002", "n2-b3", "n10"]
+
+
+def test_many_values_are_sorted_in_slices() -> None:
+    """Of 50,000 different names, and of some that are much more frequent than others."""
+    names = [f"{number * 7919 % 50_021:05}" for number in range(50_000)] + ["00077"] * 9_000
+    rows = [SimpleNamespace(job_id=at, request=SimpleNamespace(name=name)) for at, name in enumerate(names)]
+    order, pace = JobOrder(c.JobWindow(order="-name"), None, None, 0), Pace()
+    found = asyncio.run(order.sorted(rows, pace))  # type: ignore[arg-type]  # stand-ins of rows
+    assert list(found) == [at for _, at in sorted((name, at) for at, name in enumerate(names))][::-1]
+    assert pace.pauses >= 50_000 // jobwindows.SORTED_ROWS * 3
 
 
 def test_how_many_there_are(tmp_path: Path) -> None:

@@ -370,6 +370,24 @@ def test_the_scheduler_explains_itself(tmp_path):
             test.test_only = True
             said = await client.call("SubmitJob", test)
             assert said.start_at_us > waits.planned_start_at_us - 10**6 and said.node_list == "n1"
+            test.job.exclusive = True
+            test.job.priority = 4_294_950_000  # before those of priority/basic
+            test.compare_plans = True
+            said = await client.call("SubmitJob", test)
+            (moved,) = said.plan_change.jobs
+            assert (
+                said.start_at_us == moved.before_at_us == waits.planned_start_at_us and said.plan_change.compared == 1
+            )
+            assert (moved.job_id, moved.change, moved.before_node_list) == (second, "later", "n1")
+            assert moved.after_at_us >= moved.before_at_us + 60 * 10**6
+            gone = await client.call("ShowPlanChange", e.ShowPlanChangeRequest(nodes=["n[1]"]))
+            assert [(one.job_id, one.change) for one in gone.jobs] == [(second, "never"), (first, "requeued")]
+            assert (gone.jobs[1].before_node_list, gone.jobs[1].after_at_us) == ("n1", 0)
+            gone = await client.call("ShowPlanChange", e.ShowPlanChangeRequest(nodes=["n1"], jobs_run_on=True))
+            assert [(one.job_id, one.change) for one in gone.jobs] == [(second, "never")]
+            for nodes in ([], [""], ["n2"], ["n[1-"], ["n[1-99999999]"]):
+                error = await refusal(client.call("ShowPlanChange", e.ShowPlanChangeRequest(nodes=nodes)))
+                assert error.code == Code.INVALID_NODE_NAME, nodes
             said = await client.call("Diagnostics", e.DiagnosticsRequest())
             assert (said.jobs_submitted, said.jobs_started, said.jobs_pending, said.jobs_running) == (2, 1, 1, 1)
             assert {one.name: one.count for one in said.by_type}["WhyJob"] == 4 and said.agents == 1

@@ -31,11 +31,12 @@ from penstock.v1.controller_pb2 import (
     NodeInfo,
     PingReply,
     Qos,
+    ReconfigureReply,
     ShowConfigReply,
     StoryReply,
     SubmitJobReply,
 )
-from penstock.v1.explain_pb2 import DiagnosticsReply, FitsReply, WhyJobReply
+from penstock.v1.explain_pb2 import DiagnosticsReply, FitsReply, PlanChangeReply, WhyJobReply
 from penstock.v1.governance_pb2 import ChangeManyReply, ListTresReply, ListWckeysReply, ModifyRecordsReply, WckeyInfo
 from penstock.v1.shares_pb2 import Association, ChangeAccountsReply, ListAssociationsReply
 from penstock.v1.steps_pb2 import AllocationReply
@@ -55,11 +56,12 @@ REPLIES = {
     ]),
     "ListQos": ListQosReply(qos=[Qos(name="normal", id=1)]),
     "ListWckeys": ListWckeysReply(wckeys=[WckeyInfo(id=5, name="k", user="a")]), "ListTres": ListTresReply(),
-    "ChangeMany": ChangeManyReply(replies=[ChangeAccountsReply(names=["x"])]), "ShowConfig": ShowConfigReply(),
+    "ChangeMany": ChangeManyReply(replies=[ChangeAccountsReply(names=["x"])]), "ShowConfig": ShowConfigReply(), "Reconfigure": ReconfigureReply(),
     "ModifyRecords": ModifyRecordsReply(), "CreateReservation": CreateReservationReply(name="r"),
     "UpdateReservation": Empty(), "CreatePartition": Empty(), "UpdatePartition": Empty(), "CreateNodes": Empty(),
     "AwaitAllocation": AllocationReply(job_id=1, state="RUNNING"), "DeletePartition": Empty(), "DeleteReservation": Empty(),
-    "Diagnostics": DiagnosticsReply(), "WhyJob": WhyJobReply(), "Fits": FitsReply(), "Story": StoryReply(),
+    "Diagnostics": DiagnosticsReply(), "WhyJob": WhyJobReply(), "Fits": FitsReply(), "ShowPlanChange": PlanChangeReply(),
+    "Story": StoryReply(),
 }  # fmt: skip
 #: A name that no database of a system is asked for.
 LONG = "x" * 5_000

@@ -13,13 +13,22 @@ from liverest import LiveRest
 if TYPE_CHECKING:
     from webpages import WebPages
 
+#: Templates of the site: one that is, one that is not.
+TEMPLATES = {
+    "torch.sh": "#!/bin/bash\n# Title: PyTorch <one node>\n# Description: all GPUs of a node\n#SBATCH --gpus=8 --time=30\nhostname\n",
+    "broken.sh": "hostname\n",
+}
 CONF = ClusterConf(cpus=16, gpus=8, more=("AuthAltTypes=auth/jwt",))
 
 
 @pytest.fixture(scope="module")
 def rest() -> Iterator[LiveRest]:
     with LiveCluster(2, CONF) as cluster:
-        rest = LiveRest(cluster, "--web")
+        folder = cluster.home / "templates"
+        folder.mkdir()
+        for name, text in TEMPLATES.items():
+            (folder / name).write_text(text)
+        rest = LiveRest(cluster, "--web", "--web-templates", str(folder))
         rest.start()
         try:
             yield rest

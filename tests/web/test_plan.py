@@ -11,7 +11,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 BARS_LEFT, FIRST_LANE = 110, 35
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def planned(rest):
     """A job that has all of node n1, one that is planned behind it, and a reservation of the other node."""
     cluster = rest.cluster
@@ -59,6 +59,106 @@ def test_the_plan(web, planned):
     assert "span=6h" in page.url and "node=n2" in page.url
     page.get_by_role("searchbox", name="Nodes").fill("nothing")
     wait_for_text(page, "No node has this in its name.")
+
+
+def test_if_nodes_go_and_if_a_job_came(web, planned):
+    """Both asked of the planner, shown as bars and rows; nothing of it happens."""
+    runs, waits = planned
+    cluster = web.rest.cluster
+    mine = cluster.sbatch("-J", "either", "-N2", "--exclusive", "--time=20", "--wrap", "true")
+    page = web.login()
+    web.open(page, "plan", "Plan")
+    page.get_by_role("button", name="If nodes go").click()
+    wait_for_text(page, "Type the names of nodes")
+    page.get_by_label("Nodes that go").fill("n1")
+    page.get_by_role("button", name="Ask the planner").click()
+    rows = page.get_by_role("region", name="Jobs that would move").get_by_role("row")
+    rows.filter(has=page.get_by_role("link", name=str(runs), exact=True)).get_by_text("Requeued").wait_for()
+    for job in (waits, mine):
+        rows.filter(has=page.get_by_role("link", name=str(job), exact=True)).get_by_text("Never starts").wait_for()
+    wait_for_text(page, "2 jobs would never start, 1 running job would be requeued.")
+    page.get_by_role("table").get_by_text(HOSTILE).wait_for()
+    check_looks(page, "plan-if-nodes")
+    page.get_by_label("Their jobs").select_option("run_on")
+    wait_for_text(page, "2 jobs would never start.")
+    assert "if=nodes&gone=n1&jobs=run_on" in page.url
+    page.locator(".gantt-box canvas").click(position={"x": 20, "y": FIRST_LANE})  # n1 comes back
+    wait_for_text(page, "Type the names of nodes")
+    page.locator(".gantt-box canvas").click(position={"x": 20, "y": FIRST_LANE})
+    wait_for_text(page, "2 jobs would never start.")
+    page.get_by_label("Nodes that go").fill("nowhere")
+    page.get_by_role("button", name="Ask the planner").click()
+    page.get_by_role("alert").get_by_text("Invalid node name").wait_for()
+    page.get_by_role("button", name="If a job came").click()
+    page.locator("#field-nodes").fill("2")
+    page.get_by_label("Time limit").fill("10")
+    wait_for_text(page, "It would start")
+    wait_for_text(page, "It would delay nobody.")
+    check_looks(page, "plan-if-job")
+    page.get_by_label("GPUs").fill("1000")
+    wait_for_text(page, "It would be refused.")
+    page.get_by_label("GPUs").fill("")
+    page.get_by_role("link", name="Its script").click()
+    page.get_by_role("heading", name="Submit a job").wait_for()
+    assert "#SBATCH --nodes=2" in page.get_by_label("Script", exact=True).input_value()
+    page.get_by_label("Script", exact=True).fill("#!/bin/sh\n#SBATCH --signal=B:USR1@60\nhostname\n")
+    page.get_by_role("link", name="Whom it would delay").click()
+    page.get_by_role("heading", name="If a job came").wait_for()
+    page.get_by_role("alert").get_by_text("Line 2 of its script").wait_for()
+    page.get_by_role("button", name="If a job came").click()
+    page.get_by_role("region", name="Planned starts", exact=True).wait_for()
+    assert cluster.job(runs).state == "RUNNING" and list(cluster.node("n1").flags) == []
+    assert len(cluster.run("squeue", "-h").ok().out.splitlines()) == 3
+
+
+def test_what_others_may_not_see_of_a_change(web, planned):
+    """With PrivateData=jobs the jobs of others are counted, and not named."""
+    cluster = web.rest.cluster
+    cluster.slurm_conf.write_text(cluster.conf_text("PrivateData=jobs"))
+    cluster.run("scontrol", "reconfigure").ok()
+    try:
+        page = web.login("nobody")
+        web.open(page, "plan?if=nodes&gone=n1", "Plan")
+        wait_for_text(page, "2 jobs of other users, which you may not see, move, too.")
+        assert page.get_by_text(HOSTILE).count() == 0
+    finally:
+        cluster.slurm_conf.write_text(cluster.conf_text())
+        cluster.run("scontrol", "reconfigure").ok()
+
+
+def test_the_configuration_and_its_files(web):
+    """What the files say otherwise, what it needs, and what is wrong with them; for administrators."""
+    cluster = web.rest.cluster
+    page = web.login()
+    web.open(page, "cluster", "Cluster")
+    card = page.locator("section.card").filter(has_text="Configuration files")
+    card.get_by_text("As in force").wait_for()
+    try:
+        more = cluster.slurm_conf.with_name("more.conf")
+        more.write_text("MaxArraySize=77\nPartitionName=late Nodes=n2\n")
+        changed = cluster.conf_text(f"include {more}").replace("ClusterName=", "ClusterName=x")
+        cluster.slurm_conf.write_text(changed)
+        web.open(page, "", "Overview")
+        web.open(page, "cluster", "Cluster")
+        card.get_by_text("3 differences").wait_for()
+        rows = card.get_by_role("row")
+        rows.filter(has_text="ClusterName").get_by_text("Restart").wait_for()
+        rows.filter(has_text="MaxArraySize").filter(has_text="77").get_by_text("Reconfigure").wait_for()
+        rows.filter(has_text="partition late").wait_for()
+        card.get_by_text("ClusterName cannot change while the controller runs").wait_for()
+        check_looks(page, "cluster-diff")
+        more.write_text("MaxArraySize=<img src=x>\n\nNonsense=1\n")
+        web.open(page, "", "Overview")
+        web.open(page, "cluster", "Cluster")
+        card.get_by_text(f"{more}:1:").first.wait_for()
+        card.get_by_text(f"{more}:3:").wait_for()
+        check_looks(page, "cluster-error")
+    finally:
+        cluster.slurm_conf.write_text(cluster.conf_text())
+    page = web.login("nobody")
+    web.open(page, "cluster", "Cluster")
+    page.get_by_text("Answers", exact=True).wait_for()
+    assert page.get_by_text("Configuration files").count() == 0
 
 
 @pytest.mark.parametrize("address", ["constructor", "__proto__", "toString"])

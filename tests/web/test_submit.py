@@ -64,6 +64,32 @@ def test_form_and_script_write_each_other_and_the_job_is_theirs(web):
     assert cluster.job(job).time_limit_s == 5400 and "gres/gpu=2" in cluster.job(job).tres_alloc
 
 
+def test_templates_of_the_site_and_of_the_user(web):
+    """One click fills the form; what a user keeps is in this browser alone, also after a log out."""
+    page = web.login()
+    assert "template 'broken.sh' is left out: its first line is no #! line" in web.rest.log()
+    web.open(page, "submit", "Submit a job")
+    site = page.get_by_role("list", name="Templates of the site")
+    site.get_by_text("all GPUs of a node").wait_for()
+    page.get_by_role("button", name="Use PyTorch <one node>").click()
+    assert page.get_by_label("GPUs", exact=True).input_value() == "8"
+    field(page, "Name", HOSTILE)
+    page.get_by_role("button", name="Keep this script").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Title").fill(HOSTILE)
+    dialog.get_by_role("button", name="Keep", exact=True).click()
+    dialog.wait_for(state="detached")
+    check_looks(page, "submit-templates")
+    page.reload()
+    mine = page.get_by_role("list", name="My templates")
+    mine.get_by_role("button", name="Use").click()
+    assert page.get_by_label("Name", exact=True).input_value() == HOSTILE
+    mine.get_by_role("button", name="Remove").click()
+    mine.wait_for(state="detached")
+    with web.rest.as_user(token="x.y.z") as client:  # the folder is for users of the cluster
+        assert client.get("/penstock/v1/templates").status_code == 401
+
+
 def test_the_planner_says_when_and_where(web):
     cluster = web.rest.cluster
     blocker = cluster.sbatch("-N2", "--exclusive", "-t", "60", "--wrap", "sleep 600")

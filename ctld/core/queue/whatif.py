@@ -33,7 +33,8 @@ PROBE_JOB = 1 << 40
 
 
 class Probe(NamedTuple):
-    """A hypothetical row. `at`: how many rows of the queue precede it."""
+    """A hypothetical row. `at`: how many rows of the queue precede it. Rows of one `job` are alternatives of each other; 0 =
+    it is alone."""
 
     at: int
     shape: Shape
@@ -42,6 +43,8 @@ class Probe(NamedTuple):
     user: int = -1
     earliest_s: int = 0
     latest_s: int = NO_DEADLINE
+    job: int = 0
+    copies: int = 1
 
 
 class WhatIfResult(NamedTuple):
@@ -228,12 +231,13 @@ def with_probes(given: contract.PlanInput, probes: Sequence[Probe], reserve: int
     columns = PendingColumns(given.jobs.gres.shape[1], given.jobs.licenses.shape[1])
     for number, p in enumerate(probes):
         terms = Terms(p.user, p.limit_s, p.limit_min_s or p.limit_s, p.earliest_s, p.latest_s)
-        columns.add(PROBE_JOB + number, [(0, p.shape)], terms)
+        columns.add(p.job or PROBE_JOB + number, [(0, p.shape)], terms)
     columns.table.reserve[:] = reserve
-    return contract.Jobs._make(
+    jobs = contract.Jobs._make(
         np.concatenate([old, new[: len(probes)]])
         for old, new in zip(_whole(given.jobs), _whole(columns.table), strict=True)
     )
+    return jobs._replace(count=np.append(given.jobs.count, np.array([p.copies for p in probes], np.int32)))
 
 
 def placed(now_s: int, result: contract.PlanResult, position: int) -> tuple[int, tuple[int, ...]]:

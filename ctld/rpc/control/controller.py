@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ctld.core.diagnose.start_estimate import estimate_start, inquire_start
 from ctld.core.records import events
-from ctld.core.records.effects import Created, JobEnded, Refused, Results, Submitted
+from ctld.core.records.effects import Created, JobEnded, Results, Submitted
 from ctld.core.records.events import (
     Actor,
     AwaitJob,
@@ -33,6 +32,7 @@ from ctld.rpc.accounting.changes import qos_event
 from ctld.rpc.cluster import clusterinfo, gpuinfo, reservations
 from ctld.rpc.control.certificates import Certification
 from ctld.rpc.control.parts import PART_IDS, PART_RECORDS, looks_for, partition, parts
+from ctld.rpc.explain.expectedstart import expected_start
 from ctld.rpc.gate.auth import Authenticator, caller, current_peer
 from ctld.rpc.gate.bounds import CHANGED_IDS_MAX
 from ctld.rpc.gate.context import Context
@@ -51,7 +51,7 @@ from penstock.crash import crash_point
 from penstock.v1 import common_pb2, controller_pb2
 from penstock.values.dates import parse_date_us
 from penstock.values.errors import BadValue
-from penstock.values.hostlist import compress, expand_all
+from penstock.values.hostlist import expand_all
 from penstock.values.limits import texts
 from penstock.values.refusals import TEXT, Code
 from penstock.values.states import ACTIVE_STATES
@@ -93,28 +93,10 @@ class ControllerService(Certification):
         crash_point("submit:before-step")
         body: Submitted = await self._services.ask(event, context)
         if request.test_only:
-            reply = await self._expected(event, body)
+            reply = await expected_start(self._services, event, body, request.compare_plans)
             reply.user_messages.extend(messages)
             return reply
         return controller_pb2.SubmitJobReply(job_id=body.job_id, warnings=body.warnings, user_messages=messages)
-
-    async def _expected(self, event: events.SubmitJob, body: Submitted) -> controller_pb2.SubmitJobReply:
-        """Answers --test-only: when and where the job would start in the present queue. Raises BadRequest."""
-        runtime = self._runtime
-        try:
-            expected = await self._services.planner_queries.ask(
-                caller().uid, estimate_start, lambda: inquire_start(runtime.core.state, runtime.clock_us(), event)
-            )
-        except Refused as error:  # the configuration has changed since
-            raise BadRequest(error.code, error.text) from None
-        return controller_pb2.SubmitJobReply(
-            job_id=body.job_id,
-            warnings=body.warnings,
-            start_at_us=expected.start_s * 1_000_000 if expected is not None else 0,
-            node_list=compress(expected.nodes) if expected is not None else "",
-            cpus=body.cpus,
-            partition=expected.partition if expected is not None else body.partition,
-        )
 
     @translated
     async def AwaitJob(self, request: controller_pb2.AwaitJobRequest, context: Context) -> controller_pb2.AwaitJobReply:
@@ -465,8 +447,9 @@ class ControllerService(Certification):
         if request.dry_run:
             found = await self._services.preview()
             return controller_pb2.ReconfigureReply(
-                warnings=found.warnings, changes=found.changes, problems=found.problems, jobs=found.jobs
-            )
+                warnings=found.warnings, changes=found.changes, problems=found.problems, jobs=found.jobs,
+                differences=[controller_pb2.ConfigDifference(**one._asdict()) for one in found.differences],
+            )  # fmt: skip
         warnings = await self._services.reconfigure(self._services.act("reconfigure"))
         self.temporary.forget()
         return controller_pb2.ReconfigureReply(warnings=warnings)

@@ -3,14 +3,17 @@
 Users may query every job that squeue shows them (gate/visibility.py).
 """
 
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from ctld.core.diagnose.fits import find_fits, inquire_fits
+from ctld.core.diagnose.plan_change import inquire_loss, plan_change
 from ctld.core.diagnose.why import Inquiry, Why, explain, inquire
 from ctld.core.records.events import Actor
 from ctld.core.records.job import JobRow
 from ctld.core.steps.waiting import waiting_steps
 from ctld.metrics import OTHERS, Passes
+from ctld.rpc.explain.planinfo import plan_change_reply
 from ctld.rpc.explain.whyinfo import fits_reply, shown_id, why_reply
 from ctld.rpc.gate.auth import caller
 from ctld.rpc.gate.context import Context
@@ -22,6 +25,8 @@ from ctld.rpc.jobs.listing import named_rows
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import explain_pb2
 from penstock.v1 import explain_pb2 as pb
+from penstock.values.errors import BadValue
+from penstock.values.hostlist import expand_all
 from penstock.values.refusals import TEXT, Code
 from penstock.values.states import JobState
 
@@ -91,6 +96,31 @@ class ExplainService:
             caller().uid, find_fits, lambda: inquire_fits(state, now_us, tuple(request.partitions))
         )
         return fits_reply(now_us, partitions)
+
+    @translated
+    async def ShowPlanChange(
+        self, request: explain_pb2.ShowPlanChangeRequest, context: Context
+    ) -> explain_pb2.PlanChangeReply:
+        """Returns the planned starts that would move if nodes went."""
+        state, actor = self._runtime.core.state, caller()
+        names = self._nodes_named(request.nodes)
+        found = await self._services.planner_queries.ask(
+            actor.uid, plan_change, lambda: inquire_loss(state, self._runtime.clock_us(), names, request.jobs_run_on)
+        )
+        return await plan_change_reply(self._services, actor, found)
+
+    def _nodes_named(self, lists: Sequence[str]) -> tuple[str, ...]:
+        """Returns the nodes of these lists. Raises BadRequest: there is none, or one that is not known to the caller."""
+        state = self._runtime.core.state
+        try:
+            names = tuple(dict.fromkeys(expand_all(lists)))
+        except BadValue as error:
+            raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {error}") from None
+        known = {} if is_private(state.config, caller(), "nodes") else state.nodes
+        unknown = next((name for name in names if name not in known), "" if names else "name at least one node")
+        if unknown or not names:
+            raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {unknown[:64]}")
+        return names
 
     @translated
     async def Diagnostics(

@@ -330,6 +330,7 @@ FIELDS: Final[dict[str, Bound]] = {
     **_lists("ListTransactionsRequest", "actors accounts users"),
     **_lists("ListAuditRequest", "users"),
     **_lists("FitsRequest", "partitions"),
+    "ShowPlanChangeRequest.nodes": Each(LIST, 256),
     **_lists("WatchRequest", "users"),
     "WatchRequest.kinds": Each(Text(16), 16),
     "WatchRequest.after": ANY_I63,

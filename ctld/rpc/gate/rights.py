@@ -108,6 +108,7 @@ RIGHTS: Final[dict[str, LeastRole]] = {
     "/penstock.v1.Governance/LoadArchive": LeastRole.ADMINISTRATOR,
     "/penstock.v1.Explain/WhyJob": LeastRole.LOOK,
     "/penstock.v1.Explain/Fits": LeastRole.LOOK,
+    "/penstock.v1.Explain/ShowPlanChange": LeastRole.LOOK,
     "/penstock.v1.Explain/Diagnostics": LeastRole.LOOK,
     "/penstock.v1.Explain/ResetDiagnostics": LeastRole.OPERATOR,
     "/penstock.v1.Steps/AwaitAllocation": LeastRole.STEPS,

@@ -4,13 +4,12 @@ Both are computed of all rows, in slices, and used again for a while (keptanswer
 that time, but is shown as it is.
 """
 
-import heapq
 import re
 from array import array
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from functools import lru_cache
-from itertools import islice
 from operator import attrgetter
 from typing import Final, TypeAlias
 
@@ -32,10 +31,13 @@ from penstock.values.states import ACTIVE_STATES, JobState
 #: Rows in one turn of the loop: some 5 ms of sorting, and of reading texts.
 SORTED_ROWS: Final = 8_000
 READ_ROWS: Final = 2_000
+#: Values that stand for SORTED_ROWS of them when runs are chosen.
+SAMPLES: Final = 32
 _LONGEST_S: Final = 2**62
 
-OrderValue: TypeAlias = int | str
+OrderValue: TypeAlias = int | str | tuple[int | str, ...]
 _Key = Callable[[JobRow], OrderValue]
+_DIGITS: Final = re.compile(r"([0-9]{1,18})")
 _GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)")
 
 
@@ -63,19 +65,37 @@ class JobOrder:
             rows = await self._with_words(rows, pace)
         if self._is_by_id:
             return array("I", [row.job_id for row in (reversed(rows) if self._is_descending else rows)])
-        runs = []
-        for first in range(0, len(rows), SORTED_ROWS):
-            if first:
-                await pace.pause()
-            runs.append(sorted([(self._key(row), row.job_id) for row in rows[first : first + SORTED_ROWS]]))
+        groups = await self._groups(rows, pace)
         ids = array("I")
-        merged = heapq.merge(*runs)
-        while part := [job_id for _, job_id in islice(merged, SORTED_ROWS)]:
-            ids.extend(part)
+        for values in await _in_order(groups, pace):
+            for value in values:
+                found = groups[value]
+                if isinstance(found, int):
+                    ids.append(found)
+                else:
+                    ids.extend(found)
             await pace.pause()
         if self._is_descending:
             ids.reverse()
         return ids
+
+    async def _groups(self, rows: list[JobRow], pace: ScanPace) -> "dict[OrderValue, int | list[int]]":
+        """Returns the ids of the rows by their values: most columns have few, and then little is left to be sorted."""
+        groups: dict[OrderValue, int | list[int]] = {}
+        known = groups.get
+        for first in range(0, len(rows), SORTED_ROWS):
+            if first:
+                await pace.pause()
+            part = rows[first : first + SORTED_ROWS]
+            for value, row in zip(map(self._key, part), part, strict=True):
+                found = known(value)
+                if found is None:
+                    groups[value] = row.job_id  # a list for each of many values would be garbage for the collector
+                elif isinstance(found, int):
+                    groups[value] = [found, row.job_id]
+                else:
+                    found.append(row.job_id)
+        return groups
 
     async def _with_words(self, rows: list[JobRow], pace: ScanPace) -> list[JobRow]:
         found: list[JobRow] = []
@@ -86,20 +106,48 @@ class JobOrder:
         return found
 
     def _has_words(self, row: JobRow) -> bool:
-        text = "\n".join(_texts(row)).lower()
+        text = _text(row)
         return all(word in text for word in self._words)
 
 
-def _texts(row: JobRow) -> Iterable[str]:
-    """What a table shows of a row in words."""
+async def _in_order(values: Collection[OrderValue], pace: ScanPace) -> list[list[OrderValue]]:
+    """Returns the values in runs, each sorted, and all of a run before those of the next. Many are dealt by samples of them
+    into runs that one slice sorts: a merge costs more."""
+    if len(values) <= SORTED_ROWS:
+        return [sorted(values)]
+    every = list(values)
+    splits = sorted(every[:: max(1, len(every) // (SAMPLES * -(-len(every) // SORTED_ROWS)))])[SAMPLES::SAMPLES]
+    runs: list[list[OrderValue]] = [[] for _ in range(len(splits) + 1)]
+    for first in range(0, len(every), SORTED_ROWS):
+        await pace.pause()
+        for value in every[first : first + SORTED_ROWS]:
+            runs[bisect_right(splits, value)].append(value)
+    for run in runs:
+        await pace.pause()
+        run.sort()
+    return runs
+
+
+def _text(row: JobRow) -> str:
+    """What a table shows of a row in words, in small letters. Only a job that waits has a reason."""
     request = row.request
-    yield format_job(row.job_id, row.array_job_id, row.array_task_id)
-    yield from (request.name, row.user_name, request.account, partition_of(row), request.qos)
-    yield from (row.state._name_, row.reason._value_, _node_list(row))
+    shown = format_job(row.job_id, row.array_job_id, row.array_task_id) if row.array_job_id else row.job_id
+    reason = row.reason._value_ if row.state is JobState.PENDING else ""
+    nodes = compress(part.node for part in row.alloc) if row.alloc else ""
+    common = _common(row.user_name, request.account, partition_of(row), request.qos, row.state._name_, reason)
+    return f"{shown}\n{request.name}\n{nodes}".lower() + common
 
 
-def _node_list(row: JobRow) -> str:
-    return compress(part.node for part in row.alloc) if row.alloc else ""
+@lru_cache(maxsize=16_384)
+def _common(*words: str) -> str:
+    """What many rows have in common, in small letters."""
+    return "\n" + "\n".join(words).lower()
+
+
+@lru_cache(maxsize=65_536)
+def _natural(name: str) -> tuple[int | str, ...]:
+    """A host's name so that n2 is before n10: texts and numbers in turns."""
+    return tuple(int(part) if number % 2 else part for number, part in enumerate(_DIGITS.split(name)))
 
 
 @lru_cache(maxsize=4096)
@@ -116,7 +164,7 @@ _KEYS: Final[dict[str, _Key]] = {
     "partition": partition_of,
     "state": lambda row: row.state._name_,
     "reason": lambda row: row.reason._value_ if row.state is JobState.PENDING else "",
-    "node_list": lambda row: row.alloc[0].node if row.alloc else "",
+    "node_list": lambda row: _natural(row.alloc[0].node if row.alloc else ""),
     "cpus": lambda row: counts(row)["cpus"],
     "gpus": lambda row: gpus_of(row.tres_alloc or row.tres_req),
     "end_at_us": end_at,

@@ -16,6 +16,7 @@ complete -c penstock -f -n __fish_use_subcommand -a doctor -d 'say whether a job
 complete -c penstock -f -n __fish_use_subcommand -a waste -d 'rank who left GPU hours unused'
 complete -c penstock -f -n __fish_use_subcommand -a gpus -d 'list the GPUs of the cluster: state, jobs, reason'
 complete -c penstock -f -n __fish_use_subcommand -a fits -d 'list the largest jobs that would start now'
+complete -c penstock -f -n __fish_use_subcommand -a plan -d 'show which planned starts would move if nodes went'
 complete -c penstock -f -n __fish_use_subcommand -a budget -d 'list the budgets of accounts, and their usage'
 complete -c penstock -f -n __fish_use_subcommand -a token -d 'personal tokens, for programs that act for you'
 complete -c penstock -f -n __fish_use_subcommand -a report -d 'write the usage of the cluster as a page with plots'

@@ -103,10 +103,17 @@ async function refusalOf(response: Response): Promise<ApiError> {
   try {
     const found = (JSON.parse(text) as Refusal).errors ?? [];
     const remarks = found.map((one) => ({ description: one.description || one.error || unknown, source: one.source ?? "" }));
-    return new ApiError(response.status, remarks[0]?.description ?? unknown, remarks);
+    return new ApiError(response.status, found[0] ? sentence(found[0], unknown) : unknown, remarks);
   } catch {
     return new ApiError(response.status, text.slice(0, 300) || unknown);
   }
+}
+
+/** The words for the kind of error, and what it is about: `Invalid node name specified: n9`. */
+function sentence(one: { description?: string; error?: string }, unknown: string): string {
+  const { description = "", error = "" } = one;
+  if (!description || !error || description.startsWith(error)) return description || error || unknown;
+  return `${error}: ${description}`;
 }
 
 // ---- sessions

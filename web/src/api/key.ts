@@ -3,7 +3,7 @@
  * without it. It belongs to this origin alone, whereas browsers send cookies to all ports of a host.
  */
 
-/* eslint no-restricted-globals: "off" -- the one thing that is kept in the browser */
+/* eslint no-restricted-globals: "off" -- the key is kept in the browser */
 const NAME = "penstock.key";
 
 /** The header that proves the user, with the cookie. */

@@ -15,8 +15,8 @@ export const connection = new Store<Connection>("polling");
 const tick = new Store(0);
 
 const POLL_MS = 3000;
-/** With a stream, all is asked at this interval nevertheless: load of nodes makes no events. */
-const SLOW_POLL_MS = 30000;
+/** With a stream, all is asked at this interval nevertheless: load of nodes makes no events. Of 200 open pages (bench/browsers.py). */
+const SLOW_POLL_MS = 60000;
 /** Events that come together are answered together. */
 const GATHER_MS = 250;
 /** A stream that ended is opened again after this time. */

@@ -114,6 +114,24 @@ export interface ConfigAnswer {
   warnings: OwnWarning[];
 }
 
+export interface ConfigDiffAnswer {
+  differences: ConfigDifference[];
+  problems: string[];
+  jobs: string[];
+  file_errors: string[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
+export interface ConfigDifference {
+  what: string;
+  names: string;
+  key: string;
+  running: string;
+  file: string;
+  needs_restart: boolean;
+}
+
 export interface ConfigLine {
   key: string;
   value: string;
@@ -486,6 +504,20 @@ export interface LicensesNeeded {
   enough_at_us: number;
 }
 
+export interface MovedJob {
+  job_id: number;
+  shown_id: string;
+  name: string;
+  user_name: string;
+  partition: string;
+  change: string;
+  before_at_us: number;
+  before_node_list: string;
+  after_at_us: number;
+  after_node_list: string;
+  time_limit_s: number;
+}
+
 export interface Node {
   active_features: string[];
   address: string;
@@ -671,6 +703,32 @@ export interface PingAnswer {
   meta: OpenapiMeta;
   pings: ControllerPing[];
   warnings: OpenapiWarning[];
+}
+
+export interface PlanChangeReply {
+  now_us: number;
+  jobs: MovedJob[];
+  more: number;
+  unseen: number;
+  compared: number;
+  not_asked: number;
+}
+
+export interface PlanWithAnswer {
+  start_at_us: number;
+  node_list: string;
+  partition: string;
+  cpus: number;
+  job_submit_user_msg: string;
+  change: PlanChangeReply;
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
+export interface PlanWithoutAnswer {
+  change: PlanChangeReply;
+  errors: OwnError[];
+  warnings: OwnWarning[];
 }
 
 export interface PlannedStart {
@@ -974,6 +1032,12 @@ export interface StoryLine {
   attempt: number;
   event: string;
   detail: string;
+}
+
+export interface TemplatesAnswer {
+  templates: ({ name: string; title: string; description: string; script: string; })[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
 }
 
 export interface TestAnswer {

@@ -54,3 +54,9 @@ function numbersOf(ranges: string, most: number): string[] | null {
   }
   return found;
 }
+
+/** A list with a node added, or without it if it was there; names apart, as they are typed. */
+export function toggled(list: string, node: string): string {
+  if (!names(list, node)) return list ? `${list},${node}` : node;
+  return (expand(list, 4096) ?? []).filter((one) => one !== node).join(",");
+}

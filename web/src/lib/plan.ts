@@ -5,7 +5,13 @@ import { expand } from "./hostlist";
  * share a node at a time are drawn below each other, in lanes.
  */
 
-export type BarKind = "run" | "plan" | "reserved";
+/** `was`, `moved`: where a job is, and where it would be with a change; `gone`: a node that would go; `comes`: a job that would come. */
+export type BarKind = "run" | "plan" | "reserved" | "was" | "moved" | "gone" | "comes";
+
+/** What is behind the bars of jobs, as high as the row. */
+export function isGround(item: PlanItem): boolean {
+  return item.kind === "reserved" || item.kind === "gone";
+}
 
 export interface PlanItem {
   readonly kind: BarKind;
@@ -33,7 +39,7 @@ export interface PlanRow {
 const NODES_MAX = 65_536;
 /** More jobs than this on a node at a time share the last lane. */
 export const LANES_MAX = 6;
-const KINDS: readonly BarKind[] = ["reserved", "run", "plan"];
+const KINDS: readonly BarKind[] = ["reserved", "gone", "run", "was", "comes", "moved", "plan"];
 
 /** A row for each node, in the order of `nodes`, with what is there between two times. */
 export function planRows(nodes: readonly string[], items: readonly PlanItem[], from_s: number, to_s: number): PlanRow[] {
@@ -49,7 +55,7 @@ function rowOf(node: string, items: readonly PlanItem[]): PlanRow {
   const order = [...items].sort((a, b) => KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind) || a.start_s - b.start_s || (a.id < b.id ? -1 : 1));
   const ends: number[] = [];
   const bars = order.map((item) => {
-    if (item.kind === "reserved") return { item, lane: 0 };
+    if (isGround(item)) return { item, lane: 0 };
     const free = ends.findIndex((end) => end <= item.start_s);
     const lane = free >= 0 ? free : Math.min(ends.length, LANES_MAX - 1);
     ends[lane] = Math.max(ends[lane] ?? 0, item.end_s);

@@ -1,13 +1,13 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 
-import { OWN, SLURM } from "../api/client";
+import { OWN, session, SLURM } from "../api/client";
 import { useAnswer } from "../api/live";
-import type { AuditAnswer, ConfigAnswer, DiagAnswer, PingAnswer } from "../api/types";
+import type { AuditAnswer, ConfigAnswer, ConfigDiffAnswer, ConfigDifference, DiagAnswer, PingAnswer } from "../api/types";
 import { type AuditRow, auditRow } from "../lib/audit";
 import { link, route, setQuery } from "../lib/route";
 import { useStore } from "../lib/store";
-import { fullTime } from "../lib/units";
+import { count, fullTime } from "../lib/units";
 import { Card, Chip, Facts, Pending, Time } from "../parts/bits";
 import type { Column } from "../parts/grid";
 import { TablePage } from "../parts/tablepage";
@@ -39,6 +39,7 @@ function Parts({ here }: { here: "" | "audit" }): JSX.Element {
 
 function Configuration(): JSX.Element {
   const config = useAnswer<ConfigAnswer>(`${OWN}/config`);
+  const manages = useStore(session)?.manages ?? false;
   return (
     <TablePage
       title="Cluster" rows={config.data?.lines} error={config.error} columns={LINES} order="key" rowKey={(row) => `${row.section}/${row.key}`}
@@ -46,6 +47,7 @@ function Configuration(): JSX.Element {
     >
       <Parts here="" />
       <Controllers />
+      {manages && <Differences />}
     </TablePage>
   );
 }
@@ -71,6 +73,67 @@ function Controllers(): JSX.Element {
         />
       ) : <Pending error={ping.error ?? diag.error} what="the controller" />}
     </Card>
+  );
+}
+
+/** The controller reads its files for each answer. */
+const FILES_EVERY_MS = 15_000;
+
+/** What the files say otherwise than the configuration in force; the controller shows it to administrators alone. */
+function Differences(): JSX.Element | null {
+  const answer = useAnswer<ConfigDiffAnswer>(`${OWN}/config/diff`, FILES_EVERY_MS);
+  if (answer.error?.status === 403 || answer.error?.status === 401) return null; // an operator
+  const found = answer.data;
+  if (!found) return <Card title="Configuration files"><Pending error={answer.error} what="the files" /></Card>;
+  const { differences, file_errors: errors, problems, jobs, warnings } = found;
+  const isSame = !differences.length && !errors.length;
+  const needsRestart = differences.some((one) => one.needs_restart);
+  return (
+    <Card
+      title="Configuration files"
+      more={<Chip tone={errors.length ? "bad" : isSame ? "good" : "wait"}>{errors.length ? "Cannot be read" : isSame ? "As in force" : count(differences.length, "difference")}</Chip>}
+    >
+      {errors.length > 0 && <Lines title="A reload or a restart would fail:" texts={errors} tone="bad" />}
+      {differences.length > 0 && <Changed rows={differences} />}
+      {problems.length > 0 && <Lines title="A reload would be refused:" texts={problems} tone="bad" />}
+      {jobs.length > 0 && <Lines title="Jobs after a reload:" texts={jobs} tone="wait" />}
+      {warnings.length > 0 && <Lines title="Warnings:" texts={warnings.map((one) => one.description)} tone="wait" />}
+      <p class="faint small">
+        {isSame ? "slurm.conf and the files that it includes say what the controller uses."
+          : errors.length ? "The controller goes on with what it has read before."
+            : needsRestart ? "scontrol reconfigure is refused until the controller is restarted with the parameters that need it."
+              : problems.length ? "" : "scontrol reconfigure makes the controller use the files."}
+      </p>
+    </Card>
+  );
+}
+
+function Lines({ title, texts, tone }: { title: string; texts: readonly string[]; tone: "bad" | "wait" }): JSX.Element {
+  return (
+    <div class={`notice ${tone} lines`}>
+      <b>{title}</b>
+      <ul>{texts.map((text) => <li key={text}>{text}</li>)}</ul>
+    </div>
+  );
+}
+
+function Changed({ rows }: { rows: readonly ConfigDifference[] }): JSX.Element {
+  return (
+    <div class="scroll tall" tabIndex={0} role="region" aria-label="Differences">
+      <table class="plain">
+        <thead><tr>{["Parameter", "In force", "In the files", "Needs"].map((one) => <th key={one} scope="col">{one}</th>)}</tr></thead>
+        <tbody>
+          {rows.map((one) => (
+            <tr key={`${one.what} ${one.names} ${one.key}`}>
+              <th scope="row"><b>{one.key}</b> <span class="faint">{one.what && `${one.what} ${one.names}`}</span></th>
+              <td class="value" title={one.running}><code>{one.running || "–"}</code></td>
+              <td class="value" title={one.file}><code>{one.file || "–"}</code></td>
+              <td><Chip tone={one.needs_restart ? "bad" : "off"}>{one.needs_restart ? "Restart" : "Reconfigure"}</Chip></td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 

@@ -1,11 +1,13 @@
 import type { JSX } from "preact";
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 
 import { OWN, SLURM } from "../api/client";
 import { useAnswer } from "../api/live";
 import type { ForecastAnswer, JobsAnswer, NodesAnswer, ReservationsAnswer, WhyAnswer } from "../api/types";
+import { toggled } from "../lib/hostlist";
 import { isRunning } from "../lib/model";
 import { type PlanItem, planRows } from "../lib/plan";
+import { changedItems } from "../lib/planchange";
 import { link, route, setQuery } from "../lib/route";
 import { words } from "../lib/states";
 import { useStore } from "../lib/store";
@@ -14,6 +16,7 @@ import { Card, Facts, Pending, Time } from "../parts/bits";
 import { Gantt } from "../parts/gantt";
 import type { Column } from "../parts/grid";
 import { Table } from "../parts/table";
+import { askedOf, MovedTable, type Outcome, WhatIf, WhatIfButtons } from "./whatif";
 
 /** What the planner intends: nodes by time, and for each job why it is there and then. */
 
@@ -69,16 +72,20 @@ export function Plan(): JSX.Element {
   const forecast = useAnswer<ForecastAnswer>(`${OWN}/forecast?order=planned_start_at_us&count=${PLANNED_MAX}`);
   const nodes = useAnswer<NodesAnswer>(`${SLURM}/nodes`);
   const reserved = useAnswer<ReservationsAnswer>(`${SLURM}/reservations`);
-  const asked = query.get("span") ?? "";
-  const [span_s] = SPANS.get(SPANS.has(asked) ? asked : DEFAULT_SPAN) ?? [86400];
+  const spanWord = query.get("span") ?? "";
+  const [span_s] = SPANS.get(SPANS.has(spanWord) ? spanWord : DEFAULT_SPAN) ?? [86400];
   const now_s = Math.floor(Date.now() / 1000 / STEP_S) * STEP_S;
   const [from_s, to_s] = [now_s - span_s * PAST_SHARE, now_s + span_s];
+  const asked = askedOf(query);
+  const [outcome, setOutcome] = useState<Outcome | null>(null);
+  const change = asked ? outcome?.change : null;
   const filter = (query.get("node") ?? "").toLowerCase();
   const rows = useMemo(() => {
     if (!jobs.data || !forecast.data || !nodes.data || !reserved.data) return undefined;
     const names = nodes.data.nodes.map((one) => one.name).filter((one) => one.toLowerCase().includes(filter));
-    return planRows(names, itemsOf(jobs.data, forecast.data, reserved.data, now_s), from_s, to_s);
-  }, [jobs.data, forecast.data, nodes.data, reserved.data, now_s, span_s, filter]);
+    const items = itemsOf(jobs.data, forecast.data, reserved.data, now_s);
+    return planRows(names, change ? changedItems(items, change, outcome?.gone ?? "", outcome?.arrival ?? null) : items, from_s, to_s);
+  }, [jobs.data, forecast.data, nodes.data, reserved.data, now_s, span_s, filter, change, outcome]);
   const error = jobs.error ?? forecast.error ?? nodes.error ?? reserved.error;
   if (!rows || !forecast.data) return <><h1>Plan</h1><Pending error={error} what="the plan" /></>;
   const planned = forecast.data.jobs.filter((one) => one.start_at_us > 0);
@@ -88,17 +95,20 @@ export function Plan(): JSX.Element {
     <>
       <header class="page">
         <h1>Plan</h1>
+        <WhatIfButtons asked={asked} />
         <span class="grow" />
         <input type="search" aria-label="Nodes" placeholder="Nodes" value={query.get("node") ?? ""} onInput={(event) => setQuery({ node: event.currentTarget.value })} />
-        <select aria-label="Span" value={SPANS.has(asked) ? asked : DEFAULT_SPAN} onChange={(event) => setQuery({ span: event.currentTarget.value })}>
+        <select aria-label="Span" value={SPANS.has(spanWord) ? spanWord : DEFAULT_SPAN} onChange={(event) => setQuery({ span: event.currentTarget.value })}>
           {[...SPANS].map(([word, [, title]]) => <option key={word} value={word}>{title}</option>)}
         </select>
       </header>
-      <Card title="Nodes by time" more={<Legend />}>
+      <WhatIf query={query} onOutcome={setOutcome} />
+      <Card title="Nodes by time" more={<Legend isChanged={change != null} asked={asked} />}>
         {rows.length ? (
           <Gantt
             rows={rows} from_s={from_s} to_s={to_s} now_s={now_s} chosen={query.get("chosen") ?? ""} label={label}
             choose={(item) => setQuery({ chosen: item.id, kind: item.kind })}
+            {...(asked === "nodes" && { chooseNode: (node: string) => setQuery({ gone: toggled(query.get("gone") ?? "", node) }) })}
           />
         ) : <p class="empty">{filter ? "No node has this in its name." : "There are no nodes."}</p>}
       </Card>
@@ -106,28 +116,31 @@ export function Plan(): JSX.Element {
         <p class="faint">{`The soonest ${PLANNED_MAX.toLocaleString("en")} planned starts of ${count(forecast.data.total ?? 0, "waiting job")}.`}</p>
       )}
       <Chosen id={query.get("chosen") ?? ""} kind={query.get("kind") ?? ""} planned={planned} />
-      <Table
+      {asked ? change && <MovedTable change={change} query={query} /> : <Table
         label="Planned starts" rows={forecast.data.jobs} columns={COLUMNS} query={query} order="start" rowKey={(row) => String(row.job_id)}
         open={(row) => link(["jobs", row.shown_id])} empty={query.get("q") ? "No row passes this filter." : "No job waits."}
-      />
+      />}
     </>
   );
 }
 
-function Legend(): JSX.Element {
+function Legend({ isChanged, asked }: { isChanged: boolean; asked: string }): JSX.Element {
   return (
     <span class="faint small gantt-legend">
       <i class="run" aria-hidden="true" /> runs, up to its limit <i class="plan" aria-hidden="true" /> planned <i class="reserved" aria-hidden="true" /> reserved
+      {isChanged && <> <i class="was" aria-hidden="true" /> as it is now <i class="moved" aria-hidden="true" /> as it would be</>}
+      {isChanged && asked === "nodes" && <> <i class="gone" aria-hidden="true" /> gone</>}
+      {isChanged && asked === "job" && <> <i class="comes" aria-hidden="true" /> the job that comes</>}
     </span>
   );
 }
 
 /** Why here, why then: the planner's own words for the bar that was clicked. */
 function Chosen({ id, kind, planned }: { id: string; kind: string; planned: readonly Planned[] }): JSX.Element | null {
-  const isPlanned = kind === "plan" && id !== "";
+  const isPlanned = ["plan", "was", "moved"].includes(kind) && id !== "";
   const why = useAnswer<WhyAnswer>(isPlanned ? `${OWN}/jobs/${encodeURIComponent(id)}/why` : "");
   const one = planned.find((job) => job.shown_id === id);
-  if (!id) return null;
+  if (!id || kind === "gone" || kind === "comes") return null;
   const close = <button type="button" onClick={() => setQuery({ chosen: "", kind: "" })}>Close</button>;
   if (kind === "reserved") return <Card title={`Reservation ${id}`} more={close}><p><a href={link(["reservations"], new URLSearchParams({ q: id }))}>Show it</a></p></Card>;
   const title = <a href={link(["jobs", id])}>{`To job ${id}`}</a>;

@@ -1,56 +1,32 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
-import { ApiError, ask, change, OWN, read, type Remark, session, SLURM, SLURMDB } from "../api/client";
+import { ApiError, change, OWN, read, type Remark, session, SLURM } from "../api/client";
 import { refresh, useAnswer } from "../api/live";
-import type { AssocsAnswer, FitsAnswer, FittingShape, JobDetailsAnswer, JobInfo, JobsAnswer, PartitionsAnswer, ScriptAnswer, TestAnswer } from "../api/types";
-import { isSame, jobOf, OPTION_OF, optionsOf, valueOf, withOption } from "../lib/options";
+import type { FitsAnswer, FittingShape, JobDetailsAnswer, JobInfo, ScriptAnswer, TestAnswer } from "../api/types";
+import { isSame, optionsOf, valueOf, withOption } from "../lib/options";
 import { newRequestKey } from "../lib/requestkey";
 import { link, route } from "../lib/route";
 import { useStore } from "../lib/store";
 import { count, duration, memory, moment } from "../lib/units";
 import { Card, Pending, Time } from "../parts/bits";
+import { draft, START, useDrafted, useVerdict, type Verdict } from "./jobdraft";
+import { Fields, said } from "./jobfields";
 import { LastJobs } from "./lastjobs";
+import { Templates } from "./templates";
 
 /**
  * A script and a form that write each other: the form shows the #SBATCH lines, and a change of it changes them. What the
  * controller's planner says of the job as it stands is beside them.
  */
 
-const START = "#!/bin/bash -l\n#SBATCH --job-name=job\n#SBATCH --time=1:00:00\n\nhostname\n";
-const PATH = "PATH=/usr/local/bin:/usr/bin:/bin";
-/** The planner is asked when nothing was typed for this time. */
-const PAUSE_MS = 400;
 /** A larger file is no script; the daemon takes 4 MiB. */
 const UPLOAD_BYTES_MAX = 4 * 1024 * 1024;
-
-interface Field {
-  readonly name: string;
-  readonly label: string;
-  readonly hint: string;
-}
-
-const FIELDS: readonly Field[] = [
-  { name: "job-name", label: "Name", hint: "job" },
-  { name: "partition", label: "Partition", hint: "default" },
-  { name: "account", label: "Account", hint: "default" },
-  { name: "qos", label: "QOS", hint: "default" },
-  { name: "nodes", label: "Nodes", hint: "as needed" },
-  { name: "ntasks", label: "Tasks", hint: "1" },
-  { name: "cpus-per-task", label: "CPUs per task", hint: "1" },
-  { name: "mem", label: "Memory per node", hint: "default, or as 16G" },
-  { name: "gpus", label: "GPUs", hint: "none, or as 2 or h100:2" },
-  { name: "time", label: "Time limit", hint: "minutes, 1:30:00 or 2-12" },
-  { name: "array", label: "Array", hint: "as 0-9 or 1-100%4" },
-  { name: "dependency", label: "Dependency", hint: "as afterok:123" },
-  { name: "output", label: "Output file", hint: "slurm-%j.out" },
-  { name: "chdir", label: "Working directory", hint: "" },
-];
 
 export function Submit(): JSX.Element {
   const { query } = useStore(route);
   const from = query.get("from") ?? "";
-  return from ? <Again key={from} id={from} /> : <Form key="" script={START} folder="" />;
+  return from ? <Again key={from} id={from} /> : <Form key="" script={draft.value} folder="" />;
 }
 
 /** Filled with what a job had. */
@@ -92,22 +68,14 @@ function scriptOf(script: string, job: JobInfo | undefined): { script: string; f
   return { script: made, folder: job.current_working_directory };
 }
 
-interface Verdict {
-  readonly answer: TestAnswer | null;
-  readonly error: ApiError | null;
-}
-
 function Form(props: { script: string; folder: string; from?: string }): JSX.Element {
   const me = useStore(session)?.user ?? "";
   const [script, setScript] = useState(props.script);
-  const usual = useUsualFolder(me, props.folder);
-  const { options, problems } = useMemo(() => optionsOf(script), [script]);
-  const job = useMemo(
-    () => jobOf(script, { name: "job", current_working_directory: usual, environment: [PATH, `USER=${me}`, `LOGNAME=${me}`] }),
-    [script, usual, me],
-  );
-  const isReady = usual !== "" && problems.length === 0;
-  const verdict = useVerdict(isReady ? job : null);
+  const { job, options, problems, usual, isReady } = useDrafted(script, props.folder);
+  const verdict = useVerdict<TestAnswer>("jobs/test", isReady ? job : null);
+  useEffect(() => {
+    if (!props.from) draft.set(script);
+  }, [script, props.from]);
   const [refusal, setRefusal] = useState<ApiError | null>(null);
   useEffect(() => setRefusal(null), [job]);
   const remarks: readonly Remark[] = [
@@ -127,7 +95,7 @@ function Form(props: { script: string; folder: string; from?: string }): JSX.Ele
       <div class="columns">
         <Card title="When it would start" class="wide">
           <Start verdict={verdict} isReady={isReady} refusal={refusal} remarks={remarks} />
-          <Send job={job} isReady={isReady} onRefused={setRefusal} />
+          <Send job={job} isReady={isReady} onRefused={setRefusal} onAsk={() => draft.set(script)} />
         </Card>
         <Card title="What it needs">
           <Fields options={options} usual={usual} remarks={remarks} onEdit={edit} />
@@ -141,97 +109,10 @@ function Form(props: { script: string; folder: string; from?: string }): JSX.Ele
             <p key={text} class="notice bad" role="alert">{text}</p>
           ))}
         </Card>
+        <Templates user={me} script={script} onChoose={setScript} />
         <LastJobs />
       </div>
     </>
-  );
-}
-
-/** Where the user's last job ran; the home of most users where there is none. */
-function useUsualFolder(me: string, given: string): string {
-  const [folder, setFolder] = useState(given);
-  useEffect(() => {
-    if (given) return;
-    const home = me === "root" ? "/root" : `/home/${me}`;
-    const last = async (): Promise<string> => {
-      const jobs = await read<JobsAnswer>(`${OWN}/jobs?users=${encodeURIComponent(me)}&order=-job_id&count=1`);
-      const id = jobs?.data.jobs[0]?.job_id;
-      const found = id ? await read<JobDetailsAnswer>(`${SLURM}/job/${id}`) : null;
-      return found?.data.jobs[0]?.current_working_directory || home;
-    };
-    last().then(setFolder, () => setFolder(home));
-  }, [me, given]);
-  return folder;
-}
-
-/** What the controller says of the job as it stands; null until it has answered. */
-function useVerdict(job: Record<string, unknown> | null): Verdict | null {
-  const [verdict, setVerdict] = useState<Verdict | null>(null);
-  useEffect(() => {
-    setVerdict(null); // what was said of another job is not shown as if it was said of this one
-    if (!job) return;
-    const abort = new AbortController();
-    const timer = window.setTimeout(() => {
-      ask<TestAnswer>(`${OWN}/jobs/test`, { job }, abort.signal).then(
-        (answer) => setVerdict({ answer, error: null }),
-        (error: unknown) => error instanceof ApiError && setVerdict({ answer: null, error }),
-      );
-    }, PAUSE_MS);
-    return () => {
-      clearTimeout(timer);
-      abort.abort();
-    };
-  }, [job]);
-  return verdict;
-}
-
-/** The remarks on one place; of a field, on the members that it sets. */
-function said(remarks: readonly Remark[], source: string): string[] {
-  return remarks.filter((one) => placeOf(one) === source).map((one) => one.description);
-}
-
-/** `#/script`, the option of a field, or "": the job as a whole. */
-function placeOf(one: Remark): string {
-  if (one.source === "#/script") return one.source;
-  const option = OPTION_OF.get(one.source.split("/").pop() ?? "") ?? "";
-  return FIELDS.some((field) => field.name === option) ? option : "";
-}
-
-function Fields(props: {
-  options: ReturnType<typeof optionsOf>["options"];
-  usual: string;
-  remarks: readonly Remark[];
-  onEdit: (name: string, value: string) => void;
-}): JSX.Element {
-  const me = useStore(session)?.user ?? "";
-  const partitions = useAnswer<PartitionsAnswer>(`${SLURM}/partitions`);
-  const mine = useAnswer<AssocsAnswer>(`${SLURMDB}/associations?user=${encodeURIComponent(me)}`);
-  const own = mine.data?.associations ?? [];
-  const choices: Record<string, string[]> = {
-    partition: (partitions.data?.partitions ?? []).map((one) => one.name),
-    account: [...new Set(own.map((one) => one.account))],
-    qos: [...new Set(own.flatMap((one) => one.qos))],
-  };
-  return (
-    <div class="fields">
-      {FIELDS.map((field) => {
-        const remarks = said(props.remarks, field.name);
-        const list = choices[field.name] ?? [];
-        return (
-          <div key={field.name} class="field">
-            <label for={`field-${field.name}`}>{field.label}</label>
-            <input
-              id={`field-${field.name}`}
-              value={valueOf(props.options, field.name)} placeholder={field.name === "chdir" ? props.usual : field.hint} autocomplete="off"
-              spellcheck={false} list={list.length ? `list-${field.name}` : undefined} aria-invalid={remarks.length > 0}
-              onInput={(event) => props.onEdit(field.name, event.currentTarget.value)}
-            />
-            {list.length > 0 && <datalist id={`list-${field.name}`}>{list.map((one) => <option key={one} value={one} />)}</datalist>}
-            {remarks.map((text) => <span key={text} class="remark" role="alert">{text}</span>)}
-          </div>
-        );
-      })}
-    </div>
   );
 }
 
@@ -276,7 +157,7 @@ function shapeText(shape: FittingShape): string {
   return `${count(shape.nodes, "node")}${shape.nodes > 1 ? " with each" : ":"} ${each}${limit}`;
 }
 
-function Start(props: { verdict: Verdict | null; isReady: boolean; refusal: ApiError | null; remarks: readonly Remark[] }): JSX.Element {
+function Start(props: { verdict: Verdict<TestAnswer> | null; isReady: boolean; refusal: ApiError | null; remarks: readonly Remark[] }): JSX.Element {
   const error = props.refusal ?? props.verdict?.error;
   const answer = props.verdict?.answer;
   const general = said(props.remarks, "");
@@ -308,7 +189,7 @@ interface Submitted {
   readonly warnings?: Remark[];
 }
 
-function Send(props: { job: Record<string, unknown>; isReady: boolean; onRefused: (error: ApiError) => void }): JSX.Element {
+function Send(props: { job: Record<string, unknown>; isReady: boolean; onRefused: (error: ApiError) => void; onAsk: () => void }): JSX.Element {
   const [isBusy, setBusy] = useState(false);
   const [done, setDone] = useState<Submitted | null>(null);
   /** The same key until an answer is here: a submission whose answer was lost is not made twice. */
@@ -319,6 +200,7 @@ function Send(props: { job: Record<string, unknown>; isReady: boolean; onRefused
     try {
       const answer = await change<Submitted>("POST", `${SLURM}/job/submit`, { job: props.job }, key.current.text);
       key.current.text = "";
+      draft.set(START);
       refresh();
       if (answer.warnings?.length || answer.job_submit_user_msg) setDone(answer);
       else location.hash = link(["jobs", answer.job_id]);
@@ -340,6 +222,7 @@ function Send(props: { job: Record<string, unknown>; isReady: boolean; onRefused
       )}
       <div class="buttons">
         <button type="button" class="primary" disabled={isBusy || !props.isReady} onClick={() => void submit()}>Submit</button>
+        <a class="button" href={link(["plan"], new URLSearchParams({ if: "job" }))} onClick={props.onAsk}>Whom it would delay</a>
       </div>
     </>
   );

@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { marks, type PlanBar, type PlanItem, type PlanRow } from "../lib/plan";
+import { type BarKind, isGround, marks, type PlanBar, type PlanItem, type PlanRow } from "../lib/plan";
 import { useStore } from "../lib/store";
 import { duration, moment } from "../lib/units";
 import { themeChanges } from "./gpugrid";
@@ -45,6 +45,8 @@ export function Gantt(props: {
   chosen: string;
   label: string;
   choose: (item: PlanItem) => void;
+  /** A node's name is clicked. */
+  chooseNode?: (node: string) => void;
 }): JSX.Element {
   const { rows, chosen, choose } = props;
   const box = useRef<HTMLDivElement>(null);
@@ -79,11 +81,13 @@ export function Gantt(props: {
             onClick={(event) => {
               const item = at(event);
               if (item) choose(item);
+              const node = props.chooseNode && nodeAt(lines, event.offsetX, event.offsetY, top);
+              if (node) props.chooseNode?.(node);
             }}
           />
         </div>
       </div>
-      <p class="faint hint">{hover ? said(hover) : "Point at a bar to see what it is; a click says why it is there."}</p>
+      <p class="faint hint">{hover ? said(hover) : (props.chooseNode ? "Click the name of a node to let it go, or come back." : "Point at a bar to see what it is; a click says why it is there.")}</p>
     </div>
   );
 }
@@ -128,24 +132,42 @@ function draw(canvas: HTMLCanvasElement, lines: readonly PlacedRow[], view: View
   axis(context, view, height, colour);
 }
 
+interface BarStyle {
+  /** Names of colours; "" is none. */
+  readonly fill: string;
+  readonly line: string;
+  readonly text: string;
+  readonly dash: number[];
+}
+
+const STYLES: Readonly<Record<BarKind, BarStyle>> = {
+  run: { fill: "--bar-run", line: "--bar-run", text: "--on-accent", dash: [] },
+  plan: { fill: "--run-bg", line: "--run", text: "--run", dash: [4, 3] },
+  reserved: { fill: "--wait-bg", line: "--bar-wait", text: "--wait", dash: [4, 3] },
+  gone: { fill: "--bad-bg", line: "--bar-bad", text: "--bad", dash: [2, 2] },
+  was: { fill: "", line: "--faint", text: "--faint", dash: [2, 3] },
+  moved: { fill: "--wait-bg", line: "--wait", text: "--wait", dash: [] },
+  comes: { fill: "--good-bg", line: "--good", text: "--good", dash: [] },
+};
+
 function drawBar(
   context: CanvasRenderingContext2D, bar: PlanBar, top: number, lanes: number, view: View, colour: (name: string) => string, isChosen: boolean,
 ): void {
   const [x, width] = span(bar, view);
-  const { kind } = bar.item;
-  const isReserved = kind === "reserved";
-  const [y, height] = isReserved ? [top - 2, lanes * LANE_PX + 2] : [top + bar.lane * LANE_PX, LANE_PX - 3];
-  context.fillStyle = colour({ run: "--bar-run", plan: "--run-bg", reserved: "--wait-bg" }[kind]);
-  context.strokeStyle = colour(isChosen ? "--text" : { run: "--bar-run", plan: "--run", reserved: "--bar-wait" }[kind]);
+  const style = STYLES[bar.item.kind];
+  const isBehind = isGround(bar.item);
+  const [y, height] = isBehind ? [top - 2, lanes * LANE_PX + 2] : [top + bar.lane * LANE_PX, LANE_PX - 3];
+  context.fillStyle = style.fill ? colour(style.fill) : "transparent";
+  context.strokeStyle = colour(isChosen ? "--text" : style.line);
   context.lineWidth = isChosen ? 2 : 1;
-  context.setLineDash(kind === "run" ? [] : [4, 3]); // not by colour alone
+  context.setLineDash(style.dash); // not by colour alone
   context.beginPath();
   context.roundRect(x, y, width, height, 3);
   context.fill();
   context.stroke();
   context.setLineDash([]);
-  if (width < 34 || isReserved) return;
-  context.fillStyle = colour(kind === "run" ? "--on-accent" : "--run");
+  if (width < 34 || isBehind) return;
+  context.fillStyle = colour(style.text);
   context.save();
   context.clip();
   context.fillText(bar.item.label, x + 5, y + height / 2);
@@ -173,14 +195,22 @@ function axis(context: CanvasRenderingContext2D, view: View, height: number, col
   context.stroke();
 }
 
-function found(lines: readonly PlacedRow[], view: View, x: number, y: number, scrolled: number): PlanItem | null {
+function rowAt(lines: readonly PlacedRow[], y: number, scrolled: number): PlacedRow | undefined {
   const down = y + scrolled;
-  const line = y < HEAD_PX ? undefined : lines.find((one) => down >= one.top && down < one.top + one.row.lanes * LANE_PX);
+  return y < HEAD_PX ? undefined : lines.find((one) => down >= one.top && down < one.top + one.row.lanes * LANE_PX);
+}
+
+function nodeAt(lines: readonly PlacedRow[], x: number, y: number, scrolled: number): string | undefined {
+  return x < NAME_PX ? rowAt(lines, y, scrolled)?.row.node : undefined;
+}
+
+function found(lines: readonly PlacedRow[], view: View, x: number, y: number, scrolled: number): PlanItem | null {
+  const line = rowAt(lines, y, scrolled);
   if (!line || x < NAME_PX) return null;
-  const lane = Math.floor((down - line.top) / LANE_PX);
+  const lane = Math.floor((y + scrolled - line.top) / LANE_PX);
   const hits = line.row.bars.filter((bar) => {
     const [left, width] = span(bar, view);
-    return x >= left && x <= left + width && (bar.item.kind === "reserved" || bar.lane === lane);
+    return x >= left && x <= left + width && (isGround(bar.item) || bar.lane === lane);
   });
   return hits.at(-1)?.item ?? null; // a job before the reservation that it is in
 }
