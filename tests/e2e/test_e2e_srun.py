@@ -5,7 +5,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -407,12 +408,16 @@ def test_no_such_job(cluster: LiveCluster) -> None:
     )
 
 
-def test_a_worker_that_has_run_srun_runs_the_next_one_too(
-    cluster: LiveCluster, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A socket's path has 107 bytes at most."""
+    with tempfile.TemporaryDirectory(prefix="pstk-s") as folder:
+        yield Path(folder)
+
+
+def test_a_worker_that_has_run_srun_runs_the_next_one_too(cluster: LiveCluster, short_folder: Path) -> None:
     """Its connection to the call socket is kept, and is no file that the call has left open."""
-    folder = tmp_path_factory.mktemp("s")  # short: a socket's path has 107 bytes at most
-    launched = Launched(folder, build(folder), cluster.cluster_file)
+    launched = Launched(short_folder, build(short_folder), cluster.cluster_file)
     try:
         server = launched.warm()
         done = launched.run("srun", "true")
