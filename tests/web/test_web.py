@@ -57,6 +57,8 @@ def test_each_page_light_and_dark_narrow_and_wide(web):
         "nothing": ("none", "Nothing here"),
     }  # fmt: skip
     page = web.login()
+    hidden = page.locator("nav").first.evaluate("nav => nav.scrollWidth - nav.clientWidth")
+    assert hidden <= 0, f"{hidden} px of the pages' names cannot be seen without scrolling"
     for name, (where, heading) in places.items():
         web.open(page, where, heading)
         check_looks(page, name)
