@@ -28,10 +28,13 @@ PATHS = (
     "/penstock/v1/queue?states=PENDING,RUNNING,COMPLETING,CONFIGURING,SUSPENDED", "/slurm/v0.0.46/nodes", "/penstock/v1/gpus",
 )  # fmt: skip
 #: Of web/src/api/live.ts.
-GATHER_S, SLOW_POLL_S = 0.25, 60.0
+GATHER_S = 0.25
+SLOW_POLL_S = 60.0
 #: A caller has a bounded number of streams and of requests in progress.
 BROWSERS_OF_A_TOKEN = 4
-NODES, CPUS, GPUS = 16, 64, 8
+NODES = 16
+CPUS = 64
+GPUS = 8
 START_S = 20.0
 
 

@@ -31,6 +31,17 @@ LINES_MAX: Final = 1_000_000
 #: A longer line is searched in parts: a file may have no line break at all.
 LINE_CHARS_MAX: Final = 1024 * 1024
 _BLOCK_BYTES: Final = 64 * 1024
+#: Follows a file (lines, path) until the step is asked to end, and then reads once more: what a job writes last is followed by
+#: its end. tail looks for the process that ends with the step's SIGTERM, and ignores the signal itself.
+_FOLLOW: Final = """\
+sleep 2147483647 & end=$!
+(trap '' TERM; exec tail --pid=$end -s 0.2 -n "$1" -F -- "$2") & tail=$!
+trap : TERM
+wait $tail
+kill $end 2>/dev/null
+wait $end
+wait $tail
+"""
 
 
 @click.command(
@@ -126,10 +137,10 @@ def _show(growing: GrowingOutput, job: JobHandle, record: JobRecord, write: Writ
 def _by_step(record: JobRecord, path: str, lines: int | None, write: Write, follow: bool) -> int:
     """Reads the file on the job's first node. The step ends with the job."""
     begin = "+1" if lines is None else str(lines)
+    read = ("sh", "-c", _FOLLOW, "sh", begin, path) if follow else ("tail", "-n", begin, "--", path)
     argv = [
         *how_to_run("srun"), "--quiet", f"--jobid={record.job_id}", "--overlap", "--nodes=1", "--ntasks=1",
-        f"--nodelist={record.nodes[0]}", f"--chdir={record.work_dir}", "--input=none",
-        "tail", "-n", begin, *(["-F"] if follow else []), "--", path,
+        f"--nodelist={record.nodes[0]}", f"--chdir={record.work_dir}", "--input=none", *read,
     ]  # fmt: skip
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as step:
         assert step.stdout is not None

@@ -7,7 +7,7 @@
     render(config)     writes a short slurm.conf that load() reads back
 
 Reading order: `syntax` (files to tokens), `kinds` and `keys` (the table of parameters), `lines` (tokens against the
-table), `nodes`, `gresconf`, `topologyconf`, `partitions`, then `load`. `notused` and `words` list the parameters of
+table; `unknown`), `nodes`, `gresconf`, `topologyconf`, `partitions`, then `load`. `notused` and `words` list the parameters of
 Slurm that have no effect, and why.
 """
 

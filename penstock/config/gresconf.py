@@ -18,11 +18,12 @@ from penstock.config.gresmig import KEY as MIG_LAYOUTS
 from penstock.config.gresmig import LayoutLine as MigLine
 from penstock.config.gresmig import with_mig
 from penstock.config.gresshares import with_shares
-from penstock.config.keys import GRES, unknown
+from penstock.config.keys import GRES
 from penstock.config.lines import LineReader, Values
 from penstock.config.nodes import NodeTable
 from penstock.config.problem import Findings, Where
 from penstock.config.syntax import Statement, read_statements
+from penstock.config.unknown import unknown
 from penstock.values.config import DeviceConfig, NodeConfig
 from penstock.values.errors import BadValue
 from penstock.values.gres import GRES_COUNT_MAX, SHARED_NAMES, Gres

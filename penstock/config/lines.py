@@ -10,9 +10,10 @@ from collections.abc import Iterable
 # Any: each parameter has a value of its kind
 from typing import Any, NamedTuple
 
-from penstock.config.keys import KEY_CHARS_MAX, SECRET, Key, Table, unknown
+from penstock.config.keys import KEY_CHARS_MAX, SECRET, Key, Table
 from penstock.config.problem import PROBLEMS_MAX, Findings, Ignored, Where
 from penstock.config.syntax import Token
+from penstock.config.unknown import unknown
 from penstock.config.words import NOT_KNOWN, WORDS, without_meaning
 from penstock.values.errors import BadValue
 

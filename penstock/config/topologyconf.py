@@ -9,10 +9,11 @@ blocks are joined: the first is the base block's, the others are that times powe
 import os
 from collections.abc import Iterator
 
-from penstock.config.keys import TOPOLOGY, unknown
+from penstock.config.keys import TOPOLOGY
 from penstock.config.lines import LineReader, Values
 from penstock.config.problem import Findings, Where
 from penstock.config.syntax import read_statements
+from penstock.config.unknown import unknown
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import compress, expand
 from penstock.values.topology import Switch, Topology

@@ -51,7 +51,7 @@ ORDER = {
         Features DelayBoot
         Prefer?
         Reservation?
-        OverSubscribe Contiguous Licenses Network
+        OverSubscribe Contiguous Licenses LicensesAlloc Network
         Command
         WorkDir
         Comment?

@@ -144,18 +144,22 @@ def test_no_other_way_to_depend_on_a_job_that_is_not_seen(how: str) -> None:
 
 
 def test_why_names_no_job_of_others() -> None:
-    """Jobs in front are counted, not named; nor is the one for which it was preempted, nor those it would preempt."""
+    """Jobs in front and those on a leaf switch are counted, not named; nor is the one for which it was preempted, nor those it
+    would preempt."""
     in_front = tuple(SimpleNamespace(job_id=n, nodes_wanted=1, start_s=0, nodes=("n1",)) for n in (1, 2, 3))
     obstacle = SimpleNamespace(reason=Reason.PRIORITY, text="it was preempted for job 2, which goes first", at_us=0)
     why: Any = SimpleNamespace(
         obstacles=(obstacle,), planned=None, needs=(), licenses=(), reservations=(), in_front=in_front, in_front_more=4,
         may_preempt=True, victims=(1, 2), hints=(),
+        leaves=(SimpleNamespace(name="s1", nodes=2, jobs=(1, 2), more=1, is_owned=True),),
     )  # fmt: skip
     snapshot: Any = SimpleNamespace(jobs={1: Row(1, 7), 2: Row(2, 8)})
     mine = why_reply(pb.WhyJobReply(), why, snapshot, JobVisibility(7))
     assert [(one.job_id, one.user_name) for one in mine.in_front] == [(1, "7")]
     assert (mine.in_front_more, list(mine.victims)) == (6, [1])
+    assert [(list(leaf.jobs), leaf.jobs_more) for leaf in mine.leaves] == [([1], 2)]
     assert mine.obstacles[0].text == "it was preempted for another job, which goes first"
     everybodys = why_reply(pb.WhyJobReply(), why, snapshot, ALL_JOBS)
     assert [one.job_id for one in everybodys.in_front] == [1, 2, 3]
     assert (everybodys.in_front_more, list(everybodys.victims)) == (4, [1, 2])
+    assert [(list(leaf.jobs), leaf.jobs_more) for leaf in everybodys.leaves] == [([1, 2], 1)]

@@ -66,7 +66,9 @@ class TokenMethods(Administration):
     def _session_token(self, request: controller_pb2.IssueTokenRequest, actor: Actor) -> controller_pb2.IssueTokenReply:
         """The token that reaches the session of one job. Unlike others it may be made by a token, also by one of its own
         kind: it ends with its job, and by the same revocations, that of a personal token included. Raises BadRequest."""
-        runtime, job_id, peer = self._services.runtime, request.session_job_id, current_peer()
+        runtime = self._services.runtime
+        job_id = request.session_job_id
+        peer = current_peer()
         job = runtime.snapshot.jobs.get(job_id)
         proven = peer.grounds.proof if peer.grounds and isinstance(peer.grounds.proof, Proven) else None
         speaks_for_another = request.for_user or (proven is not None and proven.wanted != proven.user_name)

@@ -16,7 +16,9 @@ async def expected_start(
     services: Services, event: SubmitJob, body: Submitted, compares: bool
 ) -> controller_pb2.SubmitJobReply:
     """Asks the planner once, or twice to compare the plans. Raises BadRequest."""
-    runtime, ask, uid = services.runtime, services.planner_queries.ask, caller().uid
+    runtime = services.runtime
+    ask = services.planner_queries.ask
+    uid = caller().uid
 
     def arrival() -> PlanChangeInquiry:
         return inquire_arrival(runtime.core.state, runtime.clock_us(), event)
