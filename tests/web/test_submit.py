@@ -51,7 +51,8 @@ def test_form_and_script_write_each_other_and_the_job_is_theirs(web):
     page.get_by_label("Script", exact=True).fill("#!/bin/sh\n#SBATCH -c 2 --comment='a b'\nsleep 600\n")
     assert page.get_by_label("CPUs per task").input_value() == "2"
     for label, text in {
-        "Name": HOSTILE, "GPUs": "2", "Memory per node": "1G", "Time limit": "1:30:00", "Working directory": "/tmp",
+        "Name": HOSTILE, "GPUs": "2", "Memory per node": "1G", "Time limit": "1:30:00",
+        "Working directory": str(cluster.work),
     }.items():  # fmt: skip
         field(page, label, text)
     assert "#SBATCH --gpus=2\n" in script(page) and "#SBATCH -c 2 --comment='a b'\n" in script(page)
