@@ -33,6 +33,7 @@ class Shell:
         self.name = name
         self.pid = 0
         self.has_terminal = is_interactive()
+        self._early: list[int] = []  # signals from before its pid is known: it runs already
         self._own_group = os.getpgrp()
         self._news, self._write = os.pipe()
 
@@ -55,6 +56,8 @@ class Shell:
             raise CommandError(f'_fork_command: Unable to find command "{argv[0]}"') from error
         except OSError as error:
             raise CommandError(f'Unable to exec command "{argv[0]}": {error.strerror}') from error
+        for early in self._early:
+            _kill_group(self.pid, early)
         self._give_terminal()
 
     def wait(self) -> tuple[int, int]:
@@ -94,6 +97,8 @@ class Shell:
     def _forward(self, number: int, frame: object) -> None:
         if self.pid:
             _kill_group(self.pid, number)
+        else:
+            self._early.append(number)
 
     def _give_terminal(self) -> None:
         if self.has_terminal:

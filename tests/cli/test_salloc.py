@@ -258,6 +258,31 @@ def test_signals_go_to_the_command(desk):
     assert (process.returncode, out, err) == (5, "got\n", GRANTED + GIVEN_BACK)
 
 
+def test_a_signal_as_soon_as_the_command_runs_reaches_it():
+    code = (
+        "import os, signal\n"
+        "from cli.jobs.jobshell import Shell\n"
+        "spawn = os.posix_spawnp\n"
+        "def signalled(*words, **options):\n"
+        "    pid = spawn(*words, **options)\n"
+        "    os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "    return pid\n"
+        "os.posix_spawnp = signalled\n"
+        "shell = Shell('salloc')\n"
+        "shell.start(['sleep', '600'], dict(os.environb))\n"
+        "print(shell.wait())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=ANSWER_S,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert (done.stdout, done.stderr) == (f"(0, {int(signal.SIGUSR1)})\n", "")
+
+
 def test_what_is_not_there_at_once_is_given_up(desk):
     desk.states = ["PENDING", "CANCELLED"]
     status, out, err = run(desk, "--immediate", "true")

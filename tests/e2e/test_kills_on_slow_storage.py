@@ -187,6 +187,10 @@ class Sinks:
     def told(self, name: str) -> list[str]:
         return (self.folder / f"{name}.told").read_text().splitlines()
 
+    def triggered(self) -> set[int]:
+        """The jobs whose triggers' programs have run."""
+        return {int(line) for line in self.told("trigger")}
+
     def completions(self) -> list[tuple[int, str, str]]:
         """Job, name and state of each completion, as they came."""
         if self.kind == "filetxt":
@@ -246,6 +250,7 @@ def test_nothing_is_lost_or_made_up_while_a_controller_on_slow_storage_is_killed
                 (),
                 cluster.logs,
             )
+        cluster.wait(lambda: load.triggers.keys() <= sinks.triggered(), "each trigger's program has run")
         letters = load_json(
             cluster.run("penstock", "db", "dead-letters", "--config", str(cluster.slurm_conf), "--json")
         )
@@ -300,7 +305,6 @@ def check(cluster: LiveCluster, sinks: Sinks, load: Load, letters: list[dict[str
     assert not [
         mail for mail, count in mails.items() if count > 1 and "Requeued" not in mail and "Began" not in mail
     ], mails
-    assert load.triggers.keys() <= {int(line) for line in sinks.told("trigger")}
     log = (cluster.home / "log" / "ctld.log").read_text()
     assert "Traceback" not in log, log[-4000:]
     print(f"{len(jobs)} jobs, {sum(runs.values())} ends, {sum(found.values())} completions, {len(sinks.all.received)} events, "
