@@ -153,9 +153,9 @@ def test_months_outlive_their_hours(any_store: str, tmp_path_factory: pytest.Tem
     purged, whole = (
         new_world(place, 3, "cpu=90000,mem=99999999G,node=3000") for place in places
     )  # more than jobs can have
-    for step in range(30):
+    for step in range(18):
         for world in (purged, whole):
-            world.advance(1, 2 * DAY_US)
+            world.advance(1, 3 * DAY_US)
             if step % 3 == 0:
                 roll(world)
         if step % 6 == 0:

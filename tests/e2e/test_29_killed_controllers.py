@@ -17,9 +17,9 @@ import pytest
 from livecluster import CTLD, LAUNCHERS, LiveCluster, command, is_installed
 from patience import ANSWER_S
 
-SHELLS, CALLS = 8, 40
+SHELLS, CALLS = 8, 24
 #: A call without a command server is a start of Python.
-SERVED_CALLS = 20
+SERVED_CALLS = 12
 #: Processes of a command server that serves: it, and two workers.
 SERVING = 3
 POLL_S = 0.1

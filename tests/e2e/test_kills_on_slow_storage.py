@@ -205,7 +205,7 @@ class Sinks:
 
 
 CASES = [("disk", "filetxt"), ("server", "elasticsearch"), ("disk", "script")]
-KILLS = [pytest.param(3, id="a few kills"), pytest.param(60, marks=pytest.mark.slow, id="many kills")]
+KILLS = [pytest.param(2, id="a few kills"), pytest.param(60, marks=pytest.mark.slow, id="many kills")]
 
 
 @pytest.mark.parametrize("kills", KILLS)

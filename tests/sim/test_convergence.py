@@ -45,7 +45,9 @@ def jobs() -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize(("half_life", "flags"), [("1-0", ""), ("0", "NO_FAIR_TREE")])
+@pytest.mark.parametrize(
+    ("half_life", "flags"), [("1-0", ""), pytest.param("0", "NO_FAIR_TREE", marks=pytest.mark.slow)]
+)
 def test_seventy_to_thirty(half_life: str, flags: str) -> None:
     given = in_order(jobs())
     conf = CONF.format(half_life=half_life, flags=flags or "MAX_TRES_GRES")

@@ -47,9 +47,10 @@ from sim.world import STEPS, SimWorld
 SEEDS_MAX = 60
 #: Where to begin to look for those that the first worlds do not notice. Worlds change with the code: then it takes longer.
 FIRST_SEED = {
-    "launches_twice": 6, "shares_a_gpu_in_use": 7, "ignores_time_limits": 14, "never_kills": 14, "ignores_array_limits": 9,
-    "forgets_holds": 16, "same_cpus_for_all_steps": 4, "ends_with_the_first_part": 9,
-    "loses_reports": 3, "relaunches_after_loss": 3, "forgets_step_keys": 3,
+    "launches_twice": 6, "shares_a_gpu_in_use": 7, "ignores_time_limits": 17, "never_kills": 17, "ignores_array_limits": 11,
+    "forgets_holds": 20, "same_cpus_for_all_steps": 11, "ends_with_the_first_part": 12, "limits_too_short": 2,
+    "loses_reports": 3, "relaunches_after_loss": 5, "forgets_step_keys": 12, "ignores_dependencies": 3, "forgets_cancels": 5,
+    "starts_on_closed_nodes": 4, "stops_nothing": 6, "forgets_submit_keys": 4, "drops_a_submit": 2, "never_releases": 1,
 }  # fmt: skip
 Patch = pytest.MonkeyPatch
 
