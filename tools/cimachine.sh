@@ -32,6 +32,19 @@ install_packages() {
     return 1
 }
 
+# Installs the first of these packages that can be had: what for, packages. Names all of them where none can.
+install_one_of() {
+    local purpose=$1 package before=("${missing[@]}")
+    shift
+    for package in "$@"; do
+        if install_packages "$purpose" "$package"; then
+            missing=("${before[@]}")
+            return 0
+        fi
+    done
+    return 1
+}
+
 # Names the environments of others' programs that were not made: what needs them, their folder, files of requirements.
 name_missing_environments() {
     local needed_by=$1 folder=$2 file name

@@ -48,6 +48,15 @@ def test_what_is_not_installed_is_named(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["status 1", "gcc make (make build)"]
 
 
+@pytest.mark.parametrize(
+    ("fails", "words"),
+    [("0", ["status 0", ""]), ("3", ["status 0", ""]), ("6", ["status 1", "chromium-shell (web)", "chromium (web)"])],
+)
+def test_a_package_is_not_named_where_another_takes_its_place(tmp_path: Path, fails: str, words: list[str]) -> None:
+    done = sourced("install_one_of web chromium-shell chromium", tmp_path, FAILS=fails)
+    assert done.stdout.splitlines() == words
+
+
 def test_who_may_not_install_packages_does_not_try(tmp_path: Path) -> None:
     done = sourced("install_packages 'make build' gcc", tmp_path, USER_ID="1000")
     assert done.stdout.splitlines() == ["status 1", "gcc (make build)"]
