@@ -5,7 +5,7 @@
     post_submit      the job, and the step of srun
 
 Without filters everything passes unchanged, and nothing is imported or started. What a filter does wrong ends the command
-before anything is sent, or is told and the filter is not asked any more, as the site has it (PenstockCliFilterFailure);
+before anything is sent, or is reported and the filter is not asked any more, as the site has it (PenstockCliFilterFailure);
 an error of post_submit is shown, and the job stays.
 """
 

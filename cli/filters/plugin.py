@@ -13,7 +13,7 @@ class Plugin:
     """One filter: each of its functions does nothing unless it is overridden."""
 
     name = ""
-    may_fail = False  # after a fault the command goes on without it
+    may_fail = False  # after a fault the command continues without it
 
     def setup_defaults(self, options: dict[str, str], early: bool, component: int) -> Mapping[str, str | None]:
         """Returns changes of the defaults. Raises CommandError."""

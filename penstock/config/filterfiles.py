@@ -13,7 +13,7 @@ FILE_BYTES_MAX: Final = 1024 * 1024
 #: Lua's file, in the folder of slurm.conf.
 LUA_FILE: Final = "job_submit.lua"
 CLI_LUA_FILE: Final = "cli_filter.lua"
-#: In a cluster file, before a script that filters options: when it fails, the command goes on without it.
+#: In a cluster file, before a script that filters options: when it fails, the command continues without it.
 ACCEPT_FAILURE: Final = "accept:"
 
 

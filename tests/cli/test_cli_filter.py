@@ -190,10 +190,10 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_a_site_may_go_on_without_a_script_that_fails(
+def test_a_site_may_continue_without_a_script_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], kind: str
 ) -> None:
-    """It is told once, the other filters are asked, and a refusal holds."""
+    """It is reported once, the other filters are asked, and a refusal holds."""
     monkeypatch.setattr(beside, "CALL_S", 0.1 if kind == "hangs" else 30.0)
     told = "function slurm_cli_post_submit(o, j, s) print('told') return 0 end"
     first = script(
