@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from penstock.calls import Proof
     from penstock.client import ReplyMessage
     from penstock.clusterfile import ClusterFile
+    from penstock.v1 import controller_pb2 as wire
     from rest.interactive.service import SessionService
     from rest.limits import RequestShare
     from rest.simulations import Simulations
     from rest.sitetemplates import SiteTemplates
+
+    PolledRequest = wire.ListNodesRequest | wire.ListPartitionsRequest | wire.ListReservationsRequest
 
 _YES = frozenset(("true", "yes", "1", ""))
 _NO = frozenset(("false", "no", "0"))
@@ -95,6 +98,20 @@ class RestCall:
     async def call(self, method: str, request: "Message", timeout_s: float = CALL_TIMEOUT_S) -> "ReplyMessage":
         """One request to the controller, for the caller. Raises PenstockError."""
         reply = await self.client.call(method, request, timeout_s, proof=self.proof)
+        self.tag.note(reply)
+        return reply
+
+    async def polled(self, method: str, request: "PolledRequest") -> "ReplyMessage":
+        """The one request of an answer that is polled: nothing is sent to the daemon if the caller has the answer already
+        (rest/tags.py). Raises NotModified, PenstockError."""
+        self.asked = self.tag.text()
+        known = self.moments.known(self.asked, self.if_none_match)
+        request.known = known.moment
+        reply = await self.client.call(method, request, CALL_TIMEOUT_S, proof=self.proof)
+        if reply.unchanged:
+            raise NotModified(known.tag)
+        self.moment = reply.moment
+        reply.ClearField("moment")  # it is of this controller's process, the tag is not
         self.tag.note(reply)
         return reply
 

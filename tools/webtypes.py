@@ -1,4 +1,5 @@
-"""Writes web/src/api/types.ts, the types of the web interface's client, from the OpenAPI documents that `penstock restd` serves.
+"""Writes web/src/api/types.ts, the types of the web interface's client, from the OpenAPI documents that `penstock restd` serves,
+and web/src/api/sbatch.ts, the names, letters and kinds of sbatch's options.
 
     python -m tools.webtypes [--check]
 
@@ -11,6 +12,8 @@ from pathlib import Path
 # Any: members of a document of JSON
 from typing import Any, Final
 
+from cli.base.options import with_common
+from cli.sbatch import COMMAND
 from rest import openapi
 from rest.contract.facts import load
 from rest.handlers import own
@@ -56,6 +59,19 @@ USED: Final = {
     "/penstock/v1/sessions": "SessionsAnswer",
 }
 HEAD: Final = "// Written by tools/webtypes.py from the OpenAPI documents of penstock restd; not to be edited.\n"
+OPTIONS_TARGET: Final = Path("web/src/api/sbatch.ts")
+OPTIONS_HEAD: Final = """// Written by tools/webtypes.py from the option table of sbatch; not to be edited.
+
+export interface SbatchOption {
+  readonly name: string;
+  readonly short: string;
+  /** Whether it has a value. */
+  readonly kind: "no" | "maybe" | "yes";
+  /** Not Slurm's: it has no abbreviations. */
+  readonly isOwn: boolean;
+}
+
+export const SBATCH_OPTIONS: readonly SbatchOption[] = ["""
 _SCALARS: Final = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
 
 
@@ -119,16 +135,26 @@ def text() -> str:
     return "\n".join([HEAD, *(types.texts[name] for name in sorted(types.texts))])
 
 
+def options_text() -> str:
+    """The options of sbatch."""
+    rows = (
+        f'  {{ name: "{one.name}", short: "{one.short}", kind: "{one.value}", isOwn: {str(one.own).lower()} }},'
+        for one in with_common(COMMAND.options)
+    )
+    return "\n".join([OPTIONS_HEAD, *rows, "];", ""])
+
+
 def main(words: list[str]) -> int:
-    """Writes the file, or compares."""
-    made = text()
+    """Writes the files, or compares."""
+    made = {TARGET: text(), OPTIONS_TARGET: options_text()}
     if "--check" not in words:
-        TARGET.write_text(made)
+        for path, content in made.items():
+            path.write_text(content)
         return 0
-    if TARGET.read_text() != made:
-        print(f"{TARGET} is old: run .venv/bin/python -m tools.webtypes, then make web", file=sys.stderr)
-        return 1
-    return 0
+    old = [str(path) for path, content in made.items() if path.read_text() != content]
+    if old:
+        print(f"{', '.join(old)}: old: run .venv/bin/python -m tools.webtypes, then make web", file=sys.stderr)
+    return 1 if old else 0
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from typing import Final, NoReturn, Protocol
 
 from cli.base.options import Command
 from cli.base.run import CommandError
+from cli.filters.plugin import FilterFault
 from penstock.config.sitefile import SiteFileError, decoded, read_site_file
 from penstock.sitefilters.base import FilterFailed, FilterRefusal
 
@@ -57,7 +58,7 @@ class BesideProcess:
         self._wire: socket.socket | None = None
 
     def ask(self, function: str, **values: object) -> Mapping[str, str | None]:
-        """Calls a function of the script and returns its changes. Raises CommandError: it has refused, or failed."""
+        """Calls a function of the script and returns its changes. Raises FilterFault, CommandError: it has refused."""
         wire = self._wire or self._start()
         try:
             wire.sendall(_packed({"function": function, "values": values}))
@@ -67,7 +68,7 @@ class BesideProcess:
         if found is None:
             raise self._broken(function)
         if "failed" in found:
-            raise CommandError(f"{found['failed']}\n{TERMINATED}")
+            raise FilterFault(f"{found['failed']}\n{TERMINATED}")
         if "refused" in found:
             raise CommandError("\n".join((*str(found["refused"]).splitlines(), TERMINATED)))
         changes = found.get("changes")
@@ -86,7 +87,7 @@ class BesideProcess:
             data, _ = read_site_file(self._path, str(self._owner_uid), FILE_BYTES_MAX)
             text = decoded(data, self._path)
         except SiteFileError as error:
-            raise CommandError(f"the filter of options cannot be read: {error}\n{TERMINATED}") from error
+            raise FilterFault(f"the filter of options cannot be read: {error}\n{TERMINATED}") from error
         ours, theirs = socket.socketpair()
         sys.stdout.flush()
         self.pid = os.fork()
@@ -96,7 +97,7 @@ class BesideProcess:
         self._wire = ours
         return ours
 
-    def _broken(self, function: str) -> CommandError:
+    def _broken(self, function: str) -> FilterFault:
         """The error for a process that has ended, by itself or by its deadline."""
         if self._wire is not None:
             self._wire.close()
@@ -105,9 +106,9 @@ class BesideProcess:
         if code == -signal.SIGINT:
             raise KeyboardInterrupt
         if code == -signal.SIGALRM:
-            return CommandError(f"{self._path}: {function} took longer than {CALL_S:g} s\n{TERMINATED}")
+            return FilterFault(f"{self._path}: {function} took longer than {CALL_S:g} s\n{TERMINATED}")
         how = f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
-        return CommandError(f"{self._path}: its process {how} in {function}\n{TERMINATED}")
+        return FilterFault(f"{self._path}: its process {how} in {function}\n{TERMINATED}")
 
 
 def _serve(wire: socket.socket, command: Command, language: str, path: str, text: str) -> NoReturn:

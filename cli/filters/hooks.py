@@ -5,16 +5,18 @@
     post_submit      the job, and the step of srun
 
 Without filters everything passes unchanged, and nothing is imported or started. What a filter does wrong ends the command
-before anything is sent; an error of post_submit is shown, and the job stays.
+before anything is sent, or is reported and the filter is not asked any more, as the site has it (PenstockCliFilterFailure);
+an error of post_submit is shown, and the job stays.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from cli.base.options import Command, OptionValues
-from cli.base.run import CommandError, complain
-from cli.filters.plugin import Plugin
+from cli.base.run import CommandError, complain, warn
+from cli.filters.plugin import FilterFault, Plugin
 from cli.jobs.jobrequest import merge
 from penstock.cluster import find_cluster
 from penstock.clusterfile import ClusterFile
@@ -42,6 +44,7 @@ class OptionFilters:
     def __init__(self, command: Command, cluster: ClusterFile | None) -> None:
         self._command = command
         self._plugins: list[Plugin] = []
+        self._passed_over: list[Plugin] = []  # that have failed, and may
         self._submitted = 0  # components that the filters have seen
         if cluster is not None and cluster.cli_filters:
             from cli.filters.plugins import plugins_of
@@ -72,17 +75,19 @@ class OptionFilters:
         defaults = OptionValues()
         for plugin in self._plugins:
             for early in (True, False):
-                changes = plugin.setup_defaults(self._texts(defaults), early, number)
-                defaults = self._changed(plugin, defaults, changes)
+                ask = partial(plugin.setup_defaults, early=early, component=number)
+                defaults = self._asked(plugin, defaults, ask)
         before = found = merge(defaults, values)
         for plugin in self._plugins:
-            found = self._changed(plugin, found, plugin.pre_submit(self._texts(found), number))
+            found = self._asked(plugin, found, partial(plugin.pre_submit, component=number))
         given = {key: value for key, value in found.items() if key not in before or value != before[key]}
         return Filtered(found, OptionValues(given))
 
     def submitted(self, job_id: int, step_id: int | None = None) -> None:
         """Tells the filters of the job; they have no more to do then."""
         for plugin in self._plugins:
+            if plugin in self._passed_over:
+                continue
             try:
                 for number in range(self._submitted):
                     plugin.post_submit(number, job_id, step_id)
@@ -95,6 +100,23 @@ class OptionFilters:
 
         return texts_of(self._command, values)
 
+    def _asked(
+        self, plugin: Plugin, values: OptionValues, ask: Callable[[dict[str, str]], Mapping[str, str | None]]
+    ) -> OptionValues:
+        """Returns the options after one call of a filter. Raises CommandError."""
+        if plugin in self._passed_over:
+            return values
+        try:
+            return self._changed(plugin, values, ask(self._texts(values)))
+        except FilterFault as fault:
+            if not plugin.may_fail:
+                raise
+            self._passed_over.append(plugin)
+            plugin.close()
+            why = next(iter(str(fault).splitlines()), "")
+            warn(self._command.name, f"the filter of options {plugin.name} has failed, and is not asked: {why}")
+            return values
+
     def _changed(self, plugin: Plugin, values: OptionValues, changes: Mapping[str, str | None]) -> OptionValues:
         from cli.filters.texts import with_changes
 
@@ -105,4 +127,4 @@ class OptionFilters:
         except CommandError as error:
             where = f"{self._command.name}: a filter of options gives a wrong value: {plugin.name}"
             detail = f"{error.detail}\n{where}" if error.detail else where
-            raise CommandError(error.text, plain=error.plain, detail=detail, level=error.level) from error
+            raise FilterFault(error.text, plain=error.plain, detail=detail, level=error.level) from error

@@ -9,6 +9,7 @@ from cli.filters.beside import BesideProcess
 from cli.filters.defaults import FILE, user_defaults
 from cli.filters.plugin import Plugin
 from penstock.clusterfile import ClusterFile
+from penstock.config.filterfiles import ACCEPT_FAILURE
 
 
 def plugins_of(command: Command, cluster: ClusterFile) -> list[Plugin]:
@@ -17,9 +18,10 @@ def plugins_of(command: Command, cluster: ClusterFile) -> list[Plugin]:
 
 
 def _plugin(name: str, command: Command, cluster: ClusterFile) -> Plugin:
-    language, _, path = name.partition(":")
+    language, _, path = name.removeprefix(ACCEPT_FAILURE).partition(":")
     if language in ("lua", "python") and os.path.isabs(path):
-        return ScriptPlugin(BesideProcess(command, language, path, _owner(cluster.path)), path)
+        process = BesideProcess(command, language, path, _owner(cluster.path))
+        return ScriptPlugin(process, path, may_fail=name.startswith(ACCEPT_FAILURE))
     if name == "user_defaults":
         return DefaultsPlugin(command, cluster.cluster_name)
     if name == "syslog":
@@ -38,8 +40,9 @@ def _owner(path: str) -> int:
 class ScriptPlugin(Plugin):
     """A script of the site, in a process of its own."""
 
-    def __init__(self, process: BesideProcess, path: str) -> None:
+    def __init__(self, process: BesideProcess, path: str, may_fail: bool) -> None:
         self.name = path
+        self.may_fail = may_fail
         self._process = process
 
     def setup_defaults(self, options: dict[str, str], early: bool, component: int) -> Mapping[str, str | None]:

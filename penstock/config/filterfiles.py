@@ -13,6 +13,8 @@ FILE_BYTES_MAX: Final = 1024 * 1024
 #: Lua's file, in the folder of slurm.conf.
 LUA_FILE: Final = "job_submit.lua"
 CLI_LUA_FILE: Final = "cli_filter.lua"
+#: In a cluster file, before a script that filters options: when it fails, the command continues without it.
+ACCEPT_FAILURE: Final = "accept:"
 
 
 class FilterFileError(Exception):
@@ -31,9 +33,10 @@ def filter_files(config: Config, folder: str) -> list[tuple[str, str]]:
 
 def cli_filters(config: Config, folder: str) -> tuple[str, ...]:
     """Returns the filters of options as a cluster file names them: python:PATH, lua:PATH, or the name of one that needs no
-    file. `folder`: of slurm.conf."""
-    python = (f"python:{config.cli_filter}",) if config.cli_filter else ()
-    lua = f"lua:{os.path.join(os.path.abspath(folder), CLI_LUA_FILE)}"
+    file; ACCEPT_FAILURE before those that may fail. `folder`: of slurm.conf."""
+    rule = ACCEPT_FAILURE if config.cli_filter_failure == "accept" else ""
+    python = (f"{rule}python:{config.cli_filter}",) if config.cli_filter else ()
+    lua = f"{rule}lua:{os.path.join(os.path.abspath(folder), CLI_LUA_FILE)}"
     return (*python, *(lua if name == "lua" else name for name in config.cli_filter_plugins))
 
 
@@ -66,7 +69,7 @@ def _cli_warnings(config: Config, folder: str) -> Iterator[str]:
     if "lua" in config.cli_filter_plugins and find_spec("lupa") is None:
         yield "CliFilterPlugins=lua needs lupa: pip install 'penstock[lua]'"
     for name in cli_filters(config, folder):
-        path = name.partition(":")[2]
+        path = name.removeprefix(ACCEPT_FAILURE).partition(":")[2]
         try:
             if path:
                 read_filter(path, config)

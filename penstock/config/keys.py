@@ -335,6 +335,7 @@ _JOB_GLOBALS = (
     Key("PenstockMailUser", "penstock_mail_user", kinds.NAME),
     Key("CliFilterPlugins", "cli_filter_plugins", kinds.CLI_FILTERS, note=kinds.cli_filters_note),
     Key("PenstockCliFilter", "cli_filter", kinds.OPTIONAL_PATH),
+    Key("PenstockCliFilterFailure", "cli_filter_failure", kinds.choice("refuse", "accept")),
     Key("JobSubmitPlugins", "job_submit_plugins", kinds.SUBMIT_PLUGINS, note=kinds.submit_plugins_note),
     Key("PenstockSubmitFilter", "submit_filter", kinds.OPTIONAL_PATH),
     Key("PenstockSubmitFilterTimeout", "submit_filter_timeout_s", kinds.seconds(1, 60)),

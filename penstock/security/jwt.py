@@ -61,10 +61,11 @@ class SigningKey:
         cluster: str = "",
         token_id: str = "",
         session_job_id: int = 0,
+        until_s: int = 0,
     ) -> str:
         """Returns a signed token. `cluster`: the only one that it is for; commands do not show it to others. `token_id`: of a
         personal token, which is valid as long as the controller has its record. `session_job_id`: the job whose session it
-        reaches, and nothing else."""
+        reaches, and nothing else; `until_s`: after this time no token that is made by this one is valid, 0 = that is not said."""
         claims = {"exp": int(issued_at_s) + lifespan_s, "iat": issued_at_s, "sun": user_name}
         if cluster:
             claims["aud"] = cluster
@@ -72,6 +73,8 @@ class SigningKey:
             claims["penstock_token"] = token_id
         if session_job_id:
             claims["penstock_session"] = session_job_id
+        if until_s:
+            claims["penstock_until"] = until_s
         return jwt.encode(claims, self._secret if self._private is None else self._private, self.algorithm)
 
 

@@ -55,6 +55,7 @@ class UserClaims(msgspec.Struct, frozen=True):
     ends_at_s: float
     token_id: str = ""  # of a personal token
     session_job_id: int = 0  # the job whose session it reaches, and nothing else; 0 = it has all rights of the user
+    until_s: int = 0  # no token that is made by it is valid for longer; 0 = that is not said
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -72,6 +73,7 @@ class _Registered(msgspec.Struct, frozen=True):
     aud: str | list[str] | None = None
     penstock_token: str = ""  # a private name (RFC 7519, 4.3): `jti` is the identity provider's
     penstock_session: Annotated[int, msgspec.Meta(ge=0)] = 0  # another
+    penstock_until: Annotated[int, msgspec.Meta(ge=0)] = 0  # and another
 
 
 class _KeySet(msgspec.Struct, frozen=True):
@@ -124,7 +126,8 @@ class JwtKeys:
         # scontrol token names the user by Slurm's claim, whatever the provider's tokens have
         is_slurms = is_own and not any(name in named for name in self._user_claims)
         user = _user_of(named, USER_CLAIMS if is_slurms else self._user_claims)
-        return UserClaims(user, registered.iat, registered.exp, registered.penstock_token, registered.penstock_session)
+        own = (registered.penstock_token, registered.penstock_session, registered.penstock_until)
+        return UserClaims(user, registered.iat, registered.exp, *own)
 
     def _key(self, header: _Header) -> _Key:
         """Chooses the key by the header, and refuses every algorithm but that key's own. A token without a key's name is by

@@ -379,18 +379,24 @@ class JobInfo(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_detail: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., batch_node: _Optional[str] = ..., allocation: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., cpus: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., attempt: _Optional[int] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., last_sched_at_us: _Optional[int] = ..., admin_comment: _Optional[str] = ..., dependency: _Optional[str] = ..., hold: _Optional[int] = ..., mem_mb: _Optional[int] = ..., mem_is_per_cpu: bool = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ..., preempt_at_us: _Optional[int] = ..., planned_start_at_us: _Optional[int] = ..., planned_node_list: _Optional[str] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., het_job_ids: _Optional[str] = ..., system_comment: _Optional[str] = ..., cron: _Optional[str] = ..., borrowed: bool = ..., resized_at_us: _Optional[int] = ..., derived_exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., end_state: _Optional[str] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
-    __slots__ = ("names", "gpus")
+    __slots__ = ("names", "gpus", "known")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
     gpus: bool
-    def __init__(self, names: _Optional[_Iterable[str]] = ..., gpus: bool = ...) -> None: ...
+    known: bytes
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., gpus: bool = ..., known: _Optional[bytes] = ...) -> None: ...
 
 class ListNodesReply(_message.Message):
-    __slots__ = ("nodes",)
+    __slots__ = ("nodes", "moment", "unchanged")
     NODES_FIELD_NUMBER: _ClassVar[int]
+    MOMENT_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[NodeInfo]
-    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ...) -> None: ...
+    moment: bytes
+    unchanged: bool
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., moment: _Optional[bytes] = ..., unchanged: bool = ...) -> None: ...
 
 class NodeInfo(_message.Message):
     __slots__ = ("name", "hostname", "addr", "base_state", "flags", "reason", "reason_user", "reason_at_us", "cpus", "cpus_alloc", "boards", "sockets", "cores_per_socket", "threads_per_core", "real_memory_mb", "mem_alloc_mb", "free_memory_mb", "tmp_disk_mb", "gres", "gres_used", "features", "partitions", "weight", "version", "os", "arch", "cpu_load_centi", "boot_at_us", "noded_start_at_us", "last_busy_at_us", "pretended", "comment", "boot_id", "extra", "resume_after_us", "available_features", "port", "dynamic", "instance_id", "instance_type", "mcs_label", "effective_cpus", "core_spec_count", "cpu_spec_list", "mem_spec_limit_mb", "is_warning", "reservation", "gpus", "gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why")
@@ -549,16 +555,22 @@ class GpuInfo(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., minor: _Optional[int] = ..., type: _Optional[str] = ..., memory_mb: _Optional[int] = ..., name: _Optional[str] = ..., bus_id: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_user: _Optional[str] = ..., since_us: _Optional[int] = ..., job_ids: _Optional[_Iterable[int]] = ..., parent_uuid: _Optional[str] = ..., profile: _Optional[str] = ..., work: _Optional[str] = ..., many_only: bool = ..., slot: _Optional[int] = ..., capability: _Optional[str] = ..., serial: _Optional[str] = ..., xids: _Optional[_Iterable[_Union[_common_pb2.GpuXid, _Mapping]]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListPartitionsRequest(_message.Message):
-    __slots__ = ("hide_hidden",)
+    __slots__ = ("hide_hidden", "known")
     HIDE_HIDDEN_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
     hide_hidden: bool
-    def __init__(self, hide_hidden: bool = ...) -> None: ...
+    known: bytes
+    def __init__(self, hide_hidden: bool = ..., known: _Optional[bytes] = ...) -> None: ...
 
 class ListPartitionsReply(_message.Message):
-    __slots__ = ("partitions",)
+    __slots__ = ("partitions", "moment", "unchanged")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    MOMENT_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionInfo]
-    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionInfo, _Mapping]]] = ...) -> None: ...
+    moment: bytes
+    unchanged: bool
+    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionInfo, _Mapping]]] = ..., moment: _Optional[bytes] = ..., unchanged: bool = ...) -> None: ...
 
 class PartitionInfo(_message.Message):
     __slots__ = ("name", "state", "is_default", "nodes", "max_time_s", "default_time_s", "min_nodes", "max_nodes", "total_cpus", "total_nodes", "priority_tier", "priority_job_factor", "over_subscribe", "root_only", "hidden", "def_mem_per_cpu_mb", "def_mem_per_node_mb", "max_mem_per_cpu_mb", "max_mem_per_node_mb", "allow_groups", "allow_accounts", "max_cpus_per_node", "max_cpus_per_socket", "disable_root_jobs", "exclusive_user", "lln", "deny_accounts", "tres", "configured_nodes", "preempt_mode", "grace_time_s", "over_time_limit_s", "tres_billing_weights", "allow_qos", "deny_qos", "alloc_nodes", "alternate", "req_resv", "def_cpu_per_gpu", "def_mem_per_gpu_mb", "qos", "exclusive_topo")
@@ -1062,14 +1074,20 @@ class DeleteReservationRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class ListReservationsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("known",)
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    known: bytes
+    def __init__(self, known: _Optional[bytes] = ...) -> None: ...
 
 class ListReservationsReply(_message.Message):
-    __slots__ = ("reservations",)
+    __slots__ = ("reservations", "moment", "unchanged")
     RESERVATIONS_FIELD_NUMBER: _ClassVar[int]
+    MOMENT_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
     reservations: _containers.RepeatedCompositeFieldContainer[ReservationInfo]
-    def __init__(self, reservations: _Optional[_Iterable[_Union[ReservationInfo, _Mapping]]] = ...) -> None: ...
+    moment: bytes
+    unchanged: bool
+    def __init__(self, reservations: _Optional[_Iterable[_Union[ReservationInfo, _Mapping]]] = ..., moment: _Optional[bytes] = ..., unchanged: bool = ...) -> None: ...
 
 class ReservationInfo(_message.Message):
     __slots__ = ("name", "start_at_us", "end_at_us", "is_active", "node_list", "node_count", "core_count", "features", "partition", "flags", "tres", "users", "groups", "accounts", "licenses", "comment", "qos", "allowed_partitions")

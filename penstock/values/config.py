@@ -342,6 +342,7 @@ class Config:
     penstock_mail_user: str = "nobody"  # user that MailProg runs as if the controller is root
     cli_filter_plugins: tuple[str, ...] = ()  # lua, user_defaults, syslog: filters of options, in the commands
     cli_filter: str = ""  # a Python file with setup_defaults, pre_submit, post_submit
+    cli_filter_failure: str = "refuse"  # or accept: what becomes of a command at which a site's filter of options fails
     submit_filter: str = ""  # a Python file with job_submit, job_modify
     submit_filter_timeout_s: int = 2
     submit_filter_failure: str = "refuse"  # or accept: what becomes of a request at which the filter fails

@@ -45,7 +45,7 @@ async def diag(call: RestCall) -> Json:
 async def nodes(call: RestCall) -> Json:
     """GET nodes."""
     check_update_time(call)
-    reply = await call.call("ListNodes", ListNodesRequest())
+    reply = await call.polled("ListNodes", ListNodesRequest())
     return {"nodes": [node_object(one, call.cluster) for one in reply.nodes], "last_update": time_object(call.now_us)}
 
 
@@ -53,7 +53,7 @@ async def node(call: RestCall) -> Json:
     """GET node/{node_name}: a name or a host list."""
     name = call.path["node_name"]
     wanted = set(_names(name, "node_name"))
-    reply = await call.call("ListNodes", ListNodesRequest())
+    reply = await call.polled("ListNodes", ListNodesRequest())
     found = [node_object(one, call.cluster) for one in reply.nodes if one.name in wanted]
     if not found:
         call.fail(f"Failure to query node {name}", source="_dump_nodes")
@@ -64,7 +64,7 @@ async def node(call: RestCall) -> Json:
 async def partitions(call: RestCall) -> Json:
     """GET partitions."""
     check_update_time(call)
-    reply = await call.call("ListPartitions", ListPartitionsRequest())
+    reply = await call.polled("ListPartitions", ListPartitionsRequest())
     found = [partition_object(one, call.cluster) for one in reply.partitions]
     return {"partitions": found, "last_update": time_object(call.now_us)}
 
@@ -73,7 +73,7 @@ async def partition(call: RestCall) -> Json:
     """GET partition/{partition_name}."""
     check_update_time(call)
     name = call.path["partition_name"]
-    reply = await call.call("ListPartitions", ListPartitionsRequest())
+    reply = await call.polled("ListPartitions", ListPartitionsRequest())
     found = [partition_object(one, call.cluster) for one in reply.partitions if one.name == name]
     if not found:
         call.warn(f"Unable to find partition {name}", "_op_handler_partition")
@@ -84,7 +84,7 @@ async def partition(call: RestCall) -> Json:
 async def reservations(call: RestCall) -> Json:
     """GET reservations."""
     check_update_time(call)
-    reply = await call.call("ListReservations", ListReservationsRequest())
+    reply = await call.polled("ListReservations", ListReservationsRequest())
     return {
         "reservations": [reservation_object(one) for one in reply.reservations],
         "last_update": time_object(call.now_us),
@@ -94,7 +94,7 @@ async def reservations(call: RestCall) -> Json:
 async def reservation(call: RestCall) -> Json:
     """GET reservation/{reservation_name}."""
     name = call.path["reservation_name"]
-    reply = await call.call("ListReservations", ListReservationsRequest())
+    reply = await call.polled("ListReservations", ListReservationsRequest())
     found = [reservation_object(one) for one in reply.reservations if one.name == name]
     if not found:
         call.fail(f"Unable to query reservation {name}", source="_op_handler_reservation")

@@ -276,7 +276,7 @@ async def gpus(call: RestCall) -> Json:
     for word in states:
         if word not in GpuState.__members__:
             raise bad_query("states", word, UNKNOWN_WORD)
-    nodes = (await call.call("ListNodes", ListNodesRequest(names=names, gpus=True))).nodes
+    nodes = (await call.polled("ListNodes", ListNodesRequest(names=names, gpus=True))).nodes
     missing = sorted(set(names) - {node.name for node in nodes})
     if missing:
         raise RestError(404, 2018, "Invalid node name specified", missing[0], "#/nodes")

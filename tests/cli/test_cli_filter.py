@@ -183,6 +183,49 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
         read_cluster(tmp_path / "cluster.json")
 
 
+FAULTS = {
+    "raises": "error('broken')", "hangs": "while true do end", "ends": "os.exit(3)", "value": "options.time = 'soon'",
+    "type": "options.partition = {}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_site_may_continue_without_a_script_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """It is reported once, the other filters are asked, and a refusal holds."""
+    monkeypatch.setattr(beside, "CALL_S", 0.1 if kind == "hangs" else 30.0)
+    told = "function slurm_cli_post_submit(o, j, s) print('told') return 0 end"
+    first = script(
+        tmp_path,
+        f"function slurm_cli_pre_submit(options, n)\noptions.qos = 'x'\n{FAULTS[kind]}\nreturn 0 end\n{told}",
+        "a.lua",
+    )
+    second = script(tmp_path, "function slurm_cli_pre_submit(o, n) o.comment = 'seen' return 0 end", "b.lua")
+    file = cluster(tmp_path, f"accept:{first}", f"accept:{second}")
+    assert run(file, "-n2", ":", "-n3", "x.sh") == {"ntasks": "2", "comment": "seen"}
+    said = capfd.readouterr()
+    assert "told" not in said.out and said.err.count("\n") == 1
+    assert said.err.startswith(
+        f"sbatch: warning: the filter of options {tmp_path}/a.lua has failed, and is not asked: "
+    )
+    failure(cluster(tmp_path, first, second), "x.sh")  # as Slurm's
+    refusing = script(tmp_path, "function slurm_cli_pre_submit(o, n) return slurm.ERROR end", "c.lua")
+    assert beside.TERMINATED in failure(cluster(tmp_path, f"accept:{refusing}"), "x.sh")
+
+
+def test_a_script_that_cannot_be_loaded_may_be_passed_over(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    open_to_others = script(tmp_path, "x = 1", "open.lua")
+    (tmp_path / "open.lua").chmod(0o666)
+    for name, why in (
+        (f"lua:{tmp_path}/gone.lua", "No such file"), (open_to_others, "chmod go-w"), (script(tmp_path, "function ("), "cli_filter.lua:1: "),
+        (script(tmp_path, "def (", "a.py"), "a.py"),
+    ):  # fmt: skip
+        assert run(cluster(tmp_path, f"accept:{name}"), "-n2", "x.sh") == {"ntasks": "2"}
+        said = capfd.readouterr().err
+        assert said.count("\n") == 1 and "has failed, and is not asked: " in said and why in said, said
+
+
 def test_a_script_that_ends_between_two_calls(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = lua(tmp_path, "error('too late')", "slurm_cli_post_submit(offset, job_id, step_id)")
     assert run(file) == {}  # the job stays

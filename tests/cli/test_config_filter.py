@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.subcommands.configcheck import main
-from penstock.config import filterfiles
+from penstock.config import filterfiles, load
 
 CONF = """\
 ClusterName=test
@@ -72,3 +72,23 @@ def test_the_file_of_lua_and_its_library(said, tmp_path: Path, monkeypatch: pyte
     path.write_text("return slurm.SUCCESS\n")
     path.chmod(0o600)
     assert said("JobSubmitPlugins=lua") == []
+
+
+def test_a_cluster_file_says_which_filters_of_options_may_fail(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their files are checked by the same rules."""
+    conf = tmp_path / "slurm.conf"
+    wanted = f"CliFilterPlugins=lua,syslog\nPenstockCliFilter={tmp_path}/f.py\n"
+    for rule, mark in (("refuse", ""), ("accept", "accept:")):
+        conf.write_text(CONF.format(folder=tmp_path, more=f"{wanted}PenstockCliFilterFailure={rule}\n"))
+        assert filterfiles.cli_filters(load(str(conf)).config, str(tmp_path)) == (
+            f"{mark}python:{tmp_path}/f.py", f"{mark}lua:{tmp_path}/cli_filter.lua", "syslog",
+        )  # fmt: skip
+        assert main([str(conf)]) == 0
+        lines = [
+            line for line in capsys.readouterr().out.splitlines() if "the filter of options cannot be loaded" in line
+        ]
+        assert [line.split(": ")[2] for line in lines] == [f"{tmp_path}/f.py", f"{tmp_path}/cli_filter.lua"]
+    conf.write_text(CONF.format(folder=tmp_path, more="PenstockCliFilterFailure=open"))
+    assert main([str(conf)]) == 78

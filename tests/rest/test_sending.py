@@ -11,7 +11,18 @@ from fakerest import TOKEN, FakeRest
 
 from penstock.errors import Unreachable
 from penstock.v1.accounting_pb2 import JobRecord, ListRecordsReply
-from penstock.v1.controller_pb2 import JobInfo, JobResultsReply, ListJobsReply, ListNodesReply, NodeInfo, PingReply
+from penstock.v1.controller_pb2 import (
+    JobInfo,
+    JobResultsReply,
+    ListJobsReply,
+    ListNodesReply,
+    ListPartitionsReply,
+    ListReservationsReply,
+    NodeInfo,
+    PartitionInfo,
+    PingReply,
+    ReservationInfo,
+)
 from penstock.v1.governance_pb2 import ReportReply, ReportRow
 from rest.limits import HELD_BYTES_MAX, TAG_BYTES_MAX
 from rest.sending import takes_gzip
@@ -125,6 +136,47 @@ def test_an_unchanged_window_or_count_is_not_made(path: str):
     assert tagged(there.rest, f"/penstock/v1/{path}", tag).status_code == 304 and there.listed == 1
     there.moment = b"two"
     assert tagged(there.rest, f"/penstock/v1/{path}", tag).status_code == 304 and there.listed == 2
+
+
+class PolledPlaces:
+    """A controller that knows the moments of nodes, partitions and reservations."""
+
+    def __init__(self, moment: bytes = b"one") -> None:
+        self.moment = moment
+        self.listed = 0
+        self.rest = FakeRest({
+            "ListNodes": lambda request: self.answer(request, ListNodesReply(nodes=[NodeInfo(name="n1")])),
+            "ListPartitions": lambda request: self.answer(request, ListPartitionsReply(partitions=[PartitionInfo(name="p")])),
+            "ListReservations": lambda request: self.answer(request, ListReservationsReply(reservations=[ReservationInfo(name="r")])),
+        })  # fmt: skip
+
+    def answer(self, request: Any, reply: Any) -> Any:
+        assert request.HasField("known")
+        reply.moment = self.moment
+        if self.moment and request.known == self.moment:
+            return type(reply)(moment=self.moment, unchanged=True)
+        self.listed += 1
+        return reply
+
+
+@pytest.mark.parametrize(
+    "path",
+    [f"{CURRENT}/{path}" for path in ("nodes", "node/n1", "partitions", "partition/p", "reservations", "reservation/r")]
+    + ["/penstock/v1/gpus"],
+)
+def test_an_unchanged_list_of_places_is_not_made(path: str):
+    there, elsewhere, older = PolledPlaces(), PolledPlaces(b"other"), PolledPlaces(b"")
+    tag = tagged(there.rest, path).headers["etag"]
+    for _ in range(2):
+        again = tagged(there.rest, path, tag)
+        assert (again.status_code, again.content, again.headers["etag"], there.listed) == (304, b"", tag, 1)
+    assert tagged(there.rest, path, '"x"').status_code == 200 and there.listed == 2
+    there.moment = b"two"  # what has changed is not in the answer
+    assert tagged(there.rest, path, tag).status_code == 304 and there.listed == 3
+    assert tagged(there.rest, path, tag).status_code == 304 and there.listed == 3
+    for other in (elsewhere, older):  # the tag is of no daemon and no controller; an older one knows no moments
+        assert [tagged(other.rest, path, tag).status_code for _ in range(2)] == [304, 304]
+    assert (elsewhere.listed, older.listed) == (1, 2)
 
 
 def test_a_list_without_an_end_in_sight_has_the_tag_of_its_moment():

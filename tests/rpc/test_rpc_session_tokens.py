@@ -1,6 +1,7 @@
 """The token of a session: who gets one, and that it reaches one job and nothing else."""
 
 import asyncio
+import time
 
 import grpc
 
@@ -10,7 +11,7 @@ from penstock.values.jobid import BATCH_STEP
 from penstock.values.refusals import Code
 from tests.rpc.clusterkit import Site, submission
 from tests.rpc.test_rpc_personal_tokens import made, refused
-from tests.rpc.test_rpc_user_tokens import NOBODY, bearer, call, denied, header, site_of
+from tests.rpc.test_rpc_user_tokens import NOBODY, bearer, call, denied, header, site_of, token_of
 
 FORBIDDEN = (grpc.StatusCode.PERMISSION_DENIED, Code.ACCESS_DENIED)
 
@@ -97,5 +98,33 @@ def test_it_ends_with_the_personal_token_by_which_it_was_made(tmp_path) -> None:
             for token in (first, second):
                 status, text = await denied(site, bearer(token), "AttachStep", attach)
                 assert status[0] is grpc.StatusCode.UNAUTHENTICATED and "revoked" in text
+
+    asyncio.run(story())
+
+
+def test_where_users_make_no_tokens_a_session_is_part_of_the_one_that_they_were_given(tmp_path) -> None:
+    """Its token, and each by which it is renewed, ends with that one. Administrators are not concerned."""
+    site = site_of(tmp_path, ",disable_token_creation")
+
+    async def story() -> None:
+        async with site.controller():
+            async with site.client() as client:
+                own = (await client.call("SubmitJob", submission(hold=True))).job_id
+            theirs = (await site.call_as(NOBODY.pw_uid, "SubmitJob", submission(hold=True))).job_id
+            mine, issue = c.IssueTokenRequest(session_job_id=own), c.IssueTokenRequest(session_job_id=theirs)
+            assert "make no tokens" in await refused(site.call_as(NOBODY.pw_uid, "IssueToken", issue))
+            end_s = int(time.time()) + 90
+            given = token_of(NOBODY.pw_name, exp=end_s)
+            first = await call(site, bearer(given), "IssueToken", issue)
+            second = await call(site, bearer(first.token), "IssueToken", issue)
+            assert [first.ends_at_us, second.ends_at_us] == [end_s * 1_000_000] * 2
+            brief = await call(
+                site, bearer(given), "IssueToken", c.IssueTokenRequest(session_job_id=theirs, lifespan_s=5)
+            )
+            longer = await call(site, bearer(brief.token), "IssueToken", issue)
+            assert brief.ends_at_us < longer.ends_at_us == end_s * 1_000_000
+            entered = await token_for(site, own)  # by the kernel's word
+            renewed = await call(site, bearer(entered), "IssueToken", mine)
+            assert renewed.ends_at_us > (end_s + 1_000) * 1_000_000
 
     asyncio.run(story())

@@ -129,8 +129,6 @@ STATE_OWNERS = {
     "outputs.dirty_accounts": "accounts/draft queue/associations",
     "outputs.dirty_assocs": "accounts/draft queue/associations",
     "outputs.dirty_events": "nodes/history",
-    "outputs.dirty_gpus": "gpus/inventory nodes/layout",
-    "outputs.dirty_partitions": "nodes/admin",
     "outputs.dirty_qos": "accounts/draft queue/qos",
     "outputs.dirty_qos_usage": "accounts/draft lifecycle/limit_changes limits/ledger",
     "outputs.dirty_reservation_spans": "reservations/spans",

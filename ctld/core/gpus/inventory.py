@@ -135,14 +135,14 @@ def find(node: Node, text: str) -> list[Gpu]:
 def put(state: ClusterState, node: Node, gpu: Gpu) -> None:
     """Replaces one record; `settle` follows."""
     node.gpus[gpu.uuid] = gpu
-    state.outputs.dirty_gpus[node.name, gpu.uuid] = None
+    state.touch_gpu(node.name, gpu.uuid)
 
 
 def take_over(state: ClusterState, node: Node, gpus: dict[str, Gpu]) -> None:
     """Replaces all records; `settle` follows."""
     for uuid in dict.fromkeys((*node.gpus, *gpus)):
         if node.gpus.get(uuid) != gpus.get(uuid):
-            state.outputs.dirty_gpus[node.name, uuid] = None
+            state.touch_gpu(node.name, uuid)
     node.gpus = gpus
 
 

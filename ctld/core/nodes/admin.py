@@ -287,7 +287,7 @@ def update_partition(state: ClusterState, now_us: int, event: UpdatePartition) -
     state.applying()
     partition.state = to
     state.rules_changed()
-    state.outputs.dirty_partitions[partition.name] = None
+    state.touch_partition(partition)
     for job in list(state.jobs.values()):  # a rare command
         if partition.name in job.request.partitions:
             refresh(state, job, now_us)

@@ -148,8 +148,10 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     listed = {entry.name: None for entry in config.nodes}
     for name, node in known.items():
         if name not in listed:
-            state.outputs.dirty_gpus.update(((name, uuid), None) for uuid in node.gpus)  # removed with it
+            for uuid in node.gpus:  # removed with it
+                state.touch_gpu(name, uuid)
     state.config = config
+    state.shown.count_all()
     state.skip_job_ids(config.first_job_id)
     state.node_list = [_node(known.get(c.name), c, index, now_us) for index, c in enumerate(config.nodes)]
     state.nodes = {node.name: node for node in state.node_list}

@@ -57,6 +57,7 @@ from ctld.core.state.reserved import Reserved
 from ctld.core.state.resizes import Resize
 from ctld.core.state.revoked import RevokedTokens
 from ctld.core.state.scheduling import Scheduling
+from ctld.core.state.shown import Shown
 from ctld.core.state.step_tables import StepTables
 from ctld.core.state.submissions import Submissions
 from ctld.core.state.timers import Timer, Timers
@@ -127,6 +128,7 @@ class ClusterState:
         self.revoked = RevokedTokens()
         self.personal_tokens = PersonalTokens()
         self.outputs = Outputs()
+        self.shown = Shown()
 
     def applying(self) -> None:
         """Marks the boundary in a handler between the half that only reads, and may fail, and the half that may not."""
@@ -153,6 +155,8 @@ class ClusterState:
     def touch(self, job: Job) -> None:
         """Marks the job's row to be written."""
         self.outputs.dirty_jobs[job.job_id] = None
+        if job.alloc:
+            self.shown.nodes += 1  # they are COMPLETING with it, and show whose it is
         if self.limits.ledger is not None:
             self.limits.due[job.job_id] = None
 
@@ -167,10 +171,21 @@ class ClusterState:
     def touch_node(self, node: Node) -> None:
         """Marks the node's row to be written; its availability may have changed."""
         self.outputs.dirty_nodes[node.name] = self.open_intervals.nodes_touched[node.name] = None
+        self.shown.nodes += 1
         self.node_columns.up[node.index] = 0 if node.flags & CLOSED_FLAGS else 1
         if self.reservations:
             self.check_reserved_nodes_later()
         self.changed()
+
+    def touch_gpu(self, node: str, uuid: str) -> None:
+        """Marks a GPU's row to be written, or to be removed."""
+        self.outputs.dirty_gpus[node, uuid] = None
+        self.shown.gpus += 1
+
+    def touch_partition(self, partition: Partition) -> None:
+        """Marks the partition's row to be written."""
+        self.outputs.dirty_partitions[partition.name] = None
+        self.shown.partitions += 1
 
     def set_weight(self, node: Node, weight: int) -> None:
         """Changes a node's position in the order of preference."""
@@ -299,6 +314,7 @@ class ClusterState:
 
     def book(self, job: Job, alloc: tuple[NodeAlloc, ...], units: int) -> None:
         """Counts the resources of `alloc` on the nodes, without giving them to the job."""
+        self.shown.nodes += 1
         for part in alloc:
             node = self.nodes[part.node]
             for name, type_, mask in part.gres:
@@ -313,6 +329,7 @@ class ClusterState:
 
     def unbook(self, job: Job, alloc: tuple[NodeAlloc, ...], units: int) -> None:
         """Does the reverse of `book`."""
+        self.shown.nodes += 1
         for part in alloc:
             node = self.nodes[part.node]
             if job.job_id not in node.jobs:
@@ -461,6 +478,7 @@ class ClusterState:
 
     def give_up_cpus(self, job: Job, units: int) -> None:
         """Frees the cpus of a suspended job and their numbers for other jobs. It keeps all else."""
+        self.shown.nodes += 1
         for part in job.alloc:
             self._count_cpus(self.nodes[part.node], part, 1, units, job.request.exclusive)
             self._count_for_partition(job, part, 1, units)
@@ -471,6 +489,7 @@ class ClusterState:
 
     def take_cpus(self, job: Job, units: int, end_s: int) -> None:
         """Does the reverse: the free amount may become negative; nothing starts there then until other jobs have ended."""
+        self.shown.nodes += 1
         for part in job.alloc:
             self._count_cpus(self.nodes[part.node], part, -1, units, job.request.exclusive)
             self._count_for_partition(job, part, -1, units)
@@ -539,6 +558,7 @@ class ClusterState:
 
     def _reservation_changed(self, name: str) -> None:
         self.outputs.dirty_reservations[name] = self.open_intervals.reservations_touched[name] = None
+        self.shown.reservations += 1
         self.reserved.view = None
         self.changed()
         self.reserved.revision = self.scheduling.revision

@@ -30,6 +30,7 @@ from ctld.core.requests import update_steps
 from ctld.core.requests.update_keys import DATES
 from ctld.rpc.accounting.changes import qos_event
 from ctld.rpc.cluster import clusterinfo, gpuinfo, reservations
+from ctld.rpc.cluster.placemoments import PlaceMoments
 from ctld.rpc.control.certificates import Certification
 from ctld.rpc.control.parts import PART_IDS, PART_RECORDS, looks_for, partition, parts
 from ctld.rpc.explain.expectedstart import expected_start
@@ -70,6 +71,7 @@ class ControllerService(Certification):
         self._names = services.names
         self._specs = submission.SpecReader()
         self._job_lists = JobLists(services)
+        self._moments = PlaceMoments()
         self._filtering = Filtering(services.runtime, services.submit_filter, services.scans)
 
     # ---- submit and wait -----------------------------------------------------------------------------------------
@@ -313,16 +315,20 @@ class ControllerService(Certification):
         state, links = self._runtime.core.state, self._services.registry.by_node
         if is_private(state.config, caller(), "nodes"):
             return controller_pb2.ListNodesReply()
-        uids = dict.fromkeys(node.reason_uid for node in state.node_list if node.reason)
-        uids |= dict.fromkeys(gpuinfo.drain_uids(state.node_list) if request.gpus else ())
+        uids = self._moments.reason_uids(state, request.gpus)
         users = {uid: await self._names.shown(uid) for uid in uids}
+        visibility, moment = job_visibility(state, caller()), b""
+        if request.HasField("known"):
+            moment = self._moments.of_nodes(state, request, visibility, users, self._runtime.clock_us())
+            if moment == request.known:
+                return controller_pb2.ListNodesReply(moment=moment, unchanged=True)
         nodes = [node for node in state.node_list if not wanted_names or node.name in wanted_names]
         partitions = clusterinfo.partitions_of_nodes(state)
         reserved = clusterinfo.reservations_of_nodes(state, self._runtime.clock_us())
         planned = clusterinfo.planned_nodes(state)
-        visibility = job_visibility(state, caller())
         gpus = gpuinfo.gpu_infos(state, nodes, users, visibility) if request.gpus else {}
         return controller_pb2.ListNodesReply(
+            moment=moment,
             nodes=[
                 clusterinfo.node_info(
                     state,
@@ -336,7 +342,7 @@ class ControllerService(Certification):
                     gpus.get(node.name, ()),
                 )
                 for node in nodes
-            ]
+            ],
         )
 
     @translated
@@ -347,13 +353,17 @@ class ControllerService(Certification):
         state, actor = self._runtime.core.state, caller()
         if is_private(state.config, actor, "partitions"):
             return controller_pb2.ListPartitionsReply()
+        moment = self._moments.of_partitions(state, request, actor) if request.HasField("known") else b""
+        if moment and moment == request.known:
+            return controller_pb2.ListPartitionsReply(moment=moment, unchanged=True)
         hidden = hidden_partitions(state, actor) if request.hide_hidden else ()
         return controller_pb2.ListPartitionsReply(
+            moment=moment,
             partitions=[
                 clusterinfo.partition_info(state, partition)
                 for partition in state.partition_list
                 if partition.name not in hidden
-            ]
+            ],
         )
 
     @translated
@@ -362,9 +372,12 @@ class ControllerService(Certification):
     ) -> controller_pb2.ListReservationsReply:
         """Reservations, in the order of their creation."""
         state, now_us = self._runtime.core.state, self._runtime.clock_us()
+        moment = self._moments.of_reservations(state, caller(), now_us) if request.HasField("known") else b""
+        if moment and moment == request.known:
+            return controller_pb2.ListReservationsReply(moment=moment, unchanged=True)
         seen = [r for r in state.reservations.values() if sees_reservation(state.config, caller(), r)]
         return controller_pb2.ListReservationsReply(
-            reservations=[reservations.reservation_info(state, r, now_us) for r in seen]
+            moment=moment, reservations=[reservations.reservation_info(state, r, now_us) for r in seen]
         )
 
     @translated

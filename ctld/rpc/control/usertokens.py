@@ -27,6 +27,12 @@ _NOT_BY_NODE: Final = (
     "a node speaks for its users while they have jobs on it, and a token would outlive them: run it on the controller's "
     "machine or on a login host"
 )
+#: Of AuthAltParameters: users make no tokens.
+_NO_CREATION: Final = "disable_token_creation"
+_NONE_GIVEN: Final = (
+    "users of this cluster make no tokens: enter the session with a token that an administrator has given you"
+)
+_ENDS: Final = "the token by which the session was entered has ended"
 #: Of a personal token.
 PERSONAL_LIFESPAN_DEFAULT_S: Final = 30 * 86400
 PERSONAL_LIFESPAN_MAX_S: Final = 366 * 86400
@@ -83,9 +89,16 @@ class TokenMethods(Administration):
             raise BadRequest(Code.INVALID_VALUE, text)
         name, config = actor.user_name, runtime.core.state.config
         issue_at_s = self._services.user_tokens.issue_at_s(name)
+        until_s = _session_until_s(config, actor.role, proven)
+        if until_s:
+            lifespan_s = min(lifespan_s, until_s - int(issue_at_s))
+        if lifespan_s <= 0:
+            raise BadRequest(Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {_ENDS}")
         token_id = proven.token_id if proven is not None else ""
         signing = self._signing(config)
-        token = signing.make(name, issue_at_s, lifespan_s, config.cluster_name, token_id, session_job_id=job_id)
+        token = signing.make(
+            name, issue_at_s, lifespan_s, config.cluster_name, token_id, session_job_id=job_id, until_s=until_s
+        )
         ends_at_us = (int(issue_at_s) + lifespan_s) * 1_000_000
         return controller_pb2.IssueTokenReply(token=token, ends_at_us=ends_at_us)
 
@@ -184,6 +197,18 @@ def _check_may_have_one() -> None:
         raise BadRequest(Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {why}")
 
 
+def _session_until_s(config: Config, role: Role, proven: Proven | None) -> int:
+    """Returns the time after which no token of the session is valid; 0 = there is none. Where users may not make tokens, a
+    session's is part of the one that they were given, and ends with it. Raises BadRequest."""
+    if proven is not None and proven.session_job_id:  # it is renewed: an administrator has no role by it
+        return proven.until_s
+    if role >= Role.ADMINISTRATOR or not config.has_word("auth_alt_parameters", _NO_CREATION):
+        return 0
+    if proven is None:
+        raise BadRequest(Code.ACCESS_DENIED, f"{TEXT[Code.ACCESS_DENIED]}: {_NONE_GIVEN}")
+    return proven.ends_at_us // 1_000_000
+
+
 def _info(token: PersonalToken) -> controller_pb2.PersonalTokenInfo:
     return controller_pb2.PersonalTokenInfo(
         user=token.user_name,
@@ -198,7 +223,7 @@ def _info(token: PersonalToken) -> controller_pb2.PersonalTokenInfo:
 
 def _lifespan_s(config: Config, asked_s: int, role: Role, default_s: int, max_s: int) -> int:
     """Returns the life of a new token. Raises BadRequest."""
-    if config.has_word("auth_alt_parameters", "disable_token_creation") and role < Role.ADMINISTRATOR:
+    if config.has_word("auth_alt_parameters", _NO_CREATION) and role < Role.ADMINISTRATOR:
         raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
     most = config.word_value("auth_alt_parameters", "max_token_lifespan")
     most_s = int(most) if most.isascii() and most.isdigit() and role < Role.ADMINISTRATOR else max_s

@@ -67,6 +67,7 @@ class Proven(NamedTuple):
     keys: JwtKeys  # by which it was verified
     token_id: str = ""  # of a personal token
     session_job_id: int = 0  # the only job that the token is for; 0 = it is for all that the user may do
+    until_s: int = 0  # no token that is made by it is valid for longer; 0 = that is not said
 
 
 class UserTokens:
@@ -105,8 +106,9 @@ class UserTokens:
         wanted = presented.user_name or claims.user_name
         issued_at_us, ends_at_us = (round(at_s * 1_000_000) for at_s in (claims.issued_at_s, claims.ends_at_s))
         return Proven(
-            claims.user_name, wanted, issued_at_us, ends_at_us, presented, keys, claims.token_id, claims.session_job_id
-        )
+            claims.user_name, wanted, issued_at_us, ends_at_us, presented, keys, claims.token_id, claims.session_job_id,
+            claims.until_s,
+        )  # fmt: skip
 
     def verify_again(self, proven: Proven) -> Proven:
         """Returns the users of a token that was verified before: its signature is, again, only if the keys are others now.

@@ -8,7 +8,7 @@ for each (query, commit): the same query before the next commit gets the same by
 encoding waits for it (keptanswers.py). Tables are never older than the last commit, so users see the jobs that they have
 submitted.
 
-A poller of messages names the moment of the answer that it has, and learns that nothing has changed (moments.py).
+A poller of messages names the moment of the answer that it has, and learns that nothing has changed (gate/moments.py).
 
 Visibility is part of the query: with PrivateData=jobs it is limited to what the user may see (gate/visibility.py).
 """
@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from ctld.core.queue import priority
 from ctld.core.records.events import Actor
 from ctld.core.records.job import JobRow
+from ctld.rpc.gate.moments import AnswerMoments
 from ctld.rpc.gate.paging import by_bytes, halved, least, log_row
 from ctld.rpc.gate.scans import ScanPace
 from ctld.rpc.gate.services import Services
@@ -31,7 +32,6 @@ from ctld.rpc.jobs.alikejobs import AlikeJobs
 from ctld.rpc.jobs.jobwindows import JobOrder, counted, is_of_the_time
 from ctld.rpc.jobs.keptanswers import AnswerMoment, KeptAnswers
 from ctld.rpc.jobs.listing import select_rows
-from ctld.rpc.jobs.moments import AnswerMoments
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import controller_pb2
 from penstock.values.jobcolumns import NAMES

@@ -84,15 +84,15 @@ class KeptAnswers(Generic[T]):
 
     def is_of(self, question: Hashable, moment: AnswerMoment) -> bool:
         """Whether get() would give an answer of this moment or a later one: none that is used again for a while."""
-        kept = self._kept.get(question)
-        if kept is not None and kept.moment != moment and kept.serves(moment, self._clock_s()):
-            return False
-        return (question, None) not in self._computed
+        kept = self._serving(question, moment)
+        if kept is not None:
+            return kept.moment == moment
+        return (question, None) not in self._computed  # which would be joined, and may have begun before
 
     async def get(self, uid: int, question: Hashable, moment: AnswerMoment, compute: Compute[T]) -> T:
         """Returns what `compute` does, or has. `question`: what tells answers apart."""
-        kept = self._kept.get(question)
-        if kept is not None and kept.serves(moment, self._clock_s()):
+        kept = self._serving(question, moment)
+        if kept is not None:
             self._kept.move_to_end(question)
             return kept.value
         key = question, None if self._reuse_factor else moment
@@ -110,6 +110,10 @@ class KeptAnswers(Generic[T]):
             if not computation.scan.users and not computation.task.done():
                 self._drop(key, computation)  # nobody joins it any more
                 computation.task.cancel()
+
+    def _serving(self, question: Hashable, moment: AnswerMoment) -> KeptAnswer[T] | None:
+        kept = self._kept.get(question)
+        return kept if kept is not None and kept.serves(moment, self._clock_s()) else None
 
     async def _compute(self, scan: Scan, question: Hashable, moment: AnswerMoment, compute: Compute[T]) -> T:
         async with self._scans.slices(scan) as pace:
