@@ -31,6 +31,7 @@ from nodedaemon.daemon import gpu_returned, inventory, link, profiles
 from nodedaemon.daemon.adoption import Adoption
 from nodedaemon.daemon.gpu_usage import GpuUsage
 from nodedaemon.daemon.launching import LauncherHandle
+from nodedaemon.daemon.outputreaders import OutputReaders
 from nodedaemon.daemon.siteprograms import SitePrograms
 from nodedaemon.daemon.stepspans import StepSpans
 from nodedaemon.daemon.stream_port import StreamPort
@@ -129,7 +130,9 @@ class Daemon:
         self._stopping = False
         self._supervisors = Supervisors(spool, launcher, cgroups, self._executor, self.post, self._clock.now_us)
         self._adoption = Adoption(spool.path, spool, cgroups, self._machine.live_steps)
-        self._stream_port = StreamPort(settings.listener, self._stepd_address)
+        self._readers = OutputReaders(node, settings.target.cert_dir or "")
+        self._stream_port = StreamPort(settings.listener, self._stepd_address, self._readers)
+        self._readers.on_free = self._stream_port.serve_outputs
         self._supervisors.on_ready = self._stream_port.is_here
         self._programs = SitePrograms(settings.node, self._executor, self._jobs)
         self._usage: GpuUsage | None = None
@@ -143,7 +146,7 @@ class Daemon:
             self._inventory.gpu_constraint = settings.node.site.gpu_constraint()
         self._link = link.Link(
             settings.target, settings.node, self._registration, _heartbeat(self._clock), self.post, self._registered,
-            spool.contact,
+            spool.contact, lambda ticket: self._stream_port.is_here(self._readers.announce(ticket)),
         )  # fmt: skip
 
     def post(self, event: core.NodeCoreEvent) -> None:
@@ -256,6 +259,7 @@ class Daemon:
             if self._gpus is not None:
                 await self._gpus.stop()
             self._stream_port.close()
+            self._readers.close()
             self._supervisors.close()
             if self._local is not None:
                 self._local.close()

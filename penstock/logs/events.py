@@ -131,6 +131,7 @@ PenstockMetricsAllow or PenstockMetricsTokenFile
 _NODED: Final = """\
 started | node path cgroups | node %s: spool %s, control groups %s
 registered | cluster | registered with %s
+output_reader_failed | status | a reader of output has ended with status %d
 controller_lost | controller reason pause_s | controller %s: %s; next try in about %.1f s
 local_config_not_used | reason | slurm.conf of this node cannot be used, so it is not: %s
 spool_loss_not_noticed | reason | %s; a lost spool will not be noticed
