@@ -70,6 +70,7 @@ class RestCall:
     body: object
     cluster: str
     now_us: int
+    received_at_us: int
     client: ControllerClient
     proof: "Proof | None"
     errors: list[Json] = field(default_factory=list)

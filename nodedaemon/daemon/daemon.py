@@ -29,6 +29,7 @@ from nodedaemon.core.machine import NodeMachine
 from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.daemon import gpu_returned, inventory, link, profiles
 from nodedaemon.daemon.adoption import Adoption
+from nodedaemon.daemon.debuglog import NodeDebugLog
 from nodedaemon.daemon.gpu_usage import GpuUsage
 from nodedaemon.daemon.launching import LauncherHandle
 from nodedaemon.daemon.outputreaders import OutputReaders
@@ -45,6 +46,7 @@ from nodedaemon.observe.exporter import NodeExporter, NodeSources
 from nodedaemon.observe.stepusage import StepReader
 from nodedaemon.spool.journal import COMPACT_BYTES
 from nodedaemon.spool.space import CHECK_S, NO_ROOM, SPOOL_FULL
+from nodedaemon.spool.spanfile import read_span
 from nodedaemon.spool.spool import Spool
 from penstock import __version__
 from penstock.crash import crash_point
@@ -125,6 +127,7 @@ class Daemon:
         settings.node.site.found(self._inventory)
         self._machine = NodeMachine()
         self._machine.replay(spool.records)
+        self._debug = NodeDebugLog()
         self._inbox: list[core.NodeCoreEvent] = []
         self._wake = asyncio.Event()
         self._stopping = False
@@ -141,6 +144,7 @@ class Daemon:
         self._exporter = self._make_exporter()
         self._supervisors.on_suspected = self._exporter.suspected
         node.site.listeners.append(lambda: self._exporter.use(node.site.settings.metrics))
+        node.site.listeners.append(lambda: self._debug.use(node.site.settings.debug_flags))
         node.site.listeners.append(lambda: detect.remember(spool.dir_fd, node.site.settings.gpu.detect))
         if self._gpus is not None or self._inventory.gpus:
             self._inventory.gpu_constraint = settings.node.site.gpu_constraint()
@@ -226,6 +230,8 @@ class Daemon:
         for signum in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signum, self.stop)
         self._open_local()
+        for step in self._machine.live_steps():
+            self.spans.launched(step.key, read_span(self._spool.steps_fd, str(step.key)))
         await self._supervisors.open()
         await self._supervisors.adopt(self._machine)
         await self._turn()  # the registration reports what became of the old steps
@@ -300,6 +306,7 @@ class Daemon:
         del self._inbox[:EVENTS_PER_TURN_MAX]
         if any(isinstance(event, core.Launch) for event in events) and self._spool.space.is_low():
             self._spool_full()
+        self._debug.see(events)
         for event in events:
             self._machine.step(now_us, event)
             if self._gpus is not None and isinstance(event, core.StepEnded):
@@ -361,6 +368,7 @@ class Daemon:
     def _release(self, batch: core.NodeBatch) -> None:
         """Executes the batch's effects, now that its records are on disk."""
         swept = []
+        self._debug.see(batch.effects)
         for effect in batch.effects:
             if isinstance(effect, core.AckCommand):
                 self._link.send(effect.link, wire.ack_message(effect))
