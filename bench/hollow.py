@@ -111,7 +111,14 @@ class Hollow:
         self._machine.replay([core.SpoolCreated(f"hollow-{config.name}"), core.BootSeen("hollow")])
         facts = wire.NodeFacts(config.name, config.name, "")
         self.link = Link(
-            target, facts, self._registration, self._heartbeat, self.post, lambda registered: None, NoContact()
+            target,
+            facts,
+            self._registration,
+            self._heartbeat,
+            self.post,
+            lambda registered: None,
+            NoContact(),
+            lambda ticket: None,
         )
         self._doers: dict[type[core.NodeEffect], Callable[[Any], None]] = {
             core.AckCommand: lambda effect: self.link.send(effect.link, wire.ack_message(effect)),

@@ -57,7 +57,7 @@ FOOTER = """\
      schedloglevel <SLEVEL>   set the log of scheduling
      setdebug <LEVEL> [nodes=<NODES>]  set the level of the controller's log, or of these nodes', until the
                               configuration is read again
-     setdebugflags [+|-]<flag>  add or remove flags of the log
+     setdebugflags [+|-]<flag> [nodes=<NODES>]  add or remove flags of the controller's log, or of these nodes'
      show <ENTITY> [<ID>]     print an entity, or all
      shutdown <OPTS>          stop the daemons
      suspend <job_list>       stop the processes of running jobs

@@ -185,7 +185,7 @@ class PathEndpoint:
     async def _read(
         self, request: Request, operation: Operation, proof: "Proof | None", share: RequestShare
     ) -> RestCall:
-        query = read_query(request)
+        received_at_us, query = self._shared.clock_us(), read_query(request)
         value = await read_body(request, share)
         body: object = None
         warnings: list[Json] = []
@@ -202,7 +202,7 @@ class PathEndpoint:
         shared = self._shared
         tag = EntityTag(shared.cluster, request.url.path, *sorted(f"{name}={one}" for name, one in query.items()))
         return RestCall(
-            operation, request.path_params, query, body, shared.cluster, shared.clock_us(), shared.client, proof,
+            operation, request.path_params, query, body, shared.cluster, shared.clock_us(), received_at_us, shared.client, proof,
             warnings=warnings, tag=tag, share=share,
             idempotency_keys=tuple(request.headers.getlist("idempotency-key")),
             trace_parent=_trace_parent(request), simulations=shared.simulations,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from cli.base.document import Json
 from penstock.values.dates import DATE_AT_US_MAX
@@ -59,6 +59,10 @@ class ControllerClient(Protocol):
         """One request, pages of its answer as they arrive. `read_as`: the message that they are read as."""
 
 
+#: Calls whose replies are of use once, and no part of an answer: its tag does not count them.
+_NOT_SHOWN: Final = frozenset(("OpenOutput",))
+
+
 @dataclass(slots=True)
 class RestCall:
     """One request. Handlers add to `errors` and `warnings` what the answer carries beside its content."""
@@ -69,6 +73,7 @@ class RestCall:
     body: object
     cluster: str
     now_us: int
+    received_at_us: int
     client: ControllerClient
     proof: "Proof | None"
     errors: list[Json] = field(default_factory=list)
@@ -98,7 +103,8 @@ class RestCall:
     async def call(self, method: str, request: "Message", timeout_s: float = CALL_TIMEOUT_S) -> "ReplyMessage":
         """One request to the controller, for the caller. Raises PenstockError."""
         reply = await self.client.call(method, request, timeout_s, proof=self.proof)
-        self.tag.note(reply)
+        if method not in _NOT_SHOWN:
+            self.tag.note(reply)
         return reply
 
     async def polled(self, method: str, request: "PolledRequest") -> "ReplyMessage":

@@ -16,7 +16,7 @@ from penstock.client import Client
 from penstock.cluster import find_cluster
 from penstock.errors import PenstockError, Unreachable
 from penstock.v1 import controller_pb2 as pb
-from penstock.values.debugflags import find_flag, without_effect
+from penstock.values.debugflags import EFFECTS, NODE_EFFECTS, find_flag, without_effect
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
 from penstock.values.numbers import parse_int
@@ -150,15 +150,21 @@ def setdebug(call: KeywordCall) -> int:
 
 
 def setdebugflags(call: KeywordCall) -> int:
-    """`setdebugflags [+|-]FLAG...`."""
-    request = pb.SetControllerRequest()
-    for word in ",".join(call.words).split(","):
+    """`setdebugflags [+|-]FLAG... [nodes=NODES]`: the controller's, or those of nodes, until the next reload."""
+    *words, last = call.words
+    key, equals, nodes = last.partition("=")
+    if key.lower() != "nodes" or not equals:
+        words, nodes = call.words, ""
+    elif not nodes or not words:
+        raise CommandError(f"invalid option: {last}\nUsage: setdebugflags [+|-]NAME [nodes=NODES]", plain=True)
+    request = pb.SetControllerRequest(nodes=nodes)
+    for word in ",".join(words).split(","):
         flag = find_flag(word.lstrip("+-"))
         if flag is None or not word:
             raise CommandError(f"invalid debug flag: {word}\nUsage: setdebugflags [+|-]NAME", plain=True)
         (request.debug_flags_off if word.startswith("-") else request.debug_flags_on).append(flag)
-    for flag in without_effect(request.debug_flags_on):
-        complain(NAME, f"debug flag {flag} has no effect in Penstock", level="warning")
+    for flag in without_effect(request.debug_flags_on, NODE_EFFECTS if nodes else EFFECTS):
+        complain(NAME, f"debug flag {flag} has no effect in Penstock{nodes and ' at nodes'}", level="warning")
     ask("SetController", request, "slurm_set_debug_flags")
     return 0
 

@@ -1,4 +1,5 @@
-"""A part of a running step's output, from the first of its nodes: its supervisor reads the file as the job's user.
+"""A part of a step's output: of a running step from its supervisor, else from a process on a node that had the job. Both read
+the file as the job's user.
 
 An answer is another machine's: what it must not be is refused.
 """
@@ -7,10 +8,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from cli.base.queryclient import QueryClient
-from cli.base.stepids import is_live
-from cli.listings.livesteps import answer_of_first
+from cli.base.stepids import attach, is_live
+from cli.listings.livesteps import NodeAnswer, answer_of
 from penstock.errors import PenstockError
-from penstock.v1.steps_pb2 import StepInfo
+from penstock.v1.steps_pb2 import AttachStepReply, OpenOutputRequest, StepInfo
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
 from penstock.values.outputtail import (
     AT,
@@ -59,28 +60,59 @@ def output_step(steps: Sequence[StepInfo], now_us: int) -> StepInfo | None:
     return next(iter(batch or [step for step in known if is_live(step)]), None)
 
 
-def output_part(
-    client: QueryClient, job_id: int, step_id: int, stream: int, offset: int | None, lines: int, limit_s: float
-) -> OutputPart:
-    """The part from `offset` on; without one the end of the file: whole lines, the last `lines` of them, 0: all that are read.
-    Raises PenstockError, and NoOutput.
-    """
-    word = question(stream, FROM_END if offset is None else offset)
-    node, found, reason = answer_of_first(client, job_id, step_id, word, limit_s)
+class OutputQuestion(NamedTuple):
+    """A part of the output of a task, None: of the step's first one. `offset`: from there on; None: the end of the file, whole
+    lines, the last `lines` of them, 0: all that are read."""
+
+    job_id: int
+    step_id: int
+    task: int | None
+    stream: int
+    offset: int | None
+    lines: int
+
+
+def writes_in_client(step: StepInfo) -> bool:
+    """Whether the srun that started the step writes its output to a file, in a batch script."""
+    return bool(step.spec.client_out) and not (step.spec.std_out or step.spec.std_err)
+
+
+def live_part(client: QueryClient, asked: OutputQuestion, limit_s: float) -> OutputPart:
+    """A part of the output of a running step, of the step's supervisor. Raises PenstockError, and NoOutput."""
+    attached = attach(client, asked.job_id, asked.step_id)
+    word = question(asked.stream, FROM_END if asked.offset is None else asked.offset, asked.task)
+    return _part(answer_of(client, attached, word, limit_s, asked.task), asked)
+
+
+def opened_part(client: QueryClient, asked: OutputQuestion, limit_s: float) -> OutputPart:
+    """A part of a file of the job's record, of a process of the user's on a node that had the job. Raises PenstockError, and
+    NoOutput."""
+    request = OpenOutputRequest(job_id=asked.job_id, step_id=asked.step_id, task=asked.task or 0)
+    try:
+        attached: AttachStepReply = client.call("OpenOutput", request)
+    except PenstockError as error:
+        if error.code == Code.INVALID_STEP:
+            raise NoOutput(error.text) from None
+        raise
+    word = question(asked.stream, FROM_END if asked.offset is None else asked.offset)
+    return _part(answer_of(client, attached, word, limit_s), asked)
+
+
+def _part(answer: NodeAnswer, asked: OutputQuestion) -> OutputPart:
+    node, found, reason = answer
+    said = f"node {node}: " if node else ""
     if not found:
-        raise NoOutput(
-            f"node {node}: {reason}" if reason else f"node {node}: the step is of an earlier version of Penstock"
-        )
+        raise NoOutput(f"{said}{reason or 'the step is of an earlier version of Penstock'}")
     if ERROR in found:
         if IS_DENIED in found:
             raise PenstockError(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
-        raise NoOutput(f"node {node}: {clean_line(str(found[ERROR])[:_TEXT_CHARS_MAX])}")
+        raise NoOutput(f"{said}{clean_line(str(found[ERROR])[:_TEXT_CHARS_MAX])}")
     path, at, size, data = (found.get(name) for name in (PATH, AT, SIZE, DATA))
     if not (isinstance(path, str) and isinstance(at, int) and isinstance(size, int) and isinstance(data, bytes)):
-        raise NoOutput(f"node {node}: its answer to {TAIL} cannot be read")
+        raise NoOutput(f"{said}its answer to {TAIL} cannot be read")
     if at < 0 or size < 0 or len(data) > TAIL_BYTES_MAX:
-        raise NoOutput(f"node {node}: its answer to {TAIL} cannot be read")
-    kept = data if offset is not None else last_lines(data, at == 0, lines)
+        raise NoOutput(f"{said}its answer to {TAIL} cannot be read")
+    kept = data if asked.offset is not None else last_lines(data, at == 0, asked.lines)
     text, used = whole_text(kept)
     begin = at + len(data) - len(kept)
     return OutputPart(node, path[:_TEXT_CHARS_MAX], text, begin, begin + used, size)

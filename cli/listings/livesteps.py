@@ -39,14 +39,21 @@ class NodeAnswer(NamedTuple):
     reason: str
 
 
-def answer_of_first(client: QueryClient, job_id: int, step_id: int, word: str, limit_s: float) -> NodeAnswer:
-    """Asks one question of the first node of a running step. Raises PenstockError."""
+def answer_of(
+    client: QueryClient, attached: AttachStepReply, word: str, limit_s: float, rank: int | None = None
+) -> NodeAnswer:
+    """Asks one question of the node of a task, None: of the step's first node. Raises PenstockError."""
     from cli.steps.stepquery import ask, endpoints
 
-    attached = attach(client, job_id, step_id)
-    if not attached.streams:
+    places = endpoints(attached)
+    if rank is not None:
+        indexes = [index for index, ranks in enumerate(attached.plan.ranks) if rank in ranks.rank]
+        places = [place for place in places if place.node_index in indexes]
+        if not places:
+            return NodeAnswer("", {}, f"the step has no task {rank}")
+    if not places:
         return NodeAnswer("", {}, "no node of the step has a port for streams")
-    first = endpoints(attached)[0].node
+    first = places[0].node
     asked = AttachStepReply()
     asked.CopyFrom(attached)
     del asked.streams[:]

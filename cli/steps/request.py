@@ -36,6 +36,7 @@ from penstock.client import Client
 from penstock.clusterfile import ClusterFile
 from penstock.v1.common_pb2 import SRUN, JobRequest
 from penstock.v1.steps_pb2 import StepSpec
+from penstock.values.filenames import PATH_BYTES_MAX
 
 if TYPE_CHECKING:
     from cli.steps.multiprog import RankProgram
@@ -223,11 +224,25 @@ def _paths(spec: StepSpec, values: StepValues) -> None:
     for mode, field in ((streams.out, "std_out"), (streams.err, "std_err")):
         if mode.kind in ("nodes", "none"):
             setattr(spec, field, os.fsencode(mode.path) or b"/dev/null")
+    _client_files(spec, streams)
     _input(spec, streams.input)
     if "pty" in values.all:
         spec.pty = True
         if streams.out.kind != "all" or streams.err.kind != "all":
             raise CommandError("--pty cannot be used together with --output or --error")
+
+
+def _client_files(spec: StepSpec, streams: Streams) -> None:
+    """Names the files that srun writes itself, if it runs on a node of its job: there they can be read for the step."""
+    node, folder = os.environ.get("SLURMD_NODENAME", ""), current_folder()
+    if not node or "SLURM_JOB_ID" not in os.environ or b"\\" in folder:
+        return
+    for mode, field in ((streams.out, "client_out"), (streams.err, "client_err")):
+        path = os.fsencode(mode.path)
+        whole = os.path.join(folder if b"\\" in path else folder.replace(b"%", b"%%"), path)
+        if mode.kind == "file" and len(whole) <= PATH_BYTES_MAX:
+            setattr(spec, field, whole)
+            spec.client_node = node
 
 
 def _input(spec: StepSpec, mode: Mode) -> None:

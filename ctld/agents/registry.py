@@ -7,7 +7,7 @@ newer admitted stream of the same node ends the older one.
 import asyncio
 import logging
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 
 # Any: an effect of any of the kinds that go to nodes
 from typing import Any
@@ -39,6 +39,7 @@ class LinkRegistry:
         self._refusals = Repeats()
         self._next_link_id = 1
         self._log_levels: dict[str, str] = {}  # by node, of scontrol setdebug
+        self._debug_flags: dict[str, tuple[str, ...]] = {}  # by node, of scontrol setdebugflags
         self._clocks = ClockWatch(runtime, self.by_node)
         self._loop = asyncio.get_running_loop()
         commands: list[type[Effect]] = [LaunchStep, *FILL]
@@ -119,21 +120,29 @@ class LinkRegistry:
                 link.end("its certificate has been revoked")
 
     def send_settings(self) -> None:
-        """Sends the settings to all nodes after the configuration was read again: levels set by hand end."""
+        """Sends the settings to all nodes after the configuration was read again: levels and flags set by hand end."""
         self._log_levels.clear()
+        self._debug_flags.clear()
         for node, link in self.by_node.items():
             link.send(node_pb2.ControllerMessage(settings=self._settings(node)))
 
-    def set_log_level(self, nodes: Iterable[str], level: str) -> None:
-        """Sets the level of these nodes' logs until the configuration is read again; others get it when they register."""
+    def set_logging(self, nodes: Iterable[str], level: str, on: Sequence[str], off: Container[str]) -> None:
+        """Sets the level ("" = as it is) of these nodes' logs, and adds and removes debug flags, until the configuration is read
+        again; nodes that are away get them when they register."""
         for node in nodes:
-            self._log_levels[node] = level
+            if level:
+                self._log_levels[node] = level
+            if on or off:
+                flags = self._debug_flags.get(node, self._runtime.core.state.config.debug_flags)
+                self._debug_flags[node] = tuple(flag for flag in dict.fromkeys((*flags, *on)) if flag not in off)
             if link := self.by_node.get(node):
                 link.send(node_pb2.ControllerMessage(settings=self._settings(node)))
 
     def _settings(self, node: str) -> node_pb2.NodeSettings:
         settings = node_settings(self._runtime.core.state.config, node)
         settings.log_level = self._log_levels.get(node, settings.log_level)
+        if node in self._debug_flags:
+            settings.debug_flags[:] = self._debug_flags[node]
         return settings
 
     def _acknowledge(self, effect: AckReports) -> None:

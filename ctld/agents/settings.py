@@ -47,6 +47,7 @@ def node_settings(config: Config, node: str = "") -> node_pb2.NodeSettings:
         log_level=config.slurmd_debug,
         log_file=config.slurmd_log_file,
         log_format=config.log_format,
+        debug_flags=config.debug_flags,
         slurm_conf=job_conf(config),
         devices=[node_pb2.NodeDevice(name=name, index=index, file=file) for name, index, file in own.device_files]
         if own

@@ -1,5 +1,6 @@
-"""The spans of a job, from committed batches: submit, commit, plan, attempt, step, launch, run, accounting, and the job itself.
+"""The spans of a job, from committed batches: rest, submit, commit, plan, attempt, step, launch, run, accounting, the job itself.
 
+    rest                    of a submission over REST: from when the REST daemon had received it until it is in the database
     job                     from the submission until its end is in the database
       submit > commit       until the submission is in the database; of it, the batch from its seal
       plan                  of each attempt: from when it could start until it does
@@ -9,7 +10,8 @@
           run               on each node, as the node reports it
       accounting            from the attempt's end until accounting has it
 
-Every id follows from the job's row, and every time is in a row or is that of the commit: so nothing is kept between two
+Every id follows from the job's row, and every time is in a row or is that of the commit (that of `rest` is what the REST daemon
+says: its clock may be another, and a repeated submission has no such span): so nothing is kept between two
 batches, a restart in the middle of a job changes nothing, and a span may leave before its parent. A span that is sent twice
 has the same id.
 """
@@ -30,6 +32,9 @@ from penstock.values.text import clean_line
 from penstock.values.tracecontext import JobTrace, job_trace
 
 _ENDS: Final = ("end", "requeue")
+#: How long before the submission its request may have come, and by how much a REST daemon's clock may be ahead.
+REST_US_MAX: Final = 600_000_000
+REST_AHEAD_US_MAX: Final = 1_000_000
 SpanFacts = dict[str, str | int]
 
 
@@ -66,6 +71,14 @@ class SpanMaker:
                 row = rows.get((step.job_id, step.attempt)) or self._snapshot.jobs.get(step.job_id)
                 if row is not None and row.attempt == step.attempt and (trace := self._trace_of(row)):
                     yield from _step_spans(row, step, trace)
+
+    def rest_span(self, job_id: int, received_at_us: int, now_us: int) -> TraceSpan | None:
+        """Returns the span of the request over REST that submitted the job; None of one not sampled, or of an impossible time."""
+        row = self._snapshot.jobs.get(job_id)
+        if row is None or not -REST_AHEAD_US_MAX <= row.submit_at_us - received_at_us <= REST_US_MAX:
+            return None
+        trace, since_us = self._trace_of(row), min(received_at_us, row.submit_at_us)
+        return None if trace is None else self._job_span(row, trace, "rest", "", since_us, now_us)
 
     def ids_of(self, job_id: int, fields: Mapping[str, str | int | float]) -> SpanIds | None:
         """Returns where a line of the log belongs: to the submission, the attempt that it names, or the whole job."""

@@ -76,6 +76,7 @@ class TraceSender:
             "cluster": config.cluster_name,
         }
         self._runtime.observers.append(self._committed)
+        self._runtime.received = self._received
         self._task = asyncio.create_task(self._run(self._server, resource))
 
     async def stop(self) -> None:
@@ -83,6 +84,7 @@ class TraceSender:
         if self._task is None or self._server is None:
             return
         self._runtime.observers.remove(self._committed)
+        self._runtime.received = None
         if not self._problem and self._queue:
             self._settled.clear()
             with contextlib.suppress(TimeoutError):
@@ -108,14 +110,23 @@ class TraceSender:
                 if span.key == "submit":
                     took_us = span.end_at_us - span.start_at_us
                     submissions.trace(Exemplar(took_us, span.trace.trace_id.hex(), span.end_at_us))
-                if len(queue) < QUEUE_MAX:
-                    queue.append(span)
-                else:
-                    runtime.metrics.spans_dropped += 1
+                self._put(span)
         except Exception:
             log.exception("spans of a batch cannot be made: they are not sent")
         if queue:
             self._wake.set()
+
+    def _received(self, job_id: int, at_us: int) -> None:
+        """Queues the span of the request over REST that has submitted a job, which is committed."""
+        if self._maker is not None and (span := self._maker.rest_span(job_id, at_us, self._runtime.clock_us())):
+            self._put(span)
+            self._wake.set()
+
+    def _put(self, span: TraceSpan) -> None:
+        if len(self._queue) < QUEUE_MAX:
+            self._queue.append(span)
+        else:
+            self._runtime.metrics.spans_dropped += 1
 
     def ids_of(self, fields: Mapping[str, LogValue]) -> SpanIds | None:
         """Returns the trace and the span of a line of the log, None of one that belongs to no traced job."""

@@ -85,6 +85,8 @@ class Runtime:
         ] = []  # called with each batch to be written: they add to its outbox
         self.observers: list[Callable[[Batch], None]] = []  # called with each committed batch before its effects leave
         self.debug = DebugLog(self.observers)
+        #: of a committed submission over REST: the job, and when the REST daemon had received it; None: nobody wants to know
+        self.received: Callable[[int, int], None] | None = None
         self._store = store
         self._take_jump = take_jump
         self._fail = fail

@@ -29,8 +29,10 @@ from nodedaemon.core.machine import NodeMachine
 from nodedaemon.core.steps import StepKey, StepState
 from nodedaemon.daemon import gpu_returned, inventory, link, profiles
 from nodedaemon.daemon.adoption import Adoption
+from nodedaemon.daemon.debuglog import NodeDebugLog
 from nodedaemon.daemon.gpu_usage import GpuUsage
 from nodedaemon.daemon.launching import LauncherHandle
+from nodedaemon.daemon.outputreaders import OutputReaders
 from nodedaemon.daemon.siteprograms import SitePrograms
 from nodedaemon.daemon.stepspans import StepSpans
 from nodedaemon.daemon.stream_port import StreamPort
@@ -44,6 +46,7 @@ from nodedaemon.observe.exporter import NodeExporter, NodeSources
 from nodedaemon.observe.stepusage import StepReader
 from nodedaemon.spool.journal import COMPACT_BYTES
 from nodedaemon.spool.space import CHECK_S, NO_ROOM, SPOOL_FULL
+from nodedaemon.spool.spanfile import read_span
 from nodedaemon.spool.spool import Spool
 from penstock import __version__
 from penstock.crash import crash_point
@@ -124,12 +127,15 @@ class Daemon:
         settings.node.site.found(self._inventory)
         self._machine = NodeMachine()
         self._machine.replay(spool.records)
+        self._debug = NodeDebugLog()
         self._inbox: list[core.NodeCoreEvent] = []
         self._wake = asyncio.Event()
         self._stopping = False
         self._supervisors = Supervisors(spool, launcher, cgroups, self._executor, self.post, self._clock.now_us)
         self._adoption = Adoption(spool.path, spool, cgroups, self._machine.live_steps)
-        self._stream_port = StreamPort(settings.listener, self._stepd_address)
+        self._readers = OutputReaders(node, settings.target.cert_dir or "")
+        self._stream_port = StreamPort(settings.listener, self._stepd_address, self._readers)
+        self._readers.on_free = self._stream_port.serve_outputs
         self._supervisors.on_ready = self._stream_port.is_here
         self._programs = SitePrograms(settings.node, self._executor, self._jobs)
         self._usage: GpuUsage | None = None
@@ -138,12 +144,13 @@ class Daemon:
         self._exporter = self._make_exporter()
         self._supervisors.on_suspected = self._exporter.suspected
         node.site.listeners.append(lambda: self._exporter.use(node.site.settings.metrics))
+        node.site.listeners.append(lambda: self._debug.use(node.site.settings.debug_flags))
         node.site.listeners.append(lambda: detect.remember(spool.dir_fd, node.site.settings.gpu.detect))
         if self._gpus is not None or self._inventory.gpus:
             self._inventory.gpu_constraint = settings.node.site.gpu_constraint()
         self._link = link.Link(
             settings.target, settings.node, self._registration, _heartbeat(self._clock), self.post, self._registered,
-            spool.contact,
+            spool.contact, lambda ticket: self._stream_port.is_here(self._readers.announce(ticket)),
         )  # fmt: skip
 
     def post(self, event: core.NodeCoreEvent) -> None:
@@ -223,6 +230,8 @@ class Daemon:
         for signum in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signum, self.stop)
         self._open_local()
+        for step in self._machine.live_steps():
+            self.spans.launched(step.key, read_span(self._spool.steps_fd, str(step.key)))
         await self._supervisors.open()
         await self._supervisors.adopt(self._machine)
         await self._turn()  # the registration reports what became of the old steps
@@ -256,6 +265,7 @@ class Daemon:
             if self._gpus is not None:
                 await self._gpus.stop()
             self._stream_port.close()
+            self._readers.close()
             self._supervisors.close()
             if self._local is not None:
                 self._local.close()
@@ -296,6 +306,7 @@ class Daemon:
         del self._inbox[:EVENTS_PER_TURN_MAX]
         if any(isinstance(event, core.Launch) for event in events) and self._spool.space.is_low():
             self._spool_full()
+        self._debug.see(events)
         for event in events:
             self._machine.step(now_us, event)
             if self._gpus is not None and isinstance(event, core.StepEnded):
@@ -357,6 +368,7 @@ class Daemon:
     def _release(self, batch: core.NodeBatch) -> None:
         """Executes the batch's effects, now that its records are on disk."""
         swept = []
+        self._debug.see(batch.effects)
         for effect in batch.effects:
             if isinstance(effect, core.AckCommand):
                 self._link.send(effect.link, wire.ack_message(effect))

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from nodedaemon.base.nodeclock import NodeClock
 from nodedaemon.cgroups.cgroup import Cgroups
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+#: Where an isolated Python finds this project.
+IMPORTABLE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from nodedaemon.daemon.launcher import main; main(sys.argv[1:])"
 )
@@ -37,7 +38,7 @@ def start_launcher(
     passed = (order_there.fileno(), packet_there.fileno())
     words = [*map(str, passed), spool_path, node_name, cgroups.encode().hex(), cert_dir, str(clock.base_us)]
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _PROGRAM, _ROOT, *words],
+        [sys.executable, "-I", "-S", "-c", _PROGRAM, IMPORTABLE, *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=passed,

@@ -177,6 +177,7 @@ class Link:
         post: Callable[[NodeCoreEvent], None],
         registered: Callable[[node_pb2.Registered], None],
         contact: ControllerContact,
+        announced: Callable[[node_pb2.OutputTicket], None],
     ) -> None:
         self._target = target
         self._node = node
@@ -185,6 +186,7 @@ class Link:
         self._post = post
         self._registered = registered
         self._contact = contact
+        self._announced = announced
         self._beats: deque[int] = deque()  # send times of the heartbeats that have not been answered
         self._ports: tuple[str, ...] = (target.address,)  # where a controller would listen: for nodes, and for commands
         self._link = 0  # number of the last stream
@@ -341,6 +343,8 @@ class Link:
             self._post(ReportsAcked(message.report_ack.spool_id, message.report_ack.through_sequence))
         elif kind == "heartbeat_ack" and self._beats:
             self._contact.renew(self._beats.popleft())
+        elif kind == "output":
+            self._announced(message.output)
         elif kind == "farewell":
             self._contact.rest()
 

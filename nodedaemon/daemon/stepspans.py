@@ -1,6 +1,6 @@
 """Where the lines of a node's log belong in the traces of jobs: by step and by job, as their launches said.
 
-Memory only: after a restart of the daemon the lines of steps that ran before have no ids.
+In memory, and for steps that a later daemon adopts in a file of each step's folder (spool/spanfile.py).
 """
 
 from collections import OrderedDict

@@ -4,7 +4,7 @@ The data after the line (TLS, keys, data) is for stepd, so no byte beyond it is 
 stream. No client is trusted here: a greeting has a deadline and a size, and when too many are unfinished the one that
 has waited longest is disconnected: of the same peer first, then of the peer with the most.
 
-A client may connect before its step is launched: it waits up to STEP_WAIT_S. Without
+A client may connect before its step is launched, or its ticket for a job's output is here: it waits up to STEP_WAIT_S. Without
 certificates the port is on the loopback address only, and streams go without TLS.
 """
 
@@ -16,12 +16,14 @@ import socket
 import struct
 from collections import Counter
 from collections.abc import Callable
+from typing import Protocol
 
 from nodedaemon.base.orders import encode_connection
 from nodedaemon.core.steps import StepKey
 from nodedaemon.stepd import control
 from penstock.security.peers import LocalUsers, tcp_key
 from penstock.storagefaults import naming
+from penstock.values.jobid import OUTPUT_STEP
 from penstock.values.stepframes import ANSWER_BYTES_MAX, ANSWER_NO, GREETING, GREETING_BYTES_MAX
 
 log = logging.getLogger("penstock.noded")
@@ -37,6 +39,7 @@ BACKLOG = 512
 PAUSE_S = 1.0
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 LOOPBACK = "127.0.0.1"
+NO_TURN = "other outputs of this user, or of many, are being read here, or their file systems do not answer: ask again"
 #: Where the last port is stored, so that a restarted daemon takes the same one if it is free.
 PORT_FILE = "stream-port"
 
@@ -86,13 +89,23 @@ class Waiting:
         self.key: StepKey | None = None
 
 
+class ServesOutput(Protocol):
+    """The readers of ended jobs' output, as the port sees them: OutputReaders."""
+
+    def serve(self, key: StepKey, client: socket.socket) -> str | None:
+        """Why not, "" = it was taken; None = its ticket or its turn has not come."""
+
+
 class StreamPort:
     """The listening socket and the waiting connections. `find` returns the address of a step's stepd, b"" when there is
     none yet, and None when there will be none."""
 
-    def __init__(self, listener: socket.socket, find: Callable[[StepKey], bytes | None]) -> None:
+    def __init__(
+        self, listener: socket.socket, find: Callable[[StepKey], bytes | None], readers: ServesOutput | None = None
+    ) -> None:
         self._listener = listener
         self._find = find
+        self._readers = readers
         self._loop = asyncio.get_running_loop()
         self._out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._waiting: dict[int, Waiting] = {}  # by descriptor, the oldest first
@@ -119,6 +132,11 @@ class StreamPort:
         """Hands on the clients that wait for a step whose stepd is ready."""
         for one in self._by_key.get(key, [])[:]:
             self._hand_on(one, key)
+
+    def serve_outputs(self) -> None:
+        """Tries again for the clients that wait for the output of a job, in their order."""
+        for key in [key for key in self._by_key if key.step_id == OUTPUT_STEP]:
+            self.is_here(key)
 
     def _accept(self) -> None:
         try:
@@ -158,7 +176,12 @@ class StreamPort:
 
     def _late(self, fd: int) -> None:
         one = self._waiting[fd]
-        self._refuse(one, "no greeting arrived" if one.key is None else f"step {one.key} is not here")
+        if one.key is None:
+            self._refuse(one, "no greeting arrived")
+        elif one.key.step_id == OUTPUT_STEP:
+            self._refuse(one, NO_TURN)
+        else:
+            self._refuse(one, f"step {one.key} is not here")
 
     def _read(self, fd: int) -> None:
         """Reads the rest of the line, and not a byte more."""
@@ -188,6 +211,15 @@ class StreamPort:
         self._hand_on(one, key)
 
     def _hand_on(self, one: Waiting, key: StepKey) -> None:
+        if key.step_id == OUTPUT_STEP and self._readers is not None:
+            refusal = self._readers.serve(key, one.sock)
+            if refusal is None:
+                self._wait_for(one, key)
+            elif refusal:
+                self._refuse(one, refusal)
+            else:
+                self._drop(one)
+            return
         address = self._find(key)
         if address is None:
             self._refuse(one, f"step {key} is no longer here")
@@ -199,7 +231,11 @@ class StreamPort:
                 self._refuse(one, f"step {key} takes no connections: {error.strerror}")
             else:
                 self._drop(one)
-        elif one not in self._by_key.setdefault(key, []):
+        else:
+            self._wait_for(one, key)
+
+    def _wait_for(self, one: Waiting, key: StepKey) -> None:
+        if one not in self._by_key.setdefault(key, []):
             self._by_key[key].append(one)
             one.timer.cancel()
             one.timer = self._loop.call_later(STEP_WAIT_S, self._late, one.sock.fileno())

@@ -341,12 +341,12 @@ class Supervisor:
         return {}
 
     def ask_tail(self, text: str, is_own_key: bool, reply: "Callable[[bytes], None]") -> None:
-        """Answers a client's question for a part of the output of the first task here. Raises ValueError."""
+        """Answers a client's question for a part of the output of a task here. Raises ValueError."""
         if self._tails is None:
             from nodedaemon.stepd.tail import Tails  # loaded only where needed
 
             self._tails = Tails(self.loop, self.order, self._context)
-        self._tails.ask(text, self.tasks.all[0].order if self.tasks.all else None, is_own_key, reply)
+        self._tails.ask(text, [task.order for task in self.tasks.all], is_own_key, reply)
 
     def _sampler(self) -> Sampler | None:
         return next((plug for plug in self.plugs if isinstance(plug, Sampler)), None)

@@ -7,6 +7,7 @@
 - One child at a time. It is killed after TAIL_READ_S; one that a file system still holds then is waited for by no one:
   questions are refused meanwhile, and the step ends without it.
 - Clients that ask the same share one reading; ASKED_MAX different questions wait.
+- Of a job that is over, its record's files are read in the same way (outputreader.py).
 - A batch script's last lines are mostly why it ended. If a client has asked within FOLLOWED_S, its supervisor answers for
   AFTER_END_S more, when the end is recorded and reported: nothing waits for it.
 """
@@ -39,13 +40,22 @@ from penstock.values.packing import dump
 
 TYPE_CHECKING = False  # avoids importing `typing`, which every fork would pay for
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from typing import Protocol
 
-    from nodedaemon.stepd.context import LauncherContext
     from penstock.values.packing import PackedValue
 
     Reply = Callable[[bytes], None]
     Turn = Callable[[], None]
+
+    class TailContext(Protocol):
+        """What a reading needs of the launcher's context."""
+
+        @property
+        def is_root(self) -> bool: ...
+        @property
+        def steps_fd(self) -> int: ...
+
 
 #: Different questions that wait for their turn.
 ASKED_MAX = 16
@@ -59,13 +69,14 @@ STILL_HELD = "its file system still does not answer an earlier question"
 NOT_BEGUN = "its tasks have not begun"
 OF_CLIENT = "it has no output file: what it writes goes to the terminal or program that started it"
 HAS_ENDED = "the step has ended"
+IN_PRIVATE = "it is in a private folder of the job, which its running steps alone have"
 DENIED = "only the job's user and administrators may read its output"
 
 
 class Tails:
-    """The readings of one step."""
+    """The readings of one step. `has_ended`: the job's private folders are gone."""
 
-    def __init__(self, loop: Loop, order: LaunchOrder, context: "LauncherContext") -> None:
+    def __init__(self, loop: Loop, order: LaunchOrder, context: "TailContext", has_ended: bool = False) -> None:
         self._loop = loop
         self._order = order
         self._context = context
@@ -77,23 +88,26 @@ class Tails:
         self._answer = b""
         self._timer: LoopTimer | None = None
         self._is_closed = False
-        self._has_ended = False
+        self._has_ended = has_ended
         self._asked_s = -FOLLOWED_S  # by the monotonic clock
 
-    def ask(self, text: str, task: "TaskOrder | None", is_own_key: bool, reply: "Reply") -> None:
-        """Answers a question, now or later. Raises ValueError for one that is none."""
-        stream, at = parse_question(text)
+    def ask(self, text: str, tasks: "Sequence[TaskOrder]", is_own_key: bool, reply: "Reply") -> None:
+        """Answers a question about one of the tasks, now or later. Raises ValueError for one that is none."""
+        stream, at, rank = parse_question(text)
         if not is_own_key:
             reply(dump({ERROR: DENIED, IS_DENIED: 1}))
             return
         self._asked_s = time.monotonic()
+        task = next((task for task in tasks if rank in (None, task.rank)), None)
         path = b"" if task is None else path_of(task, stream)
         if task is None:
-            reply(_failure(NOT_BEGUN))
+            reply(_failure(f"task {rank} is not on this node" if tasks else NOT_BEGUN))
         elif not path:
             reply(_failure(OF_CLIENT))
-        elif self._is_closed or (self._has_ended and self._is_private(path)):
+        elif self._is_closed:
             reply(_failure(HAS_ENDED))
+        elif self._has_ended and self._is_private(path):
+            reply(self._failure(path, IN_PRIVATE))
         elif self._is_late:
             reply(self._failure(path, STILL_HELD))
         elif (path, at) in self._asked:
@@ -241,7 +255,7 @@ def _failure(text: str) -> bytes:
 
 
 def _read_in_child(
-    order: LaunchOrder, context: "LauncherContext", has_folders: bool, path: bytes, at: int, out: int
+    order: LaunchOrder, context: "TailContext", has_folders: bool, path: bytes, at: int, out: int
 ) -> None:
     """The child's whole life: becomes the user, reads, answers, ends."""
     try:
@@ -253,7 +267,7 @@ def _read_in_child(
 
 
 def _read_as_user(
-    order: LaunchOrder, context: "LauncherContext", has_folders: bool, path: bytes, at: int, out: int
+    order: LaunchOrder, context: "TailContext", has_folders: bool, path: bytes, at: int, out: int
 ) -> "dict[str, PackedValue]":
     try:
         signal.set_wakeup_fd(-1)

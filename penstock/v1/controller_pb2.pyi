@@ -53,20 +53,22 @@ class PingReply(_message.Message):
     def __init__(self, cluster_name: _Optional[str] = ..., controller_host: _Optional[str] = ..., version: _Optional[str] = ..., epoch: _Optional[int] = ..., boot_at_us: _Optional[int] = ..., now_us: _Optional[int] = ..., pid: _Optional[int] = ..., jobs_pending: _Optional[int] = ..., jobs_running: _Optional[int] = ..., user_id: _Optional[int] = ...) -> None: ...
 
 class SubmitJobRequest(_message.Message):
-    __slots__ = ("request_key", "job", "spec", "test_only", "components", "compare_plans")
+    __slots__ = ("request_key", "job", "spec", "test_only", "components", "compare_plans", "received_at_us")
     REQUEST_KEY_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     TEST_ONLY_FIELD_NUMBER: _ClassVar[int]
     COMPONENTS_FIELD_NUMBER: _ClassVar[int]
     COMPARE_PLANS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_AT_US_FIELD_NUMBER: _ClassVar[int]
     request_key: str
     job: _common_pb2.JobRequest
     spec: _common_pb2.JobSpec
     test_only: bool
     components: _containers.RepeatedCompositeFieldContainer[_common_pb2.JobRequest]
     compare_plans: bool
-    def __init__(self, request_key: _Optional[str] = ..., job: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., test_only: bool = ..., components: _Optional[_Iterable[_Union[_common_pb2.JobRequest, _Mapping]]] = ..., compare_plans: bool = ...) -> None: ...
+    received_at_us: int
+    def __init__(self, request_key: _Optional[str] = ..., job: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., test_only: bool = ..., components: _Optional[_Iterable[_Union[_common_pb2.JobRequest, _Mapping]]] = ..., compare_plans: bool = ..., received_at_us: _Optional[int] = ...) -> None: ...
 
 class SubmitJobReply(_message.Message):
     __slots__ = ("job_id", "warnings", "start_at_us", "node_list", "cpus", "partition", "user_messages", "plan_change")

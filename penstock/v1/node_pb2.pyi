@@ -24,13 +24,14 @@ class NodeMessage(_message.Message):
     def __init__(self, register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., command_ack: _Optional[_Union[CommandAck, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., more: _Optional[_Iterable[_Union[NodeMessage, _Mapping]]] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
-    __slots__ = ("registered", "command", "report_ack", "heartbeat_ack", "settings", "farewell", "more")
+    __slots__ = ("registered", "command", "report_ack", "heartbeat_ack", "settings", "farewell", "output", "more")
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     REPORT_ACK_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_ACK_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     FAREWELL_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     registered: Registered
     command: Command
@@ -38,8 +39,9 @@ class ControllerMessage(_message.Message):
     heartbeat_ack: HeartbeatAck
     settings: NodeSettings
     farewell: Farewell
+    output: OutputTicket
     more: _containers.RepeatedCompositeFieldContainer[ControllerMessage]
-    def __init__(self, registered: _Optional[_Union[Registered, _Mapping]] = ..., command: _Optional[_Union[Command, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., settings: _Optional[_Union[NodeSettings, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., more: _Optional[_Iterable[_Union[ControllerMessage, _Mapping]]] = ...) -> None: ...
+    def __init__(self, registered: _Optional[_Union[Registered, _Mapping]] = ..., command: _Optional[_Union[Command, _Mapping]] = ..., report_ack: _Optional[_Union[ReportAck, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., settings: _Optional[_Union[NodeSettings, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., output: _Optional[_Union[OutputTicket, _Mapping]] = ..., more: _Optional[_Iterable[_Union[ControllerMessage, _Mapping]]] = ...) -> None: ...
 
 class Register(_message.Message):
     __slots__ = ("node_name", "boot_id", "version", "protocol", "inventory", "held", "spool_lost", "started_at_us", "epoch_seen", "spool_id", "stream_port", "stream_tls", "lease_lapsed", "job_id_seen", "at_us", "instance_id", "instance_type", "extra")
@@ -252,7 +254,7 @@ class Registered(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., refusal: _Optional[str] = ..., cluster_name: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., unkillable_step_timeout_s: _Optional[int] = ..., controller_version: _Optional[str] = ..., settings: _Optional[_Union[NodeSettings, _Mapping]] = ..., lease_s: _Optional[int] = ..., command_port: _Optional[int] = ...) -> None: ...
 
 class NodeSettings(_message.Message):
-    __slots__ = ("prolog", "epilog", "task_prolog", "task_epilog", "prolog_flags", "prolog_epilog_timeout_s", "health_check_program", "health_check_interval_s", "health_check_node_state", "reboot_program", "unkillable_step_program", "acct_gather_frequency_s", "acct_gather_type", "cgroup", "private_tmp", "allow_new_privs", "use_pam", "mpi_default", "task_plugin", "kill_wait_s", "private_tmp_folders", "devices", "gpu", "metrics", "log_file", "log_format", "log_level", "slurm_conf", "profile_every_s", "hang_after_s", "hang_signal", "hang_grace_s")
+    __slots__ = ("prolog", "epilog", "task_prolog", "task_epilog", "prolog_flags", "prolog_epilog_timeout_s", "health_check_program", "health_check_interval_s", "health_check_node_state", "reboot_program", "unkillable_step_program", "acct_gather_frequency_s", "acct_gather_type", "cgroup", "private_tmp", "allow_new_privs", "use_pam", "mpi_default", "task_plugin", "kill_wait_s", "private_tmp_folders", "devices", "gpu", "metrics", "log_file", "log_format", "log_level", "slurm_conf", "profile_every_s", "hang_after_s", "hang_signal", "hang_grace_s", "debug_flags")
     PROLOG_FIELD_NUMBER: _ClassVar[int]
     EPILOG_FIELD_NUMBER: _ClassVar[int]
     TASK_PROLOG_FIELD_NUMBER: _ClassVar[int]
@@ -285,6 +287,7 @@ class NodeSettings(_message.Message):
     HANG_AFTER_S_FIELD_NUMBER: _ClassVar[int]
     HANG_SIGNAL_FIELD_NUMBER: _ClassVar[int]
     HANG_GRACE_S_FIELD_NUMBER: _ClassVar[int]
+    DEBUG_FLAGS_FIELD_NUMBER: _ClassVar[int]
     prolog: _containers.RepeatedScalarFieldContainer[str]
     epilog: _containers.RepeatedScalarFieldContainer[str]
     task_prolog: str
@@ -317,7 +320,8 @@ class NodeSettings(_message.Message):
     hang_after_s: int
     hang_signal: int
     hang_grace_s: int
-    def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[NodeDevice, _Mapping]]] = ..., gpu: _Optional[_Union[GpuSettings, _Mapping]] = ..., metrics: _Optional[_Union[MetricsSettings, _Mapping]] = ..., log_file: _Optional[str] = ..., log_format: _Optional[str] = ..., log_level: _Optional[str] = ..., slurm_conf: _Optional[str] = ..., profile_every_s: _Optional[int] = ..., hang_after_s: _Optional[int] = ..., hang_signal: _Optional[int] = ..., hang_grace_s: _Optional[int] = ...) -> None: ...
+    debug_flags: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, prolog: _Optional[_Iterable[str]] = ..., epilog: _Optional[_Iterable[str]] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., prolog_flags: _Optional[_Iterable[str]] = ..., prolog_epilog_timeout_s: _Optional[int] = ..., health_check_program: _Optional[str] = ..., health_check_interval_s: _Optional[int] = ..., health_check_node_state: _Optional[str] = ..., reboot_program: _Optional[str] = ..., unkillable_step_program: _Optional[str] = ..., acct_gather_frequency_s: _Optional[int] = ..., acct_gather_type: _Optional[str] = ..., cgroup: _Optional[_Union[CgroupSettings, _Mapping]] = ..., private_tmp: _Optional[str] = ..., allow_new_privs: bool = ..., use_pam: bool = ..., mpi_default: _Optional[str] = ..., task_plugin: _Optional[str] = ..., kill_wait_s: _Optional[int] = ..., private_tmp_folders: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[NodeDevice, _Mapping]]] = ..., gpu: _Optional[_Union[GpuSettings, _Mapping]] = ..., metrics: _Optional[_Union[MetricsSettings, _Mapping]] = ..., log_file: _Optional[str] = ..., log_format: _Optional[str] = ..., log_level: _Optional[str] = ..., slurm_conf: _Optional[str] = ..., profile_every_s: _Optional[int] = ..., hang_after_s: _Optional[int] = ..., hang_signal: _Optional[int] = ..., hang_grace_s: _Optional[int] = ..., debug_flags: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class MetricsSettings(_message.Message):
     __slots__ = ("port", "addr", "allow", "token_file", "tls", "dcgm_names", "default_account", "hides_jobs")
@@ -446,6 +450,26 @@ class HeartbeatAck(_message.Message):
 class Farewell(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class OutputTicket(_message.Message):
+    __slots__ = ("job_id", "number", "user_id", "group_id", "user_name", "std_out", "std_err", "io_key")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    USER_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_NAME_FIELD_NUMBER: _ClassVar[int]
+    STD_OUT_FIELD_NUMBER: _ClassVar[int]
+    STD_ERR_FIELD_NUMBER: _ClassVar[int]
+    IO_KEY_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    number: int
+    user_id: int
+    group_id: int
+    user_name: str
+    std_out: bytes
+    std_err: bytes
+    io_key: bytes
+    def __init__(self, job_id: _Optional[int] = ..., number: _Optional[int] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., io_key: _Optional[bytes] = ...) -> None: ...
 
 class Command(_message.Message):
     __slots__ = ("epoch", "sequence", "launch", "signal", "terminate", "forget", "suspend", "notify", "reboot", "gpu_work", "clear_gpu", "return_gpus")

@@ -65,7 +65,7 @@ class EndAllocationReply(_message.Message):
     def __init__(self) -> None: ...
 
 class StepSpec(_message.Message):
-    __slots__ = ("name", "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "gres_per_node", "gres_per_step", "gres_per_task", "no_gres", "nodes_required", "nodes_excluded", "relative", "exact", "overlap", "overcommit", "distribution", "time_limit_s", "resv_ports", "immediate_s", "ntasks_per_core", "ntasks_per_socket", "ntasks_per_gpu", "threads_per_core", "whole", "interactive", "no_kill", "work_dir", "std_out", "std_err", "std_in", "open_append", "cpu_bind", "mem_bind", "hint", "mpi", "pty", "rows", "columns", "kill_on_bad_exit", "task_prolog", "task_epilog", "umask", "rlimits", "export_env", "submit_line", "multi_prog", "signal", "submit_host", "gpu_bind", "unbuffered", "stdin_to", "stdin_task", "line_buffered", "het_group", "het_groups", "launch_node", "rank_offset", "het_ntasks", "node_offset", "het_nodes", "het_step", "gpu_freq", "gres_per_socket", "preserve_env", "propagate_asked")
+    __slots__ = ("name", "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "gres_per_node", "gres_per_step", "gres_per_task", "no_gres", "nodes_required", "nodes_excluded", "relative", "exact", "overlap", "overcommit", "distribution", "time_limit_s", "resv_ports", "immediate_s", "ntasks_per_core", "ntasks_per_socket", "ntasks_per_gpu", "threads_per_core", "whole", "interactive", "no_kill", "work_dir", "std_out", "std_err", "std_in", "open_append", "cpu_bind", "mem_bind", "hint", "mpi", "pty", "rows", "columns", "kill_on_bad_exit", "task_prolog", "task_epilog", "umask", "rlimits", "export_env", "submit_line", "multi_prog", "signal", "submit_host", "gpu_bind", "unbuffered", "stdin_to", "stdin_task", "line_buffered", "het_group", "het_groups", "launch_node", "rank_offset", "het_ntasks", "node_offset", "het_nodes", "het_step", "gpu_freq", "gres_per_socket", "preserve_env", "propagate_asked", "client_out", "client_err", "client_node")
     class RlimitsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -141,6 +141,9 @@ class StepSpec(_message.Message):
     GRES_PER_SOCKET_FIELD_NUMBER: _ClassVar[int]
     PRESERVE_ENV_FIELD_NUMBER: _ClassVar[int]
     PROPAGATE_ASKED_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_OUT_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ERR_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_NODE_FIELD_NUMBER: _ClassVar[int]
     name: str
     nodes_min: int
     nodes_max: int
@@ -209,7 +212,10 @@ class StepSpec(_message.Message):
     gres_per_socket: _containers.RepeatedCompositeFieldContainer[_common_pb2.GresCount]
     preserve_env: bool
     propagate_asked: bool
-    def __init__(self, name: _Optional[str] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., gres_per_node: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_per_step: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_per_task: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., no_gres: bool = ..., nodes_required: _Optional[str] = ..., nodes_excluded: _Optional[str] = ..., relative: _Optional[int] = ..., exact: bool = ..., overlap: bool = ..., overcommit: bool = ..., distribution: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., resv_ports: _Optional[int] = ..., immediate_s: _Optional[int] = ..., ntasks_per_core: _Optional[int] = ..., ntasks_per_socket: _Optional[int] = ..., ntasks_per_gpu: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., whole: bool = ..., interactive: bool = ..., no_kill: bool = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., cpu_bind: _Optional[str] = ..., mem_bind: _Optional[str] = ..., hint: _Optional[str] = ..., mpi: _Optional[str] = ..., pty: bool = ..., rows: _Optional[int] = ..., columns: _Optional[int] = ..., kill_on_bad_exit: bool = ..., task_prolog: _Optional[bytes] = ..., task_epilog: _Optional[bytes] = ..., umask: _Optional[int] = ..., rlimits: _Optional[_Mapping[str, int]] = ..., export_env: _Optional[str] = ..., submit_line: _Optional[str] = ..., multi_prog: _Optional[_Iterable[_Union[RankCommand, _Mapping]]] = ..., signal: _Optional[str] = ..., submit_host: _Optional[str] = ..., gpu_bind: _Optional[str] = ..., unbuffered: bool = ..., stdin_to: _Optional[int] = ..., stdin_task: _Optional[int] = ..., line_buffered: bool = ..., het_group: _Optional[int] = ..., het_groups: _Optional[_Iterable[str]] = ..., launch_node: _Optional[bytes] = ..., rank_offset: _Optional[int] = ..., het_ntasks: _Optional[int] = ..., node_offset: _Optional[int] = ..., het_nodes: _Optional[int] = ..., het_step: _Optional[int] = ..., gpu_freq: _Optional[str] = ..., gres_per_socket: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., preserve_env: bool = ..., propagate_asked: bool = ...) -> None: ...
+    client_out: bytes
+    client_err: bytes
+    client_node: str
+    def __init__(self, name: _Optional[str] = ..., nodes_min: _Optional[int] = ..., nodes_max: _Optional[int] = ..., ntasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., ntasks_per_node: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., gres_per_node: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_per_step: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., gres_per_task: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., no_gres: bool = ..., nodes_required: _Optional[str] = ..., nodes_excluded: _Optional[str] = ..., relative: _Optional[int] = ..., exact: bool = ..., overlap: bool = ..., overcommit: bool = ..., distribution: _Optional[str] = ..., time_limit_s: _Optional[int] = ..., resv_ports: _Optional[int] = ..., immediate_s: _Optional[int] = ..., ntasks_per_core: _Optional[int] = ..., ntasks_per_socket: _Optional[int] = ..., ntasks_per_gpu: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., whole: bool = ..., interactive: bool = ..., no_kill: bool = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., open_append: bool = ..., cpu_bind: _Optional[str] = ..., mem_bind: _Optional[str] = ..., hint: _Optional[str] = ..., mpi: _Optional[str] = ..., pty: bool = ..., rows: _Optional[int] = ..., columns: _Optional[int] = ..., kill_on_bad_exit: bool = ..., task_prolog: _Optional[bytes] = ..., task_epilog: _Optional[bytes] = ..., umask: _Optional[int] = ..., rlimits: _Optional[_Mapping[str, int]] = ..., export_env: _Optional[str] = ..., submit_line: _Optional[str] = ..., multi_prog: _Optional[_Iterable[_Union[RankCommand, _Mapping]]] = ..., signal: _Optional[str] = ..., submit_host: _Optional[str] = ..., gpu_bind: _Optional[str] = ..., unbuffered: bool = ..., stdin_to: _Optional[int] = ..., stdin_task: _Optional[int] = ..., line_buffered: bool = ..., het_group: _Optional[int] = ..., het_groups: _Optional[_Iterable[str]] = ..., launch_node: _Optional[bytes] = ..., rank_offset: _Optional[int] = ..., het_ntasks: _Optional[int] = ..., node_offset: _Optional[int] = ..., het_nodes: _Optional[int] = ..., het_step: _Optional[int] = ..., gpu_freq: _Optional[str] = ..., gres_per_socket: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., preserve_env: bool = ..., propagate_asked: bool = ..., client_out: _Optional[bytes] = ..., client_err: _Optional[bytes] = ..., client_node: _Optional[str] = ...) -> None: ...
 
 class RankCommand(_message.Message):
     __slots__ = ("ranks", "argv")
@@ -436,6 +442,16 @@ class AttachStepReply(_message.Message):
     spec: StepSpec
     user_id: int
     def __init__(self, job_id: _Optional[int] = ..., step_id: _Optional[int] = ..., attempt: _Optional[int] = ..., plan: _Optional[_Union[StepPlan, _Mapping]] = ..., streams: _Optional[_Iterable[_Union[StreamAddress, _Mapping]]] = ..., io_key: _Optional[bytes] = ..., spec: _Optional[_Union[StepSpec, _Mapping]] = ..., user_id: _Optional[int] = ...) -> None: ...
+
+class OpenOutputRequest(_message.Message):
+    __slots__ = ("job_id", "step_id", "task")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_ID_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    step_id: int
+    task: int
+    def __init__(self, job_id: _Optional[int] = ..., step_id: _Optional[int] = ..., task: _Optional[int] = ...) -> None: ...
 
 class NotifyJobRequest(_message.Message):
     __slots__ = ("id", "text")

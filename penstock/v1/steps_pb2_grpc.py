@@ -64,6 +64,11 @@ class StepsStub(object):
                 request_serializer=penstock_dot_v1_dot_steps__pb2.AttachStepRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_steps__pb2.AttachStepReply.FromString,
                 _registered_method=True)
+        self.OpenOutput = channel.unary_unary(
+                '/penstock.v1.Steps/OpenOutput',
+                request_serializer=penstock_dot_v1_dot_steps__pb2.OpenOutputRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_steps__pb2.AttachStepReply.FromString,
+                _registered_method=True)
         self.NotifyJob = channel.unary_unary(
                 '/penstock.v1.Steps/NotifyJob',
                 request_serializer=penstock_dot_v1_dot_steps__pb2.NotifyJobRequest.SerializeToString,
@@ -115,6 +120,13 @@ class StepsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def OpenOutput(self, request, context):
+        """to read output files once, on a node that had the job
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def NotifyJob(self, request, context):
         """scontrol notify
         """
@@ -153,6 +165,11 @@ def add_StepsServicer_to_server(servicer, server):
             'AttachStep': grpc.unary_unary_rpc_method_handler(
                     servicer.AttachStep,
                     request_deserializer=penstock_dot_v1_dot_steps__pb2.AttachStepRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_steps__pb2.AttachStepReply.SerializeToString,
+            ),
+            'OpenOutput': grpc.unary_unary_rpc_method_handler(
+                    servicer.OpenOutput,
+                    request_deserializer=penstock_dot_v1_dot_steps__pb2.OpenOutputRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_steps__pb2.AttachStepReply.SerializeToString,
             ),
             'NotifyJob': grpc.unary_unary_rpc_method_handler(
@@ -322,6 +339,33 @@ class Steps(object):
             target,
             '/penstock.v1.Steps/AttachStep',
             penstock_dot_v1_dot_steps__pb2.AttachStepRequest.SerializeToString,
+            penstock_dot_v1_dot_steps__pb2.AttachStepReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OpenOutput(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Steps/OpenOutput',
+            penstock_dot_v1_dot_steps__pb2.OpenOutputRequest.SerializeToString,
             penstock_dot_v1_dot_steps__pb2.AttachStepReply.FromString,
             options,
             channel_credentials,

@@ -1,10 +1,10 @@
-"""Slurm's debug flags (slurm.conf(5), DebugFlags): their names, and what the controller logs for each. Pure.
+"""Slurm's debug flags (slurm.conf(5), DebugFlags): their names, and what controller and node daemons log for each. Pure.
 
 A flag whose subsystem does not exist here, or has nothing to say beyond the log of every day, is accepted and has no
-effect; `note` says so. ctld/runtime/debuglog.py makes the lines.
+effect; `note` says so. ctld/runtime/debuglog.py and nodedaemon/daemon/debuglog.py make the lines.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from penstock.values.errors import BadValue
@@ -30,6 +30,15 @@ EFFECTS: Final = {
     "Steps": "requests for steps, and each change of a step's state",
     "TraceJobs": "each change of a job: state, reason, priority",
     "Triggers": "triggers: set, cleared, their programs and ends",
+}
+#: Flag -> what a node daemon logs while it is set.
+NODE_EFFECTS: Final = {
+    "Agent": "each command of the controller, and its acknowledgement",
+    "Gres": "the GPUs of each step, and orders about GPUs",
+    "Network": "streams to the controller: opened, ended",
+    "Power": "reboots of the machine",
+    "Protocol": "each report to the controller, and acknowledgements of reports",
+    "Steps": "each step: its start, signals, end and removal; what is noticed of the node",
 }
 #: Others that Slurm knows, in its present release or in earlier ones.
 _NO_EFFECT: Final = (
@@ -58,9 +67,9 @@ def read_flags(text: str, what: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def without_effect(flags: Iterable[str]) -> list[str]:
-    """Returns those that have none here."""
-    return [flag for flag in flags if flag not in EFFECTS]
+def without_effect(flags: Iterable[str], effects: Mapping[str, str] = EFFECTS) -> list[str]:
+    """Returns those that have none. `effects`: of the controller, or NODE_EFFECTS."""
+    return [flag for flag in flags if flag not in effects]
 
 
 def note(text: str) -> str:

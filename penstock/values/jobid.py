@@ -17,6 +17,8 @@ from penstock.values.text import shown
 BATCH_STEP = -5
 EXTERN_STEP = -4
 INTERACTIVE_STEP = -6
+#: No step: in a greeting at a node's stream port, for the reading of output files (OutputTicket).
+OUTPUT_STEP = -20
 
 JOB_ID_MAX = 2**31 - 1  # fits all 32-bit fields that hold job ids
 STEP_ID_MAX = 2**31 - 1

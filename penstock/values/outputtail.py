@@ -1,12 +1,12 @@
 """The question for a part of a step's output, which the step's supervisor answers from the output's file.
 
-    question                   the QUESTION of stepframes.py: "tail", the stream, and where to begin
+    question                   the QUESTION of stepframes.py: "tail", the stream, where to begin, and perhaps the task's rank
     answer                     `packing.dump` of a dictionary: PATH, AT, SIZE, DATA; or ERROR, a sentence, and perhaps IS_DENIED
 
 The bounds hold for both sides: a supervisor reads no more, and a client believes no more.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 #: First word of the question.
 TAIL: Final = "tail"
@@ -31,18 +31,28 @@ _DIGITS_MAX: Final = 19
 _CUT_BYTES_MAX: Final = 3
 
 
-def question(stream: int, at: int) -> str:
-    """The question for TAIL_BYTES_MAX from the offset `at`, or FROM_END."""
-    return f"{TAIL} {stream} {at}"
+def question(stream: int, at: int, rank: int | None = None) -> str:
+    """The question for TAIL_BYTES_MAX from the offset `at`, or FROM_END; None: of the first task there."""
+    return f"{TAIL} {stream} {at}" + ("" if rank is None else f" {rank}")
 
 
-def parse_question(text: str) -> tuple[int, int]:
-    """The stream and the offset of a question. Raises ValueError."""
-    word, stream, at = text.split(" ")
-    digits = at.removeprefix("-")
-    if word != TAIL or stream not in ("1", "2") or not digits.isdigit() or len(digits) > _DIGITS_MAX:
+class TailQuestion(NamedTuple):
+    """A question. `rank`: of the task, None = the first one there."""
+
+    stream: int
+    at: int
+    rank: int | None = None
+
+
+def parse_question(text: str) -> TailQuestion:
+    """The parts of a question. Raises ValueError."""
+    word, stream, at, *more = text.split(" ")
+    numbers = [at.removeprefix("-"), *more]
+    if word != TAIL or stream not in ("1", "2") or len(more) > 1:
         raise ValueError("no question for a tail")
-    return int(stream), max(int(at), FROM_END)
+    if not all(digits.isdigit() and len(digits) <= _DIGITS_MAX for digits in numbers):
+        raise ValueError("no question for a tail")
+    return TailQuestion(int(stream), max(int(at), FROM_END), int(more[0]) if more else None)
 
 
 def whole_text(data: bytes) -> tuple[str, int]:

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cli.base.document import Json
-from cli.listings.livesteps import answer_of_first
+from cli.base.stepids import attach
+from cli.listings.livesteps import answer_of
 from penstock.errors import PenstockError
 from penstock.v1.controller_pb2 import (
     IssueTokenReply,
@@ -156,7 +157,7 @@ async def _asked(call: RestCall, job_ids: Iterable[int]) -> Mapping[int, Program
 def _state_of(client: "ThreadClient", job_id: int) -> ProgramState:
     """What the node of a session says. An answer is another machine's: what it must not be is left out."""
     try:
-        _, found, _ = answer_of_first(client, job_id, BATCH_STEP, SESSION_WORD, ASKED_STEP_S)
+        _, found, _ = answer_of(client, attach(client, job_id, BATCH_STEP), SESSION_WORD, ASKED_STEP_S)
     except PenstockError:  # it has ended meanwhile
         return ProgramState()
     is_ready, idle_s, connections = (found.get(name) for name in ("is_ready", "idle_s", "connections"))

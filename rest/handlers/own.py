@@ -9,7 +9,7 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/jobs/{job_id}/steps    its steps
     GET /penstock/v1/jobs/{job_id}/profile  what its steps and GPUs did over time
     GET /penstock/v1/jobs/{job_id}/efficiency  what it used of what it had, and advice
-    GET /penstock/v1/jobs/{job_id}/output   what it has written, while it runs
+    GET /penstock/v1/jobs/{job_id}/output   what it has written
     GET /penstock/v1/queue                  how many jobs there are, by state, partition and reason
     GET /penstock/v1/fits                   the largest jobs that would start now
     GET /penstock/v1/forecast               expected starts of waiting jobs
@@ -357,8 +357,8 @@ OWN_PATHS: Final = (
     OwnPath("/jobs/{job_id}/efficiency", "What a job used of what it had, and advice", jobuse.efficiency, (_JOB_ID,),
             {"job_id": "integer", "state": "string", "advice": "string[]",
              "figures": OwnRecord(None, {name: kind for name, kind, _ in jobuse.EFFICIENCY})}),
-    OwnPath("/jobs/{job_id}/output", "What a running job has written: the end of its output, or what follows an offset",
-            joboutput.output, (_JOB_ID, _query("step"), _query("stream"), _query("offset"), _query("lines")),
+    OwnPath("/jobs/{job_id}/output", "What a job has written: the end of its output, or what follows an offset",
+            joboutput.output, (_JOB_ID, _query("step"), _query("stream"), _query("offset"), _query("lines"), _query("task")),
             joboutput.OUTPUT),
     OwnPath("/queue", "How many jobs there are by state, partition and reason, and their GPUs", queue,
             (_query("states"), _query("users"), _query("partitions")), {"queue": OwnRecord(JobCount, is_list=True)}),

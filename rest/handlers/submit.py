@@ -94,7 +94,7 @@ async def send(
         job.trace_parent = call.trace_parent
     request = SubmitJobRequest(
         request_key=_key(call.idempotency_keys), job=jobs[0], spec=spec, components=jobs[1:], test_only=test_only,
-        compare_plans=compare_plans,
+        compare_plans=compare_plans, received_at_us=call.received_at_us,
     )  # fmt: skip
     reply: SubmitJobReply = await call.call("SubmitJob", request, PLAN_TIMEOUT_S if test_only else CALL_TIMEOUT_S)
     for text in reply.warnings:

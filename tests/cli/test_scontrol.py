@@ -632,6 +632,18 @@ def test_completing_and_listjobs(monkeypatch, capsys):
         (["setdebug", "12"], 1, "", "invalid debug level: 12\n"),
         (["setdebug"], 1, "", "too few arguments for keyword:setdebug\n"),
         (["setdebugflags", "foo"], 1, "", "invalid debug flag: foo\nUsage: setdebugflags [+|-]NAME\n"),
+        (
+            ["setdebugflags", "nodes=n1"],
+            1,
+            "",
+            "invalid option: nodes=n1\nUsage: setdebugflags [+|-]NAME [nodes=NODES]\n",
+        ),
+        (
+            ["setdebugflags", "+steps", "nodes="],
+            1,
+            "",
+            "invalid option: nodes=\nUsage: setdebugflags [+|-]NAME [nodes=NODES]\n",
+        ),
         (["setdebugflags", ","], 1, "", "invalid debug flag: \nUsage: setdebugflags [+|-]NAME\n"),
         (["schedloglevel", "foo"], 1, "", "invalid schedlog level: foo\n"),
         (["fsdampeningfactor", "x"], 1, "", "invalid dampening factor: x\n"),

@@ -35,6 +35,8 @@ def fields(request):
         (["setdebug", "debug"], "SetController", {"debug_level": "debug"}),
         (["setdebug", "6"], "SetController", {"debug_level": "debug2"}),
         (["update", "SlurmctldDebug=verbose"], "SetController", {"debug_level": "verbose"}),
+        (["setdebugflags", "+steps,-GRES", "nodes=n[1-2]"], "SetController",
+         {"debug_flags_on": ["Steps"], "debug_flags_off": ["Gres"], "nodes": "n[1-2]"}),
         (["setdebugflags", "+backfill", "-GRES"], "SetController", {"debug_flags_on": ["Backfill"], "debug_flags_off": ["Gres"]}),
         (["schedloglevel", "enable"], "SetController", {"schedule_log": True}),
         (["fsdampeningfactor", "3"], "SetController", {"fair_share_dampening_factor": 3}),

@@ -156,6 +156,28 @@ def test_debug_flags_show_a_subsystem_at_run_time(cluster: LoggedCluster) -> Non
     assert (done.status, done.err) == (1, "invalid debug flag: +nosuch\nUsage: setdebugflags [+|-]NAME\n")
 
 
+def test_debug_flags_of_a_node_until_the_configuration_is_read_again(cluster: LoggedCluster) -> None:
+    done = cluster.run("scontrol", "setdebugflags", "+steps,agent", "backfill", "nodes=n1")
+    said = "scontrol: warning: debug flag Backfill has no effect in Penstock at nodes\n"
+    assert (done.status, done.err) == (0, said)
+    cluster.wait_logged("n1", event="debug_flags_changed", flags="Agent,Steps")
+    job = cluster.sbatch("--wrap", "true")
+    cluster.wait_logged("n1", event="debug_flag", flag="Agent", job=job, step=f"{job}.0.-5", level="info")
+    ended = "StepEnded exit_code=0 exit_signal=0"
+    cluster.wait(
+        lambda: any(str(one.get("what")).startswith(ended) and one["job"] == job for one in cluster.logged("n1")),
+        "its end",
+    )
+    cluster.run("scontrol", "setdebugflags", "-agent", "nodes=n1").ok()
+    cluster.wait_logged("n1", event="debug_flags_changed", flags="Steps")
+    cluster.run("scontrol", "reconfigure").ok()
+    cluster.wait_logged("n1", event="debug_flags_changed", flags="none")
+    shown = [line for line in cluster.logged(CTLD) if line["event"] == "debug_flag"]
+    assert all(line.get("job") != job for line in shown), "the controller's are its own"
+    done = cluster.run("scontrol", "setdebugflags", "+steps", "nodes=n7")
+    assert (done.status, done.err) == (1, "slurm_set_debug_flags error: Invalid node name specified: n7\n")
+
+
 def test_the_rest_daemon_logs_json_and_opens_its_file_again(cluster: LoggedCluster) -> None:
     rest = LiveRest(cluster, "--log-format", "json", "--log-file", str(cluster.path(RESTD)))
     rest.start()

@@ -6,6 +6,7 @@ from typing import Any
 
 from httpsink import HANG, HttpSink
 from livecluster import CTLD, ClusterConf, LiveCluster, free_ports
+from liverest import JWT, PREFIX, LiveRest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.observe.scraping import scrape
@@ -35,6 +36,19 @@ def exemplars(port: int) -> list[str]:
     return [sample.exemplar.labels["trace_id"] for sample in samples if sample.exemplar]
 
 
+def submitted_over_rest(cluster: LiveCluster, trace_parent: str) -> int:
+    """The id of a job that is submitted to a REST daemon, as a part of a trace."""
+    rest = LiveRest(cluster)
+    rest.start()
+    job = {
+        "current_working_directory": str(cluster.work), "environment": ["A=b"], "script": "#!/bin/sh\n",
+        "standard_output": "/dev/null",
+    }  # fmt: skip
+    with rest.as_user() as client:
+        answer = client.post(f"{PREFIX}/job/submit", json={"job": job}, headers={"traceparent": trace_parent})
+        return int(answer.json()["job_id"])
+
+
 def names(sink: HttpSink, job_id: int) -> set[str]:
     return {span.name for span in spans_of(sink, job_id).values()}
 
@@ -47,7 +61,12 @@ def logged(cluster: LiveCluster, name: str, job_id: int) -> list[dict[str, Any]]
 
 def test_a_trace_has_the_spans_of_all_processes_across_a_restart_of_the_controller() -> None:
     (port,) = free_ports(1)
-    conf = "PenstockLogFormat=json", "MetricsType=metrics/openmetrics", f"PenstockMetricsPort={port}"
+    conf = (
+        "PenstockLogFormat=json",
+        "DebugFlags=Steps",
+        "MetricsType=metrics/openmetrics",
+        f"PenstockMetricsPort={port}",
+    )
     with (
         HttpSink() as sink,
         LiveCluster(1, ClusterConf(more=(f"PenstockTraceUrl={sink.url}/v1/traces", *conf))) as cluster,
@@ -58,16 +77,22 @@ def test_a_trace_has_the_spans_of_all_processes_across_a_restart_of_the_controll
         cluster.wait(lambda: "run" in names(sink, job), "srun's step is at the collector")
         assert "job" not in names(sink, job)
         linked = exemplars(port)
+        cluster.kill("n1")
+        cluster.start_node("n1")
         cluster.kill(CTLD)
         cluster.start_controller()
         gate.touch()
         cluster.wait_ends(job)
         cluster.wait(lambda: "job" in names(sink, job), "the job's span is at the collector")
         spans = spans_of(sink, job)
-        of_controller = logged(cluster, CTLD, job)
+        of_controller = [line for line in logged(cluster, CTLD, job) if line["event"] != "debug_flag"]
+        (end,) = [line for line in logged(cluster, "n1", job) if "StepEnded exit_code=3" in str(line.get("what"))]
     (trace_id,) = {span.trace_id.hex() for span in spans.values()}
     assert linked == [trace_id]
     assert {line["trace_id"] for line in of_controller} == {trace_id}
+    assert end["trace_id"] == trace_id and spans[bytes.fromhex(end["span_id"])].name == "step", (
+        "of a daemon that adopted it"
+    )
     by_event = {line["event"]: spans[bytes.fromhex(line["span_id"])].name for line in of_controller}
     assert (by_event["job_submit"], by_event["job_start"], by_event["job_end"]) == ("submit", "attempt", "attempt")
     assert sorted(span.name for span in spans.values()) == [
@@ -107,7 +132,7 @@ def test_a_collector_that_hangs_delays_nobody_and_gets_all_later() -> None:
 
 
 def test_the_collector_can_be_changed_while_the_controller_runs() -> None:
-    with HttpSink() as sink, LiveCluster(1) as cluster:
+    with HttpSink() as sink, LiveCluster(1, JWT) as cluster:
         before = cluster.sbatch("-o", "/dev/null", "--wrap", "true")
         cluster.wait_ends(before)
         text = cluster.slurm_conf.read_text()
@@ -126,6 +151,14 @@ def test_the_collector_can_be_changed_while_the_controller_runs() -> None:
         assert found["job"].parent_span_id.hex() == "cd" * 8 and found["job"].trace_id.hex() == "ab" * 16
         context = f"00-{'ab' * 16}-{found['attempt'].span_id.hex()}-01"
         assert output.read_text().split() == [context, context]  # the script's, and that of its step
+        over_rest = submitted_over_rest(cluster, caller)
+        cluster.wait(lambda: "job" in names(sink, over_rest), "the span of the job over REST is there")
+        made = {span.name: span for span in spans_of(sink, over_rest).values()}
+        rest, submit = made["rest"], made["submit"]
+        assert (rest.trace_id, rest.parent_span_id) == (bytes.fromhex("ab" * 16), bytes.fromhex("cd" * 8))
+        assert rest.start_time_unix_nano <= submit.start_time_unix_nano
+        assert submit.end_time_unix_nano <= rest.end_time_unix_nano
+        assert "rest" not in names(sink, after)
         shown = (
             cluster.run("salloc", "-Q", "-n1", "srun", "sh", "-c", program, env={"TRACEPARENT": caller})
             .ok()

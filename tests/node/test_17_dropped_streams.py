@@ -28,6 +28,7 @@ class Node:
         self.link = Link(
             LinkTarget(controller.address, None), node, lambda: node_pb2.Register(node_name="n1"),
             node_pb2.Heartbeat, self.post, lambda registered: None, ControllerContact(os.open(tmp_path, os.O_RDONLY)),
+            lambda ticket: None,
         )  # fmt: skip
         self.task = asyncio.create_task(self.link.run())
 

@@ -174,7 +174,7 @@ class ReadStep:
 
     def ask(self, path: Path, at: int = 0) -> None:
         task = TaskOrder(0, std_out=os.fsencode(path))
-        self.tails.ask(question(STDOUT, at), task, True, lambda answer: self.answers.append(load(answer)))
+        self.tails.ask(question(STDOUT, at), [task], True, lambda answer: self.answers.append(load(answer)))
 
     def turn_until(self, count: int) -> list[Any]:
         while len(self.answers) < count:
@@ -254,7 +254,7 @@ def test_after_the_end_a_private_folder_is_not_the_nodes(tmp_path: Path, step: R
 
     step.tails.serve_after_end(turn, lambda: len(step.answers) > 1)
     assert step.answers[1:] == [
-        {"error": tail.HAS_ENDED}, {"path": f"{tmp_path}/out", "at": 2, "size": 4, "data": b"xt"},
+        {"error": f"{tmp_path}/x/../private/out: {tail.IN_PRIVATE}"}, {"path": f"{tmp_path}/out", "at": 2, "size": 4, "data": b"xt"},
     ]  # fmt: skip
     step.ask(tmp_path / "out")
     assert step.answers[3] == {"error": tail.HAS_ENDED}

@@ -95,7 +95,7 @@ def lacking(path: str, query: dict[str, str]) -> set[str]:
         for one, methods in load().versions["v0.0.46"].operations.items()
         if one.rstrip("/") == f"/{path}"
     )
-    call = RestCall(operation, {}, query, None, "c", 10**15, FakeClient(REPLIES), None)
+    call = RestCall(operation, {}, query, None, "c", 10**15, 10**15, FakeClient(REPLIES), None)
 
     async def made() -> object:
         return await HANDLERS["get", f"/{path}"](call)

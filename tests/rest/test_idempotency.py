@@ -47,6 +47,7 @@ def test_the_header_traceparent_is_the_trace_context_of_the_job(path: str) -> No
         assert rest.post(f"{PREFIX}/{path}", BODY, headers=[*TOKEN.items(), *headers]).status_code == 200
     calls = [request for name, request, *_ in rest.calls if name == "SubmitJob"]
     assert [request.job.trace_parent for request in calls] == [context, "", "", ""]
+    assert all(0 < request.received_at_us <= time.time_ns() // 1000 for request in calls)
 
 
 @pytest.mark.parametrize("text", ["x", "f47ac10b-58cc-4372-a567-0e02b2c3d479", KEY[:-1], KEY + "0", "", f"{KEY},{KEY}"])

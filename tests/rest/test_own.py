@@ -35,7 +35,7 @@ from penstock.v1.controller_pb2 import (
 )
 from penstock.v1.explain_pb2 import FitsReply, PlanChangeReply, WhyJobReply
 from penstock.v1.governance_pb2 import ListAuditReply, ListBudgetsReply, ReportReply, ReportRequest
-from penstock.v1.steps_pb2 import AttachStepReply, ListStepsReply, StepInfo
+from penstock.v1.steps_pb2 import AttachStepReply, ListStepsReply, OpenOutputRequest, RankSet, StepInfo
 from penstock.values.profile import COLUMNS, GPU, HOST, encode_profile
 from penstock.values.refusals import TEXT, Code
 from penstock.values.timeline import SampleLine
@@ -72,6 +72,7 @@ A_PROFILE = ProfileRecord(job_id=5, step_id=0, node="n1", profile=a_profile())
 REPLIES = {
     "Ping": PingReply(user_id=7),
     "ListSteps": ListStepsReply(),
+    "OpenOutput": PenstockError(Code.INVALID_STEP, "it has none"),
     "WhyJob": WhyJobReply(job_id=5, reason="Resources", state="PENDING", obstacles=[{"reason": "BeginTime", "at_us": 7}],
                           hints=[{"options": ["-t 10"], "starts_now": True}]),
     "Story": StoryReply(lines=[{"at_us": 3, "attempt": 1, "event": "start", "detail": "n1"}]),
@@ -306,6 +307,13 @@ def test_the_output_of_a_running_job(monkeypatch):
     more = rest.get(f"{url}?offset=7&stream=stderr&step=0").json()
     assert (more["text"], more["offset"], more["next_offset"], more["step"]) == ("é\n", 7, 10, "0")
     assert rest.get(f"{url}?step=7").json()["is_live"] is False
+    attached.plan.ranks.extend([RankSet(rank=[0, 1]), RankSet(rank=[2])])
+    assert (
+        rest.get(f"{url}?step=0&task=2").json()["warnings"][0]["description"]
+        == "node n2: the step is of an earlier version of Penstock"
+    )
+    assert rest.get(f"{url}?step=0&task=3").json()["warnings"][0]["description"] == "the step has no task 3"
+    assert asked.pop() == (["n2"], "tail 1 -1 2")
     steps.steps[2].state, steps.steps[2].end_at_us = "COMPLETED", time.time_ns() // 1000
     assert rest.get(f"{url}?step=batch&offset=7").json()["is_live"] is False
     steps.steps[2].state, steps.steps[2].end_at_us = "RUNNING", 0
@@ -328,13 +336,54 @@ def test_the_output_of_a_running_job(monkeypatch):
     assert rest.get(url).json()["warnings"][0]["description"] == "node n1: no answer in time"
 
 
+def test_files_of_the_record_are_read_by_a_ticket(monkeypatch):
+    """Of a job that has ended, and of a step whose srun writes its file; no part of a ticket is part of the answer's tag."""
+    numbers = iter(range(1, 9))
+    asked: list[tuple[int, str]] = []
+
+    def ask(cluster: object, attached: AttachStepReply, word: str, limit_s: float) -> stepquery.Answers:
+        asked.append((attached.attempt, word))
+        return stepquery.Answers({"n2": {"path": "/o", "at": 0, "size": 4, "data": b"one\n"}}, {})
+
+    def opened(request: OpenOutputRequest) -> AttachStepReply:
+        number = next(numbers)
+        key = bytes([number]) * 32
+        return AttachStepReply(
+            step_id=-20, attempt=number, plan={"nodes": ["n2"]}, streams=[{"node": "n2"}], io_key=key
+        )
+
+    monkeypatch.setattr(stepquery, "ask", ask)
+    record = JobRecord(job_id=5, state="COMPLETED", std_out=b"/o", start_at_us=7)
+    replies = REPLIES | {"ListRecords": ListRecordsReply(records=[record]), "OpenOutput": opened}
+    rest, url = FakeRest(replies), f"{OWN}/jobs/5/output"
+    first = rest.get(f"{url}?lines=9")
+    assert first.json() == {
+        "job_id": 5, "state": "COMPLETED", "step": "batch", "stream": "stdout", "node": "n2", "path": "/o", "text": "one\n",
+        "offset": 0, "next_offset": 4, "size": 4, "is_live": False, "errors": [], "warnings": [],
+    }  # fmt: skip
+    assert rest.get(f"{url}?lines=9", headers=TOKEN | {"If-None-Match": first.headers["etag"]}).status_code == 304
+    assert rest.get(f"{url}?step=3&task=2&offset=1&stream=stderr").json()["step"] == "3"
+    spec = {"client_out": b"/w/own"}
+    steps = ListStepsReply(steps=[StepInfo(job_id=5, step_id=0, state="RUNNING", spec=spec)])
+    srun = FakeRest(replies | {"ListSteps": steps})
+    live = srun.get(url).json()
+    assert (live["is_live"], live["text"]) == (True, "one\n") and "AttachStep" not in [call[0] for call in srun.calls]
+    sent = [call[1] for call in (*rest.calls, *srun.calls) if call[0] == "OpenOutput"]
+    assert [(one.job_id, one.step_id, one.task) for one in sent] == [(5, -5, 0), (5, -5, 0), (5, 3, 2), (5, 0, 0)]
+    assert asked == [(1, "tail 1 -1"), (2, "tail 1 -1"), (3, "tail 2 1"), (4, "tail 1 -1")]
+    for query in ("task=-1", "task=x"):
+        assert rest.get(f"{url}?{query}").status_code == 422, query
+
+
 def test_the_output_of_a_job_that_does_not_run():
-    record = JobRecord(job_id=5, state="COMPLETED", std_out=b"/o", std_err=b"/e")
+    record = JobRecord(job_id=5, state="COMPLETED", std_out=b"/o", std_err=b"/e", start_at_us=7)
     for stream, path in (("stdout", "/o"), ("stderr", "/e")):
         replies = REPLIES | {"ListRecords": ListRecordsReply(records=[record])}
         answer = FakeRest(replies).get(f"{OWN}/jobs/5/output?stream={stream}").json()
         assert (answer["is_live"], answer["state"], answer["path"], answer["text"]) == (False, "COMPLETED", path, "")
-        assert answer["warnings"][0]["description"].endswith("penstock logs 5")
+        assert answer["warnings"][0]["description"] == "it has none; where its file is seen: penstock logs 5"
+    denied = replies | {"OpenOutput": PenstockError(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])}
+    assert FakeRest(denied).get(f"{OWN}/jobs/5/output").json()["errors"][0]["error_number"] == Code.ACCESS_DENIED
     waits = REPLIES | {"ListRecords": ListRecordsReply(records=[JobRecord(job_id=5, state="PENDING")])}
     assert FakeRest(waits).get(f"{OWN}/jobs/5/output").json()["warnings"] == []
     assert FakeRest(REPLIES | {"ListRecords": ListRecordsReply()}).get(f"{OWN}/jobs/5/output").status_code == 404

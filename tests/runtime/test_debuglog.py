@@ -12,7 +12,20 @@ from ctld.core.records.events import CreateStep, Event, JobSubmission, PlanReady
 from ctld.core.records.job import SpecRow
 from ctld.core.records.step import StepRequest
 from ctld.runtime.debuglog import LINES_MAX, DebugLog
-from penstock.values.debugflags import EFFECTS, find_flag, note, read_flags
+from nodedaemon.base.orders import LaunchOrder
+from nodedaemon.core.messages import (
+    AckCommand,
+    DeliverSignal,
+    Launch,
+    LinkDown,
+    LinkUp,
+    RebootMachine,
+    StartStep,
+    StepEnded,
+)
+from nodedaemon.core.steps import StepKey
+from nodedaemon.daemon.debuglog import NodeDebugLog
+from penstock.values.debugflags import EFFECTS, NODE_EFFECTS, find_flag, note, read_flags
 from penstock.values.errors import BadValue
 from tests.core.world import World, make_config
 
@@ -126,4 +139,42 @@ def test_the_configuration_reads_flags_in_any_case() -> None:
 
 def test_the_documentation_lists_the_flags() -> None:
     text = (Path(__file__).parents[2] / "docs" / "logs.md").read_text()
-    assert all(f"| `{flag}` | {what} |\n" in text for flag, what in EFFECTS.items())
+    assert all(f"| `{flag}` | {what} |\n" in text for flag, what in (*EFFECTS.items(), *NODE_EFFECTS.items()))
+
+
+def test_a_node_daemons_flags_show_events_and_effects(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing of a user's is in their lines, a turn has a bound, and a flag that is removed shows nothing more."""
+    key = StepKey(12, 1, -5)
+    order = LaunchOrder(key=str(key), user_id=1, group_id=1, user_name="secret", script=b"secret", work_dir=b"/secret",
+                        std_out=b"secret", gpus=["GPU-1"])  # fmt: skip
+    command = Launch(3, 7, 1, key, order)
+    effects = [AckCommand(3, 7), StartStep(key, order), DeliverSignal(key, (15,), 1, "secret"), RebootMachine("kernel")]
+    debug = NodeDebugLog()
+    with caplog.at_level(logging.INFO, "penstock.noded"):
+        debug.see([command, *effects])
+        assert not caplog.records, "no flag is set"
+        debug.use(["Backfill", *NODE_EFFECTS])
+        debug.see([LinkUp(3, 1, 0), command])
+        debug.see(effects)
+        debug.see([StepEnded(key, 1, 2, exit_code=3)])
+        debug.use(["Network"])
+        debug.see(effects)
+        debug.see([LinkDown(3)] * (LINES_MAX + 5))
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[:10] == [
+        "DebugFlags: Agent,Gres,Network,Power,Protocol,Steps",
+        "DebugFlags=Network: LinkUp link=3 epoch=1",
+        "DebugFlags=Agent: step 12.1.-5: Launch link=3 sequence=7 epoch=1",
+        "DebugFlags=Agent: AckCommand link=3 sequence=7",
+        "DebugFlags=Gres: step 12.1.-5: has GPU-1",
+        "DebugFlags=Steps: step 12.1.-5: StartStep",
+        "DebugFlags=Steps: step 12.1.-5: DeliverSignal signals=15 scope=1",
+        "DebugFlags=Power: RebootMachine reason=kernel",
+        "DebugFlags=Steps: step 12.1.-5: StepEnded exit_code=3 exit_signal=0",
+        "DebugFlags: Network",
+    ]
+    assert (
+        lines[10] == "DebugFlags=Network: LinkDown link=3"
+        and lines[-1] == "DebugFlags=Network: and 5 more of this turn"
+    )
+    assert len(lines) == 10 + LINES_MAX + 1 and "secret" not in "".join(lines)

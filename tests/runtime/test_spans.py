@@ -50,6 +50,10 @@ class TracedWorld(World):
         """The keys of a job's spans, sorted."""
         return sorted(span.key for span in self.spans if span.attributes["job"] == job_id)
 
+    def rest_span(self, job_id: int, received_at_us: int) -> TraceSpan | None:
+        """The span of a request, a moment later."""
+        return self._maker.rest_span(job_id, received_at_us, self.now_us + 7)
+
     def check(self) -> None:
         """Each span's parent is there, and each id once."""
         ids = [(span.trace.span_id(span.key), span.key) for span in self.spans]
@@ -119,6 +123,24 @@ def test_the_environment_of_a_job_names_the_span_of_its_attempt() -> None:
     assert step_span(config, row, 7) == trace.trace_id + trace.span_id("step 0 7") and not step_span(Config(), row, 7)
     assert trace_parent(config, row) == f"00-{'ab' * 16}-{trace.span_id('attempt 0').hex()}-01"
     assert trace_parent(Config(cluster_name="c"), row) == ""  # the site has no traces: what the user has stays
+
+
+def test_a_submission_over_rest_has_the_span_of_its_request() -> None:
+    """From what the REST daemon says; not of a time that cannot be, of a repeated submission, or of a job without a trace."""
+    world = TracedWorld()
+    world.submit(JobSubmission(name="a", work_dir=b"/tmp"))
+    at_us = world.now_us
+    span = world.rest_span(1, at_us - 5_000)
+    assert span is not None
+    assert (span.name, span.parent, span.start_at_us, span.end_at_us) == ("rest", "", at_us - 5_000, at_us + 7)
+    ahead = world.rest_span(1, at_us + 900_000)  # its machine's clock
+    assert ahead is not None and ahead.start_at_us == at_us
+    for wrong_us in (1, at_us - 601 * US, at_us + 2 * US):
+        assert world.rest_span(1, wrong_us) is None
+    assert world.rest_span(9, at_us) is None
+    rare = TracedWorld(one_in=10**6)
+    rare.submit(JobSubmission(name="a", work_dir=b"/tmp"))
+    assert rare.rest_span(1, rare.now_us) is None
 
 
 def test_each_task_of_an_array_has_a_trace_of_its_own() -> None:

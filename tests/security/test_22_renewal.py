@@ -250,8 +250,9 @@ def a_link(site: Site, folder: Path, post: Callable[[Any], Any]) -> link.Link:
     contact: Any = SimpleNamespace(renew=lambda at: None, rest=lambda: None, no_controller=lambda at: None)
     target = link.make_target(f"127.0.0.1:{site.ports[1]}", str(folder))
     return link.Link(
-        target, NodeFacts("n1", "n1", ""), lambda: register, node_pb2.Heartbeat, post, lambda answer: None, contact
-    )
+        target, NodeFacts("n1", "n1", ""), lambda: register, node_pb2.Heartbeat, post, lambda answer: None, contact,
+        lambda ticket: None,
+    )  # fmt: skip
 
 
 def test_a_clock_that_is_behind_is_named_instead_of_a_handshake(tmp_path: Path) -> None:

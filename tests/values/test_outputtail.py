@@ -8,16 +8,16 @@ from penstock.values.outputtail import FROM_END, STDERR, last_lines, parse_quest
 
 
 def test_questions():
-    assert parse_question(question(STDERR, 17)) == (STDERR, 17) and parse_question(question(1, FROM_END)) == (
-        1,
-        FROM_END,
-    )
-    assert parse_question("tail 1 -7") == (1, FROM_END)
+    assert parse_question(question(STDERR, 17)) == (STDERR, 17, None)
+    assert parse_question(question(1, FROM_END, 3)) == (1, FROM_END, 3)
+    assert parse_question("tail 1 -7") == (1, FROM_END, None)
     for text in (
         "",
         "tail",
         "tail 1",
-        "tail 1 2 3",
+        "tail 1 2 3 4",
+        "tail 1 2 -3",
+        "tail 1 2 ",
         "tail 0 1",
         "head 1 2",
         "tail 1 +3",

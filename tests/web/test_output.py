@@ -89,6 +89,40 @@ def test_lines_arrive_and_can_be_searched_copied_and_kept(web: WebPages) -> None
     assert shown.get_by_text("20000", exact=True).count() == 1 and page.get_by_text("penstock logs").count() == 0
 
 
+STEPS = """\
+srun -n2 -J tasks -o task-%t --overlap sh -c 'echo rank $SLURM_PROCID'
+srun -n1 -J own -o own --overlap echo of srun
+echo all
+"""
+
+
+def test_an_ended_jobs_output_and_those_of_its_steps_tasks(web: WebPages) -> None:
+    """Nobody has looked before its end."""
+    cluster = web.rest.cluster
+    folder = cluster.work / "ended"
+    folder.mkdir()
+    job = cluster.sbatch("-J", "ended", "-n2", "-D", str(folder), "-o", "out", "--wrap", STEPS)
+    cluster.wait_state(job, "COMPLETED")
+    page = web.login()
+    web.open(page, f"jobs/{job}", "ended")
+    output(page).get_by_text("all", exact=True).wait_for()
+    writers = page.get_by_label("Written by")
+    writers.select_option("step 0 tasks")
+    output(page).get_by_text("rank 0", exact=True).wait_for()
+    task = page.get_by_label("Task", exact=True)
+    task.fill("1")
+    task.press("Enter")
+    output(page).get_by_text("rank 1", exact=True).wait_for()
+    save_picture(page, "job-output-task")
+    writers.select_option("step 1 own")
+    output(page).get_by_text("of srun", exact=True).wait_for()
+    assert task.count() == 0
+    (folder / "out").unlink()
+    writers.select_option("whole job")
+    wait_for_text(page, "No such file or directory")
+    check_looks(page, "job-output-ended")
+
+
 def test_it_is_not_asked_for_while_nobody_looks_and_others_may_not(web: WebPages) -> None:
     cluster = web.rest.cluster
     job = cluster.sbatch("-J", "private", "--wrap", "echo mine; exec sleep 600")

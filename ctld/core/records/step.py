@@ -117,6 +117,10 @@ class StepRequest(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     gpu_freq: str = ""
     gres_per_socket: Kinds = ()
     het_step: int | None = None  # the requested step id
+    #: of srun in a batch script: the files that it writes itself, as patterns, and the node
+    client_out: bytes = b""
+    client_err: bytes = b""
+    client_node: str = ""
 
     def asks_memory(self) -> bool:
         """Whether other steps may not use the step's memory."""

@@ -64,12 +64,7 @@ class Temporary:
 
     def change(self, level: str, on: Sequence[str], off: Sequence[str]) -> None:
         """Changes a setting, and the log's level with it. Raises BadRequest."""
-        if level and level not in DEBUG_LEVELS:
-            raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: debug level {level[:32]}")
-        if len(on) + len(off) > FLAGS_MAX:
-            raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: more than {FLAGS_MAX} debug flags")
-        if unknown := next((flag for flag in (*on, *off) if find_flag(flag) is None), ""):
-            raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: debug flag {unknown[:32]}")
+        _check_debug(level, on, off)
         if level:
             self.level = level
             logging.getLogger("penstock.audit").setLevel(logging.INFO)  # refusals are logged at any level
@@ -81,6 +76,16 @@ class Temporary:
         """Drops them after the configuration was read again."""
         self.level = ""
         logging.getLogger("penstock").setLevel(logging.NOTSET)
+
+
+def _check_debug(level: str, on: Sequence[str], off: Sequence[str]) -> None:
+    """Raises BadRequest for a level or flag that there is not."""
+    if level and level not in DEBUG_LEVELS:
+        raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: debug level {level[:32]}")
+    if len(on) + len(off) > FLAGS_MAX:
+        raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: more than {FLAGS_MAX} debug flags")
+    if unknown := next((flag for flag in (*on, *off) if find_flag(flag) is None), ""):
+        raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: debug flag {unknown[:32]}")
 
 
 @dataclass
@@ -181,7 +186,7 @@ class Administration:
         if request.HasField("schedule_log"):
             raise BadRequest(Code.DISABLED_STATE, f"{TEXT[Code.DISABLED_STATE]}: there is no SlurmSchedLogFile")
         if request.nodes:
-            self._set_node_level(request)
+            self._set_node_logging(request)
         else:
             self.temporary.change(request.debug_level, request.debug_flags_on, request.debug_flags_off)
         asked = {
@@ -197,15 +202,21 @@ class Administration:
             await self._services.amender.set_dampening_factor(factor, act)
         return controller_pb2.Empty()
 
-    def _set_node_level(self, request: controller_pb2.SetControllerRequest) -> None:
-        """scontrol setdebug LEVEL nodes=. Raises BadRequest."""
+    def _set_node_logging(self, request: controller_pb2.SetControllerRequest) -> None:
+        """scontrol setdebug LEVEL nodes=, setdebugflags FLAG nodes=. Raises BadRequest."""
         names = expand_nodes(request.nodes)
         known = self._services.runtime.core.state.nodes
         if unknown := next((name for name in names if name not in known), ""):
             raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {unknown[:64]}")
-        if request.debug_level not in DEBUG_LEVELS:
-            raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: debug level {request.debug_level[:32]}")
-        self._services.registry.set_log_level(names, request.debug_level)
+        level = request.debug_level
+        on = request.debug_flags_on
+        off = request.debug_flags_off
+        if not (on or off or level):
+            raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: neither a debug level nor a flag")
+        _check_debug(level, on, off)
+        flags_on = list(filter(None, map(find_flag, on)))
+        flags_off = list(filter(None, map(find_flag, off)))
+        self._services.registry.set_logging(names, level, flags_on, flags_off)
 
     @translated
     async def ShowConfig(

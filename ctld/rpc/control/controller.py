@@ -98,6 +98,8 @@ class ControllerService(Certification):
             reply = await expected_start(self._services, event, body, request.compare_plans)
             reply.user_messages.extend(messages)
             return reply
+        if request.received_at_us and self._runtime.received is not None:
+            self._runtime.received(body.job_id, request.received_at_us)
         return controller_pb2.SubmitJobReply(job_id=body.job_id, warnings=body.warnings, user_messages=messages)
 
     @translated

@@ -359,6 +359,8 @@ FIELDS: Final[dict[str, Bound]] = {
     "SetTriggerRequest.offset_s": Number(-DURATION_MAX_S, DURATION_MAX_S, Code.INVALID_TIME_VALUE),
     "SetTriggerRequest.nodes": LIST,
     "AttachStepRequest.step_id": ANY_I32,
+    "OpenOutputRequest.step_id": ANY_I32,
+    "OpenOutputRequest.task": ANY_U32,
     "AwaitStepRequest.step_id": ANY_I32,
     "AwaitStepRequest.attempt": ANY_U32,
     # ---- joining

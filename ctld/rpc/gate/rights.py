@@ -117,6 +117,7 @@ RIGHTS: Final[dict[str, LeastRole]] = {
     "/penstock.v1.Steps/AwaitStep": LeastRole.STEPS,
     "/penstock.v1.Steps/ListSteps": LeastRole.LOOK,
     "/penstock.v1.Steps/AttachStep": LeastRole.STEPS,
+    "/penstock.v1.Steps/OpenOutput": LeastRole.STEPS,
     "/penstock.v1.Steps/NotifyJob": LeastRole.STEPS,
     "/penstock.v1.Periodic/GetCrontab": LeastRole.JOBS,  # for other users: administrators, checked by the method
     "/penstock.v1.Periodic/UpdateCrontab": LeastRole.JOBS,

@@ -34,6 +34,7 @@ from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.visibility import job_visibility
 from ctld.rpc.jobs import stepinfo, submission
 from ctld.rpc.jobs.listing import NamedRows
+from ctld.rpc.jobs.outputs import OutputOpener
 from ctld.rpc.jobs.step_request import wanted_step
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import steps_pb2
@@ -58,6 +59,7 @@ class StepsService:
         self._services = services
         self._runtime = services.runtime
         self._waits = authenticator.waits
+        self._outputs = OutputOpener(services)
 
     async def _ask_for(self, event: Event, wait_s: int, context: Context) -> object:
         """Returns the answer; None if there is none within `wait_s`."""
@@ -163,6 +165,11 @@ class StepsService:
             streams=stepinfo.streams_of(self._runtime.core.state, plan.nodes), user_id=job.user_id,
             spec=step_spec(row.request) if row.request is not None else None,
         )  # fmt: skip
+
+    @translated
+    async def OpenOutput(self, request: steps_pb2.OpenOutputRequest, context: Context) -> steps_pb2.AttachStepReply:
+        """Has a node prepared to read the output files of a job or step once, and returns its address."""
+        return await self._outputs.open(request)
 
     def _found(self, job_id: int, step_id: int, actor: Actor) -> tuple[JobRow, StepRow]:
         job = self._runtime.snapshot.jobs.get(job_id)

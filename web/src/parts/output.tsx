@@ -2,7 +2,8 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { ApiError, OWN, read } from "../api/client";
-import type { OutputAnswer } from "../api/types";
+import { useAnswer } from "../api/live";
+import type { OutputAnswer, StepsAnswer } from "../api/types";
 import { cut, type Found, type Line, search, Terminal } from "../lib/sgr";
 import { HAS_ENDED } from "../lib/states";
 import { bytes, count } from "../lib/units";
@@ -10,7 +11,7 @@ import { Card, Empty } from "./bits";
 
 /**
  * What a job writes, as it comes: asked for from the last byte on, more seldom when nothing comes, not at all while the page
- * is hidden. It stays when the job has ended; of the lines the latest are kept.
+ * is hidden. Of a job that has ended it is read once. Of the lines the latest are kept.
  */
 
 const POLL_MS = 1000;
@@ -26,6 +27,16 @@ const FOUND_MAX = 1000;
 const STREAMS = ["stdout", "stderr"] as const;
 type Stream = (typeof STREAMS)[number];
 
+/** Whose output: a task of a step, or of the job as a whole (no step). */
+interface Writer {
+  readonly step: string;
+  readonly task: number;
+}
+
+const WHOLE: Writer = { step: "", task: 0 };
+const STEPS_MS = 10_000;
+const STEPS_OFFERED = 200;
+
 interface Seen {
   readonly lines: readonly Line[];
   readonly dropped: number;
@@ -38,10 +49,10 @@ interface Seen {
 const NOTHING: Seen = { lines: [], dropped: 0, before: 0, answer: undefined, error: null };
 
 /** Asks while the job may write. `isFollowed` false: nothing is asked, and what was read stays. */
-function useOutput(id: string, stream: Stream, state: string, isFollowed: boolean): Seen {
+function useOutput(id: string, { step, task }: Writer, stream: Stream, state: string, isFollowed: boolean): Seen {
   const [seen, setSeen] = useState<Seen>(NOTHING);
   const held = useRef({ key: "", terminal: new Terminal(), offset: -1, before: 0 });
-  const key = `${id} ${stream}`;
+  const key = `${id} ${stream} ${step} ${task}`;
   useEffect(() => {
     if (held.current.key !== key) {
       held.current = { key, terminal: new Terminal(), offset: -1, before: 0 };
@@ -58,7 +69,7 @@ function useOutput(id: string, stream: Stream, state: string, isFollowed: boolea
       if (isBusy || document.hidden) return;
       isBusy = true;
       try {
-        const found = await readPart(id, stream, held.current.offset, abort.signal);
+        const found = await readPart(id, { step, task }, stream, held.current.offset, abort.signal);
         if (abort.signal.aborted) return;
         const hasMore = found.next_offset < found.size && found.text !== "";
         pauseMs = found.text ? POLL_MS : Math.min(pauseMs * SLOWER, QUIET_MS);
@@ -82,7 +93,7 @@ function useOutput(id: string, stream: Stream, state: string, isFollowed: boolea
       clearTimeout(timer);
       document.removeEventListener("visibilitychange", shown);
     };
-  }, [key, id, stream, state, isFollowed]);
+  }, [key, id, step, task, stream, state, isFollowed]);
   return held.current.key === key ? seen : NOTHING;
 }
 
@@ -104,8 +115,10 @@ function taken(held: Held, found: OutputAnswer): Seen {
   return { lines: held.terminal.lines, dropped: held.terminal.dropped, before: held.before, answer: found, error: null };
 }
 
-async function readPart(id: string, stream: Stream, offset: number, signal: AbortSignal): Promise<OutputAnswer> {
+async function readPart(id: string, writer: Writer, stream: Stream, offset: number, signal: AbortSignal): Promise<OutputAnswer> {
   const query = new URLSearchParams({ stream });
+  if (writer.step) query.set("step", writer.step);
+  if (writer.step) query.set("task", `${writer.task}`);
   if (offset >= 0) query.set("offset", `${offset}`);
   const found = await read<OutputAnswer>(`${OWN}/jobs/${encodeURIComponent(id)}/output?${query.toString()}`, "", signal);
   if (!found) throw new ApiError(0, "The daemon does not answer.");
@@ -117,14 +130,15 @@ async function readPart(id: string, stream: Stream, offset: number, signal: Abor
 export function Output(props: { id: string; state: string; stdout: string; stderr: string }): JSX.Element {
   const { id, state, stdout, stderr } = props;
   const [stream, setStream] = useState<Stream>("stdout");
+  const [writer, setWriter] = useState<Writer>(WHOLE);
   const [isFollowed, setFollowed] = useState(true);
   const [wanted, setWanted] = useState("");
   const [at, setAt] = useState(0);
-  const seen = useOutput(id, stream, state, isFollowed);
+  const seen = useOutput(id, writer, stream, state, isFollowed);
   const found = useMemo(() => search(seen.lines, wanted, FOUND_MAX), [seen.lines, wanted]);
   const place = found.length ? ((at % found.length) + found.length) % found.length : 0;
   const text = (): string => seen.lines.map((one) => `${one.text}\n`).join("");
-  const hasTwo = stderr !== "" && stderr !== stdout;
+  const hasTwo = writer.step !== "" || (stderr !== "" && stderr !== stdout);
   const step = (event: KeyboardEvent): void => {
     if (event.key !== "Enter") return;
     event.preventDefault();
@@ -135,6 +149,7 @@ export function Output(props: { id: string; state: string; stdout: string; stder
       title="Output" class="wide"
       more={(
         <div class="output-tools">
+          <Writers id={id} writer={writer} choose={setWriter} />
           {hasTwo && (
             <div class="buttons" role="group" aria-label="Stream">
               {STREAMS.map((one) => (
@@ -158,6 +173,28 @@ export function Output(props: { id: string; state: string; stdout: string; stder
         ? <Lines seen={seen} found={found} place={place} length={wanted.length} isFollowed={isFollowed && !wanted} name={stream} />
         : <Empty>{emptyText(seen, state)}</Empty>}
     </Card>
+  );
+}
+
+/** Nothing for a job that has a batch script alone. */
+function Writers({ id, writer, choose }: { id: string; writer: Writer; choose: (writer: Writer) => void }): JSX.Element | null {
+  const answer = useAnswer<StepsAnswer>(`${OWN}/jobs/${encodeURIComponent(id)}/steps`, STEPS_MS);
+  const steps = (answer.data?.steps ?? []).filter((one) => /^\d+$/.test(one.step)).slice(-STEPS_OFFERED);
+  if (!steps.length) return null;
+  const tasks = steps.find((one) => one.step === writer.step)?.tasks ?? 0;
+  return (
+    <span class="choose">
+      <select aria-label="Written by" value={writer.step} onChange={(event) => choose({ step: event.currentTarget.value, task: 0 })}>
+        <option value="">whole job</option>
+        {steps.map((one) => <option key={one.step} value={one.step}>{`step ${one.step}${one.name && ` ${one.name.slice(0, 40)}`}`}</option>)}
+      </select>
+      {tasks > 1 && (
+        <label>Task <input
+          type="number" aria-label="Task" min={0} max={tasks - 1} value={writer.task}
+          onChange={(event) => choose({ ...writer, task: Math.min(tasks - 1, Math.max(0, Math.trunc(event.currentTarget.valueAsNumber) || 0)) })}
+        /></label>
+      )}
+    </span>
   );
 }
 
