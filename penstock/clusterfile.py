@@ -35,9 +35,8 @@ class ClusterFile(NamedTuple):
     path: str = ""  # the file this was read from; not stored
     call_socket: str = ""  # the controller's socket for calls without tokens (penstock/frames.py), on its machine
     conf: str = ""  # the slurm.conf that the controller read, on its machine
-    cli_filters: tuple[
-        str, ...
-    ] = ()  # of the options of sbatch, salloc and srun: names, [accept:]lua:PATH, python:PATH
+    #: of the options of sbatch, salloc and srun: names, [accept:]lua:PATH, python:PATH
+    cli_filters: tuple[str, ...] = ()
 
 
 def split_address(address: str) -> tuple[str, int]:
