@@ -246,7 +246,7 @@ JOB_OPTIONS = (
     Option("reservation", "", YES, help="allocate resources from named reservations", metavar="names",
            convert=read.name("reservation"), field="reservation"),
     Option("resources", "", YES, help="resources of a hierarchy", metavar="list", status=REFUSED,
-           note="there are no hierarchical resources; --licenses and --gres are what is counted"),
+           note="--licenses requests hierarchical resources, too"),
     Option("resv-ports", "", MAYBE, help="reserve communication ports", metavar="count", const=1,
            convert=read.number("--resv-port", 0), field="resv_ports"),
     Option("segment", "", YES, help="nodes of one segment inside a block", metavar="n",

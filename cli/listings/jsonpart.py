@@ -150,6 +150,7 @@ def licenses_document(licenses: Iterable[LicenseInfo], cluster: str, now_us: int
     items = [
         {
             "LicenseName": one.name,
+            "Nodes": one.nodes,
             "Total": one.total,
             "Used": one.used,
             "Free": max(0, one.total - one.used),

@@ -328,8 +328,8 @@ NAMES: dict[str, JobField] = (
         ),
         "licensesalloc": JobField(
             "LICENSES_ALLOC",
-            ("request.licenses", "state"),
-            lambda view, names, state: names if names and state not in WAITING else "(null)",
+            ("request.licenses", "licenses_alloc", "state"),
+            lambda view, names, held, state: (held or names) if names and state not in WAITING else "(null)",
         ),
         "lastschedeval": _time("LAST_SCHED_EVAL", "last_sched_at_us"),
         "maxcpus": _number("MAX_CPUS", "cpus"),
