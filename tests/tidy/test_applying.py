@@ -23,7 +23,7 @@ Key = tuple[str, str]
 
 #: Answers that are remembered and hold as long as nothing has changed, and what is counted of the request itself.
 REMEMBERED = (
-    "handling.", "layout.assoc_numbers", "layout.feasible", "layout.hres_sets", "layout.masks", "layout.placements", "layout.shapes_known",
+    "handling.", "layout.assoc_numbers", "layout.feasible", "layout.hres_free", "layout.hres_sets", "layout.masks", "layout.placements", "layout.shapes_known",
     "layout.user_numbers", "limits.ledger.chains", "limits.ledger.rules", "limits.ledger.demands", "submissions.accepted", "submissions.completed",
     "submissions.shared",
 )  # fmt: skip

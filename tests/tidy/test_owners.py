@@ -72,6 +72,7 @@ STATE_OWNERS = {
     "layout.feasible": "nodes/layout queue/feasibility",
     "layout.gres_kinds": "nodes/layout",
     "layout.hres": "nodes/layout",
+    "layout.hres_free": "queue/hres",
     "layout.hres_sets": "nodes/layout queue/hres",
     "layout.kept": "nodes/kept nodes/layout",
     "layout.license_kinds": "nodes/layout",

@@ -441,7 +441,8 @@ def want_full_pass(state: ClusterState, now_us: int) -> None:
     state.scheduling.full_pass_in_flight = True
     state.scheduling.full_pass_revision = state.scheduling.revision
     node_limits.before_pass(state)
-    hres.before_pass(state)
+    if state.layout.hres_sets:
+        hres.before_pass(state)
     rows = _limited(state, _above_limited(state, state.pending.first(len(state.pending.ready))))
     question = snapshot(state, now_us, rows, FULL_STARTS_MAX)
     age_s = state.scheduling.policy.min_age_reserve_s

@@ -148,20 +148,29 @@ def _set_of(state: ClusterState, mask: int, name: str, count: int) -> int:
     if known is not None:
         return known
     masks = state.layout.masks
-    row = masks.add(("hres", mask, name, count), _free_of(state, mask, name, count))
+    row = masks.add(("hres", mask, name, count), masks.bits[mask] & ~_lacking(state, name, count))
     state.layout.hres_sets[mask, name, count] = row
+    state.layout.hres_free = b""  # the others may be of another moment
     return row
 
 
-def _free_of(state: ClusterState, mask: int, name: str, count: int) -> int:
-    layers, free = state.layout.hres[name].layers, state.free_licenses
-    return state.layout.masks.bits[mask] & ~_union(one for one in layers if one.kind >= 0 and free[one.kind] < count)
+def _lacking(state: ClusterState, name: str, count: int) -> int:
+    """Returns the nodes of which a layer has less than that at present."""
+    layers, free = state.layout.hres[name].layers, state.free_licenses.item
+    return _union(one for one in layers if one.kind >= 0 and free(one.kind) < count)
 
 
 def before_pass(state: ClusterState) -> None:
-    """Renews the sets of nodes that depend on what is free."""
+    """Renews the sets of nodes that depend on what is free, if that has changed."""
+    free = state.free_licenses.tobytes()
+    if free == state.layout.hres_free:
+        return
+    state.layout.hres_free = free
+    masks, lacking = state.layout.masks, dict[tuple[str, int], int]()
     for (mask, name, count), row in state.layout.hres_sets.items():
-        state.layout.masks.change(row, _free_of(state, mask, name, count))
+        if (name, count) not in lacking:
+            lacking[name, count] = _lacking(state, name, count)
+        masks.change(row, masks.bits[mask] & ~lacking[name, count])
 
 
 # ---- a start
