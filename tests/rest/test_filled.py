@@ -71,7 +71,7 @@ ONLY_FILLED: dict[str, set[str]] = {
         "partitions.preempt_mode",
     },
     "slurm/{v}/reservations": set(),
-    "slurm/{v}/licenses": {"licenses.Nodes"},
+    "slurm/{v}/licenses": set(),
     "slurm/{v}/shares": set(),
     "slurmdb/{v}/jobs": {
         "jobs.exclusive", "jobs.original_sluid", "jobs.oversubscribe", "jobs.steps.step.stderr",
