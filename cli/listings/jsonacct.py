@@ -24,6 +24,7 @@ from cli.listings.stepusage import SIZES_KB, TRES_IN, TRES_OUT, K, recorded
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
 from penstock.values.hostlist import expand
 from penstock.values.jobid import format_sluid, format_step
+from penstock.values.nodesharing import exclusive_word, oversubscribe_word
 from penstock.values.tres import parse_tres
 
 
@@ -75,6 +76,13 @@ def record_object(job: JobRecord, cluster: str, now_us: int, assoc_ids: Mapping[
         "job_id": job.job_id,
         "name": request.name,
         "licenses": request.licenses,
+        "exclusive": exclusive_word(
+            request.exclusive_topo, request.exclusive_user, request.exclusive_mcs, request.exclusive
+        ),
+        "oversubscribe": oversubscribe_word(
+            request.exclusive or request.exclusive_topo,
+            request.oversubscribe if request.HasField("oversubscribe") else None,
+        ),
         "mcs": {"label": request.mcs_label},
         "nodes": job.node_list or "None assigned",
         "partition": job.partition,

@@ -64,7 +64,9 @@ def check_layers(cluster: LiveCluster) -> None:
     cluster.start_controller()
     cluster.wait(lambda: cluster.job(late).reason == "Licenses", "it waits for the layer")
     assert " LicensesAlloc=uplink(right):2 " in cluster.run("scontrol", "show", "job", str(first)).ok().out
-    used = [line.split()[1] for line in cluster.run("scontrol", "show", "licenses", "uplink").ok().out.splitlines()[1::4]]
+    used = [
+        line.split()[1] for line in cluster.run("scontrol", "show", "licenses", "uplink").ok().out.splitlines()[1::4]
+    ]
     assert used == ["Used=0", "Used=2"]
     (cluster.work / "gate").touch()
     cluster.wait_state(late, "COMPLETED")
