@@ -18,6 +18,8 @@ ARRAY = "Invalid job array specification"
 NICE_DEFAULT = 100  # a bare --nice
 #: Set by both --exclusive and --oversubscribe: the last one wins, as in Slurm.
 SHARED, OVERSUBSCRIBE = "shared", "oversubscribe"
+#: --exclusive=allocation of srun: the nodes of a job of its own are not shared, and a step does not become --exact.
+FOR_ALLOCATION = "allocation"
 
 _ENV = {
     "account": "ACCOUNT", "acctg-freq": "ACCTG_FREQ", "array": "ARRAY_INX", "batch": "BATCH", "bb": "BURST_BUFFER",
