@@ -116,6 +116,7 @@ JOB = Table(
     Column("resized_at_us", BigInteger, nullable=False, server_default="0"),
     Column("stopped", Integer, nullable=False, server_default="0"),
     Column("failed_attempts", Integer, nullable=False, server_default="0"),
+    Column("licenses_alloc", Text, nullable=False, server_default=""),
     # end of what is made
 )
 # Each index is partial where that leaves out rows that no query looks for there: every entry costs time at every

@@ -7,11 +7,13 @@ victims are preempted, a node is simply rebuilt, and what rows of this pass have
 from libc.stdlib cimport qsort
 from libc.string cimport memcpy, memmove, memset
 
-from _fastsched.planner.basics cimport ALL_BLOCKS, MARK_OF_BLOCK, NEVER, NOBODY, NO_BLOCKS, greater, lesser
+from _fastsched.planner.basics cimport (
+    ALL_BLOCKS, LEAF_BUSY, MARK_OF_BLOCK, NEVER, NOBODY, NO_BLOCKS, greater, lesser,
+)
 from _fastsched.planner.memory cimport allocate
 from _fastsched.planner.records cimport PREEMPTABLE, PlannedUse, ReservedBlock
 from _fastsched.planner.timeline cimport (
-    Segment, add_occupant, close_interval, gres_of, mark_interval, new_timeline, save, segment_at, split_at, take_from,
+    Segment, add_occupant, gres_of, new_timeline, note_interval, save, segment_at, split_at, take_from,
 )
 
 cdef enum:
@@ -159,16 +161,16 @@ cdef int lay_out_view(
     new_timeline(&plan.arena, line, node.gres_kinds, <int32_t> (node.last_part - node.first_part + 7))
     lay_out_running(plan, node, left_out, line)
     if plan.cluster.leaves_matter and not is_license_node(plan, node):
-        mark_interval(&plan.arena, line, plan.limits.now_s, leaf_busy_until(plan, node, left_out))
+        note_interval(&plan.arena, line, plan.limits.now_s, leaf_busy_until(plan, node, left_out), False, LEAF_BUSY)
     while block != NULL:
         if reservation == ALL_BLOCKS or (reservation >= 0 and block.reservation != reservation):
             if block.cpus >= 0 or is_license_node(plan, node):
                 demand = PlanDemand(mem_mb=block.mem_mb, cpus=block.cpus, user=0, exclusive=0, gres=block.gres)
                 take_from(&plan.arena, &plan.undo, line, &demand, block.from_s, block.to_s, 0)
             elif block.cpus == MARK_OF_BLOCK:
-                mark_interval(&plan.arena, line, block.from_s, block.to_s)
+                note_interval(&plan.arena, line, block.from_s, block.to_s, False, LEAF_BUSY)
             else:
-                close_interval(&plan.arena, line, block.from_s, block.to_s)
+                note_interval(&plan.arena, line, block.from_s, block.to_s, True, 0)
         block = block.next
     return 0
 

@@ -52,8 +52,9 @@ cdef int32_t split_at(Arena* arena, NodeTimeline* line, int64_t at_s) except -1 
 cdef int take_from(
     Arena* arena, UndoLog* undo, NodeTimeline* line, const PlanDemand* demand, int64_t from_s, int64_t to_s, int32_t jobs
 ) except -1 nogil
-cdef int close_interval(Arena* arena, NodeTimeline* line, int64_t from_s, int64_t to_s) except -1 nogil
-cdef int mark_interval(Arena* arena, NodeTimeline* line, int64_t from_s, int64_t to_s) except -1 nogil
+cdef int note_interval(
+    Arena* arena, NodeTimeline* line, int64_t from_s, int64_t to_s, bint closes, int32_t mark
+) except -1 nogil
 cdef int save(Arena* arena, UndoLog* undo, NodeTimeline* line) except -1 nogil
 cdef void undo_all(UndoLog* undo) noexcept nogil
 cdef int64_t earliest_fit(

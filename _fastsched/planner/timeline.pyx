@@ -6,7 +6,7 @@ end. Nothing here knows nodes or jobs: a node's timelines are made in nodetime.p
 
 from libc.string cimport memcpy, memmove
 
-from _fastsched.planner.basics cimport CLOSED, LEAF_BUSY, NEVER, greater
+from _fastsched.planner.basics cimport CLOSED, NEVER, greater
 from _fastsched.planner.memory cimport allocate
 
 
@@ -63,29 +63,22 @@ cdef int take_from(
     return 0
 
 
-cdef int close_interval(Arena* arena, NodeTimeline* line, int64_t from_s, int64_t to_s) except -1 nogil:
-    """Closes the node to all users in this time."""
+cdef int note_interval(
+    Arena* arena, NodeTimeline* line, int64_t from_s, int64_t to_s, bint closes, int32_t mark
+) except -1 nogil:
+    """Notes what books nothing for an interval: the node is closed to all users, or has a mark among its jobs."""
     cdef int32_t first, last, index
+    cdef Segment* segment
     from_s = greater(from_s, segment_at(line, 0).from_s)
     if to_s <= from_s:
         return 0
     first = split_at(arena, line, from_s)
     last = split_at(arena, line, to_s)
     for index in range(first, last):
-        segment_at(line, index).exclusive_user = CLOSED
-    return 0
-
-
-cdef int mark_interval(Arena* arena, NodeTimeline* line, int64_t from_s, int64_t to_s) except -1 nogil:
-    """Notes that another node of the leaf is in use in this time."""
-    cdef int32_t first, last, index
-    from_s = greater(from_s, segment_at(line, 0).from_s)
-    if to_s <= from_s:
-        return 0
-    first = split_at(arena, line, from_s)
-    last = split_at(arena, line, to_s)
-    for index in range(first, last):
-        segment_at(line, index).jobs |= LEAF_BUSY
+        segment = segment_at(line, index)
+        segment.jobs |= mark
+        if closes:
+            segment.exclusive_user = CLOSED
     return 0
 
 

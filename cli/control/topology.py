@@ -5,9 +5,11 @@ parsed and not used. SLURM_TOPO_LEN is the most characters of a line.
 """
 
 import os
+from collections.abc import Iterator
 
 from cli.base.run import CommandError, complain
 from cli.control.keywords import NAME, KeywordCall, ask
+from cli.listings.show import NULL
 from penstock.cluster import find_cluster
 from penstock.v1 import controller_pb2 as pb
 from penstock.values.hostlist import expand
@@ -71,10 +73,23 @@ def show_topoconf(call: KeywordCall) -> int:
     return 0
 
 
+def _layer_lines(one: pb.LicenseInfo) -> Iterator[str]:
+    """Returns what is shown of a layer of a hierarchical resource, beside its counts."""
+    if not one.layer_name:
+        return
+    configured = "INFINITE" if one.count_configured < 0 else one.count_configured
+    used = sum(int(entry.rpartition(":")[2]) for entry in one.base)
+    yield (
+        f"LayerName={one.layer_name} Nodes={one.nodes or NULL} Mode={one.mode} DisableHRES=false DisableLayer=false "
+        f"ConfTotal={configured} BaseUsage={used}"
+    )
+    yield f"Base={','.join(one.base) or NULL}"
+
+
 def show_licenses(call: KeywordCall) -> int:
     """`show licenses [NAME]`."""
     found = ask("ListLicenses", pb.ListLicensesRequest(), "slurm_load_licenses").licenses
-    found = sorted(found, key=lambda one: one.name)
+    found = sorted(found, key=lambda one: one.name)  # layers keep the order of the file
     wanted = {name for word in call.words for name in word.split(",")}
     if call.wants_document():
         call.put_document(
@@ -86,10 +101,11 @@ def show_licenses(call: KeywordCall) -> int:
     join = " " if call.options.flag("oneliner") else "\n    "
     for one in found:
         if not wanted or one.name in wanted:
-            free = max(0, one.total - one.used)
-            counts = f"Total={one.total} Used={one.used} Free={free} Reserved={one.reserved} "
+            free = "INFINITE" if one.count_configured < 0 else max(0, one.total - one.used)
+            total = "INFINITE" if one.count_configured < 0 else one.total
+            counts = f"Total={total} Used={one.used} Free={free} Reserved={one.reserved} "
             counts += f"Remote={'yes' if one.remote else 'no'}"
-            print(f"LicenseName={one.name}{join}{counts}")  # noqa: T201
+            print(join.join((f"LicenseName={one.name}", counts, *_layer_lines(one))))  # noqa: T201
     missing = sorted(wanted - {one.name for one in found})
     for name in missing:
         complain(NAME, f"License {name} not found", plain=True)

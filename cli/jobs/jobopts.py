@@ -18,6 +18,8 @@ ARRAY = "Invalid job array specification"
 NICE_DEFAULT = 100  # a bare --nice
 #: Set by both --exclusive and --oversubscribe: the last one wins, as in Slurm.
 SHARED, OVERSUBSCRIBE = "shared", "oversubscribe"
+#: --exclusive=allocation of srun: the nodes of a job of its own are not shared, and a step does not become --exact.
+FOR_ALLOCATION = "allocation"
 
 _ENV = {
     "account": "ACCOUNT", "acctg-freq": "ACCTG_FREQ", "array": "ARRAY_INX", "batch": "BATCH", "bb": "BURST_BUFFER",
@@ -246,7 +248,7 @@ JOB_OPTIONS = (
     Option("reservation", "", YES, help="allocate resources from named reservations", metavar="names",
            convert=read.name("reservation"), field="reservation"),
     Option("resources", "", YES, help="resources of a hierarchy", metavar="list", status=REFUSED,
-           note="there are no hierarchical resources; --licenses and --gres are what is counted"),
+           note="--licenses requests hierarchical resources, too"),
     Option("resv-ports", "", MAYBE, help="reserve communication ports", metavar="count", const=1,
            convert=read.number("--resv-port", 0), field="resv_ports"),
     Option("segment", "", YES, help="nodes of one segment inside a block", metavar="n",

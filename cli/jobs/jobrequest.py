@@ -13,7 +13,7 @@ from cli.base.options import OptionValues
 from cli.base.requestkey import new_key
 from cli.base.run import CommandError, warn
 from cli.jobs.bindwords import BindHint
-from cli.jobs.jobopts import FIELDS, IMMEDIATE, OVERSUBSCRIBE, SHARED
+from cli.jobs.jobopts import FIELDS, FOR_ALLOCATION, IMMEDIATE, OVERSUBSCRIBE, SHARED
 from cli.jobs.jobwords import COUNT_MAX, TaskTres, devices
 from penstock.v1.common_pb2 import GresCount, JobRequest
 
@@ -42,7 +42,7 @@ _FIELDS = {**FIELDS, IMMEDIATE.key: IMMEDIATE.field}
 _PATHS = {"output": "std_out", "error": "std_err", "input": "std_in"}
 _SHARED_FIELDS = {
     "exclusive": "exclusive", "user": "exclusive_user", "mcs": "exclusive_mcs", "topo": "exclusive_topo",
-    OVERSUBSCRIBE: "oversubscribe",
+    OVERSUBSCRIBE: "oversubscribe", FOR_ALLOCATION: "exclusive",
 }  # fmt: skip
 
 

@@ -22,8 +22,10 @@ from cli.listings.sacct_fields import (
 )
 from cli.listings.stepusage import SIZES_KB, TRES_IN, TRES_OUT, K, recorded
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
+from penstock.v1.common_pb2 import JobRequest
 from penstock.values.hostlist import expand
 from penstock.values.jobid import format_sluid, format_step
+from penstock.values.nodesharing import exclusive_word, oversubscribe_word
 from penstock.values.tres import parse_tres
 
 
@@ -33,6 +35,16 @@ def records_document(
     """sacct --json."""
     ids = assoc_ids or {}
     return document("jobs", [record_object(record, cluster, now_us, ids) for record in records], cluster)
+
+
+def _sharing(request: JobRequest) -> Json:
+    agreed = request.oversubscribe if request.HasField("oversubscribe") else None
+    return {
+        "exclusive": exclusive_word(
+            request.exclusive_topo, request.exclusive_user, request.exclusive_mcs, request.exclusive
+        ),
+        "oversubscribe": oversubscribe_word(request.exclusive or request.exclusive_topo, agreed),
+    }
 
 
 def record_object(job: JobRecord, cluster: str, now_us: int, assoc_ids: Mapping[tuple[str, str], int]) -> Json:
@@ -75,6 +87,7 @@ def record_object(job: JobRecord, cluster: str, now_us: int, assoc_ids: Mapping[
         "job_id": job.job_id,
         "name": request.name,
         "licenses": request.licenses,
+        **_sharing(request),
         "mcs": {"label": request.mcs_label},
         "nodes": job.node_list or "None assigned",
         "partition": job.partition,

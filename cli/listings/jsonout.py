@@ -249,7 +249,7 @@ def _job_places(job: JobInfo) -> Json:
         "features": request.features,
         "prefer": request.prefer,
         "licenses": request.licenses,
-        "licenses_allocated": request.licenses if job.node_list else "",
+        "licenses_allocated": job.licenses_alloc or (request.licenses if job.node_list else ""),
         "max_nodes": number(request.nodes_max),
         "required_switches": request.switches_max,
         "maximum_switch_wait_time": request.switches_wait_s,

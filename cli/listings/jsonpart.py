@@ -11,6 +11,7 @@ from penstock.v1.steps_pb2 import StepInfo
 from penstock.values.exitcode import format_exit
 from penstock.values.hostlist import compress, expand
 from penstock.values.jobid import format_sluid, format_step
+from penstock.values.nodesharing import exclusive_word
 
 
 def partitions_document(partitions: Iterable[PartitionInfo], cluster: str, now_us: int) -> Json:
@@ -21,6 +22,7 @@ def partitions_document(partitions: Iterable[PartitionInfo], cluster: str, now_u
 
 def partition_object(part: PartitionInfo, cluster: str) -> Json:
     """One partition."""
+    word = part.over_subscribe.partition(":")[0]
     default_time = number(None) if not part.default_time_s else minutes(part.default_time_s)
     return {
         "nodes": {
@@ -50,7 +52,11 @@ def partition_object(part: PartitionInfo, cluster: str) -> Json:
         "node_sets": "",
         "priority": {"job_factor": part.priority_job_factor, "tier": part.priority_tier},
         "timeouts": {"resume": number(None), "suspend": number(None)},
-        "partition": {"state": [part.state]},
+        "partition": {
+            "state": [part.state],
+            "exclusive": exclusive_word(part.exclusive_topo, part.exclusive_user, False, word == "EXCLUSIVE"),
+            "oversubscribe": "NO" if word == "EXCLUSIVE" else part.over_subscribe or "NO",
+        },
         "suspend_time": number(None),
         "topology": "",
     }
@@ -150,6 +156,7 @@ def licenses_document(licenses: Iterable[LicenseInfo], cluster: str, now_us: int
     items = [
         {
             "LicenseName": one.name,
+            "Nodes": one.nodes,
             "Total": one.total,
             "Used": one.used,
             "Free": max(0, one.total - one.used),

@@ -180,8 +180,12 @@ def _job_resources(job: JobInfo, report: ShownReport) -> ShownRecord:
         *([f"Reservation={request.reservation}"] if request.reservation else []),
         f"OverSubscribe={_sharing(request)} Contiguous={request.contiguous:d} "
         f"Licenses={_null(request.licenses)} "
-        f"LicensesAlloc={_null(request.licenses if job.tres_alloc else '')} Network={_null(request.network)}",
+        f"LicensesAlloc={_null(_licenses_of(job))} Network={_null(request.network)}",
     ]
+
+
+def _licenses_of(job: JobInfo) -> str:
+    return job.licenses_alloc or (job.request.licenses if job.tres_alloc else "")
 
 
 def _required_inside(request: JobRequest) -> str:

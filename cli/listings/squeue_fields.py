@@ -19,6 +19,7 @@ from penstock.v1.controller_pb2 import JobInfo
 from penstock.values.duration import format_elapsed
 from penstock.values.exitcode import with_signal
 from penstock.values.jobid import format_sluid
+from penstock.values.nodesharing import exclusive_word
 from penstock.values.reasons import shown
 from penstock.values.runtime import ran_us
 from penstock.values.states import COMPACT_STATE, ENDED, OTHER_STATE_WORDS
@@ -160,11 +161,7 @@ def _shared(view: JobView, leaves: int, one_user: int, one_label: int, exclusive
 
 def _exclusive(job: JobInfo) -> str:
     request = job.request
-    kinds = (
-        (request.exclusive_topo, "TOPO"), (request.exclusive_user, "USER"), (request.exclusive_mcs, "MCS"),
-        (request.exclusive, "NODE"),
-    )  # fmt: skip
-    return next((word for given, word in kinds if given), "NO")
+    return exclusive_word(request.exclusive_topo, request.exclusive_user, request.exclusive_mcs, request.exclusive)
 
 
 def profile_text(text: str) -> str:
@@ -328,8 +325,8 @@ NAMES: dict[str, JobField] = (
         ),
         "licensesalloc": JobField(
             "LICENSES_ALLOC",
-            ("request.licenses", "state"),
-            lambda view, names, state: names if names and state not in WAITING else "(null)",
+            ("request.licenses", "licenses_alloc", "state"),
+            lambda view, names, held, state: (held or names) if names and state not in WAITING else "(null)",
         ),
         "lastschedeval": _time("LAST_SCHED_EVAL", "last_sched_at_us"),
         "maxcpus": _number("MAX_CPUS", "cpus"),

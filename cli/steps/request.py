@@ -18,7 +18,7 @@ from cli.base.run import CommandError
 from cli.filters.hooks import OptionFilters
 from cli.jobs.bindwords import hint
 from cli.jobs.hostfile import apply_hostfile, is_arbitrary
-from cli.jobs.jobopts import OVERSUBSCRIBE, SHARED, environment_values
+from cli.jobs.jobopts import FOR_ALLOCATION, OVERSUBSCRIBE, SHARED, environment_values
 from cli.jobs.jobrequest import (
     counts,
     current_folder,
@@ -164,7 +164,7 @@ def step_spec(values: StepValues, command: list[str], argv: list[str], *, owns_j
         spec.nodes_min, spec.nodes_max = found.numbers("nodes")
     if "time" in values.own and not owns_job:
         spec.time_limit_s = found.number("time")
-    if found.get(SHARED, OVERSUBSCRIBE) != OVERSUBSCRIBE and not owns_job:  # --exclusive
+    if found.get(SHARED, OVERSUBSCRIBE) not in (OVERSUBSCRIBE, FOR_ALLOCATION) and not owns_job:  # --exclusive
         spec.exact = True
     if "external_launcher" in found:  # as Open MPI requests: all of the job's resources, shared
         spec.overlap = True

@@ -26,8 +26,8 @@ from cli.base.options import (
 )
 from cli.base.requestkey import REQUEST_KEY
 from cli.jobs.bindwords import cpu_bind, hint, mem_bind
-from cli.jobs.jobopts import HELP_GROUPS, IMMEDIATE, JOB_OPTIONS
-from cli.jobs.jobwords import late, number, open_mode
+from cli.jobs.jobopts import FOR_ALLOCATION, HELP_GROUPS, IMMEDIATE, JOB_OPTIONS
+from cli.jobs.jobwords import exclusive, late, number, open_mode
 from penstock.values.errors import BadValue
 from penstock.values.jobid import SLUID_LENGTH, parse_sluid
 from penstock.values.numbers import parse_int
@@ -108,6 +108,10 @@ def _yes_no(text: str) -> str:
     return text
 
 
+def _exclusive(text: str) -> str:
+    return FOR_ALLOCATION if text.lower() == FOR_ALLOCATION else exclusive(text)
+
+
 def _container(name: str, value: str, what: str, env: str = "", metavar: str = "value") -> Option:
     return Option(name, "", value, env, what, metavar, status=REFUSED, note=NO_CONTAINERS)
 
@@ -149,13 +153,20 @@ ALLOCATION = (
         "priority", "hold", "prefer", "mincpus", "tmp", "sockets-per-node", "cores-per-socket", "extra-node-info",
         "switches=SLURM_REQ_SWITCH", "spread-job=SLURM_SPREAD_JOB", "use-min-nodes=SLURM_USE_MIN_NODES",
         "segment=SLURM_SEGMENT_SIZE", "mail-type", "mail-user", "gres-flags=SLURM_GRES_FLAGS",
-        "dependency=SLURM_DEPENDENCY", "kill-on-invalid-dep", "exclusive=SLURM_EXCLUSIVE", "oversubscribe",
+        "dependency=SLURM_DEPENDENCY", "kill-on-invalid-dep", "oversubscribe",
         "contiguous", "core-spec=SLURM_CORE_SPEC", "thread-spec=SLURM_THREAD_SPEC", "extra", "mcs-label",
         "acctg-freq=SLURM_ACCTG_FREQ", "oom-kill-step=SLURM_OOM_KILL_STEP", "reboot", "delay-boot=SLURM_DELAY_BOOT",
         "uid", "gid", "bb=SLURM_BURST_BUFFER", "bbf", "cluster-constraint", "clusters=SLURM_CLUSTERS",
         "consolidate-segments", "spread-segments", "cpu-freq=SLURM_CPU_FREQ_REQ", "power=SLURM_POWER",
         "profile=SLURM_PROFILE", "stepmgr", "container=SRUN_CONTAINER", "container-id=SRUN_CONTAINER_ID", "resources",
         "node-fail-policy",
+    ),
+    *(
+        option._replace(
+            help=f"{option.help}; of a step --exact, but with {FOR_ALLOCATION} only of a job of its own",
+            metavar=f"{option.metavar}|{FOR_ALLOCATION}", convert=_exclusive,
+        )
+        for option in _taken("exclusive=SLURM_EXCLUSIVE")
     ),
 )  # fmt: skip
 

@@ -240,6 +240,8 @@ def _facts_of_request(request: JobRequest) -> node_pb2.JobFacts:
         gpus_per_node=gpus_text(request),
         export_env=request.export_env,
         licenses=request.licenses,
+        exclusive=request.exclusive_word(),
+        oversubscribe=request.oversubscribe_word(),
         comment=request.comment,
         kind=request.kind.name.lower(),
         distribution=distribution_text(request.distribution),

@@ -77,7 +77,7 @@ def _check_licenses(state: ClusterState) -> None:
     held = [0] * len(state.layout.license_kinds)
     for job in state.jobs.records():
         if job.state in ALLOCATED_STATES:
-            held = [a + b for a, b in zip(held, state.licenses_of(job.request), strict=True)]
+            held = [a + b for a, b in zip(held, state.licenses_taken(job), strict=True)]
     for name, kind in state.layout.license_kinds.items():
         free = state.layout.license_totals[name] - held[kind]
         _need(int(state.free_licenses[kind]) == free, f"license {name}: {state.free_licenses[kind]} free, not {free}")

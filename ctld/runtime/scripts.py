@@ -83,6 +83,8 @@ def environment(job: JobRow, context: str, cluster_name: str) -> dict[str, str]:
         "SLURM_JOB_CONSTRAINTS": request.features,
         "SLURM_JOB_EXTRA": request.extra,
         "SLURM_JOB_LICENSES": request.licenses,
+        "SLURM_JOB_EXCLUSIVE": request.exclusive_word(),
+        "SLURM_JOB_OVERSUBSCRIBE": request.oversubscribe_word(),
         "SLURM_JOB_RESERVATION": request.reservation_run or request.reservation,
         "SLURM_JOB_NODELIST": compress(part.node for part in job.alloc),
         "SLURM_JOB_NUM_NODES": len(job.alloc),

@@ -59,7 +59,7 @@ JOB_LIFE_COLUMNS: tuple[str, ...] = (
     "batch_node", "exit_code", "exit_signal", "derived_code", "derived_signal", "cancelled_by_uid", "failed_node",
     "admin_comment", "tres_alloc", "nodes_alloc", "cpus_alloc", "node_list", "suspended_by", "suspended_us",
     "suspended_at_us", "preempt_at_us", "preempt_end_at_us", "preemptor_id", "assoc_id", "borrowed", "completing_at_us",
-    "resized_at_us", "stopped", "failed_attempts",
+    "resized_at_us", "stopped", "failed_attempts", "licenses_alloc",
 )  # fmt: skip
 #: What `job_from` reads: columns of the job, then columns of its request.
 JOB_READ_COLUMNS: tuple[str, ...] = (
@@ -69,7 +69,7 @@ JOB_READ_COLUMNS: tuple[str, ...] = (
     "time_limit_s", "alloc", "batch_node", "exit_code", "exit_signal", "derived_code", "derived_signal",
     "cancelled_by_uid", "failed_node", "admin_comment", "tres_alloc", "suspended_by", "suspended_us", "suspended_at_us",
     "preempt_at_us", "preempt_end_at_us", "preemptor_id", "assoc_id", "borrowed", "completing_at_us", "resized_at_us",
-    "stopped", "failed_attempts",
+    "stopped", "failed_attempts", "licenses_alloc",
 )  # fmt: skip
 #: What `waiting_job_from` reads of a job that waits for its first start, and what its other columns hold then.
 JOB_WAITING_COLUMNS: tuple[str, ...] = (
@@ -83,7 +83,7 @@ JOB_WAITING_USUAL: dict[str, object] = {
     "derived_code": 0, "derived_signal": 0, "cancelled_by_uid": -1, "failed_node": "", "admin_comment": "",
     "tres_alloc": "", "suspended_by": 0, "suspended_us": 0, "suspended_at_us": 0, "preempt_at_us": 0,
     "preempt_end_at_us": 0, "preemptor_id": 0, "borrowed": 0, "completing_at_us": 0, "resized_at_us": 0, "stopped": 0,
-    "failed_attempts": 0,
+    "failed_attempts": 0, "licenses_alloc": "",
 }  # fmt: skip
 JOB_REQUEST_READ_COLUMNS: tuple[str, ...] = (
     "job_id", "submit_key", "request",
@@ -98,7 +98,7 @@ def job_insert(row: JobRow) -> Params:
         reason_detail, hold, priority, dependency, eligible_at_us, start_at_us, end_at_us, time_limit_s, alloc,
         batch_node, exit_code, exit_signal, derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment,
         tres_alloc, suspended_by, suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us, preemptor_id,
-        assoc_id, borrowed, completing_at_us, resized_at_us, stopped, failed_attempts,
+        assoc_id, borrowed, completing_at_us, resized_at_us, stopped, failed_attempts, licenses_alloc,
     ) = row  # fmt: skip
     alloc_json, nodes_alloc, cpus_alloc, node_list = alloc_values(alloc) if alloc else ("[]", 0, 0, "")
     return (
@@ -110,7 +110,7 @@ def job_insert(row: JobRow) -> Params:
         derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, tres_alloc, nodes_alloc, cpus_alloc,
         node_list, int(suspended_by), suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us, preemptor_id,
         request.het_job_id, request.het_offset, request.wckey, assoc_id, borrowed, completing_at_us, resized_at_us,
-        stopped, failed_attempts,
+        stopped, failed_attempts, licenses_alloc,
     )  # fmt: skip
 
 
@@ -122,6 +122,7 @@ def job_update(row: JobRow) -> Params:
         time_limit_s, alloc, batch_node, exit_code, exit_signal, derived_code, derived_signal, cancelled_by_uid,
         failed_node, admin_comment, tres_alloc, suspended_by, suspended_us, suspended_at_us, preempt_at_us,
         preempt_end_at_us, preemptor_id, assoc_id, borrowed, completing_at_us, resized_at_us, stopped, failed_attempts,
+        licenses_alloc,
     ) = row  # fmt: skip
     alloc_json, nodes_alloc, cpus_alloc, node_list = alloc_values(alloc) if alloc else ("[]", 0, 0, "")
     return (
@@ -130,14 +131,14 @@ def job_update(row: JobRow) -> Params:
         eligible_at_us, start_at_us, end_at_us, time_limit_s, alloc_json, batch_node, exit_code, exit_signal,
         derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, tres_alloc, nodes_alloc, cpus_alloc,
         node_list, int(suspended_by), suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us, preemptor_id,
-        assoc_id, borrowed, completing_at_us, resized_at_us, stopped, failed_attempts, job_id, attempt,
+        assoc_id, borrowed, completing_at_us, resized_at_us, stopped, failed_attempts, licenses_alloc, job_id, attempt,
     )  # fmt: skip
 
 
 JobRowValues: TypeAlias = tuple[
     int, int, int, int, bytes, int, int, str, str, int, str, int | None, str | None, int, str, int, int | None, str,
     str, int, int, str, int, int, int, int, str, str, int, int, int, int, int, str, str, str, int, int, int, int, int,
-    int, int, int, int, int, int, int, int, str, bytes,
+    int, int, int, int, int, int, int, str, int, str, bytes,
 ]  # fmt: skip
 
 
@@ -154,7 +155,8 @@ def job_from(
         priority, dependency, eligible_at_us, start_at_us, end_at_us, time_limit_s, alloc, batch_node, exit_code,
         exit_signal, derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, tres_alloc,
         suspended_by, suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us, preemptor_id, assoc_id, borrowed,
-        completing_at_us, resized_at_us, stopped, failed_attempts, request_job_id, request_key, request_json,
+        completing_at_us, resized_at_us, stopped, failed_attempts, licenses_alloc, request_job_id, request_key,
+        request_json,
     ) = values  # fmt: skip
     fields = (
         job_id, attempt, array_job_id, job_id if request_id == job_id else request_id,
@@ -169,7 +171,7 @@ def job_from(
         batch_node and one(batch_node, batch_node), exit_code, exit_signal, derived_code, derived_signal,
         cancelled_by_uid, failed_node, admin_comment, tres_alloc and one(tres_alloc, tres_alloc),
         SUSPENDS[suspended_by], suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us, preemptor_id, assoc_id,
-        borrowed, completing_at_us, resized_at_us, stopped, failed_attempts,
+        borrowed, completing_at_us, resized_at_us, stopped, failed_attempts, licenses_alloc,
     )  # fmt: skip
     return tuple.__new__(JobRow, fields)
 

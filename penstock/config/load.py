@@ -22,6 +22,7 @@ from penstock.config.nodes import NodeReader
 from penstock.config.partitions import PartitionReader
 from penstock.config.preemption import read_preemption
 from penstock.config.problem import Findings, Ignored, Where
+from penstock.config.resourcesyaml import read_resources
 from penstock.config.schedparams import read_scheduler_parameters
 from penstock.config.shown import find_uid, shown_parameters
 from penstock.config.sidefiles import LUA_FILES, read_side_files
@@ -95,6 +96,10 @@ def load(path: str) -> Loaded:
     fields |= plugin
     files += more
 
+    licenses = dict(values.value("licenses", ()))
+    hres, more = read_resources(os.path.dirname(path), table.nodes, licenses, findings)
+    files += more
+
     cgroup, more = read_cgroup_conf(os.path.dirname(path), findings)
     files += more
 
@@ -107,6 +112,7 @@ def load(path: str) -> Loaded:
 
     config = replace(
         made_of(Config, fields),
+        hres=hres,
         topology=topology,
         cgroup=cgroup,
         nodes=tuple(table.nodes.values()),

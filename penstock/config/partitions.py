@@ -93,6 +93,9 @@ class PartitionReader:
             for said, other in (("cpu", "node"), ("node", "cpu")):
                 if f"{limit}_mem_per_{said}_mb" in fields:
                     fields.setdefault(f"{limit}_mem_per_{other}_mb", 0)
+        gives_up_topo = old.exclusive_topo and fields.get("exclusive_topo") is False
+        if old.over_subscribe == "EXCLUSIVE" and ("Exclusive" in values or gives_up_topo):
+            fields.setdefault("over_subscribe", "NO")  # whole nodes came with what it had before
         if "nodes" in values:
             fields["nodes"] = self._nodes(values, where, old.name) if values["nodes"].value else ()
         new = made_of(partial(replace, old), fields)
@@ -119,6 +122,8 @@ class PartitionReader:
                 fields["over_subscribe"] = "EXCLUSIVE"
         fields |= values.value("JobDefaults", {})
         fields |= {name: found.value for name, found in values.items() if name not in _SPREAD}
+        if fields.get("exclusive_topo"):
+            fields["over_subscribe"] = "EXCLUSIVE"  # from Slurm 26.05 on it implies whole nodes
         for limit in ("def", "max"):
             cpu, node = f"{limit}_mem_per_cpu_mb", f"{limit}_mem_per_node_mb"
             if cpu in values and node in values:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from penstock.values.gres import Gres
+from penstock.values.hres import Hres
 from penstock.values.mig import MigChoice
 from penstock.values.topology import Topology
 from penstock.values.weights import Weight
@@ -279,6 +280,7 @@ class Config:
     fence_program: str = ""  # powers off an unresponsive node; exit status 0 = it is off
     fence_timeout_s: int = 120
     licenses: tuple[tuple[str, int], ...] = ()
+    hres: tuple[Hres, ...] = ()  # of resources.yaml
     topology_plugin: str = "topology/flat"
     topology: Topology = field(default_factory=Topology)
     preempt_type: str = "preempt/none"

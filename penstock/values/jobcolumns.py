@@ -23,7 +23,7 @@ OPTIONAL = frozenset(("array_task_id", "request.oversubscribe", "request.core_sp
 TEXTS = frozenset((
     "array_tasks", "state", "reason", "reason_detail", "user_name", "group_name", "partition", "node_list",
     "batch_node", "dependency", "admin_comment", "tres_req", "tres_alloc", "het_job_ids", "tres_per_node",
-    "planned_node_list", "std_out", "std_err", "std_in", "request.name", "request.account", "request.qos",
+    "planned_node_list", "licenses_alloc", "std_out", "std_err", "std_in", "request.name", "request.account", "request.qos",
     "request.comment", "request.work_dir", "request.features", "request.command", "request.wckey", "request.licenses",
     "request.nodes_required", "request.nodes_excluded", "request.reservation", "request.submit_host",
 ))  # fmt: skip

@@ -77,6 +77,8 @@ class EnvironmentFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     dependency: str = ""
     reservation: str = ""
     licenses: str = ""
+    exclusive: str = ""
+    oversubscribe: str = ""
     gpus_per_node: str = ""
     export_env: str = ""
     comment: str = ""
@@ -144,6 +146,8 @@ VARIABLES: Final[tuple[Variable, ...]] = (
     Variable("SLURM_JOB_RESERVATION", _B | _A | _C | _SITE, lambda f: f.reservation or None),
     Variable("SLURM_JOB_DEPENDENCY", _B | _A, lambda f: f.dependency or None),
     Variable("SLURM_JOB_LICENSES", _B | _A | _SITE, lambda f: f.licenses or None),
+    Variable("SLURM_JOB_EXCLUSIVE", _B | _A | _SITE, lambda f: f.exclusive or None),
+    Variable("SLURM_JOB_OVERSUBSCRIBE", _B | _A | _SITE, lambda f: f.oversubscribe or None),
     Variable("SLURM_JOB_COMMENT", _B | _A | _SITE, lambda f: f.comment or None),
     Variable("SLURM_JOB_START_TIME", _B | _A | _SITE, lambda f: f.start_at_us // 1_000_000 or None),
     Variable("SLURM_JOB_END_TIME", _B | _A | _SITE, lambda f: f.end_at_us // 1_000_000 or None),

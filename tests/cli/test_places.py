@@ -88,6 +88,17 @@ LICENSES = pb.ListLicensesReply(
 )
 MATLAB = "LicenseName=matlab\n    Total=10 Used=2 Free=8 Reserved=3 Remote=no\n"
 IDL = "LicenseName=idl\n    Total=1 Used=0 Free=1 Reserved=0 Remote=no\n"
+#: A hierarchical resource: an entry for each layer.
+LAYERS = """\
+LicenseName=flat
+    Total=20 Used=2 Free=18 Reserved=0 Remote=no
+    LayerName=top Nodes=n[1-4] Mode=2 DisableHRES=false DisableLayer=false ConfTotal=24 BaseUsage=4
+    Base=disks:3,fans:1
+LicenseName=flat
+    Total=INFINITE Used=0 Free=INFINITE Reserved=0 Remote=no
+    LayerName=low Nodes=(null) Mode=2 DisableHRES=false DisableLayer=false ConfTotal=INFINITE BaseUsage=0
+    Base=(null)
+"""
 
 
 def test_licenses(capsys, monkeypatch):
@@ -96,6 +107,16 @@ def test_licenses(capsys, monkeypatch):
     one_line = MATLAB.replace("\n    ", " ")
     assert run(capsys, monkeypatch, "-o", "show", "license", "matlab", ListLicenses=LICENSES) == (0, one_line, "")
     assert run(capsys, monkeypatch, "show", "licenses", "x", ListLicenses=LICENSES) == (1, "", "License x not found\n")
+    layers = pb.ListLicensesReply(
+        licenses=[
+            pb.LicenseInfo(
+                name="flat", total=20, used=2, layer_name="top", nodes="n[1-4]", mode=2, count_configured=24,
+                base=["disks:3", "fans:1"],
+            ),
+            pb.LicenseInfo(name="flat", layer_name="low", mode=2, count_configured=-1),
+        ]
+    )  # fmt: skip
+    assert run(capsys, monkeypatch, "show", "license", "flat", ListLicenses=layers) == (0, LAYERS, "")
     none = pb.ListLicensesReply()
     assert run(capsys, monkeypatch, "show", "licenses", ListLicenses=none) == (
         0,

@@ -57,6 +57,7 @@ def spec_of(*words: str, env: dict[str, str] | None = None) -> StepSpec:
         (["-O"], "overcommit", True),
         (["--exact"], "exact", True),
         (["--exclusive"], "exact", True),
+        (["--exclusive=allocation"], "exact", False),
         (["--overlap"], "overlap", True),
         (["-r1"], "relative", 1),
         (["-w", "n[1-2]"], "nodes_required", "n[1-2]"),

@@ -39,6 +39,23 @@ def test_minus_one_is_no_limit_and_no_change_of_a_list(
         resolved(config, PARTITION, "main", key, "+1")
 
 
+def test_exclusive_of_a_partition(write: Callable[..., str]) -> None:
+    """Exclusive= is one word (Slurm 26.05): TOPO implies whole nodes, and another word gives them up."""
+    config = load(write(BASE + NODES + "PartitionName=main Nodes=ALL\n")).config
+    seen = []
+    for key, text in (
+        ("Exclusive", "TOPO"), ("Exclusive", "USER"), ("Exclusive", "NODE"), ("Exclusive", "NO"), ("ExclusiveTopo", "YES"),
+        ("ExclusiveTopo", "NO"), ("OverSubscribe", "FORCE:2"), ("Exclusive", "USER"),
+    ):  # fmt: skip
+        config = amend(config, Amendment(PARTITION, config.partitions[0].name, ((key, text),)), "")
+        part = config.partitions[0]
+        seen.append((part.exclusive_topo, part.exclusive_user, part.over_subscribe))
+    assert seen == [
+        (True, False, "EXCLUSIVE"), (False, True, "NO"), (False, False, "EXCLUSIVE"), (False, False, "NO"),
+        (True, False, "EXCLUSIVE"), (False, False, "NO"), (False, False, "FORCE:2"), (False, True, "FORCE:2"),
+    ]  # fmt: skip
+
+
 def test_a_list_takes_additions_and_removals(write: Callable[..., str]) -> None:
     config = load(write(BASE + NODES + "PartitionName=main Nodes=n[1-3] AllowAccounts=a,b\n")).config
     assert resolved(config, PARTITION, "main", "Nodes", "-n2") == "n[1,3]"

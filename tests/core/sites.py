@@ -9,6 +9,7 @@
     leaves=4,4 / blocks=4,4 block_sizes=4,8     topology/tree with one switch above all leaves / topology/block
     features=n1:a+b;n[2-3]:a                    by node
     lln                                         of the partition
+    hres=flat/2;top/n[1-4]/24;low/n[1-2]/12     a hierarchical resource (MODE_2), its layers; several: with |
     KEY=VALUE                                   any field of Config
 """
 
@@ -17,6 +18,7 @@ from dataclasses import replace
 
 from penstock.values.config import Config, DeviceConfig
 from penstock.values.hostlist import expand
+from penstock.values.hres import Hres, HresLayer
 from penstock.values.licenses import parse_licenses
 from penstock.values.topology import Switch, Topology
 from tests.core.world import make_config
@@ -35,7 +37,11 @@ def make_site(flags: list[str], keys: dict[str, str], value: Callable[[str], obj
     sizes = tuple(_numbers(keys.pop("block_sizes", "")))
     features = _features(keys.pop("features", ""))
     more: dict[str, object] = {key: value(text) for key, text in keys.items()}
-    for key, read in (("licenses", parse_licenses), ("select_type_parameters", lambda text: tuple(text.split(",")))):
+    for key, read in (
+        ("licenses", parse_licenses),
+        ("hres", _hres),
+        ("select_type_parameters", lambda text: tuple(text.split(","))),
+    ):
         if key in keys:
             more[key] = read(keys[key])
     config = make_config(**shape, **more)  # type: ignore[arg-type]  # keywords of many types
@@ -53,6 +59,15 @@ def make_site(flags: list[str], keys: dict[str, str], value: Callable[[str], obj
     partitions = tuple(replace(partition, lln="lln" in flags) for partition in config.partitions)
     topology = _topology(groups, sizes, [node.name for node in nodes])
     return replace(config, nodes=nodes, partitions=partitions, topology=topology)
+
+
+def _hres(text: str) -> tuple[Hres, ...]:
+    found = []
+    for one in text.split("|"):
+        head, *layers = [word.split("/") for word in one.split(";")]
+        made = [HresLayer(name, tuple(expand(nodes)), int(n), int(n)) for name, nodes, n in layers]
+        found.append(Hres(head[0], int(head[1]), tuple(made), (("all", 3),)))
+    return tuple(found)
 
 
 def _numbers(text: str) -> list[int]:

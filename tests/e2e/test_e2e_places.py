@@ -6,6 +6,11 @@ from livecluster import ClusterConf, LiveCluster
 
 CONF = ClusterConf(cpus=2, more=("TopologyPlugin=topology/tree", "Licenses=matlab:3"))
 TREE = "SwitchName=s1 Nodes=n1\nSwitchName=s2 Nodes=n[2-3]\nSwitchName=top Switches=s[1-2]\n"
+UPLINKS = """\
+- resource: uplink
+  mode: MODE_2
+  layers: [{layer_name: left, nodes: [n1], count: 1}, {layer_name: right, nodes: ["n[2-3]"], count: 3}]
+"""
 ECHO = "echo $SLURM_TOPOLOGY_ADDR $SLURM_TOPOLOGY_ADDR_PATTERN $SLURM_JOB_LICENSES"
 GATE = "while [ ! -e gate ]; do sleep 0.05; done"
 
@@ -13,6 +18,7 @@ GATE = "while [ ! -e gate ]; do sleep 0.05; done"
 def test_switches_and_licenses(new_cluster: Callable[..., LiveCluster]) -> None:
     cluster = new_cluster(3, CONF, start=False)
     (cluster.home / "topology.conf").write_text(TREE)
+    (cluster.home / "resources.yaml").write_text(UPLINKS)
     cluster.start()
     assert cluster.run("scontrol", "show", "topology", "n2").ok().out.splitlines() == [
         "SwitchName=s2 Level=0 LinkSpeed=1 Nodes=n[2-3]",
@@ -33,18 +39,37 @@ def test_switches_and_licenses(new_cluster: Callable[..., LiveCluster]) -> None:
         shown = cluster.run("scontrol", "show", "job", str(job)).ok().out
         assert f"Licenses=matlab:2 LicensesAlloc={alloc} " in shown
     used = "LicenseName=matlab\n    Total=3 Used=2 Free=1 Reserved=0 Remote=no\n"
-    assert cluster.run("scontrol", "show", "licenses").ok().out == used
+    assert cluster.run("scontrol", "show", "licenses", "matlab").ok().out == used
     cluster.kill("ctld")
     cluster.start_controller()
     cluster.wait_state(near, "RUNNING")
-    assert cluster.run("scontrol", "show", "licenses").ok().out == used
+    assert cluster.run("scontrol", "show", "licenses", "matlab").ok().out == used
     (cluster.work / "gate").touch()
     cluster.wait_state(near, "COMPLETED")
     cluster.wait_state(late, "COMPLETED")
     assert (cluster.work / "near.txt").read_text() == "top.s2.n2 switch.switch.node matlab:2\n"
     free = "LicenseName=matlab\n    Total=3 Used=0 Free=3 Reserved=0 Remote=no\n"
-    assert cluster.run("scontrol", "show", "licenses").ok().out == free
+    assert cluster.run("scontrol", "show", "licenses", "matlab").ok().out == free
+    check_layers(cluster)
     check_exclusive_topo(cluster)
+
+
+def check_layers(cluster: LiveCluster) -> None:
+    """A job keeps its layer of a hierarchical resource over a restart of the controller; the next one waits for it."""
+    (cluster.work / "gate").unlink()
+    first = cluster.sbatch("-L", "uplink:2", "-o", "/dev/null", "--wrap", GATE)
+    cluster.wait_state(first, "RUNNING")
+    late = cluster.sbatch("-L", "uplink:2", "-o", "/dev/null", "--wrap", "true")
+    cluster.kill("ctld")
+    cluster.start_controller()
+    cluster.wait(lambda: cluster.job(late).reason == "Licenses", "it waits for the layer")
+    assert " LicensesAlloc=uplink(right):2 " in cluster.run("scontrol", "show", "job", str(first)).ok().out
+    used = [
+        line.split()[1] for line in cluster.run("scontrol", "show", "licenses", "uplink").ok().out.splitlines()[1::4]
+    ]
+    assert used == ["Used=0", "Used=2"]
+    (cluster.work / "gate").touch()
+    cluster.wait_state(late, "COMPLETED")
 
 
 def check_exclusive_topo(cluster: LiveCluster) -> None:

@@ -18,7 +18,7 @@ FULL = StepFacts(
     array_job_id=40, array_task_id=2, array_task_count=5, array_task_min=0, array_task_max=8, array_task_step=2,
     node_list="n[1-3]", ntasks=18, cpus_per_task=1, ntasks_per_node=8, mem_per_node_mb=16000, mem_per_cpu_mb=2000,
     start_at_us=1_700_000_000_000_000, end_at_us=1_700_003_600_000_000, restart_count=1, submit_dir=b"/home/ann/\xff",
-    submit_host="login", dependency="afterok:41", reservation="maint", licenses="x:1", gpus_per_node="a100:2",
+    submit_host="login", dependency="afterok:41", reservation="maint", licenses="x:1", exclusive="TOPO", oversubscribe="NO", gpus_per_node="a100:2",
     export_env="NONE", comment="hello", hostname="host", cluster_file="/c.json",
 )  # fmt: skip
 MINIMAL = StepFacts(
@@ -36,6 +36,7 @@ def test_every_variable_of_a_full_job():
         b"SLURM_JOB_UID": b"1000", b"SLURM_JOB_GROUP": b"users", b"SLURM_JOB_GID": b"100",
         b"SLURM_JOB_ACCOUNT": b"lab", b"SLURM_JOB_PARTITION": b"gpu", b"SLURM_JOB_QOS": b"high",
         b"SLURM_JOB_RESERVATION": b"maint", b"SLURM_JOB_DEPENDENCY": b"afterok:41", b"SLURM_JOB_LICENSES": b"x:1",
+        b"SLURM_JOB_EXCLUSIVE": b"TOPO", b"SLURM_JOB_OVERSUBSCRIBE": b"NO",
         b"SLURM_JOB_COMMENT": b"hello", b"SLURM_JOB_START_TIME": b"1700000000", b"SLURM_JOB_END_TIME": b"1700003600",
         b"SLURM_JOB_NODELIST": b"n[1-3]", b"SLURM_NODELIST": b"n[1-3]", b"SLURM_JOB_NUM_NODES": b"3",
         b"SLURM_NNODES": b"3", b"SLURM_JOB_CPUS_PER_NODE": b"8(x2),4", b"SLURM_CPUS_ON_NODE": b"8",

@@ -67,14 +67,13 @@ ONLY_FILLED: dict[str, set[str]] = {
     "slurm/{v}/jobs": {"jobs.memory_update_delay", "jobs.memory_update_margin", "jobs.runtime"},
     "slurm/{v}/nodes": {"nodes.suspend_time"},
     "slurm/{v}/partitions": {
-        "partitions.flags", "partitions.partition.exclusive", "partitions.partition.oversubscribe",
-        "partitions.preempt_mode",
+        "partitions.flags", "partitions.preempt_mode",
     },
     "slurm/{v}/reservations": set(),
-    "slurm/{v}/licenses": {"licenses.Nodes"},
+    "slurm/{v}/licenses": set(),
     "slurm/{v}/shares": set(),
     "slurmdb/{v}/jobs": {
-        "jobs.exclusive", "jobs.original_sluid", "jobs.oversubscribe", "jobs.steps.step.stderr",
+        "jobs.original_sluid", "jobs.steps.step.stderr",
         "jobs.steps.step.stderr_expanded", "jobs.steps.step.stdin", "jobs.steps.step.stdin_expanded",
         "jobs.steps.step.stdout", "jobs.steps.step.stdout_expanded", "jobs.steps.time.limit",
     },

@@ -23,12 +23,12 @@ Key = tuple[str, str]
 
 #: Answers that are remembered and hold as long as nothing has changed, and what is counted of the request itself.
 REMEMBERED = (
-    "handling.", "layout.assoc_numbers", "layout.feasible", "layout.masks", "layout.placements", "layout.shapes_known",
+    "handling.", "layout.assoc_numbers", "layout.feasible", "layout.hres_free", "layout.hres_sets", "layout.masks", "layout.placements", "layout.shapes_known",
     "layout.user_numbers", "limits.ledger.chains", "limits.ledger.rules", "limits.ledger.demands", "submissions.accepted", "submissions.completed",
     "submissions.shared",
 )  # fmt: skip
 #: Methods of the state that change nothing that decides.
-READERS = frozenset(("applying", "assoc_number", "is_dirty", "licenses_of", "reply", "user_number"))
+READERS = frozenset(("applying", "assoc_number", "is_dirty", "licenses_taken", "licenses_of", "reply", "user_number"))
 WRITERS = frozenset(n for n, f in vars(ClusterState).items() if callable(f) and not n.startswith("_")) - READERS
 #: Modules of the mutators themselves.
 MUTATORS = ("ctld.core.state.", "ctld.core.records.")

@@ -115,6 +115,8 @@ JOB: Final = Record(
               shown=(INFO, READ)),
         Field("stopped", INT, "1 = it was sent SIGSTOP, and no SIGCONT since; shown as STOPPED while it runs", "0", existing="0"),
         Field("failed_attempts", INT, "attempts that their node or its launch ended: MaxBatchRequeue", "0", existing="0"),
+        Field("licenses_alloc", TEXT, "layers of hierarchical resources, and licenses beside them, that it holds", '""',
+              existing="", shown=(INFO,)),
     ),
 )  # fmt: skip
 #: Columns of the table of requests that are read with a job, and their names in the expressions above.

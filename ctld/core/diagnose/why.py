@@ -22,7 +22,7 @@ from ctld.core.gpus import inventory
 from ctld.core.gpus import kinds as gpu_kinds
 from ctld.core.lifecycle.obstacles import Obstacle, obstacles
 from ctld.core.passes.schedule import FULL_STARTS_MAX
-from ctld.core.queue import priority
+from ctld.core.queue import hres, priority
 from ctld.core.queue.node_demand import (
     Bits,
     License,
@@ -157,7 +157,7 @@ def inquire(state: ClusterState, now_us: int, job: Job, actor: Actor) -> Inquiry
         own=own,
         obstacles=found,
         needs=tuple(needs),
-        licenses=tuple(map(LicenseDemand, state.layout.license_kinds, state.licenses_of(job.request))),
+        licenses=tuple(map(LicenseDemand, state.layout.license_kinds, hres.by_kind(state, job.request))),
         variants=changes,
         asked=tuple(asked),
         partitions=tuple(p.name for p in state.partition_list),

@@ -29,7 +29,7 @@ from ctld.core.lifecycle import gpu_jobs, requeue_policy
 from ctld.core.lifecycle.ready import refresh, refresh_throttle
 from ctld.core.lifecycle.step_orders import emit_launch, emit_terminate, live_steps
 from ctld.core.limits import charging
-from ctld.core.queue import associations, prediction, preemption, priority
+from ctld.core.queue import associations, hres, prediction, preemption, priority
 from ctld.core.records.decay import RATE_ONE
 from ctld.core.records.effects import ForgetStep, JobEnded
 from ctld.core.records.job import NO_STEPS, Job
@@ -121,6 +121,8 @@ def start(
     job.reason_detail = ""
     job.start_at_us = now_us
     job.end_at_us = 0
+    if state.layout.hres:
+        job.licenses_alloc = hres.take(state, job.request, alloc, state.free_licenses.copy()) or ""
     state.allocate(job, alloc, units_taken(state, job.request, partition), expected_end_s(state, job))
     if ports.wants_port(job):
         ports.give_job(state, job)
@@ -468,6 +470,7 @@ def _forget_attempt(job: Job) -> None:
     job.alloc = ()
     job.batch_node = ""
     job.tres_alloc = ""
+    job.licenses_alloc = ""
     job.steps = NO_STEPS
     job.exit_code = 0
     job.exit_signal = 0

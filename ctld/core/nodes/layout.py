@@ -28,7 +28,7 @@ from ctld.core.records.events import LoadConfig
 from ctld.core.records.job import Job
 from ctld.core.records.mig import gres_of
 from ctld.core.records.node import Node, Partition, blank_node
-from ctld.core.state import shares
+from ctld.core.state import hres, shares
 from ctld.core.state.columns import MaskTable, NodeColumns, RunningColumns
 from ctld.core.state.devices import layout_of
 from ctld.core.state.layout import cpus_kind
@@ -175,7 +175,9 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     )
     state.layout.license_totals = dict(config.licenses)
     state.layout.license_totals |= {key: row.ours for key, row in state.registry.resources.items() if not row.deleted}
+    state.layout.license_totals |= hres.totals(config)
     state.layout.license_kinds = {name: kind for kind, name in enumerate(state.layout.license_totals)}
+    state.layout.hres = hres.pools(config, state.layout.license_kinds)
     state.free_licenses = np.array(list(state.layout.license_totals.values()), np.int32)
     state.layout.units_per_cpu = units_per_cpu(config)
     state.gpus.share_units = shares.most_units(node.inside for node in state.node_list)
@@ -194,6 +196,7 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
 def _empty_queue(state: ClusterState, now_us: int) -> None:
     """Forgets the rows of pending jobs, their node sets and all plans."""
     state.layout.masks = MaskTable(len(state.node_list))
+    state.layout.hres_sets.clear()
     state.layout.feasible.clear()
     state.layout.placements.clear()
     state.rules_changed()  # known shapes name rows of the table

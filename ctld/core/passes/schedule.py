@@ -28,7 +28,7 @@ from ctld.core.limits import borrow, budgets, checks, node_limits
 from ctld.core.limits.rules import is_of_nodes
 from ctld.core.passes import gang, partition_heads, victims
 from ctld.core.passes.wait_reasons import apply_reasons
-from ctld.core.queue import associations
+from ctld.core.queue import associations, hres
 from ctld.core.queue.gpu_sharing import ExpectedUse, steer
 from ctld.core.queue.mps_users import MPS, elsewhere, foreign_gpus, wants_mps
 from ctld.core.queue.planning import Answer, PlacementRows, PlannedStart, Rows, ask, present, snapshot
@@ -73,6 +73,8 @@ def quick_pass(state: ClusterState, now_us: int) -> None:
         if has_limits:
             node_limits.before_pass(state)
             rows = _above_limited(state, rows)
+        if state.layout.hres_sets:
+            hres.before_pass(state)
         if state.hets:
             rows = het.whole(state, rows)
         number = len(rows)
@@ -193,6 +195,9 @@ def apply_starts(
         ):
             _recount(state, queued)  # it waits for the budget
             continue
+        if state.layout.hres and hres.take(state, queued.request, alloc, state.free_licenses.copy()) is None:
+            state.changed()  # one before it in this pass has it
+            continue
         job = arrays.take_task(state, queued)
         _start(state, now_us, job, start, alloc)
         if queued is not job:
@@ -264,11 +269,12 @@ def _start_together(state: ClusterState, now_us: int, first: Job, starts: dict[i
     if any(start is None or start.partition >= len(state.partition_list) for start in placed):
         return 0
     booked: list[tuple[Job, PlannedStart, tuple[NodeAlloc, ...], int]] = []
+    free = state.free_licenses.copy() if state.layout.hres else state.free_licenses
     for job, start in zip(jobs, placed, strict=True):
         assert start is not None
         partition = state.partition_list[start.partition].name
         alloc = _allocation(state, now_us, job, partition, start) if is_startable(state, job) else None
-        if alloc is None:
+        if alloc is None or (state.layout.hres and hres.take(state, job.request, alloc, free) is None):
             break
         units = units_taken(state, job.request, partition)
         state.book(job, alloc, units)
@@ -435,6 +441,8 @@ def want_full_pass(state: ClusterState, now_us: int) -> None:
     state.scheduling.full_pass_in_flight = True
     state.scheduling.full_pass_revision = state.scheduling.revision
     node_limits.before_pass(state)
+    if state.layout.hres_sets:
+        hres.before_pass(state)
     rows = _limited(state, _above_limited(state, state.pending.first(len(state.pending.ready))))
     question = snapshot(state, now_us, rows, FULL_STARTS_MAX)
     age_s = state.scheduling.policy.min_age_reserve_s

@@ -14,7 +14,7 @@ from ctld.core.demand import specialized
 from ctld.core.gpus import counts as gpu_counts
 from ctld.core.gpus.kinds import can_be_asked
 from ctld.core.jobs.sharing import gives_whole_nodes
-from ctld.core.queue import mcs, memory
+from ctld.core.queue import hres, mcs, memory
 from ctld.core.queue.qos import DEFAULT_QOS
 from ctld.core.records.compact_request import compact
 from ctld.core.records.effects import Refused
@@ -25,6 +25,7 @@ from ctld.core.records.request_fields import UnchangedFields
 from ctld.core.state.shares import GPU, conflict
 from ctld.core.state.state import ClusterState
 from penstock.values.acctg import task_interval_s
+from penstock.values.errors import BadValue
 from penstock.values.features import parse_features
 from penstock.values.filenames import default_output
 from penstock.values.hostlist import expand
@@ -222,8 +223,17 @@ def check_licenses(state: ClusterState, text: str) -> str:
     """Returns the requested licenses, checked against the cluster's. Raises Refused."""
     if not text:
         return ""
-    wanted = parse_licenses(text)
+    words = {name: pool.variables for name, pool in state.layout.hres.items()}
+    try:
+        wanted = parse_licenses(text, words)
+    except BadValue as problem:
+        raise Refused(Code.INVALID_LICENSES, str(problem)) from None
     for name, count in wanted:
+        pool = state.layout.hres.get(name)
+        if pool is not None:
+            if not hres.is_enough(pool, count):
+                raise Refused(Code.INVALID_LICENSES, f"{name}:{count}, no layer of {name} has so many")
+            continue
         if name not in state.layout.license_kinds:
             raise Refused(Code.INVALID_LICENSES, name)
         if count > state.layout.license_totals[name]:

@@ -33,6 +33,7 @@ from ctld.core.demand.gpu_parts import Packed, packed, tasks_together
 from ctld.core.demand.node_kinds import LEAST_FIELDS, NodeKind, cpus_least, node_kinds, threads_used
 from ctld.core.gpus import kinds as gpu_kinds
 from ctld.core.jobs.sharing import gives_whole_nodes, units_taken
+from ctld.core.queue import hres
 from ctld.core.queue.admit import nodes_max
 from ctld.core.records.compact_request import CompactRequest, with_changes
 from ctld.core.records.node import Node, Partition
@@ -176,8 +177,9 @@ def _each_mb(state: ClusterState, request: JobRequest, mask: int, cpu_mb: int) -
 def _without_memory(state: ClusterState, request: JobRequest, resvs: tuple[int, ...], any_switches: bool) -> Ways:
     """Returns the shapes without their memory."""
     gres_counts, has_kinds = _gres_counts(state, request)
+    layout = state.layout
     known = not request.licenses or all(
-        name in state.layout.license_kinds for name, _ in parse_licenses(request.licenses)
+        name in layout.license_kinds or name in layout.hres for name, _ in parse_licenses(request.licenses)
     )
     known = known and has_kinds
     licenses = state.licenses_of(request)
@@ -215,7 +217,7 @@ def _without_memory(state: ClusterState, request: JobRequest, resvs: tuple[int, 
                     resv=resv,
                 )
                 found.append((index, shape))
-    return found
+    return hres.by_layers(state, request, found) if layout.hres and known else found
 
 
 def _exclusive(partition: Partition, request: JobRequest) -> int:

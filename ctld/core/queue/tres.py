@@ -8,6 +8,7 @@ have none.
 from typing import Final
 
 from ctld.core.records.accounting_rows import TresRow
+from ctld.core.state import hres
 from ctld.core.state.state import ClusterState
 from penstock.values.tres import gres_keys
 
@@ -21,13 +22,19 @@ def number(state: ClusterState) -> None:
     """Numbers each kind that has no number yet."""
     kinds = (kind for kind in state.layout.gres_kinds if kind[0] and kind not in state.gpus.extras)
     names = dict.fromkeys(name for kind in kinds for name in gres_keys(*kind))
-    names.update(dict.fromkeys(f"license/{name}" for name in state.layout.license_totals))
+    names.update(dict.fromkeys(f"license/{name}" for name in _countable(state)))
     highest = max(state.registry.tres_ids.values(), default=FIRST - 1)
     for name in names:
         if name not in state.registry.tres_ids:
             highest += 1
             state.registry.tres_ids[name] = highest
             state.registry.dirty_tres[highest] = TresRow(highest, name)
+
+
+def _countable(state: ClusterState) -> list[str]:
+    """Returns the licenses that jobs can request; a layer of a hierarchical resource is none."""
+    layers = hres.totals(state.config)
+    return [*(name for name in state.layout.license_totals if name not in layers), *state.layout.hres]
 
 
 def known(state: ClusterState) -> dict[str, int]:

@@ -56,6 +56,8 @@ CompactRequest: Any = msgspec.defstruct(
         "gres": JobRequest.gres,
         "is_apart": JobRequest.is_apart,
         "is_alone": JobRequest.is_alone,
+        "exclusive_word": JobRequest.exclusive_word,
+        "oversubscribe_word": JobRequest.oversubscribe_word,
         "__eq__": _equals,
         "__hash__": _hash,
     },

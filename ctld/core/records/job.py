@@ -23,10 +23,10 @@ class JobFields:
         "admin_comment", "alloc", "array_job_id", "array_task_id", "array_tasks", "array_throttle", "assoc_id", "attempt",
         "batch_node", "borrowed", "cancelled_by_uid", "completing_at_us", "dependency", "derived_code", "derived_signal",
         "eligible_at_us", "end_at_us", "end_state", "exit_code", "exit_signal", "failed_attempts", "failed_node",
-        "group_id", "group_name", "hold", "job_id", "partition", "preempt_at_us", "preempt_end_at_us", "preemptor_id",
-        "priority", "reason", "reason_detail", "request", "request_id", "resized_at_us", "spec_hash", "start_at_us",
-        "state", "stopped", "submit_at_us", "submit_key", "suspended_at_us", "suspended_by", "suspended_us", "time_limit_s",
-        "tres_alloc", "tres_req", "user_id", "user_name",
+        "group_id", "group_name", "hold", "job_id", "licenses_alloc", "partition", "preempt_at_us", "preempt_end_at_us",
+        "preemptor_id", "priority", "reason", "reason_detail", "request", "request_id", "resized_at_us", "spec_hash",
+        "start_at_us", "state", "stopped", "submit_at_us", "submit_key", "suspended_at_us", "suspended_by", "suspended_us",
+        "time_limit_s", "tres_alloc", "tres_req", "user_id", "user_name",
     )  # fmt: skip
 
     job_id: int
@@ -79,6 +79,7 @@ class JobFields:
     resized_at_us: int  # when it last gave nodes back and continued; 0 = never in this attempt
     stopped: int  # 1 = it was sent SIGSTOP, and no SIGCONT since; shown as STOPPED while it runs
     failed_attempts: int  # attempts that their node or its launch ended: MaxBatchRequeue
+    licenses_alloc: str  # layers of hierarchical resources, and licenses beside them, that it holds
     # end of what is made
 
 
@@ -148,6 +149,7 @@ class JobRow(NamedTuple):
     resized_at_us: int = 0
     stopped: int = 0
     failed_attempts: int = 0
+    licenses_alloc: str = ""
     # end of what is made
 
 
@@ -174,7 +176,7 @@ def job_from(row: JobRow) -> Job:
         job.exit_code, job.exit_signal, job.derived_code, job.derived_signal, job.cancelled_by_uid, job.failed_node,
         job.admin_comment, job.tres_alloc, job.suspended_by, job.suspended_us, job.suspended_at_us, job.preempt_at_us,
         job.preempt_end_at_us, job.preemptor_id, job.assoc_id, job.borrowed, job.completing_at_us, job.resized_at_us,
-        job.stopped, job.failed_attempts,
+        job.stopped, job.failed_attempts, job.licenses_alloc,
     ) = row  # fmt: skip
     # end of what is made
     return job
@@ -222,6 +224,7 @@ def blank_job() -> Job:
     job.resized_at_us = 0
     job.stopped = 0
     job.failed_attempts = 0
+    job.licenses_alloc = ""
     # end of what is made
     return job
 

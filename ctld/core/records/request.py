@@ -7,6 +7,7 @@ from ctld.core.records.request_fields import RequestFields
 from ctld.core.records.step import GpuShare
 from penstock.values.gres import Gres
 from penstock.values.jobkind import JobKind
+from penstock.values.nodesharing import exclusive_word, oversubscribe_word
 
 
 class RequestedMemory(NamedTuple):
@@ -54,6 +55,14 @@ class JobRequest(RequestFields, frozen=True, gc=False, omit_defaults=True):
     def is_alone(self) -> bool:
         """Whether no other job may be on its nodes."""
         return self.exclusive or self.exclusive_topo
+
+    def exclusive_word(self) -> str:
+        """Returns what it has for itself, as Slurm names it."""
+        return exclusive_word(self.exclusive_topo, self.exclusive_user, bool(self.apart_label), self.exclusive)
+
+    def oversubscribe_word(self) -> str:
+        """Returns whether its CPUs are shared, as Slurm names it."""
+        return oversubscribe_word(self.is_alone(), self.oversubscribe)
 
     def gres(self) -> tuple[Gres, ...]:
         """Returns the request on each node, as counts by kind."""

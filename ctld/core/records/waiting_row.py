@@ -144,6 +144,7 @@ def waiting_job_from(row: JobRow) -> Job:
     job.resized_at_us = 0
     job.stopped = 0
     job.failed_attempts = 0
+    job.licenses_alloc = ""
     # end of what is made
     return job
 

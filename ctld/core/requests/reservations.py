@@ -281,6 +281,8 @@ def _licenses(
         for name, count in other.licenses:
             kept[name] = kept.get(name, 0) + count
     for name, count in licenses:
+        if name in state.layout.hres or "(" in name:
+            raise Refused(Code.INVALID_LICENSES, f"{name}: hierarchical resources cannot be reserved")
         if name not in state.layout.license_totals:
             raise Refused(Code.INVALID_LICENSES, name)
         left = state.layout.license_totals[name] - kept.get(name, 0)

@@ -211,7 +211,7 @@ def _license_blocks(
     kinds = state.layout.license_kinds
     left = {kinds[name]: count for name, count in reservation.licenses if name in kinds}
     for job in allocated_jobs(state, reservation.name) if used and left else ():
-        for kind, count in enumerate(state.licenses_of(job.request)):
+        for kind, count in enumerate(state.licenses_taken(job)):
             if kind in left:
                 left[kind] = max(0, left[kind] - count)
     return [_LicenseBlock(row, kind, count, *span_s) for kind, count in left.items()]

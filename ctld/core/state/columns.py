@@ -47,6 +47,7 @@ class NodeColumns:
             setattr(self, name, getattr(self.table, name))
         #: by node: allocated exclusively
         self.used_exclusively: U8 = np.zeros(count, np.uint8)
+        self._under_leaf: dict[int, list[int]] | None = None
 
     total_cpus: I32
     total_mem_mb: I64
@@ -59,6 +60,14 @@ class NodeColumns:
     weight_class: I32
     up: U8
     switches: I32
+
+    def under_leaf(self) -> dict[int, list[int]]:
+        """Returns the nodes under each leaf switch (indices), made when it is first asked: switches do not change."""
+        if self._under_leaf is None:
+            self._under_leaf = {}
+            for index, leaf in enumerate(self.switches[0].tolist()):
+                self._under_leaf.setdefault(leaf, []).append(index)
+        return self._under_leaf
 
     def emptied(self) -> contract.Nodes:
         """Returns the nodes as if nothing ran on them and all were up."""
@@ -294,6 +303,13 @@ class MaskTable:
             self.group_mask = np.append(self.group_mask, np.array([row for row, _ in members], np.int32))
             self.group_count = np.append(self.group_count, np.array([count for _, count in members], np.int32))
         return known
+
+    def members(self, group: int) -> tuple[tuple[int, int], ...]:
+        """Returns what `group` was made of."""
+        if group < 0:
+            return ()
+        own = slice(int(self.group_first[group]), int(self.group_first[group + 1]))
+        return tuple(zip(self.group_mask[own].tolist(), self.group_count[own].tolist(), strict=True))
 
     def array(self) -> U64:
         """Returns all sets as words, bit i % 64 of word i // 64."""

@@ -4,6 +4,7 @@
 from typing import Any
 
 from ctld.core.state.columns import MaskTable
+from ctld.core.state.hres import HresPool, HresSet
 from ctld.core.state.pending import KnownShapes, Shape
 
 
@@ -17,8 +18,9 @@ class ClusterLayout:
     """Numbers of kinds, names by number, and cached answers that are valid as long as the numbers are."""
 
     __slots__ = (
-        "assoc_numbers", "cpus_largest", "feasible", "gres_kinds", "kept", "license_kinds", "license_totals", "masks",
-        "node_names", "partition_cpus", "placements", "shapes_known", "switches_above", "units_per_cpu", "user_numbers",
+        "assoc_numbers", "cpus_largest", "feasible", "gres_kinds", "hres", "hres_free", "hres_sets", "kept", "license_kinds",
+        "license_totals", "masks", "node_names", "partition_cpus", "placements", "shapes_known", "switches_above",
+        "units_per_cpu", "user_numbers",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -26,6 +28,9 @@ class ClusterLayout:
         self.partition_cpus: dict[str, int] = {}  # partition with MaxCPUsPerNode -> column that counts its jobs' CPUs
         self.license_kinds: dict[str, int] = {}
         self.license_totals: dict[str, int] = {}  # in the order of the kinds
+        self.hres: dict[str, HresPool] = {}
+        self.hres_free = b""  # what was free when these sets were renewed
+        self.hres_sets: dict[HresSet, int] = {}  # rows of the masks that change with what is free: queue/hres.py
         self.node_names: tuple[str, ...] = ()  # by column index
         self.switches_above: dict[str, tuple[str, ...]] = {}  # by node: values/topology.py
         self.units_per_cpu = 1  # jobs/sharing.py

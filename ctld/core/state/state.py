@@ -31,7 +31,7 @@ from ctld.core.records.qos import Qos
 from ctld.core.records.request import JobRequest, NodeAlloc
 from ctld.core.records.reservation import Reservation
 from ctld.core.records.step import Step
-from ctld.core.state import device_counts, shares
+from ctld.core.state import device_counts, hres, shares
 from ctld.core.state.awaiting import Awaiting
 from ctld.core.state.calls import Calls
 from ctld.core.state.columns import I32, NodeColumns, RunningColumns
@@ -347,7 +347,7 @@ class ClusterState:
         request = job.request
         exclusive = 1 if request.is_alone() else 2 if request.is_apart() else 0
         self.exclusive_users += exclusive == 2
-        licenses = self.licenses_of(request) if self.layout.license_kinds else ()
+        licenses = self.licenses_taken(job) if self.layout.license_kinds else ()
         if licenses:
             self.free_licenses -= licenses
         self.running.add(job.job_id, end_s, self.sharing_number(job), exclusive, licenses)
@@ -435,10 +435,16 @@ class ClusterState:
         wanted = dict(parse_licenses(request.licenses)) if request.licenses else {}
         return tuple(wanted.get(name, 0) for name in self.layout.license_kinds)
 
+    def licenses_taken(self, job: Job) -> tuple[int, ...]:
+        """Returns what an allocated job holds of each kind of license, and of each layer of hierarchical resources."""
+        if not job.licenses_alloc:
+            return self.licenses_of(job.request)
+        return hres.taken(job.licenses_alloc, self.layout.license_kinds)
+
     def release(self, job: Job, now_us: int, units: int) -> None:
         """Releases everything the job holds. `job.alloc` is kept, as the record of its allocation."""
         self.exclusive_users -= job.request.is_apart() and not job.request.is_alone()
-        licenses = self.licenses_of(job.request) if self.layout.license_kinds else ()
+        licenses = self.licenses_taken(job) if self.layout.license_kinds else ()
         if licenses:
             self.free_licenses += licenses
         self.running.remove(job.job_id)
@@ -471,7 +477,7 @@ class ClusterState:
     def _replace_running(self, job: Job, units: int, end_s: int) -> None:
         """Makes new rows of a job whose rows have been removed, without counting it twice."""
         self.exclusive_users -= job.request.is_apart() and not job.request.is_alone()
-        licenses = self.licenses_of(job.request)
+        licenses = self.licenses_taken(job)
         if licenses:
             self.free_licenses += licenses
         self.add_running(job, units, end_s)

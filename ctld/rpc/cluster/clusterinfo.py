@@ -15,6 +15,7 @@ from ctld.core.records.mig import shown_gres
 from ctld.core.records.node import Node, Partition
 from ctld.core.records.reservation import Reservation
 from ctld.core.reservations.access import is_active
+from ctld.core.state import hres
 from ctld.core.state.state import ClusterState
 from ctld.rpc.cluster.gpuinfo import NODE_FIELDS, with_indices
 from ctld.rpc.gate.visibility import JobVisibility
@@ -25,6 +26,7 @@ from penstock.v1 import common_pb2, controller_pb2
 from penstock.values.amendment import NODE
 from penstock.values.cpusets import format_cpus
 from penstock.values.hostlist import compress
+from penstock.values.hres import kind_of
 from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, NodeFlag
 from penstock.values.tres import format_tres
@@ -242,7 +244,31 @@ def partition_info(state: ClusterState, partition: Partition) -> controller_pb2.
 
 
 def licenses(state: ClusterState, now_us: int) -> list[controller_pb2.LicenseInfo]:
-    """Returns the total number of each kind of license, and its holders."""
+    """Returns the total number of each kind of license, and its holders; and each layer of hierarchical resources."""
+    return [*_plain_licenses(state, now_us), *_layers(state)]
+
+
+def _layers(state: ClusterState) -> list[controller_pb2.LicenseInfo]:
+    """Returns the layers. One without a limit does not say how much jobs hold: that is not counted."""
+    kinds, free = state.layout.license_kinds, state.free_licenses
+    return [
+        controller_pb2.LicenseInfo(
+            name=one.name,
+            total=max(0, layer.count),
+            used=max(0, layer.count - int(free[kinds[kind_of(one.name, layer.name)]])) if layer.count >= 0 else 0,
+            layer_name=layer.name,
+            nodes=compress(layer.nodes),
+            mode=one.mode,
+            count_configured=layer.configured,
+            base=[f"{name}:{value}" for name, value in layer.base],
+        )
+        for one in state.config.hres
+        for layer in one.layers
+    ]
+
+
+def _plain_licenses(state: ClusterState, now_us: int) -> list[controller_pb2.LicenseInfo]:
+    layers = hres.totals(state.config)
     active = [r for r in state.reservations.values() if is_active(r, now_us)]
     return [
         controller_pb2.LicenseInfo(
@@ -253,6 +279,7 @@ def licenses(state: ClusterState, now_us: int) -> list[controller_pb2.LicenseInf
             remote=name in state.registry.resources and name not in dict(state.config.licenses),
         )
         for name, total in state.layout.license_totals.items()
+        if name not in layers
     ]
 
 

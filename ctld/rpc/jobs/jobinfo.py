@@ -45,7 +45,7 @@ _ROW_FIELDS: Final = (
     "job_id", "attempt", "array_job_id", "user_id", "group_id", "user_name", "group_name", "submit_at_us", "tres_req",
     "array_task_id", "array_throttle", "reason_detail", "hold", "priority", "dependency", "eligible_at_us", "start_at_us",
     "time_limit_s", "batch_node", "admin_comment", "tres_alloc", "suspended_us", "suspended_at_us", "preempt_at_us",
-    "borrowed", "resized_at_us",
+    "borrowed", "resized_at_us", "licenses_alloc",
     # end of what is made
 )  # fmt: skip
 
