@@ -8,6 +8,8 @@ the compiled form fast, and plan.pyx its one entry point.
 `replay` runs a whole workload through a policy on identical processors (replay_contract.py); it is chosen the same way,
 and `REPLAY_COMPILED` says which one it is. `run_on_nodes` does the same on nodes with CPUs, memory and GPUs
 (noderun_contract.py, `NODERUN_COMPILED`). The simulator uses both, the controller neither.
+
+`Ordering` orders the rows of long lists (ordering_reference.py, `ORDERING_COMPILED`).
 """
 
 from _fastsched.contract import (
@@ -37,6 +39,7 @@ from _fastsched.replay_contract import BACKFILLS, MODES, ORDERS, POLICIES, PREDI
 COMPILED: bool
 REPLAY_COMPILED: bool
 NODERUN_COMPILED: bool
+ORDERING_COMPILED: bool
 try:
     from _fastsched.plan import plan
 
@@ -68,6 +71,16 @@ except ModuleNotFoundError as absent:
     from _fastsched.noderun_reference import run_on_nodes
 
     NODERUN_COMPILED = False
+try:
+    from _fastsched.ordering import Ordering
+
+    ORDERING_COMPILED = True
+except ModuleNotFoundError as absent:
+    if absent.name != "_fastsched.ordering":
+        raise
+    from _fastsched.ordering_reference import PlainOrdering as Ordering  # type: ignore[assignment]  # it answers the same
+
+    ORDERING_COMPILED = False
 
 __all__ = [
     "BACKFILLS",
@@ -82,6 +95,7 @@ __all__ = [
     "NODE_ORDERS",
     "NODE_POLICIES",
     "NOT_TESTED",
+    "ORDERING_COMPILED",
     "ORDERS",
     "PLACEMENTS_MAX",
     "POLICIES",
@@ -95,6 +109,7 @@ __all__ = [
     "Jobs",
     "NodeRun",
     "Nodes",
+    "Ordering",
     "PlanInput",
     "PlanLimits",
     "PlanResult",

@@ -17,7 +17,7 @@ from typing import Literal, Self
 from axe_playwright_python.sync_playwright import Axe
 from liverest import LiveRest
 from patience import ANSWER_S
-from playwright.sync_api import BrowserContext, Page, Request, sync_playwright
+from playwright.sync_api import BrowserContext, CDPSession, Page, Request, sync_playwright
 
 #: The shell without windows takes little more than half of the processor time of the whole browser.
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
@@ -75,6 +75,10 @@ class WebPages:
         page.on("pageerror", lambda error: self.problems.append(f"{page.url}: {error}"))
         page.on("console", lambda said: self._said(said.type, said.text))
         return page
+
+    def browser_session(self) -> CDPSession:
+        """What the browser says of itself."""
+        return self._browser.new_browser_cdp_session()
 
     def login(self, user: str = "") -> Page:
         """A page of that user, at the overview, of the session that an earlier test has left, or of a new one."""

@@ -6,14 +6,16 @@ that time, but is shown as it is.
 
 import re
 from array import array
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import takewhile
 from operator import attrgetter
 from typing import Final, TypeAlias
 
+from _fastsched import Ordering
 from ctld.core.records.job import JobRow
+from ctld.core.records.request import NodeAlloc
 from ctld.core.state.forecast import Forecast
 from ctld.core.state.state import ClusterState
 from ctld.rpc.gate.scans import ScanPace
@@ -28,16 +30,28 @@ from penstock.values.jobid import format_job
 from penstock.values.refusals import Code
 from penstock.values.states import ACTIVE_STATES, JobState
 
-#: Rows in one turn of the loop: some 5 ms of sorting, and of reading texts.
+#: Rows in one turn of the loop: some 5 ms of sorting, of taking what is sorted, and of looking for words.
 SORTED_ROWS: Final = 8_000
-READ_ROWS: Final = 2_000
-#: Values that stand for SORTED_ROWS of them when runs are chosen.
-SAMPLES: Final = 32
+TAKEN_ROWS: Final = 50_000
+READ_ROWS: Final = 4_000
 _LONGEST_S: Final = 2**62
 
-OrderValue: TypeAlias = int | str | tuple[int | str, ...]
+OrderValue: TypeAlias = int | str
 _Key = Callable[[JobRow], OrderValue]
-_DIGITS: Final = re.compile(r"([0-9]{1,18})")
+_JOB_ID: Final = attrgetter("job_id")
+_DIGITS_MAX: Final = 18
+_DIGITS: Final = re.compile(rf"[0-9]{{1,{_DIGITS_MAX}}}")
+_NAME: Final[Callable[[JobRow], str]] = attrgetter("request.name")
+_ALLOC: Final[Callable[[JobRow], tuple[NodeAlloc, ...]]] = attrgetter("alloc")
+#: Columns that have few values. Whether they are shown of pending jobs, of others, or (None) of both.
+_FEW_VALUES: Final[Mapping[Callable[[JobRow], str | tuple[str, ...]], bool | None]] = {
+    **dict.fromkeys(map(attrgetter, ("user_name", "request.account", "request.qos", "state._name_")), None),
+    attrgetter("reason._value_"): True,
+    attrgetter("request.partitions"): True,
+    attrgetter("partition"): False,
+}
+#: Characters of ids, 12 and 12_3.
+_OF_IDS: Final = frozenset("0123456789_")
 _GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)")
 
 
@@ -64,90 +78,86 @@ class JobOrder:
         if self._words:
             rows = await self._with_words(rows, pace)
         if self._is_by_id:
-            return array("I", [row.job_id for row in (reversed(rows) if self._is_descending else rows)])
-        groups = await self._groups(rows, pace)
+            return array("I", map(_JOB_ID, reversed(rows) if self._is_descending else rows))
         ids = array("I")
-        for values in await _in_order(groups, pace):
-            for value in values:
-                found = groups[value]
-                if isinstance(found, int):
-                    ids.append(found)
-                else:
-                    ids.extend(found)
-            await pace.pause()
+        ordering = await self._ordering(rows, pace)
+        while len(ids) < len(rows):
+            if ids:
+                await pace.pause()
+            ids += ordering.take(TAKEN_ROWS)
         if self._is_descending:
             ids.reverse()
         return ids
 
-    async def _groups(self, rows: list[JobRow], pace: ScanPace) -> "dict[OrderValue, int | list[int]]":
-        """Returns the ids of the rows by their values: most columns have few, and then little is left to be sorted."""
-        groups: dict[OrderValue, int | list[int]] = {}
-        known = groups.get
+    async def _ordering(self, rows: list[JobRow], pace: ScanPace) -> Ordering:
+        """Reads the values of all rows, then sorts them part by part."""
+        parts: list[tuple[list[OrderValue], array[int]]] = []
         for first in range(0, len(rows), SORTED_ROWS):
             if first:
                 await pace.pause()
             part = rows[first : first + SORTED_ROWS]
-            for value, row in zip(map(self._key, part), part, strict=True):
-                found = known(value)
-                if found is None:
-                    groups[value] = row.job_id  # a list for each of many values would be garbage for the collector
-                elif isinstance(found, int):
-                    groups[value] = [found, row.job_id]
-                else:
-                    found.append(row.job_id)
-        return groups
+            parts.append((list(map(self._key, part)), array("I", map(_JOB_ID, part))))
+        ordering = Ordering(_common_bytes([end for values, _ in parts for end in (min(values), max(values))]))
+        for values, ids in parts:
+            if len(parts) > 1:
+                await pace.pause()
+            ordering.add(values, ids)
+        return ordering
 
     async def _with_words(self, rows: list[JobRow], pace: ScanPace) -> list[JobRow]:
         found: list[JobRow] = []
         for first in range(0, len(rows), READ_ROWS):
             if first:
                 await pace.pause()
-            found += filter(self._has_words, rows[first : first + READ_ROWS])
+            part = rows[first : first + READ_ROWS]
+            for word in self._words:
+                part = with_word(word, part)
+            found += part
         return found
 
-    def _has_words(self, row: JobRow) -> bool:
-        text = _text(row)
-        return all(word in text for word in self._words)
 
+def with_word(word: str, rows: list[JobRow]) -> list[JobRow]:
+    """Returns those of the rows that have the word in what a table shows of them. `word`: in small letters.
 
-async def _in_order(values: Collection[OrderValue], pace: ScanPace) -> list[list[OrderValue]]:
-    """Returns the values in runs, each sorted, and all of a run before those of the next. Many are dealt by samples of them
-    into runs that one slice sorts: a merge costs more."""
-    if len(values) <= SORTED_ROWS:
-        return [sorted(values)]
-    every = list(values)
-    splits = sorted(every[:: max(1, len(every) // (SAMPLES * -(-len(every) // SORTED_ROWS)))])[SAMPLES::SAMPLES]
-    runs: list[list[OrderValue]] = [[] for _ in range(len(splits) + 1)]
-    for first in range(0, len(every), SORTED_ROWS):
-        await pace.pause()
-        for value in every[first : first + SORTED_ROWS]:
-            runs[bisect_right(splits, value)].append(value)
-    for run in runs:
-        await pace.pause()
-        run.sort()
-    return runs
-
-
-def _text(row: JobRow) -> str:
-    """What a table shows of a row in words, in small letters. Only a job that waits has a reason."""
-    request = row.request
-    shown = format_job(row.job_id, row.array_job_id, row.array_task_id) if row.array_job_id else row.job_id
-    reason = row.reason._value_ if row.state is JobState.PENDING else ""
-    nodes = compress(part.node for part in row.alloc) if row.alloc else ""
-    common = _common(row.user_name, request.account, partition_of(row), request.qos, row.state._name_, reason)
-    return f"{shown}\n{request.name}\n{nodes}".lower() + common
+    Looks through column after column: most have few values, and few of these have the word.
+    """
+    places = {at for at, name in enumerate(map(_NAME, rows)) if word in name.lower()}
+    if _OF_IDS.issuperset(word):
+        ids = (format_job(row.job_id, row.array_job_id, row.array_task_id) for row in rows)
+        places.update(at for at, shown in enumerate(ids) if word in shown)
+    allocs = enumerate(map(_ALLOC, rows))
+    places.update(at for at, alloc in allocs if alloc and word in compress(part.node for part in alloc).lower())
+    for values_of, is_pending in _FEW_VALUES.items():
+        hits = {value for value in set(map(values_of, rows)) if word in _small(value)}
+        if hits:
+            found = [at for at, value in enumerate(map(values_of, rows)) if value in hits]
+            places.update(
+                found
+                if is_pending is None
+                else [at for at in found if (rows[at].state is JobState.PENDING) is is_pending]
+            )
+    return rows if len(places) == len(rows) else [rows[at] for at in sorted(places)]
 
 
 @lru_cache(maxsize=16_384)
-def _common(*words: str) -> str:
-    """What many rows have in common, in small letters."""
-    return "\n" + "\n".join(words).lower()
+def _small(value: str | tuple[str, ...]) -> str:
+    """A value of a column as it is shown, in small letters."""
+    return (value if isinstance(value, str) else ",".join(value)).lower()
+
+
+def _common_bytes(values: list[OrderValue]) -> int:
+    """Returns how many bytes begin all texts: `values` are the first and the last of each part."""
+    first, last = (min(values), max(values)) if values else (0, 0)
+    if not (isinstance(first, str) and isinstance(last, str)):
+        return 0
+    common = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    return len("".join(one for one, _ in common).encode())
 
 
 @lru_cache(maxsize=65_536)
-def _natural(name: str) -> tuple[int | str, ...]:
-    """A host's name so that n2 is before n10: texts and numbers in turns."""
-    return tuple(int(part) if number % 2 else part for number, part in enumerate(_DIGITS.split(name)))
+def _natural(name: str) -> str:
+    """A host's name so that n2 is before n10: all numbers have as many digits."""
+    return _DIGITS.sub(lambda found: found[0].zfill(_DIGITS_MAX), name)
 
 
 @lru_cache(maxsize=4096)

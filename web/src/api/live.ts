@@ -1,37 +1,61 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 
+import { type Change, ChangeReader, type Changes, concern } from "../lib/changes";
 import { Store } from "../lib/store";
 import { ApiError, OWN, read } from "./client";
 import { proof } from "./key";
 
 /**
- * What is shown follows the cluster: the daemon's event stream says when something happened, and then what is on the page is
- * asked again, which an entity tag makes cheap. Without a stream (404, or it broke) the page asks every few seconds. Nothing
+ * What is shown follows the cluster: the daemon's event stream says what happened, and then what it concerns (lib/changes.ts)
+ * is asked again, which an entity tag makes cheap. Without a stream (404, or it broke) the page asks every few seconds. Nothing
  * is asked while the page is hidden.
  */
 
 export type Connection = "live" | "polling" | "lost";
 export const connection = new Store<Connection>("polling");
-const tick = new Store(0);
+/** A round of questions: what has happened since the last one. */
+const round = new Store<{ readonly changes: Changes }>({ changes: null });
 
 const POLL_MS = 3000;
 /** With a stream, all is asked at this interval nevertheless: load of nodes makes no events. Of 200 open pages (bench/browsers.py). */
 const SLOW_POLL_MS = 60000;
-/** Events that come together are answered together. */
+/**
+ * Events that come together are answered together: those of GATHER_MS, or of GATHER_FACTOR times of what the slowest answer of
+ * the last round took, so that pages ask a busy daemon less; and some more, so that not all pages ask at once.
+ */
 const GATHER_MS = 250;
+const GATHER_FACTOR = 5;
+const GATHER_MAX_MS = 5000;
+const SPREAD = 0.5;
+/** More changes than these are not looked at one by one. */
+const CHANGES_MAX = 100;
 /** A stream that ended is opened again after this time. */
 const REOPEN_MS = 5000;
 const NO_STREAM = [401, 403, 404];
 
 let gathering = 0;
+let happened: Change[] | null = [];
+let slowestMs = 0;
 
 /** Asks again for everything on the page, soon. */
 export function refresh(): void {
-  if (gathering || document.hidden) return;
+  note(null);
+}
+
+/** Asks again for what the change concerns, soon. null: anything may have changed. */
+function note(change: Change | null): void {
+  if (document.hidden) return; // all is asked when it is seen again
+  if (change === null || (happened && happened.length >= CHANGES_MAX)) happened = null;
+  else happened?.push(change);
+  if (gathering) return;
+  const gatherMs = Math.min(GATHER_MAX_MS, Math.max(GATHER_MS, GATHER_FACTOR * slowestMs));
   gathering = window.setTimeout(() => {
+    const changes = happened;
     gathering = 0;
-    tick.set(tick.value + 1);
-  }, GATHER_MS);
+    happened = [];
+    slowestMs = 0;
+    round.set({ changes });
+  }, gatherMs * (1 + SPREAD * Math.random()));
 }
 
 /** Reads the stream of changes until it ends. EventSource cannot send the header that proves the user. */
@@ -39,14 +63,12 @@ async function readStream(signal: AbortSignal): Promise<boolean> {
   const response = await fetch(`${OWN}/events`, { headers: { ...proof(), Accept: "text/event-stream" }, signal });
   if (!response.ok || !response.body) return !NO_STREAM.includes(response.status);
   connection.set("live");
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let tail = "";
+  const parts = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  const changes = new ChangeReader();
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await parts.read();
     if (done) return true;
-    const lines = (tail + value).split("\n");
-    tail = lines.pop() ?? "";
-    if (lines.some((line) => line.startsWith("event:"))) refresh(); // what is asked again says what has changed
+    changes.read(value).forEach(note);
   }
 }
 
@@ -94,11 +116,15 @@ export function useAnswer<T>(path: string, everyMs = 0): Answer<T> {
     const abort = new AbortController();
     held.current = { path, tag: "", busy: false };
     let last = -Infinity;
+    let again = false;
     const ask = async (): Promise<void> => {
       const mine = held.current;
-      if (!path || mine.busy || Date.now() - last < everyMs) return;
+      if (mine.busy) again = true; // the answer that is on its way may be of before
+      const askedMs = performance.now();
+      if (!path || mine.busy || askedMs - last < everyMs) return;
       mine.busy = true;
-      last = Date.now();
+      again = false;
+      last = askedMs;
       try {
         const found = await read<T>(path, mine.tag, abort.signal);
         if (connection.value === "lost") connection.set("polling");
@@ -110,10 +136,14 @@ export function useAnswer<T>(path: string, everyMs = 0): Answer<T> {
         if (error instanceof ApiError && held.current === mine) failed(error, path, setAnswer);
       } finally {
         mine.busy = false;
+        slowestMs = Math.max(slowestMs, performance.now() - askedMs);
       }
+      if (again && held.current === mine) void ask();
     };
     void ask();
-    const stop = tick.follow(() => void ask());
+    const stop = round.follow(() => {
+      if (concern(round.value.changes, path)) void ask();
+    });
     return () => {
       abort.abort();
       stop();
