@@ -8,8 +8,7 @@ Rules
       tests/tidy/test_owners.py.
     - Code that changes a record marks it with `touch_*` directly afterwards.
     - Indexes are dicts used as ordered sets; nothing iterates a `set`.
-    - Capacity is counted twice on purpose: in `Node` (allocations by job and device) and in the columns (free amounts,
-      for the planner). `invariants.py` compares them.
+    - Capacity is counted twice on purpose: in `Node` and, for the planner, in the columns. `invariants.py` compares them.
     - An allocation changes nodes, columns, shares and reservations together, for each job: these mutators stay in one
       class, without a call between them and the tables.
 Deliberately absent: rules. When a job may start, end or be seen is decided elsewhere.
@@ -437,9 +436,8 @@ class ClusterState:
 
     def licenses_taken(self, job: Job) -> tuple[int, ...]:
         """Returns what an allocated job holds of each kind of license, and of each layer of hierarchical resources."""
-        if not job.licenses_alloc:
-            return self.licenses_of(job.request)
-        return hres.taken(job.licenses_alloc, self.layout.license_kinds)
+        alloc = job.licenses_alloc
+        return hres.taken(alloc, self.layout.license_kinds) if alloc else self.licenses_of(job.request)
 
     def release(self, job: Job, now_us: int, units: int) -> None:
         """Releases everything the job holds. `job.alloc` is kept, as the record of its allocation."""
