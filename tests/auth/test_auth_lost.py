@@ -23,7 +23,9 @@ LOST = (grpc.StatusCode.UNAVAILABLE, 0, "going down")
 #: What our controller says while it is not ready: nothing was done.
 NOT_READY = (grpc.StatusCode.UNAVAILABLE, int(Code.ACCESS_DENIED), "not ready")
 REFUSED = (grpc.StatusCode.NOT_FOUND, int(Code.NO_TRIGGER), "there is none")
-READING = re.compile("Ping|List|Show|Get|Await|Why|Fits|Diagnostics|Story|Render|Report|Attach|Connect|Watch")
+READING = re.compile(
+    "Ping|List|Show|Get|Await|Why|Fits|Diagnostics|Story|Render|Report|Attach|Connect|Watch|OpenOutput"
+)
 
 
 def ask(cluster, method, request, timeout_s=ANSWER_S):

@@ -197,9 +197,11 @@ def test_jobs_that_run_have_a_new_tag_each_second(monkeypatch):
     ended, runs = JobRecord(job_id=1, end_at_us=5), JobRecord(job_id=2)
     for record, same in ((ended, True), (runs, False)):
         rest = FakeRest({"ListRecords": ListRecordsReply(records=[record])})
-        seconds = iter((100, 100, 200))
-        monkeypatch.setattr("rest.app.now_us", lambda seconds=seconds: next(seconds) * 1_000_000)
-        first, again, later = (tagged(rest, "/slurmdb/v0.0.46/job/1").headers["etag"] for _ in range(3))
+        tags = []
+        for at_s in (100, 100, 200):
+            monkeypatch.setattr("rest.app.now_us", lambda at_s=at_s: at_s * 1_000_000)
+            tags.append(tagged(rest, "/slurmdb/v0.0.46/job/1").headers["etag"])
+        first, again, later = tags
         assert first == again and (first == later) is same
 
 

@@ -300,7 +300,10 @@ def test_columns_of_rows_that_are_hard_to_make():
         "dependency": "",
         "tres_req": "",
     }
-    some |= {name: "" for name in ("reason_detail", "batch_node", "admin_comment", "tres_alloc", "submit_key")}
+    some |= {
+        name: ""
+        for name in ("reason_detail", "batch_node", "admin_comment", "tres_alloc", "submit_key", "licenses_alloc")
+    }
     base = JobRequest(partitions=("a", "b"))
     rows = [
         row(1, hold=Hold.SPECIAL_EXIT, priority=5, **some),
