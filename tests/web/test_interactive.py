@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser (Debian package chromium)")
+#: Less than the interval at which a page asks for all, whatever happens: that a program has started makes no event.
+READY_MS_MAX = 50_000
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +46,10 @@ def test_a_session_is_started_opened_and_stopped(web: WebPages) -> None:
     page.get_by_text("is queued.").wait_for()
     job = start(rest)
     waiting = queue(rest, "program", minutes=60)
+    button = page.get_by_role("button", name=f"Open session {job}")
+    button.wait_for(timeout=READY_MS_MAX)
     with page.context.expect_page() as opened:
-        page.get_by_role("button", name=f"Open session {job}").click()
+        button.click()
     tab = opened.value
     tab.on("pageerror", lambda error: web.problems.append(str(error)))
     tab.get_by_text(f"Job {job}", exact=True).wait_for()
@@ -57,7 +61,7 @@ def test_a_session_is_started_opened_and_stopped(web: WebPages) -> None:
     rest.cluster.wait(lambda: f"<b>42{job}" in output(tab), "the output again")
     tab.screenshot(path="build/web/terminal.png")
     rest.cluster.wait(lambda: sessions(rest)[waiting]["is_ready"] is True, "the other session")
-    page.get_by_role("button", name=f"Open session {waiting}").wait_for()
+    page.get_by_role("button", name=f"Open session {waiting}").wait_for(timeout=READY_MS_MAX)
     check_looks(page, "sessions")
     page.get_by_role("button", name=f"Extend session {job}").click()
     page.get_by_label("Minutes in all, from its start").fill("30")

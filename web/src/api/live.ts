@@ -29,6 +29,8 @@ const GATHER_MAX_MS = 5000;
 const SPREAD = 0.5;
 /** More changes than these are not looked at one by one. */
 const CHANGES_MAX = 100;
+/** What is about to change without an event is asked again so soon. */
+const AWAITED_MS = 2000;
 /** A stream that ended is opened again after this time. */
 const REOPEN_MS = 5000;
 const NO_STREAM = [401, 403, 404];
@@ -107,9 +109,10 @@ export interface Answer<T> {
 
 /**
  * The answer of a path, kept up to date. "" asks nothing. What was read stays when the daemon does not answer. `everyMs`: it is
- * asked again at most so often, which is for what is dear and changes without events.
+ * asked again at most so often, which is for what is dear and changes without events. `isAwaited`: of an answer that is about to
+ * change without an event, which is asked for again after AWAITED_MS.
  */
-export function useAnswer<T>(path: string, everyMs = 0): Answer<T> {
+export function useAnswer<T>(path: string, everyMs = 0, isAwaited?: (data: T) => boolean): Answer<T> {
   const [answer, setAnswer] = useState<Answer<T> & { path: string }>({ path, data: undefined, error: null });
   const held = useRef({ path: "", tag: "", busy: false });
   useEffect(() => {
@@ -117,11 +120,23 @@ export function useAnswer<T>(path: string, everyMs = 0): Answer<T> {
     held.current = { path, tag: "", busy: false };
     let last = -Infinity;
     let again = false;
+    let isDue = false;
+    let later = 0;
+    const askLater = (afterMs: number): void => {
+      clearTimeout(later);
+      later = window.setTimeout(() => {
+        if (!document.hidden) void ask(); // else it is asked when it is seen again
+      }, afterMs);
+    };
     const ask = async (): Promise<void> => {
       const mine = held.current;
       if (mine.busy) again = true; // the answer that is on its way may be of before
       const askedMs = performance.now();
-      if (!path || mine.busy || askedMs - last < everyMs) return;
+      if (!path || mine.busy) return;
+      if (askedMs - last < everyMs) {
+        askLater(everyMs - (askedMs - last));
+        return;
+      }
       mine.busy = true;
       again = false;
       last = askedMs;
@@ -130,6 +145,7 @@ export function useAnswer<T>(path: string, everyMs = 0): Answer<T> {
         if (connection.value === "lost") connection.set("polling");
         if (found && held.current === mine) {
           mine.tag = found.tag;
+          isDue = isAwaited?.(found.data) ?? false;
           setAnswer({ path, data: found.data, error: null });
         }
       } catch (error) {
@@ -138,7 +154,9 @@ export function useAnswer<T>(path: string, everyMs = 0): Answer<T> {
         mine.busy = false;
         slowestMs = Math.max(slowestMs, performance.now() - askedMs);
       }
-      if (again && held.current === mine) void ask();
+      if (held.current !== mine) return;
+      if (again) void ask();
+      else if (isDue) askLater(AWAITED_MS);
     };
     void ask();
     const stop = round.follow(() => {
@@ -146,9 +164,10 @@ export function useAnswer<T>(path: string, everyMs = 0): Answer<T> {
     });
     return () => {
       abort.abort();
+      clearTimeout(later);
       stop();
     };
-  }, [path, everyMs]);
+  }, [path, everyMs, isAwaited]);
   return answer.path === path ? answer : { data: undefined, error: null };
 }
 

@@ -10,8 +10,10 @@ import { Card, Dialog, Empty, JobState, Pending, Time } from "../parts/bits";
 
 /** Notebooks and terminals that are jobs: one form, and what can be done with each. */
 
-/** What a program says of itself makes no event: it is asked so often. */
-const ASK_MS = 3000;
+/** That a program has started makes no event. */
+function isStarting(answer: SessionsAnswer): boolean {
+  return answer.sessions.some((one) => one.state === "RUNNING" && !one.is_ready);
+}
 type SessionRow = SessionsAnswer["sessions"][number];
 const HAS_ENDED = new Set(["COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"]);
 
@@ -40,7 +42,7 @@ function textOf(problem: unknown): string {
 }
 
 export function Sessions(): JSX.Element {
-  const answer = useAnswer<SessionsAnswer>(`${OWN}/sessions`, ASK_MS);
+  const answer = useAnswer<SessionsAnswer>(`${OWN}/sessions`, 0, isStarting);
   const found = answer.data?.sessions ?? [];
   const shown = [...found].sort((one, other) => other.job_id - one.job_id);
   return (
