@@ -1,6 +1,7 @@
 """The page Sessions and the terminal in a real browser: a session is opened in a tab, typed into, refused to others, stopped."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,13 +15,19 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser (Debian package chromium)")
-#: Less than the interval at which a page asks for all, whatever happens: that a program has started makes no event.
-READY_MS_MAX = 50_000
+
+
+#: A terminal that starts when its folder has the file `gate`.
+GATED = {
+    "kind": "gated", "title": "Gated", "is_terminal": True, "idle_minutes": 0,
+    "command": ["/bin/sh", "-c", 'until [ -e gate ]; do sleep 0.05; done; exec "$@"', "sh",
+                "{python}", "-m", "nodedaemon.session.terminal", "/bin/sh"],
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def rest() -> Iterator[LiveRest]:
-    with live_sessions(JWT, "--web") as rest:
+    with live_sessions(JWT, "--web", more=[GATED]) as rest:
         yield rest
 
 
@@ -35,6 +42,8 @@ def test_a_session_is_started_opened_and_stopped(web: WebPages) -> None:
     page = web.login(USER)
     web.open(page, "sessions", "Sessions")
     wait_for_text(page, "You have no session.")
+    # Its clock stands still, so that it never asks for everything again: that a program has started makes no event.
+    page.clock.set_fixed_time(datetime.now(UTC))
     check_looks(page, "sessions-empty")
     page.get_by_label("Kind").select_option("missing")
     page.get_by_label("CPUs").fill("many")
@@ -45,11 +54,9 @@ def test_a_session_is_started_opened_and_stopped(web: WebPages) -> None:
     page.get_by_role("button", name="Start", exact=True).click()
     page.get_by_text("is queued.").wait_for()
     job = start(rest)
-    waiting = queue(rest, "program", minutes=60)
-    button = page.get_by_role("button", name=f"Open session {job}")
-    button.wait_for(timeout=READY_MS_MAX)
+    waiting = queue(rest, "gated", minutes=60)
     with page.context.expect_page() as opened:
-        button.click()
+        page.get_by_role("button", name=f"Open session {job}").click()
     tab = opened.value
     tab.on("pageerror", lambda error: web.problems.append(str(error)))
     tab.get_by_text(f"Job {job}", exact=True).wait_for()
@@ -60,8 +67,9 @@ def test_a_session_is_started_opened_and_stopped(web: WebPages) -> None:
     tab.reload()
     rest.cluster.wait(lambda: f"<b>42{job}" in output(tab), "the output again")
     tab.screenshot(path="build/web/terminal.png")
-    rest.cluster.wait(lambda: sessions(rest)[waiting]["is_ready"] is True, "the other session")
-    page.get_by_role("button", name=f"Open session {waiting}").wait_for(timeout=READY_MS_MAX)
+    page.get_by_text("starting").wait_for()
+    (rest.cluster.work / f"of-{USER}" / "gate").touch()
+    page.get_by_role("button", name=f"Open session {waiting}").wait_for()
     check_looks(page, "sessions")
     page.get_by_role("button", name=f"Extend session {job}").click()
     page.get_by_label("Minutes in all, from its start").fill("30")

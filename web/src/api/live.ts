@@ -134,7 +134,7 @@ export function useAnswer<T>(path: string, everyMs = 0, isAwaited?: (data: T) =>
       const askedMs = performance.now();
       if (!path || mine.busy) return;
       if (askedMs - last < everyMs) {
-        askLater(everyMs - (askedMs - last));
+        askLater(Math.ceil(everyMs - (askedMs - last))); // timers know no parts of a millisecond
         return;
       }
       mine.busy = true;
