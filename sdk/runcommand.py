@@ -122,13 +122,13 @@ class Interrupts:
     def _caught(self, number: int, frame: FrameType | None) -> None:
         if self.cancels:
             raise KeyboardInterrupt
-        now_s = time.monotonic()
-        if number != signal.SIGINT or now_s - self._at_s <= AGAIN_S:
+        before_s = self._at_s
+        self._at_s = time.monotonic()  # noted first: another signal may come while this one is reported
+        if number != signal.SIGINT or self._at_s - before_s <= AGAIN_S:
             self.cancels = True
             say("the job is cancelled (one more leaves it to its end)")
         else:
             say("interrupt (one more within 1 sec to abort)")
-        self._at_s = now_s
 
 
 def follow(job: JobHandle, interrupts: Interrupts) -> JobRecord:

@@ -189,19 +189,7 @@ def kill_all(find: Callable[[], list[int]], is_right: Callable[[int], bool]) -> 
         pids = find()
         if not pids:
             return True
-        poll = select.poll()
-        pidfds: list[int] = []
-        for pid in pids:
-            try:
-                fd = os.pidfd_open(pid)
-            except OSError:
-                continue
-            pidfds.append(fd)
-            if send_signal(pid, signal.SIGKILL, is_right):
-                poll.register(fd, select.POLLIN)
-        poll.poll(KILL_ROUND_WAIT_MS)
-        for fd in pidfds:
-            os.close(fd)
+        await_ends([pid for pid in pids if send_signal(pid, signal.SIGKILL, is_right)])
     return not find()
 
 

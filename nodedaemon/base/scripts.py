@@ -13,6 +13,7 @@ Rules
 stepd imports this, so it imports as little as possible. Deliberately absent: the consequences of a failure.
 """
 
+import contextlib
 import fcntl
 import glob
 import os
@@ -84,25 +85,46 @@ def run(
     """Runs one program to its end or its deadline. Blocks. Never raises for errors of the program."""
     name = argv[0]
     env = {os.fsencode(key): os.fsencode(value) for key, value in {"PATH": PATH, **environment}.items()}
-    out_read, out_write = os.pipe2(os.O_CLOEXEC)
+    try:
+        out_read, out_write = os.pipe2(os.O_CLOEXEC)
+    except OSError as error:
+        return _not_started(name, error)
     fcntl.fcntl(out_read, fcntl.F_SETFL, os.O_NONBLOCK)
     try:
         pid = _fork(argv, env, out_write, before) if before else _spawn(argv, env, out_write)
+        pidfd = _watched(pid)
     except OSError as error:
         os.close(out_read)
-        return ScriptOutcome(127 << 8, False, b"", f"{name}: {error.strerror}")
+        return _not_started(name, error)
     finally:
         os.close(out_write)
     try:
-        output, in_time = _await(pid, out_read, timeout_s)
+        output, in_time = _await(pidfd, out_read, timeout_s)
         if not in_time:
             _kill(pid)
-        status = _reap(pid)
+        status = _reap(pid, pidfd)
     finally:
+        os.close(pidfd)
         os.close(out_read)
     if not in_time:
         return ScriptOutcome(status, True, output, f"{name}: killed, it did not end within {timeout_s:g} s")
     return ScriptOutcome(status, False, output, _words(name, status))
+
+
+def _watched(pid: int) -> int:
+    """Opens a descriptor of a program that has just begun. Ends it and raises OSError if there is none left."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # then it has no group of its own yet, and no children
+            os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+
+
+def _not_started(name: str, error: OSError) -> ScriptOutcome:
+    return ScriptOutcome(127 << 8, False, b"", f"{name}: {error.strerror}")
 
 
 def _words(name: str, status: int) -> str:
@@ -161,29 +183,25 @@ def _fork(argv: list[str], env: dict[bytes, bytes], out_fd: int, before: "Callab
         os._exit(127)
 
 
-def _await(pid: int, out_fd: int, timeout_s: float) -> tuple[bytes, bool]:
+def _await(pidfd: int, out_fd: int, timeout_s: float) -> tuple[bytes, bool]:
     """Reads its output until it has ended; False when the deadline came first."""
     end_s = time.monotonic() + timeout_s if timeout_s else None
-    pidfd = os.pidfd_open(pid)
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     poll.register(out_fd, select.POLLIN)
     output = b""
-    try:
-        while True:
-            left_ms = None if end_s is None else max(0.0, end_s - time.monotonic()) * 1000
-            ready = dict(poll.poll(left_ms))
-            if out_fd in ready:
-                piece = _read(out_fd)
-                output = (output + piece)[-OUTPUT_BYTES_MAX:]
-                if not piece:
-                    poll.unregister(out_fd)
-            if pidfd in ready:
-                return (output + _read(out_fd))[-OUTPUT_BYTES_MAX:], True
-            if not ready:
-                return output, False
-    finally:
-        os.close(pidfd)
+    while True:
+        left_ms = None if end_s is None else max(0.0, end_s - time.monotonic()) * 1000
+        ready = dict(poll.poll(left_ms))
+        if out_fd in ready:
+            piece = _read(out_fd)
+            output = (output + piece)[-OUTPUT_BYTES_MAX:]
+            if not piece:
+                poll.unregister(out_fd)
+        if pidfd in ready:
+            return (output + _read(out_fd))[-OUTPUT_BYTES_MAX:], True
+        if not ready:
+            return output, False
 
 
 def _read(fd: int) -> bytes:
@@ -200,12 +218,10 @@ def _kill(pid: int) -> None:
     os.killpg(pid, signal.SIGKILL)
 
 
-def _reap(pid: int) -> int:
+def _reap(pid: int, pidfd: int) -> int:
     """Returns the wait status; for a process that even SIGKILL does not end, that of a killed one."""
-    pidfd = os.pidfd_open(pid)
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     poll.poll(KILLED_WAIT_S * 1000)
-    os.close(pidfd)
     done, status = os.waitpid(pid, os.WNOHANG)
     return status if done else signal.SIGKILL

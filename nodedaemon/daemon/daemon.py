@@ -16,6 +16,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,7 @@ from penstock.crash import crash_point
 from penstock.errors import BadSetup
 from penstock.threads import started_pool
 from penstock.v1 import node_pb2
-from penstock.values.jobid import EXTERN_STEP, format_step
+from penstock.values.jobid import EXTERN_STEP, OUTPUT_STEP, format_step
 
 if TYPE_CHECKING:
     from nodedaemon.daemon.localauth import LocalAuth
@@ -134,8 +135,8 @@ class Daemon:
         self._supervisors = Supervisors(spool, launcher, cgroups, self._executor, self.post, self._clock.now_us)
         self._adoption = Adoption(spool.path, spool, cgroups, self._machine.live_steps)
         self._readers = OutputReaders(node, settings.target.cert_dir or "")
-        self._stream_port = StreamPort(settings.listener, self._stepd_address, self._readers)
-        self._readers.on_free = self._stream_port.serve_outputs
+        self._stream_port = StreamPort(settings.listener, self._stepd_address, {OUTPUT_STEP: self._readers})
+        self._readers.on_free = partial(self._stream_port.serve_waiting, OUTPUT_STEP)
         self._supervisors.on_ready = self._stream_port.is_here
         self._programs = SitePrograms(settings.node, self._executor, self._jobs)
         self._usage: GpuUsage | None = None

@@ -34,6 +34,9 @@ TICKET_S: Final = 30.0
 TICKETS_MAX: Final = 256
 TICKETS_OF_USER_MAX: Final = 16
 READERS_MAX: Final = 16
+NO_TURN: Final = (
+    "other outputs of this user, or of many, are being read here, or their file systems do not answer: ask again"
+)
 #: The process ends by itself before.
 KILL_S: Final = READER_S + 5.0
 _PROGRAM: Final = (
@@ -93,12 +96,21 @@ class OutputReaders:
             process = start_reader(ticket.order, client, self._cert_dir)
         except OSError as error:
             return f"no process can be started to read it: {error.strerror}"
+        try:
+            pidfd = os.pidfd_open(process.pid)
+        except OSError as error:  # its end could not be seen: the user would never have another turn
+            process.kill()
+            process.wait()
+            return f"no process can be started to read it: {error.strerror}"
         del self._tickets[key]
         self._running[user_id] = process
-        pidfd = os.pidfd_open(process.pid)
         timer = self._loop.call_later(KILL_S, process.kill)
         self._loop.add_reader(pidfd, self._ended, user_id, pidfd, timer)
         return ""
+
+    def too_late(self, key: StepKey) -> str:
+        """As the port's other servers; the same for every key."""
+        return NO_TURN
 
     def close(self) -> None:
         """Ends all: their clients ask again."""

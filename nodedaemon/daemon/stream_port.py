@@ -15,7 +15,8 @@ import os
 import socket
 import struct
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 from nodedaemon.base.orders import encode_connection
@@ -23,7 +24,6 @@ from nodedaemon.core.steps import StepKey
 from nodedaemon.stepd import control
 from penstock.security.peers import LocalUsers, tcp_key
 from penstock.storagefaults import naming
-from penstock.values.jobid import OUTPUT_STEP
 from penstock.values.stepframes import ANSWER_BYTES_MAX, ANSWER_NO, GREETING, GREETING_BYTES_MAX
 
 log = logging.getLogger("penstock.noded")
@@ -39,7 +39,6 @@ BACKLOG = 512
 PAUSE_S = 1.0
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 LOOPBACK = "127.0.0.1"
-NO_TURN = "other outputs of this user, or of many, are being read here, or their file systems do not answer: ask again"
 #: Where the last port is stored, so that a restarted daemon takes the same one if it is free.
 PORT_FILE = "stream-port"
 
@@ -89,25 +88,61 @@ class Waiting:
         self.key: StepKey | None = None
 
 
-class ServesOutput(Protocol):
-    """The readers of ended jobs' output, as the port sees them: OutputReaders."""
+class StreamServer(Protocol):
+    """Takes connections over from the port."""
 
     def serve(self, key: StepKey, client: socket.socket) -> str | None:
-        """Why not, "" = it was taken; None = its ticket or its turn has not come."""
+        """Returns why it takes none, "" = it has taken it; None = the client is to wait."""
+
+    def too_late(self, key: StepKey) -> str:
+        """Returns what a client is told that has waited in vain."""
+
+
+class StepServers:
+    """Hands connections on to the stepds of their steps. `find` returns the address of a step's stepd, b"" when there is
+    none yet, and None when there will be none."""
+
+    def __init__(self, find: Callable[[StepKey], bytes | None]) -> None:
+        self._find = find
+        self._out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+
+    def serve(self, key: StepKey, client: socket.socket) -> str | None:
+        """As StreamServer's."""
+        address = self._find(key)
+        if address is None:
+            return f"step {key} is no longer here"
+        if not address:
+            return None
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, _FD.pack(client.fileno()))]
+        try:
+            control.send(self._out, address, encode_connection(str(key)), rights)
+        except OSError as error:
+            return f"step {key} takes no connections: {error.strerror}"
+        return ""
+
+    def too_late(self, key: StepKey) -> str:
+        """As StreamServer's."""
+        return f"step {key} is not here"
+
+    def close(self) -> None:
+        """Closes its socket."""
+        self._out.close()
 
 
 class StreamPort:
-    """The listening socket and the waiting connections. `find` returns the address of a step's stepd, b"" when there is
-    none yet, and None when there will be none."""
+    """The listening socket and the waiting connections. `find` is that of StepServers; `others` serve the steps of these
+    numbers."""
 
     def __init__(
-        self, listener: socket.socket, find: Callable[[StepKey], bytes | None], readers: ServesOutput | None = None
+        self,
+        listener: socket.socket,
+        find: Callable[[StepKey], bytes | None],
+        others: Mapping[int, StreamServer] = MappingProxyType({}),
     ) -> None:
         self._listener = listener
-        self._find = find
-        self._readers = readers
+        self._steps = StepServers(find)
+        self._others = others
         self._loop = asyncio.get_running_loop()
-        self._out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._waiting: dict[int, Waiting] = {}  # by descriptor, the oldest first
         self._by_key: dict[StepKey, list[Waiting]] = {}
         self._pause: asyncio.TimerHandle | None = None
@@ -126,16 +161,16 @@ class StreamPort:
         self._listener.close()
         for one in list(self._waiting.values()):
             self._refuse(one, "the node daemon ends")
-        self._out.close()
+        self._steps.close()
 
     def is_here(self, key: StepKey) -> None:
         """Hands on the clients that wait for a step whose stepd is ready."""
         for one in self._by_key.get(key, [])[:]:
             self._hand_on(one, key)
 
-    def serve_outputs(self) -> None:
-        """Tries again for the clients that wait for the output of a job, in their order."""
-        for key in [key for key in self._by_key if key.step_id == OUTPUT_STEP]:
+    def serve_waiting(self, step_id: int) -> None:
+        """Tries again for the clients that wait for steps of this number, in their order."""
+        for key in [key for key in self._by_key if key.step_id == step_id]:
             self.is_here(key)
 
     def _accept(self) -> None:
@@ -176,12 +211,7 @@ class StreamPort:
 
     def _late(self, fd: int) -> None:
         one = self._waiting[fd]
-        if one.key is None:
-            self._refuse(one, "no greeting arrived")
-        elif one.key.step_id == OUTPUT_STEP:
-            self._refuse(one, NO_TURN)
-        else:
-            self._refuse(one, f"step {one.key} is not here")
+        self._refuse(one, "no greeting arrived" if one.key is None else self._server(one.key).too_late(one.key))
 
     def _read(self, fd: int) -> None:
         """Reads the rest of the line, and not a byte more."""
@@ -210,29 +240,17 @@ class StreamPort:
         one.key = key
         self._hand_on(one, key)
 
+    def _server(self, key: StepKey) -> StreamServer:
+        return self._others.get(key.step_id, self._steps)
+
     def _hand_on(self, one: Waiting, key: StepKey) -> None:
-        if key.step_id == OUTPUT_STEP and self._readers is not None:
-            refusal = self._readers.serve(key, one.sock)
-            if refusal is None:
-                self._wait_for(one, key)
-            elif refusal:
-                self._refuse(one, refusal)
-            else:
-                self._drop(one)
-            return
-        address = self._find(key)
-        if address is None:
-            self._refuse(one, f"step {key} is no longer here")
-        elif address:
-            try:
-                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, _FD.pack(one.sock.fileno()))]
-                control.send(self._out, address, encode_connection(str(key)), rights)
-            except OSError as error:
-                self._refuse(one, f"step {key} takes no connections: {error.strerror}")
-            else:
-                self._drop(one)
-        else:
+        refusal = self._server(key).serve(key, one.sock)
+        if refusal is None:
             self._wait_for(one, key)
+        elif refusal:
+            self._refuse(one, refusal)
+        else:
+            self._drop(one)
 
     def _wait_for(self, one: Waiting, key: StepKey) -> None:
         if one not in self._by_key.setdefault(key, []):

@@ -60,13 +60,15 @@ def login_environment(uid: int) -> dict[bytes, bytes]:
 def _end(process: "subprocess.Popen[bytes]") -> None:
     """Ends the shell and the processes that profiles have left running."""
     # Not reaped before the second signal: until then no other group can have its number.
-    ended = os.pidfd_open(process.pid)
     try:
+        ended = os.pidfd_open(process.pid)
+    except OSError:
+        pass  # no descriptor is left: without one there is no waiting, so it is killed at once
+    else:
         _signal_group(process.pid, signal.SIGTERM)
         select.select([ended], [], [], TERM_WAIT_S)
-        _signal_group(process.pid, signal.SIGKILL)
-    finally:
         os.close(ended)
+    _signal_group(process.pid, signal.SIGKILL)
     process.wait()
 
 

@@ -11,6 +11,7 @@ import pytest
 from livecluster import ROOT, LiveCluster
 from patience import ANSWER_S
 
+from sdk import runcommand
 from sdk.errors import InvalidRequest
 from sdk.runcommand import read_line
 
@@ -67,6 +68,22 @@ def test_mistakes_are_lines(live: LiveCluster) -> None:
     assert status == 1 and "No such option '--epochs'; options of the program come after --" in err
     assert run(live)[0] == 1
     assert "PROGRAM" in run(live, "--help")[1]
+
+
+def test_a_second_ctrl_c_may_come_while_the_first_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        if "one more within" in text:
+            assert len(said) < 10, "each counts as the first"
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(runcommand, "say", say)
+    with runcommand.Interrupts() as interrupts:
+        signal.raise_signal(signal.SIGINT)
+        assert interrupts.cancels
+    assert [line.partition(" (")[0] for line in said] == ["interrupt", "the job is cancelled"]
 
 
 def test_ctrl_c_asks_and_twice_cancels(live: LiveCluster) -> None:

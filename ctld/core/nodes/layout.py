@@ -173,9 +173,9 @@ def lay_out(state: ClusterState, config: Config, now_us: int) -> None:
     state.scheduling.full_pass_not_before_us = min(
         state.scheduling.full_pass_not_before_us, now_us + state.scheduling.policy.interval_us
     )
-    state.layout.license_totals = dict(config.licenses)
-    state.layout.license_totals |= {key: row.ours for key, row in state.registry.resources.items() if not row.deleted}
-    state.layout.license_totals |= hres.totals(config)
+    state.layout.licenses = dict(config.licenses)
+    state.layout.licenses |= {key: row.ours for key, row in state.registry.resources.items() if not row.deleted}
+    state.layout.license_totals = state.layout.licenses | hres.totals(config)
     state.layout.license_kinds = {name: kind for kind, name in enumerate(state.layout.license_totals)}
     state.layout.hres = hres.pools(config, state.layout.license_kinds)
     state.free_licenses = np.array(list(state.layout.license_totals.values()), np.int32)

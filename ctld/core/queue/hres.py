@@ -181,13 +181,14 @@ def take(state: ClusterState, request: JobRequest, alloc: tuple[NodeAlloc, ...],
 
     "" if it requests nothing of a hierarchy; None if there is not enough, then `free` may be changed.
     """
-    if not wanted(state, request):
+    requested = parse_licenses(request.licenses) if request.licenses else []
+    if not any(count and name in state.layout.hres for name, count in requested):
         return ""
     bits = 0
     for part in alloc:
         bits |= 1 << state.nodes[part.node].index
     granted = []
-    for name, count in parse_licenses(request.licenses):
+    for name, count in requested:
         pool = state.layout.hres.get(name)
         if pool is None or not count:
             granted.append(Granted(name, (), count))

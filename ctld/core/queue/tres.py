@@ -8,7 +8,6 @@ have none.
 from typing import Final
 
 from ctld.core.records.accounting_rows import TresRow
-from ctld.core.state import hres
 from ctld.core.state.state import ClusterState
 from penstock.values.tres import gres_keys
 
@@ -33,8 +32,7 @@ def number(state: ClusterState) -> None:
 
 def _countable(state: ClusterState) -> list[str]:
     """Returns the licenses that jobs can request; a layer of a hierarchical resource is none."""
-    layers = hres.totals(state.config)
-    return [*(name for name in state.layout.license_totals if name not in layers), *state.layout.hres]
+    return [*state.layout.licenses, *state.layout.hres]
 
 
 def known(state: ClusterState) -> dict[str, int]:

@@ -19,13 +19,14 @@ class ClusterLayout:
 
     __slots__ = (
         "assoc_numbers", "cpus_largest", "feasible", "gres_kinds", "hres", "hres_free", "hres_sets", "kept", "license_kinds",
-        "license_totals", "masks", "node_names", "partition_cpus", "placements", "shapes_known", "switches_above",
+        "license_totals", "licenses", "masks", "node_names", "partition_cpus", "placements", "shapes_known", "switches_above",
         "units_per_cpu", "user_numbers",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.gres_kinds: dict[tuple[str, str], int] = {}  # (name, type) -> planner column; (name, "") = any type of it
         self.partition_cpus: dict[str, int] = {}  # partition with MaxCPUsPerNode -> column that counts its jobs' CPUs
+        self.licenses: dict[str, int] = {}  # without the layers of hierarchical resources
         self.license_kinds: dict[str, int] = {}
         self.license_totals: dict[str, int] = {}  # in the order of the kinds
         self.hres: dict[str, HresPool] = {}

@@ -7,7 +7,6 @@ from ctld.core.queue import tres
 from ctld.core.records.effects import ChangedMany, Refusal
 from ctld.core.records.events import ChangeMany
 from ctld.core.records.mig import shown_gres
-from ctld.core.state import hres
 from ctld.core.state.state import ClusterState
 from ctld.rpc.accounting.changes import changed_reply, many_changes
 from ctld.rpc.gate.auth import caller
@@ -111,7 +110,5 @@ def tres_counts(state: ClusterState) -> dict[str, int]:
     """Returns the cluster's amount of each kind."""
     counts = there_is((node.cpus, node.config.real_memory_mb, shown_gres(node)) for node in state.node_list)
     counts["billing"] = counts["cpu"]
-    layers = hres.totals(state.config)
-    totals = state.layout.license_totals
-    counts |= {f"license/{name}": count for name, count in totals.items() if name not in layers}
+    counts |= {f"license/{name}": count for name, count in state.layout.licenses.items()}
     return counts

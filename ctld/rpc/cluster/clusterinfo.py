@@ -15,7 +15,6 @@ from ctld.core.records.mig import shown_gres
 from ctld.core.records.node import Node, Partition
 from ctld.core.records.reservation import Reservation
 from ctld.core.reservations.access import is_active
-from ctld.core.state import hres
 from ctld.core.state.state import ClusterState
 from ctld.rpc.cluster.gpuinfo import NODE_FIELDS, with_indices
 from ctld.rpc.gate.visibility import JobVisibility
@@ -268,7 +267,6 @@ def _layers(state: ClusterState) -> list[controller_pb2.LicenseInfo]:
 
 
 def _plain_licenses(state: ClusterState, now_us: int) -> list[controller_pb2.LicenseInfo]:
-    layers = hres.totals(state.config)
     active = [r for r in state.reservations.values() if is_active(r, now_us)]
     return [
         controller_pb2.LicenseInfo(
@@ -278,8 +276,7 @@ def _plain_licenses(state: ClusterState, now_us: int) -> list[controller_pb2.Lic
             reserved=sum(dict(reservation.licenses).get(name, 0) for reservation in active),
             remote=name in state.registry.resources and name not in dict(state.config.licenses),
         )
-        for name, total in state.layout.license_totals.items()
-        if name not in layers
+        for name, total in state.layout.licenses.items()
     ]
 
 
