@@ -34,11 +34,10 @@ class StepFinding(NamedTuple):
     is_watched: bool
     recorder: str
 
-    def suspects(self) -> list[SeenTask]:
-        """The tasks that the suspicions name; all, if one names none."""
+    def by_suspicion(self) -> list[SeenTask]:
+        """The tasks, those that the suspicions name first; none, if nothing is suspected."""
         ranks = {rank for one in self.suspicions for rank in one.ranks}
-        of_all = any(not one.ranks for one in self.suspicions)
-        return [task for task in self.tasks if of_all or task.state.rank in ranks]
+        return sorted(self.tasks, key=lambda task: task.state.rank not in ranks) if self.suspicions else []
 
 
 def findings_of(client: QueryClient, jobs: Sequence[JobRecord], say: Say) -> Iterator[StepFinding]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from penstock.v1.common_pb2 import GresCount, GresIndices, JobRequest, NodeAllocation
 from penstock.v1.controller_pb2 import GpuInfo, NodeInfo
 from penstock.v1.steps_pb2 import StepInfo
+from penstock.values.counts import format_ranges
 from penstock.values.gpustates import CLOSED_STATES
 
 CLOSED = frozenset(state.name for state in CLOSED_STATES)
@@ -33,7 +34,7 @@ def held_text(held: GresIndices, of_job: bool = False) -> str:
     """`gpu:a100:2(IDX:0-1)`; for shares the number in use on each GPU, `shard:3(2/4,1/4)`, and a job's GPU too."""
     inside = [f"{count}/{of}" for count, of in zip(held.units, held.of, strict=True)]
     if of_job or not inside:
-        inside.append(f"IDX:{_ranges(sorted(held.index))}")
+        inside.append(f"IDX:{format_ranges(sorted(held.index)) or 'N/A'}")
     head = ":".join(filter(None, (held.name, held.type)))
     return f"{head}:{gres_held(held)}({','.join(inside)})"
 
@@ -71,17 +72,6 @@ def _number(gpus: Iterable[GpuInfo]) -> Callable[[GpuInfo], int]:
     given = [gpu for gpu in gpus if gpu.slot >= 0]
     by_index = len({gpu.index for gpu in given}) == len(given) and not any(gpu.parent_uuid for gpu in given)
     return lambda gpu: gpu.index if by_index else gpu.slot
-
-
-def _ranges(numbers: list[int]) -> str:
-    """`0-1,4`."""
-    parts: list[list[int]] = []
-    for n in numbers:
-        if parts and parts[-1][-1] == n - 1:
-            parts[-1].append(n)
-        else:
-            parts.append([n])
-    return ",".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts) or "N/A"
 
 
 def index_of(gpu: GpuInfo) -> str:

@@ -1,7 +1,6 @@
 """`penstock doctor JOB[.STEP]`: whether a running job's steps seem to hang, or wait for one of their tasks, and why."""
 
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -17,14 +16,12 @@ from penstock.commandline import CommandLine, invoke
 
 if TYPE_CHECKING:
     from cli.base.document import Json
-    from cli.listings.hangs import SeenTask, StepFinding
+    from cli.listings.hangs import StepFinding
+    from cli.listings.stacks import TaskStack
 
 NAME = "penstock doctor"
-#: Tasks in a table, and tasks whose stacks are taken.
+#: Tasks in a table.
 SHOWN_MAX: Final = 64
-STACKS_MAX: Final = 8
-#: For the stacks of one task: a process that hangs in the kernel gives none.
-STACK_S: Final = 30
 
 
 @click.command(
@@ -32,21 +29,25 @@ STACK_S: Final = 30
     help="Say whether JOB's steps seem to hang, and which of their tasks are behind.",
     examples=(
         ("penstock doctor 12", "all running steps of a job"),
-        ("penstock doctor 12.0 --stacks", "with the stacks of the suspected tasks, by py-spy"),
+        ("penstock doctor 12.0 --stacks", "with the stacks of the tasks, by py-spy"),
     ),
 )
 @documents
-@click.option("--stacks", is_flag=True, help="Also run py-spy on the suspected tasks, as a step of your job.")
+@click.option("--stacks", is_flag=True, help="Also run py-spy on the tasks of suspected steps, as a step of your job.")
 @click.argument("job")
 def command(job: str, stacks: bool, language: str) -> int:
     """One run of `penstock doctor`."""
+    from cli.listings import stacks as stacks_of
+
     found = load(job)
+    groups = [
+        stacks_of.grouped(stacks_of.taken(one.answer.job.job_id, one.by_suspicion())) if stacks else [] for one in found
+    ]
     if language:
-        return write({"steps": [as_object(one) for one in found]}, language)
-    for one in found:
+        return write({"steps": list(map(as_object, found, groups))}, language)
+    for one, places in zip(found, groups, strict=True):
         emit(shown(one))
-        if stacks and one.suspicions:
-            emit(line for task in one.suspects()[:STACKS_MAX] if task.pid for line in stack_of(one, task))
+        emit(stacks_of.shown(places))
     return 0
 
 
@@ -113,31 +114,8 @@ def shown(one: "StepFinding") -> Iterator[str]:
         yield f"  NCCL's flight recorder, if it has written: {one.recorder}RANK on each node"
 
 
-def stack_of(one: "StepFinding", task: "SeenTask") -> Iterator[str]:
-    """The stacks of a task, by py-spy in a step of the job: as its user, in its groups, with the caller's rights."""
-    yield f"  Stacks of task {task.state.rank} (pid {task.pid} on {task.node}):"
-    from cli.base.commandpath import how_to_run
-    from penstock.values.text import clean_line
-
-    words = ["py-spy", "dump", "--nonblocking", "--pid", str(task.pid)]
-    of_job = ["--jobid", str(one.answer.job.job_id), "--overlap", "-Q", "-N1", "-n1", "-w", task.node]
-    try:
-        done = subprocess.run(
-            [*how_to_run("srun"), *of_job, *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=STACK_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        yield f"    none within {STACK_S} s"
-        return
-    text = done.stdout if done.returncode == 0 else done.stderr or b"py-spy has failed"
-    yield from (f"    {clean_line(line)}" for line in text.decode("utf-8", "replace").splitlines())
-
-
-def as_object(one: "StepFinding") -> "Json":
-    """A step as a document."""
+def as_object(one: "StepFinding", places: "Sequence[Sequence[TaskStack]]" = ()) -> "Json":
+    """A step as a document. `places`: its tasks' stacks, those at the same place together."""
     job, _, step = one.answer.name().rpartition(".")
     tasks: list[Json] = [
         {"node": task.node, "pid": task.pid or None, "process_state": task.process_state, **task.state._asdict()}
@@ -146,8 +124,11 @@ def as_object(one: "StepFinding") -> "Json":
     suspicions: list[Json] = [
         {"kind": found.kind, "ranks": list(found.ranks), "text": found.text} for found in one.suspicions
     ]
+    stacks: list[Json] = [
+        {"ranks": [stack.task.state.rank for stack in group], "lines": list(group[0].lines)} for group in places
+    ]
     return {
         "job": job, "step": step, "watched": one.is_watched, "suspicions": suspicions, "tasks": tasks,
         "flight_recorder": one.recorder or None, "missing": {**one.answer.missing},
-        "refusal": one.answer.refusal or None,
+        "refusal": one.answer.refusal or None, "stacks": stacks,
     }  # fmt: skip

@@ -4,6 +4,7 @@ import re
 from ipaddress import ip_network
 
 from penstock.config.kinds import NAMES, NAMES_OR_ALL, SECONDS_MAX, ValueKind, choice
+from penstock.values.counts import format_ranges
 from penstock.values.debugflags import read_flags
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import compress, expand
@@ -92,16 +93,6 @@ def _read_exit_codes(text: str, what: str) -> tuple[int, ...]:
         high = parse_int(last, low, 255, what) if dash else low
         codes |= set(range(low, high + 1))
     return tuple(sorted(codes))
-
-
-def _write_ranges(codes: tuple[int, ...]) -> str:
-    parts: list[list[int]] = []
-    for code in codes:
-        if parts and code == parts[-1][1] + 1:
-            parts[-1][1] = code
-        else:
-            parts.append([code, code])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
 
 
 def _read_networks(text: str, what: str) -> tuple[str, ...]:
@@ -229,7 +220,7 @@ ENFORCE = ValueKind(_read_enforce, lambda words: ",".join(words) or "none")
 CURRENCY = ValueKind(_read_currency)
 QOS_NAME = ValueKind(_read_qos, lambda name: name or "N/A")
 PRIVATE_DATA = ValueKind(_read_private, lambda words: ",".join(words) or "none")
-EXIT_CODES = ValueKind(_read_exit_codes, lambda codes: _write_ranges(codes) or "none", _write_ranges)
+EXIT_CODES = ValueKind(_read_exit_codes, lambda codes: format_ranges(codes) or "none", format_ranges)
 DOMAIN = ValueKind(_read_domain)
 NETWORKS = ValueKind(_read_networks, ",".join)
 JOB_DEFAULTS = ValueKind(_read_job_defaults)

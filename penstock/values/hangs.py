@@ -48,6 +48,9 @@ else:
 
 #: A task that uses less of a core between two samples uses no CPU.
 BUSY_PERMILLE = 50
+#: A task computes if it did so in this part of the time. Until one that did before has computed again or is quiet, too, none is
+#: said to be behind: tasks that wait for each other do not become quiet in the same sample.
+COMPUTES_DIVISOR = 2
 #: Samples with writes that make a step one that writes, and how much longer than its longest pause it has to be silent.
 WRITES_MIN = 5
 SILENT_TIMES = 10
@@ -127,14 +130,15 @@ def task_suspicions(tasks: "Sequence[TaskState]", after_s: int, is_script: bool 
     if stopped:
         return [_said("stopped", stopped, f"stopped by a signal for {min(one.stopped_s for one in stopped)} s")]
     quiet = [task for task in tasks if task.quiet_s >= after_s]
-    busy = [task for task in tasks if task.quiet_s < after_s]
-    if quiet and len(quiet) <= len(busy):
+    busy = [task for task in tasks if task.quiet_s * COMPUTES_DIVISOR < after_s]
+    is_settled = len(quiet) + len(busy) == len(tasks)
+    if quiet and is_settled and len(quiet) <= len(busy):
         since_s = min(one.quiet_s for one in quiet)
         return [_said("behind", quiet, f"no CPU used for {since_s} s, while {len(busy)} of {len(tasks)} tasks compute")]
-    if quiet and len(busy) == 1:
+    if quiet and is_settled and len(busy) == 1:
         since_s = min(one.quiet_s for one in quiet)
         return [_said("alone", busy, f"alone computes; the other {len(quiet)} tasks have used no CPU for {since_s} s")]
-    if not busy and not is_script and all(task.still_s >= after_s for task in tasks):
+    if len(quiet) == len(tasks) and not is_script and all(task.still_s >= after_s for task in tasks):
         since_s = min(min(task.quiet_s, task.still_s) for task in tasks)
         return [Suspicion("idle", (), f"no task has computed, read or written anything for {since_s} s")]
     writers = [task for task in tasks if task.writes >= WRITES_MIN]

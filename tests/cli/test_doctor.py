@@ -1,11 +1,12 @@
 """The tasks of a step's nodes put together, and what is printed of them; answers of nodes that are none."""
 
+import subprocess
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from cli.listings import livesteps
+from cli.listings import livesteps, stacks
 from cli.listings.hangs import StepFinding, findings_of, found_in
 from cli.listings.livesteps import LiveAnswer
 from cli.steps import stepquery
@@ -38,7 +39,12 @@ def found(**answers: dict[str, object]) -> StepFinding:
 def test_a_task_that_is_behind_those_of_other_nodes() -> None:
     one = found(n1=answer([0, 5], [1, 0]), n2=answer([2, 900]), n3=answer([3, 10]))
     assert [(s.kind, s.ranks) for s in one.suspicions] == [("behind", (2,))]
-    assert [(task.node, task.pid) for task in one.suspects()] == [("n2", 102)]
+    assert [(task.node, task.pid) for task in one.by_suspicion()] == [
+        ("n2", 102),
+        ("n1", 100),
+        ("n1", 101),
+        ("n3", 103),
+    ]
     assert list(shown(one)) == [
         "Step 7.0: 4 tasks on n1,n2,n3: suspected",
         "  behind: task 2: no CPU used for 900 s, while 3 of 4 tasks compute",
@@ -53,7 +59,7 @@ def test_a_task_that_is_behind_those_of_other_nodes() -> None:
 def test_gpus_and_the_flight_recorder_are_named() -> None:
     one = found(n1=answer([0, 0], gpus="8 GPUs are busy", recorder=b"/scratch/nccl_\x1b[31m"), n2=answer([1, 0]))
     lines = list(shown(one))
-    assert lines[1] == "  spinning: on n1, 8 GPUs are busy" and len(one.suspects()) == 2
+    assert lines[1] == "  spinning: on n1, 8 GPUs are busy" and len(one.by_suspicion()) == 2
     assert (
         lines[-1].startswith("  NCCL's flight recorder, if it has written: /scratch/nccl_") and "\x1b" not in lines[-1]
     )
@@ -119,3 +125,59 @@ def test_answers_that_are_none(hostile: Any) -> None:
 def test_a_job_has_many_tasks() -> None:
     lines = list(shown(found(n1=answer(*[[rank, 900 * (rank > 90)] for rank in range(100)]))))
     assert len(lines) == 2 + 1 + 64 + 1 and lines[-1] == "  and 36 more tasks"
+
+
+DUMP = """\
+Process {pid}: python3 train.py
+Python v3.11.7 (/usr/bin/python3.11)
+
+Thread {pid} (idle): "MainThread"
+    {place} (distributed_c10d.py:3252)
+    train (train.py:13)
+Thread {other} (active): "loader"
+    read (loader.py:{pid})
+"""
+
+
+def test_equal_stacks_are_shown_once_and_the_rarest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node gives none, one of the others is elsewhere, and a task writes what looks like another's."""
+    asked: dict[str, list[str]] = {}
+
+    def srun(words: list[str], **_: object) -> SimpleNamespace:
+        node = words[words.index("-w") + 1]
+        mark, *pids = words[words.index("sh", words.index("sh") + 1) + 1 :]
+        asked[node] = pids
+        if node == "n3":
+            return SimpleNamespace(returncode=1, stdout=b"", stderr=b"srun: error: no")
+        text = ""
+        for pid in pids:
+            place = "waits_for_data" if pid == "101" else "all_reduce"
+            text += f"{mark} {pid}\n" + DUMP.format(pid=pid, other=int(pid) + 1000, place=place) + "0 103\n"
+        return SimpleNamespace(returncode=0, stdout=text.encode(), stderr=b"")
+
+    monkeypatch.setattr(subprocess, "run", srun)
+    one = found(n1=answer([0, 900], [1, 900]), n2=answer([2, 900]), n3=answer([3, 900]))
+    groups = stacks.grouped(stacks.taken(7, one.by_suspicion()))
+    assert asked == {"n1": ["100", "101"], "n2": ["102"], "n3": ["103"]}
+    lines = list(stacks.shown(groups))
+    assert [line for line in lines if line.startswith("  S")] == [
+        "  Stacks of task 1 (pid 101 on n1):",
+        "  Stacks of task 3 (pid 103 on n3):",
+        "  Stacks of tasks 0,2, at the same place, as of task 0 (pid 100 on n1):",
+    ]
+    assert lines[1:8] == [
+        f"    {line}" for line in DUMP.format(pid=101, other=1101, place="waits_for_data").splitlines()[:7]
+    ]
+    assert "    srun: error: no" in lines
+    document: Any = as_object(one, groups)
+    assert [group["ranks"] for group in document["stacks"]] == [[1], [3], [0, 2]] and as_object(one)["stacks"] == []
+
+
+def test_a_node_that_hangs_hides_nothing_of_what_was_taken_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    def srun(words: list[str], timeout: float, **_: object) -> SimpleNamespace:
+        mark = words[words.index("sh", words.index("sh") + 1) + 1]
+        raise subprocess.TimeoutExpired(words, timeout, f"{mark} 100\nProcess 100\n{mark} 101\n".encode())
+
+    monkeypatch.setattr(subprocess, "run", srun)
+    one = found(n1=answer([0, 900], [1, 900]))
+    assert [stack.lines for stack in stacks.taken(7, one.by_suspicion())] == [("Process 100",), ("none within 30 s",)]

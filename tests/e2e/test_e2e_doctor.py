@@ -122,7 +122,7 @@ def stacks_are_taken_as_the_jobs_user(cluster: LiveCluster, job_id: int, pid: st
     folder = cluster.work / "bin"
     folder.mkdir()
     spy = folder / "py-spy"
-    spy.write_text('#!/bin/sh\necho "$SLURM_JOB_ID $(id -u) $*"\n')
+    spy.write_text('#!/bin/sh\necho "$SLURM_JOB_ID $(id -u) $*"\necho "at $4" | tr 0-9 a-j\n')  # each at another place
     spy.chmod(0o755)
     path = f"{folder}:{os.environ['PATH']}"
     done = cluster.run("penstock", "doctor", f"{job_id}.0", "--stacks", env={"PATH": path}).ok().out

@@ -81,6 +81,7 @@ def test_a_trace_has_the_spans_of_all_processes_across_a_restart_of_the_controll
         cluster.start_node("n1")
         cluster.kill(CTLD)
         cluster.start_controller()
+        cluster.wait_nodes("n1")  # its lines are JSON once it has registered
         gate.touch()
         cluster.wait_ends(job)
         cluster.wait(lambda: "job" in names(sink, job), "the job's span is at the collector")

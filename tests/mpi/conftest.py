@@ -15,12 +15,17 @@ PROGRAMS = Path(__file__).parent / "programs"
 @pytest.fixture(scope="session")
 def shared_cluster() -> Iterator[LiveCluster]:
     with LiveCluster(4, CONF) as cluster:
-        (cluster.work / "bin").mkdir()
-        for name in ("srun", "scontrol"):  # libraries' launchers call them by name
-            script = cluster.work / "bin" / name
-            script.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m cli.{name} "$@"\n')
-            script.chmod(0o755)
+        lay_commands(cluster)
         yield cluster
+
+
+def lay_commands(cluster: LiveCluster) -> None:
+    """Puts commands into the cluster's folder `bin`: libraries' launchers and scripts call them by name."""
+    (cluster.work / "bin").mkdir()
+    for name in ("srun", "scontrol"):
+        script = cluster.work / "bin" / name
+        script.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m cli.{name} "$@"\n')
+        script.chmod(0o755)
 
 
 @pytest.fixture

@@ -40,6 +40,8 @@ def played(*tasks: str, after_s: int = AFTER_S, is_script: bool = False) -> list
         ["write:60 compute:900"],  # has written too rarely to be one that writes
         ["write:300 compute:300 write:300 compute:2000"],  # such pauses are usual
         ["write:75 compute:585"],
+        ["compute:1200 wait:600", "compute:1215 wait:585"],  # both wait for each other: the second is not computing
+        ["compute:1215 wait:585", "compute:1200 wait:600", "compute:1200 wait:600"],
     ],
 )  # fmt: skip
 def test_healthy_steps(tasks: list[str]) -> None:
