@@ -1,4 +1,4 @@
-"""Processes whose end cannot be watched, because no descriptor is left: none runs on, and nobody waits for it for ever."""
+"""Processes whose end cannot be watched, because no descriptor is left: none runs on, and nobody waits for it forever."""
 
 import asyncio
 import errno

@@ -77,6 +77,7 @@ STATE_OWNERS = {
     "layout.kept": "nodes/kept nodes/layout",
     "layout.license_kinds": "nodes/layout",
     "layout.license_totals": "nodes/layout",
+    "layout.licenses": "nodes/layout",
     "layout.masks": "nodes/layout",
     "layout.masks.fences": "limits/node_limits",
     "layout.node_names": "nodes/layout",
