@@ -48,8 +48,8 @@ else:
 
 #: A task that uses less of a core between two samples uses no CPU.
 BUSY_PERMILLE = 50
-#: A task computes if it did so in this part of the time. Until one that did before has computed again or is quiet, too, none is
-#: said to be behind: tasks that wait for each other do not become quiet in the same sample.
+#: A task computes if it did so in this part of the time; one that did before counts neither way. Tasks that wait for each
+#: other do not become quiet in the same sample, and the first of them is not behind.
 COMPUTES_DIVISOR = 2
 #: Samples with writes that make a step one that writes, and how much longer than its longest pause it has to be silent.
 WRITES_MIN = 5
@@ -131,11 +131,10 @@ def task_suspicions(tasks: "Sequence[TaskState]", after_s: int, is_script: bool 
         return [_said("stopped", stopped, f"stopped by a signal for {min(one.stopped_s for one in stopped)} s")]
     quiet = [task for task in tasks if task.quiet_s >= after_s]
     busy = [task for task in tasks if task.quiet_s * COMPUTES_DIVISOR < after_s]
-    is_settled = len(quiet) + len(busy) == len(tasks)
-    if quiet and is_settled and len(quiet) <= len(busy):
+    if quiet and len(quiet) <= len(busy):
         since_s = min(one.quiet_s for one in quiet)
         return [_said("behind", quiet, f"no CPU used for {since_s} s, while {len(busy)} of {len(tasks)} tasks compute")]
-    if quiet and is_settled and len(busy) == 1:
+    if quiet and len(busy) == 1 and len(quiet) == len(tasks) - 1:
         since_s = min(one.quiet_s for one in quiet)
         return [_said("alone", busy, f"alone computes; the other {len(quiet)} tasks have used no CPU for {since_s} s")]
     if len(quiet) == len(tasks) and not is_script and all(task.still_s >= after_s for task in tasks):

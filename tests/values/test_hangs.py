@@ -55,6 +55,8 @@ def test_healthy_steps(tasks: list[str]) -> None:
         (["compute:1200", "compute:540 wait:660"], "behind", (1,), "task 1: no CPU used for 660 s, while 1 of 2 tasks compute"),
         (["compute:1200", "compute:540 wait:660", "compute:1200", "wait:1200"], "behind", (1, 3),
          "tasks 1,3: no CPU used for 660 s, while 2 of 4 tasks compute"),
+        (["compute:900 wait:300", "compute:1200", "wait:1200"], "behind", (2,),
+         "task 2: no CPU used for 1200 s, while 1 of 3 tasks compute"),
         (["wait:1200", "wait:1200", "compute:1200"], "alone", (2,),
          "task 2: alone computes; the other 2 tasks have used no CPU for 1200 s"),
         (["write:600 wait:600"] * 2, "idle", (), "no task has computed, read or written anything for 600 s"),
