@@ -302,7 +302,12 @@ class Controller:
     def _lead(self, config: Config) -> tuple[str, LoadedState]:
         """Opens the database, becomes its leader and loads it. Returns the store and the loaded state."""
         folder, clock = self._daemon.folder, self._clock
-        address = database_address(config.penstock_database_url, self._daemon.config_path, folder.database)
+        address = database_address(
+            config.penstock_database_url,
+            self._daemon.config_path,
+            folder.database,
+            schema=config.penstock_database_schema,
+        )
         accept = self._daemon.accept
         witness = self._witness(config)
         if is_server(address):

@@ -27,6 +27,7 @@ _NEEDS_RESTART = (
     "slurm_user",
     "state_save_location",
     "penstock_database_url",
+    "penstock_database_schema",
     "penstock_witness_file",
     "slurmctld_port",
     "penstock_node_port",
