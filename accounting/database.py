@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import NullPool
 
 from penstock.values.names import why_no_schema
 from penstock.values.urls import without_password
@@ -126,11 +127,14 @@ def server_engine(url: URL, settings: Mapping[str, str], **keywords: object) -> 
         raise DatabaseUrlError(f"database {shown(str(url))}: {hint}") from error
 
 
-def read_engine(text: str | Path) -> Engine:
-    """An engine whose connections cannot write. An SQLite file must exist when the first of them is made."""
+def read_engine(text: str | Path, *, pooled: bool = True) -> Engine:
+    """An engine whose connections cannot write. An SQLite file must exist when the first of them is made. Not `pooled`: a
+    server's connection is closed after each use."""
     url = database_url(text)
     if url.drivername == POSTGRESQL:
         settings = {"default_transaction_read_only": "on", "statement_timeout": str(READ_STATEMENT_TIMEOUT_MS)}
+        if not pooled:
+            return server_engine(url, settings, poolclass=NullPool)
         sizes = {"pool_size": READ_CONNECTIONS_MAX, "max_overflow": 0, "pool_recycle": READ_RECYCLE_S}
         return server_engine(url, settings, pool_pre_ping=True, **sizes)
     # SQLite percent-decodes a URI, so that a '?' or '#' in the path has to be escaped.
