@@ -1,0 +1,77 @@
+"""Clusters whose accounting the own controller reads for a command, as they are in its database (docs/clusters.md).
+
+A command asks a cluster's own controller if a cluster file names it. If there is no such file, or that controller does not
+answer, the own controller answers from the database what it can: requests that name a cluster. Anything else needs the
+cluster's controller.
+"""
+
+from collections.abc import Iterator
+
+# Any: the reply message of a method, which its callers know
+from typing import TYPE_CHECKING, Any
+
+from penstock.client import Client
+from penstock.clusterfile import ClusterFile
+from penstock.errors import PenstockError
+from penstock.values.refusals import Code
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+_FIELD = "cluster"
+
+
+def registered(own: Client) -> list[str]:
+    """The names of the other clusters of the own controller's database; [] when that cannot be known."""
+    from penstock.v1.governance_pb2 import ListClustersRequest
+
+    try:
+        found = own.call("ListClusters", ListClustersRequest()).clusters
+    except PenstockError:  # it is down, or older: who names such a cluster is told that it is not known
+        return []
+    return [one.name for one in found if one.name != own.cluster.cluster_name]
+
+
+def only_registered(name: str) -> ClusterFile:
+    """Stands for a cluster that no file of this machine names."""
+    return ClusterFile(name)
+
+
+def is_only_registered(cluster: ClusterFile) -> bool:
+    """Whether the cluster can be reached through the own controller alone."""
+    return not (cluster.socket or cluster.address)
+
+
+def why_only_read(name: str) -> str:
+    """Why a change is refused."""
+    return (
+        f"cluster {name} can only be read here, from the database: a change needs its controller, which must be up, and "
+        "known on this machine (docs/clusters.md)"
+    )
+
+
+class NeighbourClient(Client):
+    """Reads a cluster through `own`, which stays open."""
+
+    def __init__(self, own: Client, name: str) -> None:
+        super().__init__(own.cluster._replace(cluster_name=name), own.timeout_s, by_token=False)
+        self._own = own
+
+    def close(self) -> None:
+        """Leaves the connection to its owner."""
+
+    def call(self, method: str, request: "Message", timeout_s: float | None = None) -> Any:
+        """As Client.call. Raises PenstockError for what the database does not answer."""
+        return self._own.call(method, self._named(method, request), timeout_s)
+
+    def stream(self, method: str, request: "Message", timeout_s: float | None = None) -> Iterator[Any]:
+        """As Client.stream. Raises PenstockError for what the database does not answer."""
+        return self._own.stream(method, self._named(method, request), timeout_s)
+
+    def _named(self, method: str, request: "Message") -> "Message":
+        if _FIELD not in request.DESCRIPTOR.fields_by_name:
+            raise PenstockError(Code.NOT_SUPPORTED, why_only_read(self.cluster.cluster_name), method)
+        named = type(request)()
+        named.CopyFrom(request)
+        setattr(named, _FIELD, self.cluster.cluster_name)
+        return named
