@@ -316,9 +316,9 @@ class Controller:
             self._daemon.watch.over()  # it has deadlines of its own
         else:
             self._daemon.watch.at(address)
-        self._store = Store.open(address, folder.lease_name, witness)
         self._registry = Registry(address, bool(config.penstock_database_schema))
         self._registry.check(config.cluster_name)
+        self._store = Store.open(address, folder.lease_name, witness)
         epoch = self._store.acquire_lease(clock(), accept)
         if accept.is_accepted:
             log.warning(

@@ -54,7 +54,7 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.schema import CreateSchema
 
 from accounting.database import bare, schema_of, server_arguments, server_engine
-from ctld.store.dialect_type import BUSY_TIMEOUT_MS, ROWS, Dialect, Many
+from ctld.store.dialect_type import BUSY_TIMEOUT_MS, ROWS, SCHEMA_OPTION, Dialect, Many
 from ctld.store.errors import StoreError
 from penstock.values.fields import made_of
 
@@ -80,9 +80,6 @@ _BASE64: ColumnElement[str] = literal_column("'base64'")
 
 #: Lock for checking and migrating a schema, which serialises controllers that start at the same time.
 _MIGRATION_LOCK: Final = 0x70656E73746F636B & 0x7FFFFFFFFFFFFFFF
-
-#: The option of an engine with the schema of its tables.
-_SCHEMA: Final = "penstock_schema"
 
 #: The driver's own messages about a lost connection; the controller has its own.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
@@ -121,7 +118,7 @@ def _in_transaction(connection: psycopg.Connection[object]) -> bool:
 
 
 def _check(connection: Connection) -> None:
-    schema = str(connection.get_execution_options().get(_SCHEMA, ""))
+    schema = str(connection.get_execution_options().get(SCHEMA_OPTION, ""))
     key = _MIGRATION_LOCK ^ crc32(schema.encode())
     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
     encoding, by_code_points = connection.execute(
@@ -214,7 +211,7 @@ DIALECT = Dialect(
 
 def write_engine(url: URL) -> Engine:
     """Creates the engine of the one writing connection; a lost one is replaced when the engine is disposed of."""
-    engine = server_engine(url, SETTINGS, poolclass=StaticPool, execution_options={_SCHEMA: schema_of(url)})
+    engine = server_engine(url, SETTINGS, poolclass=StaticPool, execution_options={SCHEMA_OPTION: schema_of(url)})
     event.listen(engine, "connect", _prepare_writer)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(DIALECT.begin))
     return engine

@@ -21,8 +21,8 @@ from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, Table,
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateSchema, CreateTable
 
-from accounting.database import database_url, is_server, shown
-from ctld.store.dialect import dialect_of, kind_of, write_engine
+from accounting.database import DatabaseUrlError, database_url, is_server, shown
+from ctld.store.dialect import dialect_of, kind_of, own_schema, write_engine
 from ctld.store.errors import StoreError
 from penstock.values.names import REGISTRY_SCHEMA, why_no_schema
 from penstock.values.text import shown as shown_text
@@ -42,7 +42,6 @@ CLUSTER: Final = Table(
 CLUSTERS_MAX: Final = 64
 #: SQLSTATE of an action that the role may not do.
 _NOT_ALLOWED: Final = "42501"
-_OWN: Final = text("SELECT current_schema()")
 _EXISTS: Final = text("SELECT 1 FROM pg_tables WHERE schemaname = :schema AND tablename = 'cluster'")
 #: Serialises controllers that register at the same time: a new table has no row to lock.
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(:key)")
@@ -69,7 +68,8 @@ class Registry:
         self._is_asked_for = is_asked_for
 
     def check(self, name: str) -> None:
-        """Checks that this cluster may have this name and schema. Raises StoreError, StorageWaits."""
+        """Checks that this cluster may have this name and schema, before anything in the schema is touched: a wrong one would
+        be migrated. Raises StoreError, StorageWaits."""
         self._run(lambda connection: _check(connection, name))
 
     def write(self, row: RegisteredCluster) -> str:
@@ -84,14 +84,17 @@ class Registry:
             _make(connection)
         _check(connection, row.name)
         values: dict[str, object] = dict(zip(CLUSTER.columns.keys(), row, strict=True))
-        values["schema_name"] = connection.execute(_OWN).scalar()
+        values["schema_name"] = own_schema(connection)
         insert = dialect_of(connection.engine).insert(CLUSTER).values(values)
         connection.execute(insert.on_conflict_do_update(index_elements=["name"], set_=values))
 
     def _run(self, act: Callable[[Connection], None]) -> str:
         if not is_server(self._address):
             return ""
-        engine = write_engine(self._address)
+        try:
+            engine = write_engine(self._address)
+        except DatabaseUrlError as error:
+            raise StoreError(str(error)) from error
         try:
             with engine.begin() as connection:
                 act(connection)
@@ -145,7 +148,7 @@ def _check(connection: Connection, name: str) -> None:
     """Raises StoreError when another cluster has the schema, or another schema the name."""
     if not _exists(connection):
         return
-    schema = connection.execute(_OWN).scalar()
+    schema = own_schema(connection)
     rule = or_(CLUSTER.c.name == name, CLUSTER.c.schema_name == schema)
     for found in connection.execute(select(CLUSTER.c.name, CLUSTER.c.schema_name).where(rule)):
         if tuple(found) == (name, schema):

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, func, select, text
+from sqlalchemy.engine.interfaces import CoreExecuteOptionsParameter
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from accounting.database import in_schema, is_server, read_engine
@@ -120,19 +121,18 @@ class Neighbours:
     # ---- in threads ----------------------------------------------------------------------------------------------
 
     def _list(self) -> list[RegisteredCluster]:
-        found = _reading("", self._address, lambda connection, _: registered(connection))
-        return [self._shown(row) for row in found]
+        return _reading(
+            "", self._address, lambda connection, _: [self._shown(row, connection) for row in registered(connection)]
+        )
 
-    def _shown(self, row: RegisteredCluster) -> RegisteredCluster:
-        address = in_schema(self._address, row.schema)
+    def _shown(self, row: RegisteredCluster, connection: Connection) -> RegisteredCluster:
+        there: CoreExecuteOptionsParameter = {"schema_translate_map": {None: row.schema}}
         try:
-            is_up = _reading(row.name, address, lambda connection, _: self._is_led(connection))
-        except BadRequest:  # the cluster is in the list whatever its schema is like; who reads it is told
-            is_up = False
-        return row if is_up else row._replace(control_host="", control_port=0)
-
-    def _is_led(self, connection: Connection) -> bool:
-        return bool(connection.execute(select(META.c.expires_at_us)).scalar_one() > self._clock_us())
+            with connection.begin_nested():
+                expires_at_us = connection.execute(select(META.c.expires_at_us), execution_options=there).scalar() or 0
+        except DBAPIError:  # the cluster is in the list whatever its schema is like; who reads it is told
+            expires_at_us = 0
+        return row if expires_at_us > self._clock_us() else row._replace(control_host="", control_port=0)
 
     def _open(self, name: str) -> Opened:
         rows = _reading("", self._address, lambda connection, _: registered(connection))
