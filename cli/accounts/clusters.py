@@ -39,7 +39,7 @@ def on_named(
             return act(client, said, options)
         known = known_clusters(client.cluster)
         if any(name not in known for name in names):
-            known = with_registered(known, client)
+            known = with_registered(NAME, known, client)
         if needs_all and (unknown := [name for name in names if name not in known]):
             raise CommandError(
                 f" This cluster '{unknown[0]}' doesn't exist.\n        Contact your admin to add it to accounting.",
@@ -69,7 +69,7 @@ def load_trees(client: Client, with_deleted: bool) -> list[AssociationTree]:
     cluster in Slurm whose controller has not registered.
     """
     trees = []
-    for cluster in with_registered(known_clusters(client.cluster), client).values():
+    for cluster in with_registered(NAME, known_clusters(client.cluster), client).values():
         if cluster == client.cluster:
             trees.append(AssociationTree.load(client, with_deleted))
             continue

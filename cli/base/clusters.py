@@ -13,7 +13,7 @@ from cli.base.options import OptionValues
 from cli.base.run import STATUS_BROKEN_PIPE, STATUS_INTERRUPTED, CommandError, complain, status_of
 from penstock.client import Client
 from penstock.clusterfile import ClusterFile
-from penstock.errors import Unreachable
+from penstock.errors import PenstockError, Unreachable
 
 ALL = "all"
 _Found = TypeVar("_Found")
@@ -32,7 +32,7 @@ def named_clusters(command: str, text: str | None, own: ClusterFile, reader: Cli
 
     known = known_clusters(own)
     if reader is not None and any(name not in known for name in names):
-        known = with_registered(known, reader)
+        known = with_registered(command, known, reader)
     if ALL in names:
         return list(known.values())
     for name in names:
@@ -47,11 +47,17 @@ def named_clusters(command: str, text: str | None, own: ClusterFile, reader: Cli
     return found
 
 
-def with_registered(known: dict[str, ClusterFile], own: Client) -> dict[str, ClusterFile]:
-    """The known clusters with those that are in the own controller's database alone, by name."""
+def with_registered(command: str, known: dict[str, ClusterFile], own: Client) -> dict[str, ClusterFile]:
+    """The known clusters with those that are in the own controller's database alone, by name. A database that cannot be
+    read is reported, and the command continues with those that it knows."""
     from cli.base.neighbours import only_registered, registered
 
-    return dict(sorted(({name: only_registered(name) for name in registered(own)} | known).items()))
+    try:
+        more = registered(own)
+    except PenstockError as error:
+        complain(command, error.text)
+        more = []
+    return dict(sorted(({name: only_registered(name) for name in more} | known).items()))
 
 
 def one_cluster(command: str, text: str | None, own: ClusterFile) -> ClusterFile:

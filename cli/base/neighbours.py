@@ -6,13 +6,11 @@ cluster's controller.
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-# Any: the reply message of a method, which its callers know
-from typing import TYPE_CHECKING, Any
-
-from penstock.client import Client
+from penstock.client import Client, ReplyMessage
 from penstock.clusterfile import ClusterFile
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Unreachable
 from penstock.values.refusals import Code
 
 if TYPE_CHECKING:
@@ -22,13 +20,16 @@ _FIELD = "cluster"
 
 
 def registered(own: Client) -> list[str]:
-    """The names of the other clusters of the own controller's database; [] when that cannot be known."""
+    """The names of the other clusters of the own controller's database. None while it is down, which is reported where it is
+    asked itself, and of an older one. Raises PenstockError when the database cannot be read."""
     from penstock.v1.governance_pb2 import ListClustersRequest
 
     try:
         found = own.call("ListClusters", ListClustersRequest()).clusters
-    except PenstockError:  # it is down, or older: who names such a cluster is told that it is not known
-        return []
+    except PenstockError as error:
+        if isinstance(error, Unreachable) or error.code == Code.NOT_SUPPORTED:
+            return []
+        raise
     return [one.name for one in found if one.name != own.cluster.cluster_name]
 
 
@@ -60,11 +61,11 @@ class NeighbourClient(Client):
     def close(self) -> None:
         """Leaves the connection to its owner."""
 
-    def call(self, method: str, request: "Message", timeout_s: float | None = None) -> Any:
+    def call(self, method: str, request: "Message", timeout_s: float | None = None) -> ReplyMessage:
         """As Client.call. Raises PenstockError for what the database does not answer."""
         return self._own.call(method, self._named(method, request), timeout_s)
 
-    def stream(self, method: str, request: "Message", timeout_s: float | None = None) -> Iterator[Any]:
+    def stream(self, method: str, request: "Message", timeout_s: float | None = None) -> Iterator[ReplyMessage]:
         """As Client.stream. Raises PenstockError for what the database does not answer."""
         return self._own.stream(method, self._named(method, request), timeout_s)
 

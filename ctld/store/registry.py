@@ -1,14 +1,14 @@
 """The registry: which clusters have their tables in this PostgreSQL database, each in a schema of its own.
 
 One table in the schema `penstock_clusters`, with a row for each cluster: its name, its schema, where its controller is, and
-the facts of its configuration by which a neighbour judges who may read what. A controller writes its own row when it
+the facts of its configuration by which a neighbour decides who may read what. A controller writes its own row when it
 leads and when its configuration is read again, and reads those of others. The row says nothing about whether the
 controller is up: the lease in that schema's `meta` does.
 
 Rules
     - A name has one schema, and a schema one name: anything else is a configuration that would mix two clusters.
     - A site with one cluster needs no registry: without PenstockDatabaseSchema a controller joins one that exists and makes
-      none. A role without the rights is told which, and the cluster goes on alone.
+      none. The warning about a role without the rights names the GRANT, and the cluster goes on alone.
     - What is read here was written by other controllers: the name of a schema is checked before it is used.
 
 Deliberately absent: removing a cluster, which is an administrator's DELETE (docs/database.md).

@@ -1,4 +1,4 @@
-"""Two clusters in one database of PostgreSQL: what the controller of `east` tells of `west`, to whom, and what it never tells.
+"""Two clusters in one database of PostgreSQL: what the controller of `east` shows of `west`, to whom, and what it never shows.
 
 In west ann and sam are users of physics, which cora coordinates, and oda is a user of bio; wanda is an operator. In east
 eve coordinates physics and daemon is an operator, and both are nobody in west.
@@ -142,7 +142,7 @@ async def test_who_sees_what_of_a_cluster_that_is_down(tmp_path: Path, server: S
             ANN, "ListRecords", a.ListRecordsRequest(cluster="west", ids=["1"], with_script=True)
         )
         assert [bool(r.script) for page in pages for r in page.records] == [True]
-        # west begins again, and takes back what it has given; its lease tells that it is up
+        # west begins again, and takes back what it has given; by its lease it is up
         async with west.controller():
             remove = s.ChangeAccountsRequest(
                 action="REMOVE", entity="coordinator", names=["physics"], users=[str(CORA)]
@@ -190,7 +190,7 @@ async def test_names_and_schemas_that_are_no_clusters(tmp_path: Path, server: Se
             change(place, f"INSERT INTO penstock_clusters.cluster VALUES ('{name}', '{schema}', {values})")
         for name in ("empty", "other", "gone"):
             code, text = await refusal(east, ANN, "ListAssociations", s.ListAssociationsRequest(cluster=name))
-            assert (code, name in text, "secret" in text) == (Code.NOT_SUPPORTED, True, False)
+            assert (code, name in text, "secret" in text) == (Code.CONFIG_INVALID, True, False)
         for name in ("quoted", "cat"):
             code, text = await refusal(east, ANN, "ListQos", c.ListQosRequest(cluster=name))
             assert text == f"No cluster '{name}' known by database."
@@ -200,12 +200,12 @@ async def test_names_and_schemas_that_are_no_clusters(tmp_path: Path, server: Se
         assert rows(place, "SELECT count(*) FROM west.job") == [(3,)]
         change(place, "UPDATE west.alembic_version SET version_num = '0001'")
         code, text = await refusal(east, ANN, "ListRecords", a.ListRecordsRequest(cluster="west"))
-        assert (code, f"have schema 0001, this program's is {REVISIONS[-1]}" in text) == (Code.NOT_SUPPORTED, True)
+        assert (code, f"have schema 0001, this program's is {REVISIONS[-1]}" in text) == (Code.CONFIG_INVALID, True)
         change(place, f"UPDATE west.alembic_version SET version_num = '{REVISIONS[-1]}'")
         for facts in ("{}", "x", '{"private_data": "none"}', "[]"):  # rights that cannot be known are nobody's
             change(place, f"UPDATE penstock_clusters.cluster SET facts = '{facts}' WHERE name = 'west'")
             code, text = await refusal(east, 0, "ListRecords", a.ListRecordsRequest(cluster="west"))
-            assert (code, "its row in the registry cannot be used" in text) == (Code.NOT_SUPPORTED, True)
+            assert (code, "its row in the registry cannot be used" in text) == (Code.CONFIG_INVALID, True)
 
 
 @in_loop
@@ -263,7 +263,7 @@ async def test_a_cluster_alone_makes_no_registry(
         async with site(tmp_path / "e", "east", place).controller():
             code, text = await refusal(poor, 0, "ListRecords", a.ListRecordsRequest(cluster="east"))
             assert (code, "the registry of clusters: the controller's role may not read it" in text) == (
-                Code.NOT_SUPPORTED,
+                Code.CONFIG_INVALID,
                 True,
             )
             change(place, "GRANT USAGE ON SCHEMA penstock_clusters TO poor")
@@ -272,7 +272,7 @@ async def test_a_cluster_alone_makes_no_registry(
             assert (
                 code,
                 "cluster east: its schema does not exist, or the controller's role may not read it" in text,
-            ) == (Code.NOT_SUPPORTED, True)
+            ) == (Code.CONFIG_INVALID, True)
             change(place, "GRANT USAGE ON SCHEMA east TO poor")
             change(place, "GRANT SELECT ON ALL TABLES IN SCHEMA east TO poor")
             assert await owners(poor, 0, "east") == set()

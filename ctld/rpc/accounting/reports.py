@@ -19,7 +19,7 @@ from accounting.usage import UsageQuery, UsageRowValues, cluster, usage
 from ctld.core.state.fairshare import ShareTree
 from ctld.core.state.state import ClusterState
 from ctld.rpc.gate.context import Context
-from ctld.rpc.gate.neighbours import Read
+from ctld.rpc.gate.neighbours import NeighbourRead
 from ctld.rpc.gate.refusals import refuse_as, translated_pages
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.visibility import is_private, usage_filter
@@ -62,7 +62,7 @@ class Reports:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def _read(self, context: Context, work: Callable[[Connection], T], read: Read | None = None) -> T:
+    async def _read(self, context: Context, work: Callable[[Connection], T], read: NeighbourRead | None = None) -> T:
         """Runs `work` with a connection, in a thread. An invalid query ends the call."""
         try:
             return await (read or self._services.reading.read)(work)
@@ -113,7 +113,7 @@ class Reports:
     ) -> AsyncIterator[governance_pb2.ReportReply]:
         """Returns rows in pages; the first contains the time up to which usage is counted."""
         view = await self._services.view(request.cluster)
-        state, actor, read = view.state, view.actor, view.read
+        state, actor = view.state, view.actor
         if unclaimed := [name for name in _NOT_TAKEN.get(request.kind, ()) if getattr(request, name)]:
             text = (
                 f"report {_KINDS.Name(request.kind)} cannot be restricted by {unclaimed[0]}: {_WHY_NOT[request.kind]}"
@@ -124,17 +124,17 @@ class Reports:
         sees = usage_filter(state, actor)
         by_job = REPORTS.get(_KINDS.Name(request.kind))
         if request.kind == _KINDS.USAGE:
-            found = await self._read(context, lambda c: (usage(c, calendar, ask, sees), read_marks(c)), read)
+            found = await self._read(context, lambda c: (usage(c, calendar, ask, sees), read_marks(c)), view.read)
         elif request.kind in _OF_CLUSTER:
             make = _OF_CLUSTER[request.kind]
-            found = await self._read(context, lambda c: (make(c, calendar, ask), read_marks(c)), read)
+            found = await self._read(context, lambda c: (make(c, calendar, ask), read_marks(c)), view.read)
         elif by_job is not None and not (
             request.kind == _KINDS.RESERVATIONS and is_private(state.config, actor, "reservations")
         ):
             default, now_us = state.config.penstock_default_account.lower(), self._services.runtime.clock_us()
             nodes, sees_jobs = await _nodes_of(request, context), usage_filter(state, actor, "usage", "jobs")
             more = _job_ask(request, ask, nodes, default, now_us)
-            found = await self._read(context, lambda c: (by_job(c, more, sees_jobs), read_marks(c)), read)
+            found = await self._read(context, lambda c: (by_job(c, more, sees_jobs), read_marks(c)), view.read)
         else:
             await refuse_as(context, BadRequest(Code.NOT_SUPPORTED, f"Report {request.kind}"))
         rows, marks = found

@@ -1,7 +1,7 @@
 """The facts of a cluster's configuration that its row in the registry has (ctld/store/registry.py): by these, and by the
-rows of its own schema, the controller of another cluster judges who may read what there.
+rows of its own schema, the controller of another cluster decides who may read what there.
 
-They are fields of `Config` by their names, so that the same code judges on both sides. A fact that is missing, unknown or of
+They are fields of `Config` by their names, so that the same code decides on both sides. A fact that is missing, unknown or of
 another type makes the row useless: a cluster whose PrivateData is not known is not read.
 """
 

@@ -1,9 +1,9 @@
 """Reads the accounting of the other clusters of the same database, also while their controllers are down.
 
 A handler that reads accounting asks for the `View` of the cluster that its request names: the state by which rights are
-judged, the caller with their role there, and where to read. Without a name, or with the own one, that is the running
+decided, the caller with their role there, and where to read. Without a name, or with the own one, that is the running
 core and the caller as they are. For a neighbour it is a core without jobs and nodes, built from that cluster's rows and
-the facts of its configuration in the registry, so that the same code judges both.
+the facts of its configuration in the registry, so that the same code serves both.
 
 Rules
     - Only a cluster of the registry is read, in the schema that the registry names, by connections that cannot write,
@@ -54,7 +54,7 @@ _NO_RIGHTS: Final = (
 THREADS: Final = 2
 
 
-class Read(Protocol):
+class NeighbourRead(Protocol):
     """Runs work with a connection, in a thread (reading.Reading.read)."""
 
     def __call__(self, work: Callable[[Connection], T], /) -> Awaitable[T]: ...
@@ -67,7 +67,7 @@ class View(NamedTuple):
     actor: Actor
     records: Records
     traces: Traces
-    read: Read
+    read: NeighbourRead
     host: str
     port: int
 
@@ -130,7 +130,7 @@ class Neighbours:
         try:
             with connection.begin_nested():
                 expires_at_us = connection.execute(select(META.c.expires_at_us), execution_options=there).scalar() or 0
-        except DBAPIError:  # the cluster is in the list whatever its schema is like; who reads it is told
+        except DBAPIError:  # the cluster is in the list whatever its schema is like; a reader gets the error
             expires_at_us = 0
         return row if expires_at_us > self._clock_us() else row._replace(control_host="", control_port=0)
 
@@ -140,9 +140,9 @@ class Neighbours:
         if row is None:
             raise _unknown(name)
         address = in_schema(self._address, row.schema)
-        return _reading(name, address, lambda connection, engine: self._look(row, address, connection, engine))
+        return _reading(name, address, lambda connection, engine: self._inspect(row, address, connection, engine))
 
-    def _look(self, row: RegisteredCluster, address: str, connection: Connection, engine: Engine) -> Opened:
+    def _inspect(self, row: RegisteredCluster, address: str, connection: Connection, engine: Engine) -> Opened:
         one_moment(connection)
         if connection.execute(_OWN).scalar() is None:
             raise _unreadable(f"cluster {row.name}: its schema does not exist, or {_NO_RIGHTS}")
@@ -166,7 +166,7 @@ class Neighbours:
         return Opened(kept.there, kept.state, address, engine, meta.expires_at_us > now_us)
 
 
-def view_of(found: Opened, read: Callable[[Engine], Read]) -> View:
+def view_of(found: Opened, read: Callable[[Engine], NeighbourRead]) -> View:
     """Returns the view of a neighbour for the caller of this method."""
     config = found.there.config
     return View(
@@ -195,7 +195,7 @@ def _reading(name: str, address: str, work: Callable[[Connection, Engine], T]) -
 
 
 def _refusal(name: str, engine: Engine, error: DBAPIError | StoreError) -> BadRequest:
-    """Returns what the caller is told: not the database's own words, which name its tables."""
+    """Returns the refusal, without the database's own words, which name its tables."""
     if isinstance(error, DBAPIError) and is_denied(error):
         return _unreadable(f"{f'cluster {name}' if name else 'the registry of clusters'}: {_NO_RIGHTS}")
     kind = kind_of(dialect_of(engine), error)[0] if isinstance(error, DBAPIError) else type(error)
@@ -209,4 +209,4 @@ def _unknown(name: str) -> BadRequest:
 
 
 def _unreadable(what: str) -> BadRequest:
-    return BadRequest(Code.NOT_SUPPORTED, f"{TEXT[Code.NOT_SUPPORTED]}: {what}")
+    return BadRequest(Code.CONFIG_INVALID, what)
