@@ -103,7 +103,7 @@ def in_turn(
     command: str, clusters: list[ClusterFile], act: Callable[[Client, int], int], own: Client | None = None
 ) -> int:
     """Runs `act` with a client of each cluster and its number. A failure is reported, and the next cluster's turn comes;
-    returns the highest status. `own`: what only reads accounting is asked of this client where a controller does not answer.
+    returns the highest status. `own`: what only reads accounting goes to this client's controller where another does not answer.
     """
     status = 0
     for number, cluster in enumerate(clusters):
@@ -150,4 +150,5 @@ def read_one(cluster: ClusterFile, act: Callable[[Client], _Found], own: Client 
         except Unreachable:
             if cluster.cluster_name not in registered(own):
                 raise
-    return act(NeighbourClient(own, cluster.cluster_name))
+    with NeighbourClient(own, cluster.cluster_name) as client:
+        return act(client)

@@ -5,10 +5,9 @@ answer, the own controller answers from the database what it can: requests that 
 cluster's controller.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from penstock.client import Client, ReplyMessage
+from penstock.client import Client
 from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError, Unreachable
 from penstock.values.refusals import Code
@@ -52,24 +51,14 @@ def why_only_read(name: str) -> str:
 
 
 class NeighbourClient(Client):
-    """Reads a cluster through `own`, which stays open."""
+    """Reads a cluster through the controller of `own`."""
 
     def __init__(self, own: Client, name: str) -> None:
-        super().__init__(own.cluster._replace(cluster_name=name), own.timeout_s, by_token=False)
-        self._own = own
+        super().__init__(own.cluster, own.timeout_s)
+        self.cluster = own.cluster._replace(cluster_name=name)  # for listings; the addresses stay
 
-    def close(self) -> None:
-        """Leaves the connection to its owner."""
-
-    def call(self, method: str, request: "Message", timeout_s: float | None = None) -> ReplyMessage:
-        """As Client.call. Raises PenstockError for what the database does not answer."""
-        return self._own.call(method, self._named(method, request), timeout_s)
-
-    def stream(self, method: str, request: "Message", timeout_s: float | None = None) -> Iterator[ReplyMessage]:
-        """As Client.stream. Raises PenstockError for what the database does not answer."""
-        return self._own.stream(method, self._named(method, request), timeout_s)
-
-    def _named(self, method: str, request: "Message") -> "Message":
+    def addressed(self, method: str, request: "Message") -> "Message":
+        """Returns the request with the cluster's name. Raises PenstockError for what the database does not answer."""
         if _FIELD not in request.DESCRIPTOR.fields_by_name:
             raise PenstockError(Code.NOT_SUPPORTED, why_only_read(self.cluster.cluster_name), method)
         named = type(request)()

@@ -102,7 +102,9 @@ async def pair(folder: Path, place: str, private: str = PRIVATE) -> AsyncIterato
 
 
 @in_loop
-async def test_who_sees_what_of_a_cluster_that_is_down(tmp_path: Path, server: Server) -> None:
+async def test_who_sees_what_of_a_cluster_that_is_down(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = server.new_database()
     async with pair(tmp_path, place) as (east, west):
         sees = {ANN: {ANN}, SAM: {SAM}, ODA: {ODA}, EVE: set(), DAEMON: set(), CORA: {ANN, SAM}}
@@ -125,10 +127,11 @@ async def test_who_sees_what_of_a_cluster_that_is_down(tmp_path: Path, server: S
         # the operator of west is a plain user of east, as a node or a login host of east may say of anybody
         folder = tmp_path / "login"
         issue_to_folder(load_ca(east.state / "ca"), folder, "login", "gate", now_us())
-        east.token = lambda uid: TokenIssuer(load_credentials(folder, "login", now_us())).issue(uid, uid, now_us())  # type: ignore[method-assign]  # tokens of a login host in place of the controller's own
-        for uid, seen in ((BIN, set()), (CORA, {ANN, SAM}), (ANN, {ANN}), (0, set())):
-            assert await owners(east, uid) == seen, uid
-        del east.token  # type: ignore[attr-defined]  # those of the controller again
+        issuer = TokenIssuer(load_credentials(folder, "login", now_us()))
+        with monkeypatch.context() as patch:
+            patch.setattr(east, "token", lambda uid: issuer.issue(uid, uid, now_us()))
+            for uid, seen in ((BIN, set()), (CORA, {ANN, SAM}), (ANN, {ANN}), (0, set())):
+                assert await owners(east, uid) == seen, uid
         transactions = g.ListTransactionsRequest(cluster="west")
         assert (await refusal(east, DAEMON, "ListTransactions", transactions))[0] == Code.ACCESS_DENIED
         found = await east.call_as(0, "ListTransactions", transactions)
