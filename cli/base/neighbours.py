@@ -13,7 +13,7 @@ from penstock.errors import PenstockError, Unreachable
 from penstock.values.refusals import Code
 
 if TYPE_CHECKING:
-    from google.protobuf.message import Message
+    from penstock.client import Message
 
 _FIELD = "cluster"
 
