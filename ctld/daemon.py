@@ -231,6 +231,7 @@ class Controller:
             self.rollups,
             self.certificates.now,
             self._filter,
+            self._neighbours_address,
         )
 
     async def _serve(self, config: Config) -> None:
@@ -310,6 +311,12 @@ class Controller:
             folder.database,
             schema=config.penstock_database_schema,
         )
+        self._neighbours_address = address
+        if config.penstock_database_read_url:
+            found = database_address(config.penstock_database_read_url, self._daemon.config_path, folder.database)
+            if not (is_server(address) and is_server(found)):
+                raise BadSetup("PenstockDatabaseReadUrl is for other clusters in a PostgreSQL database; remove it")
+            self._neighbours_address = found
         accept = self._daemon.accept
         witness = self._witness(config)
         if is_server(address):

@@ -111,6 +111,6 @@ def _check_config(path: Path) -> None:
         raise BadSetup(f"{path}: {error.strerror}") from error
     if mode & 0o007:
         raise BadSetup(
-            f"{path}: PenstockDatabaseUrl has a password in it and all users can read the file (mode {mode:04o}): "
-            "change the password, write the URL into a file of mode 0600 and PenstockDatabaseUrl=file:/PATH here"
+            f"{path}: the URL of a database has a password in it and all users can read the file (mode {mode:04o}): "
+            "change the password, write the URL into a file of mode 0600 and file:/PATH in its place"
         )

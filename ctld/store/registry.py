@@ -17,14 +17,14 @@ Deliberately absent: removing a cluster, which is an administrator's DELETE (doc
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, Table, Text, or_, select, text
+from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, Table, Text, func, or_, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateSchema, CreateTable
 
 from accounting.database import DatabaseUrlError, database_url, is_server, shown
 from ctld.store.dialect import dialect_of, kind_of, own_schema, write_engine
 from ctld.store.errors import StoreError
-from penstock.values.names import REGISTRY_SCHEMA, why_no_schema
+from penstock.values.names import REGISTRY_SCHEMA, is_cluster_name, why_no_host, why_no_schema
 from penstock.values.text import shown as shown_text
 
 CLUSTER: Final = Table(
@@ -40,6 +40,8 @@ CLUSTER: Final = Table(
 )
 #: Rows that are read: as many as a machine knows clusters (penstock/clusters.py).
 CLUSTERS_MAX: Final = 64
+#: Characters of the facts: lists of operators are the longest.
+FACTS_MAX: Final = 1_000_000
 #: SQLSTATE of an action that the role may not do.
 _NOT_ALLOWED: Final = "42501"
 _EXISTS: Final = text("SELECT 1 FROM pg_tables WHERE schemaname = :schema AND tablename = 'cluster'")
@@ -120,12 +122,18 @@ class Registry:
 
 
 def registered(connection: Connection) -> list[RegisteredCluster]:
-    """Reads the rows by name. Those whose schema is no plain name are left out: no controller has written them."""
+    """Reads the rows by name. What no controller has written is left out: it goes into statements, and to terminals."""
     if not _exists(connection):
         return []
-    found = connection.execute(select(CLUSTER).order_by(CLUSTER.c.name).limit(CLUSTERS_MAX))
+    is_short = func.length(CLUSTER.c.facts) <= FACTS_MAX
+    found = connection.execute(select(CLUSTER).where(is_short).order_by(CLUSTER.c.name).limit(CLUSTERS_MAX))
     rows = [RegisteredCluster._make(row) for row in found]
-    return [row for row in rows if not why_no_schema(row.schema)]
+    return [row for row in rows if _is_plausible(row)]
+
+
+def _is_plausible(row: RegisteredCluster) -> bool:
+    has_names = is_cluster_name(row.name) and not why_no_host(row.control_host)
+    return has_names and not why_no_schema(row.schema) and 0 <= row.control_port < 65_536
 
 
 def is_denied(error: DBAPIError) -> bool:

@@ -15,7 +15,7 @@ from penstock.values.duration import UNLIMITED, format_duration, parse_duration_
 from penstock.values.errors import BadValue
 from penstock.values.licenses import format_licenses, parse_licenses
 from penstock.values.memory import parse_mb
-from penstock.values.names import why_no_schema
+from penstock.values.names import is_cluster_name, why_no_schema
 from penstock.values.numbers import parse_int
 from penstock.values.text import check_name, shown
 from penstock.values.urls import place_without_secret, without_password
@@ -188,7 +188,7 @@ def _read_schema(text: str, what: str) -> str:
 
 
 def _read_cluster_name(text: str, what: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", text):
+    if not is_cluster_name(text.lower()):
         raise BadValue(f"Invalid {what}: write at most 40 letters, digits, '_' and '-', not {shown(text)}")
     return text.lower()
 

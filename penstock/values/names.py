@@ -17,6 +17,8 @@ _SHORT: Final = ENTITY_BYTES_MAX // 4
 #: Separators of passwd(5) and group(5).
 _SEPARATORS: Final = ":,"
 _HOST: Final = re.compile(r"[A-Za-z0-9_.\-]*")
+#: A cluster's name, in lower case.
+_CLUSTER: Final = re.compile(r"[a-z0-9_-]{1,40}")
 #: The schema of PostgreSQL with the table of the clusters of one database (ctld/store/registry.py).
 REGISTRY_SCHEMA: Final = "penstock_clusters"
 #: What PostgreSQL takes without quotes and does not cut: 63 bytes.
@@ -45,6 +47,11 @@ def why_no_host(text: str) -> str:
     """Describes why this is not the name of a host; "" = it may be one."""
     why = why_no_entity(text)
     return why if why or _HOST.fullmatch(text) else "not the name of a host"
+
+
+def is_cluster_name(text: str) -> bool:
+    """Whether this may be a cluster's name, which is kept in lower case."""
+    return _CLUSTER.fullmatch(text) is not None
 
 
 def why_no_schema(text: str) -> str:

@@ -189,12 +189,13 @@ async def test_names_and_schemas_that_are_no_clusters(tmp_path: Path, server: Se
             ("gone", "gone"),
             ("quoted", 'we"st'),
             ("cat", "pg_catalog"),
+            ("\x1b[2J", "terminal"),
         ):
             change(place, f"INSERT INTO penstock_clusters.cluster VALUES ('{name}', '{schema}', {values})")
         for name in ("empty", "other", "gone"):
             code, text = await refusal(east, ANN, "ListAssociations", s.ListAssociationsRequest(cluster=name))
             assert (code, name in text, "secret" in text) == (Code.CONFIG_INVALID, True, False)
-        for name in ("quoted", "cat"):
+        for name in ("quoted", "cat", "Terminal"):
             code, text = await refusal(east, ANN, "ListQos", c.ListQosRequest(cluster=name))
             assert text == f"No cluster '{name}' known by database."
         listed = (await east.call_as(ANN, "ListClusters", g.ListClustersRequest())).clusters
@@ -284,3 +285,29 @@ async def test_a_cluster_alone_makes_no_registry(
             "alone",
             "east",
         ]
+
+
+@in_loop
+async def test_a_trap_in_the_schema_of_a_neighbour(tmp_path: Path, server: Server) -> None:
+    """The role of west replaces a table by a view with a function, which runs with the rights of the role that reads."""
+    place = server.new_database()
+    server.execute("DROP ROLE IF EXISTS reads")
+    server.execute("CREATE ROLE reads LOGIN")
+    read_url = f"PenstockDatabaseReadUrl={place.replace('penstock@', 'reads@')}\n"
+    async with site(tmp_path / "w", "west", place).controller():
+        pass
+    east = site(tmp_path / "e", "east", place, read_url)
+    async with east.controller():
+        for schema in ("penstock_clusters", "west"):
+            change(place, f"GRANT USAGE ON SCHEMA {schema} TO reads")
+            change(place, f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO reads")
+        asked = s.ListAssociationsRequest(cluster="west")
+        assert (await east.call_as(0, "ListAssociations", asked))[0].cluster == "west"
+        change(place, "ALTER TABLE west.txn RENAME TO txn_there")
+        body = "SELECT holder FROM east.meta"
+        change(place, f"CREATE FUNCTION west.trap() RETURNS text LANGUAGE sql AS '{body}'")
+        change(place, "CREATE VIEW west.txn AS SELECT * FROM west.txn_there WHERE west.trap() IS NOT NULL")
+        change(place, "GRANT SELECT ON west.txn TO reads")
+        assert rows(place, "SELECT west.trap() IS NULL") == [(False,)]  # who may read east, falls into it
+        code, text = await refusal(east, 0, "ListAssociations", asked)
+        assert (code, "cluster west: the controller's role may not read it" in text) == (Code.CONFIG_INVALID, True)

@@ -252,8 +252,8 @@ class Administration:
             for place in (state.config.job_comp_loc, state.config.trace_url)
         )
         config = replace(
-            state.config, penstock_database_url="", penstock_database_schema="", job_comp_loc=loc, trace_url=url,
-            partitions=partitions,
+            state.config, penstock_database_url="", penstock_database_read_url="", penstock_database_schema="",
+            job_comp_loc=loc, trace_url=url, partitions=partitions,
         )  # fmt: skip
         try:
             text = await asyncio.to_thread(render, config)

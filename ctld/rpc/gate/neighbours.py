@@ -8,6 +8,8 @@ the facts of its configuration in the registry, so that the same code serves bot
 Rules
     - Only a cluster of the registry is read, in the schema that the registry names, by connections that cannot write,
       are opened for one question and closed after it: as many at once as there are threads.
+    - Its schema is its role's, which may put views and functions there in place of tables: they would run with the rights
+      of the role that reads. PenstockDatabaseReadUrl names one that has none but to read.
     - Its tables must be of our schema's revision.
     - The core is kept while that cluster's accounts, users and QOS are the same (the number of its last transaction); its
       usage may then be USAGE_AGE_US old.

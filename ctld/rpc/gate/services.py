@@ -76,6 +76,7 @@ class Services:
     rollups: RollUps
     credentials: Callable[[], Credentials]  # the controller's own, at present
     submit_filter: SubmitFilter
+    neighbours_address: str = ""  # by which other clusters of the database are read; "" = the own one
     names: UserNames = field(init=False)
     reading: Reading = field(init=False)
     neighbours: Neighbours = field(init=False)
@@ -83,7 +84,7 @@ class Services:
     def __post_init__(self) -> None:
         self.names = UserNames(self.runtime.clock_us, self.directory.lookups)
         self.reading = Reading(self.records.address)
-        self.neighbours = Neighbours(str(self.records.address), self.runtime.clock_us)
+        self.neighbours = Neighbours(self.neighbours_address or str(self.records.address), self.runtime.clock_us)
         self.planner_queries = FairThreads("questions to the planner", PLANNER_THREADS)
         self.record_threads = FairThreads("queries of accounting", RECORD_THREADS)
         self.trace_threads = FairThreads("queries of the audit log", TRACE_THREADS)
