@@ -1,6 +1,7 @@
 """Locates the database, and opens read-only connections to it.
 
-An address is a path, `sqlite:////path`, or `postgresql://user@host/name` with libpq's parameters behind a `?`. Readers
+An address is a path, `sqlite:////path`, or `postgresql://user@host/name` with libpq's parameters behind a `?`, and with
+ours: `schema=NAME`, where one database has the tables of several clusters, each in a schema of its own. Readers
 have their own connections, so that a long `sacct` never delays a commit: they see the state of the last commit and take
 no locks, and the database refuses writes on them (`query_only`, `default_transaction_read_only`). A lost connection is
 replaced at the next query.
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import NullPool
 
+from penstock.values.names import why_no_schema
 from penstock.values.urls import without_password
 
 if TYPE_CHECKING:
@@ -44,6 +47,8 @@ _SERVER_ARGUMENTS = {
 }
 
 POSTGRESQL = "postgresql+psycopg"
+#: The parameter of a server's URL that is ours and not libpq's.
+_SCHEMA = "schema"
 _SCHEMES = {"sqlite": "sqlite", "postgresql": POSTGRESQL, "postgres": POSTGRESQL, POSTGRESQL: POSTGRESQL}
 
 
@@ -65,7 +70,30 @@ def database_url(text: str | Path) -> URL:
         raise DatabaseUrlError(f"database {scheme}://...: not a URL; {hint}") from None
     if not url.database:
         raise DatabaseUrlError(f"database {shown(text)}: the database has no name; {hint}")
+    if _SCHEMA in url.query and (url.drivername != POSTGRESQL or (why := why_no_schema(str(url.query[_SCHEMA])))):
+        why = why if url.drivername == POSTGRESQL else "only PostgreSQL has schemas"
+        raise DatabaseUrlError(f"database {shown(text)}: schema {url.query[_SCHEMA]!r}: {why}")
     return url
+
+
+def schema_of(url: URL) -> str:
+    """The schema of the tables; "" = that of the server's own search path, which is `public`."""
+    return str(url.query.get(_SCHEMA, ""))
+
+
+def bare(url: URL) -> URL:
+    """The URL for libpq, which does not know our parameter."""
+    return url.difference_update_query([_SCHEMA])
+
+
+def in_schema(text: str | Path, schema: str) -> str:
+    """The address with that schema in place of its own. Raises DatabaseUrlError for a file, or no name of a schema."""
+    if why := why_no_schema(schema):
+        raise DatabaseUrlError(f"database {shown(text)}: schema {schema!r}: {why}")
+    url = database_url(text).update_query_dict({_SCHEMA: schema})
+    found = url.set(drivername="postgresql" if url.drivername == POSTGRESQL else url.drivername)
+    database_url(found.render_as_string(hide_password=False))  # refuses a file
+    return str(found.render_as_string(hide_password=False))
 
 
 def is_server(text: str | Path) -> bool:
@@ -85,23 +113,28 @@ def server_arguments(url: URL, settings: Mapping[str, str]) -> dict[str, object]
     arguments: dict[str, object] = {name: value for name, value in _SERVER_ARGUMENTS.items() if name not in url.query}
     words = [str(url.query["options"])] if "options" in url.query else []
     words += [f"-c {name}={value}" for name, value in settings.items()]
+    if schema := schema_of(url):
+        words.append(f'-c search_path="{schema}"')  # a plain name (why_no_schema)
     return arguments | {"options": " ".join(words)}
 
 
 def server_engine(url: URL, settings: Mapping[str, str], **keywords: object) -> Engine:
     """An engine for a server's database. Raises DatabaseUrlError when its driver is not installed."""
     try:
-        return create_engine(url, connect_args=server_arguments(url, settings), **keywords)
+        return create_engine(bare(url), connect_args=server_arguments(url, settings), **keywords)
     except ModuleNotFoundError as error:
         hint = "PostgreSQL needs the Python package psycopg; run: pip install 'penstock[postgresql]'"
         raise DatabaseUrlError(f"database {shown(str(url))}: {hint}") from error
 
 
-def read_engine(text: str | Path) -> Engine:
-    """An engine whose connections cannot write. An SQLite file must exist when the first of them is made."""
+def read_engine(text: str | Path, *, pooled: bool = True) -> Engine:
+    """An engine whose connections cannot write. An SQLite file must exist when the first of them is made. Not `pooled`: a
+    server's connection is closed after each use."""
     url = database_url(text)
     if url.drivername == POSTGRESQL:
         settings = {"default_transaction_read_only": "on", "statement_timeout": str(READ_STATEMENT_TIMEOUT_MS)}
+        if not pooled:
+            return server_engine(url, settings, poolclass=NullPool)
         sizes = {"pool_size": READ_CONNECTIONS_MAX, "max_overflow": 0, "pool_recycle": READ_RECYCLE_S}
         return server_engine(url, settings, pool_pre_ping=True, **sizes)
     # SQLite percent-decodes a URI, so that a '?' or '#' in the path has to be escaped.

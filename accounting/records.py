@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from accounting.database import read_engine
@@ -83,9 +83,10 @@ class RecordsUnavailable(Exception):
 class Records:
     """Reads a database that the controller keeps. May be used from several threads."""
 
-    def __init__(self, address: str | Path) -> None:
+    def __init__(self, address: str | Path, engine: Engine | None = None) -> None:
+        """`engine`: one for this address whose connections cannot write, in place of its own."""
         self.address = address
-        self._engine = read_engine(address)
+        self._engine = engine or read_engine(address)
 
     def __enter__(self) -> "Records":
         return self

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlalchemy import Column, Table, select
+from sqlalchemy import Column, Engine, Table, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from accounting.database import read_engine
@@ -46,9 +46,10 @@ class TxnQuestion(NamedTuple):
 class Traces:
     """Reads both logs. May be used from several threads."""
 
-    def __init__(self, address: str | Path) -> None:
+    def __init__(self, address: str | Path, engine: Engine | None = None) -> None:
+        """`engine`: one for this address whose connections cannot write, in place of its own."""
         self._address = address
-        self._engine = read_engine(address)
+        self._engine = engine or read_engine(address)
 
     def close(self) -> None:
         """Close the connections."""

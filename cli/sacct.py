@@ -206,10 +206,10 @@ def _load(
 
     with Client.open() as client:
         text = ALL if options.flag("allclusters") else options.text("clusters")
-        clusters = named_clusters("sacct", text, client.cluster)
+        clusters = named_clusters("sacct", text, client.cluster, client)
         if clusters == [client.cluster]:
             return [load(client)], 0
-    return collect("sacct", clusters, load)
+        return collect("sacct", clusters, load, client)
 
 
 def _kept(records: list[JobRecord], query: RecordQuery) -> list[JobRecord]:

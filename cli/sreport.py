@@ -146,17 +146,17 @@ def answer(texts: list[str], options: OptionValues) -> int:
     name = _report_name(kind, texts[1])
     asked = read(kind, texts[2:], now_us())
     with Client.open() as client:
-        clusters = named_clusters(NAME, _clusters(asked, options), client.cluster)
+        clusters = named_clusters(NAME, _clusters(asked, options), client.cluster, client)
         if clusters == [client.cluster]:
             emit(_make(client, kind, name, asked, options))
             return 0
 
-    def make(client: Client, number: int) -> int:
-        of_cluster = OptionValues(options, noheader=bool(number) or options.flag("noheader"))
-        emit(_make(client, kind, name, asked, of_cluster))
-        return 0
+        def make(client: Client, number: int) -> int:
+            of_cluster = OptionValues(options, noheader=bool(number) or options.flag("noheader"))
+            emit(list(_make(client, kind, name, asked, of_cluster)))  # whole: another client may have to make it again
+            return 0
 
-    return in_turn(NAME, clusters, make)
+        return in_turn(NAME, clusters, make, client)
 
 
 def _clusters(asked: ReportQuestion, options: OptionValues) -> str:

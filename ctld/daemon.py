@@ -37,6 +37,7 @@ from ctld.metrics import Metrics
 from ctld.observe.exporter import MetricsExporter
 from ctld.rpc.gate.auth import Authenticator, Roles
 from ctld.rpc.gate.connections import ConnectionLimits, Connections, raise_limit
+from ctld.rpc.gate.neighbourfacts import registration
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.tokenuses import TokenUses
 from ctld.rpc.gate.usertokens import UserTokens
@@ -64,6 +65,7 @@ from ctld.store.address import database_address
 from ctld.store.committer import Store
 from ctld.store.errors import StorageAway, StorageFull, StoreDamaged, StoreError
 from ctld.store.loss import NOTHING, Accept
+from ctld.store.registry import Registry
 from ctld.store.witness import Witness
 from penstock.clusterfile import ClusterFile, write_cluster
 from penstock.config import Loaded, changes
@@ -229,6 +231,7 @@ class Controller:
             self.rollups,
             self.certificates.now,
             self._filter,
+            self._neighbours_address,
         )
 
     async def _serve(self, config: Config) -> None:
@@ -302,13 +305,26 @@ class Controller:
     def _lead(self, config: Config) -> tuple[str, LoadedState]:
         """Opens the database, becomes its leader and loads it. Returns the store and the loaded state."""
         folder, clock = self._daemon.folder, self._clock
-        address = database_address(config.penstock_database_url, self._daemon.config_path, folder.database)
+        address = database_address(
+            config.penstock_database_url,
+            self._daemon.config_path,
+            folder.database,
+            schema=config.penstock_database_schema,
+        )
+        self._neighbours_address = address
+        if config.penstock_database_read_url:
+            found = database_address(config.penstock_database_read_url, self._daemon.config_path, folder.database)
+            if not (is_server(address) and is_server(found)):
+                raise BadSetup("PenstockDatabaseReadUrl is for other clusters in a PostgreSQL database; remove it")
+            self._neighbours_address = found
         accept = self._daemon.accept
         witness = self._witness(config)
         if is_server(address):
             self._daemon.watch.over()  # it has deadlines of its own
         else:
             self._daemon.watch.at(address)
+        self._registry = Registry(address, bool(config.penstock_database_schema))
+        self._registry.check(config.cluster_name)
         self._store = Store.open(address, folder.lease_name, witness)
         epoch = self._store.acquire_lease(clock(), accept)
         if accept.is_accepted:
@@ -316,6 +332,7 @@ class Controller:
                 "a loss of the database's end is accepted: epoch %d; nothing starts before all nodes are here", epoch
             )
         loaded = self._store.load(clock(), config.min_job_age_s * 1_000_000, SUBMIT_KEY_AGE_US)
+        _warn(self._registry.write(registration(config, clock())))
         return address, loaded._replace(epoch=epoch, loss_accepted=accept.is_accepted)
 
     def _witness(self, config: Config) -> Witness:
@@ -484,6 +501,7 @@ class Controller:
         warning = await asyncio.to_thread(
             self.authenticator.user_tokens.load, loaded.config, loaded.config.cluster_name
         )
+        await self._register(loaded.config)
         self.registry.send_settings()
         self._daemon.logs.set(log_settings(loaded.config))
         runtime.debug.configure(loaded.config.debug_flags)
@@ -507,6 +525,13 @@ class Controller:
             await self._deliveries.use(config)
         except StoreError as error:
             log.error("deliveries stop until the configuration is read again: %s", error)
+
+    async def _register(self, config: Config) -> None:
+        """Tells the other clusters of the database. One that takes nothing now is no reason to refuse a configuration."""
+        try:
+            _warn(await asyncio.to_thread(self._registry.write, registration(config, self._clock())))
+        except StoreError as error:
+            log.error("other clusters judge by the previous configuration until it is read again: %s", error)
 
     def _fail(self, what: str, error: BaseException | None) -> None:
         """Exits at once: nothing uncommitted was acknowledged."""

@@ -111,12 +111,16 @@ class Client:
         if connection is not None and not (self.keeper is not None and self.keeper.keep(connection)):
             connection.close()
 
+    def addressed(self, method: str, request: "Message") -> "Message":
+        """Returns what is sent for a request: for a client that reads another cluster, which the request then names."""
+        return request
+
     def call(self, method: str, request: "Message", timeout_s: float | None = None) -> ReplyMessage:
         """Sends one request and returns one answer. timeout_s: None = the client's, math.inf = as long as it takes
         (AwaitJob).
         """
         rpc = find_rpc(method, request)
-        body = rpc.serialize(request)
+        body = rpc.serialize(self.addressed(method, request))
 
         def attempt(connect_s: float, deadline: float) -> object:
             calls = self._connect_calls(connect_s) if not rpc.is_stream else None
@@ -134,7 +138,7 @@ class Client:
         again from its first page, so no caller sees a page twice or a part of a listing.
         """
         rpc = find_stream(method, request)
-        body = rpc.serialize(request)
+        body = rpc.serialize(self.addressed(method, request))
 
         def attempt(connect_s: float, deadline: float) -> deque[bytes]:
             if (calls := self._connect_calls(connect_s)) is not None:
@@ -154,7 +158,7 @@ class Client:
         Unreachable when the controller goes away, or is silent.
         """
         rpc = find_stream(method, request)
-        body = rpc.serialize(request)
+        body = rpc.serialize(self.addressed(method, request))
 
         def attempt(connect_s: float, deadline: float) -> tuple[bytes | None, Iterator[bytes]]:
             messages = self._begin(rpc, body, connect_s, math.inf, SILENT_S)

@@ -189,7 +189,7 @@ def _show(entity: str, words: list[str], options: OptionValues) -> int:
         if entity == "cluster":
             with Client.open() as client:
                 return show_clusters(client, said, options)
-        return on_named(said, options, lambda client, own, style: show(client, entity, own, style))
+        return on_named(said, options, lambda client, own, style: show(client, entity, own, style), changes=False)
     if entity == "qos":
         from cli.accounts.grammar import QOS
         from cli.accounts.qos import show as show_qos
@@ -207,7 +207,9 @@ def _show(entity: str, words: list[str], options: OptionValues) -> int:
             return sacctmgr_lists.show(client, entity, said, options)
     from cli.accounts.clusters import on_named
 
-    return on_named(said, options, lambda client, own, style: sacctmgr_lists.show(client, entity, own, style))
+    return on_named(
+        said, options, lambda client, own, style: sacctmgr_lists.show(client, entity, own, style), changes=False
+    )
 
 
 #: Keywords without an entity: the module and function of each, whether it changes something, how many words it takes

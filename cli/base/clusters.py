@@ -1,7 +1,8 @@
 """The clusters that -M, --clusters or SLURM_CLUSTERS name, and commands that run on one or on each of them.
 
 Without a name a command uses its own cluster and reads no other file. Names that no file of this machine has are
-reported in Slurm's words; the command continues with the others. A cluster that does not answer fails alone.
+reported in Slurm's words; the command continues with the others. A cluster that does not answer fails alone, unless the
+command only reads accounting and the own controller has it in its database (`own`; neighbours.py).
 """
 
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from cli.base.options import OptionValues
 from cli.base.run import STATUS_BROKEN_PIPE, STATUS_INTERRUPTED, CommandError, complain, status_of
 from penstock.client import Client
 from penstock.clusterfile import ClusterFile
+from penstock.errors import PenstockError, Unreachable
 
 ALL = "all"
 _Found = TypeVar("_Found")
@@ -19,9 +21,9 @@ _Found = TypeVar("_Found")
 _Report = Callable[[Client, bool], int]
 
 
-def named_clusters(command: str, text: str | None, own: ClusterFile) -> list[ClusterFile]:
+def named_clusters(command: str, text: str | None, own: ClusterFile, reader: Client | None = None) -> list[ClusterFile]:
     """Resolves the names, each once, in their order; `all` is all known clusters by name. Raises CommandError when none is
-    known.
+    known. `reader`: the own client of a command that only reads accounting, which knows those of the database as well.
     """
     names = list(dict.fromkeys(word.lower() for word in words(text)))
     if all(name == own.cluster_name for name in names):
@@ -29,6 +31,8 @@ def named_clusters(command: str, text: str | None, own: ClusterFile) -> list[Clu
     from penstock.clusters import known_clusters
 
     known = known_clusters(own)
+    if reader is not None and any(name not in known for name in names):
+        known = with_registered(command, known, reader)
     if ALL in names:
         return list(known.values())
     for name in names:
@@ -41,6 +45,19 @@ def named_clusters(command: str, text: str | None, own: ClusterFile) -> list[Clu
             "Use 'sacctmgr list clusters' to see available clusters."
         )
     return found
+
+
+def with_registered(command: str, known: dict[str, ClusterFile], own: Client) -> dict[str, ClusterFile]:
+    """The known clusters with those that are in the own controller's database alone, by name. A database that cannot be
+    read is reported, and the command continues with those that it knows."""
+    from cli.base.neighbours import only_registered, registered
+
+    try:
+        more = registered(own)
+    except PenstockError as error:
+        complain(command, error.text)
+        more = []
+    return dict(sorted(({name: only_registered(name) for name in more} | known).items()))
 
 
 def one_cluster(command: str, text: str | None, own: ClusterFile) -> ClusterFile:
@@ -82,19 +99,23 @@ def on_each(command: str, options: OptionValues, report: _Report, *, document: b
     return repeat(command, iterate, lambda: in_turn(command, found, section))
 
 
-def in_turn(command: str, clusters: list[ClusterFile], act: Callable[[Client, int], int]) -> int:
+def in_turn(
+    command: str, clusters: list[ClusterFile], act: Callable[[Client, int], int], own: Client | None = None
+) -> int:
     """Runs `act` with a client of each cluster and its number. A failure is reported, and the next cluster's turn comes;
-    returns the highest status.
+    returns the highest status. `own`: what only reads accounting goes to this client's controller where another does not answer.
     """
     status = 0
     for number, cluster in enumerate(clusters):
-        status = max(status, _guarded(command, cluster, number, act))
+        status = max(status, _guarded(command, cluster, number, act, own))
         if status in (STATUS_INTERRUPTED, STATUS_BROKEN_PIPE):
             break
     return status
 
 
-def collect(command: str, clusters: list[ClusterFile], load: Callable[[Client], _Found]) -> tuple[list[_Found], int]:
+def collect(
+    command: str, clusters: list[ClusterFile], load: Callable[[Client], _Found], own: Client
+) -> tuple[list[_Found], int]:
     """Loads from each cluster what one table shows of all; with the exit status."""
     found: list[_Found] = []
 
@@ -102,13 +123,32 @@ def collect(command: str, clusters: list[ClusterFile], load: Callable[[Client], 
         found.append(load(client))
         return 0
 
-    status = in_turn(command, clusters, take)
+    status = in_turn(command, clusters, take, own)
     return found, status
 
 
-def _guarded(command: str, cluster: ClusterFile, number: int, act: Callable[[Client, int], int]) -> int:
+def _guarded(
+    command: str, cluster: ClusterFile, number: int, act: Callable[[Client, int], int], own: Client | None
+) -> int:
     def body(argv: list[str]) -> int:
-        with Client.open(cluster=cluster) as client:
-            return act(client, number)
+        return read_one(cluster, lambda client: act(client, number), own)
 
     return status_of(command, body, [])
+
+
+def read_one(cluster: ClusterFile, act: Callable[[Client], _Found], own: Client | None) -> _Found:
+    """Runs `act` with a client of the cluster, or with `own` for what that can read of it."""
+    if own is None or cluster == own.cluster:
+        with Client.open(cluster=cluster) as client:
+            return act(client)
+    from cli.base.neighbours import NeighbourClient, is_only_registered, registered
+
+    if not is_only_registered(cluster):
+        try:
+            with Client.open(cluster=cluster) as client:
+                return act(client)
+        except Unreachable:
+            if cluster.cluster_name not in registered(own):
+                raise
+    with NeighbourClient(own, cluster.cluster_name) as client:
+        return act(client)

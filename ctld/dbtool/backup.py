@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from accounting.database import database_url, is_server
+from accounting.database import bare, database_url, is_server, schema_of
 from ctld.store.errors import StoreError
 from penstock.errors import BadSetup
 
@@ -56,13 +56,15 @@ def _dump(address: str, draft: Path) -> None:
         raise BadSetup(
             "pg_dump was not found: install Debian's postgresql-client, in the server's version or a newer one"
         )
-    url = make_url(database_url(address)).set(drivername="postgresql")
+    schema = schema_of(database_url(address))
+    url = bare(make_url(database_url(address))).set(drivername="postgresql")
     environment = dict(os.environ)
     secret = url.password or url.query.get("password")
     if secret:
         environment["PGPASSWORD"] = str(secret)  # an argument is visible to all users
     url = url.set(password=None).difference_update_query(["password"])
     words = [program, "--format=custom", "--no-password", f"--file={draft}", f"--dbname={url.render_as_string()}"]
+    words += [f"--schema={schema}"] if schema else []  # a plain name, which is no pattern
     done = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
         raise StoreError(done.stderr.strip() or f"pg_dump ended with status {done.returncode}")

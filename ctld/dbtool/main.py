@@ -118,7 +118,8 @@ def _address(config: str | None) -> str:
     """Returns the location of the database. Raises BadSetup when it does not exist."""
     file = config or click.get_current_context().obj or own_conf_path()
     found = load(file).config
-    address = database_address(found.penstock_database_url, file, Path(found.state_save_location) / "penstock.db")
+    default = Path(found.state_save_location) / "penstock.db"
+    address = database_address(found.penstock_database_url, file, default, schema=found.penstock_database_schema)
     _need_file(address, f"{address}: there is no database yet; the controller makes it when it starts")
     return address
 

@@ -6,6 +6,8 @@
     postgresql://user@host/name?passfile=FILE   a server; the password is in libpq's passfile (or in PGPASSFILE's)
     file:/path                                  the URL is in that file, with a password if need be
 
+    PenstockDatabaseSchema                      on a server, the schema of this cluster's tables
+
 A file with a password that others can read is refused, like a private key. This applies to slurm.conf when the URL in
 it has a password; its group may read it.
 """
@@ -17,7 +19,7 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from accounting.database import DatabaseUrlError, database_url, is_server, shown
+from accounting.database import DatabaseUrlError, database_url, in_schema, is_server, schema_of, shown
 from penstock.errors import BadSetup
 from penstock.security.keyfiles import read_secret
 
@@ -26,15 +28,34 @@ _PASSWORDS = ("password", "sslpassword")
 
 
 def database_address(
-    url: str, config_path: str | Path, default: Path, environment: Mapping[str, str] = os.environ
+    url: str,
+    config_path: str | Path,
+    default: Path,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    schema: str = "",
 ) -> str:
     """Returns the path or URL to open. Raises BadSetup."""
     if not url:
-        return str(default)
+        return _in_schema(str(default), schema)
     address = _address(url, environment)
     if address == url and _has_password(address):
         _check_config(Path(config_path))
-    return address
+    return _in_schema(address, schema)
+
+
+def _in_schema(address: str, schema: str) -> str:
+    """The address with the configured schema. Raises BadSetup."""
+    if not schema:
+        return address
+    if not is_server(address):
+        raise BadSetup(
+            f"PenstockDatabaseSchema={schema}: {address} is an SQLite file, which has no schemas; set "
+            "PenstockDatabaseUrl to a PostgreSQL database, or remove PenstockDatabaseSchema"
+        )
+    if (own := schema_of(database_url(address))) and own != schema:
+        raise BadSetup(f"PenstockDatabaseSchema={schema}: PenstockDatabaseUrl names the schema {own}; keep one of them")
+    return in_schema(address, schema)
 
 
 def given_address(word: str, environment: Mapping[str, str] = os.environ) -> str:
@@ -90,6 +111,6 @@ def _check_config(path: Path) -> None:
         raise BadSetup(f"{path}: {error.strerror}") from error
     if mode & 0o007:
         raise BadSetup(
-            f"{path}: PenstockDatabaseUrl has a password in it and all users can read the file (mode {mode:04o}): "
-            "change the password, write the URL into a file of mode 0600 and PenstockDatabaseUrl=file:/PATH here"
+            f"{path}: the URL of a database has a password in it and all users can read the file (mode {mode:04o}): "
+            "change the password, write the URL into a file of mode 0600 and file:/PATH in its place"
         )

@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from accounting.database import database_url, is_server, read_engine
-from ctld.store.dialect_type import BUSY_TIMEOUT_MS, Dialect, Many
+from ctld.store.dialect_type import BUSY_TIMEOUT_MS, SCHEMA_OPTION, Dialect, Many
 from ctld.store.errors import StorageAway, StorageFull, StoreDamaged, StoreError, ValueRefused
 
 #: Pages in the log before a commit copies them back into the file: 16 MB. More makes restarts slower, less makes
@@ -155,6 +155,12 @@ def _create_private(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise StoreError(f"database {path}: {error.strerror}") from error
+
+
+def own_schema(connection: Connection) -> str:
+    """Returns the schema of the tables on a server: the URL's, which may not exist yet, or that of the search path."""
+    named = str(connection.get_execution_options().get(SCHEMA_OPTION, ""))
+    return named or str(connection.execute(text("SELECT current_schema()")).scalar())
 
 
 def why_not_opened(address: str, error: DBAPIError) -> OSError | None:

@@ -5,12 +5,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 # Any: each driver has its own classes of connections and cursors, with the same methods
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from sqlalchemy import URL, Column, Connection, FromClause, Table
 
 #: How long a commit waits for another writer (a second controller that acquires the lease, a shell) before it fails.
 BUSY_TIMEOUT_MS = 15_000
+#: The option of an engine with the schema of its tables; "" or none = that of the search path.
+SCHEMA_OPTION: Final = "penstock_schema"
 #: The one parameter of a statement for many rows, where the database takes them as one.
 ROWS = "rows"
 

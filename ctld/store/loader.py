@@ -34,6 +34,7 @@ from ctld.core.records.budget_book import BudgetRow
 from ctld.core.records.gap import OpenGap
 from ctld.core.records.job import HistoryRow, JobRow, SpecRow
 from ctld.core.records.node import NodeEvent
+from ctld.core.records.qos import Qos
 from ctld.core.records.reservation import ReservationSpan
 from ctld.core.records.step import StepRow
 from ctld.core.recover import ArrayCounts, LoadedState, SubmitKey
@@ -125,13 +126,13 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
         amendments=_records(connection, encodings.amendment_from, AMENDMENT, "place", "name"),
         arrays=[counts for some in _chunks(arrays) for counts in _array_counts(connection, some)],
         gpus=_records(connection, encodings.gpu_from, GPU, "node", "slot", "uuid"),
-        qos=[rows.qos_from(tuple(r)) for r in connection.execute(select(QOS).order_by(QOS.c.name))],
+        qos=_qos(connection),
         crontabs=[rows.crontab_from(tuple(r)) for r in connection.execute(select(CRONTAB).order_by(CRONTAB.c.uid))],
         triggers=_records(connection, encodings.trigger_from, EVENT_TRIGGER, "trigger_id"),
         submit_keys=_submit_keys(connection, jobs, submitted_since_us),
         audit=_audit_head(connection),
         shares=_shares(connection),
-        qos_usage=[(name, tres) for name, tres in connection.execute(select(QOS_USAGE).order_by(QOS_USAGE.c.name))],
+        qos_usage=_qos_usage(connection),
         reservations=tuple(_records(connection, encodings.reservation_from, RESERVATION, "resv_id")),
         budgets=_budgets(connection),
         node_events=_open_events(connection),
@@ -150,6 +151,33 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
         ),
         gap=OpenGap(*(_number(connection, name) for name in OpenGap._fields)),
     )
+
+
+def load_accounting(connection: Connection) -> LoadedState:
+    """Loads accounts, users, QOS and their usage alone, as of one moment."""
+    meta = connection.execute(select(META)).one()
+    return LoadedState(
+        epoch=meta.epoch,
+        next_job_id=meta.next_job_id,
+        next_request_id=meta.next_request_id,
+        jobs=[],
+        steps=[],
+        nodes=[],
+        partitions=[],
+        arrays=[],
+        submit_keys=[],
+        shares=_shares(connection),
+        qos=_qos(connection),
+        qos_usage=_qos_usage(connection),
+    )
+
+
+def _qos(connection: Connection) -> list[Qos]:
+    return [rows.qos_from(tuple(r)) for r in connection.execute(select(QOS).order_by(QOS.c.name))]
+
+
+def _qos_usage(connection: Connection) -> list[tuple[str, str]]:
+    return [(name, tres) for name, tres in connection.execute(select(QOS_USAGE).order_by(QOS_USAGE.c.name))]
 
 
 def _records(connection: Connection, decode: Callable[[bytes], T], table: Table, *order: str) -> list[T]:

@@ -14,6 +14,9 @@ Rules
       combination of sizes.
     - The database sorts by code points (collation C) and is in UTF-8, as SQLite: the order of names affects the
       scheduler's results. Other databases are refused before a table is created.
+    - The tables are in the first schema of the search path: `public`, or that of the URL (accounting/database.py), which
+      is made if it is missing. All statements name tables without a schema, so nothing else depends on it; the lock of
+      migrations is the schema's own, as migrations of one cluster do not concern another one.
 """
 
 import logging
@@ -22,6 +25,7 @@ from functools import partial
 
 # Any: the driver's own connections and cursors, for which SQLAlchemy has no types
 from typing import Any, Final
+from zlib import crc32
 
 import psycopg
 from msgspec.json import encode as encode_json
@@ -47,9 +51,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.pool import StaticPool
+from sqlalchemy.schema import CreateSchema
 
-from accounting.database import server_arguments, server_engine
-from ctld.store.dialect_type import BUSY_TIMEOUT_MS, ROWS, Dialect, Many
+from accounting.database import bare, schema_of, server_arguments, server_engine
+from ctld.store.dialect_type import BUSY_TIMEOUT_MS, ROWS, SCHEMA_OPTION, Dialect, Many
 from ctld.store.errors import StoreError
 from penstock.values.fields import made_of
 
@@ -113,7 +118,9 @@ def _in_transaction(connection: psycopg.Connection[object]) -> bool:
 
 
 def _check(connection: Connection) -> None:
-    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+    schema = str(connection.get_execution_options().get(SCHEMA_OPTION, ""))
+    key = _MIGRATION_LOCK ^ crc32(schema.encode())
+    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
     encoding, by_code_points = connection.execute(
         text("SELECT current_setting('server_encoding'), 'B' < 'a' AND 'a-b' < 'aa'")
     ).one()
@@ -122,11 +129,36 @@ def _check(connection: Connection) -> None:
             "it must be in UTF-8 and sort by code points; make it so: "
             "CREATE DATABASE penstock TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"
         )
+    if schema:
+        _make_schema(connection, schema)
+
+
+def _make_schema(connection: Connection, schema: str) -> None:
+    """Creates the schema if it is missing. Raises StoreError when the role may not create or use it."""
+    known = text("SELECT 1 FROM pg_namespace WHERE nspname = :schema")
+    may = text("SELECT has_database_privilege(current_database(), 'CREATE'), current_user, current_database()")
+    if connection.execute(known, {"schema": schema}).first() is None:
+        may_create, role, database = connection.execute(may).one()
+        if not may_create:
+            raise StoreError(
+                f"its schema {schema} does not exist, and the role {role} may not create it; run as its owner: "
+                f'CREATE SCHEMA {schema} AUTHORIZATION "{role}", or GRANT CREATE ON DATABASE "{database}" TO "{role}"'
+            )
+        connection.execute(CreateSchema(schema))
+    role, may_use = connection.execute(
+        text("SELECT current_user, has_schema_privilege(:schema, 'USAGE') AND has_schema_privilege(:schema, 'CREATE')"),
+        {"schema": schema},
+    ).one()
+    if not may_use:
+        raise StoreError(
+            f"the role {role} may not use its schema {schema}: it is another role's; run as its owner: "
+            f'GRANT USAGE, CREATE ON SCHEMA {schema} TO "{role}", or name another PenstockDatabaseSchema'
+        )
 
 
 def _answers(url: URL) -> bool:
     """Checks whether a server accepts a connection within connect_timeout. A server that refuses has answered."""
-    words = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    words = bare(make_url(url)).set(drivername="postgresql").render_as_string(hide_password=False)
     try:
         made_of(partial(psycopg.connect, words), server_arguments(url, {})).close()
     except psycopg.errors.ConnectionTimeout:
@@ -179,7 +211,7 @@ DIALECT = Dialect(
 
 def write_engine(url: URL) -> Engine:
     """Creates the engine of the one writing connection; a lost one is replaced when the engine is disposed of."""
-    engine = server_engine(url, SETTINGS, poolclass=StaticPool)
+    engine = server_engine(url, SETTINGS, poolclass=StaticPool, execution_options={SCHEMA_OPTION: schema_of(url)})
     event.listen(engine, "connect", _prepare_writer)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(DIALECT.begin))
     return engine

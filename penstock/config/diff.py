@@ -27,6 +27,8 @@ _NEEDS_RESTART = (
     "slurm_user",
     "state_save_location",
     "penstock_database_url",
+    "penstock_database_read_url",
+    "penstock_database_schema",
     "penstock_witness_file",
     "slurmctld_port",
     "penstock_node_port",
@@ -194,7 +196,7 @@ def _text(table: Table, field: str, value: Any) -> str:
         return format_cpus(value) or "none"
     if field == "nodes":
         return compress(value) or "none"
-    if field == "penstock_database_url":
+    if field in ("penstock_database_url", "penstock_database_read_url"):
         return without_password(value) or "none"
     if field in ("job_comp_loc", "trace_url"):
         return place_without_secret(value) or "none"

@@ -190,6 +190,8 @@ _SUPPORTED_GLOBALS = (
     Key("StateSaveLocation", "state_save_location", kinds.PATH),
     Key("SlurmdSpoolDir", "slurmd_spool_dir", kinds.PATH),
     Key("PenstockDatabaseUrl", "penstock_database_url", kinds.URL),
+    Key("PenstockDatabaseReadUrl", "penstock_database_read_url", kinds.URL),
+    Key("PenstockDatabaseSchema", "penstock_database_schema", kinds.SCHEMA),
     Key("PenstockWitnessFile", "penstock_witness_file", kinds.OPTIONAL_PATH),
     Key("PenstockAuditFile", "penstock_audit_file", kinds.OPTIONAL_PATH),
     Key("PenstockAuditSyslog", "penstock_audit_syslog", kinds.BOOL),

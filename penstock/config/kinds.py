@@ -15,6 +15,7 @@ from penstock.values.duration import UNLIMITED, format_duration, parse_duration_
 from penstock.values.errors import BadValue
 from penstock.values.licenses import format_licenses, parse_licenses
 from penstock.values.memory import parse_mb
+from penstock.values.names import is_cluster_name, why_no_schema
 from penstock.values.numbers import parse_int
 from penstock.values.text import check_name, shown
 from penstock.values.urls import place_without_secret, without_password
@@ -180,8 +181,14 @@ def _read_name(text: str, what: str) -> str:
     return text
 
 
+def _read_schema(text: str, what: str) -> str:
+    if why := why_no_schema(text):
+        raise BadValue(f"{what}={text}: {why}")
+    return text
+
+
 def _read_cluster_name(text: str, what: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", text):
+    if not is_cluster_name(text.lower()):
         raise BadValue(f"Invalid {what}: write at most 40 letters, digits, '_' and '-', not {shown(text)}")
     return text.lower()
 
@@ -466,6 +473,7 @@ PATHS = ValueKind(_read_paths, _join)
 PATTERNS = ValueKind(_read_patterns, _join)
 SCRIPT_TIMEOUT = ValueKind(_read_script_timeout_s, lambda value: str(value or _NO_TIMEOUT_S))
 URL = ValueKind(_read_text, str, without_password)
+SCHEMA = ValueKind(_read_schema)
 PLACE = ValueKind(_read_text, str, place_without_secret)
 CLUSTER_NAME = ValueKind(_read_cluster_name)
 BOOL = ValueKind(_read_bool, lambda value: "YES" if value else "NO")

@@ -46,6 +46,7 @@ started | cluster epoch jobs nodes address - - | cluster %s: epoch %d, %d jobs, 
 stopping | reason | stopping: %s
 stopped | | stopped
 config_read | | the configuration was read again
+not_registered | reason | other clusters judge by the previous configuration until it is read again: %s
 filters_not_named | reason | commands keep their filters of options until the configuration is read again: %s
 amendment_dropped | path reason | a change that was made at run time no longer fits %s: %s
 loss_accepted | epoch | a loss of the database's end is accepted: epoch %d; nothing starts before all nodes are here

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ListRecordsRequest(_message.Message):
-    __slots__ = ("ids", "users", "accounts", "partitions", "names", "states", "nodes", "start_at_us", "end_at_us", "duplicates", "no_steps", "truncate", "qos", "with_script", "with_environment", "wckeys", "group_ids", "assoc_ids")
+    __slots__ = ("ids", "users", "accounts", "partitions", "names", "states", "nodes", "start_at_us", "end_at_us", "duplicates", "no_steps", "truncate", "qos", "with_script", "with_environment", "wckeys", "group_ids", "assoc_ids", "cluster")
     IDS_FIELD_NUMBER: _ClassVar[int]
     USERS_FIELD_NUMBER: _ClassVar[int]
     ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class ListRecordsRequest(_message.Message):
     WCKEYS_FIELD_NUMBER: _ClassVar[int]
     GROUP_IDS_FIELD_NUMBER: _ClassVar[int]
     ASSOC_IDS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
     users: _containers.RepeatedScalarFieldContainer[str]
     accounts: _containers.RepeatedScalarFieldContainer[str]
@@ -45,7 +46,8 @@ class ListRecordsRequest(_message.Message):
     wckeys: _containers.RepeatedScalarFieldContainer[str]
     group_ids: _containers.RepeatedScalarFieldContainer[int]
     assoc_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., duplicates: bool = ..., no_steps: bool = ..., truncate: bool = ..., qos: _Optional[_Iterable[str]] = ..., with_script: bool = ..., with_environment: bool = ..., wckeys: _Optional[_Iterable[str]] = ..., group_ids: _Optional[_Iterable[int]] = ..., assoc_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    cluster: str
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., duplicates: bool = ..., no_steps: bool = ..., truncate: bool = ..., qos: _Optional[_Iterable[str]] = ..., with_script: bool = ..., with_environment: bool = ..., wckeys: _Optional[_Iterable[str]] = ..., group_ids: _Optional[_Iterable[int]] = ..., assoc_ids: _Optional[_Iterable[int]] = ..., cluster: _Optional[str] = ...) -> None: ...
 
 class ListRecordsReply(_message.Message):
     __slots__ = ("records",)

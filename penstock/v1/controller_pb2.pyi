@@ -754,12 +754,14 @@ class UpdateJobsRequest(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[str]] = ..., changes: _Optional[_Mapping[str, str]] = ..., job_name: _Optional[str] = ..., user: _Optional[str] = ..., as_uid: _Optional[int] = ...) -> None: ...
 
 class ListQosRequest(_message.Message):
-    __slots__ = ("names", "with_deleted")
+    __slots__ = ("names", "with_deleted", "cluster")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     WITH_DELETED_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
     with_deleted: bool
-    def __init__(self, names: _Optional[_Iterable[str]] = ..., with_deleted: bool = ...) -> None: ...
+    cluster: str
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., with_deleted: bool = ..., cluster: _Optional[str] = ...) -> None: ...
 
 class ListQosReply(_message.Message):
     __slots__ = ("qos",)

@@ -33,10 +33,12 @@ class ChangeManyReply(_message.Message):
     def __init__(self, replies: _Optional[_Iterable[_Union[_shares_pb2.ChangeAccountsReply, _Mapping]]] = ...) -> None: ...
 
 class ListWckeysRequest(_message.Message):
-    __slots__ = ("with_deleted",)
+    __slots__ = ("with_deleted", "cluster")
     WITH_DELETED_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     with_deleted: bool
-    def __init__(self, with_deleted: bool = ...) -> None: ...
+    cluster: str
+    def __init__(self, with_deleted: bool = ..., cluster: _Optional[str] = ...) -> None: ...
 
 class ListWckeysReply(_message.Message):
     __slots__ = ("wckeys",)
@@ -58,9 +60,33 @@ class WckeyInfo(_message.Message):
     deleted: bool
     def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., is_default: bool = ..., deleted: bool = ...) -> None: ...
 
-class ListTresRequest(_message.Message):
+class ListClustersRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class ListClustersReply(_message.Message):
+    __slots__ = ("clusters",)
+    CLUSTERS_FIELD_NUMBER: _ClassVar[int]
+    clusters: _containers.RepeatedCompositeFieldContainer[ClusterInfo]
+    def __init__(self, clusters: _Optional[_Iterable[_Union[ClusterInfo, _Mapping]]] = ...) -> None: ...
+
+class ClusterInfo(_message.Message):
+    __slots__ = ("name", "controller_host", "controller_port", "registered_at_us")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_HOST_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_PORT_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_AT_US_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    controller_host: str
+    controller_port: int
+    registered_at_us: int
+    def __init__(self, name: _Optional[str] = ..., controller_host: _Optional[str] = ..., controller_port: _Optional[int] = ..., registered_at_us: _Optional[int] = ...) -> None: ...
+
+class ListTresRequest(_message.Message):
+    __slots__ = ("cluster",)
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    def __init__(self, cluster: _Optional[str] = ...) -> None: ...
 
 class ListTresReply(_message.Message):
     __slots__ = ("tres",)
@@ -81,8 +107,10 @@ class TresInfo(_message.Message):
     def __init__(self, id: _Optional[int] = ..., type: _Optional[str] = ..., name: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ListResourcesRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("cluster",)
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    def __init__(self, cluster: _Optional[str] = ...) -> None: ...
 
 class ListResourcesReply(_message.Message):
     __slots__ = ("resources",)
@@ -205,7 +233,7 @@ class BudgetInfo(_message.Message):
     def __init__(self, account: _Optional[str] = ..., amount: _Optional[str] = ..., unit: _Optional[str] = ..., period: _Optional[str] = ..., used: _Optional[float] = ..., reserved: _Optional[float] = ..., period_start_us: _Optional[int] = ..., period_end_us: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class ListEventsRequest(_message.Message):
-    __slots__ = ("start_at_us", "end_at_us", "nodes", "states", "users", "all_clusters_events", "reasons")
+    __slots__ = ("start_at_us", "end_at_us", "nodes", "states", "users", "all_clusters_events", "reasons", "cluster")
     START_AT_US_FIELD_NUMBER: _ClassVar[int]
     END_AT_US_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
@@ -213,6 +241,7 @@ class ListEventsRequest(_message.Message):
     USERS_FIELD_NUMBER: _ClassVar[int]
     ALL_CLUSTERS_EVENTS_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     start_at_us: int
     end_at_us: int
     nodes: _containers.RepeatedScalarFieldContainer[str]
@@ -220,7 +249,8 @@ class ListEventsRequest(_message.Message):
     users: _containers.RepeatedScalarFieldContainer[str]
     all_clusters_events: bool
     reasons: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., nodes: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., all_clusters_events: bool = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
+    cluster: str
+    def __init__(self, start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., nodes: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., all_clusters_events: bool = ..., reasons: _Optional[_Iterable[str]] = ..., cluster: _Optional[str] = ...) -> None: ...
 
 class ListEventsReply(_message.Message):
     __slots__ = ("events",)
@@ -249,7 +279,7 @@ class EventInfo(_message.Message):
     def __init__(self, node: _Optional[str] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., user: _Optional[str] = ..., tres: _Optional[str] = ..., event_type: _Optional[str] = ...) -> None: ...
 
 class ListTransactionsRequest(_message.Message):
-    __slots__ = ("start_at_us", "end_at_us", "actions", "actors", "accounts", "users", "ids")
+    __slots__ = ("start_at_us", "end_at_us", "actions", "actors", "accounts", "users", "ids", "cluster")
     START_AT_US_FIELD_NUMBER: _ClassVar[int]
     END_AT_US_FIELD_NUMBER: _ClassVar[int]
     ACTIONS_FIELD_NUMBER: _ClassVar[int]
@@ -257,6 +287,7 @@ class ListTransactionsRequest(_message.Message):
     ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
     USERS_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     start_at_us: int
     end_at_us: int
     actions: _containers.RepeatedScalarFieldContainer[str]
@@ -264,7 +295,8 @@ class ListTransactionsRequest(_message.Message):
     accounts: _containers.RepeatedScalarFieldContainer[str]
     users: _containers.RepeatedScalarFieldContainer[str]
     ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., actions: _Optional[_Iterable[str]] = ..., actors: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    cluster: str
+    def __init__(self, start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., actions: _Optional[_Iterable[str]] = ..., actors: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., ids: _Optional[_Iterable[int]] = ..., cluster: _Optional[str] = ...) -> None: ...
 
 class ListTransactionsReply(_message.Message):
     __slots__ = ("transactions",)
@@ -412,7 +444,7 @@ class ModifiedRecord(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., submit_at_us: _Optional[int] = ...) -> None: ...
 
 class ReportRequest(_message.Message):
-    __slots__ = ("kind", "start_at_us", "end_at_us", "group_by", "tres", "accounts", "users", "wckeys", "qos", "partitions", "nodes", "bounds", "sizes_in_nodes", "names", "gids", "with_subaccounts", "each_size", "job_ids")
+    __slots__ = ("kind", "start_at_us", "end_at_us", "group_by", "tres", "accounts", "users", "wckeys", "qos", "partitions", "nodes", "bounds", "sizes_in_nodes", "names", "gids", "with_subaccounts", "each_size", "job_ids", "cluster")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         NOTHING: _ClassVar[ReportRequest.Kind]
@@ -449,6 +481,7 @@ class ReportRequest(_message.Message):
     WITH_SUBACCOUNTS_FIELD_NUMBER: _ClassVar[int]
     EACH_SIZE_FIELD_NUMBER: _ClassVar[int]
     JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     kind: ReportRequest.Kind
     start_at_us: int
     end_at_us: int
@@ -467,7 +500,8 @@ class ReportRequest(_message.Message):
     with_subaccounts: bool
     each_size: bool
     job_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, kind: _Optional[_Union[ReportRequest.Kind, str]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., group_by: _Optional[_Iterable[str]] = ..., tres: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., wckeys: _Optional[_Iterable[str]] = ..., qos: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., bounds: _Optional[_Iterable[int]] = ..., sizes_in_nodes: bool = ..., names: _Optional[_Iterable[str]] = ..., gids: _Optional[_Iterable[int]] = ..., with_subaccounts: bool = ..., each_size: bool = ..., job_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    cluster: str
+    def __init__(self, kind: _Optional[_Union[ReportRequest.Kind, str]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., group_by: _Optional[_Iterable[str]] = ..., tres: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., wckeys: _Optional[_Iterable[str]] = ..., qos: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., bounds: _Optional[_Iterable[int]] = ..., sizes_in_nodes: bool = ..., names: _Optional[_Iterable[str]] = ..., gids: _Optional[_Iterable[int]] = ..., with_subaccounts: bool = ..., each_size: bool = ..., job_ids: _Optional[_Iterable[str]] = ..., cluster: _Optional[str] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ("rows", "rolled_up_to_us")

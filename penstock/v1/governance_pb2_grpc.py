@@ -104,6 +104,11 @@ class GovernanceStub(object):
                 request_serializer=penstock_dot_v1_dot_governance__pb2.PurgeRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_governance__pb2.PurgeReply.FromString,
                 _registered_method=True)
+        self.ListClusters = channel.unary_unary(
+                '/penstock.v1.Governance/ListClusters',
+                request_serializer=penstock_dot_v1_dot_governance__pb2.ListClustersRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_governance__pb2.ListClustersReply.FromString,
+                _registered_method=True)
         self.LoadArchive = channel.unary_unary(
                 '/penstock.v1.Governance/LoadArchive',
                 request_serializer=penstock_dot_v1_dot_governance__pb2.LoadArchiveRequest.SerializeToString,
@@ -203,6 +208,13 @@ class GovernanceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListClusters(self, request, context):
+        """of the same database, the own one among them
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def LoadArchive(self, request, context):
         """sacctmgr archive load
         """
@@ -282,6 +294,11 @@ def add_GovernanceServicer_to_server(servicer, server):
                     servicer.Purge,
                     request_deserializer=penstock_dot_v1_dot_governance__pb2.PurgeRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_governance__pb2.PurgeReply.SerializeToString,
+            ),
+            'ListClusters': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListClusters,
+                    request_deserializer=penstock_dot_v1_dot_governance__pb2.ListClustersRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_governance__pb2.ListClustersReply.SerializeToString,
             ),
             'LoadArchive': grpc.unary_unary_rpc_method_handler(
                     servicer.LoadArchive,
@@ -667,6 +684,33 @@ class Governance(object):
             '/penstock.v1.Governance/Purge',
             penstock_dot_v1_dot_governance__pb2.PurgeRequest.SerializeToString,
             penstock_dot_v1_dot_governance__pb2.PurgeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListClusters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Governance/ListClusters',
+            penstock_dot_v1_dot_governance__pb2.ListClustersRequest.SerializeToString,
+            penstock_dot_v1_dot_governance__pb2.ListClustersReply.FromString,
             options,
             channel_credentials,
             insecure,

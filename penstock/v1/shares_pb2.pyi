@@ -9,10 +9,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ListAssociationsRequest(_message.Message):
-    __slots__ = ("with_deleted",)
+    __slots__ = ("with_deleted", "cluster")
     WITH_DELETED_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     with_deleted: bool
-    def __init__(self, with_deleted: bool = ...) -> None: ...
+    cluster: str
+    def __init__(self, with_deleted: bool = ..., cluster: _Optional[str] = ...) -> None: ...
 
 class ListAssociationsReply(_message.Message):
     __slots__ = ("associations", "accounts", "users", "cluster", "multifactor", "fair_tree", "controller_host", "controller_port")

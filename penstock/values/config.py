@@ -207,6 +207,8 @@ class Config:
     slurmd_spool_dir: str = "/var/spool/penstock/noded"
     penstock_witness_file: str = ""  # "" = in the state folder
     penstock_database_url: str = ""  # "" = SQLite in the state folder
+    penstock_database_read_url: str = ""  # with a role that only reads, for other clusters; "" = penstock_database_url
+    penstock_database_schema: str = ""  # of this cluster's tables in PostgreSQL; "" = public
     penstock_audit_file: str = ""  # "" = no copy outside the database
     penstock_audit_syslog: bool = False
     penstock_operators: tuple[str, ...] = ()

@@ -17,6 +17,12 @@ _SHORT: Final = ENTITY_BYTES_MAX // 4
 #: Separators of passwd(5) and group(5).
 _SEPARATORS: Final = ":,"
 _HOST: Final = re.compile(r"[A-Za-z0-9_.\-]*")
+#: A cluster's name, in lower case.
+_CLUSTER: Final = re.compile(r"[a-z0-9_-]{1,40}")
+#: The schema of PostgreSQL with the table of the clusters of one database (ctld/store/registry.py).
+REGISTRY_SCHEMA: Final = "penstock_clusters"
+#: What PostgreSQL takes without quotes and does not cut: 63 bytes.
+_SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 def why_no_entity(text: str) -> str:
@@ -41,3 +47,17 @@ def why_no_host(text: str) -> str:
     """Describes why this is not the name of a host; "" = it may be one."""
     why = why_no_entity(text)
     return why if why or _HOST.fullmatch(text) else "not the name of a host"
+
+
+def is_cluster_name(text: str) -> bool:
+    """Whether this may be a cluster's name, which is kept in lower case."""
+    return _CLUSTER.fullmatch(text) is not None
+
+
+def why_no_schema(text: str) -> str:
+    """Describes why this may not be the schema of a cluster's tables in PostgreSQL; "" = it may be one."""
+    if not _SCHEMA.fullmatch(text):
+        return "not a plain name of a schema: at most 63 of a-z, 0-9 and _, and no digit first"
+    if text.startswith("pg_") or text in ("information_schema", REGISTRY_SCHEMA):
+        return "a schema that PostgreSQL or Penstock uses itself"
+    return ""

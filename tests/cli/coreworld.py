@@ -3,7 +3,7 @@ refused."""
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from ctld.core.records.effects import Changed, Refusal
 from ctld.core.records.events import Actor, ChangeMany
@@ -11,7 +11,8 @@ from ctld.rpc.accounting.changes import accounts_event, changed_reply, many_chan
 from ctld.rpc.accounting.entities import Entities
 from ctld.rpc.accounting.shares import SharesService
 from ctld.rpc.control.controller import qos_message
-from ctld.rpc.gate.auth import Peer, set_peer
+from ctld.rpc.gate.auth import Peer, caller, set_peer
+from ctld.rpc.gate.neighbours import View
 from ctld.rpc.gate.scans import Scans
 from ctld.rpc.gate.unread import UnreadReplies
 from ctld.runtime.errors import BadRequest
@@ -31,7 +32,11 @@ class CoreClient(FakeClient):
         self.world.register("n1")
         self.user = user
         services: Any = SimpleNamespace(
-            runtime=SimpleNamespace(core=self.world.core), names=None, scans=Scans(), unread=UnreadReplies()
+            runtime=SimpleNamespace(core=self.world.core),
+            names=None,
+            scans=Scans(),
+            unread=UnreadReplies(),
+            view=self._view,
         )
         self.shares, self.entities = SharesService(services), Entities(services)
         self.cluster = ClusterFile(self.world.core.state.config.cluster_name)
@@ -46,6 +51,11 @@ class CoreClient(FakeClient):
             "ListResources",
         )
         super().__init__(**{name: getattr(self, f"_{name}") for name in names})
+
+    async def _view(self, cluster: str) -> View:
+        state, nothing = self.world.core.state, cast("Any", None)
+        config = state.config
+        return View(state, caller(), nothing, nothing, nothing, config.controller_host, config.slurmctld_port)
 
     def _ask(self, make: Any, request: Any) -> Any:
         reply_to = self.world.reply_to()

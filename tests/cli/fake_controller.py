@@ -15,13 +15,15 @@ from patience import ANSWER_S
 
 from cli.base.run import status_of
 from penstock.clusterfile import ClusterFile
+from penstock.v1.governance_pb2 import ListClustersReply
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = b"token-of-the-test"
 
 
 class FakeClient:
-    """Answers from a table: method -> message, list of pages, exception, or a function of the request."""
+    """Answers from a table: method -> message, list of pages, exception, or a function of the request. Without an entry
+    for it, its database has no other clusters."""
 
     cluster: ClusterFile | None = None  # some listings read the caller's uid
 
@@ -36,6 +38,8 @@ class FakeClient:
         pass
 
     def call(self, method: str, request: Any, timeout_s: float | None = None) -> Any:
+        if method == "ListClusters" and method not in self.answers:
+            return ListClustersReply()
         self.calls.append((method, request))
         answer = self.answers[method]
         answer = answer(request) if callable(answer) else answer

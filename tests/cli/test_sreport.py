@@ -13,7 +13,7 @@ from penstock.clusterfile import ClusterFile
 from penstock.errors import PenstockError
 from penstock.v1.governance_pb2 import ListTresReply, ReportReply, ReportRequest, ReportRow, TresInfo
 from penstock.v1.shares_pb2 import Association, ListAssociationsReply
-from penstock.values.refusals import Code
+from penstock.values.refusals import TEXT, Code
 from tests.cli.fake_controller import FakeClient, run_body
 
 NOW_US = 1_795_230_240_000_000  # 2026-11-21T03:04:00 UTC
@@ -383,6 +383,8 @@ def test_another_cluster(client, capsys):
     assert "can't be reached now" in wrong(capsys, "-M", "other", "user", "top")
     assert "can't be reached now" in wrong(capsys, "user", "top", "clusters=other")
     out(capsys, "-M", "tiny", "user", "top")
+    client.answers["ListClusters"] = PenstockError(Code.STORAGE_AWAY, TEXT[Code.STORAGE_AWAY])
+    assert wrong(capsys, "-M", "other", "user", "top").startswith(f"sreport: error: {TEXT[Code.STORAGE_AWAY]}\n")
 
 
 def test_a_refusal(monkeypatch, capsys):

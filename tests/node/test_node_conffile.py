@@ -80,6 +80,7 @@ def test_the_file_for_jobs(tmp_path: Path) -> None:
         controller_host="head",
         controller_addr="10.0.0.1",
         penstock_database_url="postgresql://u:secret@h/d",
+        penstock_database_read_url="postgresql://r:secret@h/d",
     )
     site = Site()
     site.slurm_conf = str(tmp_path / "slurm.conf")

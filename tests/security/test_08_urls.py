@@ -77,6 +77,7 @@ def test_08_nor_in_what_a_configuration_shows(tmp_path: Path) -> None:
     conf.write_text(
         "ClusterName=c\nSlurmctldHost=h\nNodeName=n1 CPUs=1\nPartitionName=p Nodes=ALL\n"
         f"PenstockDatabaseUrl=postgresql://pen:a/{SECRET}@db/penstock\n"
+        f"PenstockDatabaseReadUrl=postgresql://reads:a/{SECRET}@db/penstock\n"
         f"JobCompType=jobcomp/elasticsearch\nJobCompLoc=https://es/slurm/_doc?api_key={SECRET}\n"
         f"PenstockTraceUrl=https://otel/v1/traces?key={SECRET}\n"
     )

@@ -41,9 +41,9 @@ class AccountingService:
         self, request: accounting_pb2.ListRecordsRequest, context: Context
     ) -> AsyncIterator[accounting_pb2.ListRecordsReply]:
         """Returns records in pages."""
-        actor = caller()
+        view = await self._services.view(request.cluster)
+        state, actor = view.state, view.actor
         uids, unknown = await self._services.names.uids(list(request.users))
-        state = self._services.runtime.core.state
         if unknown:
             return
         try:
@@ -51,7 +51,7 @@ class AccountingService:
             asked = record_filter(request, uids, job_visibility(state, actor), default)
             if "nosteps" in state.config.enforce:
                 asked = msgspec.structs.replace(asked, no_steps=True)  # the controller keeps them while it needs them
-            found = self._services.records.list(asked)
+            found = view.records.list(asked)
         except BadValue as error:
             await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
         async for page in self._read(_pages(found, script_visibility(state, actor), state.config), context):

@@ -50,8 +50,9 @@ class Entities:
         """Returns wckeys by user and name; with PrivateData=users the caller's own, and those of users below accounts
         that the caller coordinates.
         """
-        state = self._services.runtime.core.state
-        visibility = account_visibility(state, caller())
+        view = await self._services.view(request.cluster)
+        state = view.state
+        visibility = account_visibility(state, view.actor)
         people, found = state.shares.people, []
         for (name, user), row in sorted(state.shares.wckeys.items(), key=lambda item: (item[0][1], item[0][0])):
             if row.deleted and not request.with_deleted:
@@ -69,7 +70,7 @@ class Entities:
     @translated
     async def ListTres(self, request: governance_pb2.ListTresRequest, context: Context) -> governance_pb2.ListTresReply:
         """Returns TRES by number."""
-        state = self._services.runtime.core.state
+        state = (await self._services.view(request.cluster)).state
         counts = tres_counts(state)
         found = []
         for name, number in sorted(tres.known(state).items(), key=lambda item: item[1]):
@@ -78,11 +79,28 @@ class Entities:
         return governance_pb2.ListTresReply(tres=found)
 
     @translated
+    async def ListClusters(
+        self, request: governance_pb2.ListClustersRequest, context: Context
+    ) -> governance_pb2.ListClustersReply:
+        """Returns the clusters of the same database by name: those that can be read here while they are down."""
+        return governance_pb2.ListClustersReply(
+            clusters=[
+                governance_pb2.ClusterInfo(
+                    name=row.name,
+                    controller_host=row.control_host,
+                    controller_port=row.control_port,
+                    registered_at_us=row.registered_at_us,
+                )
+                for row in await self._services.neighbours.rows()
+            ]
+        )
+
+    @translated
     async def ListResources(
         self, request: governance_pb2.ListResourcesRequest, context: Context
     ) -> governance_pb2.ListResourcesReply:
         """Returns licences by name and server."""
-        state = self._services.runtime.core.state
+        state = (await self._services.view(request.cluster)).state
         rows = [row for _, row in sorted(state.registry.resources.items()) if not row.deleted]
         found = []
         for row in rows:

@@ -17,8 +17,9 @@ from accounting.rollup import Calendar
 from accounting.runaway import RUNAWAY_MAX, active, fix
 from accounting.usage import UsageQuery, UsageRowValues, cluster, usage
 from ctld.core.state.fairshare import ShareTree
-from ctld.rpc.gate.auth import caller
+from ctld.core.state.state import ClusterState
 from ctld.rpc.gate.context import Context
+from ctld.rpc.gate.neighbours import NeighbourRead
 from ctld.rpc.gate.refusals import refuse_as, translated_pages
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.visibility import is_private, usage_filter
@@ -61,10 +62,10 @@ class Reports:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def _read(self, context: Context, work: Callable[[Connection], T]) -> T:
+    async def _read(self, context: Context, work: Callable[[Connection], T], read: NeighbourRead | None = None) -> T:
         """Runs `work` with a connection, in a thread. An invalid query ends the call."""
         try:
-            return await self._services.reading.read(work)
+            return await (read or self._services.reading.read)(work)
         except BadRequest as error:
             await refuse_as(context, error)
 
@@ -74,7 +75,8 @@ class Reports:
     ) -> AsyncIterator[governance_pb2.ListEventsReply]:
         """Returns events in pages."""
         services = self._services
-        if is_private(services.runtime.core.state.config, caller(), "events"):
+        view = await services.view(request.cluster)
+        if is_private(view.state.config, view.actor, "events"):
             return
         uids, unknown = await services.names.uids(list(request.users))
         if unknown:
@@ -88,7 +90,7 @@ class Reports:
             tuple(request.reasons),
             request.all_clusters_events,
         )
-        found = await self._read(context, lambda connection: events(connection, ask))
+        found = await self._read(context, lambda connection: events(connection, ask), view.read)
         names = {uid: await services.names.shown(uid) for uid in sorted({row.reason_uid for row in found})}
         for at in range(0, len(found), PAGE_ROWS):
             page = [
@@ -110,28 +112,29 @@ class Reports:
         self, request: governance_pb2.ReportRequest, context: Context
     ) -> AsyncIterator[governance_pb2.ReportReply]:
         """Returns rows in pages; the first contains the time up to which usage is counted."""
-        state, actor = self._services.runtime.core.state, caller()
+        view = await self._services.view(request.cluster)
+        state, actor = view.state, view.actor
         if unclaimed := [name for name in _NOT_TAKEN.get(request.kind, ()) if getattr(request, name)]:
             text = (
                 f"report {_KINDS.Name(request.kind)} cannot be restricted by {unclaimed[0]}: {_WHY_NOT[request.kind]}"
             )
             await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {text}"))
-        ask = self._asked(request)
+        ask = _asked(state, request)
         calendar = Calendar(state.config.utc_offsets)
         sees = usage_filter(state, actor)
         by_job = REPORTS.get(_KINDS.Name(request.kind))
         if request.kind == _KINDS.USAGE:
-            found = await self._read(context, lambda c: (usage(c, calendar, ask, sees), read_marks(c)))
+            found = await self._read(context, lambda c: (usage(c, calendar, ask, sees), read_marks(c)), view.read)
         elif request.kind in _OF_CLUSTER:
             make = _OF_CLUSTER[request.kind]
-            found = await self._read(context, lambda c: (make(c, calendar, ask), read_marks(c)))
+            found = await self._read(context, lambda c: (make(c, calendar, ask), read_marks(c)), view.read)
         elif by_job is not None and not (
             request.kind == _KINDS.RESERVATIONS and is_private(state.config, actor, "reservations")
         ):
             default, now_us = state.config.penstock_default_account.lower(), self._services.runtime.clock_us()
             nodes, sees_jobs = await _nodes_of(request, context), usage_filter(state, actor, "usage", "jobs")
             more = _job_ask(request, ask, nodes, default, now_us)
-            found = await self._read(context, lambda c: (by_job(c, more, sees_jobs), read_marks(c)))
+            found = await self._read(context, lambda c: (by_job(c, more, sees_jobs), read_marks(c)), view.read)
         else:
             await refuse_as(context, BadRequest(Code.NOT_SUPPORTED, f"Report {request.kind}"))
         rows, marks = found
@@ -143,18 +146,6 @@ class Reports:
                 ],
                 rolled_up_to_us=marks.cursor_us if at == 0 else 0,
             )
-
-    def _asked(self, request: governance_pb2.ReportRequest) -> UsageQuery:
-        """Returns the query, with the accounts below the named ones, and users by name."""
-        accounts = dict.fromkeys(name.lower() for name in request.accounts)
-        if request.with_subaccounts:
-            tree = self._services.runtime.core.state.shares
-            for name in list(accounts):
-                accounts.update(dict.fromkeys(_below(tree, name)))
-        return UsageQuery(
-            request.start_at_us, request.end_at_us, tuple(request.group_by), tuple(request.tres), tuple(accounts)[:VALUES_MAX],
-            tuple(request.users), tuple(request.wckeys), tuple(request.qos), tuple(request.partitions),
-        )  # fmt: skip
 
     async def ListRunaway(
         self, request: governance_pb2.ListRunawayRequest, context: Context
@@ -218,6 +209,19 @@ class Reports:
         except (BadValue, OSError, StoreError) as error:
             await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"the archive cannot be read in: {error}"))
         return governance_pb2.LoadArchiveReply(records=number)
+
+
+def _asked(state: ClusterState, request: governance_pb2.ReportRequest) -> UsageQuery:
+    """Returns the query, with the accounts below the named ones, and users by name."""
+    accounts = dict.fromkeys(name.lower() for name in request.accounts)
+    if request.with_subaccounts:
+        tree = state.shares
+        for name in list(accounts):
+            accounts.update(dict.fromkeys(_below(tree, name)))
+    return UsageQuery(
+        request.start_at_us, request.end_at_us, tuple(request.group_by), tuple(request.tres), tuple(accounts)[:VALUES_MAX],
+        tuple(request.users), tuple(request.wckeys), tuple(request.qos), tuple(request.partitions),
+    )  # fmt: skip
 
 
 async def _nodes_of(

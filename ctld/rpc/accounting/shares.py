@@ -58,10 +58,11 @@ class SharesService:
         self, request: shares_pb2.ListAssociationsRequest, context: Context
     ) -> AsyncIterator[shares_pb2.ListAssociationsReply]:
         """Returns the whole tree, with usage and ranks as of the last calculation."""
-        state = self._runtime.core.state
+        view = await self._services.view(request.cluster)
+        state = view.state
         config, tree = state.config, state.shares
         fair_tree = "NO_FAIR_TREE" not in config.priority_flags
-        visibility = account_visibility(state, caller())
+        visibility = account_visibility(state, view.actor)
         found = list(associations(state, fair_tree))
         if request.with_deleted:
             found += [_deleted(row) for _, row in sorted(tree.gone.items())]
@@ -70,8 +71,8 @@ class SharesService:
             cluster=config.cluster_name,
             multifactor=config.is_multifactor(),
             fair_tree=fair_tree,
-            controller_host=config.controller_host,
-            controller_port=config.slurmctld_port,
+            controller_host=view.host,
+            controller_port=view.port,
             accounts=[
                 shares_pb2.AccountInfo(**row._asdict())
                 for row in _accounts(state, request)

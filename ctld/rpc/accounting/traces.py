@@ -11,9 +11,10 @@ from accounting.dbrow import DbRow
 from accounting.traces import AuditQuestion, TracesUnavailable, TxnQuestion
 from accounting.traces import Traces as Reader
 from ctld.core.records.audit import GENESIS
+from ctld.core.records.events import Role
 from ctld.rpc.gate.auth import caller
 from ctld.rpc.gate.context import Context
-from ctld.rpc.gate.refusals import refuse_as
+from ctld.rpc.gate.refusals import refuse_as, translated_pages
 from ctld.rpc.gate.services import Services
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import governance_pb2
@@ -33,16 +34,20 @@ class TraceService:
     def _traces(self) -> Reader:
         return self._services.traces
 
+    @translated_pages
     async def ListTransactions(
         self, request: governance_pb2.ListTransactionsRequest, context: Context
     ) -> AsyncIterator[governance_pb2.ListTransactionsReply]:
         """Returns the transactions that match, by id, in pages."""
+        view = await self._services.view(request.cluster)
+        if view.actor.role < Role.OPERATOR:  # there; the gate has judged the role here
+            raise BadRequest(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
         asked = TxnQuestion(
             request.start_at_us, request.end_at_us, tuple(request.actions), tuple(request.actors),
             tuple(request.accounts), tuple(request.users), tuple(request.ids),
         )  # fmt: skip
-        cluster = self._services.runtime.core.state.config.cluster_name
-        async for page in self._each(self._traces.transactions(asked), context):
+        cluster = view.state.config.cluster_name
+        async for page in self._each(view.traces.transactions(asked), context):
             yield governance_pb2.ListTransactionsReply(transactions=[_transaction(row, cluster) for row in page])
 
     async def ListAudit(

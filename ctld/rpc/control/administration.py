@@ -251,7 +251,10 @@ class Administration:
             place if place_without_secret(place) == place else ""
             for place in (state.config.job_comp_loc, state.config.trace_url)
         )
-        config = replace(state.config, penstock_database_url="", job_comp_loc=loc, trace_url=url, partitions=partitions)
+        config = replace(
+            state.config, penstock_database_url="", penstock_database_read_url="", penstock_database_schema="",
+            job_comp_loc=loc, trace_url=url, partitions=partitions,
+        )  # fmt: skip
         try:
             text = await asyncio.to_thread(render, config)
         except ValueError as error:

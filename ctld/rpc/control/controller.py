@@ -385,7 +385,7 @@ class ControllerService(Certification):
     @translated
     async def ListQos(self, request: controller_pb2.ListQosRequest, context: Context) -> controller_pb2.ListQosReply:
         """Qualities of service, in the order of their names."""
-        state = self._runtime.core.state
+        state = (await self._services.view(request.cluster)).state
         known = state.registry.qos_deleted | state.qos if request.with_deleted else state.qos
         names = [name for name in sorted(known) if not request.names or name in request.names]
         return controller_pb2.ListQosReply(qos=[qos_message(known[name]) for name in names])

@@ -320,6 +320,20 @@ FIELDS: Final[dict[str, Bound]] = {
     "SetControllerRequest.fair_share_dampening_factor": ANY_U32,
     "SetControllerRequest.nodes": LIST,
     "PurgeRequest.after": Pairs(Text(64), Text(64)),
+    **{
+        f"{message}Request.cluster": ENTITY
+        for message in (
+            "ListRecords",
+            "ListQos",
+            "ListAssociations",
+            "ListWckeys",
+            "ListTres",
+            "ListResources",
+            "ListEvents",
+            "ListTransactions",
+            "Report",
+        )
+    },
     "FixRunawayRequest.job_ids": Each(ANY_U32, IDS_MAX),
     # ---- reports
     "ListRecordsRequest.ids": Each(IDS, IDS_MAX),

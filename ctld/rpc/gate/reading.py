@@ -28,11 +28,12 @@ class Reading:
         self._threads = FairThreads("reports", REPORTS_MAX)
         self._engine: Engine | None = None
 
-    async def read(self, work: Callable[[Connection], T]) -> T:
-        """Runs `work` with a connection. Raises BadRequest when the query is invalid, or the database cannot be read."""
+    async def read(self, work: Callable[[Connection], T], of_other: Engine | None = None) -> T:
+        """Runs `work` with a connection, of the own database or of that engine. Raises BadRequest when the query is
+        invalid, or the database cannot be read."""
         if self._engine is None:
             self._engine = read_engine(self._address)
-        engine = self._engine
+        engine = of_other or self._engine
 
         def run(engine: Engine) -> T:
             with engine.connect() as connection:

@@ -94,6 +94,7 @@ RIGHTS: Final[dict[str, LeastRole]] = {
     "/penstock.v1.Governance/ChangeMany": LeastRole.USER,  # coordinators may change what is below them: checked by the core
     "/penstock.v1.Governance/ListWckeys": LeastRole.LOOK,
     "/penstock.v1.Governance/ListTres": LeastRole.LOOK,
+    "/penstock.v1.Governance/ListClusters": LeastRole.LOOK,
     "/penstock.v1.Governance/ListResources": LeastRole.LOOK,
     "/penstock.v1.Governance/ListCounters": LeastRole.LOOK,
     "/penstock.v1.Governance/ListBudgets": LeastRole.LOOK,

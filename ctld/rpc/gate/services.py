@@ -6,6 +6,7 @@
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 # Any: an answer's type depends on its event, and callers know it
 from typing import Any, Final
@@ -21,6 +22,7 @@ from ctld.core.records.job import HistoryRow
 from ctld.rpc.gate.auth import UserDirectory, caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.denials import Denials
+from ctld.rpc.gate.neighbours import Neighbours, View, view_of
 from ctld.rpc.gate.reading import Reading
 from ctld.rpc.gate.refusals import refuse_as
 from ctld.rpc.gate.scans import Scans
@@ -74,12 +76,15 @@ class Services:
     rollups: RollUps
     credentials: Callable[[], Credentials]  # the controller's own, at present
     submit_filter: SubmitFilter
+    neighbours_address: str = ""  # by which other clusters of the database are read; "" = the own one
     names: UserNames = field(init=False)
     reading: Reading = field(init=False)
+    neighbours: Neighbours = field(init=False)
 
     def __post_init__(self) -> None:
         self.names = UserNames(self.runtime.clock_us, self.directory.lookups)
         self.reading = Reading(self.records.address)
+        self.neighbours = Neighbours(self.neighbours_address or str(self.records.address), self.runtime.clock_us)
         self.planner_queries = FairThreads("questions to the planner", PLANNER_THREADS)
         self.record_threads = FairThreads("queries of accounting", RECORD_THREADS)
         self.trace_threads = FairThreads("queries of the audit log", TRACE_THREADS)
@@ -102,6 +107,17 @@ class Services:
         if type(body) is Refusal:
             await refuse_as(context, body)
         return body
+
+    async def view(self, cluster: str) -> View:
+        """Returns a cluster of the database as this method's caller may read it: by name, or the own one. Raises
+        BadRequest."""
+        state = self.runtime.core.state
+        config = state.config
+        if cluster in ("", config.cluster_name):
+            host, port = config.controller_host, config.slurmctld_port
+            return View(state, caller(), self.records, self.traces, self.reading.read, host, port)
+        found = await self.neighbours.find(cluster)
+        return view_of(found, lambda engine: partial(self.reading.read, of_other=engine))
 
     async def story(self, job_id: int) -> list[HistoryRow]:
         """Reads a job's history, for the caller of this method; in a thread that no launch waits for."""

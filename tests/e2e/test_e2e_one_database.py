@@ -1,0 +1,95 @@
+"""Two clusters in one database of PostgreSQL. West is killed, and its accounting is read from east; no file names it there."""
+
+import json
+import signal
+from collections.abc import Iterator
+
+import pytest
+from livecluster import ClusterConf, Done, LiveCluster
+from postgres import Server, change, rows
+
+ASSOCIATIONS = ("sacctmgr", "-nP", "show", "assoc", "cluster=west", "format=cluster,account,user,grpjobs")
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[str]:
+    with Server() as server:
+        yield server.new_database()
+
+
+def conf(place: str, name: str, *more: str) -> ClusterConf:
+    lines = (f"PenstockDatabaseUrl={place}", f"PenstockDatabaseSchema={name}", *more)
+    return ClusterConf(name=name, more=("PriorityType=priority/multifactor", *lines))
+
+
+def refused(done: Done, status: int, text: str) -> None:
+    assert (done.status, done.out) == (status, ""), done
+    assert text in done.err and "Traceback" not in done.err, done
+
+
+def test_the_accounting_of_a_cluster_that_was_killed(place: str) -> None:
+    with LiveCluster(1, conf(place, "east")) as east, LiveCluster(1, conf(place, "west", "FirstJobId=1001")) as west:
+        west.run("sacctmgr", "-i", "add", "account", "physics", "GrpJobs=7").ok()
+        job = west.sbatch("-o", "/dev/null", "-A", "physics", "--wrap", "exit 3")
+        west.wait_state(job, "FAILED")
+        mine = east.sbatch("-o", "/dev/null", "--wrap", "true")
+        east.wait_state(mine, "COMPLETED")
+
+        def shown(*words: str) -> str:
+            return east.run(*words).ok().out
+
+        # while it is up: nothing but the database is known of it here
+        ports = {name: int(port) for name, port in (
+            line.split("|") for line in shown("sacctmgr", "-nP", "list", "clusters", "format=cluster,controlport").splitlines()
+        )}  # fmt: skip
+        assert ports == {one.conf.name: int(one.file.address.rpartition(":")[2]) for one in (east, west)}
+        west.kill("ctld", number=signal.SIGKILL)
+        change(place, "UPDATE west.meta SET expires_at_us = 0")  # its lease ends
+        before = rows(place, "SELECT epoch, sequence FROM west.meta")
+
+        for words in (("-M", "west"), ("--clusters=west", "-j", str(job)), ("-M", "west,west", "-A", "physics")):
+            assert shown("sacct", *words, "-XnP", "-o", "jobid,cluster,account,state,exitcode") == (
+                f"{job}|west|physics|FAILED|3:0\n"
+            )
+        both = shown("sacct", "-L", "-XnP", "-o", "jobid,cluster,state")
+        assert both == f"{mine}|east|COMPLETED\n{job}|west|FAILED\n"
+        document = json.loads(shown("sacct", "-M", "west", "--json"))
+        assert [(one["cluster"], one["job_id"], one["association"]["account"]) for one in document["jobs"]] == [
+            ("west", job, "physics")
+        ]
+        assert shown("sacctmgr", "-nP", "list", "clusters", "format=cluster,controlhost,controlport") == (
+            f"east|{east.file.host}|{ports['east']}\nwest||0\n"
+        )
+        assert "west|physics||7" in shown(*ASSOCIATIONS).splitlines()
+        assert "physics" in shown("sacctmgr", "-nP", "show", "account", "cluster=west", "format=account")
+        assert shown("sacctmgr", "-nP", "show", "wckey", "cluster=west") == ""
+        assert shown("sacctmgr", "-nP", "show", "event", "cluster=west", "All_Time", "format=cluster,nodename") != ""
+        west_usage = shown("sreport", "-M", "west", "-nP", "cluster", "Utilization", "start=now-2hours", "end=now")
+        both_usage = shown("sreport", "-a", "-nP", "cluster", "Utilization", "start=now-2hours", "end=now")
+        assert both_usage.endswith(west_usage)
+        # what only its controller can do
+        only_read = "cluster west can only be read here, from the database: a change needs its controller"
+        for line in (
+            "add account bio cluster=west",
+            "modify account physics set grpjobs=1 where cluster=west",
+            "delete account physics cluster=west",
+        ):
+            refused(east.run("sacctmgr", "-i", *line.split()), 1, only_read)
+        refused(east.run("sacctmgr", "show", "runawayjobs", "cluster=west"), 1, "can only be read here")
+        for line in ("squeue -M west", "sbatch -M west --wrap true", "scancel -M west 1"):
+            refused(east.run(*line.split()), 1, "No cluster 'west' known by database.")
+        for name in ("mars", 'we"st', "west'--", "penstock_clusters"):
+            refused(east.run("sacct", "-M", name), 1, "known by database.")
+        assert rows(place, "SELECT epoch, sequence FROM west.meta") == before
+        # with a cluster file, but its controller does not answer; and when it is back
+        (east.home / "clusters").mkdir()
+        (east.home / "clusters" / "west.json").symlink_to(west.cluster_file)
+        assert shown("sacct", "-M", "west", "-XnP", "-o", "jobid,cluster") == f"{job}|west\n"
+        refused(
+            east.run("sacctmgr", "-i", "add", "account", "bio", "cluster=west"),
+            1,
+            "a change of cluster west needs its controller to be up",
+        )
+        west.start_controller()
+        east.run("sacctmgr", "-i", "add", "account", "bio", "cluster=west").ok()
+        assert "west|bio||" in shown(*ASSOCIATIONS).splitlines()
