@@ -4,11 +4,11 @@ There are hundreds of thousands of them, so the reading itself is generated (row
 """
 
 from functools import partial
-from operator import attrgetter
 from typing import cast
 
 import msgspec
 
+from _fastsched import Sharing
 from ctld.core.records.compact_request import read_request
 from ctld.core.records.request import JobRequest
 from ctld.store import rows
@@ -16,14 +16,13 @@ from ctld.store import rows
 #: Requests that are cached while rows are read: arrays and equal submissions are adjacent.
 REQUESTS_KEPT = 4_096
 
-#: Fields that are mostly equal in different requests. std_out and submit_line, which are equal in most jobs of a loop or
-#: script and different in others, are compared with the previous job's.
-_REPEATED = (
+#: Fields that are mostly equal in different requests.
+_SHARED = (
     "name", "partitions", "account", "qos", "comment", "work_dir", "std_err", "submit_host", "submit_dir", "command",
     "gres_per_node", "features", "rlimits", "export_env", "time_limit_s", "mem_per_node_mb", "mem_per_cpu_mb",
 )  # fmt: skip
-_repeated = attrgetter(*_REPEATED)
-_set = msgspec.structs.force_setattr
+#: Equal in most jobs of a loop or script and different in others: compared with the previous job's.
+_REPEATED = ("std_out", "submit_line")
 
 
 class RequestMissing(Exception):
@@ -37,7 +36,7 @@ class JobReader:
     def __init__(self) -> None:
         self._requests: dict[bytes, JobRequest] = {}
         self._words: dict[object, object] = {}
-        self._last = JobRequest()
+        self._share = Sharing(self._words, _SHARED, _REPEATED, JobRequest(), msgspec.structs.force_setattr)
         one = cast(rows.One, self._words.setdefault)  # what equals a value is of its type
         caches = self._requests, self._request, one
         self.read = partial(rows.job_from, *caches)
@@ -50,14 +49,5 @@ class JobReader:
         if len(self._requests) >= REQUESTS_KEPT:
             self._requests.clear()
         request = self._requests[request_json] = read_request(request_json)
-        known = self._words.setdefault
-        for name, value in zip(_REPEATED, _repeated(request), strict=True):
-            if value:
-                _set(request, name, known(value, value))
-        before = self._last
-        if request.std_out == before.std_out:
-            _set(request, "std_out", before.std_out)
-        if request.submit_line == before.submit_line:
-            _set(request, "submit_line", before.submit_line)
-        self._last = request
+        self._share(request)
         return request
