@@ -31,9 +31,13 @@ class RequestMissing(Exception):
 
 class JobReader:
     """Reads job rows: `read` creates a JobRow from the values of rows.JOB_READ_COLUMNS and
-    rows.JOB_REQUEST_READ_COLUMNS, `read_waiting` from those of rows.JOB_WAITING_COLUMNS and of the request."""
+    rows.JOB_REQUEST_READ_COLUMNS, `read_waiting` from those of rows.JOB_WAITING_COLUMNS and of the request.
+
+    `request_bytes_max` is the size of the largest request so far.
+    """
 
     def __init__(self) -> None:
+        self.request_bytes_max = 0
         self._requests: dict[bytes, JobRequest] = {}
         self._words: dict[object, object] = {}
         self._share = Sharing(self._words, _SHARED, _REPEATED, JobRequest(), msgspec.structs.force_setattr)
@@ -46,6 +50,8 @@ class JobReader:
         """Decodes a request. The new record has no other user yet, so it may be modified although it is frozen."""
         if request_json is None:
             raise RequestMissing
+        if len(request_json) > self.request_bytes_max:
+            self.request_bytes_max = len(request_json)
         if len(self._requests) >= REQUESTS_KEPT:
             self._requests.clear()
         request = self._requests[request_json] = read_request(request_json)
