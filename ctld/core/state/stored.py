@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ctld.core.records.compact_request import COMMON, CompactRequest
+from ctld.core.records.compact_request import COMMON
 from ctld.core.records.effects import Refused
 from ctld.core.records.job import SpecRow
 from ctld.core.records.request import JobRequest
@@ -55,7 +55,7 @@ def spec_bytes(spec: SpecRow) -> int:
 
 def text_bytes(request: JobRequest) -> int:
     """Returns the stored size of a request's texts, including lists of nodes."""
-    if type(request) is CompactRequest:  # its other texts are empty
+    if type(request) is not JobRequest:  # its other texts are empty
         return sum(map(len, _texts_of_compact(request)))
     return (
         sum(map(len, _texts(request))) + sum(map(len, request.nodes_required)) + sum(map(len, request.nodes_excluded))
