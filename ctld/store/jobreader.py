@@ -13,8 +13,9 @@ from ctld.core.records.compact_request import read_request
 from ctld.core.records.request import JobRequest
 from ctld.store import rows
 
-#: Requests that are cached while rows are read: arrays and equal submissions are adjacent.
-REQUESTS_KEPT = 4_096
+#: Requests that are cached while rows are read: arrays and equal submissions are adjacent. More would not fit the processor's
+#: cache.
+REQUESTS_KEPT = 256
 
 #: Fields that are mostly equal in different requests.
 _SHARED = (
