@@ -9,7 +9,8 @@ the compiled form fast, and plan.pyx its one entry point.
 and `REPLAY_COMPILED` says which one it is. `run_on_nodes` does the same on nodes with CPUs, memory and GPUs
 (noderun_contract.py, `NODERUN_COMPILED`). The simulator uses both, the controller neither.
 
-`Ordering` orders the rows of long lists (ordering_reference.py, `ORDERING_COMPILED`).
+`Ordering` orders the rows of long lists (ordering_reference.py, `ORDERING_COMPILED`). `Sharing` makes equal values of many
+records one object (sharing_reference.py, `SHARING_COMPILED`).
 """
 
 from _fastsched.contract import (
@@ -40,6 +41,7 @@ COMPILED: bool
 REPLAY_COMPILED: bool
 NODERUN_COMPILED: bool
 ORDERING_COMPILED: bool
+SHARING_COMPILED: bool
 try:
     from _fastsched.plan import plan
 
@@ -81,6 +83,16 @@ except ModuleNotFoundError as absent:
     from _fastsched.ordering_reference import PlainOrdering as Ordering  # type: ignore[assignment]  # it answers the same
 
     ORDERING_COMPILED = False
+try:
+    from _fastsched.sharing import Sharing
+
+    SHARING_COMPILED = True
+except ModuleNotFoundError as absent:
+    if absent.name != "_fastsched.sharing":
+        raise
+    from _fastsched.sharing_reference import PlainSharing as Sharing  # type: ignore[assignment]  # it does the same
+
+    SHARING_COMPILED = False
 
 __all__ = [
     "BACKFILLS",
@@ -105,6 +117,7 @@ __all__ = [
     "REPLAY_COMPILED",
     "RESERVED",
     "RESOURCES",
+    "SHARING_COMPILED",
     "STARTED",
     "Jobs",
     "NodeRun",
@@ -118,6 +131,7 @@ __all__ = [
     "RunJobs",
     "RunNodes",
     "Running",
+    "Sharing",
     "fitting",
     "plan",
     "replay",

@@ -43,7 +43,7 @@ from ctld.core.records.qos import Qos
 from ctld.core.records.reservation import Reservation, ReservationSpan
 from ctld.core.records.revocation import TokenRevocation
 from ctld.core.records.step import SpreadStep, StepRow, step_from
-from ctld.core.records.waiting_row import is_compact, whole
+from ctld.core.records.waiting_row import WaitingType, whole
 from ctld.core.requests.submit import remember_key, set_deadline
 from ctld.core.reservations import spans as reserve_spans
 from ctld.core.state import shares
@@ -113,6 +113,7 @@ class LoadedState(NamedTuple):
     reservation_id: int = 0  # the last one assigned
     first_unknown_id: int = 0  # the next job id in the database, which may have been behind; 0 = next_job_id
     spec_sizes: Sequence[tuple[bytes, int]] = ()  # (hash, bytes) of the stored texts of these jobs and steps
+    request_bytes_max: int | None = None  # of a request of these jobs as it is stored; None = not known
     loss_at_us: int = 0  # when a loss was last accepted, or could not be excluded; 0 = never
     token_revocations: tuple[TokenRevocation, ...] = ()
     personal_tokens: tuple[PersonalToken, ...] = ()
@@ -125,11 +126,11 @@ def recover(state: ClusterState, config: Config, loaded: LoadedState, now_us: in
     state.now_us = now_us
     _load_tables(state, loaded)
     _load_jobs(state, loaded, _drained(loaded.jobs) if consume else loaded.jobs)
-    state.submissions.stored.restore(state.jobs.records(), dict(loaded.spec_sizes))
+    state.submissions.stored.restore(state.jobs.records(), dict(loaded.spec_sizes), loaded.request_bytes_max)
     _load_arrays(state, config, loaded)
     named = kept.with_names(state, config)
     _load_nodes(state, named, loaded)
-    begun = [job for job in state.jobs.records() if job.state is not JobState.PENDING]
+    begun = [job for job in state.jobs.others() if job.state is not JobState.PENDING]
     _book(state, named, begun)
     config = kept.with_sizes(state, config, named)
     _depend(state)
@@ -198,7 +199,7 @@ def _resume_work(state: ClusterState, loaded: LoadedState, now_us: int) -> None:
     state.scheduling.flagged = {
         job.job_id: None
         for job in state.jobs.records()
-        if job.state is JobState.PENDING and job.reason in PLANNER_REASONS and job.reason is not Reason.PRIORITY
+        if job.reason is not Reason.PRIORITY and job.state is JobState.PENDING and job.reason in PLANNER_REASONS
     }
 
 
@@ -216,14 +217,15 @@ def _drained(rows: list[JobRow]) -> Iterator[JobRow]:
 def _load_jobs(state: ClusterState, loaded: LoadedState, rows: Iterable[JobRow]) -> None:
     young = {(known.uid, known.key) for known in loaded.submit_keys}
     for row in rows:
-        is_asked_for = (row.user_id, row.submit_key) in young  # others are too old to be sent again
-        if is_compact(row) and (is_asked_for or not row.submit_key):
+        key = row.submit_key
+        is_asked_for = bool(key) and (row.user_id, key) in young  # others are too old to be sent again
+        if type(row) is WaitingType and (is_asked_for or not key):
             state.jobs.load(row)
             job = cast(Job, row)  # read only
         else:
             job = state.jobs[row.job_id] = job_from(whole(row))
             job.steps = NO_STEPS
-            job.submit_key = row.submit_key if is_asked_for else ""
+            job.submit_key = key if is_asked_for else ""
         if job.state not in END_STATES:
             if job.request.het_job_id:
                 state.hets[job.request.het_job_id] = None
@@ -312,7 +314,7 @@ def _book_part(state: ClusterState, config: Config, job: Job, name: str) -> None
 
 
 def _depend(state: ClusterState) -> None:
-    for job in state.jobs.records():
+    for job in state.jobs.others():
         if job.state is JobState.PENDING and job.dependency:
             dependency = parse_dependency(without_states(job.dependency))
             waiters.wait_for(state, job, dependency.any_of, dependency.terms)

@@ -30,8 +30,8 @@ from ctld.store.errors import StorageAway, StorageFull, StoreDamaged, StoreError
 WAL_CHECKPOINT_PAGES = 4_000
 #: Size to which the log is truncated after a burst.
 WAL_BYTES_MAX = 64 * 1024 * 1024
-#: Page cache of the writing connection.
-CACHE_KB = 16 * 1024
+#: Page cache of the writing connection. With more, commits take as long: the system keeps the file's pages, too.
+CACHE_KB = 4 * 1024
 
 #: Offset of the format version in the header of a file, and its value with a write-ahead log.
 _FORMAT_AT = 18

@@ -4,26 +4,26 @@ There are hundreds of thousands of them, so the reading itself is generated (row
 """
 
 from functools import partial
-from operator import attrgetter
 from typing import cast
 
 import msgspec
 
+from _fastsched import Sharing
 from ctld.core.records.compact_request import read_request
 from ctld.core.records.request import JobRequest
 from ctld.store import rows
 
-#: Requests that are cached while rows are read: arrays and equal submissions are adjacent.
-REQUESTS_KEPT = 4_096
+#: Requests that are cached while rows are read: arrays and equal submissions are adjacent. More would not fit the processor's
+#: cache.
+REQUESTS_KEPT = 256
 
-#: Fields that are mostly equal in different requests. std_out and submit_line, which are equal in most jobs of a loop or
-#: script and different in others, are compared with the previous job's.
-_REPEATED = (
+#: Fields that are mostly equal in different requests.
+_SHARED = (
     "name", "partitions", "account", "qos", "comment", "work_dir", "std_err", "submit_host", "submit_dir", "command",
     "gres_per_node", "features", "rlimits", "export_env", "time_limit_s", "mem_per_node_mb", "mem_per_cpu_mb",
 )  # fmt: skip
-_repeated = attrgetter(*_REPEATED)
-_set = msgspec.structs.force_setattr
+#: Equal in most jobs of a loop or script and different in others: compared with the previous job's.
+_REPEATED = ("std_out", "submit_line")
 
 
 class RequestMissing(Exception):
@@ -32,12 +32,16 @@ class RequestMissing(Exception):
 
 class JobReader:
     """Reads job rows: `read` creates a JobRow from the values of rows.JOB_READ_COLUMNS and
-    rows.JOB_REQUEST_READ_COLUMNS, `read_waiting` from those of rows.JOB_WAITING_COLUMNS and of the request."""
+    rows.JOB_REQUEST_READ_COLUMNS, `read_waiting` from those of rows.JOB_WAITING_COLUMNS and of the request.
+
+    `request_bytes_max` is the size of the largest request so far.
+    """
 
     def __init__(self) -> None:
+        self.request_bytes_max = 0
         self._requests: dict[bytes, JobRequest] = {}
         self._words: dict[object, object] = {}
-        self._last = JobRequest()
+        self._share = Sharing(self._words, _SHARED, _REPEATED, JobRequest(), msgspec.structs.force_setattr)
         one = cast(rows.One, self._words.setdefault)  # what equals a value is of its type
         caches = self._requests, self._request, one
         self.read = partial(rows.job_from, *caches)
@@ -47,17 +51,10 @@ class JobReader:
         """Decodes a request. The new record has no other user yet, so it may be modified although it is frozen."""
         if request_json is None:
             raise RequestMissing
+        if len(request_json) > self.request_bytes_max:
+            self.request_bytes_max = len(request_json)
         if len(self._requests) >= REQUESTS_KEPT:
             self._requests.clear()
         request = self._requests[request_json] = read_request(request_json)
-        known = self._words.setdefault
-        for name, value in zip(_REPEATED, _repeated(request), strict=True):
-            if value:
-                _set(request, name, known(value, value))
-        before = self._last
-        if request.std_out == before.std_out:
-            _set(request, "std_out", before.std_out)
-        if request.submit_line == before.submit_line:
-            _set(request, "submit_line", before.submit_line)
-        self._last = request
+        self._share(request)
         return request

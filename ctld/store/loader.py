@@ -118,6 +118,7 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
             *_spec_sizes(connection, select(JOB.c.spec_hash).where(recent)),  # an OR would read all of history
             *(size for some in _chunks(of_steps) for size in _spec_sizes(connection, some)),
         ],
+        request_bytes_max=reader.request_bytes_max,
         nodes=[rows.node_from(tuple(r)) for r in connection.execute(select(NODE).order_by(NODE.c.name))],
         partitions=[
             rows.partition_state_from(tuple(r))

@@ -62,6 +62,25 @@ def test_a_job_that_waits_rests_and_wakes_when_it_is_asked_for() -> None:
 
 
 @pytest.mark.usefixtures("_all_rest")
+def test_lists_are_in_the_order_of_ids_whatever_woke_or_rests_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where one of many is awake, whose list is put together from pieces, and after one that rested out of order."""
+    kept = Kept()
+    core = queue(kept).core
+    jobs = core.state.jobs
+    every = list(range(1, JOBS + 1))
+    for few in (1.0, 0.0):
+        monkeypatch.setattr(known_jobs, "FEW", few)
+        for awake in ((), (7,), (7, 3), (7, 3, JOBS, 1)):
+            for job_id in awake:
+                assert jobs[job_id].job_id == job_id
+            assert [job.job_id for job in jobs.records()] == every
+            assert [job.job_id for job in jobs.others()] == sorted(awake)
+            assert all(job is jobs.look(job.job_id) for job in jobs.records()), "not what is kept"
+        core.seal()
+        assert resting(core) == every and not jobs.others()
+
+
+@pytest.mark.usefixtures("_all_rest")
 def test_a_change_without_a_row_to_write_is_not_lost() -> None:
     kept = Kept()
     core = queue(kept).core

@@ -46,4 +46,5 @@ def enter_slice(state: ClusterState, now_us: int) -> None:
     if outside:
         state.timers.set(now_us, Timer.QUEUE_RECOVERY)
     else:
+        state.pending.outside = {}  # one that is emptied keeps its memory
         state.changed()

@@ -41,7 +41,7 @@ def learn(state: ClusterState, job: Job) -> None:
 
 def restore(state: ClusterState) -> None:
     """Learns from the loaded ended jobs, after a start."""
-    ended = [job for job in state.jobs.records() if job.state in END_STATES]
+    ended = [job for job in state.jobs.others() if job.state in END_STATES]
     for job in sorted(ended, key=lambda job: (job.end_at_us, job.job_id)):
         learn(state, job)
 

@@ -35,7 +35,7 @@ from ctld.core.gpus import kinds as gpu_kinds
 from ctld.core.jobs.sharing import gives_whole_nodes, units_taken
 from ctld.core.queue import hres
 from ctld.core.queue.admit import nodes_max
-from ctld.core.records.compact_request import CompactRequest, with_changes
+from ctld.core.records.compact_request import COMMON, with_changes
 from ctld.core.records.node import Node, Partition
 from ctld.core.records.request import JobRequest
 from ctld.core.reservations.view import open_to
@@ -109,7 +109,7 @@ _ASIDE = frozenset(
 )  # fmt: skip
 #: Memory is added afterwards: most requests differ in it, and it affects nothing else.
 _what_counts = attrgetter(*(name for name in JobRequest.__struct_fields__ if name not in _ASIDE))
-_what_counts_of_compact = attrgetter(*(name for name in CompactRequest.__struct_fields__ if name not in _ASIDE))
+_what_counts_of_compact = attrgetter(*(n for n in JobRequest.__struct_fields__ if n in COMMON and n not in _ASIDE))
 
 
 def shapes(
@@ -121,7 +121,7 @@ def shapes(
     """
     if any_switches or resvs != (-1,):
         return fresh_shapes(state, request, resvs, any_switches)
-    counts = (_what_counts_of_compact if type(request) is CompactRequest else _what_counts)(request)
+    counts = (_what_counts if type(request) is JobRequest else _what_counts_of_compact)(request)
     if least_mb := _least_mb(state, request):
         counts = (least_mb, *counts)
     known = state.layout.shapes_known

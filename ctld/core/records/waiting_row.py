@@ -2,7 +2,7 @@
 
 A job that has not started has the defaults in half of its row: no start, no end, no allocation, no exit code. With
 100,000 pending jobs these defaults took 20 MB of the read snapshot. A `WaitingRow` has only the other fields; the
-defaults are class attributes, as those of a `CompactRequest` are (compact_request.py). Readers see no difference, except
+defaults are class attributes, as those of compact requests are (compact_request.py). Readers see no difference, except
 that it is no tuple; it can also be read as a `Job`. The loader creates it from the database, or the core for a batch. The
 read snapshot and, while the job does not change, the core's table of jobs (state/known_jobs.py) keep the same one.
 """

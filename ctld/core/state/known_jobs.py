@@ -11,8 +11,10 @@ Rules
     - Iteration is in the order of ids, which is the order in which jobs are added.
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
+from operator import attrgetter
 from typing import Final, TypeVar, cast, overload
 
 from ctld.core.records.job import Job, JobRow, job_row
@@ -24,20 +26,24 @@ from penstock.values.states import JobState, Reason
 AWAKE_MAX: Final = 2_000
 #: Jobs of one call of `rest`: some 6 ms.
 REST_MAX: Final = 2_000
+#: With fewer jobs than this part of those that rest, lists of all are put together from pieces of these.
+FEW: Final = 1 / 8
 
 _T = TypeVar("_T")
+_id_of = attrgetter("job_id")
 _get, _has = dict.get, dict.__contains__  # `super()` takes as long as the rest of a call
 
 
 class KnownJobs(dict[int, Job]):
     """A dict of the jobs that are kept as `Job`; its methods cover the others, too."""
 
-    __slots__ = ("_awake", "_has_woken", "_resting", "awake_max")
+    __slots__ = ("_awake", "_has_woken", "_is_in_order", "_resting", "awake_max")
 
     def __init__(self) -> None:
         super().__init__()
         self.awake_max = AWAKE_MAX
         self._resting: dict[int, JobRow] = {}  # compact rows
+        self._is_in_order = True  # those are
         self._has_woken = False  # a job that was made is not at its place: the dict is not in order
         self._awake: dict[int, JobRow] = {}  # last rows of pending jobs that may rest later, the oldest first
 
@@ -89,9 +95,22 @@ class KnownJobs(dict[int, Job]):
         """Returns all jobs to be read, as `look`."""
         if self._is_plain():
             return super().values()
-        found = dict(cast(dict[int, Job], self._resting))
-        found.update(super().items())
+        if not self._is_in_order:
+            self._resting = dict(sorted(self._resting.items()))
+            self._is_in_order = True
+        resting = cast(dict[int, Job], self._resting)
+        if super().__len__() < len(resting) * FEW:
+            return _merged(list(resting), list(resting.values()), sorted(super().items()))
+        found = resting | dict(super().items())
         return [found[job_id] for job_id in sorted(found)]
+
+    def others(self) -> list[Job]:
+        """Returns the jobs that do not rest, in the order of ids: all that have begun, have ended or depend on others, and some
+        that wait."""
+        found = list(super().values())
+        if self._has_woken:
+            found.sort(key=_id_of)
+        return found
 
     def last(self, most: int) -> Iterable[Job]:
         """Returns the last jobs to be read, the last one first."""
@@ -103,7 +122,7 @@ class KnownJobs(dict[int, Job]):
     # ---- rest ------------------------------------------------------------------------------------------------------
 
     def load(self, row: JobRow) -> None:
-        """Adds a job that waits, by its compact row."""
+        """Adds a job that waits, by its compact row. A start does so in the order of ids."""
         self._resting[row.job_id] = row
 
     def own(self, job: Job) -> Job:
@@ -145,5 +164,18 @@ class KnownJobs(dict[int, Job]):
             if not is_image(row, job):
                 row = image_of(job)  # a priority changes without a row to be written
             if is_compact(row):
+                self._is_in_order = self._is_in_order and job_id > next(reversed(self._resting), 0)
                 self._resting[job_id] = row
                 del self[job_id]
+
+
+def _merged(ids: list[int], rows: list[Job], few: list[tuple[int, Job]]) -> list[Job]:
+    """Returns the rows and a few other jobs in the order of their ids."""
+    found: list[Job] = []
+    begin = 0
+    for job_id, job in few:
+        end = bisect_left(ids, job_id, begin)
+        found += rows[begin:end]
+        found.append(job)
+        begin = end
+    return found + rows[begin:]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ctld.core.records.compact_request import COMMON, CompactRequest
+from ctld.core.records.compact_request import COMMON
 from ctld.core.records.effects import Refused
 from ctld.core.records.job import SpecRow
 from ctld.core.records.request import JobRequest
@@ -55,7 +55,7 @@ def spec_bytes(spec: SpecRow) -> int:
 
 def text_bytes(request: JobRequest) -> int:
     """Returns the stored size of a request's texts, including lists of nodes."""
-    if type(request) is CompactRequest:  # its other texts are empty
+    if type(request) is not JobRequest:  # its other texts are empty
         return sum(map(len, _texts_of_compact(request)))
     return (
         sum(map(len, _texts(request))) + sum(map(len, request.nodes_required)) + sum(map(len, request.nodes_excluded))
@@ -157,12 +157,14 @@ class Stored:
         if size := self._long.pop(job.job_id, 0):
             _less(self.texts, job.user_id, size)
 
-    def restore(self, jobs: Iterable["Job"], sizes: Mapping[bytes, int]) -> None:
-        """Adds all known jobs after a start."""
+    def restore(self, jobs: Iterable["Job"], sizes: Mapping[bytes, int], request_bytes_max: int | None = None) -> None:
+        """Adds all known jobs after a start. `request_bytes_max`: of any of their requests as JSON, in which no text is
+        shorter; None = not known."""
         counted: dict[int, None] = {}  # requests: the tasks of an array share one
+        some_are_long = request_bytes_max is None or request_bytes_max > TEXT_BYTES_FREE
         for job in jobs:
             self._add_reference(job.user_id, job.spec_hash, sizes.get(job.spec_hash, 0))
-            if job.request_id not in counted:
+            if some_are_long and job.request_id not in counted:
                 counted[job.request_id] = None
                 if (texts := text_bytes(job.request)) > TEXT_BYTES_FREE:
                     self._set_texts(job, texts)

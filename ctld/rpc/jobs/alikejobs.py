@@ -10,8 +10,9 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Final
 
-from ctld.core.records.compact_request import COMMON, CompactRequest
+from ctld.core.records.compact_request import COMMON
 from ctld.core.records.job import JobRow
+from ctld.core.records.request import JobRequest
 from ctld.core.records.waiting_row import KEPT, is_compact
 from ctld.rpc.jobs import jobinfo
 from penstock.v1.controller_pb2 import JobDifferences, RequestDifferences
@@ -46,7 +47,7 @@ class AlikeJobs:
     def encoded(self, row: JobRow) -> bytes:
         """Returns the short form of a job: what `jobinfo.job_info` makes, in another order on the wire."""
         request = row.request
-        if not is_compact(row) or type(request) is not CompactRequest:
+        if not is_compact(row) or type(request) is JobRequest:
             return jobinfo.job_info(row, False).SerializeToString()
         key = _kind_of_row(row), _kind_of_request(request)
         same = self._kinds.get(key)
