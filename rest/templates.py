@@ -1,58 +1,45 @@
 """Texts of jobs that are alike: one is made as ever, those of the others from its pieces.
 
-    text = templates.of(form, data, make)
+    for text in job_texts().parts(form, page, make, other): ...     # the texts of a page's jobs, with commas
 
-Of thousands of jobs most differ in their id, name, times and paths alone. What is left of a job's message without these is its
-kind, as bytes. For each kind that comes twice there is a template: the text of a job in whose places stand marks, which are
-found again in the text. Nothing here knows what an answer looks like, and a text is used only where it is certain:
+Of thousands of jobs most differ in their id, name, times and paths alone. What is left of a job's message without these
+(DIFFERENCES) is its kind. For each kind of which two jobs come there is a template: the text of a job in whose places stand
+marks, which are found again in the text. Nothing here knows what an answer looks like, and a text is used only where it is
+certain:
 
 - Two sets of marks must leave the same pieces, and the template must give the job at hand the text that `make` gives it.
 - A value that is unset (0, or an empty text) is part of the kind: much depends on whether there is one.
-- Texts with a quote, a backslash, or anything that is no printable ASCII are made as ever.
+- Texts with a quote, a backslash, or anything that is no printable ASCII are made as ever, and numbers below 0.
 
-What is computed from several values (the start and end that are expected) is computed here by the functions that `make` uses.
+A time that is computed (the start and end that are expected) is that of a place and a constant, which a kind's jobs share.
+
+Jobs are taken apart and texts filled in by fasttexts.pyx, where it was built, else here, which gives the same texts slowly.
 """
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable
-from operator import attrgetter
-from typing import Final, NamedTuple, TypeAlias, cast
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
 from cli.base.jobids import end_at, start_at
-from penstock.v1.controller_pb2 import JobDifferences, JobInfo
+from penstock.v1.controller_pb2 import JobDifferences, JobInfo, PageItems, RequestDifferences
+from rest.limits import SLICE_ITEMS
+
+try:
+    from rest.fasttexts import CompiledTexts
+except ModuleNotFoundError as absent:
+    # A compiled module that exists and cannot be imported is an error: only a missing one leads to the oracle.
+    if absent.name != "rest.fasttexts":
+        raise
+    CompiledTexts = None  # type: ignore[assignment,misc]  # the oracle is used then
 
 #: Kinds of jobs that are kept, each with a text of some 5 KiB.
 KINDS_MAX: Final = 1024
 #: Bytes of a kind; a longer one (a job on many nodes) has no template.
 KIND_BYTES_MAX: Final = 4096
 _SECOND_US: Final = 1_000_000
-_NUMBERS: Final = ("job_id", "array_job_id", "priority")
-_TIMES: Final = (
-    "submit_at_us",
-    "eligible_at_us",
-    "start_at_us",
-    "end_at_us",
-    "last_sched_at_us",
-    "planned_start_at_us",
-)
-_TEXTS: Final = ("std_out", "std_err", "std_in", "planned_node_list")
-_REQUEST_TEXTS: Final = ("name", "work_dir", "submit_line", "command")
-_OF_JOB: Final = (*_NUMBERS, *_TIMES, *_TEXTS)
-#: Places of values: a task's number and the differences, of which times (the expected start and end are two more) come last;
-#: then the same times in seconds.
-_TIMES_FROM: Final = 1 + len(_NUMBERS) + len(_TEXTS) + len(_REQUEST_TEXTS)
-_SECONDS_FROM: Final = _TIMES_FROM + 2 + len(_TIMES)
-_numbers_of = attrgetter(*_NUMBERS)
-_times_of = attrgetter(*_TIMES)
-_files_of = attrgetter(*_TEXTS)
-_texts_of = attrgetter(*_REQUEST_TEXTS)
-#: What is set, as bits of a kind: the first difference has the highest.
-_BITS: Final = tuple(1 << place for place in reversed(range(len(_OF_JOB) + len(_REQUEST_TEXTS))))
-_BITS_OF_JOB: Final = _BITS[: len(_OF_JOB)]
-_BITS_OF_REQUEST: Final = _BITS[len(_OF_JOB) :]
-_HAS_TASK: Final = 1 << len(_OF_JOB) + len(_REQUEST_TEXTS)
-#: A command that is shown as none.
+#: A command that is shown as none: it stays in the kind.
 _NO_COMMAND: Final = b"(null)"
 #: Printable ASCII that JSON does not escape.
 _PLAIN: Final = re.compile(rb"[ !#-\[\]-~]*")
@@ -63,52 +50,99 @@ PartValue: TypeAlias = int | bytes
 PartValues: TypeAlias = tuple[PartValue, ...]
 #: A job's kind: what is set of its differences, and what is left of its message.
 _Kind: TypeAlias = tuple[int, bytes]
+#: Makes the text of a job's message.
+MakeText: TypeAlias = Callable[[bytes], bytes]
+
+
+class JobDifference(NamedTuple):
+    """A field in which jobs of a kind differ. `largest`: of a number; 0 = it is a text. `is_optional`: 0 is a value, too."""
+
+    name: str
+    largest: int = 0
+    of_request: bool = False
+    is_optional: bool = False
+
+
+_NUMBER_MAX: Final = 2**32 - 1
+_TIME_MAX: Final = 2**63 - 1
+#: Each stands at its place among the values of a job.
+DIFFERENCES: Final = (
+    JobDifference("array_task_id", _NUMBER_MAX, is_optional=True),
+    *(JobDifference(name, _NUMBER_MAX) for name in ("job_id", "array_job_id")),
+    *(
+        JobDifference(name, _TIME_MAX)
+        for name in (
+            "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "last_sched_at_us",
+            "planned_start_at_us",
+        )
+    ),
+    *(JobDifference(name) for name in ("std_out", "std_err", "std_in", "planned_node_list")),
+    JobDifference("begin_at_us", _TIME_MAX, of_request=True),
+    *(JobDifference(name, of_request=True) for name in ("name", "work_dir", "submit_line", "command")),
+)  # fmt: skip
+_PLACES: Final = {one.name: place for place, one in enumerate(DIFFERENCES)}
+_JOB_ID: Final = _PLACES["job_id"]
+_COMMAND: Final = _PLACES["command"]
+#: Times from which others are computed.
+_BASES: Final = (_PLACES["planned_start_at_us"], _PLACES["begin_at_us"])
 
 
 class TakenApart(NamedTuple):
-    """A job's message."""
+    """A job's message. `is_plain`: its values are written as they are."""
 
     kind: _Kind
     values: PartValues
     is_plain: bool
 
 
-class TextTemplate:
+class ValuePlace(NamedTuple):
+    """Where a value stands in a text. `more_us`, `is_whole_s`: of a time, in seconds, after that has been added."""
+
+    value: int
+    more_us: int = 0
+    is_whole_s: bool = False
+
+
+class TextTemplate(NamedTuple):
     """The text of all jobs of a kind: pieces, and between two of them one of the values."""
 
-    def __init__(self, pieces: list[bytes], places: list[int]) -> None:
-        """`places`: of the values, or of times in seconds; one less than pieces."""
-        self.pieces = pieces
-        self.places = places
-        self._parts = [b""] * (2 * len(pieces) - 1)
-        self._parts[::2] = pieces
-        filled = list(zip(range(1, len(self._parts), 2), places, strict=True))
-        self._filled = [(part, place) for part, place in filled if place < _SECONDS_FROM]
-        self._seconds = [
-            (part, place - _SECONDS_FROM + _TIMES_FROM) for part, place in filled if place >= _SECONDS_FROM
-        ]
+    pieces: list[bytes]
+    places: list[ValuePlace]
 
     def filled(self, values: PartValues) -> bytes:
         """The text of one job."""
-        parts = self._parts.copy()
-        for part, place in self._filled:
-            value = values[place]
-            parts[part] = value if isinstance(value, bytes) else b"%d" % value
-        for part, place in self._seconds:
-            parts[part] = b"%d" % (cast("int", values[place]) // _SECOND_US)
+        parts = [self.pieces[0]]
+        for place, piece in zip(self.places, self.pieces[1:], strict=True):
+            value = values[place.value]
+            if not isinstance(value, bytes):
+                value = b"%d" % ((value + place.more_us) // _SECOND_US if place.is_whole_s else value)
+            parts += (value, piece)
         return b"".join(parts)
 
 
-class JobTemplates:
+class JobTexts(Protocol):
     """The templates of one daemon."""
+
+    def parts(self, form: str, page: bytes, make: MakeText, other: MakeText) -> Iterator[bytes]:
+        """The texts of a page's jobs in a form of that name, some at a time, with commas between them. `make`: how the text
+        of any message is made; `other`: that of one without a template."""
+
+
+class PlainTexts:
+    """JobTexts in Python: the oracle of fasttexts.pyx, and what is used where it was not built."""
 
     def __init__(self, kinds_max: int = KINDS_MAX) -> None:
         self._kinds_max = kinds_max
-        self._once: OrderedDict[tuple[str, _Kind], None] = OrderedDict()  # kinds that have come once
+        self._once: OrderedDict[tuple[str, _Kind], PartValue] = OrderedDict()  # the jobs of kinds that have come once
         self._kept: OrderedDict[tuple[str, _Kind], TextTemplate | None] = OrderedDict()  # None: there can be none
 
-    def of(self, form: str, data: bytes, make: Callable[[bytes], bytes]) -> bytes | None:
-        """The text of a job's message in a form of that name; None = it has to be made. `make`: how, of any message."""
+    def parts(self, form: str, page: bytes, make: MakeText, other: MakeText) -> Iterator[bytes]:
+        """As in JobTexts."""
+        jobs = iter(PageItems.FromString(page).items)
+        while part := list(islice(jobs, SLICE_ITEMS)):
+            yield b",".join([self._of(form, data, make) or other(data) for data in part])
+
+    def _of(self, form: str, data: bytes, make: MakeText) -> bytes | None:
         job = take_apart(data)
         if not job.is_plain or len(job.kind[1]) > KIND_BYTES_MAX:
             return None
@@ -117,14 +151,14 @@ class JobTemplates:
             self._kept.move_to_end(key)
             template = self._kept[key]
             return template.filled(job.values) if template is not None else None
-        if key not in self._once:
-            self._once[key] = None
+        job_id = job.values[_JOB_ID]
+        if self._once.setdefault(key, job_id) == job_id:
             if len(self._once) > self._kinds_max:
                 self._once.popitem(last=False)
             return None
         del self._once[key]
         text = make(data)
-        self._kept[key] = template_of(job, text, make)
+        self._kept[key] = template_of(data, text, make)
         if len(self._kept) > self._kinds_max:
             self._kept.popitem(last=False)
         return text
@@ -133,60 +167,48 @@ class JobTemplates:
 def take_apart(data: bytes) -> TakenApart:
     """Splits a job's message into its kind and its differences."""
     job = JobDifferences.FromString(data)
-    # they read no other members than JobDifferences has
-    start_us = start_at(cast("JobInfo", job))
-    end_us = end_at(cast("JobInfo", job))
     request = job.request
-    clear = job.ClearField
-    numbers = _numbers_of(job)
-    times = _times_of(job)
-    files = _files_of(job)
-    texts = _texts_of(request)
-    if texts[-1] == _NO_COMMAND:  # it stays in the kind
-        texts = (*texts[:-1], b"")
+    values: list[PartValue] = []
     found = 0
-    for bit, name, value in zip(_BITS_OF_JOB, _OF_JOB, numbers + times + files, strict=True):
-        if value:
-            found |= bit
-            clear(name)
-    for bit, name, value in zip(_BITS_OF_REQUEST, _REQUEST_TEXTS, texts, strict=True):
-        if value:
-            found |= bit
-            request.ClearField(name)
-    task = 0
-    if job.HasField("array_task_id"):
-        found |= _HAS_TASK
-        task = job.array_task_id
-        clear("array_task_id")
-    values: PartValues = (task, *numbers, *files, *texts, start_us, end_us, *times)
-    return TakenApart((found, job.SerializeToString()), values, _PLAIN.fullmatch(b"".join(files + texts)) is not None)
+    for place, one in enumerate(DIFFERENCES):
+        owner = request if one.of_request else job
+        value: PartValue = getattr(owner, one.name)
+        is_set = job.HasField("array_task_id") if one.is_optional else bool(value)
+        if is_set and not (place == _COMMAND and value == _NO_COMMAND):
+            found |= 1 << place
+            owner.ClearField(one.name)
+        else:
+            value = 0 if one.largest else b""
+        values.append(value)
+    texts = b"".join([value for value in values if isinstance(value, bytes)])
+    is_plain = _PLAIN.fullmatch(texts) is not None and all(
+        value >= 0 for value in values if not isinstance(value, bytes)
+    )
+    return TakenApart((found, job.SerializeToString()), tuple(values), is_plain)
 
 
-def template_of(job: TakenApart, text: bytes, make: Callable[[bytes], bytes]) -> TextTemplate | None:
+def template_of(data: bytes, text: bytes, make: MakeText) -> TextTemplate | None:
     """The template of a job's kind; None = its text is none of pieces and values. `text`: the job's own."""
+    job = take_apart(data)
     one, other = (_marked(job.kind, number, make) for number in (1, 2))
-    if one is None or other is None or (one.pieces, one.places) != (other.pieces, other.places):
+    if one is None or one != other:
         return None
     return one if one.filled(job.values) == text else None
 
 
-def _marked(kind: _Kind, number: int, make: Callable[[bytes], bytes]) -> TextTemplate | None:
+def _marked(kind: _Kind, number: int, make: MakeText) -> TextTemplate | None:
     """What is found in the text of a job with marks."""
     data = _with_marks(kind, number)
     job = take_apart(data)
     if job.kind != kind:
         return None
-    marks: dict[bytes, int] = {}
-    seconds = [cast("int", at_us) // _SECOND_US for at_us in job.values[_TIMES_FROM:]]
-    for place, value in enumerate((*job.values, *seconds)):
-        if value:
-            marks.setdefault(value if isinstance(value, bytes) else b"%d" % value, place)
-    pieces: list[bytes] = []
-    places: list[int] = []
-    end = 0
     text = make(data)
+    marks = _marks(data, job.values)
     if not marks:
         return TextTemplate([text], [])
+    pieces: list[bytes] = []
+    places: list[ValuePlace] = []
+    end = 0
     for found in re.finditer(rb"(?<!\d)(?:" + b"|".join(map(re.escape, marks)) + rb")(?!\d)", text):
         places.append(marks[found[0]])
         pieces.append(text[end : found.start()])
@@ -194,22 +216,50 @@ def _marked(kind: _Kind, number: int, make: Callable[[bytes], bytes]) -> TextTem
     return TextTemplate([*pieces, text[end:]], places)
 
 
+def _marks(data: bytes, values: PartValues) -> dict[bytes, ValuePlace]:
+    """The places of a job's values, by how they are written."""
+    marks: dict[bytes, ValuePlace] = {}
+    for place, value in enumerate(values):
+        if value:
+            marks.setdefault(value if isinstance(value, bytes) else b"%d" % value, ValuePlace(place))
+    for place, value in enumerate(values):
+        if value and DIFFERENCES[place].largest == _TIME_MAX:
+            marks.setdefault(b"%d" % (cast("int", value) // _SECOND_US), ValuePlace(place, is_whole_s=True))
+    job = JobInfo.FromString(data)
+    base = next((place for place in _BASES if values[place]), _BASES[0])
+    for at_us in (start_at(job), end_at(job)):
+        more_us = at_us - cast("int", values[base])
+        if values[base] and 0 <= more_us <= _NUMBER_MAX * _SECOND_US:
+            marks.setdefault(b"%d" % (at_us // _SECOND_US), ValuePlace(base, more_us, is_whole_s=True))
+    return marks
+
+
 def _with_marks(kind: _Kind, number: int) -> bytes:
     """A message of this kind with a mark in place of each difference that is set."""
     found, rest = kind
     job = JobDifferences.FromString(rest)
-    named = [(job, name) for name in _OF_JOB] + [(job.request, name) for name in _REQUEST_TEXTS]
-    for place, (owner, name) in enumerate(reversed(named)):
+    for place, one in enumerate(DIFFERENCES):
         if not found >> place & 1:
             continue
         mark: PartValue
-        if name in _NUMBERS:
-            mark = 3_000_000_000 + 100_000_000 * number + 7_919 * (place + 1)
-        elif name in _TIMES:
-            mark = (5_000_000_000 + 1_000_000_000 * number + 104_729 * (place + 1)) * _SECOND_US + 654_321
-        else:
+        if not one.largest:
             mark = (_MARK % (number, place)).encode()
-        setattr(owner, name, mark)
-    if found & _HAS_TASK:
-        job.array_task_id = 2_900_000_000 + number
+        elif one.largest == _NUMBER_MAX:
+            mark = 3_000_000_000 + 100_000_000 * number + 7_919 * (place + 1)
+        else:
+            mark = (5_000_000_000 + 1_000_000_000 * number + 104_729 * (place + 1)) * _SECOND_US + 654_321
+        setattr(job.request if one.of_request else job, one.name, mark)
     return job.SerializeToString()
+
+
+def job_texts(kinds_max: int = KINDS_MAX) -> JobTexts:
+    """The templates of a daemon, compiled where that was built."""
+    if CompiledTexts is None:
+        return PlainTexts(kinds_max)
+    fields = JobDifferences.DESCRIPTOR.fields_by_name
+    of_request = RequestDifferences.DESCRIPTOR.fields_by_name
+    numbers = [(of_request if one.of_request else fields)[one.name].number for one in DIFFERENCES]
+    return CompiledTexts(
+        [(number, *one[1:]) for number, one in zip(numbers, DIFFERENCES, strict=True)],
+        fields["request"].number, _JOB_ID, _COMMAND, _NO_COMMAND, template_of, kinds_max, SLICE_ITEMS,
+    )  # fmt: skip

@@ -1,20 +1,21 @@
-"""Texts of jobs that are alike: from a template, or as ever, they are the same bytes."""
+"""Texts of jobs that are alike: from a template, or as ever, they are the same bytes. Compiled, and in Python."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from fakerest import FakeRest
+from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.v1.common_pb2 import JobRequest, NodeAllocation
-from penstock.v1.controller_pb2 import JobInfo, ListJobsReply
+from penstock.v1.controller_pb2 import JobInfo, ListJobsReply, PageItems
 from rest.contract.conform import conform
 from rest.contract.facts import ListOf, load
 from rest.handlers.jobs import object_of
 from rest.sending import json_bytes
-from rest.templates import KIND_BYTES_MAX, JobTemplates
+from rest.templates import KIND_BYTES_MAX, JobTexts, PlainTexts, job_texts
 
 SECOND_US = 1_000_000
 AT_US = st.sampled_from([0, 1, 999_999, 1_795_551_627_050_932, 1_795_551_628_000_000])
@@ -45,13 +46,41 @@ def form_of(version: str) -> Callable[[bytes], bytes]:
     return lambda data: json_bytes(conform(object_of(JobInfo.FromString(data), call), found.item))
 
 
-FORMS = {version: form_of(version) for version in ("v0.0.43", "v0.0.46")}
+FORMS = {version: form_of(version) for version in load().versions}
+#: How the texts of a page are made: the compiled way, and its oracle.
+WAYS = {"compiled": job_texts, "plain": PlainTexts}
+ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+
+
+class Texts:
+    """Texts of jobs, one page after the other. `made`: the messages whose text was made, for a template or not."""
+
+    def __init__(self, texts: JobTexts) -> None:
+        self.texts = texts
+        self.made: list[bytes] = []
+        self.alone: list[bytes] = []  # of these those without a template
+
+    def of(self, form: str, jobs: list[bytes], version: str = "v0.0.46") -> bytes:
+        def make(data: bytes) -> bytes:
+            self.made.append(data)
+            return FORMS[version](data)
+
+        def other(data: bytes) -> bytes:
+            self.alone.append(data)
+            return make(data)
+
+        return b",".join(self.texts.parts(form, PageItems(items=jobs).SerializeToString(), make, other))
+
+
+def test_the_compiled_way_is_there():
+    """All tests of lists run with it."""
+    assert not isinstance(job_texts(), PlainTexts)
 
 
 @given(st.lists(JOBS, min_size=1, max_size=3), st.lists(JOBS, min_size=2, max_size=4))
 def test_a_text_of_a_template_is_the_one_that_is_made(kinds, others):
     """What differs is taken from other jobs, so that many are of one kind, and each kind comes more than once."""
-    templates = JobTemplates()
+    jobs = []
     for kind in kinds:
         for other in (kind, *others):
             job = JobInfo()
@@ -59,10 +88,19 @@ def test_a_text_of_a_template_is_the_one_that_is_made(kinds, others):
             for name in ("job_id", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "std_out"):
                 setattr(job, name, getattr(other, name))
             job.request.name, job.request.command = other.request.name, other.request.command
-            data = job.SerializeToString()
-            for version, make in FORMS.items():
-                found = templates.of(version, data, make)
-                assert found is None or found == make(data), job
+            job.request.begin_at_us, job.planned_start_at_us = other.request.begin_at_us, other.planned_start_at_us
+            jobs.append(job.SerializeToString() + other_end(other))
+    for version, make in FORMS.items():
+        expected = b",".join(map(make, jobs))
+        for way in WAYS.values():
+            texts = Texts(way())
+            assert [texts.of("f", jobs, version) for _ in range(2)] == [expected, expected]
+
+
+def other_end(job: JobInfo) -> bytes:
+    """What the controller appends to a message: parts whose values are others than those before."""
+    asked = JobRequest(submit_line=job.request.submit_line, rlimits={"core": job.job_id})
+    return JobInfo(request=asked, priority=job.priority, last_sched_at_us=job.last_sched_at_us).SerializeToString()
 
 
 def job(number: int, **more: Any) -> bytes:
@@ -72,21 +110,30 @@ def job(number: int, **more: Any) -> bytes:
     ).SerializeToString()
 
 
-def test_jobs_that_are_alike_cost_one_template():
-    make, asked = FORMS["v0.0.46"], list[bytes]()
-
-    def counted(data: bytes) -> bytes:
-        asked.append(data)
-        return make(data)
-
-    templates = JobTemplates()
-    assert [templates.of("f", job(number), counted) for number in (1, 2, 3)] == [None, make(job(2)), make(job(3))]
-    assert len(asked) == 3  # the second one, and two with marks
+@ways
+def test_jobs_that_are_alike_cost_one_template(way):
+    make, texts = FORMS["v0.0.46"], Texts(way())
+    jobs = [job(number) for number in range(1, 100)]
+    for _ in range(3):
+        assert texts.of("f", jobs) == b",".join(map(make, jobs))
+    assert texts.made[:2] == jobs[:2] and len(texts.made) == 4  # the second one, and two with marks
+    assert texts.alone == jobs[:1]
     planned = [job(number, planned_start_at_us=number * SECOND_US) for number in (4, 5, 6)]  # the end is computed
-    assert [templates.of("f", one, counted) for one in planned] == [None, *map(make, planned[1:])] and len(asked) == 6
-    assert templates.of("other form", job(7), counted) is None and len(asked) == 6
+    assert texts.of("f", planned) == b",".join(map(make, planned)) and len(texts.made) == 8
+    texts.of("other form", jobs[:1])
+    assert texts.alone == [jobs[0], planned[0], jobs[0]] and len(texts.made) == 9
 
 
+@ways
+def test_a_job_that_is_alone_needs_no_template(way):
+    """However often its list is asked for: its text is kept, or made."""
+    texts = Texts(way())
+    for _ in range(3):
+        texts.of("f", [job(1)])
+    assert texts.made == texts.alone == [job(1)] * 3
+
+
+@ways
 @pytest.mark.parametrize(
     "more",
     [
@@ -94,23 +141,47 @@ def test_jobs_that_are_alike_cost_one_template():
         {"std_out": "/\u00e9".encode()},
         {"allocation": [NodeAllocation(node="n" * KIND_BYTES_MAX)]},
         {"start_at_us": 5, "suspended_at_us": 2 * SECOND_US},  # how long it ran is in the text
+        {"priority": -5},
     ],
 )
-def test_what_has_no_template_is_made(more):
-    templates = JobTemplates()
-    for number in range(1, 5):
-        data = job(number, **more)
-        assert templates.of("f", data, FORMS["v0.0.46"]) in (None, FORMS["v0.0.46"](data))
-    assert templates.of("f", job(9, **more), FORMS["v0.0.46"]) is None
+def test_what_has_no_template_is_made(way, more):
+    texts, jobs = Texts(way()), [job(number, **more) for number in range(1, 6)]
+    assert texts.of("f", jobs) == b",".join(map(FORMS["v0.0.46"], jobs))
+    assert texts.alone[-2:] == jobs[-2:]
 
 
-def test_the_least_lately_used_kinds_go_first():
-    templates, make = JobTemplates(kinds_max=2), FORMS["v0.0.46"]
-    for state in ("A", "B", "C"):
-        for number in (1, 2):
-            templates.of(state, job(number), make)
-    assert templates.of("C", job(3), make) == templates.of("B", job(3), make) == make(job(3))
-    assert templates.of("A", job(3), make) is None
+@ways
+def test_the_least_lately_used_kinds_go_first(way):
+    texts = Texts(way(kinds_max=2))
+    for form in ("A", "B", "C"):
+        texts.of(form, [job(1), job(2)])
+    count = len(texts.made)
+    texts.of("C", [job(3)])
+    texts.of("B", [job(3)])
+    assert len(texts.made) == count
+    texts.of("A", [job(3)])
+    assert texts.made[count:] == texts.alone[-1:] == [job(3)]
+
+
+@ways
+def test_a_message_that_is_cut_off_is_refused_as_ever(way):
+    page = PageItems(items=[job(1), job(2)]).SerializeToString()
+    for end in range(1, len(page)):
+        if end == len(PageItems(items=[job(1)]).SerializeToString()):
+            continue
+        with pytest.raises((DecodeError, ValueError)):
+            list(way().parts("f", page[:end], FORMS["v0.0.46"], FORMS["v0.0.46"]))
+
+
+@given(st.binary(max_size=60), st.integers(0, 200))
+def test_what_is_no_message_is_left_to_others(data, at):
+    """Any bytes, alone and amid a job: no text of a template, and nothing is read that is not there."""
+    whole = job(7)
+    for message in (data, whole[:at] + data + whole[at:]):
+        page = PageItems(items=[message]).SerializeToString()
+        assert list(job_texts().parts("f", page, FORMS["v0.0.46"], lambda one: b"<" + one + b">")) == [
+            b"<" + message + b">"
+        ]
 
 
 @pytest.mark.parametrize("path", ["/slurm/v0.0.46/jobs", "/penstock/v1/jobs", "/penstock/v1/forecast"])
