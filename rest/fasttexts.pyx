@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 cdef enum:
-    PLACES_MAX = 32
+    PLACES_MAX = 64
     FIELDS_MAX = 128  # numbers of fields in which jobs may differ are below
     KIND_BYTES_MAX = 4096
     NUMBER_BYTES_MAX = 20
@@ -20,7 +20,7 @@ cdef enum:
     TEXT = 2
     FIXED_32 = 5
     SECOND_US = 1000000
-    KIND_HEAD_BYTES = 8  # of a key: what is set, and the bytes of the job without its request
+    KIND_HEAD_BYTES = 16  # of a key: what is set, and the bytes of the job without its request
 
 cdef struct JobValue:
     uint64_t number
@@ -104,8 +104,9 @@ cdef bint is_plain(const uint8_t *text, Py_ssize_t size) noexcept nogil:
 
 cdef struct TemplateGap:
     int place
-    bint is_whole_s
-    int64_t more_us
+    int seconds
+    uint64_t more
+    uint64_t divisor
     Py_ssize_t end  # of the piece before it
 
 
@@ -127,8 +128,11 @@ cdef class _Filled:
         for at in range(self._count):
             end += len(pieces[at])
             self._gaps[at].end = end
-            self._gaps[at].place, self._gaps[at].more_us, self._gaps[at].is_whole_s = places[at]
-            if not 0 <= self._gaps[at].place < PLACES_MAX:
+            self._gaps[at].place, self._gaps[at].more, self._gaps[at].seconds, self._gaps[at].divisor = places[at]
+            if not (
+                0 <= self._gaps[at].place < PLACES_MAX and -1 <= self._gaps[at].seconds < PLACES_MAX
+                and self._gaps[at].divisor
+            ):
                 raise ValueError("a place that no value has")
 
     def __dealloc__(self):
@@ -158,8 +162,11 @@ cdef class _Filled:
                 out += value.size
             else:
                 number = value.number
-                if self._gaps[at].is_whole_s:
-                    number = (number + <uint64_t>self._gaps[at].more_us) // SECOND_US
+                if self._gaps[at].divisor != 1:  # a sum has one
+                    number += self._gaps[at].more
+                    if self._gaps[at].seconds >= 0:
+                        number += SECOND_US * values[self._gaps[at].seconds].number
+                    number //= self._gaps[at].divisor
                 out += digits(number, out)
         size = PyBytes_GET_SIZE(self._pieces) - begin
         memcpy(out, pieces + begin, size)
@@ -327,7 +334,7 @@ cdef class CompiledTexts:
         """Takes a job's message apart: its values, and the key of its kind. False: it is none for a template."""
         cdef uint8_t request[KIND_BYTES_MAX]
         cdef Py_ssize_t kind_size = 0, request_size = 0
-        cdef uint32_t found = 0, head
+        cdef uint64_t found = 0, head
         cdef int place
         memset(self._values, 0, sizeof(self._values))
         cdef uint8_t *kind = self._key + KIND_HEAD_BYTES
@@ -335,12 +342,12 @@ cdef class CompiledTexts:
             return False
         for place in range(PLACES_MAX):
             if self._values[place].size:  # of a number: whether it is set
-                found |= <uint32_t>1 << place
+                found |= <uint64_t>1 << place
         if kind_size + request_size > KIND_BYTES_MAX:
             return False
-        head = <uint32_t>kind_size
-        memcpy(self._key, &found, 4)
-        memcpy(self._key + 4, &head, 4)
+        head = <uint64_t>kind_size
+        memcpy(self._key, &found, sizeof(found))
+        memcpy(self._key + sizeof(found), &head, sizeof(head))
         memcpy(kind + kind_size, request, request_size)
         self._key_size = KIND_HEAD_BYTES + kind_size + request_size
         return True
@@ -383,24 +390,26 @@ cdef class CompiledTexts:
         return True
 
     cdef bint _value(self, WireCursor *cursor, const FieldRule *rule, int wire, bint *stays) noexcept:
-        """Reads one that differs: of several of one field the last one counts."""
+        """Reads one that differs, or that stays in the kind after all: of several of one field the last one counts."""
         cdef JobValue *value = &self._values[rule.place]
         cdef uint64_t number
         if wire != (VARINT if rule.largest else TEXT) or not read_varint(cursor, &number):
             return False
         if rule.largest:
-            value.number = number
-            value.size = rule.is_optional or number != 0
-            return number <= rule.largest
+            stays[0] = number > rule.largest
+            value.number = 0 if stays[0] else number
+            value.size = not stays[0] and (rule.is_optional or number != 0)
+            return True
         if number > <uint64_t>(cursor.end - cursor.at):
             return False
         value.text = cursor.at
         value.size = number
         cursor.at += number
-        if rule.place == self._except_place:
-            stays[0] = value.size == PyBytes_GET_SIZE(self._except_value) and not memcmp(
-                value.text, PyBytes_AS_STRING(self._except_value), value.size
-            )
-            if stays[0]:
-                value.size = 0
-        return is_plain(value.text, value.size)
+        stays[0] = not is_plain(value.text, value.size) or (
+            rule.place == self._except_place
+            and value.size == PyBytes_GET_SIZE(self._except_value)
+            and not memcmp(value.text, PyBytes_AS_STRING(self._except_value), value.size)
+        )
+        if stays[0]:
+            value.size = 0
+        return True

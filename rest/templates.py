@@ -8,10 +8,10 @@ marks, which are found again in the text. Nothing here knows what an answer look
 certain:
 
 - Two sets of marks must leave the same pieces, and the template must give the job at hand the text that `make` gives it.
-- A value that is unset (0, or an empty text) is part of the kind: much depends on whether there is one.
-- Texts with a quote, a backslash, or anything that is no printable ASCII are made as ever, and numbers below 0.
+- Whether a value is set (not 0, nor an empty text) is part of the kind: much depends on it.
+- A text with a quote, a backslash, or anything that is no printable ASCII, and a number below 0 stay in the kind.
 
-A time that is computed (the start and end that are expected) is that of a place and a constant, which a kind's jobs share.
+What is computed from values (minutes of a limit; the expected start and end) is written as a sum and a divisor (ValuePlace).
 
 Jobs are taken apart and texts filled in by fasttexts.pyx, where it was built, else here, which gives the same texts slowly.
 """
@@ -22,8 +22,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
-from cli.base.jobids import end_at, start_at
-from penstock.v1.controller_pb2 import JobDifferences, JobInfo, PageItems, RequestDifferences
+from penstock.v1.controller_pb2 import JobDifferences, PageItems, RequestDifferences
 from rest.limits import SLICE_ITEMS
 
 try:
@@ -55,7 +54,8 @@ MakeText: TypeAlias = Callable[[bytes], bytes]
 
 
 class JobDifference(NamedTuple):
-    """A field in which jobs of a kind differ. `largest`: of a number; 0 = it is a text. `is_optional`: 0 is a value, too."""
+    """A field in which jobs of a kind differ. `largest`: of a number, one above it stays in the kind; 0 = it is a text.
+    `is_optional`: 0 is a value, too."""
 
     name: str
     largest: int = 0
@@ -68,39 +68,68 @@ _TIME_MAX: Final = 2**63 - 1
 #: Each stands at its place among the values of a job.
 DIFFERENCES: Final = (
     JobDifference("array_task_id", _NUMBER_MAX, is_optional=True),
-    *(JobDifference(name, _NUMBER_MAX) for name in ("job_id", "array_job_id")),
+    *(
+        JobDifference(name, _NUMBER_MAX)
+        for name in ("job_id", "array_job_id", "user_id", "group_id", "cpus", "nodes", "tasks", "time_limit_s")
+    ),
     *(
         JobDifference(name, _TIME_MAX)
         for name in (
-            "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "last_sched_at_us",
+            "priority", "mem_mb", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "last_sched_at_us",
             "planned_start_at_us",
         )
     ),
-    *(JobDifference(name) for name in ("std_out", "std_err", "std_in", "planned_node_list")),
+    *(
+        JobDifference(name)
+        for name in (
+            "std_out", "std_err", "std_in", "planned_node_list", "user_name", "group_name", "partition", "batch_node",
+            "tres_req",
+        )
+    ),
+    *(JobDifference(name, _NUMBER_MAX, of_request=True) for name in ("nodes_min", "ntasks")),
     JobDifference("begin_at_us", _TIME_MAX, of_request=True),
-    *(JobDifference(name, of_request=True) for name in ("name", "work_dir", "submit_line", "command")),
+    *(
+        JobDifference(name, _TIME_MAX, of_request=True, is_optional=True)
+        for name in ("time_limit_s", "mem_per_node_mb", "mem_per_cpu_mb")
+    ),
+    *(
+        JobDifference(name, of_request=True)
+        for name in ("name", "account", "qos", "work_dir", "submit_line", "command")
+    ),
 )  # fmt: skip
-_PLACES: Final = {one.name: place for place, one in enumerate(DIFFERENCES)}
+_PLACES: Final = {one.name: place for place, one in reversed([*enumerate(DIFFERENCES)])}
 _JOB_ID: Final = _PLACES["job_id"]
+_LIMIT: Final = _PLACES["time_limit_s"]
 _COMMAND: Final = _PLACES["command"]
 #: Times from which others are computed.
 _BASES: Final = (_PLACES["planned_start_at_us"], _PLACES["begin_at_us"])
 
 
 class TakenApart(NamedTuple):
-    """A job's message. `is_plain`: its values are written as they are."""
+    """A job's message."""
 
     kind: _Kind
     values: PartValues
-    is_plain: bool
 
 
 class ValuePlace(NamedTuple):
-    """Where a value stands in a text. `more_us`, `is_whole_s`: of a time, in seconds, after that has been added."""
+    """Where a value stands in a text: as it is, or a number and `more` and seconds in microseconds, divided.
+
+    `seconds`: the place of these among the values; -1: there are none.
+    """
 
     value: int
-    more_us: int = 0
-    is_whole_s: bool = False
+    more: int = 0
+    seconds: int = -1
+    divisor: int = 1
+
+    def text(self, values: PartValues) -> bytes:
+        """What stands there."""
+        value = values[self.value]
+        if isinstance(value, bytes):
+            return value
+        seconds = values[self.seconds] if self.seconds >= 0 else 0
+        return b"%d" % ((value + self.more + _SECOND_US * cast("int", seconds)) // self.divisor)
 
 
 class TextTemplate(NamedTuple):
@@ -113,10 +142,7 @@ class TextTemplate(NamedTuple):
         """The text of one job."""
         parts = [self.pieces[0]]
         for place, piece in zip(self.places, self.pieces[1:], strict=True):
-            value = values[place.value]
-            if not isinstance(value, bytes):
-                value = b"%d" % ((value + place.more_us) // _SECOND_US if place.is_whole_s else value)
-            parts += (value, piece)
+            parts += (place.text(values), piece)
         return b"".join(parts)
 
 
@@ -144,7 +170,7 @@ class PlainTexts:
 
     def _of(self, form: str, data: bytes, make: MakeText) -> bytes | None:
         job = take_apart(data)
-        if not job.is_plain or len(job.kind[1]) > KIND_BYTES_MAX:
+        if len(job.kind[1]) > KIND_BYTES_MAX:
             return None
         key = form, job.kind
         if key in self._kept:
@@ -173,18 +199,16 @@ def take_apart(data: bytes) -> TakenApart:
     for place, one in enumerate(DIFFERENCES):
         owner = request if one.of_request else job
         value: PartValue = getattr(owner, one.name)
-        is_set = job.HasField("array_task_id") if one.is_optional else bool(value)
-        if is_set and not (place == _COMMAND and value == _NO_COMMAND):
+        if isinstance(value, bytes):
+            differs = bool(value) and _PLAIN.fullmatch(value) is not None and (place, value) != (_COMMAND, _NO_COMMAND)
+        else:
+            least = 0 if one.is_optional and owner.HasField(one.name) else 1
+            differs = least <= value <= one.largest
+        if differs:
             found |= 1 << place
             owner.ClearField(one.name)
-        else:
-            value = 0 if one.largest else b""
-        values.append(value)
-    texts = b"".join([value for value in values if isinstance(value, bytes)])
-    is_plain = _PLAIN.fullmatch(texts) is not None and all(
-        value >= 0 for value in values if not isinstance(value, bytes)
-    )
-    return TakenApart((found, job.SerializeToString()), tuple(values), is_plain)
+        values.append(value if differs else 0 if one.largest else b"")
+    return TakenApart((found, job.SerializeToString()), tuple(values))
 
 
 def template_of(data: bytes, text: bytes, make: MakeText) -> TextTemplate | None:
@@ -203,7 +227,7 @@ def _marked(kind: _Kind, number: int, make: MakeText) -> TextTemplate | None:
     if job.kind != kind:
         return None
     text = make(data)
-    marks = _marks(data, job.values)
+    marks = _marks(job.values)
     if not marks:
         return TextTemplate([text], [])
     pieces: list[bytes] = []
@@ -216,21 +240,18 @@ def _marked(kind: _Kind, number: int, make: MakeText) -> TextTemplate | None:
     return TextTemplate([*pieces, text[end:]], places)
 
 
-def _marks(data: bytes, values: PartValues) -> dict[bytes, ValuePlace]:
+def _marks(values: PartValues) -> dict[bytes, ValuePlace]:
     """The places of a job's values, by how they are written."""
     marks: dict[bytes, ValuePlace] = {}
     for place, value in enumerate(values):
         if value:
-            marks.setdefault(value if isinstance(value, bytes) else b"%d" % value, ValuePlace(place))
-    for place, value in enumerate(values):
-        if value and DIFFERENCES[place].largest == _TIME_MAX:
-            marks.setdefault(b"%d" % (cast("int", value) // _SECOND_US), ValuePlace(place, is_whole_s=True))
-    job = JobInfo.FromString(data)
-    base = next((place for place in _BASES if values[place]), _BASES[0])
-    for at_us in (start_at(job), end_at(job)):
-        more_us = at_us - cast("int", values[base])
-        if values[base] and 0 <= more_us <= _NUMBER_MAX * _SECOND_US:
-            marks.setdefault(b"%d" % (at_us // _SECOND_US), ValuePlace(base, more_us, is_whole_s=True))
+            marks.setdefault(ValuePlace(place).text(values), ValuePlace(place))
+    computed = [ValuePlace(_LIMIT, more=59, divisor=60)]
+    computed += [ValuePlace(at, divisor=_SECOND_US) for at, one in enumerate(DIFFERENCES) if one.largest == _TIME_MAX]
+    computed += [ValuePlace(place, seconds=_LIMIT, divisor=_SECOND_US) for place in _BASES]
+    for one in computed:
+        if values[one.value]:
+            marks.setdefault(one.text(values), one)
     return marks
 
 

@@ -15,7 +15,7 @@ from rest.contract.conform import conform
 from rest.contract.facts import ListOf, load
 from rest.handlers.jobs import object_of
 from rest.sending import json_bytes
-from rest.templates import KIND_BYTES_MAX, JobTexts, PlainTexts, job_texts
+from rest.templates import DIFFERENCES, KIND_BYTES_MAX, JobTexts, PlainTexts, job_texts
 
 SECOND_US = 1_000_000
 AT_US = st.sampled_from([0, 1, 999_999, 1_795_551_627_050_932, 1_795_551_628_000_000])
@@ -24,15 +24,19 @@ WORDS = st.sampled_from(
     ["", "a", "5", "job-12", 'a"b', "a\\\\b", "\u2028", "(null)", "100%", "%d", "a,b=c|d", "PENDING"]
 )
 NUMBERS = st.sampled_from([0, 1, 5, 4_000_000_000])
+LIMITS = st.sampled_from([-1, 0, 1, 60, 90, 2**33])
 ASKED = st.builds(
     JobRequest, name=WORDS, work_dir=PATHS, submit_line=WORDS, command=WORDS, begin_at_us=AT_US, ntasks=NUMBERS,
+    nodes_min=NUMBERS, account=WORDS, qos=WORDS, time_limit_s=st.none() | LIMITS, mem_per_node_mb=st.sampled_from([None, 0, 5]),
     mem_per_gpu_mb=st.sampled_from([None, 3]), licenses=st.sampled_from(["", "a:1"]),
 )  # fmt: skip
 JOBS = st.builds(
     JobInfo, job_id=NUMBERS, array_job_id=NUMBERS, array_task_id=st.sampled_from([None, 0, 5]),
     state=st.sampled_from(["PENDING", "RUNNING", "CANCELLED"]), reason=st.sampled_from(["BeginTime", "Priority"]),
     priority=NUMBERS, submit_at_us=AT_US, eligible_at_us=AT_US, start_at_us=AT_US, end_at_us=AT_US, last_sched_at_us=AT_US,
-    planned_start_at_us=AT_US, time_limit_s=st.sampled_from([-1, 0, 90]), suspended_at_us=AT_US, suspended_us=AT_US,
+    planned_start_at_us=AT_US, time_limit_s=LIMITS, user_id=NUMBERS, group_id=NUMBERS, user_name=WORDS, group_name=WORDS,
+    partition=WORDS, cpus=NUMBERS, nodes=NUMBERS, tasks=NUMBERS, mem_mb=NUMBERS, mem_is_per_cpu=st.booleans(),
+    batch_node=WORDS, tres_req=WORDS, tres_alloc=st.sampled_from(["", "cpu=2,mem=100M,billing=2"]), suspended_at_us=AT_US, suspended_us=AT_US,
     planned_node_list=st.sampled_from(["", "n[1-2]"]), node_list=st.sampled_from(["", "n1"]), std_out=PATHS, std_err=PATHS,
     std_in=PATHS, request=ASKED,
 )  # fmt: skip
@@ -47,6 +51,8 @@ def form_of(version: str) -> Callable[[bytes], bytes]:
 
 
 FORMS = {version: form_of(version) for version in load().versions}
+#: Differences that a job keeps, so that many are of one kind.
+KEPT = ("std_err", "std_in", "planned_node_list", "work_dir", "submit_line", "user_id", "tasks")
 #: How the texts of a page are made: the compiled way, and its oracle.
 WAYS = {"compiled": job_texts, "plain": PlainTexts}
 ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
@@ -85,10 +91,10 @@ def test_a_text_of_a_template_is_the_one_that_is_made(kinds, others):
         for other in (kind, *others):
             job = JobInfo()
             job.CopyFrom(kind)
-            for name in ("job_id", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "std_out"):
-                setattr(job, name, getattr(other, name))
-            job.request.name, job.request.command = other.request.name, other.request.command
-            job.request.begin_at_us, job.planned_start_at_us = other.request.begin_at_us, other.planned_start_at_us
+            for one in DIFFERENCES[1:]:
+                owner, taken = (job.request, other.request) if one.of_request else (job, other)
+                if one.name not in KEPT:
+                    setattr(owner, one.name, getattr(taken, one.name))
             jobs.append(job.SerializeToString() + other_end(other))
     for version, make in FORMS.items():
         expected = b",".join(map(make, jobs))
@@ -105,9 +111,12 @@ def other_end(job: JobInfo) -> bytes:
 
 def job(number: int, **more: Any) -> bytes:
     asked = JobRequest(name=f"j{number}", work_dir=b"/home/%d" % number, submit_line=f"sbatch {number}.sh")
-    return JobInfo(
-        job_id=number, state="PENDING", submit_at_us=number * SECOND_US + 7, time_limit_s=60, request=asked, **more
-    ).SerializeToString()
+    fields: dict[str, Any] = {
+        "state": "PENDING",
+        "submit_at_us": number * SECOND_US + 7,
+        "time_limit_s": 60 * number + 1,
+    } | more
+    return JobInfo(job_id=number, request=asked, **fields).SerializeToString()
 
 
 @ways
@@ -137,17 +146,24 @@ def test_a_job_that_is_alone_needs_no_template(way):
 @pytest.mark.parametrize(
     "more",
     [
-        {"std_out": b'/"'},
-        {"std_out": "/\u00e9".encode()},
         {"allocation": [NodeAllocation(node="n" * KIND_BYTES_MAX)]},
         {"start_at_us": 5, "suspended_at_us": 2 * SECOND_US},  # how long it ran is in the text
-        {"priority": -5},
     ],
 )
 def test_what_has_no_template_is_made(way, more):
     texts, jobs = Texts(way()), [job(number, **more) for number in range(1, 6)]
     assert texts.of("f", jobs) == b",".join(map(FORMS["v0.0.46"], jobs))
     assert texts.alone[-2:] == jobs[-2:]
+
+
+@ways
+@pytest.mark.parametrize(
+    "more", [{"std_out": b'/"'}, {"std_out": "/\u00e9".encode()}, {"priority": -5}, {"time_limit_s": -1}]
+)
+def test_what_is_not_written_as_it_is_stays_in_the_kind(way, more):
+    texts, jobs = Texts(way()), [job(number, **more) for number in range(1, 6)]
+    assert texts.of("f", jobs) == b",".join(map(FORMS["v0.0.46"], jobs))
+    assert texts.alone == jobs[:1] and len(texts.made) == 4
 
 
 @ways
@@ -187,7 +203,9 @@ def test_what_is_no_message_is_left_to_others(data, at):
 @pytest.mark.parametrize("path", ["/slurm/v0.0.46/jobs", "/penstock/v1/jobs", "/penstock/v1/forecast"])
 def test_a_long_list_says_what_short_ones_say(path):
     """Short lists are made without templates."""
-    jobs = [JobInfo.FromString(job(number, reason_detail="x" * 400)) for number in range(1, 201)]
+    others: tuple[dict[str, Any], ...] = ({}, {"cpus": 3, "time_limit_s": -1}, {"planned_start_at_us": 7 * SECOND_US, "planned_node_list": "n[1-2]"},
+              {"state": "RUNNING", "start_at_us": 9 * SECOND_US, "node_list": "n1", "batch_node": "n1", "partition": "a,b"})  # fmt: skip
+    jobs = [JobInfo.FromString(job(n, reason_detail="x" * 400, **others[n % 4])) for n in range(1, 201)]
     found = FakeRest({"ListJobs": ListJobsReply(jobs=jobs)}).get(path).json()["jobs"]
-    alone = [FakeRest({"ListJobs": ListJobsReply(jobs=[one])}).get(path).json()["jobs"][0] for one in jobs[::40]]
-    assert found[::40] == alone and len(found) == 200
+    alone = [FakeRest({"ListJobs": ListJobsReply(jobs=[one])}).get(path).json()["jobs"][0] for one in jobs[::39]]
+    assert found[::39] == alone and len(found) == 200
