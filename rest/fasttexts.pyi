@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator
 
 from rest.templates import TextTemplate
 
-# `fields`: of each difference its field's number, the largest value (0 = a text), whether it is of the request, and whether 0 is
-# a value. `request`: the number of the field that has these. `id_place`: of the job's id. `except_place`, `except_value`: a text
-# that stays in the kind. `template_of`: as in templates.py. `kinds_max`: kinds that are kept. `made_max`: texts that are made in
-# one part.
+# `fields`: of each difference its field's number, and what JobDifference has. `nested`: the numbers of a job's request, of its
+# allocation, of an allocation's GRES, and of what is left out of these. `id_place`: of the job's id. `except_place`,
+# `except_value`: a text that stays in the kind. `template_of`: as in templates.py. `kinds_max`: kinds that are kept.
+# `made_max`: texts that are made in one part.
 class CompiledTexts:
     def __init__(
         self,
-        fields: list[tuple[int, int, bool, bool]],
-        request: int,
+        fields: list[tuple[int, int, int, bool, int]],
+        nested: tuple[int, int, int, int],
         id_place: int,
         except_place: int,
         except_value: bytes,

@@ -20,7 +20,16 @@ cdef enum:
     TEXT = 2
     FIXED_32 = 5
     SECOND_US = 1000000
-    KIND_HEAD_BYTES = 16  # of a key: what is set, and the bytes of the job without its request
+    KIND_HEAD_BYTES = 16  # of a key: what is set, and whether the allocation is of one node
+    FRAME_BYTES = 4  # of what is nested, its length
+    BITS_BYTES_MAX = 1024
+    OWNERS = 3
+    OF_JOB = 0
+    OF_REQUEST = 1
+    OF_ALLOCATION = 2
+    OF_GRES = 3
+    SHAPE_NODE = 1
+    SHAPE_BITS = 2
 
 cdef struct JobValue:
     uint64_t number
@@ -32,6 +41,7 @@ cdef struct FieldRule:
     uint64_t largest  # 0: a text
     int place  # -1: a field that stays in the kind
     bint is_optional
+    int shape
 
 
 cdef struct WireCursor:
@@ -102,18 +112,48 @@ cdef bint is_plain(const uint8_t *text, Py_ssize_t size) noexcept nogil:
     return True
 
 
+cdef inline bint is_node(const uint8_t *text, Py_ssize_t size) noexcept nogil:
+    """Whether it is one node's name: letters, digits, '-', '.' and '_'."""
+    cdef Py_ssize_t at
+    cdef uint8_t byte
+    for at in range(size):
+        byte = text[at]
+        if not (48 <= byte < 58 or 65 <= byte < 91 or 97 <= byte < 123 or byte == 45 or byte == 46 or byte == 95):
+            return False
+    return True
+
+
 cdef struct TemplateGap:
     int place
     int seconds
+    const uint8_t *between  # of bits; NULL: it is none
+    Py_ssize_t between_size
     uint64_t more
     uint64_t divisor
     Py_ssize_t end  # of the piece before it
+
+
+cdef uint8_t *write_list(const JobValue *value, const TemplateGap *gap, uint8_t *out) noexcept nogil:
+    """Writes the numbers of the bits that are set; returns the end."""
+    cdef Py_ssize_t at
+    cdef int bit
+    cdef bint is_first = True
+    for at in range(value.size):
+        for bit in range(8):
+            if value.text[at] >> bit & 1:
+                if not is_first:
+                    memcpy(out, gap.between, gap.between_size)
+                    out += gap.between_size
+                is_first = False
+                out += digits(8 * at + bit, out)
+    return out
 
 
 cdef class _Filled:
     """A TextTemplate: its pieces one after the other, and the gaps between them."""
 
     cdef bytes _pieces
+    cdef list _between
     cdef TemplateGap *_gaps
     cdef Py_ssize_t _count
 
@@ -121,6 +161,7 @@ cdef class _Filled:
         cdef Py_ssize_t at, end = 0
         pieces, places = template
         self._pieces = b"".join(pieces)
+        self._between = []
         self._count = len(places)
         self._gaps = <TemplateGap *>PyMem_Malloc(max(1, self._count) * sizeof(TemplateGap))
         if self._gaps == NULL:
@@ -128,7 +169,10 @@ cdef class _Filled:
         for at in range(self._count):
             end += len(pieces[at])
             self._gaps[at].end = end
-            self._gaps[at].place, self._gaps[at].more, self._gaps[at].seconds, self._gaps[at].divisor = places[at]
+            self._gaps[at].place, self._gaps[at].more, self._gaps[at].seconds, self._gaps[at].divisor, between = places[at]
+            self._between.append(between)
+            self._gaps[at].between = <const uint8_t *>PyBytes_AS_STRING(<bytes?>between) if between else NULL
+            self._gaps[at].between_size = len(between)
             if not (
                 0 <= self._gaps[at].place < PLACES_MAX and -1 <= self._gaps[at].seconds < PLACES_MAX
                 and self._gaps[at].divisor
@@ -142,7 +186,10 @@ cdef class _Filled:
         """At least the bytes of its text."""
         cdef Py_ssize_t at, bytes_ = PyBytes_GET_SIZE(self._pieces) + self._count * NUMBER_BYTES_MAX
         for at in range(self._count):
-            bytes_ += values[self._gaps[at].place].size
+            if self._gaps[at].between == NULL:
+                bytes_ += values[self._gaps[at].place].size
+            else:
+                bytes_ += 8 * values[self._gaps[at].place].size * (self._gaps[at].between_size + NUMBER_BYTES_MAX)
         return bytes_
 
     cdef uint8_t *fill(self, const JobValue *values, uint8_t *out) noexcept:
@@ -157,7 +204,9 @@ cdef class _Filled:
             out += size
             begin += size
             value = &values[self._gaps[at].place]
-            if value.text != NULL:
+            if self._gaps[at].between != NULL:
+                out = write_list(value, &self._gaps[at], out)
+            elif value.text != NULL:
                 memcpy(out, value.text, value.size)
                 out += value.size
             else:
@@ -174,9 +223,8 @@ cdef class _Filled:
 
 
 cdef class CompiledTexts:
-    cdef FieldRule _of_job[FIELDS_MAX]
-    cdef FieldRule _of_request[FIELDS_MAX]
-    cdef uint32_t _request
+    cdef FieldRule _rules[OWNERS][FIELDS_MAX]
+    cdef uint32_t _request, _allocation, _gres, _uuid
     cdef int _id_place, _except_place
     cdef bytes _except_value
     cdef object _template_of
@@ -184,28 +232,30 @@ cdef class CompiledTexts:
     # By form and kind; those that are not used while half as many others are go.
     cdef dict _once, _once_older, _kept, _kept_older
     # Of the job at hand.
+    cdef bint _has_part
     cdef JobValue _values[PLACES_MAX]
-    cdef uint8_t _key[KIND_HEAD_BYTES + 2 * KIND_BYTES_MAX]
+    cdef uint8_t _key[KIND_HEAD_BYTES + KIND_BYTES_MAX]
     cdef Py_ssize_t _key_size
     # Texts of the part at hand.
     cdef uint8_t *_out
     cdef Py_ssize_t _size, _room
 
-    def __cinit__(self, list fields, int request, int id_place, int except_place, bytes except_value, template_of, int kinds_max, int made_max):
-        cdef int place, number
+    def __cinit__(self, list fields, tuple nested, int id_place, int except_place, bytes except_value, template_of, int kinds_max, int made_max):
+        cdef int place, number, owner
         cdef FieldRule *rule
         self._out = NULL
         self._size = self._room = 0
-        for number in range(FIELDS_MAX):
-            self._of_job[number].place = self._of_request[number].place = -1
+        for owner in range(OWNERS):
+            for number in range(FIELDS_MAX):
+                self._rules[owner][number].place = -1
         if len(fields) > PLACES_MAX:
             raise ValueError("too many places")
-        for place, (number, largest, of_request, is_optional) in enumerate(fields):
-            if not 0 < number < FIELDS_MAX:
+        for place, (number, largest, owner, is_optional, shape) in enumerate(fields):
+            if not (0 < number < FIELDS_MAX and 0 <= owner < OWNERS):
                 raise ValueError("a field's number is too large")
-            rule = &self._of_request[number] if of_request else &self._of_job[number]
-            rule.place, rule.largest, rule.is_optional = place, largest, is_optional
-        self._request = request
+            rule = &self._rules[owner][number]
+            rule.place, rule.largest, rule.is_optional, rule.shape = place, largest, is_optional, shape
+        self._request, self._allocation, self._gres, self._uuid = nested
         self._id_place = id_place
         self._except_place = except_place
         self._except_value = except_value
@@ -332,50 +382,82 @@ cdef class CompiledTexts:
 
     cdef bint _split(self, const uint8_t *job, const uint8_t *end) noexcept:
         """Takes a job's message apart: its values, and the key of its kind. False: it is none for a template."""
-        cdef uint8_t request[KIND_BYTES_MAX]
-        cdef Py_ssize_t kind_size = 0, request_size = 0
-        cdef uint64_t found = 0, head
+        cdef uint64_t found = 0, nodes = 0, tag
         cdef int place
+        cdef WireCursor cursor = WireCursor(job, end)
         memset(self._values, 0, sizeof(self._values))
-        cdef uint8_t *kind = self._key + KIND_HEAD_BYTES
-        if not self._fields(WireCursor(job, end), self._of_job, True, kind, &kind_size, request, &request_size):
+        while cursor.at < cursor.end:
+            if not read_varint(&cursor, &tag) or not skip(&cursor, tag & 7):
+                return False
+            nodes += tag == (<uint64_t>self._allocation << 3 | TEXT)
+        self._has_part = nodes == 1
+        self._key_size = KIND_HEAD_BYTES
+        if not self._fields(WireCursor(job, end), OF_JOB):
             return False
         for place in range(PLACES_MAX):
             if self._values[place].size:  # of a number: whether it is set
                 found |= <uint64_t>1 << place
-        if kind_size + request_size > KIND_BYTES_MAX:
-            return False
-        head = <uint64_t>kind_size
+        nodes = self._has_part
         memcpy(self._key, &found, sizeof(found))
-        memcpy(self._key + sizeof(found), &head, sizeof(head))
-        memcpy(kind + kind_size, request, request_size)
-        self._key_size = KIND_HEAD_BYTES + kind_size + request_size
+        memcpy(self._key + sizeof(found), &nodes, sizeof(nodes))
         return True
 
-    cdef bint _fields(
-        self, WireCursor cursor, const FieldRule *rules, bint is_job, uint8_t *kind, Py_ssize_t *size, uint8_t *request,
-        Py_ssize_t *request_size,
-    ) noexcept:
-        """Reads all fields of a message: those that differ into the values, a job's request by itself, the rest into `kind`."""
+    cdef bint _copy(self, const uint8_t *begin, Py_ssize_t size) noexcept:
+        """Adds what is not a difference to the kind."""
+        if self._key_size + size > KIND_HEAD_BYTES + KIND_BYTES_MAX:
+            return False
+        memcpy(self._key + self._key_size, begin, size)
+        self._key_size += size
+        return True
+
+    cdef int _nested(self, int owner, uint64_t tag) noexcept:
+        """Whose fields a field has; -1: it is copied as a whole."""
+        if owner == OF_JOB and tag == (<uint64_t>self._request << 3 | TEXT):
+            return OF_REQUEST
+        if owner == OF_JOB and self._has_part and tag == (<uint64_t>self._allocation << 3 | TEXT):
+            return OF_ALLOCATION
+        if owner == OF_ALLOCATION and tag == (<uint64_t>self._gres << 3 | TEXT):
+            return OF_GRES
+        return -1
+
+    cdef bint _frame(self, WireCursor *cursor, int owner, uint64_t tag) noexcept:
+        """Reads a nested message; in the kind its length stands before it."""
+        cdef uint64_t length
+        cdef uint32_t size
+        cdef Py_ssize_t begin
+        if not read_varint(cursor, &length) or length > <uint64_t>(cursor.end - cursor.at):
+            return False
+        if not self._copy(<const uint8_t *>&tag, sizeof(tag)):
+            return False
+        begin = self._key_size
+        size = 0
+        if not self._copy(<const uint8_t *>&size, FRAME_BYTES):
+            return False
+        if not self._fields(WireCursor(cursor.at, cursor.at + length), owner):
+            return False
+        cursor.at += length
+        size = <uint32_t>(self._key_size - begin)
+        memcpy(self._key + begin, &size, FRAME_BYTES)
+        return True
+
+    cdef bint _fields(self, WireCursor cursor, int owner) noexcept:
+        """Reads all fields of a message: those that differ into the values, the others into the kind."""
         cdef const uint8_t *begin
-        cdef uint64_t tag, length
+        cdef uint64_t tag
         cdef const FieldRule *rule
         cdef bint stays
+        cdef int nested
         while cursor.at < cursor.end:
             begin = cursor.at
             if not read_varint(&cursor, &tag):
                 return False
-            if is_job and tag == (<uint64_t>self._request << 3 | TEXT):
-                if not read_varint(&cursor, &length) or length > <uint64_t>(cursor.end - cursor.at):
+            nested = self._nested(owner, tag)
+            if nested >= 0:
+                if not self._frame(&cursor, nested, tag):
                     return False
-                if not self._fields(
-                    WireCursor(cursor.at, cursor.at + length), self._of_request, False, request, request_size, NULL, NULL
-                ):
-                    return False
-                cursor.at += length
                 continue
-            if tag >> 3 < FIELDS_MAX and rules[tag >> 3].place >= 0:
-                rule = &rules[tag >> 3]
+            if owner < OWNERS and tag >> 3 < FIELDS_MAX and self._rules[owner][tag >> 3].place >= 0:
+                rule = &self._rules[owner][tag >> 3]
                 stays = False
                 if not self._value(&cursor, rule, tag & 7, &stays):
                     return False
@@ -383,10 +465,10 @@ cdef class CompiledTexts:
                     continue
             elif not skip(&cursor, tag & 7):
                 return False
-            if size[0] + (cursor.at - begin) > KIND_BYTES_MAX:
+            if owner == OF_GRES and tag >> 3 == self._uuid:
+                continue
+            if not self._copy(begin, cursor.at - begin):
                 return False
-            memcpy(kind + size[0], begin, cursor.at - begin)
-            size[0] += cursor.at - begin
         return True
 
     cdef bint _value(self, WireCursor *cursor, const FieldRule *rule, int wire, bint *stays) noexcept:
@@ -405,11 +487,25 @@ cdef class CompiledTexts:
         value.text = cursor.at
         value.size = number
         cursor.at += number
-        stays[0] = not is_plain(value.text, value.size) or (
+        stays[0] = self._stays(value, rule)
+        if stays[0]:
+            value.size = 0
+        return True
+
+    cdef bint _stays(self, const JobValue *value, const FieldRule *rule) noexcept:
+        """Whether a text is none that is written as it is."""
+        cdef Py_ssize_t at
+        if rule.shape == SHAPE_BITS:
+            if value.size > BITS_BYTES_MAX:
+                return True
+            for at in range(value.size):
+                if value.text[at]:
+                    return False
+            return value.size > 0
+        if rule.shape == SHAPE_NODE:
+            return not is_node(value.text, value.size)
+        return not is_plain(value.text, value.size) or (
             rule.place == self._except_place
             and value.size == PyBytes_GET_SIZE(self._except_value)
             and not memcmp(value.text, PyBytes_AS_STRING(self._except_value), value.size)
         )
-        if stays[0]:
-            value.size = 0
-        return True

@@ -19,11 +19,21 @@ Jobs are taken apart and texts filled in by fasttexts.pyx, where it was built, e
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from enum import IntEnum
 from itertools import islice
-from typing import Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, cast
 
-from penstock.v1.controller_pb2 import JobDifferences, PageItems, RequestDifferences
+from penstock.v1.controller_pb2 import (
+    AllocationDifferences,
+    GresDifferences,
+    JobDifferences,
+    PageItems,
+    RequestDifferences,
+)
 from rest.limits import SLICE_ITEMS
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 try:
     from rest.fasttexts import CompiledTexts
@@ -43,24 +53,46 @@ _NO_COMMAND: Final = b"(null)"
 #: Printable ASCII that JSON does not escape.
 _PLAIN: Final = re.compile(rb"[ !#-\[\]-~]*")
 #: Marks have what a form might split a text at.
-_MARK: Final = "~%d, /|=%d~"
+_MARK: Final = b"~%d, /|=%d~"
+_NODE_MARK: Final = b"zq%d.%d"
 
 PartValue: TypeAlias = int | bytes
 PartValues: TypeAlias = tuple[PartValue, ...]
 #: A job's kind: what is set of its differences, and what is left of its message.
 _Kind: TypeAlias = tuple[int, bytes]
+#: The name of one node.
+_NODE: Final = re.compile(rb"[A-Za-z0-9._-]+")
+#: Bytes of bits.
+BITS_BYTES_MAX: Final = 1024
 #: Makes the text of a job's message.
 MakeText: TypeAlias = Callable[[bytes], bytes]
 
 
+class Owner(IntEnum):
+    """The message that has a field: the job's, its request, or its allocation, if that is of one node."""
+
+    JOB = 0
+    REQUEST = 1
+    ALLOCATION = 2
+
+
+class Shape(IntEnum):
+    """What is in a text: any, one node's name, or bits, of which a list is written."""
+
+    TEXT = 0
+    NODE = 1
+    BITS = 2
+
+
 class JobDifference(NamedTuple):
-    """A field in which jobs of a kind differ. `largest`: of a number, one above it stays in the kind; 0 = it is a text.
+    """A field in which jobs of a kind differ. `largest`: of a number, one above it stays in the kind; 0 = it is no number.
     `is_optional`: 0 is a value, too."""
 
     name: str
     largest: int = 0
-    of_request: bool = False
+    owner: Owner = Owner.JOB
     is_optional: bool = False
+    shape: Shape = Shape.TEXT
 
 
 _NUMBER_MAX: Final = 2**32 - 1
@@ -83,24 +115,33 @@ DIFFERENCES: Final = (
         JobDifference(name)
         for name in (
             "std_out", "std_err", "std_in", "planned_node_list", "user_name", "group_name", "partition", "batch_node",
-            "tres_req",
+            "tres_req", "reason_detail", "dependency",
         )
     ),
-    *(JobDifference(name, _NUMBER_MAX, of_request=True) for name in ("nodes_min", "ntasks")),
-    JobDifference("begin_at_us", _TIME_MAX, of_request=True),
+    JobDifference("node_list", shape=Shape.NODE),
+    *(JobDifference(name, _NUMBER_MAX, Owner.REQUEST) for name in ("nodes_min", "ntasks")),
+    JobDifference("begin_at_us", _TIME_MAX, Owner.REQUEST),
     *(
-        JobDifference(name, _TIME_MAX, of_request=True, is_optional=True)
+        JobDifference(name, _TIME_MAX, Owner.REQUEST, is_optional=True)
         for name in ("time_limit_s", "mem_per_node_mb", "mem_per_cpu_mb")
     ),
     *(
-        JobDifference(name, of_request=True)
-        for name in ("name", "account", "qos", "work_dir", "submit_line", "command")
+        JobDifference(name, owner=Owner.REQUEST)
+        for name in (
+            "name", "account", "qos", "comment", "work_dir", "std_out", "std_err", "std_in", "dependency", "submit_line",
+            "submit_host", "submit_dir", "command",
+        )
     ),
+    JobDifference("node", owner=Owner.ALLOCATION),
+    *(JobDifference(name, _NUMBER_MAX, Owner.ALLOCATION) for name in ("cpus", "mem_mb", "tasks")),
+    JobDifference("cpu_ids", owner=Owner.ALLOCATION, shape=Shape.BITS),
 )  # fmt: skip
 _PLACES: Final = {one.name: place for place, one in reversed([*enumerate(DIFFERENCES)])}
 _JOB_ID: Final = _PLACES["job_id"]
 _LIMIT: Final = _PLACES["time_limit_s"]
 _COMMAND: Final = _PLACES["command"]
+_UUID: Final = GresDifferences.DESCRIPTOR.fields_by_name["uuid"].number
+_CPU_IDS: Final = _PLACES["cpu_ids"]
 #: Times from which others are computed.
 _BASES: Final = (_PLACES["planned_start_at_us"], _PLACES["begin_at_us"])
 
@@ -115,19 +156,20 @@ class TakenApart(NamedTuple):
 class ValuePlace(NamedTuple):
     """Where a value stands in a text: as it is, or a number and `more` and seconds in microseconds, divided.
 
-    `seconds`: the place of these among the values; -1: there are none.
+    `seconds`: the place of these among the values; -1: there are none. `between`: of bits, between two of their numbers.
     """
 
     value: int
     more: int = 0
     seconds: int = -1
     divisor: int = 1
+    between: bytes = b""
 
     def text(self, values: PartValues) -> bytes:
         """What stands there."""
         value = values[self.value]
         if isinstance(value, bytes):
-            return value
+            return self.between.join([b"%d" % bit for bit in _bits(value)]) if self.between else value
         seconds = values[self.seconds] if self.seconds >= 0 else 0
         return b"%d" % ((value + self.more + _SECOND_US * cast("int", seconds)) // self.divisor)
 
@@ -193,22 +235,42 @@ class PlainTexts:
 def take_apart(data: bytes) -> TakenApart:
     """Splits a job's message into its kind and its differences."""
     job = JobDifferences.FromString(data)
-    request = job.request
+    owners = _owners(job)
     values: list[PartValue] = []
     found = 0
     for place, one in enumerate(DIFFERENCES):
-        owner = request if one.of_request else job
-        value: PartValue = getattr(owner, one.name)
-        if isinstance(value, bytes):
-            differs = bool(value) and _PLAIN.fullmatch(value) is not None and (place, value) != (_COMMAND, _NO_COMMAND)
-        else:
-            least = 0 if one.is_optional and owner.HasField(one.name) else 1
-            differs = least <= value <= one.largest
-        if differs:
+        owner = owners.get(one.owner)
+        value: PartValue = 0 if one.largest else b""
+        if owner is not None and _differs(place, getattr(owner, one.name), one, owner):
+            value = getattr(owner, one.name)
             found |= 1 << place
             owner.ClearField(one.name)
-        values.append(value if differs else 0 if one.largest else b"")
+        values.append(value)
+    for gres in job.allocation[0].gres if len(job.allocation) == 1 else ():
+        gres.ClearField("uuid")  # no text shows it
     return TakenApart((found, job.SerializeToString()), tuple(values))
+
+
+def _owners(job: JobDifferences) -> "dict[Owner, JobDifferences | RequestDifferences | AllocationDifferences]":
+    parts = {Owner.ALLOCATION: job.allocation[0]} if len(job.allocation) == 1 else {}
+    return {Owner.JOB: job, Owner.REQUEST: job.request, **parts}
+
+
+def _differs(place: int, value: PartValue, one: JobDifference, owner: "Message") -> bool:
+    """Whether a value is none of the kind's."""
+    if not isinstance(value, bytes):
+        least = 0 if one.is_optional and owner.HasField(one.name) else 1
+        return least <= value <= one.largest
+    if one.shape is Shape.BITS:
+        return len(value) <= BITS_BYTES_MAX and any(value)
+    form = _NODE if one.shape is Shape.NODE else _PLAIN
+    return bool(value) and form.fullmatch(value) is not None and (place, value) != (_COMMAND, _NO_COMMAND)
+
+
+def _bits(mask: bytes) -> list[int]:
+    """The numbers of the bits that are set."""
+    number = int.from_bytes(mask, "little")
+    return [bit for bit in range(number.bit_length()) if number >> bit & 1]
 
 
 def template_of(data: bytes, text: bytes, make: MakeText) -> TextTemplate | None:
@@ -233,18 +295,30 @@ def _marked(kind: _Kind, number: int, make: MakeText) -> TextTemplate | None:
     pieces: list[bytes] = []
     places: list[ValuePlace] = []
     end = 0
-    for found in re.finditer(rb"(?<!\d)(?:" + b"|".join(map(re.escape, marks)) + rb")(?!\d)", text):
-        places.append(marks[found[0]])
+    for found in re.finditer(
+        rb"(?<!\d)(?:" + b"|".join([*map(re.escape, marks), *_lists(job.values)]) + rb")(?!\d)", text
+    ):
+        is_list = found.lastgroup is not None
+        places.append(ValuePlace(_CPU_IDS, between=found["between"]) if is_list else marks[found[0]])
         pieces.append(text[end : found.start()])
         end = found.end()
     return TextTemplate([*pieces, text[end:]], places)
+
+
+def _lists(values: PartValues) -> list[bytes]:
+    """What a list of the marked bits looks like: the same between each two of them."""
+    bits = _bits(cast("bytes", values[_CPU_IDS]))
+    if not bits:
+        return []
+    first, second, *more = (b"%d" % bit for bit in bits)
+    return [first + rb"(?P<between>.{1,80}?)" + second + b"".join(b"(?P=between)" + bit for bit in more)]
 
 
 def _marks(values: PartValues) -> dict[bytes, ValuePlace]:
     """The places of a job's values, by how they are written."""
     marks: dict[bytes, ValuePlace] = {}
     for place, value in enumerate(values):
-        if value:
+        if value and DIFFERENCES[place].shape is not Shape.BITS:
             marks.setdefault(ValuePlace(place).text(values), ValuePlace(place))
     computed = [ValuePlace(_LIMIT, more=59, divisor=60)]
     computed += [ValuePlace(at, divisor=_SECOND_US) for at, one in enumerate(DIFFERENCES) if one.largest == _TIME_MAX]
@@ -259,28 +333,32 @@ def _with_marks(kind: _Kind, number: int) -> bytes:
     """A message of this kind with a mark in place of each difference that is set."""
     found, rest = kind
     job = JobDifferences.FromString(rest)
+    owners = _owners(job)
     for place, one in enumerate(DIFFERENCES):
-        if not found >> place & 1:
-            continue
-        mark: PartValue
-        if not one.largest:
-            mark = (_MARK % (number, place)).encode()
-        elif one.largest == _NUMBER_MAX:
-            mark = 3_000_000_000 + 100_000_000 * number + 7_919 * (place + 1)
-        else:
-            mark = (5_000_000_000 + 1_000_000_000 * number + 104_729 * (place + 1)) * _SECOND_US + 654_321
-        setattr(job.request if one.of_request else job, one.name, mark)
+        if found >> place & 1:
+            setattr(owners[one.owner], one.name, _mark(place, one, number))
     return job.SerializeToString()
+
+
+def _mark(place: int, one: JobDifference, number: int) -> PartValue:
+    if one.largest == _NUMBER_MAX:
+        return 3_000_000_000 + 100_000_000 * number + 7_919 * (place + 1)
+    if one.largest:
+        return (5_000_000_000 + 1_000_000_000 * number + 104_729 * (place + 1)) * _SECOND_US + 654_321
+    if one.shape is Shape.BITS:  # of one set two bits, of the other three
+        mask: int = sum(1 << 4_000 + 500 * number + 17 * bit for bit in range(1 + number))
+        return mask.to_bytes(BITS_BYTES_MAX, "little")
+    return (_NODE_MARK if one.shape is Shape.NODE else _MARK) % (number, place)
 
 
 def job_texts(kinds_max: int = KINDS_MAX) -> JobTexts:
     """The templates of a daemon, compiled where that was built."""
     if CompiledTexts is None:
         return PlainTexts(kinds_max)
-    fields = JobDifferences.DESCRIPTOR.fields_by_name
-    of_request = RequestDifferences.DESCRIPTOR.fields_by_name
-    numbers = [(of_request if one.of_request else fields)[one.name].number for one in DIFFERENCES]
+    messages = (JobDifferences, RequestDifferences, AllocationDifferences)
+    numbers = [{field.name: field.number for field in one.DESCRIPTOR.fields} for one in messages]
     return CompiledTexts(
-        [(number, *one[1:]) for number, one in zip(numbers, DIFFERENCES, strict=True)],
-        fields["request"].number, _JOB_ID, _COMMAND, _NO_COMMAND, template_of, kinds_max, SLICE_ITEMS,
+        [(numbers[one.owner][one.name], *one[1:]) for one in DIFFERENCES],
+        (numbers[0]["request"], numbers[0]["allocation"], numbers[2]["gres"], _UUID),
+        _JOB_ID, _COMMAND, _NO_COMMAND, template_of, kinds_max, SLICE_ITEMS,
     )  # fmt: skip
