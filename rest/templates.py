@@ -68,7 +68,7 @@ BITS_BYTES_MAX: Final = 1024
 MakeText: TypeAlias = Callable[[bytes], bytes]
 
 
-class Owner(IntEnum):
+class FieldOwner(IntEnum):
     """The message that has a field: the job's, its request, or its allocation, if that is of one node."""
 
     JOB = 0
@@ -76,7 +76,7 @@ class Owner(IntEnum):
     ALLOCATION = 2
 
 
-class Shape(IntEnum):
+class ValueShape(IntEnum):
     """What is in a text: any, one node's name, or bits, of which a list is written."""
 
     TEXT = 0
@@ -90,9 +90,9 @@ class JobDifference(NamedTuple):
 
     name: str
     largest: int = 0
-    owner: Owner = Owner.JOB
+    owner: FieldOwner = FieldOwner.JOB
     is_optional: bool = False
-    shape: Shape = Shape.TEXT
+    shape: ValueShape = ValueShape.TEXT
 
 
 _NUMBER_MAX: Final = 2**32 - 1
@@ -118,23 +118,23 @@ DIFFERENCES: Final = (
             "tres_req", "reason_detail", "dependency",
         )
     ),
-    JobDifference("node_list", shape=Shape.NODE),
-    *(JobDifference(name, _NUMBER_MAX, Owner.REQUEST) for name in ("nodes_min", "ntasks")),
-    JobDifference("begin_at_us", _TIME_MAX, Owner.REQUEST),
+    JobDifference("node_list", shape=ValueShape.NODE),
+    *(JobDifference(name, _NUMBER_MAX, FieldOwner.REQUEST) for name in ("nodes_min", "ntasks")),
+    JobDifference("begin_at_us", _TIME_MAX, FieldOwner.REQUEST),
     *(
-        JobDifference(name, _TIME_MAX, Owner.REQUEST, is_optional=True)
+        JobDifference(name, _TIME_MAX, FieldOwner.REQUEST, is_optional=True)
         for name in ("time_limit_s", "mem_per_node_mb", "mem_per_cpu_mb")
     ),
     *(
-        JobDifference(name, owner=Owner.REQUEST)
+        JobDifference(name, owner=FieldOwner.REQUEST)
         for name in (
             "name", "account", "qos", "comment", "work_dir", "std_out", "std_err", "std_in", "dependency", "submit_line",
             "submit_host", "submit_dir", "command",
         )
     ),
-    JobDifference("node", owner=Owner.ALLOCATION),
-    *(JobDifference(name, _NUMBER_MAX, Owner.ALLOCATION) for name in ("cpus", "mem_mb", "tasks")),
-    JobDifference("cpu_ids", owner=Owner.ALLOCATION, shape=Shape.BITS),
+    JobDifference("node", owner=FieldOwner.ALLOCATION),
+    *(JobDifference(name, _NUMBER_MAX, FieldOwner.ALLOCATION) for name in ("cpus", "mem_mb", "tasks")),
+    JobDifference("cpu_ids", owner=FieldOwner.ALLOCATION, shape=ValueShape.BITS),
 )  # fmt: skip
 _PLACES: Final = {one.name: place for place, one in reversed([*enumerate(DIFFERENCES)])}
 _JOB_ID: Final = _PLACES["job_id"]
@@ -251,9 +251,9 @@ def take_apart(data: bytes) -> TakenApart:
     return TakenApart((found, job.SerializeToString()), tuple(values))
 
 
-def _owners(job: JobDifferences) -> "dict[Owner, JobDifferences | RequestDifferences | AllocationDifferences]":
-    parts = {Owner.ALLOCATION: job.allocation[0]} if len(job.allocation) == 1 else {}
-    return {Owner.JOB: job, Owner.REQUEST: job.request, **parts}
+def _owners(job: JobDifferences) -> "dict[FieldOwner, JobDifferences | RequestDifferences | AllocationDifferences]":
+    parts = {FieldOwner.ALLOCATION: job.allocation[0]} if len(job.allocation) == 1 else {}
+    return {FieldOwner.JOB: job, FieldOwner.REQUEST: job.request, **parts}
 
 
 def _differs(place: int, value: PartValue, one: JobDifference, owner: "Message") -> bool:
@@ -261,9 +261,9 @@ def _differs(place: int, value: PartValue, one: JobDifference, owner: "Message")
     if not isinstance(value, bytes):
         least = 0 if one.is_optional and owner.HasField(one.name) else 1
         return least <= value <= one.largest
-    if one.shape is Shape.BITS:
+    if one.shape is ValueShape.BITS:
         return len(value) <= BITS_BYTES_MAX and any(value)
-    form = _NODE if one.shape is Shape.NODE else _PLAIN
+    form = _NODE if one.shape is ValueShape.NODE else _PLAIN
     return bool(value) and form.fullmatch(value) is not None and (place, value) != (_COMMAND, _NO_COMMAND)
 
 
@@ -318,7 +318,7 @@ def _marks(values: PartValues) -> dict[bytes, ValuePlace]:
     """The places of a job's values, by how they are written."""
     marks: dict[bytes, ValuePlace] = {}
     for place, value in enumerate(values):
-        if value and DIFFERENCES[place].shape is not Shape.BITS:
+        if value and DIFFERENCES[place].shape is not ValueShape.BITS:
             marks.setdefault(ValuePlace(place).text(values), ValuePlace(place))
     computed = [ValuePlace(_LIMIT, more=59, divisor=60)]
     computed += [ValuePlace(at, divisor=_SECOND_US) for at, one in enumerate(DIFFERENCES) if one.largest == _TIME_MAX]
@@ -345,10 +345,10 @@ def _mark(place: int, one: JobDifference, number: int) -> PartValue:
         return 3_000_000_000 + 100_000_000 * number + 7_919 * (place + 1)
     if one.largest:
         return (5_000_000_000 + 1_000_000_000 * number + 104_729 * (place + 1)) * _SECOND_US + 654_321
-    if one.shape is Shape.BITS:  # of one set two bits, of the other three
+    if one.shape is ValueShape.BITS:  # of one set two bits, of the other three
         mask: int = sum(1 << 4_000 + 500 * number + 17 * bit for bit in range(1 + number))
         return mask.to_bytes(BITS_BYTES_MAX, "little")
-    return (_NODE_MARK if one.shape is Shape.NODE else _MARK) % (number, place)
+    return (_NODE_MARK if one.shape is ValueShape.NODE else _MARK) % (number, place)
 
 
 def job_texts(kinds_max: int = KINDS_MAX) -> JobTexts:

@@ -15,7 +15,7 @@ from rest.contract.conform import conform
 from rest.contract.facts import ListOf, load
 from rest.handlers.jobs import object_of
 from rest.sending import json_bytes
-from rest.templates import DIFFERENCES, KIND_BYTES_MAX, JobTexts, Owner, PlainTexts, job_texts
+from rest.templates import DIFFERENCES, KIND_BYTES_MAX, FieldOwner, JobTexts, PlainTexts, job_texts
 
 SECOND_US = 1_000_000
 AT_US = st.sampled_from([0, 1, 999_999, 1_795_551_627_050_932, 1_795_551_628_000_000])
@@ -111,11 +111,11 @@ def test_a_text_of_a_template_is_the_one_that_is_made(kinds, others, version):
         assert [texts.of("f", jobs, version) for _ in range(2)] == [expected, expected]
 
 
-def owners(job: JobInfo, other: JobInfo, owner: Owner) -> list[tuple[Any, Any]]:
+def owners(job: JobInfo, other: JobInfo, owner: FieldOwner) -> list[tuple[Any, Any]]:
     """The messages of two jobs that have the fields of an owner."""
-    if owner is Owner.ALLOCATION:
+    if owner is FieldOwner.ALLOCATION:
         return [*zip(job.allocation, other.allocation, strict=False)]
-    return [(job, other) if owner is Owner.JOB else (job.request, other.request)]
+    return [(job, other) if owner is FieldOwner.JOB else (job.request, other.request)]
 
 
 def other_end(job: JobInfo) -> bytes:
