@@ -54,7 +54,7 @@ $(VENV)/.dependencies: requirements-dev.lock $(PY)
 	@$(PIP) -r requirements-dev.lock
 	@touch $@
 
-$(VENV)/.built: $(VENV)/.dependencies setup.py pyproject.toml $(wildcard _fastsched/*.p[xy][xdi] _fastsched/*/*.p[xy][xd] native/*.c)
+$(VENV)/.built: $(VENV)/.dependencies setup.py pyproject.toml $(wildcard _fastsched/*.p[xy][xdi] _fastsched/*/*.p[xy][xd] rest/*.py[xi] native/*.c)
 	@sh tools/prerequisites.sh $(PY) >/dev/null
 	@echo "building"
 	@$(PIP) --no-build-isolation --no-deps --editable .
@@ -187,5 +187,5 @@ lock:
 	@sh tools/lock.sh "$(PYTHON)"
 
 clean:
-	@rm -rf $(VENV) build dist *.egg-info _fastsched/*.so _fastsched/*.c _fastsched/*/*.so _fastsched/*/*.c .mypy_cache .ruff_cache .hypothesis .import_linter_cache .pytest_cache bench/out
+	@rm -rf $(VENV) build dist *.egg-info _fastsched/*.so _fastsched/*.c _fastsched/*/*.so _fastsched/*/*.c rest/*.so rest/*.c .mypy_cache .ruff_cache .hypothesis .import_linter_cache .pytest_cache bench/out
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -42,7 +42,7 @@ COMPILED = [
         extra_compile_args=["-ffp-contract=off"],
         optional=True,
     )
-    for source in sorted(ROOT.glob("_fastsched/**/*.pyx"))
+    for source in sorted([*ROOT.glob("_fastsched/**/*.pyx"), *ROOT.glob("rest/*.pyx")])
 ]
 for module in COMPILED:
     module.cython_directives = {
@@ -183,7 +183,7 @@ setup(
         "penstock-stubs": ["py.typed", "*.pyi"],
         "_fastsched": ["*.pyi"],
         "nodedaemon": ["gpu/*.toml"],
-        "rest": ["contract/facts.json", "static/*", "static/assets/*"],
+        "rest": ["*.pyi", "contract/facts.json", "static/*", "static/assets/*"],
         "ctld": ["store/migrations/*", "store/migrations/versions/*"],
     },
     # Manual pages and completions, written by tools/manual from the option tables.

@@ -9,9 +9,9 @@ expected is logged with its traceback and answered with 500 and one line.
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -34,14 +34,14 @@ from rest.events import EventStreams, read_demands
 from rest.handlers import HANDLERS, RestHandler, own
 from rest.interactive.service import SessionService
 from rest.limits import ACCEPTED_MAX, HELD_BYTES_MAX, PARAMETERS_MAX, TEXTS_BYTES_MAX, Requests, RequestShare
-from rest.listing import StreamedList
+from rest.listing import StreamedJobs, StreamedList
 from rest.pages import Pages, StaticFile
-from rest.sending import PagedResponse, json_bytes, takes_gzip, whole
+from rest.sending import PagedResponse, item_texts, json_bytes, takes_gzip, whole
 from rest.sessions import TOKENS_ALONE, LoginWays, Sessions
 from rest.simulations import Simulations
 from rest.sitetemplates import SiteTemplates
 from rest.tags import EntityTag, KeptMoments
-from rest.templates import JobTemplates
+from rest.templates import MakeText, job_texts
 from rest.texts import KeptTexts
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class RestApp:
         self.clock_us = clock_us
         self.texts = KeptTexts(TEXTS_BYTES_MAX)
         self.moments = KeptMoments()
-        self.templates = JobTemplates()
+        self.job_texts = job_texts()
         self.simulations = Simulations()
         self.sessions = sessions
         self.site_templates = site_templates
@@ -290,7 +290,8 @@ def answered(request: Request, call: RestCall, content: Json, meta: Json, kind: 
     is_own = operation.tag == own.TAG
     headers = {"Vary": "Accept, Accept-Encoding", **NEVER_KEPT}
     frame = {"meta": meta, "errors": call.errors, "warnings": call.warnings}
-    streamed = next(((name, one) for name, one in content.items() if isinstance(one, StreamedList)), None)
+    lists = ((name, one) for name, one in content.items() if isinstance(one, StreamedList | StreamedJobs))
+    streamed = next(lists, None)
     if reads(operation) and (streamed is None or streamed[1].has_tag):
         call.check_modified()
         headers |= {"ETag": call.tag.text(), "Cache-Control": "private, no-cache"}
@@ -303,36 +304,39 @@ def answered(request: Request, call: RestCall, content: Json, meta: Json, kind: 
     rest = {key: one for key, one in (content | frame).items() if key != name}
     form, made = (None, rest) if is_own else (operation.answer.members[name], answer_of(rest, operation))
     assert form is None or isinstance(form, ListOf)
-    text_of = item_text(stream, None if form is None else form.item, shared, f"{operation.version} {operation.path}")
-    return PagedResponse(made, name, stream.pages, text_of, kind, headers, gzip)
+    texts = texts_of(stream, None if form is None else form.item, shared, f"{operation.version} {operation.path}")
+    return PagedResponse(made, name, texts, kind, headers, gzip)
 
 
-def item_text(stream: StreamedList, form: Schema | None, shared: RestApp, name: str) -> Callable[[object], bytes]:
-    """How the text of an item is made. `form`: of the version; None = as it is. Jobs that are alike have a template, and texts
-    in a list that is polled are kept, both by the `name` of the form: of a list that is longer than what is kept, the first.
-    """
-    left = HELD_BYTES_MAX
+def texts_of(
+    stream: StreamedList | StreamedJobs, form: Schema | None, shared: RestApp, name: str
+) -> AsyncIterator[bytes]:
+    """The texts of a list's items, some at a time. `form`: of the version; None = as they are. `name`: of the form."""
 
     def text(item: object) -> bytes:
         return json_bytes(item if form is None else conform(item, form))
 
+    if isinstance(stream, StreamedList):
+        return item_texts(stream.pages, text)
     make = stream.make
-    if make is None:
-        return text
+    return _texts_of_jobs(stream.pages, shared, name, lambda data: text(make(data)))
 
-    def made(data: bytes) -> bytes:
-        return text(make(data))
 
-    def like_others(data: bytes) -> bytes:
-        found = shared.templates.of(name, data, made)
-        return made(data) if found is None else found
+async def _texts_of_jobs(
+    pages: AsyncIterator[bytes], shared: RestApp, name: str, make: MakeText
+) -> AsyncIterator[bytes]:
+    """Jobs that are alike have a template, and texts of others in a list that is polled are kept: of a list that is longer
+    than what is kept, the first."""
+    left = HELD_BYTES_MAX
 
     def kept(data: bytes) -> bytes:
         nonlocal left
         left -= len(data)
-        return shared.texts.of(name, data, lambda: like_others(data)) if left > 0 else like_others(data)
+        return shared.texts.of(name, data, lambda: make(data)) if left > 0 else make(data)
 
-    return cast("Callable[[object], bytes]", kept)
+    async for page in pages:
+        for part in shared.job_texts.parts(name, page, make, kept):
+            yield part
 
 
 def _handler(operation: Operation) -> RestHandler:

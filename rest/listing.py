@@ -49,19 +49,28 @@ class JobItem(NamedTuple):
 
 
 class StreamedList(NamedTuple):
-    """A list whose items are made while it is sent. `make`: of an item's message on the wire, which is what the pages have;
-    None = they have items. `has_tag`: it has an entity tag.
-    """
+    """A list whose items are made while it is sent. `has_tag`: it has an entity tag."""
 
     pages: AsyncIterator[Iterable[object]]
     has_tag: bool
-    make: Callable[[bytes], Json] | None = None
+
+
+class StreamedJobs(NamedTuple):
+    """A list of jobs whose texts are made while it is sent. `pages`: as on the wire; `make`: an item of a job's message."""
+
+    pages: AsyncIterator[bytes]
+    has_tag: bool
+    make: Callable[[bytes], Json]
+
+
+#: A list as an answer has it.
+AnswerList: TypeAlias = list[Json] | StreamedList | StreamedJobs
 
 
 async def listing(
     call: RestCall, method: str, request: "Message", items: Items | JobItem,
     varies: "Callable[[ReplyMessage], str] | None" = None,
-) -> list[Json] | StreamedList:  # fmt: skip
+) -> AnswerList:  # fmt: skip
     """The list of one answer. `varies`: of what beside a page its items depend. Raises NotModified, PenstockError."""
     if isinstance(request, ListJobsRequest):
         replies = pages_of_moment(call, method, request, PageItems if isinstance(items, JobItem) else None)
@@ -84,8 +93,8 @@ async def listing(
         call.check_modified()
     if isinstance(items, JobItem):
         if is_short:
-            return [items.made(one) for _, data in held.taken() for one in messages_of(data)]
-        return StreamedList(_messages(held, replies), has_tag, items.made)
+            return [items.made(one) for _, data in held.taken() for one in PageItems.FromString(data).items]
+        return StreamedJobs(_on_the_wire(held, replies), has_tag, items.made)
     if is_short:
         return [item for kind, data in held.taken() for item in items(kind.FromString(data))]
     return StreamedList(_made(held, replies, items), has_tag)
@@ -134,16 +143,11 @@ class HeldPages:
             yield self._pages.popleft()
 
 
-def messages_of(page: bytes) -> Iterable[bytes]:
-    """The messages of a page's items, as on the wire."""
-    return PageItems.FromString(page).items
-
-
-async def _messages(held: HeldPages, rest: AsyncIterator[NotedPage]) -> AsyncIterator[Iterable[object]]:
+async def _on_the_wire(held: HeldPages, rest: AsyncIterator[NotedPage]) -> AsyncIterator[bytes]:
     for _, data in held.taken():
-        yield messages_of(data)
+        yield data
     async for _, data in _in_time(rest):
-        yield messages_of(data)
+        yield data
 
 
 async def _made(held: HeldPages, rest: AsyncIterator[NotedPage], items: Items) -> AsyncIterator[Iterable[object]]:

@@ -80,13 +80,12 @@ class PagedResponse(Response):
     """An answer with a list that is made while it is sent."""
 
     def __init__(
-        self, content: Json, name: str, pages: AsyncIterator[Iterable[object]], text_of: Callable[[object], bytes],
-        kind: str, headers: Mapping[str, str], gzip: bool,
-    ) -> None:  # fmt: skip
-        """`content`: all but the list `name`. `text_of`: an item's text in the form of the version."""
+        self, content: Json, name: str, parts: AsyncIterator[bytes], kind: str, headers: Mapping[str, str], gzip: bool
+    ) -> None:
+        """`content`: all but the list `name`. `parts`: the texts of its items, of some at a time with commas between them."""
         super().__init__(None, 200, dict(headers) | ({"Content-Encoding": "gzip"} if gzip else {}), kind)
         del self.headers["content-length"]
-        self._parts = self._texts(content, name, pages, text_of)
+        self._parts = _texts(content, name, parts)
         self._gzip = gzip
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,18 +113,25 @@ class PagedResponse(Response):
         end = packer.flush() if packer is not None else b""
         await send({"type": "http.response.body", "body": end, "more_body": False})
 
-    async def _texts(
-        self, content: Json, name: str, pages: AsyncIterator[Iterable[object]], text_of: Callable[[object], bytes]
-    ) -> AsyncIterator[bytes]:
-        comma = b""
-        yield b"{" + json_bytes(name) + b":["
-        async for page in pages:
-            items = iter(page)
-            while part := [text_of(one) for one in islice(items, SLICE_ITEMS)]:
-                yield comma + b",".join(part)
-                comma = b","
-        rest = json_bytes(content)[1:]
-        yield b"]" + rest if rest == b"}" else b"]," + rest
+
+async def _texts(content: Json, name: str, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    comma = b""
+    yield b"{" + json_bytes(name) + b":["
+    async for part in parts:
+        yield comma + part
+        comma = b","
+    rest = json_bytes(content)[1:]
+    yield b"]" + rest if rest == b"}" else b"]," + rest
+
+
+async def item_texts(
+    pages: AsyncIterator[Iterable[object]], text_of: Callable[[object], bytes]
+) -> AsyncIterator[bytes]:
+    """The texts of the items of pages, SLICE_ITEMS at a time."""
+    async for page in pages:
+        items = iter(page)
+        while part := [text_of(one) for one in islice(items, SLICE_ITEMS)]:
+            yield b",".join(part)
 
 
 async def until_gone(receive: Receive) -> None:

@@ -207,20 +207,35 @@ class PageItems(_message.Message):
     def __init__(self, items: _Optional[_Iterable[bytes]] = ..., moment: _Optional[bytes] = ..., unchanged: bool = ...) -> None: ...
 
 class JobDifferences(_message.Message):
-    __slots__ = ("job_id", "array_job_id", "array_task_id", "state", "reason", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "request", "last_sched_at_us", "std_out", "std_err", "std_in", "planned_start_at_us", "planned_node_list")
+    __slots__ = ("job_id", "array_job_id", "array_task_id", "state", "reason", "reason_detail", "user_id", "group_id", "user_name", "group_name", "partition", "priority", "submit_at_us", "eligible_at_us", "start_at_us", "end_at_us", "time_limit_s", "node_list", "batch_node", "allocation", "cpus", "nodes", "tasks", "request", "tres_req", "last_sched_at_us", "dependency", "mem_mb", "std_out", "std_err", "std_in", "planned_start_at_us", "planned_node_list")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_TASK_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    REASON_DETAIL_FIELD_NUMBER: _ClassVar[int]
+    USER_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_NAME_FIELD_NUMBER: _ClassVar[int]
+    GROUP_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     SUBMIT_AT_US_FIELD_NUMBER: _ClassVar[int]
     ELIGIBLE_AT_US_FIELD_NUMBER: _ClassVar[int]
     START_AT_US_FIELD_NUMBER: _ClassVar[int]
     END_AT_US_FIELD_NUMBER: _ClassVar[int]
     TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    NODE_LIST_FIELD_NUMBER: _ClassVar[int]
+    BATCH_NODE_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATION_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
+    TRES_REQ_FIELD_NUMBER: _ClassVar[int]
     LAST_SCHED_AT_US_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCY_FIELD_NUMBER: _ClassVar[int]
+    MEM_MB_FIELD_NUMBER: _ClassVar[int]
     STD_OUT_FIELD_NUMBER: _ClassVar[int]
     STD_ERR_FIELD_NUMBER: _ClassVar[int]
     STD_IN_FIELD_NUMBER: _ClassVar[int]
@@ -231,34 +246,99 @@ class JobDifferences(_message.Message):
     array_task_id: int
     state: str
     reason: str
+    reason_detail: bytes
+    user_id: int
+    group_id: int
+    user_name: bytes
+    group_name: bytes
+    partition: bytes
     priority: int
     submit_at_us: int
     eligible_at_us: int
     start_at_us: int
     end_at_us: int
     time_limit_s: int
+    node_list: bytes
+    batch_node: bytes
+    allocation: _containers.RepeatedCompositeFieldContainer[AllocationDifferences]
+    cpus: int
+    nodes: int
+    tasks: int
     request: RequestDifferences
+    tres_req: bytes
     last_sched_at_us: int
+    dependency: bytes
+    mem_mb: int
     std_out: bytes
     std_err: bytes
     std_in: bytes
     planned_start_at_us: int
     planned_node_list: bytes
-    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., request: _Optional[_Union[RequestDifferences, _Mapping]] = ..., last_sched_at_us: _Optional[int] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., planned_start_at_us: _Optional[int] = ..., planned_node_list: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_detail: _Optional[bytes] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[bytes] = ..., group_name: _Optional[bytes] = ..., partition: _Optional[bytes] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[bytes] = ..., batch_node: _Optional[bytes] = ..., allocation: _Optional[_Iterable[_Union[AllocationDifferences, _Mapping]]] = ..., cpus: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., request: _Optional[_Union[RequestDifferences, _Mapping]] = ..., tres_req: _Optional[bytes] = ..., last_sched_at_us: _Optional[int] = ..., dependency: _Optional[bytes] = ..., mem_mb: _Optional[int] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., planned_start_at_us: _Optional[int] = ..., planned_node_list: _Optional[bytes] = ...) -> None: ...
+
+class AllocationDifferences(_message.Message):
+    __slots__ = ("node", "cpus", "mem_mb", "tasks", "gres", "cpu_ids")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    MEM_MB_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    GRES_FIELD_NUMBER: _ClassVar[int]
+    CPU_IDS_FIELD_NUMBER: _ClassVar[int]
+    node: bytes
+    cpus: int
+    mem_mb: int
+    tasks: int
+    gres: _containers.RepeatedCompositeFieldContainer[GresDifferences]
+    cpu_ids: bytes
+    def __init__(self, node: _Optional[bytes] = ..., cpus: _Optional[int] = ..., mem_mb: _Optional[int] = ..., tasks: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[GresDifferences, _Mapping]]] = ..., cpu_ids: _Optional[bytes] = ...) -> None: ...
+
+class GresDifferences(_message.Message):
+    __slots__ = ("uuid",)
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    uuid: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, uuid: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class RequestDifferences(_message.Message):
-    __slots__ = ("name", "work_dir", "begin_at_us", "submit_line", "command")
+    __slots__ = ("name", "account", "qos", "comment", "work_dir", "std_out", "std_err", "std_in", "time_limit_s", "begin_at_us", "nodes_min", "ntasks", "mem_per_node_mb", "mem_per_cpu_mb", "dependency", "submit_line", "submit_host", "submit_dir", "command")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
     WORK_DIR_FIELD_NUMBER: _ClassVar[int]
+    STD_OUT_FIELD_NUMBER: _ClassVar[int]
+    STD_ERR_FIELD_NUMBER: _ClassVar[int]
+    STD_IN_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
     BEGIN_AT_US_FIELD_NUMBER: _ClassVar[int]
+    NODES_MIN_FIELD_NUMBER: _ClassVar[int]
+    NTASKS_FIELD_NUMBER: _ClassVar[int]
+    MEM_PER_NODE_MB_FIELD_NUMBER: _ClassVar[int]
+    MEM_PER_CPU_MB_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCY_FIELD_NUMBER: _ClassVar[int]
     SUBMIT_LINE_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_HOST_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_DIR_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     name: bytes
+    account: bytes
+    qos: bytes
+    comment: bytes
     work_dir: bytes
+    std_out: bytes
+    std_err: bytes
+    std_in: bytes
+    time_limit_s: int
     begin_at_us: int
+    nodes_min: int
+    ntasks: int
+    mem_per_node_mb: int
+    mem_per_cpu_mb: int
+    dependency: bytes
     submit_line: bytes
+    submit_host: bytes
+    submit_dir: bytes
     command: bytes
-    def __init__(self, name: _Optional[bytes] = ..., work_dir: _Optional[bytes] = ..., begin_at_us: _Optional[int] = ..., submit_line: _Optional[bytes] = ..., command: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, name: _Optional[bytes] = ..., account: _Optional[bytes] = ..., qos: _Optional[bytes] = ..., comment: _Optional[bytes] = ..., work_dir: _Optional[bytes] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., time_limit_s: _Optional[int] = ..., begin_at_us: _Optional[int] = ..., nodes_min: _Optional[int] = ..., ntasks: _Optional[int] = ..., mem_per_node_mb: _Optional[int] = ..., mem_per_cpu_mb: _Optional[int] = ..., dependency: _Optional[bytes] = ..., submit_line: _Optional[bytes] = ..., submit_host: _Optional[bytes] = ..., submit_dir: _Optional[bytes] = ..., command: _Optional[bytes] = ...) -> None: ...
 
 class JobColumn(_message.Message):
     __slots__ = ("numbers", "words", "index")

@@ -27,7 +27,7 @@ from rest.answers import BAD_QUERY, RestError
 from rest.calling import DIGITS_MAX, RestCall, bad_query
 from rest.contract.parse import CONVERSION
 from rest.handlers.jobs import check_ids, job_path
-from rest.listing import StreamedList, listing
+from rest.listing import AnswerList, listing
 
 NOTHING_FOUND = "Nothing found"
 
@@ -71,7 +71,7 @@ async def job(call: RestCall) -> Json:
     return {"jobs": found}
 
 
-async def _records(call: RestCall, request: ListRecordsRequest) -> list[Json] | StreamedList:
+async def _records(call: RestCall, request: ListRecordsRequest) -> AnswerList:
     def made(page: ListRecordsReply) -> Iterator[Json]:
         return (record_object(one, call.cluster, call.now_us, {}) for one in page.records)
 

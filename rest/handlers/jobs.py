@@ -14,7 +14,7 @@ from penstock.values.refusals import TEXT, Code
 from rest.answers import RestError
 from rest.calling import RestCall, bad_path, bad_query
 from rest.contract.parse import CONVERSION
-from rest.listing import JobItem, StreamedList, listing
+from rest.listing import AnswerList, JobItem, listing
 
 #: An index of a device above this one is not listed.
 INDEX_MAX = 4096
@@ -126,7 +126,7 @@ def _state(one: JobInfo, call: RestCall) -> Json:
     return {"job_id": name, "job_state": made["job_state"]}
 
 
-def _answer(call: RestCall, found: list[Json] | StreamedList) -> Json:
+def _answer(call: RestCall, found: AnswerList) -> Json:
     return {"jobs": found, "last_backfill": time_object(0), "last_update": time_object(call.now_us)}
 
 

@@ -19,7 +19,7 @@ def rows(text: str) -> list[tuple[list[str], list[str]]]:
         for path in re.findall(r"`([^`]+)`", head):
             parent, _, name = path.rstrip("/").rpartition("/")
             folder = parent or (folder if names else "")
-            names.append(f"{folder}/{name}".strip("/").removesuffix(".py").replace("/", "."))
+            names.append(f"{folder}/{name}".strip("/").removesuffix(".py").removesuffix(".pyx").replace("/", "."))
         found.append((names, [] if imports in ("", "nothing") else imports.split(", ")))
     return found
 

@@ -40,7 +40,7 @@ def doubles(names: list[tuple[str, str]]) -> dict[str, list[str]]:
 
 def cython_types() -> list[tuple[str, str]]:
     """The types that the compiled modules declare. A declaration that its body repeats counts once."""
-    paths = sorted((tree.ROOT / "_fastsched").rglob("*.p[yx][xdi]"))
+    paths = sorted(path for name in ("_fastsched", "rest") for path in (tree.ROOT / name).rglob("*.p[yx][xdi]"))
     found = {
         (name, tree.name_of(path.with_suffix("")))
         for path in paths
