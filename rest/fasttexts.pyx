@@ -232,7 +232,7 @@ cdef class CompiledTexts:
     # By form and kind; those that are not used while half as many others are go.
     cdef dict _once, _once_older, _kept, _kept_older
     # Of the job at hand.
-    cdef bint _has_part
+    cdef bint _has_part, _is_busy
     cdef JobValue _values[PLACES_MAX]
     cdef uint8_t _key[KIND_HEAD_BYTES + KIND_BYTES_MAX]
     cdef Py_ssize_t _key_size
@@ -270,7 +270,13 @@ cdef class CompiledTexts:
     def parts(self, str form, bytes page, make, other):
         cdef Py_ssize_t at = 0
         while at < PyBytes_GET_SIZE(page):
-            at = self._part(form, page, at, make, other)
+            if self._is_busy:  # two at once would write into the same memory
+                raise RuntimeError("texts are made by one thread, and not while another is made")
+            self._is_busy = True
+            try:
+                at = self._part(form, page, at, make, other)
+            finally:
+                self._is_busy = False
             if self._size:
                 yield PyBytes_FromStringAndSize(<char *>self._out, self._size)
 
