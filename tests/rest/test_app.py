@@ -363,7 +363,7 @@ def test_requests_in_progress_of_a_caller_and_in_all():
         await held.wait()
         return PingReply()
 
-    rest = FakeRest({"Ping": answer}, Requests(requests_max=4, caller_max=2))
+    rest = FakeRest({"Ping": answer}, Requests(requests_max=4, caller_max=2, wait_s=0))
 
     async def send():
         async with rest.session() as session:
