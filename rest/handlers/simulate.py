@@ -64,7 +64,7 @@ async def begin(call: RestCall) -> Json:
     try:
         if days or call.record().get("on_cluster"):
             order |= await _machine(call, partition)
-            if SITE in order["policies"]:
+            if SITE in call.words_in("policies"):
                 conf: RenderConfigReply = await call.call("RenderConfig", RenderConfigRequest())
                 order["conf"] = conf.text
         if days:
