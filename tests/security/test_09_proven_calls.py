@@ -61,6 +61,7 @@ def test_what_the_framing_does_not_carry_goes_another_way(proof: tuple[str, str]
     assert proof_bytes(CarriedProof(*proof)) is None
 
 
+@pytest.mark.root
 def test_who_calls_is_whom_the_token_names(tmp_path: Path) -> None:
     """The connection is root's, and the calls are nobody's; also those whose answers are followed."""
     site = site_of(tmp_path)
