@@ -41,7 +41,7 @@ PATHS: Final[Mapping[str, _Concern]] = {
 GATHER_S = 0.25
 SPREAD = 0.5
 SLOW_POLL_S = 60.0
-#: A caller has a bounded number of streams and of requests in progress.
+#: A user has a login for each browser, or some tabs of one.
 BROWSERS_OF_A_TOKEN = 4
 NODES = 16
 CPUS = 64

@@ -1,8 +1,9 @@
 """The asyncio form of `penstock.client.Client`, with the same rules (`penstock.calls`). For dashboards, load generators
 and tests.
 
-Calls of one AsyncClient may run side by side over its one connection. Over gRPC each fetches its own token. A program that
-serves several users passes the proof of each to the call: it is in the metadata of that call and nowhere else.
+Calls of one AsyncClient may run side by side over its one connection to the controller's call socket; an answer that is followed
+has a connection of its own meanwhile. Over gRPC, from other machines and for streams without an end, each call fetches its own
+token. A program that serves several users passes the proof of each to the call: it is sent with that call and kept nowhere.
 """
 
 import asyncio
@@ -11,8 +12,8 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 
 # Any: gRPC does not type channels, calls and their results
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
@@ -32,6 +33,8 @@ from penstock.calls import (
     TIMEOUT_S,
     TOKEN_BYTES_MAX,
     TOKEN_KEY,
+    USER_NAME_KEY,
+    USER_TOKEN_KEY,
     Attempts,
     CallFailed,
     Contact,
@@ -47,6 +50,7 @@ from penstock.client import ReplyMessage
 from penstock.cluster import find_cluster
 from penstock.clusterfile import ClusterFile
 from penstock.errors import RECEIVE_FAILURE, RECEIVE_FAILURE_TEXT, PenstockError, Unreachable
+from penstock.frames import CarriedProof, proof_bytes
 from penstock.grpclib import CHANNEL_OPTIONS, call_failed, time_left
 from penstock.security.names import CONTROLLER_OPTIONS
 from penstock.security.tls import client_channel
@@ -60,12 +64,35 @@ T = TypeVar("T")
 #: One attempt over gRPC, with the proof of the user and the time left; one over the call socket, with its deadline.
 _Attempt: TypeAlias = Callable[["Proof", float | None], Awaitable[T]]
 Direct: TypeAlias = Callable[[CallChannel, float], Awaitable[T]]
+#: The first message of an answer that is followed, the others, and what is held until they are read.
+_Followed: TypeAlias = tuple[
+    object, "_FollowedPages | grpc.aio.UnaryStreamCall[Message, Message]", AbstractAsyncContextManager[object]
+]
 #: Pause before the auth socket is tried again when its backlog is full.
 LINE_PAUSE_S: Final = 0.01
 #: Calls at a time over one connection: the controller takes a few more (STREAMS_MAX of ctld/rpc/server.py), and what exceeds
 #: them waits for others to end. Beyond this a further connection is opened.
 CHANNEL_CALLS_MAX: Final = 24
+#: Answers that are followed over the call socket at a time, each over a connection of its own; further ones take gRPC.
+FOLLOWED_MAX: Final = 32
 END: Any = getattr(grpc.aio, "EOF")  # noqa: B009 (not in the type stubs)
+
+
+class _FollowedPages:
+    """An answer that is followed over the call socket, with what `follow` needs of one over gRPC."""
+
+    def __init__(self, pages: AsyncIterator[bytes], read: Callable[[bytes], Message]) -> None:
+        self._pages = pages
+        self._read = read
+
+    async def read(self) -> object:
+        """Returns the next page, or END. Raises CallFailed."""
+        page = await anext(self._pages, None)
+        return END if page is None else self._read(page)
+
+    def cancel(self) -> bool:
+        """Nothing: the connection is closed when it is left before the end."""
+        return False
 
 
 class AsyncClient:
@@ -88,6 +115,8 @@ class AsyncClient:
         self._contact = Contact(bool(cluster.local), retry)
         self._channels: dict[Any, int] = {}  # with the number of calls in progress
         self._calls: CallChannel | None = None
+        self._idle: list[CallChannel] = []  # connections over which an answer was followed
+        self._lent: set[CallChannel] = set()  # those over which one is followed now
         self._connecting = asyncio.Lock()
 
     @classmethod
@@ -106,6 +135,9 @@ class AsyncClient:
         if self._calls is not None:
             self._calls.close()
             self._calls = None
+        for followed in (*self._idle, *self._lent):
+            followed.close()
+        self._idle.clear()
         channels = list(self._channels)
         self._channels.clear()
         for channel in channels:
@@ -116,17 +148,17 @@ class AsyncClient:
     ) -> ReplyMessage:
         """Sends one request and returns one answer. `proof`: of the user for whom this call is made; None = this program's
         own."""
-        rpc = find_rpc(method, request)
+        rpc, carried = find_rpc(method, request), self._carried(proof)
 
         async def direct(calls: CallChannel, deadline: float) -> ReplyMessage:
-            return rpc.deserialize(await calls.call(rpc.path, rpc.serialize(request), deadline))
+            return rpc.deserialize(await calls.call(rpc.path, rpc.serialize(request), deadline, carried or b""))
 
         async def attempt(proven: "Proof", left_s: float | None) -> ReplyMessage:
             with self._connected() as channel:
                 stub = channel.unary_unary(rpc.path, rpc.serialize, rpc.deserialize)
                 return await stub(request, timeout=left_s, metadata=proven)
 
-        is_direct = not rpc.is_stream and proof is None
+        is_direct = not rpc.is_stream and carried is not None
         return await self._persist(attempt, self._attempts(method, timeout_s), direct if is_direct else None, proof)
 
     async def stream(
@@ -134,7 +166,7 @@ class AsyncClient:
     ) -> AsyncIterator[ReplyMessage]:
         """Sends one request and yields the pages of its answer once all have arrived, as `Client.stream` does. `proof`:
         as in call()."""
-        rpc = find_stream(method, request)
+        rpc, carried = find_stream(method, request), self._carried(proof)
 
         async def attempt(proven: "Proof", left_s: float | None) -> deque[Message]:
             with self._connected() as channel:
@@ -142,9 +174,10 @@ class AsyncClient:
                 return deque([page async for page in stub(request, timeout=left_s, metadata=proven)])
 
         async def direct(calls: CallChannel, deadline: float) -> deque[Message]:
-            return deque(map(rpc.deserialize, await calls.pages(rpc.path, rpc.serialize(request), deadline)))
+            pages = await calls.pages(rpc.path, rpc.serialize(request), deadline, carried or b"")
+            return deque(map(rpc.deserialize, pages))
 
-        is_direct = proof is None
+        is_direct = carried is not None
         pages = await self._persist(attempt, self._attempts(method, timeout_s), direct if is_direct else None, proof)
         while pages:
             yield pages.popleft()
@@ -157,7 +190,7 @@ class AsyncClient:
         *,
         proof: "Proof | None" = None,
         read_as: type[Message] | None = None,
-    ) -> AsyncIterator[ReplyMessage]:
+    ) -> AsyncGenerator[ReplyMessage]:
         """Sends one request and yields messages as they arrive, as `Client.follow` does: of Watch, or pages that are not
         to be held. `timeout_s`: for all of them. `proof`: as in call(). `read_as`: the message that they are read as; None =
         the method's own.
@@ -165,11 +198,17 @@ class AsyncClient:
         limit_s, silent_s = (None, SILENT_S) if timeout_s == math.inf else (timeout_s, None)
         rpc = find_stream(method, request)
         read = read_as.FromString if read_as is not None else rpc.deserialize
+        carried = self._carried(proof)
 
-        async def attempt(
-            proven: "Proof", left_s: float | None
-        ) -> tuple[object, "grpc.aio.UnaryStreamCall[Message, Message]", AbstractContextManager[object]]:
-            with ExitStack() as held:
+        async def direct(_: CallChannel, deadline: float) -> _Followed:
+            async with AsyncExitStack() as held:
+                channel = await held.enter_async_context(self._borrowed(deadline - time.monotonic()))
+                pages = channel.follow(rpc.path, rpc.serialize(request), time.monotonic() + timeout_s, carried or b"")
+                messages = _FollowedPages(await held.enter_async_context(aclosing(pages)), read)
+                return await messages.read(), messages, held.pop_all()
+
+        async def attempt(proven: "Proof", left_s: float | None) -> _Followed:
+            async with AsyncExitStack() as held:
                 channel = held.enter_context(self._connected())
                 messages = channel.unary_stream(rpc.path, rpc.serialize, read)(
                     request, timeout=limit_s, metadata=proven
@@ -181,8 +220,10 @@ class AsyncClient:
                     messages.cancel()
                     raise Unreachable(RECEIVE_FAILURE_TEXT, code=RECEIVE_FAILURE) from None
 
-        message, messages, held = await self._persist(attempt, self._attempts(method, None), None, proof)
-        with held:
+        is_direct = carried is not None and timeout_s != math.inf and len(self._lent) < FOLLOWED_MAX
+        attempts = self._attempts(method, None)
+        message, messages, held = await self._persist(attempt, attempts, direct if is_direct else None, proof)
+        async with held:
             try:
                 while message is not END:
                     yield message
@@ -192,6 +233,8 @@ class AsyncClient:
                 raise Unreachable(RECEIVE_FAILURE_TEXT, code=RECEIVE_FAILURE) from None
             except grpc.RpcError as error:
                 raise final_error(call_failed(error)) from error
+            except CallFailed as error:
+                raise final_error(error) from error
             finally:
                 messages.cancel()
 
@@ -225,7 +268,7 @@ class AsyncClient:
     async def _connect_calls(self, attempts: Attempts) -> CallChannel | None:
         """Returns the connection to the call socket; None: this cluster offers none here."""
         path = self.cluster.call_socket
-        if not path or self._proof is not None:
+        if not path:
             return None
         if self._calls is not None and self._calls.is_open:
             return self._calls
@@ -235,6 +278,34 @@ class AsyncClient:
                     self._calls.close()
                 self._calls = await _call_channel(path, attempts.connect_s(time.monotonic()))
             return self._calls
+
+    def _carried(self, proof: "Proof | None") -> bytes | None:
+        """Returns what a call over the call socket carries of the proof; None: it has to go over gRPC."""
+        known = proof or self._proof
+        if not known:
+            return b""
+        texts = {key: value for key, value in known if isinstance(value, str)}
+        if len(texts) != len(known) or texts.keys() - {USER_TOKEN_KEY, USER_NAME_KEY}:
+            return None
+        return proof_bytes(CarriedProof(texts.get(USER_TOKEN_KEY, ""), texts.get(USER_NAME_KEY, "")))
+
+    @asynccontextmanager
+    async def _borrowed(self, timeout_s: float) -> AsyncIterator[CallChannel]:
+        """A connection to the call socket over which one answer is followed. Raises CallFailed, TryAgain."""
+        channel = None
+        while self._idle and (channel is None or not channel.is_open):
+            channel = self._idle.pop()
+        if channel is None or not channel.is_open:
+            channel = await _call_channel(self.cluster.call_socket, timeout_s)
+            if channel is None:
+                raise CallFailed("UNAVAILABLE", "the controller does not listen")
+        self._lent.add(channel)
+        try:
+            yield channel
+        finally:
+            self._lent.discard(channel)
+            if channel.is_open:
+                self._idle.append(channel)
 
     async def _attempt(self, attempt: _Attempt[T], attempts: Attempts, known: "Proof | None") -> T:
         left_s = attempts.connect_s(time.monotonic())

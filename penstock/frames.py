@@ -1,14 +1,17 @@
 """The framing of calls over the controller's call socket, a Unix socket of this machine. Pure: no I/O.
 
-The kernel reports the user of a connection (SO_PEERCRED), so a call carries no token. The messages are those of
-`proto/`; streams without an end, and other machines, use gRPC.
+The kernel reports the user of a connection (SO_PEERCRED), so a call needs no token. A program that calls for others, as the
+REST daemon does, sends the JSON web token of each with the call, and the kernel's word does not count then. The messages are
+those of `proto/`; streams without an end, and other machines, use gRPC.
 
     client, once    HELLO, which ends in the version of this framing
     request         length  u32   of what follows the length
                     number  u32   the call's, chosen by the client; unique among its calls in progress
                     timeout u32   milliseconds; 0 = none
                     path    u8    length of the path, which follows; 0 = cancels the call of that number
-                    path, message
+                    path, message; of a path that begins with "+" the method is what comes after it, and before the
+                    message are length u16 and proof: a token, a NUL, the user that it is to be ("" = the token's), in ASCII.
+                    A server that does not know this says that it serves no such method
     reply           length  u32
                     number  u32   of the call
                     status  u8    gRPC's number; 0 = OK; MORE = a page of the answer, after which a reply to the same call follows
@@ -19,7 +22,7 @@ Integers are big-endian. Replies come in any order. A server that does not know 
 """
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 VERSION: Final = 1
 HELLO: Final = b"PNSTCK\0" + bytes([VERSION])
@@ -44,6 +47,35 @@ STATUSES: Final = (
 )  # fmt: skip
 NUMBERS: Final = {name: number for number, name in enumerate(STATUSES)}
 MORE: Final = 255
+#: Before the path of a call that carries a proof.
+PROVEN: Final = "+"
+PROOF_LENGTH: Final = struct.Struct(">H")
+#: gRPC's limit of metadata.
+PROOF_BYTES_MAX: Final = 16 * 1024
+
+
+class CarriedProof(NamedTuple):
+    """A JSON web token, and the user that its holder wants to be; "" = the token's."""
+
+    token: str
+    user_name: str
+
+
+def proof_bytes(proof: CarriedProof) -> bytes | None:
+    """Encodes a proof as it stands before a message; None: this framing does not carry it."""
+    text = "\0".join(proof)
+    if not proof.token or not text.isascii() or text.count("\0") > 1 or len(text) > PROOF_BYTES_MAX:
+        return None
+    return PROOF_LENGTH.pack(len(text)) + text.encode("ascii")
+
+
+def split_proof(data: bytes) -> tuple[CarriedProof, bytes]:
+    """Decodes what `proof_bytes` has encoded, and the message after it. Raises ValueError."""
+    end = PROOF_LENGTH.size + int.from_bytes(data[: PROOF_LENGTH.size], "big")
+    if not PROOF_LENGTH.size < end <= min(len(data), PROOF_LENGTH.size + PROOF_BYTES_MAX):
+        raise ValueError("no proof")
+    token, _, user_name = data[PROOF_LENGTH.size : end].decode("ascii").partition("\0")
+    return CarriedProof(token, user_name), data[end:]
 
 
 def request_frame(number: int, path: bytes, message: bytes, left_s: float) -> bytes:

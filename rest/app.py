@@ -167,7 +167,7 @@ class PathEndpoint:
         try:
             caller = identify(request.headers.raw, request.scope.get("client"))
             kind = accepted(request.headers.get("accept", ""))
-            share = held.enter_context(shared.requests.one(caller.key, peer_key(request.scope.get("client"))))
+            share = held.enter_context(await shared.requests.in_turn(caller.key, peer_key(request.scope.get("client"))))
             call = await self._read(request, operation, caller.proof, share)
             call.tag.vary(kind)
             content = await _handler(operation)(call)

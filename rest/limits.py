@@ -6,19 +6,24 @@ most half of everything: the rest is for others.
 """
 
 import asyncio
+import logging
+import math
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from penstock.threads import started_pool
 from rest.answers import RestError
+from rest.waiting import RequestLine
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+log = logging.getLogger("restd")
 T = TypeVar("T")
 #: Bytes of a body (413). A script is 4 MiB at most, and an environment 1 MiB: a heterogeneous job has several.
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -70,6 +75,11 @@ PEER_CONNECTIONS_MAX: Final = 2048
 REQUESTS_MAX: Final = 256
 PEER_REQUESTS_MAX: Final = 128
 CALLER_REQUESTS_MAX: Final = 32
+#: Requests of one peer that wait until there is room, which count as their callers', and for how long (then 429).
+PEER_WAITING_MAX: Final = 512
+WAIT_S: Final = 5.0
+#: Between two lines in the log about refused requests.
+REFUSALS_LOG_S: Final = 60.0
 #: Time of one call to the controller.
 CALL_TIMEOUT_S: Final = 10.0
 #: Time of one call for which the controller plans the whole queue.
@@ -99,6 +109,13 @@ EVENTS_KEPT_MAX: Final = 1_000
 KEEP_ALIVE_S: Final = 15.0
 #: Retry-After of a 429 that the controller gave no pause for, and of a 503.
 RETRY_AFTER_S: Final = 1
+
+
+_ALL_FULL: Final = "{} requests are in progress here"
+_PEER_FULL: Final = (
+    "{} requests from this machine are in progress: those of all users of it, or behind one proxy, count together"
+)
+_CALLER_FULL: Final = "{} requests of this caller are in progress"
 
 
 class RequestShare:
@@ -157,12 +174,17 @@ class Requests:
         requests_max: int = REQUESTS_MAX,
         caller_max: int = CALLER_REQUESTS_MAX,
         peer_max: int = PEER_REQUESTS_MAX,
+        wait_s: float = WAIT_S,
     ) -> None:
         self._requests_max = requests_max
         self._caller_max = caller_max
         self._peer_max = peer_max
         self._by_caller: Counter[str] = Counter()
         self._by_peer: Counter[str] = Counter()
+        self._waiting: Counter[str] = Counter()  # by caller
+        self._line = RequestLine(self._is_full, PEER_WAITING_MAX, wait_s)
+        self._refused = 0  # since the last line in the log
+        self._logged_s = -math.inf
         self.body_bytes = 0
         self.peer_body_bytes: Counter[str] = Counter()
         self.readings: Counter[str] = Counter()  # by caller
@@ -180,18 +202,46 @@ class Requests:
     @contextmanager
     def one(self, caller: str, peer: str) -> Iterator[RequestShare]:
         """Counts one request in progress. Raises RestError with 429."""
-        if self._by_caller.total() >= self._requests_max:
-            raise too_many(f"{self._requests_max} requests are in progress here")
-        if self._by_peer[peer] >= self._peer_max:
-            raise too_many(f"{self._peer_max} requests from this machine are in progress")
-        if self._by_caller[caller] >= self._caller_max:
-            raise too_many(f"{self._caller_max} requests of this caller are in progress")
+        if (why := self._why_not(caller, peer)) is not None:
+            raise self._refusal(why, peer)
         share = RequestShare(self, peer, caller)
-        with counted(self._by_caller, caller), counted(self._by_peer, peer):
-            try:
-                yield share
-            finally:
-                share.release()
+        try:
+            with counted(self._by_caller, caller), counted(self._by_peer, peer):
+                try:
+                    yield share
+                finally:
+                    share.release()
+        finally:
+            self._line.next()
+
+    async def in_turn(self, caller: str, peer: str) -> AbstractContextManager[RequestShare]:
+        """As one(), after a wait where all together, or those of the peer, are too many now; it is to be entered at once. Raises
+        RestError with 429."""
+        if self._by_caller[caller] + self._waiting[caller] >= self._caller_max:
+            raise self._refusal(_CALLER_FULL.format(self._caller_max), peer)
+        with counted(self._waiting, caller):
+            await self._line.turn(peer)  # else it is refused now
+        return self.one(caller, peer)
+
+    def _is_full(self, peer: str) -> bool:
+        return self._by_caller.total() >= self._requests_max or self._by_peer[peer] >= self._peer_max
+
+    def _why_not(self, caller: str, peer: str) -> str | None:
+        if self._by_caller.total() >= self._requests_max:
+            return _ALL_FULL.format(self._requests_max)
+        if self._by_peer[peer] >= self._peer_max:
+            return _PEER_FULL.format(self._peer_max)
+        return _CALLER_FULL.format(self._caller_max) if self._by_caller[caller] >= self._caller_max else None
+
+    def _refusal(self, why: str, peer: str) -> RestError:
+        """The refusal of a request, which the log has, too."""
+        self._refused += 1
+        now_s = time.monotonic()
+        if now_s - self._logged_s >= REFUSALS_LOG_S:
+            log.warning("%d requests refused, the last one of %s: %s", self._refused, peer or "nobody", why)
+            self._refused = 0
+            self._logged_s = now_s
+        return too_many(why)
 
 
 @contextmanager

@@ -2,22 +2,25 @@
 
 Reads from stdin one line of JSON, then the log to its end; writes one document to stdout:
 
-    {"name": TEXT, "policies": [NAME, ...], "processors": N, "nodes": [NODES, ...], "is_memory_allocated": BOOL}
+    {"name": TEXT, "policies": [NAME, ...], "processors": N, "nodes": [NODES, ...], "is_memory_allocated": BOOL,
+     "conf": TEXT, "partition": TEXT}
     -> {"name", "jobs", "processors", "left_out", "doubts", "notes", "interval_s", "runs": [RUN, ...]}    status 0
     -> {"error": TEXT}                                                                              status 1
 
-NODES: count, cpus, memory_mb, gpus, weight; without them the machine is `processors`, else what the log's header says. RUN:
-policy, engine, notes, figures (sim/metrics.py), and lines: means over equal intervals since the first submission.
+NODES: count, cpus, memory_mb, gpus, weight; without them the machine is `processors`, else what the log's header says. `conf`:
+the cluster's slurm.conf, for policy site alone, whose jobs go to `partition` ("" = the default one). RUN: policy, engine, notes,
+figures (sim/metrics.py), and lines: means over equal intervals since the first submission.
 
-What a user sent is read under limits that this process gives itself first: processor time, memory, no files, no children. It
-opens no file and has no thread, so that a hostile log can only spend its own budget.
+The log, which a user may have sent, is read under limits that this process gives itself first: processor time, memory, no files,
+no children. It opens no file from then on and has no thread, so that a hostile log can only spend its own budget.
 """
 
 import json
 import os
 import resource
 import sys
-from typing import Final, TypedDict
+from dataclasses import replace
+from typing import Final, NotRequired, TypedDict
 
 import click
 import numpy as np
@@ -27,7 +30,8 @@ from penstock.commandline import CommandLine
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.errors import BadValue
 from penstock.values.gres import Gres
-from sim.choice import AUTO
+from sim import siteconf
+from sim.choice import AUTO, SITE
 from sim.metrics import Array
 from sim.outcome import Options, Outcome
 from sim.pictures import Curve, steps
@@ -58,6 +62,8 @@ class SimulationOrder(TypedDict):
     processors: int
     nodes: list[OrderedNodes]
     is_memory_allocated: bool
+    conf: NotRequired[str]
+    partition: NotRequired[str]
 
 
 #: The budget. A million jobs under five policies take some 30 s and 2 GiB.
@@ -80,13 +86,15 @@ _NICE: Final = 10
 @click.option("--json", is_flag=True, expose_value=False, help="Accepted: the answer is JSON anyway.")
 def command() -> int:
     """Reads the order and writes the answer."""
-    limit_self()
     order: SimulationOrder = json.loads(sys.stdin.buffer.readline())
     try:
+        conf = order.get("conf", "")
+        site = siteconf.read(conf, order.get("partition", "")) if conf else None
+        limit_self()
         data = sys.stdin.buffer.read(LOG_BYTES_MAX + 1)
         if len(data) > LOG_BYTES_MAX:
             raise BadValue(f"the log has more than {LOG_BYTES_MAX} bytes")
-        answer = simulated(order, data)
+        answer = simulated(order, data, site)
     except BadValue as error:
         json.dump({"error": str(error)}, sys.stdout)
         return 1
@@ -114,14 +122,15 @@ def limit_self() -> None:
     os.nice(_NICE)
 
 
-def simulated(order: SimulationOrder, data: bytes) -> _Json:
-    """The answer. Raises BadValue."""
+def simulated(order: SimulationOrder, data: bytes, site: Config | None) -> _Json:
+    """The answer. `site`: the configuration of policy site. Raises BadValue."""
     for policy in order["policies"]:
-        _check(policy, is_on_nodes=bool(order["nodes"]))
+        if policy != SITE or site is None or not order["nodes"]:
+            _check(policy, is_on_nodes=bool(order["nodes"]))
     if data.startswith(GZIP):
         raise BadValue("send the log uncompressed")
     log = parse_trace(order["name"], data)
-    options = machine(order, log)
+    options = replace(machine(order, log), site=site)
     workload = usable(log, options.processors)
     if not len(workload):
         raise BadValue(f"no job of {len(log):,} can run on {options.processors:,} processors")

@@ -21,6 +21,7 @@ class Options:
     seed: int = 0  # the replay is not random
     bound: int = 0  # no job waits longer than so many times its wait under EASY (sim/bounded.py); 0 = no bound
     config: Config | None = None  # of --conf: the machine of engine core
+    site: Config | None = None  # the configuration of policy site; None = `config`
     capacity: dict[str, int] = field(default_factory=dict)  # TRES of the machine beside cpu, where known
     progress: Callable[[float], None] = lambda share: None  # called from time to time with the share of finished jobs
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from penstock.values.config import Config
 from penstock.values.errors import BadValue
+from sim import siteconf
 from sim.bounded import price
-from sim.choice import choose, impossible
+from sim.choice import SITE, choose, impossible
 from sim.engines import ENGINES
 from sim.metrics import TAU_S
 from sim.onnodes import those_that_fit, usable_nodes
@@ -53,21 +54,31 @@ class Trial(NamedTuple):
 
 def tried(workload: Workload, options: Options, policies: Sequence[str], engine: str, report: TrialProgress) -> Trial:
     """Runs the workload under each policy. Raises BadValue."""
-    engines = {policy: choose(engine, workload, replace(options, policy=policy)) for policy in policies}
+    wanted = {policy: _under(policy, options) for policy in policies}
+    engines = {policy: choose(engine, workload, one) for policy, one in wanted.items()}
     if options.config is not None and any(name != "replay" for name, _ in engines.values()):
         workload = those_that_fit(workload, options)
+        if options.site is not None:
+            workload = those_that_fit(workload, wanted.get(SITE, options))
         if not len(workload):
             raise BadValue("no job of the log fits on the machine's nodes")
     runs, found = _history(workload, options)
     for policy in policies:
-        chosen = replace(options, policy=policy, progress=partial(report, policy, len(runs)))
+        chosen = replace(wanted[policy], progress=partial(report, policy, len(runs)))
         chosen.progress(0.0)
         name, notes = engines[policy]
         runs[policy] = (chosen, ENGINES[name](workload, chosen))
+        if policy == SITE and options.site is not None and options.config is not None:
+            notes += siteconf.notes(options.site, len(options.config.nodes))
         notes += cost(name, workload, *runs[policy])
         notes += impossible(runs[policy][1].schedule(workload, chosen), chosen.config)
         found.append(run_of(workload, name, notes, *runs[policy]))
     return Trial(workload, runs, tuple(found))
+
+
+def _under(policy: str, options: Options) -> Options:
+    config = options.site if policy == SITE and options.site is not None else options.config
+    return replace(options, policy=policy, config=config)
 
 
 def cost(engine: str, workload: Workload, options: Options, outcome: Outcome) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """A connection of the call socket (callserver.py): the calls of one client, and the limits of what it may ask for.
 
-The kernel reports the user of a connection when it is made (SO_PEERCRED); nothing that a client sends is believed. Every
-call passes the gate (gate/entry.py) as one over gRPC does: rights, rates, calls in progress, sizes, bounds of fields.
-One task for each call, no thread. The replies of one turn of the loop leave together, with one write for each connection.
+The kernel reports the user of a connection when it is made (SO_PEERCRED); nothing that a client sends is believed, but a token
+that proves another user for one call. Every call passes the gate (gate/entry.py) as one over gRPC does: rights, rates, calls in
+progress, sizes, bounds of fields. One task for each call, no thread. The replies of one turn of the loop leave together, with one
+write for each connection.
 
 Limits of one connection, beside those of connections (gate/connections.py) and of users (gate/underway.py, unread.py,
 turnshare.py)
@@ -19,7 +20,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import grpc
 import grpc.aio
@@ -27,18 +28,24 @@ import grpc.aio
 from ctld.rpc.gate.localcall import LocalCall
 from ctld.rpc.gate.receiving import LargeRequests
 from ctld.rpc.gate.unread import UnreadReplies
+from penstock.calls import USER_NAME_KEY, USER_TOKEN_KEY
 from penstock.frames import (
     HELLO,
     LENGTH_BYTES,
+    PROVEN,
     REQUEST,
     REQUEST_BYTES_MAX,
     REQUEST_HEAD_BYTES,
     page_frame,
     refusal_frame,
     reply_frame,
+    split_proof,
 )
 from penstock.security.credentials import peer_credentials
 from penstock.values.refusals import TEXT, Code
+
+if TYPE_CHECKING:
+    from penstock.calls import Proof
 
 log = logging.getLogger("penstock.ctld")
 
@@ -52,6 +59,7 @@ LARGE_BYTES: Final = 64 * 1024
 UNREAD_BYTES: Final = 256 * 1024
 IDLE_S: Final = 120.0
 PATH_BYTES_MAX: Final = 255
+PROVEN_PATH: Final = PROVEN.encode()
 _FRAME_BYTES_MAX: Final = REQUEST_HEAD_BYTES + PATH_BYTES_MAX + REQUEST_BYTES_MAX
 
 
@@ -118,6 +126,7 @@ class CallerConnection(asyncio.BufferedProtocol):
         self._paused = False
         self._outbox: list[bytes] = []
         self._sweeps = 0  # since the last progress
+        self._left_unread = 0  # bytes, at the last check of the time limits
 
     @property
     def is_connected(self) -> bool:
@@ -232,7 +241,8 @@ class CallerConnection(asyncio.BufferedProtocol):
             if call.deadline and call.deadline <= now:
                 call.ended_as = "DEADLINE_EXCEEDED"
                 self.give_up(number)
-        self._sweeps += 1
+        self._sweeps = 0 if self.unread_bytes < self._left_unread else self._sweeps + 1
+        self._left_unread = self.unread_bytes
         if self._unread and self._sweeps > self._shared.receive_sweeps:
             self._abort("it does not read its replies")
         elif self._buffer and not self._paused and self._sweeps > self._shared.receive_sweeps:
@@ -316,19 +326,30 @@ class CallerConnection(asyncio.BufferedProtocol):
         if number in self.calls:
             self._abort("two calls have the same number")
             return
-        method = self._shared.methods.get(path)
+        proof: Proof = ()
+        method = self._shared.methods.get(path.removeprefix(PROVEN_PATH))
+        if path.startswith(PROVEN_PATH):
+            try:
+                carried, message = split_proof(message)
+                proof = (
+                    (USER_TOKEN_KEY, carried.token),
+                    *(((USER_NAME_KEY, carried.user_name),) * bool(carried.user_name)),
+                )
+            except ValueError:
+                self._abort("the proof of a call cannot be read")
+                return
         if method is None:
             text = f"{path.decode('ascii', 'backslashreplace')} is not served over the call socket"
             self._send(refusal_frame(number, "UNIMPLEMENTED", text))
             return
         call = self.calls[number] = RunningCall(self._loop.time() + timeout_ms / 1000 if timeout_ms else 0)
-        call.task = self._loop.create_task(self._serve(call, number, method, message))
+        call.task = self._loop.create_task(self._serve(call, number, method, message, proof))
         if len(self.calls) >= CALLS_MAX:
             self._adjust()
 
-    async def _serve(self, call: RunningCall, number: int, method: Method, message: bytes) -> None:
+    async def _serve(self, call: RunningCall, number: int, method: Method, message: bytes, proof: "Proof") -> None:
         call.is_begun = True
-        seen = LocalCall(self.uid, self._gid, partial(self._send_page, number))
+        seen = LocalCall(self.uid, self._gid, partial(self._send_page, number), proof)
         try:
             if self._unread:
                 await self._is_read.wait()

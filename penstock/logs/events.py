@@ -221,6 +221,7 @@ request_failed | method path | %s %s: internal error
 session_failed | | a connection to a session: internal error
 answer_cut | path reason | %s: the answer ends early: %s
 stream_cut | path | %s: a stream ends: the caller does not read
+requests_refused | count peer reason | %d requests refused, the last one of %s: %s
 template_left_out | path reason | template %s is left out: %s
 templates_read | count - path | %d job templates %s in %s
 templates_not_read | path reason | the templates in %s cannot be read: %s

@@ -5,6 +5,7 @@ value means the same in both, with the same limits. Members without an option th
 get a warning. What no option has (name, paths, environment, script) is submission.py's.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -32,6 +33,7 @@ _TEXTS: Final = {
     "extra": "extra", "licenses": "licenses", "mail_user": "mail-user", "mcs_label": "mcs-label", "nodes": "nodes",
     "partition": "partition", "prefer": "prefer", "qos": "qos", "reservation": "reservation", "wckey": "wckey",
     "container": "container", "container_id": "container-id", "burst_buffer": "bb", "tres_per_task": "tres-per-task",
+    "tres_bind": "tres-bind",
 }  # fmt: skip
 _COUNTS: Final = {
     "cpus_per_task": "cpus-per-task", "minimum_cpus_per_node": "mincpus", "tasks": "ntasks",
@@ -51,7 +53,9 @@ _HOSTS: Final = {"required_nodes": "nodelist", "excluded_nodes": "exclude"}
 _DATES: Final = {"begin_time": "begin", "deadline": "deadline"}
 #: Resources with commas (gres/gpu:h200:2) as the value of one option.
 _TRES: Final = {"tres_per_job": "gpus", "tres_per_socket": "gpus-per-socket", "cpus_per_tres": "cpus-per-gpu",
-                "memory_per_tres": "mem-per-gpu"}  # fmt: skip
+                "memory_per_tres": "mem-per-gpu", "tres_freq": "gpu-freq"}  # fmt: skip
+#: One of these resources: GPUs, as Slurm's commands and its library write them.
+_OF_GPUS: Final = re.compile(r"(?:gres[/:])?gpu(?:[:=](?P<value>.*))?", re.DOTALL)
 _FLAGS: Final = {
     "KILL_INVALID_DEPENDENCY": "--kill-on-invalid-dep=yes", "NO_KILL_INVALID_DEPENDENCY": "--kill-on-invalid-dep=no",
     "SPREAD_JOB": "--spread-job", "PREFER_MINIMUM_NODE_COUNT": "--use-min-nodes",
@@ -77,6 +81,7 @@ def requested(members: Members, source: str) -> JobRequest:
     for member, value in members.items():
         if member != "script" and isinstance(value, str):
             _check_length(value, member, source)
+    _check_gpus_alone(members, source)
     for member, words in option_words(members):
         for word in words:
             _check_length(word, member, source)
@@ -141,10 +146,22 @@ def _joined(value: object) -> str:
 
 
 def _amount(text: str) -> str:
-    """gres/gpu:2 -> 2, gres/gpu:h200:2 -> h200:2, gres/gpu=2 -> 2."""
-    return ",".join(
-        one.removeprefix("gres/").removeprefix("gres:").removeprefix("gpu").lstrip(":=") for one in text.split(",")
-    )
+    """gres/gpu:2 -> 2, gres/gpu:h200:2 -> h200:2, gres/gpu=2 -> 2, gres/gpu -> 1; what follows one of them as it is."""
+    found = [(one, _OF_GPUS.fullmatch(one)) for one in text.split(",")]
+    return ",".join(one if of_gpus is None else of_gpus["value"] or "1" for one, of_gpus in found)
+
+
+def _check_gpus_alone(members: Members, source: str) -> None:
+    """Raises RestError for resources that are not counted so here: the options have GPUs alone, and would take another name for
+    a type of GPU."""
+    for member in _TRES:
+        value = members.get(member)
+        if not value or not isinstance(value, str):
+            continue
+        amounts = value.split(",")[:1] if member == "tres_freq" else value.split(",")  # its GPUs have several words
+        for one in amounts:
+            if _OF_GPUS.fullmatch(one) is None:
+                raise _invalid(f"{member} is of GPUs here, as in gres/gpu:2: {one!r} is not", f"{source}/{member}")
 
 
 def _gres(value: object, members: Members) -> list[str]:

@@ -15,7 +15,13 @@ from typing import Final
 
 from cli.base.document import Json
 from penstock.v1.accounting_pb2 import JobRecord, ListRecordsRequest
-from penstock.v1.controller_pb2 import ListNodesRequest, NodeInfo, ShowConfigRequest
+from penstock.v1.controller_pb2 import (
+    ListNodesRequest,
+    NodeInfo,
+    RenderConfigReply,
+    RenderConfigRequest,
+    ShowConfigRequest,
+)
 from rest.answers import RestError
 from rest.calling import RestCall
 from rest.contract.parse import CONVERSION, NO_MEMBER
@@ -34,6 +40,8 @@ BODY: Final = {
     "processors": "integer", "policies": "string[]",
 }  # fmt: skip
 DEFAULT_POLICIES: Final = ("easy",)
+#: The policy that is the cluster's configuration.
+SITE: Final = "site"
 NAME_CHARS_MAX: Final = 200
 _US: Final = 1_000_000
 _DAY_US: Final = 86_400 * _US
@@ -50,12 +58,15 @@ async def begin(call: RestCall) -> Json:
     """Begins a simulation; the answer has its id."""
     user_id = await call.user_id()
     order, log, days = _order(call)
-    partition = str(order.pop("partition"))
+    partition = str(order["partition"])
     simulations = _simulations(call)
     run = simulations.reserve(user_id)
     try:
         if days or call.record().get("on_cluster"):
             order |= await _machine(call, partition)
+            if SITE in call.words_in("policies"):
+                conf: RenderConfigReply = await call.call("RenderConfig", RenderConfigRequest())
+                order["conf"] = conf.text
         if days:
             log = await _last_days(call, days, partition)
         simulations.start(run, order, log)
@@ -105,6 +116,8 @@ def _order(call: RestCall) -> tuple[Json, bytes, int]:
         raise _refused(CONVERSION, f"at most {SIMULATED_POLICIES_MAX} policies", "policies")
     if any(len(one) > POLICY_CHARS_MAX for one in policies):
         raise _refused(CONVERSION, f"a policy has at most {POLICY_CHARS_MAX} characters", "policies")
+    if SITE in policies and days is None and not given.get("on_cluster"):
+        raise _refused(CONVERSION, "policy site is that of the cluster's nodes: give on_cluster, or days", "policies")
     name = call.text_in("name", NAME_CHARS_MAX) or (f"last-{days}-days" if days else "log")
     order = {
         "name": name.replace("/", "_").replace("\0", "_"), "policies": policies, "processors": processors or 0,

@@ -363,7 +363,7 @@ def test_requests_in_progress_of_a_caller_and_in_all():
         await held.wait()
         return PingReply()
 
-    rest = FakeRest({"Ping": answer}, Requests(requests_max=4, caller_max=2))
+    rest = FakeRest({"Ping": answer}, Requests(requests_max=4, caller_max=2, wait_s=0))
 
     async def send():
         async with rest.session() as session:
@@ -469,6 +469,39 @@ def test_submissions_that_make_no_job(change, number):
     reply, rest = submitted({"job": JOB | change})
     assert (reply.status_code, numbers(reply)[0]) == (422, number), reply.text
     assert rest.calls == []
+
+
+@pytest.mark.parametrize(("members", "found"), [
+    ({"tres_per_node": "gres/gpu:2"}, {"gres_per_node": [("gpu", "", 2)]}),  # of --gres and of --gpus-per-node
+    ({"tres_per_node": "gres/gpu:h200=2,gres/shard:3"}, {"gres_per_node": [("gpu", "h200", 2), ("shard", "", 3)]}),
+    ({"tres_per_job": "gres/gpu:h200:2,gres/gpu:a100=1"}, {"gres_per_job": [("gpu", "h200", 2), ("gpu", "a100", 1)]}),
+    ({"tres_per_job": "gres/gpu"}, {"gres_per_job": [("gpu", "", 1)]}),
+    ({"tres_per_task": "cpu=2,gres/gpu:1"}, {"gres_per_task": [("gpu", "", 1)], "cpus_per_task": 2}),
+    ({"tres_per_socket": "gres/gpu:1", "sockets_per_node": 1}, {"gres_per_socket": [("gpu", "", 1)]}),
+    ({"tres_per_node": "gres/gpu:1", "cpus_per_tres": "gres/gpu:4", "memory_per_tres": "gres/gpu=512"},
+     {"cpus_per_gpu": 4, "mem_per_gpu_mb": 512}),
+    ({"tres_per_job": "gres/gpu:2", "tres_bind": "gres/gpu:closest", "tres_freq": "gpu:high,memory=low"},
+     {"gpu_bind": "closest", "gpu_freq": "high,memory=low"}),
+])  # fmt: skip
+def test_resources_are_those_of_the_options_that_slurm_has_for_them(members, found):
+    reply, rest = submitted({"job": JOB | members})
+    assert (reply.status_code, reply.json()["warnings"]) == (200, [])
+    ((_, request, _),) = rest.calls
+    for name, value in found.items():
+        is_list = isinstance(value, list)
+        got = getattr(request.job, name)
+        assert ([(one.name or "gpu", one.type, one.count) for one in got] if is_list else got) == value, name
+
+
+@pytest.mark.parametrize(
+    "text", ["gres/shard:4", "gres/gpumem:4", "cpu=4", "license/x:2", "gres/gpu:1,gres/shard:1", "2"]
+)
+def test_resources_that_are_not_counted_so_are_no_type_of_gpu(text):
+    for member in ("tres_per_job", "tres_per_socket", "cpus_per_tres", "memory_per_tres", "tres_freq"):
+        if member == "tres_freq" and text.startswith("gres/gpu:1"):
+            continue  # words of one resource
+        reply, rest = submitted({"job": JOB | {member: text, "sockets_per_node": 1}})
+        assert (reply.status_code, rest.calls) == (422, []) and "GPUs" in reply.text, (member, reply.text)
 
 
 def test_what_has_no_effect_is_said():

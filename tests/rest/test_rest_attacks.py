@@ -18,7 +18,8 @@ from tests.rest.test_rest_events import stream
 
 DB, OWN = "/slurmdb/v0.0.46", "/penstock/v1"
 VICTIM, OTHER = "nobody", "daemon"
-PRIVATE = ClusterConf(more=("AuthAltTypes=auth/jwt", "PrivateData=jobs,usage,users,accounts"))
+#: An id of so many digits is no part of another number of an answer.
+PRIVATE = ClusterConf(more=("AuthAltTypes=auth/jwt", "PrivateData=jobs,usage,users,accounts", "FirstJobId=700001"))
 #: In /tmp a file of its output may be there, of another user: of a job of the same id of another test's cluster.
 JOB = {"name": "x", "current_working_directory": "/tmp", "standard_output": "/dev/null", "environment": ["A=1"],
        "script": "#!/bin/sh\n", "hold": True}  # fmt: skip

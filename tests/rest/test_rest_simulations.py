@@ -72,6 +72,8 @@ def test_the_last_days_have_what_sacct_shows_and_a_run_is_its_users(rest: LiveRe
     with rest.as_user() as admin, rest.as_user("nobody") as other:
         found = done(rest, admin, admin.post(PATH, json={"days": 1, "policies": ["easy", "fcfs"]}).json())
         assert found["state"] == "DONE" and found["jobs"] >= 2 and found["runs"][0]["policy"] == "recorded"
+        site = done(rest, other, other.post(PATH, json={"log": SWF, "on_cluster": True, "policies": ["site"]}).json())
+        assert (site["state"], site["runs"][-1]["policy"], site["runs"][-1]["engine"]) == ("DONE", "site", "core"), site
         url = f"{PATH}/{found['simulation_id']}"
         assert other.get(url).status_code == 404 and other.delete(url).status_code == 404
         assert admin.get(url).status_code == 200

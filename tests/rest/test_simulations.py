@@ -11,7 +11,7 @@ from fakerest import TOKEN, FakeRest
 from patience import ANSWER_S
 
 from penstock.v1.accounting_pb2 import JobRecord, ListRecordsReply
-from penstock.v1.controller_pb2 import ListNodesReply, NodeInfo, PingReply, ShowConfigReply
+from penstock.v1.controller_pb2 import ListNodesReply, NodeInfo, PingReply, RenderConfigReply, ShowConfigReply
 from rest.answers import RestError
 from rest.limits import (
     RUNNING_SIMULATIONS_MAX,
@@ -205,6 +205,17 @@ def test_the_last_days_are_what_accounting_shows_the_caller(monkeypatch: pytest.
         "x-slurm-user-token"
     ] == "a.b.c"
     assert TOKEN["X-SLURM-USER-TOKEN"] == "a.b.c"
+
+
+def test_the_sites_own_policy_has_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the controller shows it to the caller, and only where it is wanted."""
+    for body, conf in (({"policies": ["easy", "site"]}, "conf"), ({}, None)):
+        rest = FakeRest(REPLIES | {"RenderConfig": RenderConfigReply(text="conf")})
+        status, order, _ = asked(rest, {"log": "x", "on_cluster": True, "partition": "main"} | body, monkeypatch)
+        assert (status, order.get("conf"), order["partition"]) == (200, conf, "main")
+        assert ("RenderConfig" in [method for method, _, _ in rest.calls]) == (conf is not None)
+    refused = rest.post("/penstock/v1/simulations", {"log": "x", "policies": ["site"]})
+    assert refused.status_code == 422 and "give on_cluster" in refused.text
 
 
 def test_who_asks_is_the_controllers_word_and_days_without_jobs_hold_no_place(monkeypatch: pytest.MonkeyPatch) -> None:

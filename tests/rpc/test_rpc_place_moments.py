@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ctld.rpc.cluster import clusterinfo, placemoments, reservations
+from ctld.rpc.gate.moments import KeptReplies
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as c
 from tests.rpc.clusterkit import Site
@@ -37,6 +38,55 @@ class Poller:
             found.add(name)
             self.moments[name] = reply.moment
         return found
+
+
+def test_what_many_ask_at_a_moment_is_listed_once(tmp_path, monkeypatch) -> None:
+    """For all who may see the same: who may not is not sent what another one was."""
+    monkeypatch.setattr(placemoments, "MEASURES_US", 2**62)
+    site = Site(tmp_path, nodes=2, extra="PrivateData=jobs\n")
+    listed: list[str] = []
+    make = clusterinfo.node_info
+
+    def counted(state: Any, node: Any, *more: Any) -> c.NodeInfo:
+        listed.append(node.name)
+        return make(state, node, *more)
+
+    monkeypatch.setattr(clusterinfo, "node_info", counted)
+
+    async def story() -> None:
+        async with site.controller(), site.client() as client:
+            asked = c.ListNodesRequest(gpus=True, known=b"")
+            first = await client.call("ListNodes", asked)
+            again = await client.call("ListNodes", asked)
+            other = await site.call_as(65534, "ListNodes", asked)
+            assert first == again and [one.name for one in first.nodes] == ["n1", "n2"]
+            assert other.moment != first.moment and listed == ["n1", "n2"] * 2
+            await site.call_as(65534, "ListNodes", asked)
+            await client.call("ListNodes", c.ListNodesRequest(gpus=True, known=b"", names=["n2"]))
+            assert listed == ["n1", "n2"] * 2 + ["n2"]
+            await client.call(
+                "UpdateNodes", c.UpdateNodesRequest(names="n1", changes={"state": "drain", "reason": "x"})
+            )
+            assert (await client.call("ListNodes", asked)).nodes[0].reason == "x"
+            assert (await client.call("ListNodes", c.ListNodesRequest())).nodes[0].reason == "x"
+            assert listed == ["n1", "n2"] * 2 + ["n2"] + ["n1", "n2"] * 2
+
+    asyncio.run(story())
+
+
+def test_few_replies_are_kept() -> None:
+    kept = KeptReplies(replies_max=2, bytes_max=100)
+    for moment, size in ((b"a", 10), (b"b", 20), (b"c", 30)):
+        assert kept.keep(moment, bytes(size)) == bytes(size)
+    assert [kept.find(moment) for moment in (b"a", b"b", b"c")] == [None, bytes(20), bytes(30)]
+    kept.find(b"b")
+    kept.keep(b"d", bytes(80))  # the least lately used one goes, which is not enough for `b`
+    assert [kept.find(moment) for moment in (b"b", b"c", b"d")] == [bytes(20), None, bytes(80)]
+    kept.keep(b"d", bytes(90))
+    kept.keep(b"e", bytes(101))
+    assert [kept.find(moment) for moment in (b"b", b"d", b"e")] == [None] * 3
+    kept.keep(b"f", bytes(100))
+    assert kept.find(b"f") == bytes(100)
 
 
 def test_an_answer_is_sent_again_when_it_is_another_one(tmp_path, monkeypatch) -> None:

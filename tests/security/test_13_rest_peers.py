@@ -27,6 +27,7 @@ from rest.limits import (
     PEER_CONNECTIONS_MAX,
     PEER_REQUESTS_MAX,
     PEER_STREAMS_MAX,
+    PEER_WAITING_MAX,
     REQUESTS_MAX,
     STREAMS_MAX,
     Requests,
@@ -70,6 +71,82 @@ def test_13_requests_of_one_machine_leave_half_to_others() -> None:
     assert not requests.peer_body_bytes
 
 
+def test_13_browsers_behind_one_address_wait_for_their_turn(caplog: pytest.LogCaptureFixture) -> None:
+    """They ask at the same moment, and none is refused. A peer's line does not hold up others, and who leaves is left out."""
+    requests = Requests(requests_max=3, peer_max=2)
+    began: list[str] = []
+    ended: dict[str, asyncio.Event] = {}
+
+    async def ask(name: str, peer: str, caller: str = "") -> None:
+        ended[name] = asyncio.Event()
+        with await requests.in_turn(caller or name, peer):
+            began.append(name)
+            await ended[name].wait()
+
+    async def rest() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    async def story() -> None:
+        tasks = {name: asyncio.create_task(ask(name, name[0])) for name in ("a1", "a2", "a3", "a4", "a5", "b1", "b2")}
+        await rest()
+        assert began == ["a1", "a2", "b1"]  # `a` has all that one machine may have
+        tasks["a3"].cancel()
+        ended["a1"].set()
+        await rest()
+        assert began[3:] == ["a4"]
+        ended["a2"].set()
+        await rest()
+        assert began[4:] == ["b2"]  # in turns
+        ended["b1"].set()
+        await rest()
+        assert began[5:] == ["a5"]
+        for name in ("a4", "a5", "b2"):
+            ended[name].set()
+        done = await asyncio.gather(*tasks.values(), return_exceptions=True)
+        assert [one for one in done if one is not None] == [done[2]] and isinstance(done[2], asyncio.CancelledError)
+        with await requests.in_turn("a6", "a"), await requests.in_turn("a7", "a"), await requests.in_turn("b3", "b"):
+            pass
+
+    asyncio.run(asyncio.wait_for(story(), ANSWER_S))
+    assert caplog.text == ""
+
+
+def test_13_a_line_is_short_and_its_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        impatient = Requests(requests_max=2, peer_max=1, wait_s=0)
+        with await impatient.in_turn("a", "10.0.0.1"):
+            for caller in ("b", "c"):
+                with pytest.raises(RestError, match="behind one proxy, count together") as refused:
+                    (await impatient.in_turn(caller, "10.0.0.1")).__enter__()
+                assert refused.value.status == 429
+        with await impatient.in_turn("b", "10.0.0.1"):
+            pass
+        patient = Requests(requests_max=2, peer_max=1, caller_max=2)
+        with await patient.in_turn("a", "10.0.0.1"):
+            waiting = [asyncio.ensure_future(patient.in_turn("b", "10.0.0.1")) for _ in range(2)]
+            await asyncio.sleep(0)
+            with pytest.raises(RestError, match="of this caller"):  # those that wait count
+                await patient.in_turn("b", "10.0.0.1")
+            more = [
+                asyncio.ensure_future(patient.in_turn(str(number), "10.0.0.1"))
+                for number in range(PEER_WAITING_MAX - 2)
+            ]
+            await asyncio.sleep(0)
+            with pytest.raises(RestError, match="from this machine"):
+                (await patient.in_turn("one more", "10.0.0.1")).__enter__()
+            for one in (*waiting, *more):
+                one.cancel()
+            await asyncio.gather(*waiting, *more, return_exceptions=True)
+        with await patient.in_turn("b", "10.0.0.1"):
+            pass
+
+    asyncio.run(asyncio.wait_for(story(), ANSWER_S))
+    assert [one.getMessage()[:56] for one in caplog.records] == [
+        f"1 requests refused, the last one of 10.0.0.1: {count}"[:56] for count in ("1 requests", "2 requests")
+    ]
+
+
 def test_13_so_do_their_bodies() -> None:
     requests = Requests()
     with (
@@ -105,7 +182,7 @@ def test_13_logins_are_their_machines() -> None:
     class Noted(Requests):
         def one(self, caller: str, peer: str) -> Any:
             seen.append((caller, peer))
-            return super().one(caller, peer)
+            return super().one(caller, peer)  # that of a request that has waited for its turn, too
 
     files: Any = {"/": SimpleNamespace()}
     rest_app = FakeRest({"Ping": PingReply()}, Noted(), files=files)
@@ -118,7 +195,7 @@ def test_13_slow_bodies_over_tcp_keep_no_user_of_the_socket_out(tmp_path: Any, m
     """With real sockets: one machine has all connections and requests that it gets, each with a token of its own."""
     monkeypatch.setattr(rest.server, "PEER_CONNECTIONS_MAX", 6)
     monkeypatch.setattr(rest.server, "CONNECTIONS_MAX", 8)
-    fake = FakeRest({"Ping": PingReply()}, Requests(requests_max=8, peer_max=4))
+    fake = FakeRest({"Ping": PingReply()}, Requests(requests_max=8, peer_max=4, wait_s=0))
     app = fake.transport.app
     head = "POST /slurm/v0.0.46/job/submit HTTP/1.1\r\nHost: x\r\nX-SLURM-USER-TOKEN: {}\r\n"
     head += "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n"

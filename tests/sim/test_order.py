@@ -73,6 +73,51 @@ def test_a_machine_of_nodes_has_gpus_and_memory() -> None:
     assert [one["engine"] for one in answer["runs"]] == ["log", "nodes", "nodes"]
 
 
+CONF = """ClusterName=c
+SlurmctldHost=h
+SelectTypeParameters=CR_CPU_Memory
+PriorityType=priority/multifactor
+PriorityWeightJobSize=1000
+Prolog=/no/such
+NodeName=n[0-1] CPUs=8 Sockets=8 RealMemory=8000 Gres=gpu:4
+NodeName=n2 CPUs=2 RealMemory=100
+PartitionName=gpus Nodes=n[0-1] Default=YES MaxTime=INFINITE
+PartitionName=small Nodes=n2
+GresTypes=gpu
+"""
+
+
+def test_the_sites_own_policy_is_that_of_sim_run_with_its_file(tmp_path: Path) -> None:
+    """It may order by size, which none of the others does; they do not change with it."""
+    log = HEADER + "".join(row(number, cpus=2 + 6 * (number % 2), user=f"u{number % 3}") for number in range(1, 30))
+    for name, text in (("log", log), ("conf", CONF)):
+        (tmp_path / name).write_text(text)
+    words = ["--trace", str(tmp_path / "log"), "--conf", str(tmp_path / "conf"), "--json", str(tmp_path / "result")]
+    assert sim.main(["run", *words, "--policy", "site"]) == 0
+    expected = {one["policy"]: one["metrics"] for one in json.loads((tmp_path / "result").read_text())["runs"]}
+    status, answer = order(log, "easy", "site", nodes=NODES, conf=CONF)
+    assert status == 0, answer
+    found = {one["policy"]: {each["name"]: each["value"] for each in one["figures"]} for one in answer["runs"]}
+    assert found["site"] == expected["site"] and found["site"]["wait_mean_s"] != found["easy"]["wait_mean_s"]
+    assert {one["policy"]: one["engine"] for one in answer["runs"]} == {
+        "recorded": "log",
+        "easy": "nodes",
+        "site": "core",
+    }
+    assert not [note for one in answer["runs"] for note in one["notes"] if "partition" in note]
+    _, alone = order(log, "easy", nodes=NODES)
+    assert {each["name"]: each["value"] for each in alone["runs"][1]["figures"]} == found["easy"]
+    small = NODES[0] | {"count": 1}
+    _, answer = order(log, "site", nodes=[small], conf=CONF)
+    assert answer["runs"][1]["notes"][0] == "all jobs run in partition gpus, which has 2 of 1 nodes"
+    for changes, word in (
+        ({"conf": "NodeName=x\nWrong"}, "configuration cannot be used here"), ({"partition": "none"}, "choose one"),
+        ({"partition": "small"}, "no job"), ({"conf": CONF, "nodes": []}, "policy"),
+    ):  # fmt: skip
+        status, answer = order(log, "site", **({"nodes": NODES, "conf": CONF} | changes))
+        assert status == 1 and word in answer["error"], answer
+
+
 HOSTILE: dict[str, str | bytes] = {
     "empty": "", "zeros": "\0" * 100, "head": HEADER, "markup": "<script>alert(1)</script>", "nested": '{"jobs":' + "[" * 100_000,
     "json": json.dumps({"jobs": [{"job_id": 1e300, "time": {"submission": BIG * 4, "start": 1, "end": 2}}]}),

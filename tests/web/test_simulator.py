@@ -21,10 +21,12 @@ def test_the_last_days_of_the_cluster(web):
     page = web.login()
     web.open(page, "simulator", "Simulator")
     check_looks(page, "simulator-empty")
+    page.get_by_label("This cluster's as it is configured").check()
     page.get_by_role("button", name="Simulate").click()
     table = page.get_by_role("region", name="Figures by policy")
     table.get_by_role("columnheader", name="As recorded").wait_for()
-    assert table.get_by_role("columnheader").count() == 5
+    table.get_by_role("columnheader", name="This cluster's").wait_for()
+    assert table.get_by_role("columnheader").count() == 6
     table.get_by_role("rowheader", name="GPUs in use").wait_for()
     page.get_by_role("img", name="Jobs waiting over").wait_for()
     assert "run=" in page.url

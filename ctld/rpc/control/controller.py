@@ -29,7 +29,8 @@ from ctld.core.records.qos import Qos
 from ctld.core.requests import update_steps
 from ctld.core.requests.update_keys import DATES
 from ctld.rpc.accounting.changes import qos_event
-from ctld.rpc.cluster import clusterinfo, gpuinfo, reservations
+from ctld.rpc.cluster import clusterinfo, reservations
+from ctld.rpc.cluster.nodelists import NodeLists
 from ctld.rpc.cluster.placemoments import PlaceMoments
 from ctld.rpc.control.certificates import Certification
 from ctld.rpc.control.parts import PART_IDS, PART_RECORDS, looks_for, partition, parts
@@ -72,6 +73,7 @@ class ControllerService(Certification):
         self._specs = submission.SpecReader()
         self._job_lists = JobLists(services)
         self._moments = PlaceMoments()
+        self._node_lists = NodeLists(self._moments)
         self._filtering = Filtering(services.runtime, services.submit_filter, services.scans)
 
     # ---- submit and wait -----------------------------------------------------------------------------------------
@@ -308,7 +310,7 @@ class ControllerService(Certification):
     @translated
     async def ListNodes(
         self, request: controller_pb2.ListNodesRequest, context: Context
-    ) -> controller_pb2.ListNodesReply:
+    ) -> controller_pb2.ListNodesReply | bytes:
         """Nodes, in the order of the configuration."""
         try:
             wanted_names = expand_all(request.names)
@@ -319,33 +321,8 @@ class ControllerService(Certification):
             return controller_pb2.ListNodesReply()
         uids = self._moments.reason_uids(state, request.gpus)
         users = {uid: await self._names.shown(uid) for uid in uids}
-        visibility, moment = job_visibility(state, caller()), b""
-        if request.HasField("known"):
-            moment = self._moments.of_nodes(state, request, visibility, users, self._runtime.clock_us())
-            if moment == request.known:
-                return controller_pb2.ListNodesReply(moment=moment, unchanged=True)
-        nodes = [node for node in state.node_list if not wanted_names or node.name in wanted_names]
-        partitions = clusterinfo.partitions_of_nodes(state)
-        reserved = clusterinfo.reservations_of_nodes(state, self._runtime.clock_us())
-        planned = clusterinfo.planned_nodes(state)
-        gpus = gpuinfo.gpu_infos(state, nodes, users, visibility) if request.gpus else {}
-        return controller_pb2.ListNodesReply(
-            moment=moment,
-            nodes=[
-                clusterinfo.node_info(
-                    state,
-                    node,
-                    partitions.get(node.name, ()),
-                    links.get(node.name),
-                    users.get(node.reason_uid, "") if node.reason else "",
-                    visibility,
-                    reserved.get(node.name, ()),
-                    node.name in planned,
-                    gpus.get(node.name, ()),
-                )
-                for node in nodes
-            ],
-        )
+        visibility = job_visibility(state, caller())
+        return self._node_lists.answer(state, links, request, wanted_names, users, visibility, self._runtime.clock_us())
 
     @translated
     async def ListPartitions(

@@ -1,5 +1,5 @@
 """Authenticates the caller of a call as a `Peer`, by certificate or token alone, or over the call socket by the uid that
-the kernel reports. No field of a request is read.
+the kernel reports, if the call carries no token. No field of a request is read.
 
 A connection whose client certificate has the role node is that node and nothing else: a token sent over it is ignored,
 so a stolen node key cannot be turned into a user. Any other connection is the user that its token names, or
@@ -241,7 +241,7 @@ class Authenticator:
         await self.waits.end_those(is_over)
 
     async def _identified(self, context: Context) -> Peer:
-        if isinstance(context, LocalCall):
+        if isinstance(context, LocalCall) and not context.proof:
             return Peer(await self.actor(context.uid, context.gid, VIA["controller"], self._host))
         pem = context.auth_context().get("x509_pem_cert")
         if pem:

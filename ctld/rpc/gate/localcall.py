@@ -1,24 +1,28 @@
 """A call over the call socket (ctld/rpc/callconnection.py), in the form in which the gate and handlers see any call."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import grpc
 import grpc.aio
 
 from penstock.calls import CODE_KEY
 
+if TYPE_CHECKING:
+    from penstock.calls import Proof
+
 #: The other side's address, as gRPC writes that of a Unix socket.
 PEER = "unix:"
 
 
 class LocalCall:
-    """One call of the user that the kernel recorded when the connection was made."""
+    """One call of the user that the kernel recorded when the connection was made, or of the one that its proof names."""
 
-    __slots__ = ("code", "gid", "send_page", "status", "text", "uid")
+    __slots__ = ("code", "gid", "proof", "send_page", "status", "text", "uid")
 
-    def __init__(self, uid: int, gid: int, send_page: Callable[[bytes], Awaitable[None]]) -> None:
-        """`send_page`: sends a page of the answer, and waits while its reader is slow."""
+    def __init__(self, uid: int, gid: int, send_page: Callable[[bytes], Awaitable[None]], proof: "Proof" = ()) -> None:
+        """`send_page`: sends a page of the answer, and waits while its reader is slow. `proof`: () = the kernel's word."""
+        self.proof = proof
         self.send_page = send_page
         self.uid = uid
         self.gid = gid
@@ -47,6 +51,6 @@ class LocalCall:
         """Returns the properties of a certificate: there is none."""
         return {}
 
-    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        """Returns the call's metadata: it carries none."""
-        return ()
+    def invocation_metadata(self) -> "Proof":
+        """Returns the call's metadata: its proof alone."""
+        return self.proof

@@ -1,3 +1,4 @@
+import type { Tagged } from "../lib/asker";
 import { Store } from "../lib/store";
 import { dropKey, keepKey, proof } from "./key";
 import type { User, UsersAnswer } from "./types";
@@ -44,11 +45,6 @@ interface Refusal {
 }
 
 /** The answer, and its entity tag. */
-export interface Tagged<T> {
-  readonly data: T;
-  readonly tag: string;
-}
-
 /** Asks; null if the answer still has the tag that the caller has. */
 export async function read<T>(path: string, tag = "", signal?: AbortSignal): Promise<Tagged<T> | null> {
   const response = await send("GET", path, undefined, signal);

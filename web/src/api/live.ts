@@ -1,5 +1,6 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 
+import { Asker } from "../lib/asker";
 import { type Change, ChangeReader, type Changes, concern } from "../lib/changes";
 import { Store } from "../lib/store";
 import { ApiError, OWN, read } from "./client";
@@ -29,8 +30,6 @@ const GATHER_MAX_MS = 5000;
 const SPREAD = 0.5;
 /** More changes than these are not looked at one by one. */
 const CHANGES_MAX = 100;
-/** What is about to change without an event is asked again so soon. */
-const AWAITED_MS = 2000;
 /** A stream that ended is opened again after this time. */
 const REOPEN_MS = 5000;
 const NO_STREAM = [401, 403, 404];
@@ -114,57 +113,36 @@ export interface Answer<T> {
  */
 export function useAnswer<T>(path: string, everyMs = 0, isAwaited?: (data: T) => boolean): Answer<T> {
   const [answer, setAnswer] = useState<Answer<T> & { path: string }>({ path, data: undefined, error: null });
-  const held = useRef({ path: "", tag: "", busy: false });
   useEffect(() => {
+    if (!path) return undefined;
     const abort = new AbortController();
-    held.current = { path, tag: "", busy: false };
-    let last = -Infinity;
-    let again = false;
-    let isDue = false;
-    let later = 0;
-    const askLater = (afterMs: number): void => {
-      clearTimeout(later);
-      later = window.setTimeout(() => {
-        if (!document.hidden) void ask(); // else it is asked when it is seen again
-      }, afterMs);
-    };
-    const ask = async (): Promise<void> => {
-      const mine = held.current;
-      if (mine.busy) again = true; // the answer that is on its way may be of before
-      const askedMs = performance.now();
-      if (!path || mine.busy) return;
-      if (askedMs - last < everyMs) {
-        askLater(Math.ceil(everyMs - (askedMs - last))); // timers know no parts of a millisecond
-        return;
-      }
-      mine.busy = true;
-      again = false;
-      last = askedMs;
-      try {
-        const found = await read<T>(path, mine.tag, abort.signal);
+    const asker = new Asker<T>({
+      everyMs,
+      ask: async (tag) => {
+        const found = await read<T>(path, tag, abort.signal);
         if (connection.value === "lost") connection.set("polling");
-        if (found && held.current === mine) {
-          mine.tag = found.tag;
-          isDue = isAwaited?.(found.data) ?? false;
-          setAnswer({ path, data: found.data, error: null });
-        }
-      } catch (error) {
-        if (error instanceof ApiError && held.current === mine) failed(error, path, setAnswer);
-      } finally {
-        mine.busy = false;
-        slowestMs = Math.max(slowestMs, performance.now() - askedMs);
-      }
-      if (held.current !== mine) return;
-      if (again) void ask();
-      else if (isDue) askLater(AWAITED_MS);
-    };
-    void ask();
+        return found;
+      },
+      found: (data) => {
+        setAnswer({ path, data, error: null });
+        return isAwaited?.(data) ?? false;
+      },
+      failed: (error) => {
+        if (error instanceof ApiError) failed(error, path, setAnswer);
+      },
+      took: (ms) => {
+        slowestMs = Math.max(slowestMs, ms);
+      },
+      isSeen: () => !document.hidden,
+      nowMs: () => performance.now(),
+    });
+    void asker.ask();
     const stop = round.follow(() => {
-      if (concern(round.value.changes, path)) void ask();
+      if (concern(round.value.changes, path)) void asker.ask();
     });
     return () => {
       abort.abort();
-      clearTimeout(later);
+      asker.close();
       stop();
     };
   }, [path, everyMs, isAwaited]);

@@ -11,6 +11,7 @@ export const POLICIES: readonly { readonly name: string; readonly title: string;
   { name: "sjf", title: "SJF", about: "the shortest first", onNodes: true },
   { name: "wfp3", title: "WFP3", about: "by wait, size and time limit", onNodes: true },
   { name: "learned", title: "Learned", about: "by what users' jobs took", onNodes: true },
+  { name: "site", title: "This cluster's", about: "as it is configured: priorities, preemption, backfill", onNodes: true },
   { name: "conservative", title: "Conservative", about: "backfill that delays nobody", onNodes: false },
 ];
 export const RECORDED = "recorded";

@@ -1,0 +1,78 @@
+"""Answers to ListNodes: read from the core between two steps, and kept as on the wire for others who ask at the same moment.
+
+After a change every poller asks at once, and most may see the same: the list is made once for them (gate/moments.py).
+"""
+
+from collections.abc import Collection, Mapping
+
+from ctld.agents.link import NodeLink
+from ctld.core.state.state import ClusterState
+from ctld.rpc.cluster import clusterinfo, gpuinfo
+from ctld.rpc.cluster.placemoments import PlaceMoments
+from ctld.rpc.gate.moments import KeptReplies
+from ctld.rpc.gate.visibility import JobVisibility
+from penstock.v1.controller_pb2 import ListNodesReply, ListNodesRequest
+
+
+class NodeLists:
+    """The answers of one controller."""
+
+    def __init__(self, moments: PlaceMoments) -> None:
+        self._moments = moments
+        self._kept = KeptReplies()
+
+    def answer(
+        self,
+        state: ClusterState,
+        links: Mapping[str, NodeLink],
+        request: ListNodesRequest,
+        names: Collection[str],
+        users: Mapping[int, str],
+        visibility: JobVisibility,
+        now_us: int,
+    ) -> ListNodesReply | bytes:
+        """Returns the answer of now; encoded, if the caller asked for a moment. `names`: those of the request, expanded; `users`:
+        names of `PlaceMoments.reason_uids`; `visibility`: of the caller, who may see nodes."""
+        if not request.HasField("known"):
+            return _listed(state, links, request, names, users, visibility, now_us)
+        moment = self._moments.of_nodes(state, request, visibility, users, now_us)
+        if moment == request.known:
+            return ListNodesReply(moment=moment, unchanged=True)
+        if (kept := self._kept.find(moment)) is not None:
+            return kept
+        reply = _listed(state, links, request, names, users, visibility, now_us)
+        reply.moment = moment
+        return self._kept.keep(moment, reply.SerializeToString())
+
+
+def _listed(
+    state: ClusterState,
+    links: Mapping[str, NodeLink],
+    request: ListNodesRequest,
+    names: Collection[str],
+    users: Mapping[int, str],
+    visibility: JobVisibility,
+    now_us: int,
+) -> ListNodesReply:
+    """The nodes, in the order of the configuration."""
+    nodes = [node for node in state.node_list if not names or node.name in names]
+    partitions = clusterinfo.partitions_of_nodes(state)
+    reserved = clusterinfo.reservations_of_nodes(state, now_us)
+    planned = clusterinfo.planned_nodes(state)
+    gpus = gpuinfo.gpu_infos(state, nodes, users, visibility) if request.gpus else {}
+    return ListNodesReply(
+        nodes=[
+            clusterinfo.node_info(
+                state,
+                node,
+                partitions.get(node.name, ()),
+                links.get(node.name),
+                users.get(node.reason_uid, "") if node.reason else "",
+                visibility,
+                reserved.get(node.name, ()),
+                node.name in planned,
+                gpus.get(node.name, ()),
+            )
+            for node in nodes
+        ]
+    )
