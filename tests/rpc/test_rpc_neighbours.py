@@ -14,6 +14,7 @@ from typing import ParamSpec
 
 import grpc
 import pytest
+from google.protobuf.message import Message
 from postgres import Server, change, rows
 
 from ctld.core.records.decay import USAGE_ONE
@@ -161,6 +162,20 @@ async def test_who_sees_what_of_a_cluster_that_is_down(
             assert await owners(east, EVE) == everything  # nothing is private there any more
 
 
+#: Each method that reads accounting, of a cluster that is not there.
+NAMED: dict[str, Message] = {
+    "ListRecords": a.ListRecordsRequest(cluster="mars"),
+    "ListAssociations": s.ListAssociationsRequest(cluster="mars"),
+    "ListQos": c.ListQosRequest(cluster="mars"),
+    "ListWckeys": g.ListWckeysRequest(cluster="mars"),
+    "ListTres": g.ListTresRequest(cluster="mars"),
+    "ListResources": g.ListResourcesRequest(cluster="mars"),
+    "ListEvents": g.ListEventsRequest(cluster="mars"),
+    "ListTransactions": g.ListTransactionsRequest(cluster="mars"),
+    "Report": g.ReportRequest(cluster="mars"),
+}
+
+
 @in_loop
 async def test_names_and_schemas_that_are_no_clusters(tmp_path: Path, server: Server) -> None:
     place = server.new_database()
@@ -177,6 +192,9 @@ async def test_names_and_schemas_that_are_no_clusters(tmp_path: Path, server: Se
         ):
             code, text = await refusal(east, ANN, "ListRecords", a.ListRecordsRequest(cluster=name))
             assert (code, text) == (Code.INVALID_VALUE, f"No cluster '{name}' known by database.")
+        for method, request in NAMED.items():
+            code, text = await refusal(east, 0, method, request)
+            assert (code, text) == (Code.INVALID_VALUE, "No cluster 'mars' known by database."), method
         code, _text = await refusal(east, ANN, "ListRecords", a.ListRecordsRequest(cluster="a" * 300))
         assert code != Code.INTERNAL
         change(place, "CREATE SCHEMA empty")

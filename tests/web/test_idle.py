@@ -22,7 +22,7 @@ SLEEP = ("--wrap", "sleep 600")
 #: Instead of the daemon: what it answered first, with other values each time, and `COPIES` nodes for each of the cluster's.
 DAEMON = """(() => {
     const real = window.fetch, kept = new Map(), copies = COPIES;
-    const idle = window.idle = { round: 0, answers: 0, gate: null };
+    const idle = window.idle = { round: 0, answers: 0, underway: 0, gate: null };
     idle.hold = () => { idle.gate = new Promise((resolve) => { idle.release = resolve; }); };
     idle.hasStream = new Promise((resolve) => { idle.streamBegan = resolve; });
     const copied = (list, name) => list.flatMap((one) => Array.from({ length: copies }, (_, at) => ({ ...one, [name]: one[name] + "-" + at })));
@@ -50,7 +50,12 @@ DAEMON = """(() => {
         if (init?.method !== "GET" || !/^[/](slurm|penstock)/.test(path)) return real(path, init);
         idle.answers++;
         await idle.gate;
-        if (!kept.has(path)) kept.set(path, await first(path, init));
+        idle.underway++;
+        try {
+            if (!kept.has(path)) kept.set(path, await first(path, init));
+        } finally {
+            idle.underway--;
+        }
         return new Response(JSON.stringify(changed(JSON.parse(kept.get(path)))), { headers: { "Content-Type": "application/json" } });
     };
 })()"""
@@ -120,7 +125,9 @@ class IdleTab:
         return answers
 
     def held(self) -> Held:
-        """What the tab holds now."""
+        """What the tab holds when all that it asked for is there: the daemon takes its own time, which is not the clock's."""
+        self._web.rest.cluster.wait(lambda: self.page.evaluate("idle.underway === 0"), "its answers are there")
+        self.play(1)
         for _ in range(2):  # what the first one finalises is freed by the second
             self._cdp.send("HeapProfiler.collectGarbage")
         metrics = {one["name"]: one["value"] for one in self._cdp.send("Performance.getMetrics")["metrics"]}

@@ -108,6 +108,7 @@ class Reports:
             ]
             yield governance_pb2.ListEventsReply(events=page)
 
+    @translated_pages
     async def Report(
         self, request: governance_pb2.ReportRequest, context: Context
     ) -> AsyncIterator[governance_pb2.ReportReply]:
