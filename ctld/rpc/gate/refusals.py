@@ -21,6 +21,8 @@ A = TypeVar("A")
 _Method: TypeAlias = Callable[[S, Q, Context], Awaitable[A]]
 _Pages: TypeAlias = Callable[[S, Q, Context], AsyncIterator[A]]
 
+#: The errors of a method that are refusals.
+_REFUSALS: Final = (BadRequest, NotTaken, StorageAway, PenstockError)
 STATUS: Final[dict[int, grpc.StatusCode]] = {
     Code.ACCESS_DENIED: _S.PERMISSION_DENIED,
     Code.INVALID_JOB_ID: _S.NOT_FOUND,
@@ -63,12 +65,8 @@ def translated(handler: _Method[S, Q, A]) -> _Method[S, Q, A]:
     async def method(self: S, request: Q, context: Context) -> A:
         try:
             return await handler(self, request, context)
-        except (BadRequest, NotTaken) as error:
-            await refuse_as(context, error)
-        except StorageAway:
-            await refuse_as(context, BadRequest(Code.STORAGE_AWAY, TEXT[Code.STORAGE_AWAY]))
-        except PenstockError as error:
-            await refuse_as(context, BadRequest(Code(error.code), error.text))
+        except _REFUSALS as error:
+            await refuse_as(context, _refusal(error))
 
     return method
 
@@ -80,7 +78,17 @@ def translated_pages(handler: _Pages[S, Q, A]) -> _Pages[S, Q, A]:
         try:
             async for page in handler(self, request, context):
                 yield page
-        except (BadRequest, NotTaken) as error:
-            await refuse_as(context, error)
+        except _REFUSALS as error:
+            await refuse_as(context, _refusal(error))
 
     return method
+
+
+def _refusal(error: Exception) -> BadRequest | NotTaken:
+    """Returns one of _REFUSALS as it is sent."""
+    if isinstance(error, StorageAway):
+        return BadRequest(Code.STORAGE_AWAY, TEXT[Code.STORAGE_AWAY])
+    if isinstance(error, PenstockError):
+        return BadRequest(Code(error.code), error.text)
+    assert isinstance(error, BadRequest | NotTaken)
+    return error
