@@ -5,7 +5,7 @@ from itertools import combinations
 from typing import Any
 
 from effort import examples
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ctld.core.records.events import JobSubmission
@@ -74,7 +74,14 @@ def check_held(world: World, one: Hres) -> None:
             assert {layer.name for layer in layers} == {x.name for x in one.layers if nodes & set(x.nodes)}
 
 
+#: A job on four nodes starts beside a layer that has nothing left, which no set of nodes known before would allow.
+BESIDE = (
+    Hres("r", MODE_2, tuple(HresLayer(f"l{i}", NAMES[2 * i : 2 * i + 2], n, n) for i, n in enumerate((1, 5, 5)))),
+)
+
+
 @examples(60, 1_500)
+@example(BESIDE, [("submit", 1, 1), ("submit", 1, 4)])
 @given(resources(), st.lists(STEP, max_size=14))
 def test_what_is_held_and_who_waits(hres: tuple[Hres, ...], steps: list[tuple[str, int, int]]) -> None:
     world = World(make_config(nodes=NODES, cpus=64, hres=hres))

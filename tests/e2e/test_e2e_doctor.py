@@ -87,7 +87,8 @@ def test_a_task_that_stops_or_falls_behind_is_named_and_a_healthy_step_is_not(ne
     cluster.wait(lambda: story(cluster, stopped).count("may hang") == 2, "the step hangs in another way")
     cluster.kill("n1")
     cluster.start_node("n1")  # a later daemon is told what is suspected, and what changes then
-    cluster.wait(lambda: story(cluster, stopped).count("may hang") == 3, "the later daemon says so again")
+    # the one before may have been killed before it knew that its last report had arrived, which is then repeated
+    cluster.wait(lambda: story(cluster, stopped).count("may hang") >= 3, "the later daemon says so again")
     os.kill(int(row[2]), signal.SIGSTOP)
     again = f"step {stopped}.0.0 may hang: task 1: stopped"
     cluster.wait(lambda: log.read_text().count(again) == 2, "the later daemon is told of a change")
