@@ -1,8 +1,8 @@
 """`penstock logs JOB`: the output of a job, from any machine that the user can log in at.
 
 The file is read here if this machine has it, with the rights of the job's user also by root. If this machine does not have
-it, and the job runs, it is read on the job's first node by a step of the job (srun --overlap), which has the user's own
-rights. A job that has ended leaves no such way: its file must be visible here.
+it, it is read on the job's first node: while the job runs, by a step of it (srun --overlap), which has the user's own rights;
+when it has ended, in parts that the node hands out (nodeoutput.py).
 """
 
 import codecs
@@ -20,6 +20,7 @@ from cli.base.commandpath import how_to_run
 from cli.base.run import CommandError
 from cli.base.users import numbered
 from penstock.commandline import CommandLine, invoke
+from penstock.errors import PenstockError
 from penstock.values.text import clean_block
 from sdk.cluster import FOLLOW_PAUSE_S, Cluster, JobHandle
 from sdk.errors import WaitTimeout
@@ -70,8 +71,13 @@ def command(job: str, follow: bool, is_error: bool, lines: int | None, pattern: 
             if lines is not None:
                 growing.skip_to_last(record, lines)
             _show(growing, handle, record, write, follow)
-        except OutputNotHere:
-            if record.has_ended or not record.nodes or not _is_mine(record):  # steps are for the job's own user
+        except OutputNotHere as problem:
+            record = handle.record()  # it may have ended meanwhile
+            if not record.nodes:
+                raise
+            if record.has_ended:
+                return _of_node(record, is_error, lines, write, problem)
+            if not _is_mine(record):  # steps are for the job's own user
                 raise
             return _by_step(record, growing.path(record), lines, write, follow)
     write("", True)
@@ -148,6 +154,22 @@ def _by_step(record: JobRecord, path: str, lines: int | None, write: Write, foll
             write(text, False)
     write("", True)
     return 0 if follow and step.returncode else step.returncode  # the job's end has ended it
+
+
+def _of_node(record: JobRecord, is_error: bool, lines: int | None, write: Write, here: OutputNotHere) -> int:
+    """Writes what a node has of a job that has ended. `here`: why this machine has not. Raises OutputNotHere."""
+    from penstock.client import Client
+    from sdk.nodeoutput import NodeOutput
+
+    with Client.open() as client:
+        output = NodeOutput(client, record, is_error)
+        try:
+            for text in output.whole() if lines is None else [output.last(lines)]:
+                write(text, False)
+        except PenstockError as problem:
+            raise OutputNotHere(here.code, f"{here.text}; {problem.text}") from None
+    write("", True)
+    return 0
 
 
 def _pieces(stream: IO[bytes]) -> Iterator[str]:
