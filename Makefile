@@ -9,8 +9,12 @@ PACKAGES := $(patsubst %/,%,$(wildcard penstock/ ctld/ nodedaemon/ cli/ accounti
 PIP := $(PY) -m pip --quiet --disable-pip-version-check install
 
 .PHONY: help build demo check test test-full test-gpu steady observe fuzz bench bench-sim bench-sched bench-live bench-guard bench-history peer-tools mpi-tools client-tools differential proto records manual statistics web lock clean
-.NOTPARALLEL:
 .DELETE_ON_ERROR:
+# Only what SIDE_BY_SIDE starts is known to be independent.
+ifndef INDEPENDENT
+.NOTPARALLEL:
+endif
+SIDE_BY_SIDE = $(MAKE) --no-print-directory --jobs=2 --output-sync=target INDEPENDENT=yes
 
 help:
 	@echo "make build      virtual environment, dependencies, Cython: afterwards $(VENV)/bin holds every command"
@@ -67,22 +71,40 @@ demo: build
 
 # What `check` tests, so `test` does not again: circles of imports (of Cython too), the code map, writes to a record by a stranger, both halves of a handler, banned words, names of two types, `Any` without a reason.
 HOUSE_RULES = $(addprefix tests/tidy/test_,circles.py planner_modules.py map.py rooms.py owners.py applying.py words.py names.py any.py public_faces.py ignores.py docs_parameters.py)
+# The longest first.
+CHECKS := check-types check-generated check-rules check-imports check-style
+.PHONY: $(CHECKS) compiled-tests
 check: build
+	@$(SIDE_BY_SIDE) $(CHECKS)
+
+check-style:
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m ruff format --check --quiet . || { echo "make check: not formatted as above; run $(VENV)/bin/ruff format ." >&2; exit 1; }
+
+check-types:
 	@$(PY) -m mypy $(PACKAGES) tests bench
+
+check-imports:
 	@$(VENV)/bin/lint-imports --no-logo
+
+check-generated:
 	@$(PY) tools/proto.py --check
 	@$(PY) -m tools.records --check
 	@$(PY) -m tools.manual --check
 	@$(PY) -m tools.statistics --check
 	@$(PY) -m tools.webtypes --check
 	@$(PY) -m tools.webbuild --check
+
+check-rules:
 	@$(PY) -m tools.testgate --out build/gate-rules --workers 0 -- -q --no-header $(HOUSE_RULES)
+
+compiled-tests:
+	@$(PY) -m tools.testgate.compiled
 
 # Runs the tests, and a few that failed once more, alone: tools/testgate decides.
 GATE = $(PY) -m tools.testgate --workers $(WORKERS) -- $(addprefix --ignore=,$(HOUSE_RULES))
-test: check
+test: build
+	@$(SIDE_BY_SIDE) compiled-tests $(CHECKS)
 	@$(CLIENT_TOOLS_OR_GO_ON)
 	@$(GATE) -m "not slow"
 

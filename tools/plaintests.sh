@@ -69,6 +69,7 @@ if [ $# = 0 ]; then
     } | sort)
     set -- "${WHOLE[@]}" "${parts[@]}"
 fi
+as_user .venv/bin/python -m tools.testgate.compiled "$@"
 status=0
 as_user .venv/bin/python -m tools.testgate --workers "$WORKERS" -- -m "not slow" "$@" || status=$?
 # The user reads its files, and root writes what it says.

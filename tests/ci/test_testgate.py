@@ -291,6 +291,22 @@ def test_a_failure_that_is_skipped_in_the_repeat_stays_red(tmp_path: Path) -> No
     assert said[-1] == "1 passed, 1 failed, 0 skipped"
 
 
+def test_modules_of_tests_are_compiled_before_the_workers_need_them(tmp_path: Path) -> None:
+    """Even where Python is told to write no byte code; what cannot be collected is the run's to report."""
+    files = {"test_a.py": PASSES, "test_b.py": "import nothing_of_this_name\n", "other/test_c.py": PASSES}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")
+    words = [sys.executable, "-m", "tools.testgate.compiled", *PLUGINS, "test_a.py", "test_b.py"]
+    environment = {**os.environ, "PYTHONPATH": str(tree.ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, check=False, timeout=ANSWER_S)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    compiled = sorted(path.name.partition(".")[0] for path in tmp_path.glob("**/__pycache__/*-pytest-*.pyc"))
+    assert compiled == ["test_a", "test_b"]
+
+
 def test_folders_are_those_of_tests() -> None:
     assert folder("tests/core/scripts/test_x.py::test_y[core]") == "core"
     assert folder("tests/test_x.py::test_y") == folder("core/test_x.py::test_y") == ""

@@ -12,6 +12,7 @@ never ran, more failures than chance explains, and failures of tests that are de
 
 - `recorder`: a pytest plugin, writes what happened as a file
 - `runs`: starts pytest and reads that file
+- `compiled`: compiles the tests once, before several workers need them
 - `verdict`: what the runs together mean; no I/O
 - `steady`: runs tests many times on a busy machine; no part of the gate
 - `costs`: what the tests took, by folder, and the dearest ones; also in FOLDER/costs.txt

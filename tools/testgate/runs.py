@@ -10,14 +10,21 @@ from tools.testgate.verdict import Failure, PytestRun
 
 #: Set to "1" in repeats: tests then wait longer (tests/support/patience.py).
 REPEAT = "PENSTOCK_TEST_REPEAT"
+#: Without byte code, each pytest would compile its plugins again.
+NO_BYTE_CODE = "PYTHONDONTWRITEBYTECODE"
+
+
+def environment() -> dict[str, str]:
+    """What pytest is started with."""
+    return {name: value for name, value in os.environ.items() if name != NO_BYTE_CODE}
 
 
 def pytest_run(arguments: list[str], record: Path, cache: Path, repeat: bool = False) -> PytestRun:
     """One run of pytest in a process of its own, whose output is ours."""
     record.unlink(missing_ok=True)
     words = [sys.executable, "-m", "pytest", "-p", "tools.testgate.recorder", f"--gate-record={record}"]
-    environment = {**os.environ, REPEAT: "1" if repeat else "0"}
-    done = subprocess.run([*words, "-o", f"cache_dir={cache}", *arguments], env=environment, check=False)
+    environ = {**environment(), REPEAT: "1" if repeat else "0"}
+    done = subprocess.run([*words, "-o", f"cache_dir={cache}", *arguments], env=environ, check=False)
     # A process that a signal ended: the status that a shell would show.
     return read(record, done.returncode if done.returncode >= 0 else 128 - done.returncode)
 
