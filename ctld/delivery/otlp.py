@@ -8,6 +8,7 @@ Format: https://github.com/open-telemetry/opentelemetry-proto/blob/main/opentele
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from struct import Struct
 from typing import Final, NamedTuple
 
 from penstock.values.tracecontext import JobTrace
@@ -19,9 +20,16 @@ PROTOBUF_TYPE: Final = "application/x-protobuf"
 TEXT_CHARS_MAX: Final = 256
 #: Encoded attributes that are kept, some 200 bytes each.
 ATTRIBUTES_MAX: Final = 4_096
+#: Ids that are kept, some 200 bytes each: most spans are the parent of others of their request.
+IDS_MAX: Final = 4_096
 _INTERNAL: Final = 1  # SpanKind
 _OK, _ERROR = 1, 2  # StatusCode
 _NUMBER_MASK: Final = (1 << 64) - 1  # a negative number is its complement of 64 bits
+#: The tag of a field of bytes, and its length, of ids: 16 and 8 bytes.
+_TRACE_ID, _SPAN_ID, _PARENT_ID = b"\x0a\x10", b"\x12\x08", b"\x22\x08"
+#: Fields 7 and 8, 64 bits each after its tag.
+_TIMES: Final = Struct("<BQBQ")
+_START_TAG, _END_TAG = 7 << 3 | 1, 8 << 3 | 1
 
 
 class TraceSpan(NamedTuple):
@@ -39,20 +47,36 @@ class TraceSpan(NamedTuple):
 
 def encode(spans: Iterable[TraceSpan], resource: Mapping[str, str | int]) -> bytes:
     """Returns an ExportTraceServiceRequest with the spans of one resource."""
-    scope = _bytes(1, _text(1, "penstock")) + b"".join(_bytes(2, _span(span)) for span in spans)
-    return _bytes(1, _bytes(1, _attributes(1, resource)) + _bytes(2, scope))
+    parts = [_bytes(1, _text(1, "penstock"))]  # the scope
+    last: Mapping[str, str | int] | None = None
+    attributes = b""
+    for span in spans:
+        if span.attributes is not last:  # one object is that of several spans in a row
+            last, attributes = span.attributes, _attributes(9, span.attributes)
+        parts.append(_bytes(2, _span(span, attributes)))
+    return _bytes(1, _bytes(1, _attributes(1, resource)) + _bytes(2, b"".join(parts)))
 
 
-def _span(span: TraceSpan) -> bytes:
-    trace = span.trace
-    parts = [_bytes(1, trace.trace_id), _bytes(2, trace.span_id(span.key))]
-    if parent := trace.span_id(span.parent) if span.parent else trace.parent:
-        parts.append(_bytes(4, parent))
-    parts += [_text(5, span.name), _number(6, _INTERNAL), _time(7, span.start_at_us), _time(8, span.end_at_us)]
-    parts.append(_attributes(9, span.attributes))
-    if span.is_failure is not None:
-        parts.append(_bytes(15, _number(3, _ERROR if span.is_failure else _OK)))
-    return b"".join(parts)
+def _span(span: TraceSpan, attributes: bytes) -> bytes:
+    trace, key, parent_key, name, start_at_us, end_at_us, _, is_failure = span
+    parent = _span_id(trace, parent_key) if parent_key else trace.parent
+    return b"".join(
+        (
+            _TRACE_ID, trace.trace_id, _SPAN_ID, _span_id(trace, key), _PARENT_ID + parent if parent else b"", _named(name),
+            _TIMES.pack(_START_TAG, start_at_us * 1000, _END_TAG, end_at_us * 1000), attributes, _STATUSES[is_failure],
+        )
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=IDS_MAX)
+def _span_id(trace: JobTrace, key: str) -> bytes:
+    return trace.span_id(key)
+
+
+@lru_cache(maxsize=64)
+def _named(name: str) -> bytes:
+    """The name, of which there are ten, and the kind."""
+    return _text(5, name) + _number(6, _INTERNAL)
 
 
 def _attributes(field: int, pairs: Mapping[str, str | int]) -> bytes:
@@ -69,17 +93,23 @@ def _value(value: str | int) -> bytes:
     return _number(3, value) if isinstance(value, int) else _text(1, value[:TEXT_CHARS_MAX])
 
 
+_varint: Final = lru_cache(maxsize=1_024)(varint)  # of tags and lengths
+
+
 def _number(field: int, value: int) -> bytes:
-    return varint(field << 3) + varint(value & _NUMBER_MASK)
-
-
-def _time(field: int, at_us: int) -> bytes:
-    return varint(field << 3 | 1) + (at_us * 1000).to_bytes(8, "little")
+    return _varint(field << 3) + varint(value & _NUMBER_MASK)
 
 
 def _bytes(field: int, data: bytes) -> bytes:
-    return varint(field << 3 | 2) + varint(len(data)) + data
+    return _varint(field << 3 | 2) + _varint(len(data)) + data
 
 
 def _text(field: int, text: str) -> bytes:
     return _bytes(field, text.encode("utf-8", "replace"))
+
+
+_STATUSES: Final = {
+    None: b"",
+    False: _bytes(15, _number(3, _OK)),
+    True: _bytes(15, _number(3, _ERROR)),
+}

@@ -4,8 +4,9 @@
 
 A server that hangs, drips or sends without end holds up this process, and not the controller. A request ends at its time limit
 by SIGALRM; one that does not (a resolver that hangs) ends with the process, which the controller kills some seconds later.
-As root it becomes NOBODY first. It ends with the socket FD, on which a question is a request (JSON) and an answer what has
-become of it, each after its length in four bytes. The connection is kept for the next request.
+As root it becomes NOBODY first. It ends with the socket FD, on which a question is a request (one line of JSON, then the body
+as it is) and an answer what has become of it (JSON), each after its length in four bytes. The connection is kept for the next
+request.
 
 Rules
     - The URL is the administrator's. No redirect is followed, no proxy of the environment used.
@@ -34,6 +35,8 @@ from penstock.oom import allow_oom_kill
 
 ANSWER_BYTES_MAX = 64 * 1024
 TEXT_CHARS_MAX = 300
+#: Between a request and its body.
+BODY_FOLLOWS = b"\n"
 #: A server's answer, its certificates and ours: some MB; more is a leak or an attack.
 MEMORY_BYTES_MAX = 512 * 1024 * 1024
 
@@ -49,34 +52,34 @@ class Poster:
         self._key: tuple[object, ...] = ()
         self._connection: http.client.HTTPConnection | None = None
 
-    def post(self, question: dict[str, object]) -> dict[str, object]:
+    def post(self, question: dict[str, object], body: bytes) -> dict[str, object]:
         """Sends one request. Returns its status and the beginning of the answer, or why there is none."""
         signal.setitimer(signal.ITIMER_REAL, float(str(question["timeout_s"])))
         try:
-            return self._sent(question)
+            return self._sent(question, body)
         except TimeIsOver:
             self._close()
             return {"error": f"no answer within {question['timeout_s']} s"}
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
-    def _sent(self, question: dict[str, object]) -> dict[str, object]:
+    def _sent(self, question: dict[str, object], body: bytes) -> dict[str, object]:
         was_kept = self._connection is not None
         try:
-            return self._once(question)
+            return self._once(question, body)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._close()
             if was_kept and isinstance(error, ConnectionError):  # the server had closed it meanwhile
-                return self._sent(question)
+                return self._sent(question, body)
             return {"error": str(error) or type(error).__name__}
 
-    def _once(self, question: dict[str, object]) -> dict[str, object]:
+    def _once(self, question: dict[str, object], body: bytes) -> dict[str, object]:
         url = urlsplit(str(question["url"]))
         connection = self._connect(url.scheme, url.hostname or "", url.port, question)
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
         headers = question["headers"]
         assert isinstance(headers, dict)
-        connection.request("POST", path, str(question["body"]).encode(str(question["encoding"])), headers)
+        connection.request("POST", path, body, headers)
         answer = connection.getresponse()
         data = answer.read(ANSWER_BYTES_MAX)
         if answer.read(1):
@@ -121,8 +124,8 @@ def main(fd: int) -> None:
     poster = Poster()
     with socket.socket(fileno=fd) as wire:
         while head := receive(wire, LENGTH.size):
-            question = json.loads(receive(wire, *LENGTH.unpack(head)))
-            answer = json.dumps(poster.post(question)).encode()
+            asked, _, body = receive(wire, *LENGTH.unpack(head)).partition(BODY_FOLLOWS)
+            answer = json.dumps(poster.post(json.loads(asked), body)).encode()
             wire.sendall(LENGTH.pack(len(answer)) + answer)
 
 

@@ -194,17 +194,17 @@ class Server:
         self._poster = HelperProcess(poster.__file__, timeout_s + START_S, poster.ANSWER_BYTES_MAX)
         self._thread: Executor = started_pool(1, "delivery")
 
-    async def post(self, body: bytes, headers: dict[str, str], ca: str = "", encoding: str = "utf-8") -> None:
-        """Sends a body, bytes of any kind with `encoding` latin-1; returns when the server has taken it. Raises NotDelivered."""
+    async def post(self, body: bytes, headers: dict[str, str], ca: str = "") -> None:
+        """Sends a body; returns when the server has taken it. Raises NotDelivered."""
         if len(body) > BODY_BYTES_MAX:
             raise NotDelivered(f"{len(body)} bytes; at most {BODY_BYTES_MAX} are sent", Retry.REFUSED)
         question = {
             "url": self._url, "headers": {"Content-Type": "application/json", "User-Agent": "penstock", **headers},
-            "body": body.decode(encoding), "encoding": encoding, "timeout_s": self._timeout_s, "ca": ca,
+            "timeout_s": self._timeout_s, "ca": ca,
         }  # fmt: skip
-        text = msgspec.json.encode(question)
+        asked = msgspec.json.encode(question) + poster.BODY_FOLLOWS + body
         try:
-            data = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, text)
+            data = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, asked)
         except (HelperFailed, OSError) as error:
             raise NotDelivered(f"{self._shown}: {error}", Retry.AWAY) from error
         answer: dict[str, object] = msgspec.json.decode(data)
@@ -227,8 +227,8 @@ class Server:
             text = text.replace(part, "...") if len(part) >= REPEATED_CHARS_MIN else text
         return text
 
-    def _ask(self, text: bytes) -> bytes:
-        return self._poster.ask(text)
+    def _ask(self, asked: bytes) -> bytes:
+        return self._poster.ask(asked)
 
     def close(self) -> None:
         """Ends the process that sends; a request in progress fails."""

@@ -45,6 +45,8 @@ class SpanMaker:
         self._cluster = cluster
         self._one_in = one_in
         self._snapshot = snapshot
+        self._last_row: JobRow | None = None
+        self._last_facts: SpanFacts = {}
 
     def of(self, batch: Batch, sealed_at_us: int, now_us: int) -> Iterator[TraceSpan]:
         """Yields the spans that end with a batch: sealed then, committed and applied to the snapshot now."""
@@ -70,7 +72,7 @@ class SpanMaker:
             if step.state in END_STATES and step.end_at_us:
                 row = rows.get((step.job_id, step.attempt)) or self._snapshot.jobs.get(step.job_id)
                 if row is not None and row.attempt == step.attempt and (trace := self._trace_of(row)):
-                    yield from _step_spans(row, step, trace)
+                    yield from _step_spans(step, row, trace, self._facts(row))
 
     def rest_span(self, job_id: int, received_at_us: int, now_us: int) -> TraceSpan | None:
         """Returns the span of the request over REST that submitted the job; None of one not sampled, or of an impossible time."""
@@ -113,20 +115,26 @@ class SpanMaker:
     def _job_span(
         self, row: JobRow, trace: JobTrace, key: str, parent: str, start_at_us: int, end_at_us: int
     ) -> TraceSpan:
-        facts = _facts(row)
+        facts = self._facts(row)
         failure = None
         if key == "job" or key.startswith("attempt"):
-            facts |= _outcome(row.state, row.exit_code, row.exit_signal)
+            facts = facts | _outcome(row.state, row.exit_code, row.exit_signal)
             failure = row.state not in (JobState.COMPLETED, JobState.REQUEUED)
         name = key.partition(" ")[0]
         return TraceSpan(trace, key, parent, name, start_at_us, max(start_at_us, end_at_us), facts, failure)
 
+    def _facts(self, row: JobRow) -> SpanFacts:
+        """What every span says of its job. The spans of one row follow each other, and share one object."""
+        if row is not self._last_row:
+            self._last_row, self._last_facts = row, _facts(row)
+        return self._last_facts
 
-def _step_spans(job: JobRow, step: StepRow, trace: JobTrace) -> Iterator[TraceSpan]:
+
+def _step_spans(step: StepRow, job: JobRow, trace: JobTrace, job_facts: SpanFacts) -> Iterator[TraceSpan]:
     tail = f"{step.attempt} {step.step_id}"
     begin_us = min(max(step.submit_at_us, job.start_at_us), step.end_at_us)
     run_us = max(step.start_at_us, begin_us)
-    facts = _facts(job) | {"step": step.name if step.step_id < 0 else str(step.step_id)}
+    facts = job_facts | {"step": step.name if step.step_id < 0 else str(step.step_id)}
     outcome = facts | _outcome(step.state, step.exit_code, step.exit_signal)
     failed = step.state is not JobState.COMPLETED
     yield TraceSpan(trace, f"step {tail}", f"attempt {step.attempt}", "step", begin_us, step.end_at_us, outcome, failed)
@@ -153,7 +161,7 @@ def _facts(row: JobRow) -> SpanFacts:
         "account": clean_line(row.request.account), "partition": row.partition or ",".join(row.request.partitions),
     }  # fmt: skip
     if row.alloc:
-        facts["node"] = compress(part.node for part in row.alloc)
+        facts["node"] = row.alloc[0].node if len(row.alloc) == 1 else compress(part.node for part in row.alloc)
     return facts
 
 

@@ -155,7 +155,7 @@ class TraceSender:
         metrics = self._runtime.metrics
         try:
             body = await asyncio.to_thread(encode, spans, resource)
-            await server.post(body, {"Content-Type": PROTOBUF_TYPE}, encoding="latin-1")
+            await server.post(body, {"Content-Type": PROTOBUF_TYPE})
         except NotDelivered as error:
             problem = Retry.AWAY if error.retry is Retry.AWAY else Retry.REFUSED
             if problem is not self._problem:

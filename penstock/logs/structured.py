@@ -26,6 +26,7 @@ TEXT_CHARS_MAX: Final = 4096
 #: Characters of any other field.
 FIELD_CHARS_MAX: Final = 1024
 _JOB_OF_STEP: Final = re.compile(r"\d+")
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 LogValue = str | int | float
 LogFields = dict[str, LogValue]
@@ -57,7 +58,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the lines."""
-        return "\n".join(json.dumps(fields, separators=(",", ":")) for fields in self.fields(record))
+        return "\n".join(map(_encode, self.fields(record)))
 
     def fields(self, record: logging.LogRecord) -> Iterator[LogFields]:
         """Yields the fields of the record, or of each of its `Lines`."""

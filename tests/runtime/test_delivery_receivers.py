@@ -16,8 +16,9 @@ from ctld.core.records.job import job_row
 from ctld.delivery import receivers
 from ctld.delivery.completion import Completion, completion, document, text_line, variables
 from ctld.delivery.kafkaposter import KafkaMessage, KafkaPoster
+from ctld.delivery.otlp import PROTOBUF_TYPE
 from ctld.delivery.outbox import COMPLETION
-from ctld.delivery.receivers import Elasticsearch, EventReceiver, Kafka, NotDelivered, TextFile, WebhookServer
+from ctld.delivery.receivers import Elasticsearch, EventReceiver, Kafka, NotDelivered, Server, TextFile, WebhookServer
 from penstock.values.config import Config, Webhook
 from penstock.values.states import JobState
 from tests.core.world import World, make_config
@@ -165,6 +166,17 @@ def test_a_kept_connection_that_was_closed_is_made_again() -> None:
         asyncio.run(story())
         receiver.close()
         assert len(sink.received) == 2
+
+
+@pytest.mark.parametrize("body", [bytes(range(256)) * 4, b"\n", b""])
+def test_any_bytes_are_a_body(body: bytes) -> None:
+    """Spans are protobuf; and what follows the request is no part of it, whatever lines it has."""
+    with HttpSink(200) as sink:
+        server = Server(f"{sink.url}/v1/traces", receivers.REQUEST_TIMEOUT_S)
+        asyncio.run(server.post(body, {"Content-Type": PROTOBUF_TYPE}))
+        server.close()
+    (received,) = sink.received
+    assert received.body == body and received.headers["Content-Type"] == PROTOBUF_TYPE
 
 
 def test_a_body_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,3 +30,18 @@ def test_all_fields_are_read_back(
     found = {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in first.attributes}
     assert found == {name: value[:TEXT_CHARS_MAX] if isinstance(value, str) else value for name, value in facts.items()}
     assert first.status.code == (2 if failed else 1) and not second.HasField("status")
+
+
+def test_spans_that_share_their_attributes_are_each_complete() -> None:
+    """Attributes are encoded once for several spans in a row."""
+    trace, other = JobTrace(b"t" * 16, b"s" * 16), JobTrace(b"u" * 16, b"v" * 16)
+    facts: dict[str, str | int] = {"job": 1}
+    spans = [
+        TraceSpan(of, key, "job", key, 1, 2, each) for of in (trace, other) for key in "ab" for each in (facts, {})
+    ]
+    sent = ExportTraceServiceRequest.FromString(encode(spans, {}))
+    (scope,) = sent.resource_spans[0].scope_spans
+    assert scope.scope.name == "penstock"
+    assert [[one.key for one in span.attributes] for span in scope.spans] == [["job"], []] * 4
+    assert [span.span_id for span in scope.spans] == [span.trace.span_id(span.key) for span in spans]
+    assert [span.parent_span_id for span in scope.spans] == [trace.span_id("job")] * 4 + [other.span_id("job")] * 4

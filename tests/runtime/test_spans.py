@@ -192,7 +192,7 @@ class Collector:
         self.bodies: list[bytes] = []
         self.asked = 0
 
-    async def post(self, body: bytes, headers: dict[str, str], ca: str = "", encoding: str = "utf-8") -> None:
+    async def post(self, body: bytes, headers: dict[str, str], ca: str = "") -> None:
         self.asked += 1
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer is not None:
