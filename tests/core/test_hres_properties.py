@@ -8,6 +8,7 @@ from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ctld.core.limits.ledger import allocated_tres
 from ctld.core.records.events import JobSubmission
 from penstock.values.hres import MODE_1, MODE_2, MODE_3, Hres, HresLayer, kind_of, parse_granted
 from penstock.values.states import JobState
@@ -79,6 +80,7 @@ def check_held(world: World, one: Hres) -> None:
             assert len(layers) == 1
         elif one.mode == MODE_3:
             count = parse_granted(job.request.licenses)[0].amount
+            assert dict(allocated_tres(world.core.state, job))["license/r"] == count * len(nodes)
             of_layer = {part.layers: part.amount for part in held}
             assert of_layer == {
                 (layer.name,): count * len(nodes & set(layer.nodes)) for layer in one.layers if nodes & set(layer.nodes)
