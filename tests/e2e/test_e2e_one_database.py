@@ -157,3 +157,39 @@ def test_qos_shares_rest_and_python_know_the_other_cluster(place: str) -> None:
             ):
                 reply = client.get(f"/slurmdb/v0.0.46/{path}")
                 assert reply.status_code == 422 and words in reply.text, reply.text
+
+        # with a file of it, everything else
+        (south.home / "clusters").mkdir()
+        (south.home / "clusters" / "north.json").symlink_to(north.cluster_file)
+        submit = (
+            "sbatch",
+            "--parsable",
+            "-M",
+            "south,north",
+            "--exclusive",
+            "-J",
+            "both",
+            "-o",
+            "/dev/null",
+            "--wrap",
+            "sleep 300",
+        )
+        (here, first), (there, second) = (shown(*submit).strip().split(";") for _ in range(2))
+        assert (first, second) == ("south", "north"), "the second one starts there at once"
+        south.wait_state(int(here), "RUNNING")
+        north.wait_state(int(there), "RUNNING")
+        assert shown("squeue", "-M", "all", "-h", "-o", "%i %t") == (
+            f"CLUSTER: north\n{there} R\n\nCLUSTER: south\n{here} R\n"
+        )
+        assert shown("sinfo", "-M", "all", "-h", "-o", "%t") == "CLUSTER: north\nalloc\n\nCLUSTER: south\nalloc\n"
+        assert f"JobId={there} " in shown("scontrol", "-M", "north", "show", "job", there)
+        waiting = shown(*submit[:3], "north", *submit[4:]).strip().partition(";")[0]
+        assert shown("sprio", "-M", "north", "-h", "-o", "%i").split() == ["CLUSTER:", "north", waiting]
+        assert shown("sacctmgr", "-nP", "show", "federation") == ""
+        south.run("scancel", "-M", "all", "-n", "both").ok()
+        south.wait_ends(int(here))
+        north.wait_ends(int(there))
+        states = shown("sacct", "-L", "-XnP", "-j", f"{here},{there}", "-o", "cluster,state").splitlines()
+        assert [line[: len("north|CANCELLED")] for line in states if "both" not in line][-2:] == [
+            "north|CANCELLED", "south|CANCELLED",
+        ]  # fmt: skip
