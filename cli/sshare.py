@@ -107,7 +107,7 @@ COLUMNS: tuple[TableColumn[Association, ListAssociationsReply], ...] = (
     TableColumn("Parent", 20, lambda one, view: one.parent),
     TableColumn("RawShares", 10, _shares),
     TableColumn("RawUsage", 11, lambda one, view: str(one.usage_s)),
-    TableColumn("TRESRunMins", 30, lambda one, view: _amounts(one.tres_run_mins)),
+    TableColumn("TRESRunMins", 30, lambda one, view: "" if view.without_jobs else _amounts(one.tres_run_mins)),
     TableColumn("User", 10, lambda one, view: one.user),
 )
 
@@ -129,8 +129,9 @@ def body(argv: list[str]) -> int:
     if options.flag("verbose"):
         _explain(options)
     return on_each(
-        "sshare", options, lambda client, is_named: _report(client, options, is_named), document=is_wanted(options)
-    )
+        "sshare", options, lambda client, is_named: _report(client, options, is_named), document=is_wanted(options),
+        reads_accounting=True,
+    )  # fmt: skip
 
 
 def _report(client: Client, options: OptionValues, heading: bool) -> int:

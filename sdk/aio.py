@@ -117,9 +117,10 @@ class AsyncCluster:
         users: Sequence[str] = (),
         states: Sequence[str] = (),
         accounts: Sequence[str] = (),
+        cluster: str = "",
     ) -> list[JobRecord]:
         """As Cluster.history."""
-        return await self.ask(questions.history(since, until, users, states, accounts))
+        return await self.ask(questions.history(since, until, users, states, accounts, cluster))
 
     async def nodes(self, *names: str) -> list[NodeRecord]:
         """As Cluster.nodes."""

@@ -140,9 +140,11 @@ class Cluster:
         users: Sequence[str] = (),
         states: Sequence[str] = (),
         accounts: Sequence[str] = (),
+        cluster: str = "",
     ) -> list[JobRecord]:
-        """Accounting, as `sacct -S -E`: jobs that ran or waited in that time."""
-        return self.ask(questions.history(since, until, users, states, accounts))
+        """Accounting, as `sacct -S -E`: jobs that ran or waited in that time. `cluster`: another one of the same database, as
+        `sacct -M`."""
+        return self.ask(questions.history(since, until, users, states, accounts, cluster))
 
     def nodes(self, *names: str) -> list[NodeRecord]:
         """Nodes, all without names; a name may be a host list."""

@@ -123,12 +123,17 @@ def listed(
 
 
 def history(
-    since: datetime, until: datetime | None, users: Sequence[str], states: Sequence[str], accounts: Sequence[str]
+    since: datetime,
+    until: datetime | None,
+    users: Sequence[str],
+    states: Sequence[str],
+    accounts: Sequence[str],
+    cluster: str,
 ) -> ClusterQuestion[list[JobRecord]]:
-    """Jobs of the accounting database that ran or waited in that time."""
+    """Jobs of the accounting database that ran or waited in that time, on the own cluster ("") or another one there."""
     request = ListRecordsRequest(
         users=users, states=states, accounts=accounts, start_at_us=_us(since), end_at_us=_us(until) if until else 0,
-        no_steps=True,
+        no_steps=True, cluster=cluster,
     )  # fmt: skip
     return ClusterQuestion(
         "ListRecords",

@@ -84,7 +84,9 @@ COORDINATOR = Grammar(
     use_set=False,
 )
 QOS = Grammar(
-    keywords("Names:1>name QOSLevel:3>name Descriptions:1>description Format:1 Ids:1>id PreemptMode:8"),
+    keywords(
+        "Names:1>name QOSLevel:3>name Descriptions:1>description Format:1 Ids:1>id PreemptMode:8 Clusters:1>cluster"
+    ),
     keywords(
         "Description:1 Flags:2 GraceTime:3 "
         + _GROUP
@@ -100,7 +102,7 @@ QOS = Grammar(
         + "MinCPUsPerJob:6 MinTRESPerJob:7 PreemptMode:8 PreemptExemptTime:8 "
         "Preempt:7 Priority:3 RawUsage:7 UsageFactor:6 UsageThreshold:6 LimitFactor:2"
     ),
-    keywords("Names:1>name"),
+    keywords("Names:1>name Clusters:1>cluster"),
     keywords("WithDeleted:5"),
     use_where=True,
 )

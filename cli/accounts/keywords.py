@@ -152,10 +152,13 @@ def _change(verb: str, entity: str, words: list[str], options: OptionValues) -> 
         found = getattr(grammar, entity.upper())
     said = read_line(words, found, verb)
     if entity == "qos":
+        from cli.accounts.clusters import on_named
         from cli.accounts.qos import run_qos
 
-        with Client.open() as client:
-            return run_qos(ChangeContext(client, options), verb, said)
+        return on_named(
+            said, options, lambda client, own, style: run_qos(ChangeContext(client, style), verb, own),
+            needs_all=verb == "add",
+        )  # fmt: skip
     if entity == "resource":
         from cli.accounts.resource import change_resources
 
@@ -191,12 +194,12 @@ def _show(entity: str, words: list[str], options: OptionValues) -> int:
                 return show_clusters(client, said, options)
         return on_named(said, options, lambda client, own, style: show(client, entity, own, style), changes=False)
     if entity == "qos":
+        from cli.accounts.clusters import on_named
         from cli.accounts.grammar import QOS
         from cli.accounts.qos import show as show_qos
 
         said = read_line(words, QOS, "show")
-        with Client.open() as client:
-            return show_qos(client, said, options)
+        return on_named(said, options, show_qos, changes=False)
     from cli.accounts import lists as sacctmgr_lists
 
     said = read_line(words, sacctmgr_lists.LISTINGS[entity].grammar, "show")

@@ -15,7 +15,7 @@ from functools import partial
 # Any: each option has a reader of its own and a value of the kind that it reads
 from typing import Any
 
-from cli.accounts.context import NO_WHERE, ChangeContext
+from cli.accounts.context import NO_WHERE, ChangeContext, is_elsewhere
 from cli.accounts.fields import FieldValue, columns_of, put_table
 from cli.accounts.grammar import OLD_LIMITS
 from cli.accounts.qosnames import bad_qos, list_qos
@@ -176,6 +176,8 @@ _CHECKS: dict[str, tuple[str, Callable[[str], Any], str]] = {
 
 
 def _chosen(client: Client, said: ParsedLine) -> list[pb.Qos]:
+    if is_elsewhere(said, client.cluster.cluster_name):
+        return []
     names = {name.lower() for name in said.names()}
     wanted = said.conditions
     return [

@@ -80,15 +80,14 @@ def open_one(command: str, text: str | None) -> Client:
     return Client.open(cluster=chosen)
 
 
-def on_each(command: str, options: OptionValues, report: _Report, *, document: bool = False) -> int:
+def on_each(
+    command: str, options: OptionValues, report: _Report, *, document: bool = False, reads_accounting: bool = False
+) -> int:
     """Runs a report on each named cluster, repeatedly with --iterate, with a heading before each. `document`: the output is
-    JSON or YAML, one document a cluster, and has no headings.
+    JSON or YAML, one document a cluster, and has no headings. `reads_accounting`: the report only reads accounting, also of
+    clusters that are in the own controller's database alone.
     """
     text, iterate = options.text("clusters"), options.of(str, "iterate")
-    with Client.open() as client:
-        found = named_clusters(command, text, client.cluster)
-        if found == [client.cluster]:
-            return repeat(command, iterate, lambda: report(client, bool(words(text))))
 
     def section(client: Client, number: int) -> int:
         if not document:
@@ -96,7 +95,12 @@ def on_each(command: str, options: OptionValues, report: _Report, *, document: b
             print(f"{gap}CLUSTER: {client.cluster.cluster_name}")  # noqa: T201
         return report(client, False)
 
-    return repeat(command, iterate, lambda: in_turn(command, found, section))
+    with Client.open() as client:
+        reader = client if reads_accounting else None
+        found = named_clusters(command, text, client.cluster, reader)
+        if found == [client.cluster]:
+            return repeat(command, iterate, lambda: report(client, bool(words(text))))
+        return repeat(command, iterate, lambda: in_turn(command, found, section, reader))
 
 
 def in_turn(

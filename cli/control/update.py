@@ -12,9 +12,8 @@ from cli.base.run import CommandError
 from cli.control.keywords import NAME, words_of
 from penstock.values.numbers import is_digits
 
-#: The key that names the target, and the kind of the target.
-ENTITY_WORDS = {"stepid": "step", "step": "step", "jobid": "job", "job": "job", "nodename": "node", "node": "node",
-                "partitionname": "partition", "partition": "partition"}  # fmt: skip
+#: The kinds of targets: the key that names one, and its shortest abbreviation.
+ENTITY_KEYS = {"step": ("stepid", 4), "job": ("jobid", 3), "node": ("nodename", 3), "partition": ("partitionname", 3)}
 NO_ENTITY = (
     "No valid entity in update command\n"
     'Input line must include "NodeName", "PartitionName", "Reservation", "JobId", or "SlurmctldDebug"'
@@ -97,8 +96,14 @@ def is_about_reservation(words: list[str]) -> bool:
     """Whether the words name a reservation to change, rather than a job whose reservation is set."""
     keys = [word.partition("=")[0].lower() for word in words]
     return any(len(key) >= KEY_CHARS_MIN and "reservationname".startswith(key) for key in keys) and not any(
-        ENTITY_WORDS.get(key) == "job" for key in keys
+        kind_named(key) == "job" for key in keys
     )
+
+
+def kind_named(key: str) -> str:
+    """Returns the kind of target that a lower-case key names, as a beginning of its name, too; "" = none."""
+    found = (kind for kind, (name, least) in ENTITY_KEYS.items() if len(key) >= least and name.startswith(key))
+    return next(found, "")
 
 
 def read_update(words: list[str]) -> Update:
@@ -107,7 +112,7 @@ def read_update(words: list[str]) -> Update:
     entity = _entity([key for key, _, _ in pairs])
     if entity is None and (debug := next((value for key, value, _ in pairs if key == "slurmctlddebug"), None)):
         return Update("debug", debug.lower(), {})
-    if entity is not None and ENTITY_WORDS[pairs[entity][0]] == "job":  # the owner, for jobs that share a name
+    if entity is not None and kind_named(pairs[entity][0]) == "job":  # the owner, for jobs that share a name
         pairs = [pair for pair in pairs if pair[0] != "userid"]
         entity = _entity([key for key, _, _ in pairs])
     by_name = entity is None and any(key in ("jobname", "name") for key, _, _ in pairs)
@@ -115,7 +120,7 @@ def read_update(words: list[str]) -> Update:
         entity = next(at for at, (key, _, _) in enumerate(pairs) if key in ("jobname", "name"))
     if entity is None:
         raise CommandError(NO_ENTITY, plain=True)
-    kind = "job" if by_name else ENTITY_WORDS[pairs[entity][0]]
+    kind = "job" if by_name else kind_named(pairs[entity][0])
     target, user = pairs.pop(entity)[1], ""
     if by_name:
         user = next((value for key, value, _ in pairs if key == "userid"), "")
@@ -151,9 +156,9 @@ def bad_value(key: str, value: str, fault: str) -> str:
 
 def _entity(keys: list[str]) -> int | None:
     """The word that names the target. `Partition=` is also a key of jobs, so jobs are tried first."""
-    for wanted in ("step", "job", "node", "partition"):
+    for wanted in ENTITY_KEYS:
         for position, key in enumerate(keys):
-            if ENTITY_WORDS.get(key) == wanted:
+            if kind_named(key) == wanted:
                 return position
     return None
 
@@ -163,11 +168,11 @@ def _pairs(words: list[str]) -> list[tuple[str, str, str]]:
     value in the next word, as in Slurm; `nice` alone is 100."""
     pairs = []
     rest = list(reversed(words))
-    of_job = any(ENTITY_WORDS.get(word.partition("=")[0].lower()) == "job" for word in words)
+    of_job = any(kind_named(word.partition("=")[0].lower()) == "job" for word in words)
     while rest:
         word = rest.pop()
         key, equals, value = word.partition("=")
-        if not equals and rest and (key.lower() in ENTITY_WORDS or (of_job and "=" not in rest[-1])):
+        if not equals and rest and (kind_named(key.lower()) or (of_job and "=" not in rest[-1])):
             value = rest.pop()
         elif not equals and of_job and key.lower() == "nice":
             value = NICE_ALONE

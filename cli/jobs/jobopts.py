@@ -211,7 +211,7 @@ JOB_OPTIONS = (
     Option("nodefile", "F", YES, help="request the hosts named in a file", metavar="filename", dest="nodelist",
            convert=read.node_file, invalid="Invalid --nodefile node file", field="nodes_required"),
     Option("nodelist", "w", YES, help="request a specific list of hosts", metavar="hosts...",
-           convert=read.checked(read.hosts, "host list"), field="nodes_required"),
+           convert=read.late(read.host_list), field="nodes_required"),
     Option("nodes", "N", YES, help="number of nodes on which to run (N = min[-max])", metavar="N", convert=read.nodes,
            invalid='"{value}" is not a valid node count'),
     _count("ntasks", "n", "ntasks", "number of tasks to run", "ntasks"),

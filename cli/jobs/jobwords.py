@@ -170,6 +170,17 @@ def hosts(text: str) -> None:
     expand(text)
 
 
+def host_list(text: str) -> str:
+    """A list of hosts, repetitions written out: with --distribution=arbitrary a task for each."""
+    if "*" in text:
+        from penstock.values.hostlist import repeated
+
+        text = repeated(text)
+    if text:
+        hosts(check_name(text, "host list", TEXT_MAX))
+    return text
+
+
 def begin(text: str) -> int:
     from penstock.values.dates import parse_date_us
 
@@ -371,6 +382,10 @@ def node_file(path: str) -> str:
     if len(data) > NODE_FILE_BYTES_MAX:
         raise BadValue(f"{path}: larger than {NODE_FILE_BYTES_MAX} bytes")
     names = ",".join(data.decode("utf-8", "surrogateescape").split())
+    if "*" in names:
+        from penstock.values.hostlist import repeated
+
+        names = repeated(names)
     hosts(check_name(names, path, NODE_FILE_BYTES_MAX))
     return names
 

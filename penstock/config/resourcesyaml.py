@@ -1,26 +1,28 @@
 """Reads `resources.yaml`, beside slurm.conf: hierarchical resources. JSON is YAML, too.
 
 The file is a list of resources (resources.yaml(5) of Slurm 25.05 and later), each with a mode and layers of nodes with
-a count. A layer without `layer_name`, as in the first releases, is named by its nodes. What Penstock does not have is
-an error, since a job would get what it should not have: MODE_3, which counts by node, and layers that are disabled.
+a count. A layer without `layer_name`, as in the first releases, is named by its nodes. Under MODE_3 the layers are a tree by
+`parent_name`, and have the nodes of the layers below them. What Penstock does not have is an error, since a job would get
+what it should not have: layers that are disabled, and a block topology that has to be that of the layers.
 """
 
 import os
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 
 from penstock.config.problem import Findings, Where
 from penstock.config.yamlfile import read_yaml
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import compress, expand
-from penstock.values.hres import MODE_1, MODE_2, Hres, HresLayer
+from penstock.values.hres import MODE_1, MODE_2, MODE_3, Hres, HresLayer
 from penstock.values.licenses import LICENSES_MAX
 
 #: A waiting job has a row for the planner for each layer, so this bounds its cost.
 LAYERS_MAX: Final = 256
 RESOURCES_MAX: Final = 64
-_MODES: Final = {"MODE_1": MODE_1, "MODE_2": MODE_2}
+_MODES: Final = {"MODE_1": MODE_1, "MODE_2": MODE_2, "MODE_3": MODE_3}
 _NAME: Final = re.compile(r"[A-Za-z0-9_.@+-]{1,64}")
 _LAYER: Final = re.compile(r"[^\s,;|:=()*]{1,128}")
 _KEYS: Final = frozenset(("resource", "mode", "layers", "variables", "disable_hres", "topology"))
@@ -69,10 +71,10 @@ def _resource(entry: object, nodes: Collection[str]) -> Hres:
     what = f"resource {name}"
     _known(entry, _KEYS, what)
     mode = entry.get("mode")
-    if mode == "MODE_3" or "topology" in entry:
-        raise _Wrong(f"{what}: MODE_3 (counts by node, topology) is not supported; use MODE_1 or MODE_2")
     if mode not in _MODES:
-        raise _Wrong(f"{what}: mode is {str(mode)[:64]}, expected MODE_1 or MODE_2")
+        raise _Wrong(f"{what}: mode is {str(mode)[:64]}, expected MODE_1, MODE_2 or MODE_3")
+    if "topology" in entry:
+        raise _Wrong(f"{what}: topology is not supported; without it the layers do not depend on blocks")
     if entry.get("disable_hres", False) is not False:
         raise _Wrong(f"{what}: disable_hres is not supported; set the counts of its layers to 0")
     listed = entry.get("layers")
@@ -83,7 +85,39 @@ def _resource(entry: object, nodes: Collection[str]) -> Hres:
     twice = next((layer.name for layer in layers if names.count(layer.name.lower()) > 1), None)
     if twice is not None:
         raise _Wrong(f"{what}: layer {twice} is given twice")
+    if mode == "MODE_3":
+        layers = _tree(layers, [str(one.get("parent_name", "")) for one in listed], what)
+    elif any("parent_name" in one for one in listed):
+        raise _Wrong(f"{what}: parent_name is of MODE_3")
     return Hres(name, _MODES[str(mode)], tuple(layers), _pairs(entry, "variables", what))
+
+
+def _tree(layers: list[HresLayer], parents: list[str], what: str) -> list[HresLayer]:
+    """Returns the layers with the nodes of those below them. `parents`: the name of the layer above each, "" = the root."""
+    at = {layer.name.lower(): index for index, layer in enumerate(layers)}
+    if parents.count("") != 1:
+        raise _Wrong(f"{what}: one layer is the root, all others have a parent_name")
+    nodes: list[dict[str, None]] = [{} for _ in layers]
+    leaf_of: dict[str, str] = {}
+    for index, layer in enumerate(layers):
+        if layer.nodes and layer.name.lower() in (parent.lower() for parent in parents):
+            raise _Wrong(f"{what}, layer {layer.name}: it has the nodes of the layers below it, and lists none itself")
+        for node in layer.nodes:
+            if leaf_of.setdefault(node, layer.name) != layer.name:
+                raise _Wrong(f"{what}: node {node} is in two layers, {leaf_of[node]} and {layer.name}")
+        above, path = index, set[int]()
+        while True:
+            if above in path:
+                raise _Wrong(f"{what}, layer {layer.name}: it is below itself")
+            path.add(above)
+            nodes[above] |= dict.fromkeys(layer.nodes)
+            parent = parents[above].lower()
+            if not parent:
+                break
+            if parent not in at:
+                raise _Wrong(f"{what}, layer {layers[above].name}: there is no layer {parents[above][:64]}")
+            above = at[parent]
+    return [replace(layer, nodes=tuple(held)) for layer, held in zip(layers, nodes, strict=True)]
 
 
 def _layer(entry: object, what: str, nodes: Collection[str]) -> HresLayer:
@@ -99,8 +133,6 @@ def _layer(entry: object, what: str, nodes: Collection[str]) -> HresLayer:
     if not name:
         raise _Wrong(f"{what}: it has neither layer_name nor nodes")
     _known(entry, _LAYER_KEYS, what)
-    if "parent_name" in entry:
-        raise _Wrong(f"{what}: parent_name is of MODE_3, which is not supported")
     if entry.get("disable_layer", False) is not False:
         raise _Wrong(f"{what}: disable_layer is not supported; set its count to 0")
     configured, base = _number(entry.get("count", 0), f"{what}: count", -1), _pairs(entry, "base", what)

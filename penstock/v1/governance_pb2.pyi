@@ -141,16 +141,18 @@ class ResourceInfo(_message.Message):
     def __init__(self, name: _Optional[str] = ..., server: _Optional[str] = ..., type: _Optional[str] = ..., count: _Optional[int] = ..., allowed: _Optional[int] = ..., last_consumed: _Optional[int] = ..., flags: _Optional[_Iterable[str]] = ..., manager: _Optional[str] = ..., description: _Optional[str] = ...) -> None: ...
 
 class ListCountersRequest(_message.Message):
-    __slots__ = ("accounts", "users", "qos", "what")
+    __slots__ = ("accounts", "users", "qos", "what", "cluster")
     ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
     USERS_FIELD_NUMBER: _ClassVar[int]
     QOS_FIELD_NUMBER: _ClassVar[int]
     WHAT_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     accounts: _containers.RepeatedScalarFieldContainer[str]
     users: _containers.RepeatedScalarFieldContainer[str]
     qos: _containers.RepeatedScalarFieldContainer[str]
     what: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, accounts: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., qos: _Optional[_Iterable[str]] = ..., what: _Optional[_Iterable[str]] = ...) -> None: ...
+    cluster: str
+    def __init__(self, accounts: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., qos: _Optional[_Iterable[str]] = ..., what: _Optional[_Iterable[str]] = ..., cluster: _Optional[str] = ...) -> None: ...
 
 class ListCountersReply(_message.Message):
     __slots__ = ("counters",)

@@ -17,7 +17,7 @@ class ListAssociationsRequest(_message.Message):
     def __init__(self, with_deleted: bool = ..., cluster: _Optional[str] = ...) -> None: ...
 
 class ListAssociationsReply(_message.Message):
-    __slots__ = ("associations", "accounts", "users", "cluster", "multifactor", "fair_tree", "controller_host", "controller_port")
+    __slots__ = ("associations", "accounts", "users", "cluster", "multifactor", "fair_tree", "controller_host", "controller_port", "without_jobs")
     ASSOCIATIONS_FIELD_NUMBER: _ClassVar[int]
     ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
     USERS_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +26,7 @@ class ListAssociationsReply(_message.Message):
     FAIR_TREE_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_HOST_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_PORT_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_JOBS_FIELD_NUMBER: _ClassVar[int]
     associations: _containers.RepeatedCompositeFieldContainer[Association]
     accounts: _containers.RepeatedCompositeFieldContainer[AccountInfo]
     users: _containers.RepeatedCompositeFieldContainer[UserInfo]
@@ -34,7 +35,8 @@ class ListAssociationsReply(_message.Message):
     fair_tree: bool
     controller_host: str
     controller_port: int
-    def __init__(self, associations: _Optional[_Iterable[_Union[Association, _Mapping]]] = ..., accounts: _Optional[_Iterable[_Union[AccountInfo, _Mapping]]] = ..., users: _Optional[_Iterable[_Union[UserInfo, _Mapping]]] = ..., cluster: _Optional[str] = ..., multifactor: bool = ..., fair_tree: bool = ..., controller_host: _Optional[str] = ..., controller_port: _Optional[int] = ...) -> None: ...
+    without_jobs: bool
+    def __init__(self, associations: _Optional[_Iterable[_Union[Association, _Mapping]]] = ..., accounts: _Optional[_Iterable[_Union[AccountInfo, _Mapping]]] = ..., users: _Optional[_Iterable[_Union[UserInfo, _Mapping]]] = ..., cluster: _Optional[str] = ..., multifactor: bool = ..., fair_tree: bool = ..., controller_host: _Optional[str] = ..., controller_port: _Optional[int] = ..., without_jobs: bool = ...) -> None: ...
 
 class Association(_message.Message):
     __slots__ = ("id", "account", "user", "parent", "shares", "priority", "depth", "norm_shares", "usage_s", "norm_usage", "effective_usage", "fair_share", "level_fs", "made_by_itself", "partition", "limits", "qos", "default_qos", "deleted", "tres_mins", "tres_run_mins", "own_qos", "budget")

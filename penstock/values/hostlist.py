@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 
 from penstock.values.allowance import Allowance
 from penstock.values.errors import BadValue
-from penstock.values.numbers import is_digits
+from penstock.values.numbers import is_digits, parse_int
 from penstock.values.text import shown
 
 HOSTLIST_NODES_MAX = 65536  # largest cluster in one list, and the largest answer
@@ -56,6 +56,22 @@ def expand(text: str, allowance: Allowance | None = None) -> list[str]:
         _spend(allowance, number, len(names) + number)
         names.extend(_names(parts, item))
     return names
+
+
+def repeated(text: str) -> str:
+    """Writes out the hosts of a list that are repeated by a count: `n1*2,n[2-3]` is `n1,n1,n[2-3]`. Raises BadValue."""
+    parts, total = [], 0
+    for item in _split(text):
+        name, star, count = item.partition("*")
+        if not name:
+            raise BadValue(f"Invalid hostlist: no name before {shown(item)}")
+        times = parse_int(count, 1, HOSTLIST_NODES_MAX, f"count of {shown(name)}") if star else 1
+        total += times
+        _check_total(total)
+        parts.append((name, times))
+    if sum((len(name) + 1) * times for name, times in parts) > HOSTLIST_TEXT_MAX:
+        raise BadValue(f"Invalid hostlist: more than {HOSTLIST_TEXT_MAX} characters")
+    return ",".join(name for name, times in parts for _ in range(times))
 
 
 def expand_all(texts: Iterable[str]) -> dict[str, None]:

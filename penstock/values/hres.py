@@ -1,7 +1,8 @@
 """Hierarchical resources: counted like licenses, but in layers of nodes (resources.yaml of Slurm 25.05 and later).
 
 A job requests a count of the resource, whatever its number of nodes. Under MODE_1 one layer with nodes of the job
-provides it, under MODE_2 each layer that has nodes of the job does.
+provides it, under MODE_2 each layer that has nodes of the job does. Under MODE_3 the layers are a tree, and each node of
+the job takes the count from its layer and from all above it.
 """
 
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Final, NamedTuple
 
 MODE_1: Final = 1
 MODE_2: Final = 2
+MODE_3: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Hres:
 
 
 class Granted(NamedTuple):
-    """What a job holds of a resource or license; a license has no layers."""
+    """What a job holds of a resource or license, of each of these layers; a license has none."""
 
     name: str
     layers: tuple[str, ...]

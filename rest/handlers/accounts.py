@@ -17,9 +17,10 @@ from cli.base.document import Json
 from cli.base.listing import STATE_OF_WORD, words
 from cli.listings.jsonacct import record_object
 from cli.listings.jsonshare import share_object
+from penstock.errors import PenstockError
 from penstock.v1.accounting_pb2 import ListRecordsReply, ListRecordsRequest
 from penstock.v1.controller_pb2 import ListQosRequest, PingRequest
-from penstock.v1.governance_pb2 import ListTresRequest, ListWckeysRequest
+from penstock.v1.governance_pb2 import ListClustersReply, ListClustersRequest, ListTresRequest, ListWckeysRequest
 from penstock.v1.shares_pb2 import Association, ListAssociationsReply, ListAssociationsRequest
 from penstock.values.dates import parse_date_us
 from penstock.values.errors import BadValue
@@ -57,7 +58,7 @@ async def jobs(call: RestCall) -> Json:
         ids=ids, users=words(get("users")), accounts=words(get("account")), partitions=words(get("partition")),
         names=words(get("job_name")), states=sorted(set(states)), nodes=[node] if (node := get("node")) else (),
         start_at_us=start_us, end_at_us=end_us, duplicates=call.flag("show_duplicates"),
-        no_steps=call.flag("skip_steps"), qos=words(get("qos")), wckeys=words(get("wckey")),
+        no_steps=call.flag("skip_steps"), qos=words(get("qos")), wckeys=words(get("wckey")), cluster=asked_cluster(call),
     )  # fmt: skip
     return {"jobs": await _records(call, request)}
 
@@ -69,6 +70,16 @@ async def job(call: RestCall) -> Json:
     found = await _records(call, ListRecordsRequest(ids=[text], duplicates=True))
     _check_any(call, found, f"job {text}")
     return {"jobs": found}
+
+
+def asked_cluster(call: RestCall) -> str:
+    """The other cluster of the same database that the query names; "" = the own one. Raises RestError for several."""
+    names = list(dict.fromkeys(words(call.query.get("cluster"))))
+    if len(names) > 1:
+        raise RestError(
+            422, BAD_QUERY, f"cluster: {','.join(names)[:100]}: name one cluster a request", source="#/cluster"
+        )
+    return "" if names in ([], [call.cluster]) else names[0]
 
 
 async def _records(call: RestCall, request: ListRecordsRequest) -> AnswerList:
@@ -158,13 +169,13 @@ async def user(call: RestCall) -> Json:
 
 async def associations(call: RestCall) -> Json:
     """GET associations."""
-    tree = await tree_of(call, call.flag("Include deleted associations"))
+    tree = await tree_of(call, call.flag("Include deleted associations"), asked_cluster(call))
     return {"associations": [association_object(tree, one) for one in chosen(call, tree)]}
 
 
 async def association(call: RestCall) -> Json:
     """GET association: the first that passes the filters."""
-    tree = await tree_of(call, call.flag("Include deleted associations"))
+    tree = await tree_of(call, call.flag("Include deleted associations"), asked_cluster(call))
     found = [association_object(tree, one) for one in chosen(call, tree)[:1]]
     _check_any(call, found, "association")
     return {"associations": found}
@@ -185,16 +196,32 @@ async def config(call: RestCall) -> Json:
 
 
 async def clusters(call: RestCall) -> Json:
-    """GET clusters: this one. update_time has no effect."""
+    """GET clusters: this one and the others of its database. update_time has no effect."""
+    return {"clusters": await _all_clusters(call)}
+
+
+async def _all_clusters(call: RestCall) -> list[Json]:
     tree = await tree_of(call, with_deleted=False)
-    return {"clusters": [cluster_object(tree, tree.nodes.get(ROOT))]}
+    return [cluster_object(tree, tree.nodes.get(ROOT)), *await _neighbours(call, tree.cluster)]
+
+
+async def _neighbours(call: RestCall, own: str) -> list[Json]:
+    """The other clusters of the database. One that cannot be read, or all of them, is a warning."""
+    found: list[Json] = []
+    try:
+        reply: ListClustersReply = await call.call("ListClusters", ListClustersRequest())
+        for name in (one.name for one in reply.clusters if one.name != own):
+            tree = await tree_of(call, with_deleted=False, cluster=name)
+            found.append(cluster_object(tree, tree.nodes.get(ROOT)))
+    except PenstockError as error:
+        call.warn(error.text)
+    return found
 
 
 async def cluster(call: RestCall) -> Json:
     """GET cluster/{cluster_name}."""
-    tree = await tree_of(call, with_deleted=False)
     name = call.path["cluster_name"]
-    found = [cluster_object(tree, tree.nodes.get(ROOT))] if name == tree.cluster else []
+    found = [one for one in await _all_clusters(call) if one["name"] == name]
     _check_any(call, found, f"cluster {name}")
     return {"clusters": found}
 
@@ -228,16 +255,18 @@ def _user(tree: AssociationTree, name: str, with_assocs: bool, with_coords: bool
     return made | hidden | ({} if with_coords else {"coordinators": []})
 
 
-async def _associations(call: RestCall, *, with_deleted: bool) -> ListAssociationsReply:
+async def _associations(call: RestCall, *, with_deleted: bool, cluster: str = "") -> ListAssociationsReply:
     whole = ListAssociationsReply()
-    async for page in call.pages("ListAssociations", ListAssociationsRequest(with_deleted=with_deleted)):
+    request = ListAssociationsRequest(with_deleted=with_deleted, cluster=cluster)
+    async for page in call.pages("ListAssociations", request):
         whole.MergeFrom(page)
     return whole
 
 
-async def tree_of(call: RestCall, with_deleted: bool) -> AssociationTree:
-    """All associations that the caller may see. Raises PenstockError."""
-    return AssociationTree.of(await _associations(call, with_deleted=with_deleted))
+async def tree_of(call: RestCall, with_deleted: bool, cluster: str = "") -> AssociationTree:
+    """All associations that the caller may see, of the own cluster ("") or another one of its database. Raises
+    PenstockError."""
+    return AssociationTree.of(await _associations(call, with_deleted=with_deleted, cluster=cluster))
 
 
 # ---- QOS, TRES, wckeys
@@ -269,9 +298,10 @@ async def tres(call: RestCall) -> Json:
 async def wckeys(call: RestCall) -> Json:
     """GET wckeys."""
     names, owners = set(words(call.query.get("name"))), set(words(call.query.get("user")))
-    reply = await call.call("ListWckeys", ListWckeysRequest(with_deleted=call.flag("with_deleted")))
+    other = asked_cluster(call)
+    reply = await call.call("ListWckeys", ListWckeysRequest(with_deleted=call.flag("with_deleted"), cluster=other))
     found = [one for one in reply.wckeys if (not names or one.name in names) and (not owners or one.user in owners)]
-    return {"wckeys": [list_object("wckey", one, call.cluster) for one in found]}
+    return {"wckeys": [list_object("wckey", one, other or call.cluster) for one in found]}
 
 
 async def _all_wckeys(call: RestCall) -> list[Json]:

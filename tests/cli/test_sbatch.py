@@ -153,6 +153,7 @@ EVERY_OPTION = [
         {"gpu_freq": "high,memory=low,verbose", "gpu_mem_mb": "40960"},
     ),
     (["-w", "n[1-2]", "-x", "n3"], {"nodes_required": "n[1-2]", "nodes_excluded": "n3"}),
+    (["-w", "n1*2,n2"], {"nodes_required": "n1,n1,n2"}),
     (["-C", "a&b"], {"features": "a&b"}),
     (["-C", ""], {}),
     (["--exclusive"], {"exclusive": True}),
@@ -421,6 +422,7 @@ def test_arrays_that_are_none(client, capsys, value):
         (["-J", "\udcff"], "not valid UTF-8 at position 0"),
         (["-A", "x" * 2000], "the limit is 1024 bytes"),
         (["-w", "n[1-"], "Invalid --nodelist specification\n"),
+        (["-w", "n1*0"], "Invalid --nodelist specification\n"),
         (["-C", "a&"], "Invalid feature specification\n"),
         (
             ["-F", "/nonexistent"],

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.config import ConfigError, load
-from penstock.values.hres import MODE_1, MODE_2, Granted, Hres, HresLayer, format_granted, parse_granted
+from penstock.values.hres import MODE_1, MODE_2, MODE_3, Granted, Hres, HresLayer, format_granted, parse_granted
 
 Write = Callable[..., str]
 
@@ -59,16 +59,43 @@ def test_what_a_job_holds_as_text() -> None:
     assert parse_granted("") == ()
 
 
+def test_layers_of_mode_3_have_the_nodes_below_them(write: Write, whole: str) -> None:
+    text = (
+        TREE
+        + "  - {layer_name: row, parent_name: top}\n  - {layer_name: rack, parent_name: Row, nodes: [n2], count: -1}\n"
+    )
+    (found,) = load(write(whole, resources_yaml=text)).config.hres
+    assert found.mode == MODE_3
+    assert [(layer.name, layer.nodes, layer.count) for layer in found.layers] == [
+        ("top", ("n1", "n2"), 9), ("low", ("n1",), 3), ("row", ("n2",), 0), ("rack", ("n2",), -1),
+    ]  # fmt: skip
+
+
 LAYER = "  layers: [{layer_name: a, nodes: [n1], count: 1}]\n"
 ONE = "- resource: r\n  mode: MODE_1\n"
+TREE = "- resource: r\n  mode: MODE_3\n  layers:\n  - {layer_name: top, count: 9}\n  - {layer_name: low, parent_name: TOP, nodes: n1, count: 3}\n"
 BAD = (
     ("x: 1", "expected a list of at most 64 resources: - resource: NAME"),
     ("- mode: MODE_1", "each entry begins with `resource: NAME`"),
     ("- resource: a b\n  mode: MODE_1\n", "resource 'a b': a name has letters, digits and _ . @ + - only"),
-    ("- resource: r\n  mode: MODE_9\n" + LAYER, "resource r: mode is MODE_9, expected MODE_1 or MODE_2"),
+    ("- resource: r\n  mode: MODE_9\n" + LAYER, "resource r: mode is MODE_9, expected MODE_1, MODE_2 or MODE_3"),
     (
-        "- resource: r\n  mode: MODE_3\n" + LAYER,
-        "resource r: MODE_3 (counts by node, topology) is not supported; use MODE_1 or MODE_2",
+        TREE + "  topology: blocks\n",
+        "resource r: topology is not supported; without it the layers do not depend on blocks",
+    ),
+    (
+        TREE + "  - {layer_name: b, nodes: n2}\n",
+        "resource r: one layer is the root, all others have a parent_name",
+    ),
+    (TREE + "  - {layer_name: b, parent_name: c}\n", "resource r, layer b: there is no layer c"),
+    (TREE + "  - {layer_name: b, parent_name: b}\n", "resource r, layer b: it is below itself"),
+    (
+        TREE + "  - {layer_name: b, parent_name: low}\n",
+        "resource r, layer low: it has the nodes of the layers below it, and lists none itself",
+    ),
+    (
+        TREE + "  - {layer_name: b, parent_name: top, nodes: [n1, n2]}\n",
+        "resource r: node n1 is in two layers, low and b",
     ),
     (ONE + LAYER + "  colour: red\n", "resource r: 'colour' is no key of resources.yaml"),
     (ONE + LAYER + "  disable_hres: true\n", "resource r: disable_hres is not supported; set the counts of its layers to 0"),
@@ -87,7 +114,7 @@ BAD = (
         ONE + "  layers: [{nodes: n1, count: many}]\n",
         "resource r, layer n1: count is many, expected a number from -1 to 1000000000",
     ),
-    (ONE + "  layers: [{nodes: n1, parent_name: b}]\n", "resource r, layer n1: parent_name is of MODE_3, which is not supported"),
+    (ONE + "  layers: [{nodes: n1, parent_name: b}]\n", "resource r: parent_name is of MODE_3"),
     (
         ONE + "  layers: [{nodes: n1, disable_layer: true}]\n",
         "resource r, layer n1: disable_layer is not supported; set its count to 0",

@@ -16,7 +16,7 @@ from ctld.core.records.events import (
     UpdateNodes,
 )
 from penstock.values.config import Config, PartitionConfig
-from penstock.values.states import JobState, NodeFlag, Reason
+from penstock.values.states import Hold, JobState, NodeFlag, Reason
 from tests.core.world import SPEC, World, make_config
 
 GPU = (("gpu", "a100", 1),)
@@ -76,6 +76,30 @@ def test_licenses_that_are_gone_or_fewer(change):
         world.register("n1")
         world.advance(2)
     assert world.core.state.jobs[3].state is JobState.RUNNING
+
+
+@pytest.mark.parametrize("change", [reload, restart])
+@pytest.mark.parametrize("left", [(("matlab", 2),), (("matlab", 2), ("idl", 1))], ids=["gone", "too few"])
+def test_a_job_whose_license_is_gone_is_held(change, left):
+    """As in Slurm 26.05. One that is held already, and one that asks for something else, stay as they are."""
+    config = make_config(nodes=1, cpus=1, licenses=(("idl", 2), ("matlab", 2)))
+    world = World(config)
+    world.register("n1")
+    for licenses, is_held in (("matlab:1", False), ("idl:2", False), ("idl:2", True), ("matlab:2", False)):
+        world.submit(JobSubmission(name="a", work_dir=b"/", licenses=licenses, hold=is_held))
+    change(world, dataclasses.replace(config, licenses=left))
+    reasons = {i: job.reason for i, job in world.core.state.jobs.items()}
+    assert reasons[2] is Reason.JOB_HELD_ADMIN and reasons[3] is Reason.JOB_HELD_USER
+    assert world.core.state.jobs[4].hold is Hold.NO
+    world.advance(1)
+    change(world, config)  # it is back: that releases nobody
+    if change is restart:
+        world.register("n1")
+    assert world.core.state.jobs[2].reason is Reason.JOB_HELD_ADMIN
+    world.do(ControlJobs(world.actor("ann"), ("2",), ControlAction.RELEASE, world.reply_to()))
+    assert world.core.state.jobs[2].hold is Hold.ADMIN
+    world.do(ControlJobs(world.actor("root"), ("2",), ControlAction.RELEASE, world.reply_to()))
+    assert world.core.state.jobs[2].hold is Hold.NO
 
 
 @pytest.mark.parametrize("change", [reload, restart])

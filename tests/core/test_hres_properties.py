@@ -8,8 +8,9 @@ from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ctld.core.limits.ledger import allocated_tres
 from ctld.core.records.events import JobSubmission
-from penstock.values.hres import MODE_1, MODE_2, Hres, HresLayer, kind_of, parse_granted
+from penstock.values.hres import MODE_1, MODE_2, MODE_3, Hres, HresLayer, kind_of, parse_granted
 from penstock.values.states import JobState
 from tests.core.world import World, make_config
 
@@ -25,7 +26,8 @@ def resources(draw: Any) -> tuple[Hres, ...]:
     nodes = draw(st.one_of(st.lists(sets, min_size=1, max_size=5), st.just(in_a_tree), st.just(in_a_tree[:3])))
     counts = [draw(st.sampled_from((-1, 0, 1, 2, 3, 5, 9))) for _ in nodes]
     layers = [HresLayer(f"l{i}", names, n, n) for i, (names, n) in enumerate(zip(nodes, counts, strict=True))]
-    return (Hres("r", draw(st.sampled_from((MODE_1, MODE_2))), tuple(layers)),)
+    mode = draw(st.sampled_from((MODE_1, MODE_2, MODE_3) if nodes == in_a_tree else (MODE_1, MODE_2)))
+    return (Hres("r", mode, tuple(layers)),)
 
 
 STEP = st.one_of(
@@ -50,6 +52,12 @@ def could_start(world: World, one: Hres, count: int, nodes: int, empty: bool = F
         if any(all(name not in layer.nodes for layer in one.layers) for name in chosen):
             continue  # a node outside of all layers
         here = [layer for layer in one.layers if any(name in layer.nodes for name in chosen)]
+        if one.mode == MODE_3 and all(
+            layer.count < 0
+            or int(free[kinds[kind_of(one.name, layer.name)]]) >= count * len(set(layer.nodes) & set(chosen))
+            for layer in here
+        ):
+            return True
         if one.mode == MODE_2 and all(enough[layer.name] for layer in here):
             return True
         if one.mode == MODE_1:
@@ -65,11 +73,18 @@ def check_held(world: World, one: Hres) -> None:
         if job.state is not JobState.RUNNING:
             continue
         nodes = {part.node for part in job.alloc}
-        (granted,) = parse_granted(job.licenses_alloc)
-        layers = [by_name[name] for name in granted.layers]
+        held = parse_granted(job.licenses_alloc)
+        granted, layers = held[0], [by_name[name] for one in held for name in one.layers]
         assert granted.name == "r" and all(nodes & set(layer.nodes) for layer in layers)
         if one.mode == MODE_1:
             assert len(layers) == 1
+        elif one.mode == MODE_3:
+            count = parse_granted(job.request.licenses)[0].amount
+            assert dict(allocated_tres(world.core.state, job))["license/r"] == count * len(nodes)
+            of_layer = {part.layers: part.amount for part in held}
+            assert of_layer == {
+                (layer.name,): count * len(nodes & set(layer.nodes)) for layer in one.layers if nodes & set(layer.nodes)
+            }
         else:
             assert {layer.name for layer in layers} == {x.name for x in one.layers if nodes & set(x.nodes)}
 
@@ -80,7 +95,17 @@ BESIDE = (
 )
 
 
+#: Four nodes of six: two of the first rack, of which only one has enough for two, and one of each other.
+RACKS = (
+    Hres("r", MODE_3, (
+        HresLayer("a", NAMES[:2], 3, 3), HresLayer("b", NAMES[2:4], 5, 5), HresLayer("c", NAMES[4:], 2, 2),
+        HresLayer("row", NAMES[:4], 7, 7), HresLayer("site", NAMES, 8, 8),
+    )),
+)  # fmt: skip
+
+
 @examples(60, 1_500)
+@example(RACKS, [("submit", 2, 4), ("submit", 2, 1), ("submit", 1, 3), ("end", 0, 0), ("submit", 2, 2)])
 @example(BESIDE, [("submit", 1, 1), ("submit", 1, 4)])
 @given(resources(), st.lists(STEP, max_size=14))
 def test_what_is_held_and_who_waits(hres: tuple[Hres, ...], steps: list[tuple[str, int, int]]) -> None:

@@ -3,10 +3,15 @@
 import json
 import signal
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 import pytest
 from livecluster import ClusterConf, Done, LiveCluster
+from liverest import LiveRest
 from postgres import Server, change, rows
+
+from sdk.cluster import Cluster
+from sdk.errors import RequestRefused
 
 ASSOCIATIONS = ("sacctmgr", "-nP", "show", "assoc", "cluster=west", "format=cluster,account,user,grpjobs")
 
@@ -93,3 +98,98 @@ def test_the_accounting_of_a_cluster_that_was_killed(place: str) -> None:
         west.start_controller()
         east.run("sacctmgr", "-i", "add", "account", "bio", "cluster=west").ok()
         assert "west|bio||" in shown(*ASSOCIATIONS).splitlines()
+
+
+def test_qos_shares_rest_and_python_know_the_other_cluster(place: str) -> None:
+    """Of `north`, which no file names, from `south`."""
+    enforced = ("AccountingStorageEnforce=limits", "AuthAltTypes=auth/jwt")
+    with (
+        LiveCluster(1, conf(place, "south", *enforced)) as south,
+        LiveCluster(1, conf(place, "north", *enforced)) as north,
+    ):
+        north.run("sacctmgr", "-i", "add", "account", "physics", "GrpTRESMins=cpu=1000").ok()
+        north.run("sacctmgr", "-i", "add", "qos", "gold", "priority=7").ok()
+        job = north.sbatch("-o", "/dev/null", "-J", "told", "--wrap", "true")
+        north.wait_state(job, "COMPLETED")
+
+        def shown(*words: str) -> str:
+            return south.run(*words).ok().out
+
+        qos = ("sacctmgr", "-nP", "show", "qos", "format=name,priority")
+        assert shown(*qos) == "normal|0\n"
+        assert shown(*qos, "where", "cluster=north") == "normal|0\ngold|7\n"
+        assert shown(*qos, "gold", "cluster=south,north") == "gold|7\n"
+        assert shown(*qos, "cluster=mars") == ""
+        refused(south.run("sacctmgr", "-i", "delete", "qos", "gold", "cluster=north"), 1, "can only be read here")
+        refused(south.run("sacctmgr", "-i", "add", "qos", "x", "cluster=mars"), 1, "This cluster 'mars' doesn't exist.")
+        shares = shown("sshare", "-M", "north,south", "-anP", "-o", "Cluster,Account,User,GrpTRESMins,TRESRunMins")
+        headings = [line for line in shares.splitlines() if line.startswith("CLUSTER")]
+        assert headings == ["CLUSTER: north", "CLUSTER: south"]
+        assert "north| physics||cpu=1000|" in shares.splitlines(), "what its running jobs may use is not known"
+        assert any(line.startswith("south|root|") and "cpu=0" in line for line in shares.splitlines())
+
+        with Cluster(south.cluster_file) as cluster:
+            since = datetime.now().astimezone() - timedelta(hours=1)
+            assert [one.name for one in cluster.history(since, cluster="north")] == ["told"]
+            assert cluster.history(since) == []
+            with pytest.raises(RequestRefused, match="No cluster 'mars' known by database"):
+                cluster.history(since, cluster="mars")
+
+        rest = LiveRest(south)
+        rest.start()
+        with rest.as_user() as client:
+
+            def got(path: str) -> dict:
+                reply = client.get(f"/slurmdb/v0.0.46/{path}")
+                assert (reply.status_code, reply.json()["errors"]) == (200, []), reply.text
+                return reply.json()
+
+            assert [(one["cluster"], one["job_id"]) for one in got("jobs?cluster=north")["jobs"]] == [("north", job)]
+            assert got("jobs?cluster=south")["jobs"] == got("jobs")["jobs"] == []
+            assert {one["cluster"] for one in got("associations?cluster=north")["associations"]} == {"north"}
+            names = [one["name"] for one in got("clusters")["clusters"]]
+            assert names[0] == "south" and "north" in names[1:]
+            assert [one["name"] for one in got("cluster/north")["clusters"]] == ["north"]
+            assert got("wckeys?cluster=north")["wckeys"] == []
+            for path, words in (
+                ("jobs?cluster=mars", "No cluster 'mars'"),
+                ("jobs?cluster=north,south", "name one cluster"),
+            ):
+                reply = client.get(f"/slurmdb/v0.0.46/{path}")
+                assert reply.status_code == 422 and words in reply.text, reply.text
+
+        # with a file of it, everything else
+        (south.home / "clusters").mkdir()
+        (south.home / "clusters" / "north.json").symlink_to(north.cluster_file)
+        submit = (
+            "sbatch",
+            "--parsable",
+            "-M",
+            "south,north",
+            "--exclusive",
+            "-J",
+            "both",
+            "-o",
+            "/dev/null",
+            "--wrap",
+            "sleep 300",
+        )
+        (here, first), (there, second) = (shown(*submit).strip().split(";") for _ in range(2))
+        assert (first, second) == ("south", "north"), "the second one starts there at once"
+        south.wait_state(int(here), "RUNNING")
+        north.wait_state(int(there), "RUNNING")
+        assert shown("squeue", "-M", "all", "-h", "-o", "%i %t") == (
+            f"CLUSTER: north\n{there} R\n\nCLUSTER: south\n{here} R\n"
+        )
+        assert shown("sinfo", "-M", "all", "-h", "-o", "%t") == "CLUSTER: north\nalloc\n\nCLUSTER: south\nalloc\n"
+        assert f"JobId={there} " in shown("scontrol", "-M", "north", "show", "job", there)
+        waiting = shown(*submit[:3], "north", *submit[4:]).strip().partition(";")[0]
+        assert shown("sprio", "-M", "north", "-h", "-o", "%i").split() == ["CLUSTER:", "north", waiting]
+        assert shown("sacctmgr", "-nP", "show", "federation") == ""
+        south.run("scancel", "-M", "all", "-n", "both").ok()
+        south.wait_ends(int(here))
+        north.wait_ends(int(there))
+        states = shown("sacct", "-L", "-XnP", "-j", f"{here},{there}", "-o", "cluster,state").splitlines()
+        assert [line[: len("north|CANCELLED")] for line in states if "both" not in line][-2:] == [
+            "north|CANCELLED", "south|CANCELLED",
+        ]  # fmt: skip

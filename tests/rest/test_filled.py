@@ -27,7 +27,13 @@ from penstock.v1.controller_pb2 import (
     ReservationInfo,
 )
 from penstock.v1.explain_pb2 import DiagnosticsReply
-from penstock.v1.governance_pb2 import ListTresReply, ListWckeysReply, TresInfo, WckeyInfo
+from penstock.v1.governance_pb2 import (
+    ListClustersReply,
+    ListTresReply,
+    ListWckeysReply,
+    TresInfo,
+    WckeyInfo,
+)
 from penstock.v1.shares_pb2 import AccountInfo, Association, ListAssociationsReply, UserInfo
 from rest.calling import RestCall
 from rest.contract.conform import missing
@@ -56,6 +62,7 @@ REPLIES = {
         users=[UserInfo(name="u", coordinator_of=["root"])],
     ),
     "ListQos": ListQosReply(qos=[Qos(name="q")]),
+    "ListClusters": ListClustersReply(),
     "ListTres": ListTresReply(tres=[TresInfo(type="cpu")]),
     "ListWckeys": ListWckeysReply(wckeys=[WckeyInfo(name="w")]),
 }  # fmt: skip

@@ -167,6 +167,7 @@ NAMED: dict[str, Message] = {
     "ListRecords": a.ListRecordsRequest(cluster="mars"),
     "ListAssociations": s.ListAssociationsRequest(cluster="mars"),
     "ListQos": c.ListQosRequest(cluster="mars"),
+    "ListCounters": g.ListCountersRequest(cluster="mars"),
     "ListWckeys": g.ListWckeysRequest(cluster="mars"),
     "ListTres": g.ListTresRequest(cluster="mars"),
     "ListResources": g.ListResourcesRequest(cluster="mars"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from patience import ANSWER_S
 
 from penstock.values.errors import BadValue
-from penstock.values.hostlist import HOSTLIST_NODES_MAX, HOSTLIST_TEXT_MAX, compress, expand
+from penstock.values.hostlist import HOSTLIST_NODES_MAX, HOSTLIST_TEXT_MAX, compress, expand, repeated
 
 STEADY = settings(deadline=None, derandomize=True)  # the same examples on any machine, however busy
 
@@ -90,6 +90,22 @@ def test_expanding_what_was_compressed_gives_the_same_names(names: list[str]) ->
 @given(NAMES)
 def test_compressing_has_one_result_for_all_orders(names: list[str]) -> None:
     assert compress(names) == compress(reversed(names)) == compress(expand(compress(names)))
+
+
+@pytest.mark.parametrize(
+    ("text", "written_out"),
+    [("n1*2", "n1,n1"), ("n1*2,n[2-3],m*1", "n1,n1,n[2-3],m"), ("n[1-2]*2 m", "n[1-2],n[1-2],m"), ("n1,n1", "n1,n1")],
+)
+def test_repetitions_are_written_out(text: str, written_out: str) -> None:
+    assert repeated(text) == written_out
+
+
+@pytest.mark.parametrize(
+    "text", ["*2", "n1*", "n1*0", "n1*x", "n1**2", "n1*-1", "n[1*2", "n1*65537", "n1*65536,n2", f"{'n' * 250}*65000"]
+)
+def test_repetitions_that_are_refused(text: str) -> None:
+    with pytest.raises(BadValue):
+        repeated(text)
 
 
 def test_very_long_numbers_come_back() -> None:

@@ -31,6 +31,7 @@ from ctld.core.state.books import BookKey, LimitBook
 from ctld.core.state.limit_waits import LimitDemand, WaitEntry
 from ctld.core.state.spent_minutes import WALL
 from ctld.core.state.state import ClusterState
+from penstock.values.hres import MODE_3
 from penstock.values.licenses import parse_licenses
 from penstock.values.limitreasons import reason_of
 from penstock.values.limits import LIMITS
@@ -83,7 +84,9 @@ def _demand(
     tres["billing"] = billing(weights, tres, state.config.priority_flags) // 1_000
     if request.licenses:
         for name, count in parse_licenses(request.licenses):
-            tres[f"license/{name}"] = count
+            pool = state.layout.hres.get(name)
+            by_node = pool is not None and pool.mode == MODE_3
+            tres[f"license/{name}"] = count * max(1, tres.get("node", 1)) if by_node else count
     safe = qos.usage_factor_ppm if "UsageFactorSafe" in qos.flags else PPM
     limit_s = request.time_min_s or (UNLIMITED_S if limit_s < 0 else limit_s)
     return ResourceDemand(tres, per_node, limit_s, qos.usage_factor_ppm, safe, nodes)

@@ -29,6 +29,7 @@ from ctld.core.state.books import Amounts, BookKey, LimitBook, LimitEntry, Limit
 from ctld.core.state.fairshare import Assoc
 from ctld.core.state.spent_minutes import Spent, rates_of
 from ctld.core.state.state import ClusterState
+from penstock.values.hres import parse_granted
 from penstock.values.licenses import parse_licenses
 from penstock.values.states import ALLOCATED_STATES, END_STATES, JobState
 
@@ -64,6 +65,9 @@ def allocated_tres(state: ClusterState, job: Job) -> Amounts:
     if job.request.licenses:
         for name, count in parse_licenses(job.request.licenses):
             tres[f"license/{name}"] = count
+        for name, layers, amount in parse_granted(job.licenses_alloc):
+            if layers:  # of a resource that is counted by node the root has all
+                tres[f"license/{name}"] = max(amount, tres.get(f"license/{name}", 0))
     return tuple(sorted((name, amount) for name, amount in tres.items() if amount))
 
 

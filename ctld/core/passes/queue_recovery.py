@@ -11,6 +11,7 @@ for components of a heterogeneous job, which become ready together.
 
 from itertools import islice
 
+from ctld.core.lifecycle.lost_licenses import keep_back
 from ctld.core.lifecycle.ready import refresh
 from ctld.core.state.state import ClusterState
 from ctld.core.state.timers import Timer
@@ -29,7 +30,9 @@ def begin(state: ClusterState, now_us: int) -> None:
         state.pending.outside = {job.job_id: None for job in pending[AT_ONCE:] if not job.request.het_job_id}
     for job in pending:
         if job.job_id not in state.pending.outside:
-            refresh(state, state.jobs.own(job), now_us)
+            own = state.jobs.own(job)
+            keep_back(state, own, now_us)
+            refresh(state, own, now_us)
     if state.pending.outside:
         state.timers.set(now_us, Timer.QUEUE_RECOVERY)
 
@@ -42,6 +45,7 @@ def enter_slice(state: ClusterState, now_us: int) -> None:
         del outside[job_id]
         job = state.jobs.look(job_id)
         if job is not None:
+            keep_back(state, job, now_us)
             refresh(state, job, now_us)
     if outside:
         state.timers.set(now_us, Timer.QUEUE_RECOVERY)

@@ -8,6 +8,10 @@ MODE_2 (each layer with nodes of the job has enough). Nodes that are in the same
 cell; then, for a job of several nodes, one for all nodes whose layers have enough at present, a set that is renewed
 before each pass; and one for each layer, in which everything below counts as taken: by it such a job waits.
 
+MODE_3 (each node takes the count, of its layer and of all above it: hres_nodes.py). A way for each set of nodes below a
+layer, cut to those that may have it together, with what the fewest nodes of the job can take of each layer at most; and,
+for a job of several nodes, one for those that may have it together at present, a set that is renewed before each pass.
+
 A way says what the planner counts while it plans. What the job takes is decided when it starts, by its nodes, and
 verified then: a second start in the same pass on the same rest waits for the next pass.
 
@@ -15,13 +19,15 @@ A node outside of all layers has nothing of the resource.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from _fastsched.contract import I32
+from ctld.core.queue.hres_nodes import by_layer, fitting_now, most_nodes
 from ctld.core.records.request import JobRequest, NodeAlloc
 from ctld.core.state.hres import HresPool, PoolLayer
 from ctld.core.state.pending import Shape, Ways
 from ctld.core.state.state import ClusterState
-from penstock.values.hres import MODE_1, Granted, format_granted
+from penstock.values.hres import MODE_1, MODE_2, MODE_3, Granted, format_granted
 from penstock.values.licenses import parse_licenses
 
 #: Ways of one request; the rest is ignored.
@@ -60,7 +66,7 @@ def by_layers(state: ClusterState, request: JobRequest, found: Ways) -> Ways:
     """Returns the ways to run of a request with its hierarchical resources, preferred ones first."""
     for name, count in wanted(state, request):
         pool = state.layout.hres[name]
-        make = _by_one_layer if pool.mode == MODE_1 else _by_all_layers
+        make = _MAKERS[pool.mode]
         ways = [(index, way) for index, shape in found for way in make(state, name, count, shape)]
         found = ways[:WAYS_MAX] or [(index, _on(state, shape, 0, (), 0)) for index, shape in found[:1]]
     return found
@@ -116,6 +122,32 @@ def _by_all_layers(state: ClusterState, name: str, count: int, shape: Shape) -> 
     return found
 
 
+def _by_nodes(state: ClusterState, name: str, count: int, shape: Shape) -> list[Shape]:
+    masks, pool = state.layout.masks, state.layout.hres[name]
+    everywhere, least = masks.bits[shape.mask] & _could(pool, count), shape.nodes_min
+    regions = [bits for _, bits in _cells(pool, everywhere)]
+    if shape.nodes_max > 1:
+        regions += sorted((everywhere & layer.bits for layer in pool.layers), key=int.bit_count)
+    sets = dict.fromkeys(most_nodes(pool, bits, count, lambda layer: layer.most) for bits in regions)
+    found = []
+    for bits in sets:
+        if bits.bit_count() >= least:
+            way = _on(state, shape, bits, (), 0)
+            licenses = list(way.licenses)
+            for layer, amount in by_layer(pool, bits, least, count):
+                licenses[layer.kind] += amount
+            found.append(way._replace(licenses=tuple(licenses), nodes_max=least))
+    if shape.nodes_max == 1 or not found:
+        return found
+    above = [layer for layer in pool.layers if everywhere & ~layer.bits == 0]
+    now = _on(state, shape, everywhere, above, count * least)
+    now = now._replace(mask=_set_of(state, now.mask, name, count))
+    return [now, *found] if shape.nodes_max > least else [*found, now]
+
+
+_MAKERS: Final = {MODE_1: _by_one_layer, MODE_2: _by_all_layers, MODE_3: _by_nodes}
+
+
 def _cells(pool: HresPool, bits: int) -> list[tuple[tuple[PoolLayer, ...], int]]:
     """Divides these nodes by the layers that they are in; returns them with these layers."""
     parts: list[tuple[tuple[PoolLayer, ...], int]] = [((), bits)] if bits else []
@@ -133,9 +165,11 @@ def by_kind(state: ClusterState, request: JobRequest) -> tuple[int, ...]:
     """Returns what it requests of each kind of license, each layer that could give it included."""
     counts = list(state.licenses_of(request))
     for name, count in wanted(state, request):
-        for layer in state.layout.hres[name].layers:
+        pool = state.layout.hres[name]
+        for layer in pool.layers:
             if layer.kind >= 0:
-                counts[layer.kind] = count
+                is_whole = pool.mode == MODE_3 and layer.bits == pool.nodes
+                counts[layer.kind] = count * request.nodes_min if is_whole else count
     return tuple(counts)
 
 
@@ -148,10 +182,18 @@ def _set_of(state: ClusterState, mask: int, name: str, count: int) -> int:
     if known is not None:
         return known
     masks = state.layout.masks
-    row = masks.add(("hres", mask, name, count), masks.bits[mask] & ~_lacking(state, name, count))
+    row = masks.add(("hres", mask, name, count), _having(state, masks.bits[mask], name, count))
     state.layout.hres_sets[mask, name, count] = row
     state.layout.hres_free = b""  # the others may be of another moment
     return row
+
+
+def _having(state: ClusterState, bits: int, name: str, count: int) -> int:
+    """Returns those of these nodes that may have so much at present."""
+    pool = state.layout.hres[name]
+    if pool.mode == MODE_3:
+        return fitting_now(state, pool, bits, count)
+    return bits & ~_lacking(state, name, count)
 
 
 def _lacking(state: ClusterState, name: str, count: int) -> int:
@@ -161,16 +203,18 @@ def _lacking(state: ClusterState, name: str, count: int) -> int:
 
 
 def before_pass(state: ClusterState) -> None:
-    """Renews the sets of nodes that depend on what is free, if that has changed."""
+    """Renews the sets of nodes that depend on what is free, if that has changed; those of MODE_3 also depend on idle nodes."""
     free = state.free_licenses.tobytes()
-    if free == state.layout.hres_free:
-        return
+    is_same = free == state.layout.hres_free
     state.layout.hres_free = free
     masks, lacking = state.layout.masks, dict[tuple[str, int], int]()
     for (mask, name, count), row in state.layout.hres_sets.items():
-        if (name, count) not in lacking:
-            lacking[name, count] = _lacking(state, name, count)
-        masks.change(row, masks.bits[mask] & ~lacking[name, count])
+        if state.layout.hres[name].mode == MODE_3:
+            masks.change(row, _having(state, masks.bits[mask], name, count))
+        elif not is_same:
+            if (name, count) not in lacking:
+                lacking[name, count] = _lacking(state, name, count)
+            masks.change(row, masks.bits[mask] & ~lacking[name, count])
 
 
 # ---- a start
@@ -196,12 +240,17 @@ def take(state: ClusterState, request: JobRequest, alloc: tuple[NodeAlloc, ...],
                 free[state.layout.license_kinds[name]] -= count
             continue
         layers = _layers_for(pool, bits, count, free)
-        for layer in layers:
+        by_nodes = pool.mode == MODE_3
+        amounts = [count * (layer.bits & bits).bit_count() if by_nodes else count for layer in layers]
+        for layer, amount in zip(layers, amounts, strict=True):
             if layer.kind >= 0:
-                free[layer.kind] -= count
+                free[layer.kind] -= amount
         if not layers or any(layer.kind >= 0 and free[layer.kind] < 0 for layer in layers):
             return None
-        granted.append(Granted(name, tuple(layer.name for layer in layers), count))
+        if by_nodes:
+            granted += [Granted(name, (layer.name,), amount) for layer, amount in zip(layers, amounts, strict=True)]
+        else:
+            granted.append(Granted(name, tuple(layer.name for layer in layers), count))
     return format_granted(tuple(granted))
 
 

@@ -51,9 +51,10 @@ class CountersService:
         self, request: governance_pb2.ListCountersRequest, context: Context
     ) -> AsyncIterator[governance_pb2.ListCountersReply]:
         """Returns the counters of associations in the order of the tree, then of QOS by name, each followed by its
-        users and accounts.
+        users and accounts. Of another cluster of the database only what has been charged: its jobs are not read.
         """
-        state, actor = self._services.runtime.core.state, caller()
+        view = await self._services.view(request.cluster)
+        state, actor = view.state, view.actor
         found: list[governance_pb2.Counters] = []
         visibility = account_visibility(state, actor)
         if not request.what or "assoc" in request.what:
@@ -71,12 +72,24 @@ class CountersService:
                 and _is_asked(one, request)
                 and (not hides or one.user in ("", actor.user_name))
             ]
+        if view.without_jobs:
+            for one in found:
+                _leave_charges(one)
         pace = self._services.scans.pace(actor.uid)
         with self._services.unread.counted_list(actor, MESSAGE_BYTES * len(found)):
             for at in range(0, len(found), PAGE):
                 if at:
                     await pace.pause()
                 yield governance_pb2.ListCountersReply(counters=found[at : at + PAGE])
+
+
+#: Of what has been used, what does not depend on the jobs of the moment.
+CHARGES: Final = frozenset(("grptresmins", "grpwall"))
+
+
+def _leave_charges(one: governance_pb2.Counters) -> None:
+    for name in set(one.used) - CHARGES:
+        del one.used[name]
 
 
 def _is_asked(one: governance_pb2.Counters, request: governance_pb2.ListCountersRequest) -> bool:

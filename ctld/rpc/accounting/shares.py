@@ -73,6 +73,7 @@ class SharesService:
             fair_tree=fair_tree,
             controller_host=view.host,
             controller_port=view.port,
+            without_jobs=view.without_jobs,
             accounts=[
                 shares_pb2.AccountInfo(**row._asdict())
                 for row in _accounts(state, request)

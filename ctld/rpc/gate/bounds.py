@@ -325,6 +325,7 @@ FIELDS: Final[dict[str, Bound]] = {
         for message in (
             "ListRecords",
             "ListQos",
+            "ListCounters",
             "ListAssociations",
             "ListWckeys",
             "ListTres",

@@ -63,7 +63,8 @@ class NeighbourRead(Protocol):
 
 
 class View(NamedTuple):
-    """A cluster as the caller may read it. `host`, `port`: of its controller; "" and 0 while none leads."""
+    """A cluster as the caller may read it. `host`, `port`: of its controller; "" and 0 while none leads. `without_jobs`: it
+    is a neighbour, whose state has no jobs."""
 
     state: ClusterState
     actor: Actor
@@ -72,6 +73,7 @@ class View(NamedTuple):
     read: NeighbourRead
     host: str
     port: int
+    without_jobs: bool = False
 
 
 class _Kept(NamedTuple):
@@ -179,6 +181,7 @@ def view_of(found: Opened, read: Callable[[Engine], NeighbourRead]) -> View:
         read(found.engine),
         config.controller_host if found.is_up else "",
         config.slurmctld_port if found.is_up else 0,
+        without_jobs=True,
     )
 
 
