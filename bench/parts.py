@@ -171,6 +171,8 @@ def rest(effort: Effort) -> Figures:
         streamed = restbench.stream(local, effort.pending)
     with private_cluster(QUEUE_NODES, QUEUE_CPUS, QUEUE_GPUS) as local, restbench.daemon(local) as restd:
         listed = restbench.lists(local, restd, effort.listed_jobs, effort.command_runs)
+    with private_cluster(QUEUE_NODES, QUEUE_CPUS, QUEUE_GPUS) as local:
+        mixed = restbench.mixed_lists(local, effort.listed_jobs, effort.command_runs)
     with private_cluster(QUEUE_NODES, QUEUE_CPUS, QUEUE_GPUS) as local, restbench.daemon(local) as restd:
         idle = restbench.idle(restd, effort.rest_clients, effort.rest_s)
         submitted = restbench.submissions(local, restd, effort.rest_submits)
@@ -180,6 +182,10 @@ def rest(effort: Effort) -> Figures:
         "rest_list_ms": listed.list_ms,
         "rest_list_mb": listed.list_mb,
         "rest_short_list_ms": listed.short_ms,
+        "rest_mixed_first_list_ms": mixed.first_ms,
+        "rest_mixed_list_mb": mixed.mb,
+        "rest_mixed_restd_cpu_ms": mixed.restd_cpu_ms,
+        "rest_mixed_controller_cpu_ms": mixed.controller_cpu_ms,
         "rest_poll_ms": listed.poll_ms,
         "rest_poll_cpu_ms": listed.poll_restd_cpu_ms,
         "rest_poll_controller_cpu_ms": listed.poll_controller_cpu_ms,

@@ -28,7 +28,7 @@ from penstock.aclient import AsyncClient
 from penstock.calls import USER_TOKEN_KEY
 from penstock.config import load
 from penstock.v1.common_pb2 import JobRequest, JobSpec
-from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter, SubmitJobRequest
+from penstock.v1.controller_pb2 import CancelJobsRequest, JobFilter, ListJobsRequest, SubmitJobRequest
 from penstock.values.requestkey import new_request_key
 
 #: Jobs that have ended before a long queue is filled in: bench/fill.py makes some.
@@ -43,6 +43,10 @@ CALL_TIMEOUT_S = 30.0
 WATCHERS_OF_A_TOKEN = 250
 #: Submissions of a second while watchers look on; each job is cancelled, which is a second change.
 PAIRS_PER_S = 100
+#: Sizes and limits of mixed jobs, and the parts that are held, begin later, and have ended; others wait or run.
+MIXED_KINDS = 200
+SHARES = 5
+HELD_SHARE, BEGIN_SHARE, ENDED_SHARE = range(3)
 SCRIPT = "#!/bin/sh\ntrue\n"
 ENVIRONMENT = tuple(f"VARIABLE_{number}=value-{number}" for number in range(30))
 
@@ -148,6 +152,79 @@ async def _timed_ms(client: RawHttp, path: str, status: int, more: str = "") -> 
     if answer.status != status:
         raise CannotMeasure(f"GET {path}: {answer.status} instead of {status}")
     return 1000 * took
+
+
+class MixedFigures(NamedTuple):
+    """The first list of a daemon, of jobs of many kinds; medians of some daemons. CPU of daemon and controller."""
+
+    first_ms: float
+    mb: float
+    restd_cpu_ms: float
+    controller_cpu_ms: float
+
+
+def mixed_lists(cluster: Local, jobs: int, daemons: int) -> MixedFigures:
+    """GET of all jobs: held, with a begin time, waiting, running and ended ones, of MIXED_KINDS sizes and limits."""
+    asyncio.run(_fill_mixed(cluster, jobs))
+    controller = cluster.controller_pid()
+    found = []
+    for _ in range(daemons + 1):  # the first one warms the controller
+        with daemon(cluster) as restd:
+            found.append(asyncio.run(_first_list(restd, controller)))
+    return MixedFigures(*(statistics.median(values) for values in zip(*found[1:], strict=True)))
+
+
+async def _first_list(restd: Restd, controller: int) -> MixedFigures:
+    async with connected(restd) as client:
+        await client.ask("GET", PING)
+        before = cpu_s(restd.pid), cpu_s(controller)
+        began = time.perf_counter()
+        answer = await client.ask("GET", JOBS)
+        took_ms = 1000 * (time.perf_counter() - began)
+        after = cpu_s(restd.pid), cpu_s(controller)
+    if answer.status != 200:
+        raise CannotMeasure(f"GET {JOBS}: {answer.status}")
+    used = [1000 * (late - early) for early, late in zip(before, after, strict=True)]
+    return MixedFigures(took_ms, answer.size / 2**20, *used)
+
+
+async def _fill_mixed(cluster: Local, jobs: int) -> None:
+    left = iter(range(jobs))
+    ended: list[str] = []
+
+    async def submit() -> None:
+        async with AsyncClient.open(CALL_TIMEOUT_S, cluster=cluster.file()) as client:
+            for number in left:
+                request = _mixed(number)
+                job_id = (await client.call("SubmitJob", request)).job_id
+                if _share(number) == ENDED_SHARE:
+                    ended.append(str(job_id))
+
+    await asyncio.gather(*(submit() for _ in range(listings.SUBMITTERS)))
+    async with AsyncClient.open(CALL_TIMEOUT_S, cluster=cluster.file()) as client:
+        await client.call("CancelJobs", CancelJobsRequest(filter=JobFilter(ids=ended)))
+        running = JobFilter(states=["RUNNING"])
+        while not [page async for page in client.stream("ListJobs", ListJobsRequest(filter=running)) if page.jobs]:
+            await asyncio.sleep(0.1)
+
+
+def _share(number: int) -> int:
+    return number // MIXED_KINDS % SHARES
+
+
+def _mixed(number: int) -> SubmitJobRequest:
+    request = held()
+    kind, share = number % MIXED_KINDS, _share(number)
+    job = request.job
+    job.name = f"mixed-{number}"
+    job.time_limit_s = 60 * (1 + kind)
+    job.ntasks = 1 + kind % 7
+    job.comment = f"kind {kind}"
+    job.hold = share in (HELD_SHARE, ENDED_SHARE)
+    if share == BEGIN_SHARE:
+        job.begin_at_us = time.time_ns() // 1000 + 86_400 * 1_000_000
+    request.spec.script = b"#!/bin/sh\nsleep 3600\n"
+    return request
 
 
 class StreamFigures(NamedTuple):

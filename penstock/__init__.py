@@ -24,6 +24,7 @@ PUBLIC = {
     "JobOptions": "sdk.options",
     "JobRecord": "sdk.records",
     "NodeRecord": "sdk.records",
+    "UsageRecord": "sdk.records",
     "NotPermitted": "sdk.errors",
     "NotProven": "penstock.errors",
     "OutputNotHere": "sdk.output",

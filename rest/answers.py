@@ -5,6 +5,7 @@ Where the real daemon answers 5xx to a caller's mistake, this one answers 4xx wi
 """
 
 import math
+import re
 from functools import lru_cache
 from typing import Final
 
@@ -15,6 +16,7 @@ from penstock import SLURM_VERSION
 from penstock.calls import pause_asked_s
 from penstock.errors import NotProven, PenstockError, Unreachable
 from penstock.values.refusals import TEXT, Code
+from rest.contract.facts import Operation
 from rest.contract.parse import BodyProblem
 
 #: A header of answers that no cache may keep: who asks is in a header that caches do not know.
@@ -37,6 +39,8 @@ _NUMBERS: Final = {
     Code.JOB_SUSPENDED: 2077,
     Code.JOB_NOT_RUNNING: 2085,
 }
+#: Paths of places.
+_PLACE: Final = re.compile(r"/slurm/[^/]+/(new/)?(node|partition|reservation)s?\b")
 #: Texts of the numbers that `scontrol errnumstr` does not know.
 _TEXTS: Final = {
     9000: "Query parameters are not valid",
@@ -82,7 +86,7 @@ def warning_object(text: str, source: str = "") -> Json:
     return {"description": text, "source": source}
 
 
-def error_of(error: PenstockError, tag: str) -> RestError:
+def error_of(error: PenstockError, tag: str, operation: Operation | None = None) -> RestError:
     """The answer to a refusal of the controller, or to its silence. `tag`: slurm, slurmdb or util."""
     if isinstance(error, NotProven):
         number, text = AUTHENTICATION["slurmdb" if tag == "slurmdb" else "slurm"]
@@ -95,7 +99,14 @@ def error_of(error: PenstockError, tag: str) -> RestError:
     if error.code in (Code.BUSY, Code.STORAGE_AWAY, Code.STORAGE_FULL, Code.STORAGE_WAITS):
         return RestError(503, error.code, text, detail, retry_after_s=1)
     status = 404 if error.code == Code.INVALID_JOB_ID else 500 if error.code == Code.INTERNAL else 422
-    return RestError(status, slurm_number(error.code), text, detail)
+    changes_place = operation is not None and operation.method != "get" and _PLACE.match(operation.path) is not None
+    return RestError(status, (number_of_update if changes_place else slurm_number)(error.code), text, detail)
+
+
+def number_of_update(code: int) -> int:
+    """Slurm's number for a refused change of a job, a node, a partition or a reservation: of whoever lacks the right, the user id
+    is invalid."""
+    return Code.INVALID_USER if code == Code.ACCESS_DENIED else slurm_number(code)
 
 
 @lru_cache(256)

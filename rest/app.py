@@ -177,7 +177,7 @@ class PathEndpoint:
         except RestError as error:
             return refused(error, meta, kind)
         except PenstockError as error:
-            return refused(error_of(error, operation.tag), meta, kind)
+            return refused(error_of(error, operation.tag, operation), meta, kind)
         except Exception:
             log.exception("%s %s: internal error", operation.method, operation.path)
             return refused(RestError(500, 0, "internal error: see the log of restd"), meta, kind)

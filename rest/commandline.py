@@ -7,7 +7,7 @@ EXAMPLES = """Examples:
   penstock restd --listen 127.0.0.1:6820
   penstock restd --listen 0.0.0.0:6820 --tls-cert cert.pem --tls-key key.pem
   penstock restd --listen unix:/run/penstock/restd.sock"""
-ACCEPTED = "accepted, and has no effect: all versions and both plugins are always served"
+ACCEPTED = 'accepted, and has no effect: all versions and plugins are always served; "list" prints them'
 
 
 def command_line() -> DaemonLine:
@@ -66,7 +66,11 @@ def command_line() -> DaemonLine:
             *LOG_OPTIONS,
             DaemonOption(("-s",), ACCEPTED, "PLUGINS"),
             DaemonOption(("-d",), ACCEPTED, "PARSERS"),
-            DaemonOption(("-a",), "accepted, and has no effect: tokens and the kernel's word are always taken", "AUTH"),
+            DaemonOption(
+                ("-a",),
+                'accepted, and has no effect: tokens and the kernel\'s word are always taken; "list" prints them',
+                "AUTH",
+            ),
             DaemonOption(("-V", "--version"), "print the version"),
         ),
         EXAMPLES,

@@ -1,7 +1,7 @@
 """GET /penstock/v1/events: committed changes as server-sent events (the HTML standard, 9.2).
 
     id: SEQUENCE, event: hello     {"last": N}: the stream begins after this change
-    event: job|node|gpu|reservation      a change; its data are the members of CHANGE_MEMBERS
+    event: job|node|gpu|reservation|limit      a change; its data are the members of CHANGE_MEMBERS
     event: missed                  {"last": N}: what came before is not known any more, ask for everything again
     event: error                   {"reason": ...}: the token has ended, and with it the stream
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from penstock.calls import Proof
 
 log = logging.getLogger("restd")
-KINDS: Final = ("job", "node", "gpu", "reservation")
+KINDS: Final = ("job", "node", "gpu", "reservation", "limit")
 PARAMETERS: Final = ("kinds", "users", "after")
 #: Before a source asks a controller again that went away.
 RECONNECT_S: Final = 1.0

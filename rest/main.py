@@ -31,6 +31,7 @@ from penstock.security.keyfiles import read_secret
 from penstock.startwatch import StartWatch
 from penstock.storagefaults import advice_of
 from rest.commandline import command_line
+from rest.contract.facts import load
 
 if TYPE_CHECKING:
     from rest.interactive.origin import SessionOrigin
@@ -52,6 +53,8 @@ PLAIN: Final = (
 )
 NOT_BUILT: Final = "the files of the web interface are not here: install a wheel, or run `make web` in the source tree"
 UNIX: Final = "unix:"
+#: As the value of -a, -d or -s: say what there is.
+LIST: Final = "list"
 
 
 def main(argv: list[str]) -> int:
@@ -60,6 +63,10 @@ def main(argv: list[str]) -> int:
     if options.version:
         print(f"slurmrestd {SLURM_VERSION}")  # noqa: T201
         return 0
+    for option, listed in _plugins().items():
+        if getattr(options, option) == LIST:
+            print("\n".join(listed))  # noqa: T201
+            return 0
     try:
         with StartWatch(partial(say, NAME)) as watch:
             return _run(options, watch)
@@ -76,6 +83,16 @@ def main(argv: list[str]) -> int:
         return refuse(NAME, f"{text}\n{advice}" if advice else text, status)
     except PenstockError as error:
         return refuse(NAME, f"{error.text}: {error.detail}" if error.detail else error.text, EXIT_CONFIG)
+
+
+def _plugins() -> dict[str, list[str]]:
+    """What slurmrestd's options -d, -s and -a choose from, by their letters: all of it is served."""
+    parsers = [f"data_parser/{version}" for version in sorted(load().versions)]
+    return {
+        "d": parsers,
+        "s": [f"openapi/{name}" for name in ("slurmctld", "slurmdbd", "util")],
+        "a": ["rest_auth/jwt", "rest_auth/local"],
+    }
 
 
 def _run(options: Namespace, watch: StartWatch) -> int:

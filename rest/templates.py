@@ -30,6 +30,7 @@ from penstock.v1.controller_pb2 import (
     PageItems,
     RequestDifferences,
 )
+from penstock.values.cpusets import numbers_of
 from rest.limits import SLICE_ITEMS
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ _PLAIN: Final = re.compile(rb"[ !#-\[\]-~]*")
 #: Marks have what a form might split a text at.
 _MARK: Final = b"~%d, /|=%d~"
 _NODE_MARK: Final = b"zq%d.%d"
+#: What may be one of them, or a number's.
+_ANY_MARK: Final = rb"~\d+, /\|=\d+~|zq\d+\.\d+|\d+"
 
 PartValue: TypeAlias = int | bytes
 PartValues: TypeAlias = tuple[PartValue, ...]
@@ -269,8 +272,7 @@ def _differs(place: int, value: PartValue, one: JobDifference, owner: "Message")
 
 def _bits(mask: bytes) -> list[int]:
     """The numbers of the bits that are set."""
-    number = int.from_bytes(mask, "little")
-    return [bit for bit in range(number.bit_length()) if number >> bit & 1]
+    return numbers_of(int.from_bytes(mask, "little"))
 
 
 def template_of(data: bytes, text: bytes, make: MakeText) -> TextTemplate | None:
@@ -295,11 +297,11 @@ def _marked(kind: _Kind, number: int, make: MakeText) -> TextTemplate | None:
     pieces: list[bytes] = []
     places: list[ValuePlace] = []
     end = 0
-    for found in re.finditer(
-        rb"(?<!\d)(?:" + b"|".join([*map(re.escape, marks), *_lists(job.values)]) + rb")(?!\d)", text
-    ):
-        is_list = found.lastgroup is not None
-        places.append(ValuePlace(_CPU_IDS, between=found["between"]) if is_list else marks[found[0]])
+    for found in re.finditer(rb"(?<!\d)(?:" + b"|".join([*_lists(job.values), _ANY_MARK]) + rb")(?!\d)", text):
+        place = ValuePlace(_CPU_IDS, between=found["between"]) if found.lastgroup is not None else marks.get(found[0])
+        if place is None:
+            continue  # a number of the kind
+        places.append(place)
         pieces.append(text[end : found.start()])
         end = found.end()
     return TextTemplate([*pieces, text[end:]], places)

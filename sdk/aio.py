@@ -18,7 +18,7 @@ from sdk.errors import JobFailed, classified
 from sdk.options import JobOptions
 from sdk.output import GrowingOutput, last_words, read_output
 from sdk.questions import ClusterQuestion
-from sdk.records import ChangeRecord, ExpectedStart, JobRecord, NodeRecord, WaitReasons, changes
+from sdk.records import ChangeRecord, ExpectedStart, JobRecord, NodeRecord, UsageRecord, WaitReasons, changes
 from sdk.request import JobProgram, from_command, from_script_file, from_text, submission
 from sdk.waiting import QuestionSteps
 
@@ -121,6 +121,19 @@ class AsyncCluster:
     ) -> list[JobRecord]:
         """As Cluster.history."""
         return await self.ask(questions.history(since, until, users, states, accounts, cluster))
+
+    async def usage(
+        self,
+        since: datetime,
+        until: datetime,
+        *,
+        group_by: Sequence[str] = ("account", "user"),
+        tres: Sequence[str] = ("cpu", "gres/gpu"),
+        users: Sequence[str] = (),
+        accounts: Sequence[str] = (),
+    ) -> list[UsageRecord]:
+        """As Cluster.usage."""
+        return await self.ask(questions.used(since, until, group_by, tres, users, accounts))
 
     async def nodes(self, *names: str) -> list[NodeRecord]:
         """As Cluster.nodes."""

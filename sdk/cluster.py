@@ -18,7 +18,7 @@ from sdk.errors import JobFailed, classified
 from sdk.options import JobOptions
 from sdk.output import GrowingOutput, last_words, read_output
 from sdk.questions import ClusterQuestion
-from sdk.records import ChangeRecord, ExpectedStart, JobRecord, NodeRecord, WaitReasons, changes
+from sdk.records import ChangeRecord, ExpectedStart, JobRecord, NodeRecord, UsageRecord, WaitReasons, changes
 from sdk.request import JobProgram, from_command, from_script_file, from_text, submission
 from sdk.waiting import QuestionSteps
 
@@ -146,6 +146,21 @@ class Cluster:
         `sacct -M`."""
         return self.ask(questions.history(since, until, users, states, accounts, cluster))
 
+    def usage(
+        self,
+        since: datetime,
+        until: datetime,
+        *,
+        group_by: Sequence[str] = ("account", "user"),
+        tres: Sequence[str] = ("cpu", "gres/gpu"),
+        users: Sequence[str] = (),
+        accounts: Sequence[str] = (),
+    ) -> list[UsageRecord]:
+        """What was used, as `sreport`: of whole hours that are over, those in which the times are, too.
+        `group_by`: some of account, user, wckey, qos, partition, day, hour.
+        """
+        return self.ask(questions.used(since, until, group_by, tres, users, accounts))
+
     def nodes(self, *names: str) -> list[NodeRecord]:
         """Nodes, all without names; a name may be a host list."""
         return self.ask(questions.nodes(names))
@@ -159,8 +174,8 @@ class Cluster:
                 raise classified(error) from error
 
     def watch(self, *, after: int = 0, kinds: Sequence[str] = (), users: Sequence[str] = ()) -> Iterator[ChangeRecord]:
-        """Changes as they are committed, without an end: jobs, nodes, GPUs, reservations that the caller may see. `after`: the
-        sequence of the last known one, 0 = from now on. A restart of the controller is waited for, and a record with
+        """Changes as they are committed, without an end: jobs, nodes, GPUs, reservations, limits that the caller may see.
+        `after`: the sequence of the last known one, 0 = from now on. A restart of the controller is waited for, and a record with
         `missed` says that changes are not known any more (kept are ten minutes, none over a restart).
         """
         while True:

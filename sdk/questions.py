@@ -24,13 +24,25 @@ from penstock.v1.controller_pb2 import (
     UpdateJobsRequest,
 )
 from penstock.v1.explain_pb2 import WhyJobRequest
+from penstock.v1.governance_pb2 import ReportRequest
 from penstock.v1.watch_pb2 import WatchRequest
 from penstock.values.errors import BadValue
 from penstock.values.jobid import parse_selector
 from penstock.values.refusals import Code
 from sdk.errors import InvalidRequest, JobNotFound, refusal
 from sdk.options import option_text
-from sdk.records import ExpectedStart, JobRecord, NodeRecord, WaitReasons, job_record, node_record, planned_start, why
+from sdk.records import (
+    ExpectedStart,
+    JobRecord,
+    NodeRecord,
+    UsageRecord,
+    WaitReasons,
+    job_record,
+    node_record,
+    planned_start,
+    usage_records,
+    why,
+)
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -38,6 +50,7 @@ if TYPE_CHECKING:
     from penstock.v1.controller_pb2 import JobResultsReply
 
 T = TypeVar("T")
+HOUR_US: Final = 3600 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +152,27 @@ def history(
         "ListRecords",
         request,
         lambda pages: [job_record(one) for page in pages for one in page.records],
+        is_listing=True,
+    )
+
+
+def used(
+    since: datetime,
+    until: datetime,
+    group_by: Sequence[str],
+    tres: Sequence[str],
+    users: Sequence[str],
+    accounts: Sequence[str],
+) -> ClusterQuestion[list[UsageRecord]]:
+    """Usage of the hours in which these times are, and those between."""
+    request = ReportRequest(
+        kind=ReportRequest.USAGE, start_at_us=_us(since) // HOUR_US * HOUR_US, end_at_us=-(-_us(until) // HOUR_US) * HOUR_US,
+        group_by=group_by, tres=tres, users=users, accounts=accounts,
+    )  # fmt: skip
+    return ClusterQuestion(
+        "Report",
+        request,
+        lambda pages: usage_records((row for page in pages for row in page.rows), group_by),
         is_listing=True,
     )
 

@@ -13,9 +13,12 @@ from penstock.values.states import ENDED
 from penstock.values.tres import parse_tres
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from penstock.v1.accounting_pb2 import JobRecord as AccountedJob
     from penstock.v1.controller_pb2 import JobInfo, NodeInfo, SubmitJobReply
     from penstock.v1.explain_pb2 import WhyJobReply
+    from penstock.v1.governance_pb2 import ReportRow
     from penstock.v1.watch_pb2 import WatchReply
 
 _MICROSECONDS: Final = 1_000_000
@@ -99,8 +102,9 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRecord:
-    """What an object is after a change. `kind`: JOB, NODE, GPU or RESERVATION; `id` is a job's as commands show it, a name,
-    or a GPU's UUID. With `missed` it is none: changes before it are not known any more, so ask for everything again.
+    """What an object is after a change. `kind`: JOB, NODE, GPU, RESERVATION or LIMIT; `id` is a job's as commands show it, a
+    name, a GPU's UUID, or whose limits they are ("account=lab user=ann", "qos=long"). With `missed` it is none: changes
+    before it are not known any more, so ask for everything again.
     """
 
     sequence: int
@@ -118,6 +122,17 @@ class ChangeRecord:
     exit_code: int
     flags: tuple[str, ...]
     missed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRecord:
+    """What was used in a period. `group`: whose usage it is, by the words of `group_by` ({"account": "lab", "user": "ann"});
+    `tres_s`: seconds times the number of this TRES that jobs had: 2 GPUs for a minute are 120.
+    """
+
+    group: dict[str, str]
+    tres: str
+    tres_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +221,11 @@ def node_record(node: "NodeInfo") -> NodeRecord:
         gpus=sum(gres.count for gres in node.gres if gres.name == "gpu"),
         gpus_allocated=sum(len(gres.index) for gres in node.gres_used if gres.name == "gpu"),
     )
+
+
+def usage_records(rows: "Iterable[ReportRow]", group_by: "Sequence[str]") -> list[UsageRecord]:
+    """Rows of a report, whose keys are in the order of `group_by`."""
+    return [UsageRecord(dict(zip(group_by, row.keys, strict=True)), row.tres, row.values[0]) for row in rows]
 
 
 def planned_start(reply: "SubmitJobReply") -> ExpectedStart:

@@ -15,6 +15,7 @@ from cli.listings.nodegres import job_gres, tres_per_task
 from cli.listings.squeue_fields import cpus_per_node, gres_per_node, gres_text
 from penstock.v1.common_pb2 import BATCH, JobRequest, NodeAllocation
 from penstock.v1.controller_pb2 import JobInfo
+from penstock.values.cpusets import numbers_of
 from penstock.values.hostlist import expand
 from penstock.values.runtime import ran_us
 from penstock.values.tres import parse_tres
@@ -294,9 +295,7 @@ def _job_resources(job: JobInfo) -> Json:
 
 def _place(index: int, part: NodeAllocation) -> Json:
     """Its allocation on one node."""
-    numbers = int.from_bytes(part.cpu_ids, "little")
-    held = [cpu for cpu in range(numbers.bit_length()) if numbers >> cpu & 1]
-    cores = [{"index": cpu, "status": ["ALLOCATED"]} for cpu in held]
+    cores = [{"index": cpu, "status": ["ALLOCATED"]} for cpu in numbers_of(int.from_bytes(part.cpu_ids, "little"))]
     return {
         "index": index,
         "name": part.node,

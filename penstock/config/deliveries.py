@@ -28,7 +28,7 @@ FILE_TEXT_PATH: Final = "/var/log/slurm_jobcomp.log"
 WEBHOOKS_MAX: Final = 16
 EVENTS_MAX: Final = 64
 TIMEOUT_MAX_S: Final = 60
-KINDS: Final = ("job", "node", "gpu", "reservation")
+KINDS: Final = ("job", "node", "gpu", "reservation", "limit")
 #: Words of JobCompParams by kind, with what each takes. Of Kafka's all but the topic are Slurm's for a queue in memory: they have
 #: no effect, since every completion waits in the database until it is acknowledged.
 _TIME: Final = (re.compile(r"[1-9]|[1-5]\d|60"), f"1 to {TIMEOUT_MAX_S} seconds")

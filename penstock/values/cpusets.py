@@ -25,6 +25,16 @@ def format_cpus(mask: int) -> str:
     return ",".join(words)
 
 
+def numbers_of(mask: int) -> list[int]:
+    """Returns the numbers in a mask, the lowest first, in steps by what is set and not by its width."""
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
+
+
 def parse_cpus(text: str, cpus: int) -> int:
     """Reads a list of CPU numbers below `cpus`. Raises BadValue."""
     mask = 0

@@ -24,7 +24,7 @@ from penstock.values.dates import format_date
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
 from penstock.values.signals import parse_signal
-from rest.answers import RestError, slurm_number
+from rest.answers import RestError, number_of_update, slurm_number
 from rest.calling import RestCall
 from rest.contract.parse import CONVERSION, INFINITE
 from rest.handlers.jobs import check_ids, job_path
@@ -149,8 +149,8 @@ async def update_job(call: RestCall) -> Json:
         reply = await call.call("ControlJobs", ControlJobsRequest(ids=[text], action=action))
     for line in reply.user_messages:  # of the site's submit filter
         call.warn(line, "slurm_update_job()")
-    _check_results(list(reply.results))
-    return {"results": [_result(one) for one in reply.results] if len(reply.results) > 1 else None}
+    _check_results(list(reply.results), number_of_update)
+    return {"results": [_result(one, number_of_update) for one in reply.results] if len(reply.results) > 1 else None}
 
 
 async def requeue_job(call: RestCall) -> Json:
@@ -178,15 +178,15 @@ async def _requeue(call: RestCall, ids: list[str], flags: list[str]) -> Json:
     return {"status": [_result(one) for one in reply.results]}
 
 
-def _check_results(results: list[JobResult]) -> None:
+def _check_results(results: list[JobResult], number_of: Callable[[int], int] = slurm_number) -> None:
     """Raises RestError if none of them succeeded."""
     refused = [one for one in results if one.code]
     if refused and len(refused) == len(results):
-        raise RestError(422, slurm_number(refused[0].code), refused[0].text, source=refused[0].id)
+        raise RestError(422, number_of(refused[0].code), refused[0].text, source=refused[0].id)
 
 
-def _result(one: JobResult) -> Json:
-    code = slurm_number(one.code) if one.code else 0
+def _result(one: JobResult, number_of: Callable[[int], int] = slurm_number) -> Json:
+    code = number_of(one.code) if one.code else 0
     job_id = int(one.id.partition("_")[0]) if one.id.partition("_")[0].isdigit() else 0
     error = WORDS.get(code, one.text) if code else "No error"
     return {"job_id": job_id, "step_id": one.id, "error": error, "error_code": code, "why": one.text}

@@ -7,7 +7,7 @@ from cli.listings.jsonout import job_object
 from penstock.v1.common_pb2 import GresIndices, NodeAllocation
 from penstock.v1.controller_pb2 import JobFilter, JobInfo, ListJobsRequest, ListNodesRequest, NodeInfo
 from penstock.values.allowance import Allowance
-from penstock.values.cpusets import format_cpus
+from penstock.values.cpusets import format_cpus, numbers_of
 from penstock.values.errors import BadValue
 from penstock.values.jobid import JobSelector, format_job, parse_selector, parse_selectors
 from penstock.values.refusals import TEXT, Code
@@ -73,8 +73,8 @@ async def resources(call: RestCall) -> Json:
 
 def _layout(part: NodeAllocation, node: NodeInfo) -> Json:
     """What a job has on one node. CPUs are numbered core by core, thread by thread."""
-    threads, cpus = max(1, node.threads_per_core), int.from_bytes(part.cpu_ids, "little")
-    cores = {cpu // threads for cpu in range(cpus.bit_length()) if cpus >> cpu & 1}
+    threads = max(1, node.threads_per_core)
+    cores = {cpu // threads for cpu in numbers_of(int.from_bytes(part.cpu_ids, "little"))}
     return {
         "node": part.node,
         "sockets_per_node": node.sockets,

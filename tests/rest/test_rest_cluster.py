@@ -172,10 +172,10 @@ def test_another_users_rights(rest):
     with rest.as_user() as root, rest.as_user(OTHER) as other:
         job_id = submit(root, job(cluster, hold=True))
         url = f"{PREFIX}/job/{job_id}"
-        assert errors(other.post(url, json={"comment": "mine"})) in ([2010], [2002])
+        assert errors(other.post(url, json={"comment": "mine"})) == [2010]
         (entry,) = other.delete(url).json()["status"]
-        assert entry["error"]["code"] in (2010, 2002)
-        assert errors(other.post(f"{PREFIX}/node/n1", json={"state": ["DRAIN"], "reason": "x"})) in ([2010], [2002])
+        assert entry["error"]["code"] == 2002
+        assert errors(other.post(f"{PREFIX}/node/n1", json={"state": ["DRAIN"], "reason": "x"})) == [2010]
         assert errors(other.get(f"{PREFIX}/reconfigure")) == [2002]
         assert other.post(f"{PREFIX}/job/submit", json=job(cluster, hold=True, user_id="0")).status_code == 422
         mine = submit(other, job(cluster, hold=True))
@@ -302,14 +302,6 @@ def test_slurmrestd_is_its_other_name(rest):
         "slurmrestd", "-s", "slurmctld", "-d", "v0.0.43", "--allow-privileged", rest.url[len("http://") :]
     )
     assert taken.status == 75 and "in use" in taken.err
-
-
-def test_curl_as_slurm_documents_it(rest):
-    """The token in the environment, and curl."""
-    env = {"SLURM_JWT": rest.token(), "PATH": f"{LAUNCHERS}:/usr/bin:/bin"}
-    script = f'curl -s -o /dev/stdout -H "X-SLURM-USER-NAME:{OWN.pw_name}" -H X-SLURM-USER-TOKEN:$SLURM_JWT {rest.url}{PREFIX}/diag'
-    done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, timeout=ANSWER_S, check=True)
-    assert json.loads(done.stdout)["statistics"]["jobs_submitted"] >= 0
 
 
 def test_penstock_up_with_rest():

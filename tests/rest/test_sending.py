@@ -355,6 +355,10 @@ def test_a_list_that_ends_early_has_no_end(caplog):
     )
     with pytest.raises(ValueError, match="delimiter"):
         json.loads(pages.body)
+    packed = Pages(100, 1, error_after=60).get(f"{CURRENT}/jobs", **{"Accept-Encoding": "gzip"})
+    assert not packed.has_ended
+    with pytest.raises(EOFError):
+        gzip.decompress(packed.body)
     at_once = Pages(100, 1, error_after=0).get(f"{CURRENT}/jobs")
     assert (at_once.status, at_once.has_ended) == (503, True)
 

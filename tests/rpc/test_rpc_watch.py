@@ -1,6 +1,7 @@
 """Watch: changes in the order of their commits, to those who may see them; nothing is lost silently."""
 
 import asyncio
+from collections.abc import Sequence
 
 import grpc
 import grpc.aio
@@ -10,6 +11,7 @@ from patience import ANSWER_S
 from ctld.rpc.watch import feed as feeds
 from ctld.rpc.watch import service
 from penstock.v1 import controller_pb2 as c
+from penstock.v1 import shares_pb2 as s
 from penstock.values.refusals import Code
 from tests.rpc.clusterkit import Site, code_of, submission
 from tests.rpc.watchkit import Watcher, watching
@@ -94,6 +96,46 @@ def test_only_what_one_may_see_and_wants_to_see(tmp_path):
             assert [one.id for one in await root.changes(4)] == [theirs, "n1", "maint", mine]
             assert [one.id for one in await jobs.changes(2)] == [theirs, mine]
             assert [one.id for one in await of_sam.changes(1)] == [theirs]
+
+    asyncio.run(story())
+
+
+def test_changes_of_limits(tmp_path):
+    """Of associations those that one may see; a job's own association, which has no limits, is none."""
+    site = Site(tmp_path, extra="PrivateData=users,accounts\n")
+
+    async def story():
+        async with site.controller(), watching(site) as watch:
+
+            async def change(action: str, entity: str, names: list[str], accounts: Sequence[str] = (), **changes: str):
+                request = s.ChangeAccountsRequest(
+                    action=action, entity=entity, names=names, accounts=accounts, changes=changes
+                )
+                await site.call_as(0, "ChangeAccounts", request)
+
+            root, ann, limits = watch(0), watch(ANN), watch(0, kinds=["limit"])
+            for watcher in (root, ann, limits):
+                await watcher.reply()
+            await change("ADD", "account", ["lab"])
+            await change("ADD", "user", ["root"], ["lab"])
+            job_id = str((await site.call_as(ANN, "SubmitJob", submission())).job_id)
+            await change("MODIFY", "user", ["root"], ["lab"], maxjobs="3")
+            await change("MODIFY", "user", ["root"], ["lab"], fairshare="7")  # no limit
+            await site.call_as(
+                0, "ChangeQos", c.ChangeQosRequest(action="ADD", names=["long"], changes={"maxwall": "60"})
+            )
+            await change("REMOVE", "account", ["lab"])
+            found = await limits.changes(6)
+            assert [(one.kind, one.id, one.is_gone) for one in found][:4] == [
+                ("LIMIT", "account=lab", False), ("LIMIT", "account=lab user=root", False),
+                ("LIMIT", "account=lab user=root", False), ("LIMIT", "qos=long", False),
+            ]  # fmt: skip
+            assert sorted((one.id, one.is_gone) for one in found[4:]) == [
+                ("account=lab", True), ("account=lab user=root", True)
+            ]  # fmt: skip
+            assert (found[1].account, found[1].user_name, found[3].name) == ("lab", "root", "long")
+            assert told(await ann.changes(2)) == [("JOB", job_id, "PENDING"), ("LIMIT", "qos=long", "")]
+            assert [one.kind for one in await root.changes(7)].count("LIMIT") == 6
 
     asyncio.run(story())
 

@@ -12,12 +12,15 @@ from livecluster import CTLD, LiveCluster
 from patience import ANSWER_S, END_S
 
 from penstock.errors import PenstockError
+from penstock.v1.governance_pb2 import ReportReply, ReportRequest, ReportRow
+from sdk import questions
 from sdk.aio import AsyncCluster
 from sdk.cluster import Cluster
 from sdk.errors import InvalidRequest, JobFailed, JobNotFound, RequestRefused, WaitTimeout, WillNotRun
 from sdk.executor import ClusterExecutor
 from sdk.functioncall import FOLDER, FunctionFailed
 from sdk.output import OutputNotHere
+from sdk.records import UsageRecord
 
 #: Runs until a file is there.
 WAITS = "#!/bin/sh\nuntil [ -e go ]; do sleep 0.05; done\n"
@@ -117,6 +120,34 @@ def test_what_there_is_and_what_would_start(cluster: Cluster) -> None:
     job.wait(END_S)
     since = datetime.now(UTC) - timedelta(hours=1)
     assert [record.job_id for record in cluster.history(since) if record.name == "told"] == [int(job.id)]
+
+
+def test_usage_of_hours_that_are_over(cluster: Cluster) -> None:
+    """In the form of any, whether there are some or none yet."""
+    job = cluster.submit_text("#!/bin/sh\ntrue\n")
+    job.wait(END_S)
+    now = datetime.now(UTC)
+    found = cluster.usage(now - timedelta(hours=2), now, group_by=["account"], tres=["cpu"])
+    assert all(list(one.group) == ["account"] and one.tres == "cpu" and one.tres_s >= 0 for one in found)
+    assert cluster.usage(now, now, users=["nobody"]) == []
+    with pytest.raises(RequestRefused, match="moon"):
+        cluster.usage(now, now, group_by=["moon"])
+
+
+def test_rows_of_a_report_are_records() -> None:
+    request = questions.used(
+        datetime(2026, 1, 1, 10, 30, tzinfo=UTC), datetime(2026, 1, 1, 11, 1, tzinfo=UTC), ["account", "user"], ["gres/gpu"], (), ()
+    )  # fmt: skip
+    asked = request.request
+    assert isinstance(asked, ReportRequest)
+    hours = [datetime.fromtimestamp(at_us / 1_000_000, UTC).hour for at_us in (asked.start_at_us, asked.end_at_us)]
+    assert hours == [10, 12]
+    pages = [
+        ReportReply(rows=[ReportRow(keys=["lab", name], tres="gres/gpu", values=[120])]) for name in ("ann", "bob")
+    ]
+    assert request.answer(pages) == [
+        UsageRecord({"account": "lab", "user": name}, "gres/gpu", 120) for name in ("ann", "bob")
+    ]
 
 
 def test_an_array_is_waited_for_whole(cluster: Cluster) -> None:

@@ -22,7 +22,7 @@ def test_the_examples_run(live: LiveCluster, capsys: pytest.CaptureFixture[str])
     assert "hello world on n" in said and "COMPLETED 42" in said
     assert "{'rate': 4, 'loss': 0.25}" in said
     assert "['0\\n', '1\\n', '2\\n']" in said
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 7 and "['COMPLETED']" in said
     assert re.search(r"^(changed to .*\n)+changed to COMPLETED$", said, re.M)
     cluster = names["cluster"]
     assert isinstance(cluster, Cluster)

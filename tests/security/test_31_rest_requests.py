@@ -1,4 +1,5 @@
-"""Mutated requests to the REST interface: each is refused with 4xx or carried out, and no error is unexpected.
+"""Mutated requests to the REST interface: each is refused with 4xx, and has then asked the controller for no change, or carried
+out; and no error is unexpected.
 
 In process, with a controller that accepts everything: what reaches it is well formed. Seeds are fixed; each takes one of the
 valid requests, and changes some of its values, its text, its query and its path.
@@ -63,6 +64,13 @@ REPLIES = {
     "Diagnostics": DiagnosticsReply(), "WhyJob": WhyJobReply(), "Fits": FitsReply(), "ShowPlanChange": PlanChangeReply(),
     "Story": StoryReply(),
 }  # fmt: skip
+#: Methods that change nothing: a request that is refused has asked for no other.
+READING = frozenset((
+    "Ping", "ListJobs", "ListNodes", "ListPartitions", "ListReservations", "ListRecords", "ListAssociations", "ListQos", "ListWckeys",
+    "ListTres", "ShowConfig", "Diagnostics", "WhyJob", "Fits", "ShowPlanChange", "Story",
+))  # fmt: skip
+#: Whose records are made one after the other (docs/rest.md).
+ONE_BY_ONE = ("/slurm/v0.0.46/reservations", "/slurm/v0.0.46/partitions")
 #: A name that no database of a system is asked for.
 LONG = "x" * 5_000
 NUMBER = {"set": True, "infinite": False, "number": 4}
@@ -235,12 +243,16 @@ def send_mutated(seed, caplog):
         if content and chance.random() < 0.15:
             at = chance.randrange(len(content))
             content = content[:at] + bytes([chance.randrange(256)]) + content[at + 1 :]
+        asked = len(rest.calls)
         reply = rest.request(method, path, content=content, headers=headers)
         shown = (method, path, content[:2000], reply.text[:500])
         assert reply.status_code < 500 or reply.status_code == 501, shown
         assert "Traceback" not in reply.text, shown
         if reply.headers["content-type"].startswith("application/json"):
             json.loads(reply.text)
+        if reply.status_code >= 400:
+            changing = {name for name, _, _ in rest.calls[asked:]} - READING
+            assert not changing or path.partition("?")[0] in ONE_BY_ONE, (changing, *shown)
     assert caplog.records == []
 
 

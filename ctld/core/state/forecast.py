@@ -1,6 +1,6 @@
 """Expected start times and nodes of pending jobs, as of one pass over the queue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -64,13 +64,25 @@ class Forecast:
 
     def of(self, job_id: int) -> tuple[int, tuple[str, ...]] | None:
         """Returns the (start in seconds since 1970, nodes) of a job; None when the pass found none."""
+        return self.of_many((job_id,)).get(job_id)
+
+    def of_many(self, job_ids: Sequence[int]) -> dict[int, tuple[int, tuple[str, ...]]]:
+        """Returns the same of several jobs, by id: of those for which the pass has found some."""
         ids, positions = self._index()
-        at = int(np.searchsorted(ids, job_id))
-        if at >= len(ids) or ids[at] != job_id:
-            return None
-        row = int(positions[at])
-        nodes = self._result.plan_node[self._result.plan_first[row] : self._result.plan_first[row + 1]]
-        return int(self._result.start_s[row]), tuple(self._names[index] for index in nodes.tolist())
+        if not len(ids):
+            return {}
+        wanted = np.asarray(job_ids, dtype=np.int64)
+        at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+        known = (ids[at] == wanted).nonzero()[0]
+        result = self._result
+        names = self._names
+        rows = positions[at[known]]
+        firsts, ends = result.plan_first[rows].tolist(), result.plan_first[rows + 1].tolist()
+        found = zip(wanted[known].tolist(), result.start_s[rows].tolist(), firsts, ends, strict=True)
+        return {
+            job_id: (start_s, tuple(names[index] for index in result.plan_node[first:end].tolist()))
+            for job_id, start_s, first, end in found
+        }
 
     def planned_nodes(self, is_waiting: Callable[[int], bool], rows_max: int) -> set[str]:
         """Returns the nodes on which the first `rows_max` rows that waited are to start later, by priority.

@@ -17,27 +17,26 @@ from array import array
 from collections.abc import AsyncIterator, Iterable
 from typing import Final, NamedTuple
 
-from ctld.core.queue import priority
 from ctld.core.records.events import Actor
 from ctld.core.records.job import JobRow
 from ctld.rpc.gate.moments import AnswerMoments
-from ctld.rpc.gate.paging import by_bytes, halved, least, log_row
+from ctld.rpc.gate.paging import by_bytes, halved
 from ctld.rpc.gate.scans import ScanPace
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.unread import POINTER_BYTES
 from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import JobVisibility, hidden_partitions, job_visibility
-from ctld.rpc.jobs import jobcolumns, jobinfo
+from ctld.rpc.jobs import jobcolumns
 from ctld.rpc.jobs.alikejobs import AlikeJobs
 from ctld.rpc.jobs.jobwindows import JobOrder, counted, is_of_the_time
 from ctld.rpc.jobs.keptanswers import AnswerMoment, KeptAnswers
 from ctld.rpc.jobs.listing import select_rows
+from ctld.rpc.jobs.shownjobs import ShownJobs
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import controller_pb2
 from penstock.values.jobcolumns import NAMES
 from penstock.values.refusals import Code
-from penstock.values.states import END_STATES
-from penstock.values.varint import varint
+from penstock.values.varint import text_tag, varint
 
 #: Jobs in one page of messages, and of a table: some 5 ms of work between two turns of the loop.
 PAGE_JOBS: Final = 200
@@ -51,10 +50,7 @@ ORDER_BYTES_MAX: Final = 32 * 1024 * 1024
 COUNTS_MAX: Final = 32
 #: An order, and counts, are used again for this many times of what they took.
 REUSE_FACTOR: Final = 10.0
-#: JobInfo is field 1 of ListJobsReply: its tag and wire type, before a length.
-_JOBS_TAG: Final = b"\x0a"
-#: JobInfo.priority is field 14, a varint. Of two values of one field the last one counts.
-_PRIORITY_TAG: Final = b"\x70"
+_JOBS_TAG: Final = text_tag(controller_pb2.ListJobsReply.DESCRIPTOR.fields_by_name["jobs"].number)
 
 
 class JobListQuery(NamedTuple):
@@ -130,7 +126,10 @@ class JobLists:
     async def _messages(
         self, request: controller_pb2.ListJobsRequest, rows: list[JobRow], uid: int
     ) -> AsyncIterator[bytes]:
-        messages = (self._shown(row, request.detail, request.planned) for row in rows)
+        shown = ShownJobs(self._runtime, self._alike, request.detail, request.planned)
+        messages = (
+            data for first in range(0, len(rows), PAGE_JOBS) for data in shown.encoded(rows[first : first + PAGE_JOBS])
+        )
         pace = self._scans.pace(uid)
         await pace.begin()
         for page_of in by_bytes(messages, PAGE_JOBS, len):
@@ -208,7 +207,7 @@ class JobLists:
     def _moment_of_counts(self) -> AnswerMoment:
         return AnswerMoment(self._runtime.snapshot.revision)
 
-    # ---- rows and messages ---------------------------------------------------------------------------------------
+    # ---- rows ---------------------------------------------------------------------------------------
 
     async def _rows(
         self, request: controller_pb2.ListJobsRequest, question: JobListQuery, pace: ScanPace
@@ -219,35 +218,6 @@ class JobLists:
         if question.hidden and not which.ids:
             rows = [row for row in rows if not _is_hidden(row, question.hidden)]
         return rows
-
-    def _shown(self, row: JobRow, detail: bool, planned: bool) -> bytes:
-        """Encodes one job, or the part of it that can be encoded."""
-        try:
-            largest = self._runtime.core.state.layout.cpus_largest
-            data = self._encoded(row, detail) + self._priority(row) + jobinfo.estimate(row, largest)
-            return data + jobinfo.planned(row, self._runtime.snapshot.forecast) if planned else data
-        except Exception as error:  # noqa: BLE001 (whatever is wrong with it, it is not the others')
-            log_row(row, error)
-            return least(row).SerializeToString()
-
-    def _encoded(self, row: JobRow, detail: bool) -> bytes:
-        """Encodes one job. The short form is kept, since it is asked for again and again; the long one is it and a bit more."""
-        data = self._runtime.snapshot.encoded(row)
-        if data is None:
-            data = self._alike.encoded(row)
-            self._runtime.snapshot.keep(row, data)
-        if detail:
-            return data + jobinfo.encoded_details(row, self._runtime.core.state.nodes)
-        return data
-
-    def _priority(self, row: JobRow) -> bytes:
-        """Returns the present priority, to be appended to the encoded job, whose own it overrides: when priorities are
-        calculated, no job has to be encoded again."""
-        state = self._runtime.core.state
-        job = state.jobs.look(row.job_id)
-        if state.priorities is None or job is None or row.hold or row.state in END_STATES:
-            return b""
-        return _PRIORITY_TAG + varint(priority.current(state, job))
 
 
 def _order_of(request: controller_pb2.ListJobsRequest, question: JobListQuery) -> JobListQuery:

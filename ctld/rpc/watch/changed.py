@@ -3,10 +3,12 @@
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import NamedTuple
 
+from ctld.core.records.accounting_rows import AssocRow
 from ctld.core.records.effects import Batch
 from ctld.core.records.gpu import Gpu
 from ctld.core.records.job import JobRow
 from ctld.core.records.node import NodeRow
+from ctld.core.records.qos import Qos
 from ctld.core.records.reservation import Reservation
 from ctld.core.state.state import ClusterState
 from ctld.rpc.cluster.clusterinfo import base_state, flags_of
@@ -17,11 +19,12 @@ from penstock.values.hostlist import compress
 from penstock.values.jobid import format_job
 from penstock.values.states import JobState
 
-JOB, NODE, GPU, RESERVATION = KINDS = ("JOB", "NODE", "GPU", "RESERVATION")
+JOB, NODE, GPU, RESERVATION, LIMIT = KINDS = ("JOB", "NODE", "GPU", "RESERVATION", "LIMIT")
 
 
 class ObjectChange(NamedTuple):
-    """`visible`: two with equal ones look the same to a watcher. `uid` and `account` are a job's owner."""
+    """`visible`: two with equal ones look the same to a watcher. `uid` and `account` are a job's owner; `account` and `user`
+    are an association's."""
 
     kind: str
     key: Hashable
@@ -30,6 +33,7 @@ class ObjectChange(NamedTuple):
     uid: int = -1
     account: str = ""
     reservation: Reservation | None = None
+    user: str = ""
 
 
 def changes_of(batch: Batch, state: ClusterState) -> Iterator[ObjectChange]:
@@ -48,6 +52,13 @@ def changes_of(batch: Batch, state: ClusterState) -> Iterator[ObjectChange]:
         yield _of_reservation(reservation)
     for name in batch.reservations_gone:
         yield _gone(RESERVATION, name, "")
+    for assoc in batch.assocs:
+        if not assoc.made_by_itself:  # which has no limits
+            yield _of_assoc(assoc)
+    for qos in batch.qos:
+        yield _of_qos(qos)
+    for name in batch.qos_gone:
+        yield _of_qos(Qos(name, deleted=True))
 
 
 class FreshChanges:
@@ -127,6 +138,27 @@ def _of_reservation(reservation: Reservation) -> ObjectChange:
         )  # fmt: skip
 
     return ObjectChange(RESERVATION, reservation.name, reservation, message, reservation=reservation)
+
+
+def _of_assoc(row: AssocRow) -> ObjectChange:
+    """The limits of an account, or of a user in one. Its id has sacctmgr's words."""
+    words = (("account", row.account), ("user", row.user_name), ("partition", row.partition))
+
+    def message() -> watch_pb2.ChangedObject:
+        return watch_pb2.ChangedObject(
+            kind=LIMIT, id=" ".join(f"{word}={value}" for word, value in words if value), is_gone=row.deleted,
+            account=row.account, user_name=row.user_name, partition=row.partition,
+        )  # fmt: skip
+
+    visible = (row.limits, row.qos, row.default_qos, row.budget, row.deleted)
+    return ObjectChange(LIMIT, row.assoc_id, visible, message, account=row.account, user=row.user_name)
+
+
+def _of_qos(qos: Qos) -> ObjectChange:
+    def message() -> watch_pb2.ChangedObject:
+        return watch_pb2.ChangedObject(kind=LIMIT, id=f"qos={qos.name}", name=qos.name, is_gone=qos.deleted)
+
+    return ObjectChange(LIMIT, qos.name, qos, message)
 
 
 def _gone(kind: str, name: str, node: str) -> ObjectChange:

@@ -29,7 +29,8 @@ COUNT_BITS: Final = 32
 
 
 class KeptChange(NamedTuple):
-    """One change. `uid` and `account` are a job's owner; `reservation` is what may hide a reservation's change."""
+    """One change. `uid` and `account` are a job's owner, `account` and `user` an association's; `reservation` is what may hide
+    a reservation's change."""
 
     sequence: int
     at_us: int
@@ -38,6 +39,7 @@ class KeptChange(NamedTuple):
     uid: int
     account: str
     reservation: Reservation | None
+    user: str = ""
 
 
 class ChangeFeed:
@@ -105,7 +107,7 @@ class ChangeFeed:
             self._kept.append(
                 KeptChange(
                     self.sequence, now_us, change.kind, message.SerializeToString(), change.uid, change.account,
-                    change.reservation,
+                    change.reservation, change.user,
                 )
             )  # fmt: skip
         self._drop_old(now_us)

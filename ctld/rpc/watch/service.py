@@ -19,8 +19,15 @@ from ctld.rpc.gate.refusals import refuse_as
 from ctld.rpc.gate.rights import require_again
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.underway import PAUSE_MS
-from ctld.rpc.gate.visibility import JobVisibility, is_private, job_visibility, sees_reservation
-from ctld.rpc.watch.changed import GPU, JOB, KINDS, NODE, RESERVATION
+from ctld.rpc.gate.visibility import (
+    AccountVisibility,
+    JobVisibility,
+    account_visibility,
+    is_private,
+    job_visibility,
+    sees_reservation,
+)
+from ctld.rpc.watch.changed import GPU, JOB, KINDS, LIMIT, NODE, RESERVATION
 from ctld.rpc.watch.feed import ChangeFeed, KeptChange
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import watch_pb2
@@ -46,6 +53,7 @@ class WatchDemands(NamedTuple):
     uids: frozenset[int]
     jobs: JobVisibility
     reservations_of: Actor | None  # None: all of them
+    accounts: AccountVisibility | None  # None: all of them
 
 
 class WatchService:
@@ -133,7 +141,9 @@ class WatchService:
         if is_private(state.config, actor, "nodes"):
             kinds -= {NODE, GPU}
         hides = is_private(state.config, actor, "reservations")
-        return WatchDemands(kinds, uids, job_visibility(state, actor), actor if hides else None)
+        hides_accounts = any(is_private(state.config, actor, word) for word in ("users", "accounts"))
+        accounts = account_visibility(state, actor) if hides_accounts else None
+        return WatchDemands(kinds, uids, job_visibility(state, actor), actor if hides else None, accounts)
 
     def _sees(self, change: KeptChange, demands: WatchDemands) -> bool:
         if change.kind not in demands.kinds:
@@ -143,6 +153,8 @@ class WatchService:
         if change.kind == RESERVATION and demands.reservations_of is not None:
             config, found = self._runtime.core.state.config, change.reservation
             return found is not None and sees_reservation(config, demands.reservations_of, found)
+        if change.kind == LIMIT and change.account and demands.accounts is not None:
+            return demands.accounts.sees_assoc(change.account, change.user)
         return True
 
     async def _uids(self, users: Iterable[str]) -> frozenset[int]:

@@ -36,6 +36,7 @@ from sdk.records import ChangeRecord as ChangeRecord
 from sdk.records import ExpectedStart as ExpectedStart
 from sdk.records import JobRecord as JobRecord
 from sdk.records import NodeRecord as NodeRecord
+from sdk.records import UsageRecord as UsageRecord
 from sdk.records import WaitReasons as WaitReasons
 
 __version__: str

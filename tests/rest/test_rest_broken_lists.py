@@ -1,0 +1,49 @@
+"""A controller that is killed while a long list is on its way: nobody takes the part for the whole, and the daemon lives on."""
+
+import json
+from collections.abc import Callable
+
+import httpx
+import pytest
+from effort import FULL
+from liverest import PREFIX, LiveRest
+from patience import END_S
+
+from bench.fill import fill
+from penstock.config import load
+
+#: Some 5 kB each in the answer: together many times what is on its way at any moment.
+JOBS = 100_000 if FULL else 5_000
+ENDED = 10
+#: When the controller is killed: after so many bytes of the answer.
+KILLED_AFTER = (1, 4_000_000)
+
+
+def test_a_list_whose_controller_is_killed_is_broken(new_rest: Callable[..., LiveRest]) -> None:
+    rest = new_rest()
+    cluster = rest.cluster
+    token = rest.token()
+    database = cluster.home / "ctld" / "penstock.db"
+    cluster.daemons["ctld"].process.terminate()  # it gives its lease back
+    assert cluster.wait_death("ctld") == 0
+    fill(database, load(str(cluster.home / "slurm.conf")).config, ENDED, JOBS, ENDED)
+    cluster.start_controller()
+    with rest.as_user(token=token) as client:
+        for after in KILLED_AFTER:
+            with client.stream("GET", f"{PREFIX}/jobs", headers={"Accept-Encoding": "identity"}) as reply:
+                assert reply.status_code == 200 and "content-length" not in reply.headers
+                parts = reply.iter_raw(65_536)
+                body = bytearray()
+                while len(body) < after:
+                    body += next(parts)
+                cluster.kill("ctld")
+                with pytest.raises(httpx.RemoteProtocolError):
+                    for part in parts:
+                        body += part
+            with pytest.raises(ValueError, match=r"delimiter|Unterminated|Expecting"):
+                json.loads(body)
+            assert client.get(f"{PREFIX}/jobs").status_code == 503
+            cluster.start_controller()
+        document = client.get(f"{PREFIX}/jobs", timeout=END_S).json()
+    assert len(document["jobs"]) >= JOBS and document["errors"] == []
+    assert "ends early" in rest.log() and "Traceback" not in rest.log()
