@@ -51,6 +51,8 @@ USED: Final = {
     "/penstock/v1/usage": "UsageAnswer",
     "/penstock/v1/utilization": "UtilizationAnswer",
     "/penstock/v1/budgets": "BudgetsAnswer",
+    "/penstock/v1/topology": "TopologyAnswer",
+    "/penstock/v1/nodes/events": "NodeEventsAnswer",
     "/penstock/v1/config": "ConfigAnswer",
     "/penstock/v1/config/diff": "ConfigDiffAnswer",
     "/penstock/v1/templates": "TemplatesAnswer",

@@ -19,6 +19,8 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/usage                  what was used in a period
     GET /penstock/v1/utilization            use of the whole cluster by the hour
     GET /penstock/v1/budgets                budgets of accounts
+    GET /penstock/v1/topology               switches or blocks of the network
+    GET /penstock/v1/nodes/events           times at which nodes were not up
     GET /penstock/v1/config                 the configuration in force
     GET /penstock/v1/config/diff            what the files say otherwise now
     GET /penstock/v1/templates              templates of job scripts
@@ -51,6 +53,7 @@ from penstock.v1.controller_pb2 import (
     StoryLine,
     StoryReply,
     StoryRequest,
+    SwitchInfo,
 )
 from penstock.v1.explain_pb2 import (
     FitsReply,
@@ -60,7 +63,7 @@ from penstock.v1.explain_pb2 import (
     WhyJobReply,
     WhyJobRequest,
 )
-from penstock.v1.governance_pb2 import AuditInfo, BudgetInfo, ReportRow
+from penstock.v1.governance_pb2 import AuditInfo, BudgetInfo, EventInfo, ReportRow
 from penstock.values.gpustates import GpuState
 from penstock.values.jobid import format_job
 from penstock.values.reasons import sentence
@@ -72,7 +75,7 @@ from rest.contract.parse import UNKNOWN_WORD
 from rest.handlers import interactive, joboutput, jobuse, simulate
 from rest.handlers.jobs import job_path, listed
 from rest.handlers.jobwindow import WINDOW, window_of
-from rest.handlers.site import audit, budgets, config, config_diff, templates
+from rest.handlers.site import audit, budgets, config, config_diff, node_events, templates, topology
 from rest.handlers.submit import plan_with, test
 from rest.handlers.usage import GROUPS, UTILIZATION, usage, utilization
 from rest.limits import PLAN_TIMEOUT_S
@@ -383,6 +386,11 @@ OWN_PATHS: Final = (
              "hours": OwnRecord(None, UTILIZATION, is_list=True)}),
     OwnPath("/budgets", "Budgets of accounts: used, reserved, period", budgets, (_query("accounts"),),
             {"budgets": OwnRecord(BudgetInfo, is_list=True)}),
+    OwnPath("/topology", "The switches or blocks of the network, the lowest level first", topology, (),
+            {"kind": "string", "switches": OwnRecord(SwitchInfo, is_list=True)}),
+    OwnPath("/nodes/events", "Times at which nodes, or the cluster, were not up", node_events,
+            (_query("nodes"), _query("start"), _query("end")), {"events": OwnRecord(EventInfo, is_list=True)},
+            name="node_events"),
     OwnPath("/config", "The configuration in force, as scontrol show config", config, (),
             {"at_us": "integer", "lines": OwnRecord(ConfigLine, is_list=True)}),
     OwnPath("/config/diff", "What the files say otherwise than the configuration in force, for administrators", config_diff, (),

@@ -69,6 +69,8 @@ READ_OWN = (
     "budgets",
     "config",
     "templates",
+    "topology",
+    "nodes/events",
 )
 TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     *(("GET", f"{SLURM}/{path}", None, ALL) for path in READ),

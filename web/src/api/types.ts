@@ -167,6 +167,17 @@ export interface EfficiencyAnswer {
   warnings: OwnWarning[];
 }
 
+export interface EventInfo {
+  node: string;
+  start_at_us: number;
+  end_at_us: number;
+  state: string;
+  reason: string;
+  user: string;
+  tres: string;
+  event_type: string;
+}
+
 export interface FitsAnswer {
   fits: FitsReply;
   errors: OwnError[];
@@ -577,6 +588,12 @@ export interface Node {
   tres_used: string;
   version: string;
   weight: number;
+}
+
+export interface NodeEventsAnswer {
+  events: EventInfo[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
 }
 
 export interface NodesAnswer {
@@ -1034,6 +1051,14 @@ export interface StoryLine {
   detail: string;
 }
 
+export interface SwitchInfo {
+  name: string;
+  level: number;
+  nodes: string;
+  node_count: number;
+  children: string;
+}
+
 export interface TemplatesAnswer {
   templates: ({ name: string; title: string; description: string; script: string; })[];
   errors: OwnError[];
@@ -1046,6 +1071,13 @@ export interface TestAnswer {
   partition: string;
   cpus: number;
   job_submit_user_msg: string;
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
+export interface TopologyAnswer {
+  kind: string;
+  switches: SwitchInfo[];
   errors: OwnError[];
   warnings: OwnWarning[];
 }

@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { ApiError, change, OWN, session, SLURM, SLURMDB } from "../api/client";
 import { refresh, useAnswer } from "../api/live";
 import type { GpusAnswer, JobDetailsAnswer, JobInfo, RecordsAnswer, ScriptAnswer, StoryAnswer, WhyAnswer, WhyJobReply } from "../api/types";
+import { endingOf } from "../lib/endings";
 import { names } from "../lib/hostlist";
 import { changeOf, minutes, set } from "../lib/model";
 import { link } from "../lib/route";
@@ -41,6 +42,7 @@ function Live({ id, job }: { id: string; job: JobInfo }): JSX.Element {
         <span class="grow" />
         <Actions id={id} job={job} state={state} />
       </header>
+      {endingOf(job) && <p class="notice bad">{endingOf(job)}</p>}
       <div class="columns">
         {isPending && <Why id={id} why={why.data?.why} error={why.error} />}
         <Card title="Time line"><Story story={story.data} error={story.error} /></Card>

@@ -1,10 +1,11 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { ApiError, change, OWN, read, type Remark, session, SLURM } from "../api/client";
 import { refresh, useAnswer } from "../api/live";
-import type { FitsAnswer, FittingShape, JobDetailsAnswer, JobInfo, ScriptAnswer, TestAnswer } from "../api/types";
+import type { FitsAnswer, FittingShape, GpusAnswer, JobDetailsAnswer, JobInfo, ScriptAnswer, TestAnswer } from "../api/types";
 import { isSame, optionsOf, valueOf, withOption } from "../lib/options";
+import { type Preset, presetsOf } from "../lib/presets";
 import { newRequestKey } from "../lib/requestkey";
 import { link, route } from "../lib/route";
 import { useStore } from "../lib/store";
@@ -92,6 +93,11 @@ function Form(props: { script: string; folder: string; from?: string }): JSX.Ele
         edit("nodes", shape.nodes > 1 ? `${shape.nodes}` : "");
         edit("gpus", shape.gres ? `${shape.gres * Math.max(1, shape.nodes)}` : "");
       }} />
+      <Presets onChoose={(preset) => {
+        edit("nodes", preset.isNode ? "1" : "");
+        edit("gpus-per-node", preset.isNode ? preset.gpus : "");
+        edit("gpus", preset.isNode ? "" : preset.gpus);
+      }} />
       <div class="columns">
         <Card title="When it would start" class="wide">
           <Start verdict={verdict} isReady={isReady} refusal={refusal} remarks={remarks} />
@@ -147,6 +153,22 @@ function Free({ onChoose }: { onChoose: (partition: string, shape: FittingShape)
           <b>{partition}</b> {shapeText(shape)}
         </button>
       ))}
+    </p>
+  );
+}
+
+/** Types of GPUs do not change from one minute to the next. */
+const GPUS_EVERY_MS = 300_000;
+
+/** For each type of GPU: one, and all of a node. */
+function Presets({ onChoose }: { onChoose: (preset: Preset) => void }): JSX.Element | null {
+  const gpus = useAnswer<GpusAnswer>(`${OWN}/gpus`, GPUS_EVERY_MS).data?.gpus;
+  const found = useMemo(() => presetsOf(gpus ?? []), [gpus]);
+  if (!found.length) return null;
+  return (
+    <p class="free" role="group" aria-label="By type of GPU">
+      <span class="faint">By GPU:</span>
+      {found.map((one) => <button key={one.title} type="button" onClick={() => onChoose(one)}>{one.title}</button>)}
     </p>
   );
 }
