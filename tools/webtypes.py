@@ -34,6 +34,7 @@ USED: Final = {
     f"/slurm/{VERSION}/ping": "PingAnswer",
     f"/slurmdb/{VERSION}/user/{{name}}": "UsersAnswer",
     "/penstock/v1/jobs": "JobsAnswer",
+    "/penstock/v1/jobs/wide": "WideJobsAnswer",
     "/penstock/v1/jobs/test": "TestAnswer",
     "/penstock/v1/queue": "QueueAnswer",
     "/penstock/v1/fits": "FitsAnswer",

@@ -98,6 +98,7 @@ REPLIES = {
 }  # fmt: skip
 PATHS = {
     "jobs": "/jobs",
+    "jobs_wide": "/jobs/wide?order=name&count=3",
     "script": "/jobs/5/script",
     "why": "/jobs/5/why",
     "story": "/jobs/5/story",
@@ -236,6 +237,22 @@ def test_utilization_is_by_the_hour_and_bounded():
     assert list(rest.calls[-1][1].group_by) == ["hour"]
     for query in ("start=7200&end=3600", f"start=1&end={32 * 86_400}", "start=x"):
         assert rest.get(f"{OWN}/utilization?{query}").status_code == 422, query
+
+
+def test_wide_rows_of_jobs_have_more_members():
+    job = JobInfo(job_id=6, tasks=3, dependency="afterok:5", std_out=b"/home/\xff.out",
+                  request={"name": "train", "features": "h200", "work_dir": b"/home/ann"}, exit={"code": 2})  # fmt: skip
+    rest = FakeRest({"ListJobs": ListJobsReply(jobs=[job])})
+    (short,) = rest.get(f"{OWN}/jobs").json()["jobs"]
+    (wide,) = rest.get(f"{OWN}/jobs/wide").json()["jobs"]
+    assert wide.items() >= short.items() and set(wide) > set(short)
+    assert (wide["tasks"], wide["dependency"], wide["features"], wide["work_dir"], wide["exit_code"], wide["std_out"]) == (
+        3, "afterok:5", "h200", "/home/ann", 2, "/home/\ufffd.out",
+    )  # fmt: skip
+    rest.get(f"{OWN}/jobs/wide?order=-name&search=tr&first=2&count=3&states=PENDING&users=ann")
+    asked = rest.calls[-1][1]
+    assert (asked.window.order, asked.window.first, asked.window.count) == ("-name", 2, 3)
+    assert (list(asked.filter.states), list(asked.filter.users)) == (["PENDING"], ["ann"])
 
 
 def test_events_of_nodes_are_asked_for_with_those_that_ended():

@@ -53,6 +53,7 @@ READ_DB = (
 )  # fmt: skip
 READ_OWN = (
     "jobs",
+    "jobs/wide",
     "queue",
     f"jobs/{JOB}/why",
     f"jobs/{JOB}/story",

@@ -1194,3 +1194,10 @@ export interface WhyJobReply {
   steps: StepThatWaits[];
   leaves: UsedLeaf[];
 }
+
+export interface WideJobsAnswer {
+  jobs: ({ job_id: number; shown_id: string; name: string; user_name: string; account: string; partition: string; qos: string; state: string; reason: string; priority: number; nodes: number; node_list: string; cpus: number; tres: string; submit_at_us: number; start_at_us: number; end_at_us: number; time_limit_s: number; planned_start_at_us: number; group_name: string; array_job_id: number; tasks: number; tres_requested: string; memory_mb: number; attempt: number; nice: number; eligible_at_us: number; suspended_us: number; preempt_at_us: number; exit_code: number; exit_signal: number; derived_exit_code: number; reason_detail: string; planned_node_list: string; batch_node: string; features: string; nodes_required: string; nodes_excluded: string; licenses: string; reservation: string; dependency: string; wckey: string; comment: string; admin_comment: string; command: string; work_dir: string; std_out: string; std_err: string; submit_host: string; })[];
+  total: number | null;
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}

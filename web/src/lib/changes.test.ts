@@ -11,7 +11,7 @@ const reservation: Change = { ...node, kind: "reservation" };
 describe("what a change concerns", () => {
   const paths: Record<string, readonly string[]> = {
     nodes: ["/slurm/v0.0.46/nodes", "/slurm/v0.0.46/node/n1", "/penstock/v1/gpus", "/penstock/v1/gpus?nodes=n1", "/penstock/v1/jobs?nodes=n1"],
-    jobs: ["/penstock/v1/jobs?order=name&count=9", "/penstock/v1/queue?states=PENDING", "/penstock/v1/jobs?users=bob,ann&count=8"],
+    jobs: ["/penstock/v1/jobs?order=name&count=9", "/penstock/v1/jobs/wide?order=name&count=9", "/penstock/v1/queue?states=PENDING", "/penstock/v1/jobs?users=bob,ann&count=8"],
     job: ["/penstock/v1/jobs/7/story", "/penstock/v1/jobs/7_2/story", "/slurmdb/v0.0.46/job/7"],
     other: ["/penstock/v1/jobs?users=bob&states=RUNNING", "/penstock/v1/jobs/70/story", "/slurmdb/v0.0.46/job/17"],
     never: ["/slurm/v0.0.46/partitions", "/slurmdb/v0.0.46/associations", "/penstock/v1/config/diff", "/penstock/v1/topology", "/penstock/v1/jobs/7/script"],

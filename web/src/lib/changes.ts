@@ -51,7 +51,7 @@ const CONCERNS: readonly (readonly [RegExp, Concern])[] = [
   [/^\/slurm\/[^/]+\/(partitions|ping|diag|shares)$/, never],
   [/^\/slurmdb\/[^/]+\/(?!job\/)/, never],
   [/^\/penstock\/v1\/(config|budgets|templates|topology|utilization|usage)/, never],
-  [/^\/penstock\/v1\/jobs$/, ofListedJobs],
+  [/^\/penstock\/v1\/jobs(\/wide)?$/, ofListedJobs],
   [/^\/penstock\/v1\/queue$/, ofJobs],
   [/^\/penstock\/v1\/jobs\/[^/]+\/script$/, never],
   [/^\/penstock\/v1\/jobs\/[^/]+\/story$/, ofTheJob],

@@ -6,6 +6,7 @@ import { endingOf } from "./endings";
 import { groupsOf, legendOf, paintOf } from "./gpucolour";
 import type { NodeGpu, NodeRow } from "./model";
 import { presetsOf } from "./presets";
+import { readGpus, readTres, tresName } from "./tres";
 
 function gpu(state: string, jobs: number[], use: NodeGpu["use"]): NodeGpu {
   return { gpu: { state, job_ids: jobs } as NodeGpu["gpu"], use };
@@ -66,4 +67,13 @@ test("presets are of each type: one, and those of a node", () => {
     { title: "a node with 2 h200", gpus: "h200:2", isNode: true },
   ]);
   expect(presetsOf([{ type: "", node: "n1" }])).toEqual([{ title: "1 GPU", gpus: "1", isNode: false }]);
+});
+
+test("resources are read as people say them", () => {
+  expect(readTres("cpu=4,mem=10847M,node=1,billing=4,gres/gpu=2,gres/gpu:h200=2")).toBe("4 CPUs, 10.6 GiB, 1 node, 2 GPUs (2 h200)");
+  expect(readTres("cpu=1,mem=1.50G,gres/shard=3,license/matlab=2")).toBe("1 CPU, 1.5 GiB, 3 shard, 2 matlab");
+  expect(readTres("gres/gpu:a100=1")).toBe("1 a100");
+  expect([readTres(""), readTres("mem=?")]).toEqual(["", "memory ?"]);
+  expect(["cpu", "gres/gpu:h200", "gres/gpu", "license/x"].map(tresName)).toEqual(["CPUs", "h200", "GPUs", "x"]);
+  expect(["1", "2", "h200:8", "a100=1", "a:1,b:2"].map(readGpus)).toEqual(["1 GPU", "2 GPUs", "8 h200", "1 a100", "a:1,b:2"]);
 });

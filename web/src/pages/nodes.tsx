@@ -195,21 +195,21 @@ function Gpus({ row }: { row: NodeRow }): JSX.Element {
   const me = useStore(session);
   return (
     <div class="scroll">
-      <table class="plain">
+      <table class="plain stack">
         <thead><tr><th scope="col">GPU</th><th scope="col">Type</th><th scope="col">Memory</th><th scope="col">Use</th><th scope="col">Jobs</th><th scope="col">Health</th><th scope="col">XIDs</th><th scope="col">Reason</th>{me?.manages && <th scope="col">Change</th>}</tr></thead>
         <tbody>
           {row.gpus.map(({ gpu, use }) => (
             <tr key={gpu.uuid}>
-              <th scope="row" title={gpu.uuid}>{gpu.profile ? `${gpu.index} ${gpu.profile}` : gpu.index}</th>
+              <th scope="row" title={gpu.uuid}><b>{gpu.profile ? `${gpu.index} ${gpu.profile}` : gpu.index}</b></th>
               <td>{gpu.type || gpu.name}</td>
               <td>{memory(gpu.memory_mb)}</td>
               <td><i class={`dot gpu-${use}`} aria-hidden="true" /> {USES[use]}</td>
-              <td>{gpu.job_ids.map((one, index) => <span key={one}>{index > 0 && ", "}<a href={link(["jobs", one])}>{one}</a></span>)}</td>
+              <td data-title="Jobs">{gpu.job_ids.map((one, index) => <span key={one}>{index > 0 && ", "}<a href={link(["jobs", one])}>{one}</a></span>)}{!gpu.job_ids.length && "–"}</td>
               <td>{words(gpu.state)}</td>
-              <td><Xids gpu={gpu} /></td>
-              <td>{gpu.reason || gpu.work || "–"}</td>
+              <td data-title="XIDs"><Xids gpu={gpu} /></td>
+              <td data-title="Reason">{gpu.reason || gpu.work || "–"}</td>
               {me?.manages && (
-                <td>
+                <td class="actions">
                   <DrainResume
                     what={`GPU ${gpu.index}`} node={gpu.node} gres={`gpu:${gpu.index}`} canDrain={OPEN_GPU.includes(gpu.state)} canResume={gpu.state !== "HEALTHY"}
                     effect="Jobs that have it go on; no new one gets it. The other GPUs of the node are not affected."

@@ -9,7 +9,7 @@ import { link } from "../lib/route";
 import { words } from "../lib/states";
 import { useStore } from "../lib/store";
 import { count, duration, limit, percent } from "../lib/units";
-import { LastDay } from "./lastday";
+import { UseOverTime } from "./lastday";
 import { Bar, Card, Chip, Empty, JobState, Pending, Time } from "../parts/bits";
 
 /** A job that holds GPUs and a reason which will not pass by itself. */
@@ -53,7 +53,7 @@ export function Overview(): JSX.Element {
         <Attention rows={rows} waiting={waiting} budgets={budgets.filter(isBudgetLow)} />
         <Partitions waiting={waiting} running={running} />
         <Next jobs={next.data.jobs} />
-        <LastDay hasGpus={rows.some((one) => one.gpus.length > 0)} />
+        <UseOverTime title="Use over the last day" hasGpus={rows.some((one) => one.gpus.length > 0)} />
       </div>
     </>
   );
@@ -158,7 +158,7 @@ function Mine({ active, latest, total, me }: {
             </li>
           ))}
         </ul>
-      ) : <Empty>You have no jobs. <code>sbatch --gpus 1 script.sh</code> makes one.</Empty>}
+      ) : <Empty>You have no jobs. <a href={link(["submit"])}>Submit one</a>, or start <a href={link(["sessions"])}>a notebook or a terminal</a>.</Empty>}
     </Card>
   );
 }
