@@ -74,6 +74,6 @@ test("resources are read as people say them", () => {
   expect(readTres("cpu=1,mem=1.50G,gres/shard=3,license/matlab=2")).toBe("1 CPU, 1.5 GiB, 3 shard, 2 matlab");
   expect(readTres("gres/gpu:a100=1")).toBe("1 a100");
   expect([readTres(""), readTres("mem=?")]).toEqual(["", "memory ?"]);
-  expect(["cpu", "gres/gpu:h200", "gres/gpu", "license/x"].map(tresName)).toEqual(["CPUs", "h200", "GPUs", "x"]);
+  expect(["cpu", "gres/gpu:h200", "gres/gpu (1 out of service)", "license/x"].map(tresName)).toEqual(["CPUs", "h200", "GPUs (1 out of service)", "x"]);
   expect(["1", "2", "h200:8", "a100=1", "a:1,b:2"].map(readGpus)).toEqual(["1 GPU", "2 GPUs", "8 h200", "1 a100", "a:1,b:2"]);
 });

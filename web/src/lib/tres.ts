@@ -2,8 +2,13 @@ import { count, memory } from "./units";
 
 /** TRES texts of Slurm, as people read them. */
 
-/** `gres/gpu:h200` without what every reader knows. */
-export function tresName(name: string): string {
+/** `gres/gpu:h200` without what every reader knows; what stands behind it in brackets stays. */
+export function tresName(text: string): string {
+  const [name = "", remark] = text.split(/ (?=\()/, 2);
+  return shortName(name) + (remark ? ` ${remark}` : "");
+}
+
+function shortName(name: string): string {
   const known: Readonly<Record<string, string>> = { "cpu": "CPUs", "mem": "memory", "node": "nodes", "gres/gpu": "GPUs" };
   return Object.hasOwn(known, name) ? (known[name] ?? name) : name.replace(/^gres\/gpu:/, "").replace(/^(gres|license)\//, "");
 }

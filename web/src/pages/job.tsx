@@ -139,7 +139,7 @@ function Why({ id, why, error }: { id: string; why: (WhyJobReply & { sentence: s
 }
 
 function needText(one: WhyJobReply["needs"][number]): string {
-  const free = one.resources.map((part) => `${tresName(part.name)} ${part.nodes_free}`).join(", ");
+  const free = one.resources.map((part) => `${tresName(part.name)}: ${part.nodes_free}`).join(", ");
   return `In ${one.partition} it needs ${count(one.nodes_wanted, "node")}; ${does(one.nodes_up, "that could take it is", "that could take it are")} up, ` +
     `${one.nodes_free ? does(one.nodes_free, "has", "have") : "none has"} room now${free ? ` (nodes with enough of each: ${free})` : ""}.`;
 }
