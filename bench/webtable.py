@@ -2,9 +2,9 @@
 
     python -m bench.webtable [--nodes 1000] [--jobs 102000] [--runs 5]
 
-A controller with hollow nodes (bench/hollow.py), on which some of the jobs run; the others wait, each with a name of its own. The
-browser is Debian's chromium without a window. A page's time is from its request to its content; a table's from the click or the
-key to the first frame that has other rows. Needs playwright and chromium.
+A controller with hollow nodes (bench/hollow.py) makes no full pass meanwhile: all jobs wait, each with a name of its own.
+The browser is Debian's chromium without a window. A page's time is from its request to its content; a table's from the click
+or the key to the first frame that has other rows. Needs playwright and chromium.
 """
 
 import argparse
@@ -29,8 +29,6 @@ from bench.measure import CannotMeasure, free_port, wait_until
 from penstock.config import load
 
 LIMIT_S = 60.0
-#: Between full passes of the planner, which start jobs.
-PASSES_S = 30
 JWT = "AuthAltTypes=auth/jwt\n"
 #: Does something on the page Jobs, and waits for a frame with another first row.
 ACT: Final = """async ([kind, selector, value]) => {
@@ -70,7 +68,6 @@ ACTIONS: Final = (
     TableAction("sorted by time of submission", "click", SUBMITTED),
     TableAction("scrolled to the middle", "scroll", ".grid", "{scroll}"),
     TableAction("a name is searched", "input", ".tools .search", "train-{number}"),
-    TableAction("running jobs only", "change", ".tools select", "RUNNING"),
 )
 
 
@@ -184,7 +181,7 @@ def main() -> None:
         write_conf = site.site.write_conf
 
         def with_tokens(interval_s: int) -> None:
-            write_conf(min(interval_s, PASSES_S))
+            write_conf(interval_s)
             site.site.conf.write_text(site.site.conf.read_text() + JWT)
 
         site.site.write_conf = with_tokens  # type: ignore[method-assign]  # tokens, which bench/live.py does not need
