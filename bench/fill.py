@@ -23,18 +23,20 @@ from penstock.values.config import Config
 
 #: Finished jobs that are really run through the core; the rest are copies of them.
 SEEDS = 10_000
+#: Names of waiting jobs.
+NAMES = 5_000
 #: Submissions for each commit while the queue is filled.
 SUBMISSIONS_PER_BATCH = 1_000
 HOUR_US = 3600 * 1_000_000
 
 
-def fill(database: Path, config: Config, finished: int, pending: int, seeds: int = SEEDS) -> None:
-    """Put `finished` ended and `pending` waiting jobs behind what is there."""
+def fill(database: Path, config: Config, finished: int, pending: int, seeds: int = SEEDS, names: int = NAMES) -> None:
+    """Put `finished` ended and `pending` waiting jobs behind what is there; the waiting ones have so many names."""
     now_us = time.time_ns() // 1000
     seeds = min(seeds, finished)
     first = _run_seeds(database, config, seeds, now_us - 24 * HOUR_US)
     _copy(database, first, seeds, finished)
-    _submit(database, config, pending, now_us - 12 * HOUR_US)
+    _submit(database, config, pending, now_us - 12 * HOUR_US, names)
 
 
 def _open(database: Path) -> tuple[Store, LoadedState]:
@@ -98,13 +100,13 @@ def _copy_sql(table: str, names: Sequence[str]) -> str:
     return f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(values)} FROM {table} {chosen}"
 
 
-def _submit(database: Path, config: Config, jobs: int, start_us: int) -> None:
+def _submit(database: Path, config: Config, jobs: int, start_us: int, names: int) -> None:
     """Submit jobs of different shapes, which wait as no node is there."""
     store, loaded = _open(database)
     try:
         cluster = incore.CoreCluster(config, start_us, loaded, store.commit, register=False)
         for number in range(jobs):
-            cluster.submit(**_shape(number, config))
+            cluster.submit(**_shape(number, config, names))
             if (number + 1) % SUBMISSIONS_PER_BATCH == 0:
                 cluster.seal()
                 cluster.plan = None
@@ -115,7 +117,7 @@ def _submit(database: Path, config: Config, jobs: int, start_us: int) -> None:
         store.close()
 
 
-def _shape(number: int, config: Config) -> dict[str, object]:
+def _shape(number: int, config: Config, names: int = NAMES) -> dict[str, object]:
     """The number-th job: sizes, limits, names and paths differ as those of many users' jobs do. It fits a node of the
     default partition.
     """
@@ -123,7 +125,7 @@ def _shape(number: int, config: Config) -> dict[str, object]:
     gpus = (("gpu", "", 1 + number % min(8, most_gpus)),) if most_gpus and number % 3 == 0 else ()
     per_task = 1 + number % min(3, cpus)
     return {
-        "name": f"train-{number % 5000}", "comment": f"sweep {number % 700}", "work_dir": b"/home/ann/run%d" % (number % 900),
+        "name": f"train-{number % names}", "comment": f"sweep {number % 700}", "work_dir": b"/home/ann/run%d" % (number % 900),
         "std_out": b"/home/ann/run%d/slurm-%%j.out" % number, "command": f"/home/ann/run{number % 900}/train.sbatch",
         "submit_line": f"sbatch --time={1 + number % 96}:00:00 train.sbatch {number}",
         "submit_host": "login1", "submit_dir": b"/home/ann", "gres_per_node": gpus,

@@ -2,6 +2,7 @@
 stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
 
     GET /penstock/v1/jobs                   jobs in short, for tables of many
+    GET /penstock/v1/jobs/wide              the same with more members
     POST /penstock/v1/jobs/test             when and where a job would start, without queueing it
     GET /penstock/v1/jobs/{job_id}/script   the script of a batch job
     GET /penstock/v1/jobs/{job_id}/why      why a job waits, and what would start it sooner
@@ -19,6 +20,8 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/usage                  what was used in a period
     GET /penstock/v1/utilization            use of the whole cluster by the hour
     GET /penstock/v1/budgets                budgets of accounts
+    GET /penstock/v1/topology               switches or blocks of the network
+    GET /penstock/v1/nodes/events           times at which nodes were not up
     GET /penstock/v1/config                 the configuration in force
     GET /penstock/v1/config/diff            what the files say otherwise now
     GET /penstock/v1/templates              templates of job scripts
@@ -51,6 +54,7 @@ from penstock.v1.controller_pb2 import (
     StoryLine,
     StoryReply,
     StoryRequest,
+    SwitchInfo,
 )
 from penstock.v1.explain_pb2 import (
     FitsReply,
@@ -60,9 +64,8 @@ from penstock.v1.explain_pb2 import (
     WhyJobReply,
     WhyJobRequest,
 )
-from penstock.v1.governance_pb2 import AuditInfo, BudgetInfo, ReportRow
+from penstock.v1.governance_pb2 import AuditInfo, BudgetInfo, EventInfo, ReportRow
 from penstock.values.gpustates import GpuState
-from penstock.values.jobid import format_job
 from penstock.values.reasons import sentence
 from penstock.values.refusals import TEXT, Code
 from rest.answers import RestError
@@ -71,8 +74,9 @@ from rest.contract.facts import NEWEST, ListOf, ObjectOf, Operation, Parameter, 
 from rest.contract.parse import UNKNOWN_WORD
 from rest.handlers import interactive, joboutput, jobuse, simulate
 from rest.handlers.jobs import job_path, listed
+from rest.handlers.jobtable import IN_SHORT, WIDE, in_short, shown_id, wide
 from rest.handlers.jobwindow import WINDOW, window_of
-from rest.handlers.site import audit, budgets, config, config_diff, templates
+from rest.handlers.site import audit, budgets, config, config_diff, node_events, templates, topology
 from rest.handlers.submit import plan_with, test
 from rest.handlers.usage import GROUPS, UTILIZATION, usage, utilization
 from rest.limits import PLAN_TIMEOUT_S
@@ -162,8 +166,16 @@ async def story(call: RestCall) -> Json:
 
 async def jobs(call: RestCall) -> Json:
     """Jobs in short: those in the queue and those that ended lately; all of them, or a window of them in an order."""
-    request = ListJobsRequest(filter=_which(call, words(call.query.get("states"))), all_states=True, planned=True)
-    return await _all_or_window(call, request, _in_short)
+    return await _all_or_window(call, _all_states(call), in_short)
+
+
+async def jobs_wide(call: RestCall) -> Json:
+    """The same with more members."""
+    return await _all_or_window(call, _all_states(call), wide)
+
+
+def _all_states(call: RestCall) -> ListJobsRequest:
+    return ListJobsRequest(filter=_which(call, words(call.query.get("states"))), all_states=True, planned=True)
 
 
 async def _all_or_window(call: RestCall, request: ListJobsRequest, make: Callable[[JobInfo], Json]) -> Json:
@@ -199,30 +211,6 @@ def _which(call: RestCall, states: list[str]) -> JobFilter:
     )
 
 
-def _in_short(one: JobInfo) -> Json:
-    return {
-        "job_id": one.job_id,
-        "shown_id": _shown_id(one),
-        "name": one.request.name,
-        "user_name": one.user_name,
-        "account": one.request.account,
-        "partition": one.partition,
-        "qos": one.request.qos,
-        "state": one.state,
-        "reason": one.reason,
-        "priority": one.priority,
-        "nodes": one.nodes,
-        "node_list": one.node_list,
-        "cpus": one.cpus,
-        "tres": one.tres_alloc or one.tres_req,
-        "submit_at_us": one.submit_at_us,
-        "start_at_us": one.start_at_us,
-        "end_at_us": one.end_at_us,
-        "time_limit_s": one.time_limit_s,
-        "planned_start_at_us": one.planned_start_at_us,
-    }
-
-
 async def script(call: RestCall) -> Json:
     """The script of a batch job; bytes that are not UTF-8 are replaced."""
     selector = job_path(call.path["job_id"])
@@ -253,7 +241,7 @@ async def forecast(call: RestCall) -> Json:
 def _expected(one: JobInfo) -> Json:
     return {
         "job_id": one.job_id,
-        "shown_id": _shown_id(one),
+        "shown_id": shown_id(one),
         "name": one.request.name,
         "user_name": one.user_name,
         "partition": one.partition,
@@ -263,10 +251,6 @@ def _expected(one: JobInfo) -> Json:
         "node_list": one.planned_node_list,
         "time_limit_s": one.time_limit_s,
     }
-
-
-def _shown_id(job: JobInfo) -> str:
-    return format_job(job.job_id, job.array_job_id, job.array_task_id if job.HasField("array_task_id") else None)
 
 
 async def gpus(call: RestCall) -> Json:
@@ -291,12 +275,6 @@ _FORECAST: Final = {
 _EXPECTED: Final[Mapping[str, OwnType]] = {
     "start_at_us": "integer", "node_list": "string", "partition": "string", "cpus": "integer",
     "job_submit_user_msg": "string",
-}  # fmt: skip
-_IN_SHORT: Final = {
-    "job_id": "integer", "shown_id": "string", "name": "string", "user_name": "string", "account": "string",
-    "partition": "string", "qos": "string", "state": "string", "reason": "string", "priority": "integer",
-    "nodes": "integer", "node_list": "string", "cpus": "integer", "tres": "string", "submit_at_us": "integer",
-    "start_at_us": "integer", "end_at_us": "integer", "time_limit_s": "integer", "planned_start_at_us": "integer",
 }  # fmt: skip
 _STEP: Final = {
     "step": "string", "name": "string", "state": "string", "start_at_us": "integer", "end_at_us": "integer",
@@ -340,7 +318,10 @@ def _query(name: str, schema: Scalar | Words = _TEXT) -> Parameter:
 OWN_PATHS: Final = (
     OwnPath("/jobs", "Jobs in short: all, or a window of them in an order", jobs,
             (_query("states"), _query("users"), _query("partitions"), _query("nodes"), *map(_query, WINDOW)),
-            {"jobs": OwnRecord(None, _IN_SHORT, is_list=True), "total": "integer?"}),
+            {"jobs": OwnRecord(None, IN_SHORT, is_list=True), "total": "integer?"}),
+    OwnPath("/jobs/wide", "Jobs with all that a table may show of them", jobs_wide,
+            (_query("states"), _query("users"), _query("partitions"), _query("nodes"), *map(_query, WINDOW)),
+            {"jobs": OwnRecord(None, WIDE, is_list=True), "total": "integer?"}, name="jobs_wide"),
     OwnPath("/jobs/test", "When and where a job would start, without queueing it", test, (),
             _EXPECTED, body="/slurm/{v}/job/submit"),
     OwnPath("/jobs/{job_id}/script", "The script of a batch job", script, (_JOB_ID,),
@@ -383,6 +364,11 @@ OWN_PATHS: Final = (
              "hours": OwnRecord(None, UTILIZATION, is_list=True)}),
     OwnPath("/budgets", "Budgets of accounts: used, reserved, period", budgets, (_query("accounts"),),
             {"budgets": OwnRecord(BudgetInfo, is_list=True)}),
+    OwnPath("/topology", "The switches or blocks of the network, the lowest level first", topology, (),
+            {"kind": "string", "switches": OwnRecord(SwitchInfo, is_list=True)}),
+    OwnPath("/nodes/events", "Times at which nodes, or the cluster, were not up", node_events,
+            (_query("nodes"), _query("start"), _query("end")), {"events": OwnRecord(EventInfo, is_list=True)},
+            name="node_events"),
     OwnPath("/config", "The configuration in force, as scontrol show config", config, (),
             {"at_us": "integer", "lines": OwnRecord(ConfigLine, is_list=True)}),
     OwnPath("/config/diff", "What the files say otherwise than the configuration in force, for administrators", config_diff, (),

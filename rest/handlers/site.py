@@ -1,5 +1,5 @@
 """What a site has beside its jobs, in /penstock/v1/: the configuration in force and its files, the audit log, the budgets of
-accounts, templates of job scripts.
+accounts, templates of job scripts, the network's switches, times at which nodes were not up.
 """
 
 import json
@@ -9,13 +9,29 @@ from typing import Final
 from cli.base.document import Json, message_object
 from cli.base.listing import words
 from penstock.errors import PenstockError
-from penstock.v1.controller_pb2 import ReconfigureReply, ReconfigureRequest, ShowConfigReply, ShowConfigRequest
-from penstock.v1.governance_pb2 import ListAuditReply, ListAuditRequest, ListBudgetsReply, ListBudgetsRequest
+from penstock.v1.controller_pb2 import (
+    ReconfigureReply,
+    ReconfigureRequest,
+    ShowConfigReply,
+    ShowConfigRequest,
+    ShowTopologyReply,
+    ShowTopologyRequest,
+)
+from penstock.v1.governance_pb2 import (
+    ListAuditReply,
+    ListAuditRequest,
+    ListBudgetsReply,
+    ListBudgetsRequest,
+    ListEventsReply,
+    ListEventsRequest,
+)
 from penstock.values.refusals import Code
 from rest.calling import RestCall
 from rest.listing import listing
 
 DAY_US: Final = 24 * 3600 * 1_000_000
+#: Events of nodes without a time: as far back as `sacctmgr show event` with Start=now-30days.
+EVENTS_US: Final = 30 * DAY_US
 
 
 async def config(call: RestCall) -> Json:
@@ -67,3 +83,24 @@ async def budgets(call: RestCall) -> Json:
     request = ListBudgetsRequest(accounts=words(call.query.get("accounts")))
     reply: ListBudgetsReply = await call.call("ListBudgets", request)
     return {"budgets": [message_object(one) for one in reply.budgets]}
+
+
+async def topology(call: RestCall) -> Json:
+    """The switches or blocks of the network, the lowest level first, as `scontrol show topology`."""
+    reply: ShowTopologyReply = await call.call("ShowTopology", ShowTopologyRequest())
+    return {"kind": reply.kind, "switches": [message_object(one) for one in reply.switches]}
+
+
+async def node_events(call: RestCall) -> Json:
+    """Times at which nodes, or the cluster, were not up, as `sacctmgr show event`; without a time, of the last 30 days."""
+    request = ListEventsRequest(
+        start_at_us=call.time_us("start") or call.now_us - EVENTS_US,
+        end_at_us=call.time_us("end"),
+        nodes=call.node_names("nodes"),
+        all_clusters_events=True,
+    )
+    return {"events": await listing(call, "ListEvents", request, _events)}
+
+
+def _events(page: ListEventsReply) -> Iterator[Json]:
+    return (message_object(one) for one in page.events)

@@ -53,7 +53,8 @@ DEFAULT_KINDS: Final = (
     ),
     SessionKind(
         "code", "VS Code (code-server)",
-        ("code-server", "--socket", "{socket}", "--auth", "none", "--disable-telemetry", "--disable-update-check"),
+        ("code-server", "--socket", "{socket}", "--auth", "none", "--disable-telemetry", "--disable-update-check",
+         "--ignore-last-opened", "."),
         strips_base=True,
     ),
     SessionKind("shell", "Terminal", ("{python}", "-Im", "nodedaemon.session.terminal"), is_terminal=True),

@@ -30,11 +30,12 @@ from penstock.v1.controller_pb2 import (
     PingReply,
     ReconfigureReply,
     ShowConfigReply,
+    ShowTopologyReply,
     StoryReply,
     SubmitJobReply,
 )
 from penstock.v1.explain_pb2 import FitsReply, PlanChangeReply, WhyJobReply
-from penstock.v1.governance_pb2 import ListAuditReply, ListBudgetsReply, ReportReply, ReportRequest
+from penstock.v1.governance_pb2 import ListAuditReply, ListBudgetsReply, ListEventsReply, ReportReply, ReportRequest
 from penstock.v1.steps_pb2 import AttachStepReply, ListStepsReply, OpenOutputRequest, RankSet, StepInfo
 from penstock.values.profile import COLUMNS, GPU, HOST, encode_profile
 from penstock.values.refusals import TEXT, Code
@@ -88,6 +89,8 @@ REPLIES = {
     "ListBudgets": ListBudgetsReply(budgets=[{"account": "lab", "amount": "10", "unit": "gpu-hours", "used": 2.5}]),
     "ShowConfig": ShowConfigReply(at_us=9, lines=[{"key": "ClusterName", "value": "test"}]),
     "Reconfigure": ReconfigureReply(problems=["x"], differences=[{"key": "MaxJobCount", "running": "1", "file": "2"}]),
+    "ShowTopology": ShowTopologyReply(kind="tree", switches=[{"name": "s1", "nodes": "n1", "node_count": 1}]),
+    "ListEvents": ListEventsReply(events=[{"node": "n1", "start_at_us": 7, "state": "DRAIN", "reason": "fan"}]),
     "ListAudit": ListAuditReply(records=[{"id": 3, "record": '{"user": "ann"}', "hash": "ab"}]),
     "ListNodes": ListNodesReply(nodes=[NodeInfo(name="n1", gpus=[
         GpuInfo(uuid="GPU-1", state="HEALTHY", job_ids=[6]), GpuInfo(uuid="GPU-2", state="DRAINED", xids=[{"xid": 79}]),
@@ -95,6 +98,7 @@ REPLIES = {
 }  # fmt: skip
 PATHS = {
     "jobs": "/jobs",
+    "jobs_wide": "/jobs/wide?order=name&count=3",
     "script": "/jobs/5/script",
     "why": "/jobs/5/why",
     "story": "/jobs/5/story",
@@ -113,6 +117,8 @@ PATHS = {
     "config_diff": "/config/diff",
     "templates": "/templates",
     "audit": "/audit?start=1&users=ann",
+    "topology": "/topology",
+    "node_events": "/nodes/events?nodes=n1",
 }
 
 
@@ -231,6 +237,33 @@ def test_utilization_is_by_the_hour_and_bounded():
     assert list(rest.calls[-1][1].group_by) == ["hour"]
     for query in ("start=7200&end=3600", f"start=1&end={32 * 86_400}", "start=x"):
         assert rest.get(f"{OWN}/utilization?{query}").status_code == 422, query
+
+
+def test_wide_rows_of_jobs_have_more_members():
+    job = JobInfo(job_id=6, tasks=3, dependency="afterok:5", std_out=b"/home/\xff.out",
+                  request={"name": "train", "features": "h200", "work_dir": b"/home/ann"}, exit={"code": 2})  # fmt: skip
+    rest = FakeRest({"ListJobs": ListJobsReply(jobs=[job])})
+    (short,) = rest.get(f"{OWN}/jobs").json()["jobs"]
+    (wide,) = rest.get(f"{OWN}/jobs/wide").json()["jobs"]
+    assert wide.items() >= short.items() and set(wide) > set(short)
+    assert (wide["tasks"], wide["dependency"], wide["features"], wide["work_dir"], wide["exit_code"], wide["std_out"]) == (
+        3, "afterok:5", "h200", "/home/ann", 2, "/home/\ufffd.out",
+    )  # fmt: skip
+    rest.get(f"{OWN}/jobs/wide?order=-name&search=tr&first=2&count=3&states=PENDING&users=ann")
+    asked = rest.calls[-1][1]
+    assert (asked.window.order, asked.window.first, asked.window.count) == ("-name", 2, 3)
+    assert (list(asked.filter.states), list(asked.filter.users)) == (["PENDING"], ["ann"])
+
+
+def test_events_of_nodes_are_asked_for_with_those_that_ended():
+    rest = FakeRest(REPLIES)
+    (event,) = rest.get(f"{OWN}/nodes/events?nodes=n[1-2]&start=7&end=9").json()["events"]
+    assert (event["node"], event["state"], event["reason"], event["end_at_us"]) == ("n1", "DRAIN", "fan", 0)
+    asked = rest.calls[-1][1]
+    assert (list(asked.nodes), asked.start_at_us, asked.end_at_us) == (["n1", "n2"], 7_000_000, 9_000_000)
+    assert asked.all_clusters_events
+    for query in ("nodes=n[", "start=x"):
+        assert rest.get(f"{OWN}/nodes/events?{query}").status_code == 422, query
 
 
 def test_many_profiles_are_bounded():

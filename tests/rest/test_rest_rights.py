@@ -53,6 +53,7 @@ READ_DB = (
 )  # fmt: skip
 READ_OWN = (
     "jobs",
+    "jobs/wide",
     "queue",
     f"jobs/{JOB}/why",
     f"jobs/{JOB}/story",
@@ -69,6 +70,8 @@ READ_OWN = (
     "budgets",
     "config",
     "templates",
+    "topology",
+    "nodes/events",
 )
 TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     *(("GET", f"{SLURM}/{path}", None, ALL) for path in READ),

@@ -33,3 +33,15 @@ def test_gpus_over_the_last_day(web):
     page.locator(".card").filter(has_text="Use over the last day").get_by_text("12", exact=True).wait_for()
     save_picture(page, "overview-day")
     check_looks(page, "overview-day")
+    used = [{"keys": ["root", "root"], "tres": name, "values": [7200]} for name in ("cpu", "gres/gpu")]
+    report = {"start_at_us": real["start_at_us"], "end_at_us": real["end_at_us"], "rolled_up_to_us": 0, "rows": used}
+    page.route("**/penstock/v1/usage?*", lambda route: route.fulfill(json=report))
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.route("**/penstock/v1/utilization?*", lambda route: route.fulfill(json=given))
+    web.open(page, "reports?period=week", "Reports")
+    page.get_by_role("img", name="GPUs over 1 d").wait_for()
+    assert any("/utilization?start=" in url for url in asked)  # of the report's own period
+    check_looks(page, "reports-chart")
+    web.open(page, "reports?period=year", "Reports")  # too long for hours
+    page.get_by_role("img", name="GPUs over 1 d").wait_for(state="detached")

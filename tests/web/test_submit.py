@@ -41,6 +41,7 @@ def test_the_form_light_and_dark_narrow_and_wide(web):
     check_looks(page, "submit")
     field(page, "Partition", "none")
     wait_for_text(page, "It would be refused.")
+    wait_for_text(page, "Invalid partition name specified: none")
     check_looks(page, "submit-refused")
 
 

@@ -306,6 +306,46 @@ def test_filter_sort_and_columns_are_in_the_address(web):
     assert page.url.endswith(f"#/jobs/{jobs['wide']}")
 
 
+def test_columns_that_few_look_at_are_asked_for_when_they_are_shown(web):
+    cluster = web.rest.cluster
+    first = cluster.sbatch(*SLEEP)
+    job = cluster.sbatch("-J", "late", "--comment", HOSTILE, "-d", f"afterany:{first}", "--nice=7", *SLEEP)
+    page = web.login()
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    web.open(page, "jobs?q=late", "Jobs")
+    page.get_by_role("cell", name="late", exact=True).wait_for()
+    assert not any("/jobs/wide" in url for url in asked)
+    page.get_by_text("Columns", exact=True).click()
+    for title in ("Comment", "Dependency", "Nice", "Working directory"):
+        page.get_by_label(title, exact=True).check()
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name=str(job), exact=True))
+    row.get_by_role("cell", name=HOSTILE).wait_for()
+    texts = row.get_by_role("cell").all_inner_texts()
+    assert "7" in texts and any(f"afterany:{first}" in text for text in texts) and str(cluster.work) in texts, texts
+    heads = page.get_by_role("columnheader")
+    assert heads.filter(has_text="Comment").get_by_role("button").count() == 0  # rows are not sorted by it
+    page.get_by_text("Columns", exact=True).click()
+    check_looks(page, "jobs-wide")
+    page.reload()
+    row.get_by_role("cell", name=HOSTILE).wait_for()
+
+
+def test_large_screens(web):
+    """4K: nothing hangs out, and text is larger."""
+    fill(web)
+    page = web.login()
+    page.set_viewport_size({"width": 3840, "height": 2160})
+    for where, heading in (("", "Overview"), ("nodes", "Nodes"), ("jobs", "Jobs"), ("submit", "Submit a job")):
+        web.open(page, where, heading)
+        page.get_by_text("Loading").first.wait_for(state="detached")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 3840
+        assert page.evaluate("getComputedStyle(document.body).fontSize") == "17px"
+        assert violations(page) == []
+        save_picture(page, f"4k-{where or 'overview'}")
+    page.set_viewport_size({"width": 1280, "height": 800})
+
+
 def test_a_table_of_many_jobs_asks_for_what_is_in_sight(web):
     cluster = web.rest.cluster
     many = 650  # more than one window has

@@ -98,7 +98,7 @@ async function refusalOf(response: Response): Promise<ApiError> {
   const unknown = `The request was refused (${response.status}).`;
   try {
     const found = (JSON.parse(text) as Refusal).errors ?? [];
-    const remarks = found.map((one) => ({ description: one.description || one.error || unknown, source: one.source ?? "" }));
+    const remarks = found.map((one) => ({ description: sentence(one, unknown), source: one.source ?? "" }));
     return new ApiError(response.status, found[0] ? sentence(found[0], unknown) : unknown, remarks);
   } catch {
     return new ApiError(response.status, text.slice(0, 300) || unknown);

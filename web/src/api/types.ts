@@ -167,6 +167,17 @@ export interface EfficiencyAnswer {
   warnings: OwnWarning[];
 }
 
+export interface EventInfo {
+  node: string;
+  start_at_us: number;
+  end_at_us: number;
+  state: string;
+  reason: string;
+  user: string;
+  tres: string;
+  event_type: string;
+}
+
 export interface FitsAnswer {
   fits: FitsReply;
   errors: OwnError[];
@@ -577,6 +588,12 @@ export interface Node {
   tres_used: string;
   version: string;
   weight: number;
+}
+
+export interface NodeEventsAnswer {
+  events: EventInfo[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
 }
 
 export interface NodesAnswer {
@@ -1034,6 +1051,14 @@ export interface StoryLine {
   detail: string;
 }
 
+export interface SwitchInfo {
+  name: string;
+  level: number;
+  nodes: string;
+  node_count: number;
+  children: string;
+}
+
 export interface TemplatesAnswer {
   templates: ({ name: string; title: string; description: string; script: string; })[];
   errors: OwnError[];
@@ -1046,6 +1071,13 @@ export interface TestAnswer {
   partition: string;
   cpus: number;
   job_submit_user_msg: string;
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
+export interface TopologyAnswer {
+  kind: string;
+  switches: SwitchInfo[];
   errors: OwnError[];
   warnings: OwnWarning[];
 }
@@ -1161,4 +1193,11 @@ export interface WhyJobReply {
   name: string;
   steps: StepThatWaits[];
   leaves: UsedLeaf[];
+}
+
+export interface WideJobsAnswer {
+  jobs: ({ job_id: number; shown_id: string; name: string; user_name: string; account: string; partition: string; qos: string; state: string; reason: string; priority: number; nodes: number; node_list: string; cpus: number; tres: string; submit_at_us: number; start_at_us: number; end_at_us: number; time_limit_s: number; planned_start_at_us: number; group_name: string; array_job_id: number; tasks: number; tres_requested: string; memory_mb: number; attempt: number; nice: number; eligible_at_us: number; suspended_us: number; preempt_at_us: number; exit_code: number; exit_signal: number; derived_exit_code: number; reason_detail: string; planned_node_list: string; batch_node: string; features: string; nodes_required: string; nodes_excluded: string; licenses: string; reservation: string; dependency: string; wckey: string; comment: string; admin_comment: string; command: string; work_dir: string; std_out: string; std_err: string; submit_host: string; })[];
+  total: number | null;
+  errors: OwnError[];
+  warnings: OwnWarning[];
 }

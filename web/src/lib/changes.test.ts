@@ -11,10 +11,11 @@ const reservation: Change = { ...node, kind: "reservation" };
 describe("what a change concerns", () => {
   const paths: Record<string, readonly string[]> = {
     nodes: ["/slurm/v0.0.46/nodes", "/slurm/v0.0.46/node/n1", "/penstock/v1/gpus", "/penstock/v1/gpus?nodes=n1", "/penstock/v1/jobs?nodes=n1"],
-    jobs: ["/penstock/v1/jobs?order=name&count=9", "/penstock/v1/queue?states=PENDING", "/penstock/v1/jobs?users=bob,ann&count=8"],
+    jobs: ["/penstock/v1/jobs?order=name&count=9", "/penstock/v1/jobs/wide?order=name&count=9", "/penstock/v1/queue?states=PENDING", "/penstock/v1/jobs?users=bob,ann&count=8"],
     job: ["/penstock/v1/jobs/7/story", "/penstock/v1/jobs/7_2/story", "/slurmdb/v0.0.46/job/7"],
     other: ["/penstock/v1/jobs?users=bob&states=RUNNING", "/penstock/v1/jobs/70/story", "/slurmdb/v0.0.46/job/17"],
-    never: ["/slurm/v0.0.46/partitions", "/slurmdb/v0.0.46/associations", "/penstock/v1/config/diff", "/penstock/v1/jobs/7/script"],
+    never: ["/slurm/v0.0.46/partitions", "/slurmdb/v0.0.46/associations", "/penstock/v1/config/diff", "/penstock/v1/topology", "/penstock/v1/jobs/7/script"],
+    down: ["/penstock/v1/nodes/events?nodes=n1"],
     reserved: ["/slurm/v0.0.46/reservations"],
     all: ["/penstock/v1/jobs/70/why", "/slurm/v0.0.46/job/70", "/penstock/v1/fits", "/penstock/v1/audit?start=1", "/new?x=1"],
   };
@@ -22,7 +23,7 @@ describe("what a change concerns", () => {
     ["a job that came", change, "jobs job all"], ["a job that began", started, "nodes jobs job all"],
     ["a job that was requeued", { ...change, attempt: 1 }, "nodes jobs job all"],
     ["a task of an array", { ...change, job_id: 9, array_job_id: 7 }, "jobs job all"],
-    ["a node", node, "nodes all"], ["a reservation", reservation, "nodes reserved all"],
+    ["a node", node, "nodes down all"], ["a reservation", reservation, "nodes reserved all"],
   ])("%s", (_, one, concerned) => {
     for (const [group, some] of Object.entries(paths)) {
       const is = concerned.split(" ").includes(group);

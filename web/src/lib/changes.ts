@@ -22,6 +22,7 @@ type Concern = (change: Change, path: string, query: URLSearchParams) => boolean
 
 const never: Concern = () => false;
 const ofJobs: Concern = (change) => change.kind === "job";
+const ofNodesAlone: Concern = (change) => change.kind === "node";
 const ofReservations: Concern = (change) => change.kind === "reservation";
 /** What nodes do: a job that was never started uses none. */
 const ofNodes: Concern = ({ kind, nodes, start_time, attempt }) => kind !== "job" || nodes !== "" || start_time > 0 || attempt > 0;
@@ -45,11 +46,12 @@ const ofTheJob: Concern = (change, path) => {
 const CONCERNS: readonly (readonly [RegExp, Concern])[] = [
   [/^\/slurm\/[^/]+\/node(s|\/.*)$/, ofNodes],
   [/^\/penstock\/v1\/gpus$/, ofNodes],
+  [/^\/penstock\/v1\/nodes\/events$/, ofNodesAlone],
   [/^\/slurm\/[^/]+\/reservations$/, ofReservations],
   [/^\/slurm\/[^/]+\/(partitions|ping|diag|shares)$/, never],
   [/^\/slurmdb\/[^/]+\/(?!job\/)/, never],
-  [/^\/penstock\/v1\/(config|budgets|templates|utilization|usage)/, never],
-  [/^\/penstock\/v1\/jobs$/, ofListedJobs],
+  [/^\/penstock\/v1\/(config|budgets|templates|topology|utilization|usage)/, never],
+  [/^\/penstock\/v1\/jobs(\/wide)?$/, ofListedJobs],
   [/^\/penstock\/v1\/queue$/, ofJobs],
   [/^\/penstock\/v1\/jobs\/[^/]+\/script$/, never],
   [/^\/penstock\/v1\/jobs\/[^/]+\/story$/, ofTheJob],

@@ -64,7 +64,7 @@ function Controllers(): JSX.Element {
           rows={[
             ["Cluster", ping.data.meta.slurm.cluster], ["Speaks as Slurm", ping.data.meta.slurm.release],
             ["Hosts", ping.data.pings.map((one) => one.hostname).join(", ")],
-            ["Answer took", `${((first?.latency ?? 0) / 1000).toFixed(1)} ms`],
+            ["Answer took", first?.latency ? `${(first.latency / 1000).toFixed(1)} ms` : ""],
             ["Jobs submitted", `${stats.jobs_submitted} since ${fullTime(stats.req_time_start.number * 1e6)}`],
             ["Jobs started", stats.jobs_started], ["Jobs completed", stats.jobs_completed],
             ["Last pass of the planner", `${(stats.schedule_cycle_last / 1000).toFixed(1)} ms`],

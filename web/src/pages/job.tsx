@@ -4,9 +4,11 @@ import { useState } from "preact/hooks";
 import { ApiError, change, OWN, session, SLURM, SLURMDB } from "../api/client";
 import { refresh, useAnswer } from "../api/live";
 import type { GpusAnswer, JobDetailsAnswer, JobInfo, RecordsAnswer, ScriptAnswer, StoryAnswer, WhyAnswer, WhyJobReply } from "../api/types";
+import { endingOf } from "../lib/endings";
 import { names } from "../lib/hostlist";
 import { changeOf, minutes, set } from "../lib/model";
 import { link } from "../lib/route";
+import { readTres, tresName } from "../lib/tres";
 import { HAS_ENDED, words } from "../lib/states";
 import { useStore } from "../lib/store";
 import { count, does, duration, memory, moment } from "../lib/units";
@@ -31,6 +33,7 @@ function Live({ id, job }: { id: string; job: JobInfo }): JSX.Element {
   const path = encodeURIComponent(id);
   const state = job.job_state[0] ?? "";
   const isPending = state === "PENDING";
+  const hasStarted = !isPending && job.nodes !== "";
   const why = useAnswer<WhyAnswer>(isPending ? `${OWN}/jobs/${path}/why` : "");
   const story = useAnswer<StoryAnswer>(`${OWN}/jobs/${path}/story`);
   return (
@@ -41,13 +44,14 @@ function Live({ id, job }: { id: string; job: JobInfo }): JSX.Element {
         <span class="grow" />
         <Actions id={id} job={job} state={state} />
       </header>
+      {endingOf(job) && <p class="notice bad">{endingOf(job)}</p>}
       <div class="columns">
         {isPending && <Why id={id} why={why.data?.why} error={why.error} />}
-        <Card title="Time line"><Story story={story.data} error={story.error} /></Card>
+        <Card title="Time line"><Story story={story.data} error={story.error} job={job} /></Card>
         {job.nodes && <Place job={job} />}
-        {!isPending && <Output id={oneJob(job)} state={state} stdout={job.stdout_expanded} stderr={job.stderr_expanded} />}
+        {hasStarted && <Output id={oneJob(job)} state={state} stdout={job.stdout_expanded} stderr={job.stderr_expanded} />}
         <Card title="Details" class="wide"><Facts rows={factsOf(job)} /></Card>
-        {!isPending && <JobUse id={oneJob(job)} state={state} />}
+        {hasStarted && <JobUse id={oneJob(job)} state={state} />}
         {job.batch_flag && <Script id={id} path={path} />}
       </div>
     </>
@@ -69,13 +73,13 @@ function factsOf(job: JobInfo): [string, ComponentChildren][] {
     ["Partition", job.partition],
     ["QOS", job.qos],
     ["Submitted", <Time key="t" us={job.submit_time.number * 1e6} />],
-    ["Started", <Time key="t" us={HAS_ENDED.has(job.job_state[0] ?? "") || job.nodes ? job.start_time.number * 1e6 : 0} />],
+    ["Started", <Time key="t" us={job.nodes ? job.start_time.number * 1e6 : 0} />],
     ["Ended", <Time key="t" us={HAS_ENDED.has(job.job_state[0] ?? "") ? job.end_time.number * 1e6 : 0} />],
     ["Time limit", limit.infinite ? "unlimited" : duration(limit.number * 60)],
     ["Nodes", `${job.node_count.number}`],
     ["CPUs", `${job.cpus.number}`],
     ["Memory", perCpu.set ? `${memory(perCpu.number)} per CPU` : perNode.set ? `${memory(perNode.number)} per node` : ""],
-    ["Resources", job.tres_alloc_str || job.tres_req_str],
+    ["Resources", readTres(job.tres_alloc_str || job.tres_req_str)],
     ["Priority", job.priority.number.toLocaleString("en")],
     ["Exit code", HAS_ENDED.has(job.job_state[0] ?? "") ? exitText(job) : ""],
     ["Dependency", job.dependency],
@@ -135,9 +139,9 @@ function Why({ id, why, error }: { id: string; why: (WhyJobReply & { sentence: s
 }
 
 function needText(one: WhyJobReply["needs"][number]): string {
-  const free = one.resources.map((part) => `${part.name}: ${part.nodes_free}`).join(", ");
+  const free = one.resources.map((part) => `${tresName(part.name)}: ${part.nodes_free}`).join(", ");
   return `In ${one.partition} it needs ${count(one.nodes_wanted, "node")}; ${does(one.nodes_up, "that could take it is", "that could take it are")} up, ` +
-    `${does(one.nodes_free, "has", "have")} room now${free ? ` (nodes with enough of each: ${free})` : ""}.`;
+    `${one.nodes_free ? does(one.nodes_free, "has", "have") : "none has"} room now${free ? ` (nodes with enough of each: ${free})` : ""}.`;
 }
 
 function Hints({ id, why }: { id: string; why: WhyJobReply }): JSX.Element {
@@ -177,7 +181,16 @@ const EVENTS: Record<string, string> = {
   resume: "Resumed", update: "Changed",
 };
 
-function Story({ story, error }: { story: StoryAnswer | undefined; error: ApiError | null }): JSX.Element {
+/** `uid 0` as the user's name, `CANCELLED 0:15` in words. */
+function detailText(detail: string, job: JobInfo): string {
+  if (detail === `uid ${job.user_id}`) return `by ${job.user_name}`;
+  const [, state = "", code = "0", signal = "0"] = /^([A-Z_]+) (\d+):(\d+)$/.exec(detail) ?? [];
+  if (!state) return detail;
+  const how = signal !== "0" ? `, by signal ${signal}` : code !== "0" || state === "FAILED" ? `, exit code ${code}` : "";
+  return words(state) + how;
+}
+
+function Story({ story, error, job }: { story: StoryAnswer | undefined; error: ApiError | null; job: JobInfo }): JSX.Element {
   if (!story) return <Pending error={error} what="the time line" />;
   if (!story.lines.length) return <Empty>Nothing is recorded.</Empty>;
   return (
@@ -189,7 +202,7 @@ function Story({ story, error }: { story: StoryAnswer | undefined; error: ApiErr
           <li key={index}>
             <Time us={one.at_us} />
             <b>{EVENTS[one.event] ?? words(one.event)}</b>
-            <span class="faint">{one.detail}{gap >= 1 ? ` · ${duration(gap)} later` : ""}</span>
+            <span class="faint">{detailText(one.detail, job)}{gap >= 1 ? ` · ${duration(gap)} later` : ""}</span>
           </li>
         );
       })}

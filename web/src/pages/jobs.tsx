@@ -1,12 +1,12 @@
 import type { JSX } from "preact";
 
 import { OWN, session } from "../api/client";
-import type { JobsAnswer } from "../api/types";
+import type { WideJobsAnswer } from "../api/types";
 import { elapsed, isRunning, isWaiting, type JobRow } from "../lib/model";
 import { link, route, setQuery } from "../lib/route";
 import { words } from "../lib/states";
 import { useStore } from "../lib/store";
-import { duration, fullTime, gpusOf, limit } from "../lib/units";
+import { duration, fullTime, gpusOf, limit, memory } from "../lib/units";
 import { JobState, Time } from "../parts/bits";
 import { type OrderedColumn, WindowTable } from "../parts/windowtable";
 
@@ -14,7 +14,47 @@ function time(id: string, title: string, order: string, at: (job: JobRow) => num
   return { id, title, order, value: at, text: (job) => fullTime(at(job)), show: (job) => <Time us={at(job)} />, width: 8, isHidden };
 }
 
-export const COLUMNS: readonly OrderedColumn<JobRow>[] = [
+/** Members of a wide row are absent in a short one. */
+type Row = JobRow & Partial<WideJobsAnswer["jobs"][number]>;
+
+/** A column that only wide rows have. */
+function more(id: string, title: string, of: (job: Row) => string | number | undefined, width: number, isNumber = false): OrderedColumn<Row> {
+  return { id, title, order: "", value: (job) => of(job) ?? "", width, isNumber, isHidden: true, isUnordered: true };
+}
+
+const MORE: readonly OrderedColumn<Row>[] = [
+  more("group", "Group", (job) => job.group_name, 7),
+  more("tasks", "Tasks", (job) => job.tasks, 5, true),
+  more("memory", "Memory asked", (job) => (job.memory_mb ? memory(job.memory_mb) : ""), 8, true),
+  more("tres", "Resources", (job) => job.tres, 16),
+  more("asked", "Resources asked", (job) => job.tres_requested, 16),
+  more("features", "Features", (job) => job.features, 9),
+  more("reservation", "Reservation", (job) => job.reservation, 8),
+  more("licenses", "Licenses", (job) => job.licenses, 8),
+  more("dependency", "Dependency", (job) => job.dependency, 12),
+  more("detail", "Reason in words", (job) => job.reason_detail, 20),
+  more("plannednodes", "Planned nodes", (job) => job.planned_node_list, 9),
+  more("eligible", "Eligible", (job) => (job.eligible_at_us ? fullTime(job.eligible_at_us) : ""), 12),
+  more("exit", "Exit code", (job) => (job.exit_code === undefined ? "" : `${job.exit_code}:${job.exit_signal ?? 0}`), 6),
+  more("derived", "Highest exit code of steps", (job) => job.derived_exit_code, 12, true),
+  more("attempt", "Restarts", (job) => job.attempt, 6, true),
+  more("suspended", "Suspended", (job) => (job.suspended_us ? duration(job.suspended_us / 1e6) : ""), 7, true),
+  more("nice", "Nice", (job) => job.nice, 5, true),
+  more("required", "Nodes required", (job) => job.nodes_required, 9),
+  more("excluded", "Nodes excluded", (job) => job.nodes_excluded, 9),
+  more("batchnode", "Node of the script", (job) => job.batch_node, 9),
+  more("wckey", "Wckey", (job) => job.wckey, 7),
+  more("comment", "Comment", (job) => job.comment, 12),
+  more("admincomment", "Comment of administrators", (job) => job.admin_comment, 12),
+  more("command", "Command", (job) => job.command, 16),
+  more("workdir", "Working directory", (job) => job.work_dir, 16),
+  more("stdout", "Output", (job) => job.std_out, 16),
+  more("stderr", "Errors", (job) => job.std_err, 16),
+  more("submithost", "Submitted at", (job) => job.submit_host, 8),
+];
+const ONLY_WIDE: ReadonlySet<string> = new Set(MORE.map((one) => one.id));
+
+export const COLUMNS: readonly OrderedColumn<Row>[] = [
   {
     id: "id", title: "Job", order: "job_id", value: (job) => job.job_id, text: (job) => job.shown_id, width: 6.5,
     show: (job) => <a href={link(["jobs", job.shown_id])}>{job.shown_id}</a>,
@@ -36,6 +76,7 @@ export const COLUMNS: readonly OrderedColumn<JobRow>[] = [
   { id: "account", title: "Account", order: "account", value: (job) => job.account, width: 8, isHidden: true },
   { id: "qos", title: "QOS", order: "qos", value: (job) => job.qos, width: 6, isHidden: true },
   { id: "priority", title: "Priority", order: "priority", value: (job) => job.priority, width: 8, isNumber: true, isHidden: true },
+  ...MORE,
 ];
 const STATES = ["RUNNING", "PENDING", "SUSPENDED", "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL"];
 
@@ -43,11 +84,12 @@ export function Jobs(): JSX.Element {
   const { query } = useStore(route);
   const me = useStore(session)?.user ?? "";
   const [state, user, partition] = [query.get("state") ?? "", query.get("user") ?? "", query.get("partition") ?? ""];
+  const isWide = (query.get("cols") ?? "").split(",").some((one) => ONLY_WIDE.has(one));
   return (
     <>
       <h1>Jobs</h1>
-      <WindowTable<JobRow, JobsAnswer>
-        label="Jobs" noun="job" path={`${OWN}/jobs`} filter={{ states: state, users: user, partitions: partition }} rowsOf={rowsOf}
+      <WindowTable<Row, RowsAnswer>
+        label="Jobs" noun="job" path={`${OWN}/jobs${isWide ? "/wide" : ""}`} filter={{ states: state, users: user, partitions: partition }} rowsOf={rowsOf}
         columns={COLUMNS} query={query} order="-id" rowKey={(job) => job.shown_id}
         open={(job) => link(["jobs", job.shown_id])}
         empty={query.size ? "No job passes these filters." : "There are no jobs."}
@@ -69,7 +111,12 @@ export function Jobs(): JSX.Element {
   );
 }
 
-function rowsOf(answer: JobsAnswer): readonly JobRow[] {
+interface RowsAnswer {
+  readonly jobs: readonly Row[];
+  readonly total: number | null;
+}
+
+function rowsOf(answer: RowsAnswer): readonly Row[] {
   return answer.jobs;
 }
 

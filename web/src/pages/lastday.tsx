@@ -34,14 +34,14 @@ export function hourly(answer: UtilizationAnswer, tres: string): { most: number;
   return { most: Math.max(0, ...[...found.values()].map((one) => one.count)), series };
 }
 
-export function LastDay({ hasGpus }: { hasGpus: boolean }): JSX.Element | null {
-  const answer = useAnswer<UtilizationAnswer>(`${OWN}/utilization`, EVERY_MS);
+/** Of the whole cluster over a period, or without one over the last day; nothing while it is not known. */
+export function UseOverTime({ title, period = "", hasGpus }: { title: string; period?: string; hasGpus: boolean }): JSX.Element | null {
+  const answer = useAnswer<UtilizationAnswer>(`${OWN}/utilization${period && `?${period}`}`, EVERY_MS);
   if (!answer.data) return null;
-  const what = hasGpus ? "GPUs" : "CPUs";
   const { most, series } = hourly(answer.data, hasGpus ? "gres/gpu" : "cpu");
-  const metric: Metric = { title: what, text: rounded, base: 10, top: most };
+  const metric: Metric = { title: hasGpus ? "GPUs" : "CPUs", text: rounded, base: 10, top: most };
   return (
-    <Card title="Use over the last day" class="wide" more={<span class="faint">means by the hour</span>}>
+    <Card title={title} class="wide" more={<span class="faint">means by the hour</span>}>
       {most > 0
         ? <LineChart metric={metric} series={series} span={{ startUs: answer.data.start_at_us, intervalS: 3600 }} hasPeaks={false} />
         : <Empty>Accounting has counted no whole hour yet.</Empty>}

@@ -3,19 +3,18 @@ import { useMemo, useState } from "preact/hooks";
 
 import { change, OWN, session, SLURM } from "../api/client";
 import { refresh, useAnswer } from "../api/live";
-import type { GpusAnswer, JobsAnswer, NodesAnswer } from "../api/types";
+import type { GpusAnswer, JobsAnswer, NodeEventsAnswer, NodesAnswer, TopologyAnswer } from "../api/types";
+import { type Colouring, COLOURINGS, groupsOf, legendOf, paintOf, USES } from "../lib/gpucolour";
 import { ACTIVE, type NodeRow, nodeRows, type NodeGpu } from "../lib/model";
-import { link, route } from "../lib/route";
+import { link, route, setQuery } from "../lib/route";
 import { type GpuUse, words } from "../lib/states";
 import { useStore } from "../lib/store";
-import { memory } from "../lib/units";
+import { duration, memory } from "../lib/units";
 import { Card, Chip, Dialog, Empty, Facts, JobState, Pending, Time } from "../parts/bits";
 import { type GpuCell, GpuGrid } from "../parts/gpugrid";
 import type { Column } from "../parts/grid";
 import { Table } from "../parts/table";
 import { jobLink } from "./overview";
-
-const USES: Record<GpuUse, string> = { busy: "allocated", free: "idle", closed: "closed", broken: "broken" };
 
 function of(row: NodeRow, use: GpuUse): number {
   return row.gpus.filter((one) => one.use === use).length;
@@ -50,13 +49,24 @@ function useRows(): { rows: NodeRow[] | null; error: ReturnType<typeof useAnswer
 export function Nodes(): JSX.Element {
   const { query } = useStore(route);
   const { rows, error } = useRows();
-  const cells = useMemo(() => (rows ?? []).flatMap((row) => row.gpus.map((one) => cellOf(row, one))), [rows]);
+  const switches = useAnswer<TopologyAnswer>(`${OWN}/topology`).data?.switches;
+  const asked = query.get("colour") ?? "";
+  const colouring = Object.hasOwn(COLOURINGS, asked) ? (asked as Colouring) : "use";
+  const isGrouped = query.get("group") !== "no";
+  const groups = useMemo(
+    () => groupsOf(rows ?? [], isGrouped ? (switches ?? []) : [])
+      .map((one) => ({ name: one.name, cells: one.rows.flatMap((row) => row.gpus.map((gpu) => cellOf(row, gpu, colouring))) }))
+      .filter((one) => one.cells.length),
+    [rows, switches, colouring, isGrouped],
+  );
   if (!rows) return <><h1>Nodes</h1><Pending error={error} what="nodes" /></>;
   return (
     <>
       <h1>Nodes</h1>
-      {cells.length > 0 && (
-        <Card title="All GPUs" more={<Legend />}><GpuGrid cells={cells} /></Card>
+      {groups.length > 0 && (
+        <Card title="All GPUs" more={<Legend colouring={colouring} isGrouped={isGrouped} hasSwitches={Boolean(switches?.length)} />}>
+          <GpuGrid groups={groups} />
+        </Card>
       )}
       <Table
         label="Nodes" rows={rows} columns={COLUMNS} query={query} order="node" rowKey={(row) => row.node.name}
@@ -66,17 +76,28 @@ export function Nodes(): JSX.Element {
   );
 }
 
-function cellOf(row: NodeRow, { gpu, use }: NodeGpu): GpuCell {
+function cellOf(row: NodeRow, one: NodeGpu, colouring: Colouring): GpuCell {
+  const { gpu, use } = one;
   const jobs = gpu.job_ids.length ? ` by job ${gpu.job_ids.join(", ")}` : "";
   const reason = gpu.reason || (use === "closed" || use === "broken" ? row.node.reason : "");
-  return { node: row.node.name, use, label: `${row.node.name}, GPU ${gpu.index} (${gpu.type || "GPU"}): ${USES[use]}${jobs}${reason ? `, ${reason}` : ""}` };
+  const health = gpu.state === "HEALTHY" ? "" : `, ${words(gpu.state).toLowerCase()}`;
+  const label = `${row.node.name}, GPU ${gpu.index} (${gpu.type || "GPU"}): ${USES[use]}${jobs}${health}${reason ? `, ${reason}` : ""}`;
+  return { node: row.node.name, paint: paintOf(colouring, one), label };
 }
 
-function Legend(): JSX.Element {
+function Legend({ colouring, isGrouped, hasSwitches }: { colouring: Colouring; isGrouped: boolean; hasSwitches: boolean }): JSX.Element {
   return (
-    <ul class="legend">
-      {(Object.keys(USES) as GpuUse[]).map((use) => <li key={use}><i class={`dot gpu-${use}`} aria-hidden="true" /> {USES[use]}</li>)}
-    </ul>
+    <div class="choose">
+      <ul class="legend">
+        {legendOf(colouring).map((one) => <li key={one.text}><i class={`dot paint${one.colour}`} aria-hidden="true" /> {one.text}</li>)}
+      </ul>
+      <label>Colour by <select value={colouring} onChange={(event) => setQuery({ colour: event.currentTarget.value })}>
+        {Object.entries(COLOURINGS).map(([name, title]) => <option key={name} value={name}>{title}</option>)}
+      </select></label>
+      {hasSwitches && (
+        <label><input type="checkbox" checked={isGrouped} onChange={(event) => setQuery({ group: event.currentTarget.checked ? "" : "no" })} /> By switch</label>
+      )}
+    </div>
   );
 }
 
@@ -118,7 +139,8 @@ function Node({ row }: { row: NodeRow }): JSX.Element {
             </ul>
           ) : <Empty>No job runs here.</Empty>}
         </Card>
-        <Card title="Details">
+        <Events node={node.name} />
+        <Card title="Details" class="wide">
           <Facts
             rows={[
               ["Address", node.address],
@@ -140,6 +162,32 @@ function Node({ row }: { row: NodeRow }): JSX.Element {
   );
 }
 
+/** The newest first; what was long ago is not asked for. */
+const EVENTS_SHOWN = 20;
+
+/** Times of the last 30 days at which the node was down or drained. */
+function Events({ node }: { node: string }): JSX.Element {
+  const answer = useAnswer<NodeEventsAnswer>(`${OWN}/nodes/events?nodes=${encodeURIComponent(node)}`);
+  const found = [...(answer.data?.events ?? [])].filter((one) => one.node === node).sort((one, other) => other.start_at_us - one.start_at_us);
+  return (
+    <Card title="Events of 30 days" more={found.length ? <span class="faint">{found.length}</span> : null}>
+      {!answer.data ? <Pending error={answer.error} what="events" /> : found.length ? (
+        <ul class="list">
+          {found.slice(0, EVENTS_SHOWN).map((one) => (
+            <li key={`${one.start_at_us} ${one.state}`}>
+              <Time us={one.start_at_us} />
+              <b>{words(one.state)}</b>
+              <span class="faint">
+                {[one.reason, one.user, one.end_at_us ? `for ${duration((one.end_at_us - one.start_at_us) / 1e6)}` : "goes on"].filter(Boolean).join(" · ")}
+              </span>
+            </li>
+          ))}
+        </ul>
+      ) : <Empty>It was neither down nor drained.</Empty>}
+    </Card>
+  );
+}
+
 /** States in which a GPU is given to jobs: all, or the last one. */
 const OPEN_GPU = ["HEALTHY", "SUSPECT"];
 
@@ -147,21 +195,21 @@ function Gpus({ row }: { row: NodeRow }): JSX.Element {
   const me = useStore(session);
   return (
     <div class="scroll">
-      <table class="plain">
+      <table class="plain stack">
         <thead><tr><th scope="col">GPU</th><th scope="col">Type</th><th scope="col">Memory</th><th scope="col">Use</th><th scope="col">Jobs</th><th scope="col">Health</th><th scope="col">XIDs</th><th scope="col">Reason</th>{me?.manages && <th scope="col">Change</th>}</tr></thead>
         <tbody>
           {row.gpus.map(({ gpu, use }) => (
             <tr key={gpu.uuid}>
-              <th scope="row" title={gpu.uuid}>{gpu.profile ? `${gpu.index} ${gpu.profile}` : gpu.index}</th>
+              <th scope="row" title={gpu.uuid}><b>{gpu.profile ? `${gpu.index} ${gpu.profile}` : gpu.index}</b></th>
               <td>{gpu.type || gpu.name}</td>
               <td>{memory(gpu.memory_mb)}</td>
               <td><i class={`dot gpu-${use}`} aria-hidden="true" /> {USES[use]}</td>
-              <td>{gpu.job_ids.map((one, index) => <span key={one}>{index > 0 && ", "}<a href={link(["jobs", one])}>{one}</a></span>)}</td>
+              <td data-title="Jobs">{gpu.job_ids.map((one, index) => <span key={one}>{index > 0 && ", "}<a href={link(["jobs", one])}>{one}</a></span>)}{!gpu.job_ids.length && "–"}</td>
               <td>{words(gpu.state)}</td>
-              <td>{gpu.xids.map((one) => one.xid).join(", ") || "–"}</td>
-              <td>{gpu.reason || gpu.work || "–"}</td>
+              <td data-title="XIDs"><Xids gpu={gpu} /></td>
+              <td data-title="Reason">{gpu.reason || gpu.work || "–"}</td>
               {me?.manages && (
-                <td>
+                <td class="actions">
                   <DrainResume
                     what={`GPU ${gpu.index}`} node={gpu.node} gres={`gpu:${gpu.index}`} canDrain={OPEN_GPU.includes(gpu.state)} canResume={gpu.state !== "HEALTHY"}
                     effect="Jobs that have it go on; no new one gets it. The other GPUs of the node are not affected."
@@ -173,6 +221,18 @@ function Gpus({ row }: { row: NodeRow }): JSX.Element {
         </tbody>
       </table>
     </div>
+  );
+}
+
+/** Each XID with how often it came and when last. */
+function Xids({ gpu }: { gpu: NodeGpu["gpu"] }): JSX.Element {
+  if (!gpu.xids.length) return <>–</>;
+  return (
+    <>
+      {gpu.xids.map((one) => (
+        <div key={one.xid}><b>{one.xid}</b> <span class="faint">{one.times > 1 ? `${one.times} times, last ` : ""}<Time us={one.last_us} /></span></div>
+      ))}
+    </>
   );
 }
 

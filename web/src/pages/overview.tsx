@@ -2,13 +2,14 @@ import type { JSX } from "preact";
 
 import { OWN, session, SLURM } from "../api/client";
 import { type Answer, useAnswer } from "../api/live";
-import type { GpusAnswer, JobsAnswer, NodesAnswer, QueueAnswer } from "../api/types";
+import type { BudgetInfo, BudgetsAnswer, GpusAnswer, JobsAnswer, NodesAnswer, QueueAnswer } from "../api/types";
+import { budgetShare, isBudgetLow } from "../lib/budgets";
 import { ACTIVE, elapsed, isRunning, isWaiting, type JobRow, nodeRows, type NodeRow, sum } from "../lib/model";
 import { link } from "../lib/route";
 import { words } from "../lib/states";
 import { useStore } from "../lib/store";
-import { count, duration, limit } from "../lib/units";
-import { LastDay } from "./lastday";
+import { count, duration, limit, percent } from "../lib/units";
+import { UseOverTime } from "./lastday";
 import { Bar, Card, Chip, Empty, JobState, Pending, Time } from "../parts/bits";
 
 /** A job that holds GPUs and a reason which will not pass by itself. */
@@ -30,6 +31,7 @@ export function Overview(): JSX.Element {
   const mine = useJobs({ users: me }, "-job_id");
   const mineActive = useJobs({ users: me, states: ACTIVE }, "-start_at_us");
   const next = useJobs({ states: "PENDING" }, "planned_start_at_us");
+  const budgets = useAnswer<BudgetsAnswer>(`${OWN}/budgets`).data?.budgets ?? [];
   const error = queue.error ?? nodes.error ?? gpus.error ?? mine.error ?? mineActive.error ?? next.error;
   if (!queue.data || !nodes.data || !gpus.data || !mine.data || !mineActive.data || !next.data) {
     return <><h1>Overview</h1><Pending error={error} what="the cluster" /></>;
@@ -48,10 +50,10 @@ export function Overview(): JSX.Element {
       </div>
       <div class="columns">
         <Mine active={mineActive.data.jobs} latest={mine.data.jobs} total={mine.data.total ?? 0} me={me} />
-        <Attention rows={rows} waiting={waiting} />
+        <Attention rows={rows} waiting={waiting} budgets={budgets.filter(isBudgetLow)} />
         <Partitions waiting={waiting} running={running} />
         <Next jobs={next.data.jobs} />
-        <LastDay hasGpus={rows.some((one) => one.gpus.length > 0)} />
+        <UseOverTime title="Use over the last day" hasGpus={rows.some((one) => one.gpus.length > 0)} />
       </div>
     </>
   );
@@ -156,16 +158,18 @@ function Mine({ active, latest, total, me }: {
             </li>
           ))}
         </ul>
-      ) : <Empty>You have no jobs. <code>sbatch --gpus 1 script.sh</code> makes one.</Empty>}
+      ) : <Empty>You have no jobs. <a href={link(["submit"])}>Submit one</a>, or start <a href={link(["sessions"])}>a notebook or a terminal</a>.</Empty>}
     </Card>
   );
 }
 
-function Attention({ rows, waiting }: { rows: readonly NodeRow[]; waiting: readonly Count[] }): JSX.Element {
+function Attention({ rows, waiting, budgets }: {
+  rows: readonly NodeRow[]; waiting: readonly Count[]; budgets: readonly BudgetInfo[];
+}): JSX.Element {
   const nodes = rows.filter((one) => one.tone === "bad" || one.tone === "wait");
   const gpus = rows.filter((one) => one.tone !== "bad").flatMap((one) => one.gpus).filter(({ gpu }) => gpu.state !== "HEALTHY");
   const stuck = total(waiting.filter((one) => STUCK.includes(one.reason)), (one) => one.reason);
-  const number = nodes.length + gpus.length + sum(stuck, (one) => one[1]);
+  const number = nodes.length + gpus.length + budgets.length + sum(stuck, (one) => one[1]);
   return (
     <Card title="Needs attention" more={number ? <span class="faint">{number}</span> : null}>
       {number ? (
@@ -182,6 +186,12 @@ function Attention({ rows, waiting }: { rows: readonly NodeRow[]; waiting: reado
               <Chip tone={use === "broken" ? "bad" : "wait"}>{words(gpu.state)}</Chip>
             </li>
           ))}
+          {budgets.slice(0, SHOWN).map((one) => (
+            <li key={`${one.account} ${one.unit}`}>
+              <a class="job" href={link(["accounts"], new URLSearchParams({ q: one.account }))}><b>{one.account}</b> <span>{`budget of ${one.amount} ${one.unit}`}</span></a>
+              <Chip tone={budgetShare(one) >= 1 ? "bad" : "wait"}>{`${percent(100 * budgetShare(one))} gone`}</Chip>
+            </li>
+          ))}
           {stuck.slice(0, SHOWN).map(([reason, jobs]) => (
             <li key={reason}>
               <a class="job" href={link(["jobs"], new URLSearchParams({ state: "PENDING", q: reason }))}><b>{count(jobs, "job")}</b> <span>cannot start</span></a>
@@ -189,7 +199,7 @@ function Attention({ rows, waiting }: { rows: readonly NodeRow[]; waiting: reado
             </li>
           ))}
         </ul>
-      ) : <Empty>Nothing: all nodes and GPUs are in order, and no job is stuck.</Empty>}
+      ) : <Empty>Nothing: all nodes and GPUs are in order, no job is stuck, and no budget is near its end.</Empty>}
     </Card>
   );
 }

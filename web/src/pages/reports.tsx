@@ -10,6 +10,7 @@ import { useStore } from "../lib/store";
 import { fullTime } from "../lib/units";
 import type { Column } from "../parts/grid";
 import { TablePage } from "../parts/tablepage";
+import { UseOverTime } from "./lastday";
 
 /** Use of the cluster over a period: the figures of sreport, in hours. */
 
@@ -19,6 +20,8 @@ const GROUPS: Record<string, string> = {
 const TITLES: Record<string, string> = { account: "Account", user: "User", qos: "QOS", partition: "Partition", wckey: "Wckey" };
 /** The answer's hours are whole: the question changes this often. */
 const HOUR_S = 3600;
+/** A longer period has more hours than a chart can show. */
+const CHART_S_MAX = 31 * 86400;
 
 interface Row {
   readonly keys: readonly string[];
@@ -57,6 +60,7 @@ export function Reports(): JSX.Element {
   const range = bounds(period, query.get("from") ?? "", query.get("to") ?? "");
   const path = range ? `${OWN}/usage?start=${range[0]}&end=${Math.ceil(range[1] / HOUR_S) * HOUR_S}&group_by=${by}` : "";
   const answer = useAnswer<UsageAnswer>(path);
+  const hoursPath = range && range[1] - range[0] <= CHART_S_MAX ? `start=${range[0]}&end=${Math.ceil(range[1] / HOUR_S) * HOUR_S}` : "";
   const rows = useMemo(() => (answer.data ? usageRows(answer.data) : undefined), [answer.data]);
   const columns = useMemo<readonly Column<Row>[]>(() => [
     ...by.split(",").map((name, index): Column<Row> => ({ id: name, title: TITLES[name] ?? name, value: (row) => row.keys[index] ?? "", width: 12 })),
@@ -77,6 +81,9 @@ export function Reports(): JSX.Element {
           {`${fullTime(answer.data.start_at_us)} to ${fullTime(answer.data.end_at_us)}`}
           {upTo > 0 && upTo < answer.data.end_at_us ? `; complete up to ${fullTime(upTo)}` : ""}
         </p>
+      )}
+      {hoursPath && (
+        <UseOverTime title="The whole cluster over this period" period={hoursPath} hasGpus={(answer.data?.rows ?? []).some((one) => one.tres === "gres/gpu")} />
       )}
     </TablePage>
   );

@@ -53,7 +53,7 @@ export function Sessions(): JSX.Element {
           <Card title="Your sessions" class="wide">
             {shown.length === 0 ? <Empty>You have no session. Start a notebook or a terminal below: it is a job like others.</Empty> : (
               <div class="scroll" tabIndex={0} role="region" aria-label="Your sessions">
-                <table class="plain">
+                <table class="plain stack">
                   <thead>
                     <tr>
                       <th scope="col">Job</th><th scope="col">Kind</th><th scope="col">State</th><th scope="col">Node</th>
@@ -84,11 +84,11 @@ function Row({ one, title }: { one: SessionRow; title: string }): JSX.Element {
       <th scope="row"><a href={link(["jobs", one.job_id])}>{one.job_id}</a></th>
       <td>{title}</td>
       <td><JobState state={one.state} />{!isOver && !isRunning && one.reason && one.reason !== "None" && <span class="faint">{` ${one.reason}`}</span>}{isRunning && !one.is_ready && <span class="faint"> starting</span>}</td>
-      <td>{one.node || "–"}</td>
-      <td>{isRunning || isOver ? <Time us={one.start_at_us} /> : one.planned_start_at_us > 0 ? <>planned <Time us={one.planned_start_at_us} /></> : "–"}</td>
-      <td><Time us={one.end_at_us} /></td>
-      <td>{isRunning && one.is_ready ? (one.connections ? count(one.connections, "connection") : duration(one.idle_s)) : "–"}</td>
-      <td>{isOver ? one.message || "–" : <Actions one={one} />}</td>
+      <td data-title="Node">{one.node || "–"}</td>
+      <td data-title="Started">{isRunning || isOver ? <Time us={one.start_at_us} /> : one.planned_start_at_us > 0 ? <>planned <Time us={one.planned_start_at_us} /></> : "–"}</td>
+      <td data-title="Ends"><Time us={one.end_at_us} /></td>
+      <td data-title="Idle">{isRunning && one.is_ready ? (one.connections ? count(one.connections, "connection") : duration(one.idle_s)) : "–"}</td>
+      <td class="actions">{isOver ? one.message || "–" : <Actions one={one} />}</td>
     </tr>
   );
 }
@@ -204,7 +204,7 @@ function Start({ kinds }: { kinds: SessionsAnswer["kinds"] }): JSX.Element {
         </div>
         <datalist id="session-partitions">{names.map((one) => <option key={one} value={one} />)}</datalist>
         {error && <p class="notice bad" role="alert">{[error.message, ...error.remarks.slice(1).map((one) => one.description)].join(" ")}</p>}
-        {started > 0 && <p class="notice" role="status">{`Session ${started} is queued.`}</p>}
+        {started > 0 && <p class="notice" role="status">{`Session ${started} is queued. It is in the list above.`}</p>}
         <div class="buttons end"><button type="submit" class="primary" disabled={isBusy || !kind}>Start</button></div>
       </form>
     </Card>

@@ -1,13 +1,15 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { ApiError, change, OWN, read, type Remark, session, SLURM } from "../api/client";
 import { refresh, useAnswer } from "../api/live";
-import type { FitsAnswer, FittingShape, JobDetailsAnswer, JobInfo, ScriptAnswer, TestAnswer } from "../api/types";
-import { isSame, optionsOf, valueOf, withOption } from "../lib/options";
+import type { FitsAnswer, FittingShape, GpusAnswer, JobDetailsAnswer, JobInfo, ScriptAnswer, TestAnswer } from "../api/types";
+import { isSame, optionsOf, type ScriptOption, valueOf, withOption } from "../lib/options";
+import { type Preset, presetsOf } from "../lib/presets";
 import { newRequestKey } from "../lib/requestkey";
 import { link, route } from "../lib/route";
 import { useStore } from "../lib/store";
+import { readGpus } from "../lib/tres";
 import { count, duration, memory, moment } from "../lib/units";
 import { Card, Pending, Time } from "../parts/bits";
 import { draft, START, useDrafted, useVerdict, type Verdict } from "./jobdraft";
@@ -92,9 +94,14 @@ function Form(props: { script: string; folder: string; from?: string }): JSX.Ele
         edit("nodes", shape.nodes > 1 ? `${shape.nodes}` : "");
         edit("gpus", shape.gres ? `${shape.gres * Math.max(1, shape.nodes)}` : "");
       }} />
+      <Presets onChoose={(preset) => {
+        edit("nodes", preset.isNode ? "1" : "");
+        edit("gpus-per-node", preset.isNode ? preset.gpus : "");
+        edit("gpus", preset.isNode ? "" : preset.gpus);
+      }} />
       <div class="columns">
         <Card title="When it would start" class="wide">
-          <Start verdict={verdict} isReady={isReady} refusal={refusal} remarks={remarks} />
+          <Start verdict={verdict} isReady={isReady} refusal={refusal} remarks={remarks} gpus={gpusText(options)} />
           <Send job={job} isReady={isReady} onRefused={setRefusal} onAsk={() => draft.set(script)} />
         </Card>
         <Card title="What it needs">
@@ -138,15 +145,33 @@ function Free({ onChoose }: { onChoose: (partition: string, shape: FittingShape)
   const fits = useAnswer<FitsAnswer>(`${OWN}/fits`);
   const found = (fits.data?.fits.partitions ?? []).flatMap((one) =>
     one.shapes.filter((shape) => KINDS.includes(shape.kind)).map((shape) => ({ partition: one.partition, shape })));
-  if (!found.length) return null;
+  // Where one node is free, that is also the most nodes.
+  const different = [...new Map(found.map((one) => [`${one.partition} ${shapeText(one.shape)}`, one])).values()];
+  if (!different.length) return null;
   return (
     <p class="free" role="group" aria-label="What is free now">
       <span class="faint">Free now:</span>
-      {found.map(({ partition, shape }) => (
+      {different.map(({ partition, shape }) => (
         <button key={`${partition} ${shape.kind}`} type="button" title={`on ${shape.node_list}`} onClick={() => onChoose(partition, shape)}>
           <b>{partition}</b> {shapeText(shape)}
         </button>
       ))}
+    </p>
+  );
+}
+
+/** Types of GPUs do not change from one minute to the next. */
+const GPUS_EVERY_MS = 300_000;
+
+/** For each type of GPU: one, and all of a node. */
+function Presets({ onChoose }: { onChoose: (preset: Preset) => void }): JSX.Element | null {
+  const gpus = useAnswer<GpusAnswer>(`${OWN}/gpus`, GPUS_EVERY_MS).data?.gpus;
+  const found = useMemo(() => presetsOf(gpus ?? []), [gpus]);
+  if (!found.length) return null;
+  return (
+    <p class="free" role="group" aria-label="By type of GPU">
+      <span class="faint">By GPU:</span>
+      {found.map((one) => <button key={one.title} type="button" onClick={() => onChoose(one)}>{one.title}</button>)}
     </p>
   );
 }
@@ -157,7 +182,14 @@ function shapeText(shape: FittingShape): string {
   return `${count(shape.nodes, "node")}${shape.nodes > 1 ? " with each" : ":"} ${each}${limit}`;
 }
 
-function Start(props: { verdict: Verdict<TestAnswer> | null; isReady: boolean; refusal: ApiError | null; remarks: readonly Remark[] }): JSX.Element {
+/** The GPUs that a script asks for, in words; "": none. */
+function gpusText(options: readonly ScriptOption[]): string {
+  const kinds: readonly [string, string][] = [["gpus", ""], ["gpus-per-node", " per node"], ["gpus-per-task", " per task"]];
+  const found = kinds.find(([name]) => valueOf(options, name));
+  return found ? `${readGpus(valueOf(options, found[0]))}${found[1]}` : "";
+}
+
+function Start(props: { gpus: string; verdict: Verdict<TestAnswer> | null; isReady: boolean; refusal: ApiError | null; remarks: readonly Remark[] }): JSX.Element {
   const error = props.refusal ?? props.verdict?.error;
   const answer = props.verdict?.answer;
   const general = said(props.remarks, "");
@@ -166,7 +198,7 @@ function Start(props: { verdict: Verdict<TestAnswer> | null; isReady: boolean; r
     <div aria-live="polite">
       {error ? <p class="lead">{props.refusal ? "It was not submitted." : "It would be refused."}</p>
         : !props.isReady ? <p class="lead">Correct the lines that are named below.</p>
-          : answer ? <p class="lead">{startText(answer)}</p> : <p class="empty">Asking the planner …</p>}
+          : answer ? <p class="lead">{startText(answer, props.gpus)}</p> : <p class="empty">Asking the planner …</p>}
       {text.map((one) => <p key={one} class={`notice ${error ? "bad" : "wait"}`}>{one}</p>)}
       {answer?.job_submit_user_msg && <p class="notice">{answer.job_submit_user_msg}</p>}
     </div>
@@ -176,8 +208,8 @@ function Start(props: { verdict: Verdict<TestAnswer> | null; isReady: boolean; r
 /** An expected start this near is now. */
 const NOW_US = 60_000_000;
 
-function startText(answer: TestAnswer): ComponentChildren {
-  const where = <>{count(answer.cpus, "CPU")} on <b>{answer.node_list}</b> in partition <b>{answer.partition}</b></>;
+function startText(answer: TestAnswer, gpus: string): ComponentChildren {
+  const where = <>{gpus && `${gpus}, `}{count(answer.cpus, "CPU")} on <b>{answer.node_list}</b> in partition <b>{answer.partition}</b></>;
   if (answer.start_at_us <= 0) return "It would be accepted; no start is known yet.";
   if (answer.start_at_us <= Date.now() * 1000 + NOW_US) return <>Now: {where}.</>;
   return <><Time us={answer.start_at_us} isRelative />, {moment(answer.start_at_us)}: {where}.</>;

@@ -1,16 +1,22 @@
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { link } from "../lib/route";
-import type { GpuUse } from "../lib/states";
+import type { Paint } from "../lib/gpucolour";
 import { Store, useStore } from "../lib/store";
+import { count } from "../lib/units";
 
-/** All GPUs on one canvas: a block a node, a square a GPU. Hovering names one, a click opens its node. */
+/** All GPUs in one picture: a canvas for each group of nodes, a block a node, a square a GPU. Hovering names one, a click opens its node. */
 
 export interface GpuCell {
   readonly node: string;
   readonly label: string;
-  readonly use: GpuUse;
+  readonly paint: Paint;
+}
+
+export interface GpuGroup {
+  readonly name: string;
+  readonly cells: readonly GpuCell[];
 }
 
 /** Changes with the theme: colours are read from the style sheet when the canvas is drawn. */
@@ -46,55 +52,95 @@ function blocksOf(cells: readonly GpuCell[]): Block[] {
   return [...found].map(([node, list]) => ({ node, cells: list }));
 }
 
-/** The largest squares with which all blocks fit in HEIGHT_PX; small ones have no names. */
-export function layout(nodes: number, gpus: number, width: number): Layout {
-  const perRow = Math.max(1, Math.min(gpus, 8));
-  const lines = Math.ceil(gpus / perRow);
-  const plan = (size: number): Layout => {
-    const [gap, label, between] = size >= 10 ? [3, 15, 14] : [1, 0, 5];
-    const blockWidth = perRow * (size + gap) + between;
-    const blockHeight = lines * (size + gap) + label + Math.ceil(between / 2);
-    const across = Math.max(1, Math.floor((width + between) / blockWidth));
-    return { size, gap, label, perRow, lines, across, blockWidth, blockHeight, height: Math.ceil(nodes / across) * blockHeight };
-  };
-  const plans = [22, 18, 14, 10, 7, 5].map(plan);
-  return plans.find((one) => one.height <= HEIGHT_PX) ?? plan(5);
+/** Edges of the squares that there are, in pixels: a zoom goes from one to the next. */
+export const SIZES: readonly number[] = [22, 18, 14, 10, 7, 5];
+
+/** The index of the largest squares with which the blocks of all groups fit in HEIGHT_PX. */
+export function fitting(nodes: readonly number[], gpus: number, width: number): number {
+  const heights = SIZES.map((_, at) => nodes.reduce((sum, one) => sum + layout(one, gpus, width, at).height, 0));
+  const found = heights.findIndex((one) => one <= HEIGHT_PX);
+  return found < 0 ? SIZES.length - 1 : found;
 }
 
-export function GpuGrid({ cells }: { cells: readonly GpuCell[] }): JSX.Element {
-  const canvas = useRef<HTMLCanvasElement>(null);
+/** Squares of SIZES[at]; small ones have no names. */
+export function layout(nodes: number, gpus: number, width: number, at: number): Layout {
+  const size = SIZES[at] ?? 5;
+  const perRow = Math.max(1, Math.min(gpus, 8));
+  const lines = Math.ceil(gpus / perRow);
+  const [gap, label, between] = size >= 10 ? [3, 15, 14] : [1, 0, 5];
+  const blockWidth = perRow * (size + gap) + between;
+  const blockHeight = lines * (size + gap) + label + Math.ceil(between / 2);
+  const across = Math.max(1, Math.floor((width + between) / blockWidth));
+  return { size, gap, label, perRow, lines, across, blockWidth, blockHeight, height: Math.ceil(nodes / across) * blockHeight };
+}
+
+export function GpuGrid({ groups }: { groups: readonly GpuGroup[] }): JSX.Element {
+  const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
+  const [zoom, setZoom] = useState(0);
   const [hover, setHover] = useState<GpuCell | null>(null);
-  const theme = useStore(themeChanges);
-  const blocks = blocksOf(cells);
-  const most = blocks.reduce((sum, one) => Math.max(sum, one.cells.length), 1);
-  const plan = layout(blocks.length, most, width);
+  const drawn = useMemo(() => groups.map((one) => ({ ...one, blocks: blocksOf(one.cells) })), [groups]);
+  const most = drawn.flatMap((one) => one.blocks).reduce((sum, one) => Math.max(sum, one.cells.length), 1);
+  const fit = fitting(drawn.map((one) => one.blocks.length), most, width);
+  const at = Math.max(0, Math.min(SIZES.length - 1, fit - zoom));
   useEffect(() => {
-    const box = canvas.current?.parentElement;
-    if (!box) return;
-    const watcher = new ResizeObserver(() => setWidth(box.clientWidth));
-    watcher.observe(box);
+    if (!box.current) return undefined;
+    const watcher = new ResizeObserver(([entry]) => setWidth(Math.floor(entry?.contentRect.width ?? 0)));
+    watcher.observe(box.current);
     return () => watcher.disconnect();
   }, []);
-  useEffect(() => {
-    if (canvas.current && width) draw(canvas.current, blocks, plan, width);
-  }, [cells, width, theme]);
-  const at = (event: MouseEvent): GpuCell | null => found(blocks, plan, event.offsetX, event.offsetY);
-  const sums = (use: GpuUse): number => cells.filter((one) => one.use === use).length;
-  const label = `${cells.length} GPUs on ${blocks.length} nodes: ${sums("busy")} allocated, ${sums("free")} idle, ` +
-    `${sums("closed")} closed, ${sums("broken")} broken. The table below has the same.`;
   return (
     <div class="gpu-grid">
-      <canvas
-        ref={canvas} role="img" aria-label={label} onMouseMove={(event) => setHover(at(event))} onMouseLeave={() => setHover(null)}
-        onClick={(event) => {
-          const cell = at(event);
-          if (cell) location.hash = link(["nodes", cell.node]);
-        }}
-      />
-      <p class="faint hint">{hover ? hover.label : "Point at a GPU to see its jobs; a click opens its node."}</p>
+      <div ref={box} class="gpu-groups" tabIndex={0} role="region" aria-label="Picture of all GPUs">
+        {drawn.map((one) => (
+          <div key={one.name} class="gpu-group">
+            {one.name && <h3>{one.name} <small class="faint">{count(one.blocks.length, "node")}</small></h3>}
+            <Blocks name={one.name} cells={one.cells} blocks={one.blocks} plan={layout(one.blocks.length, most, width, at)} width={width} onHover={setHover} />
+          </div>
+        ))}
+      </div>
+      <div class="gpu-foot">
+        <p class="faint hint">{hover ? hover.label : "Point at a GPU to see its jobs; a click opens its node."}</p>
+        <div class="buttons">
+          <button type="button" class="icon" aria-label="Smaller squares" disabled={at === SIZES.length - 1} onClick={() => setZoom(fit - at - 1)}>−</button>
+          <button type="button" class="icon" aria-label="Larger squares" disabled={at === 0} onClick={() => setZoom(fit - at + 1)}>+</button>
+        </div>
+      </div>
     </div>
   );
+}
+
+/** One group's canvas. */
+function Blocks(props: {
+  name: string; cells: readonly GpuCell[]; blocks: readonly Block[]; plan: Layout; width: number; onHover: (cell: GpuCell | null) => void;
+}): JSX.Element {
+  const { cells, blocks, plan, width } = props;
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const theme = useStore(themeChanges);
+  useEffect(() => {
+    if (canvas.current && width) draw(canvas.current, blocks, plan, width);
+  }, [blocks, plan.size, width, theme]);
+  const under = (event: MouseEvent): GpuCell | null => found(blocks, plan, event.offsetX, event.offsetY);
+  return (
+    <canvas
+      ref={canvas} role="img" aria-label={labelOf(props.name, cells, blocks.length)} onMouseMove={(event) => props.onHover(under(event))}
+      onMouseLeave={() => props.onHover(null)}
+      onClick={(event) => {
+        const cell = under(event);
+        if (cell) location.hash = link(["nodes", cell.node]);
+      }}
+    />
+  );
+}
+
+/** Meanings that a label counts; of more (jobs) only the number of squares is said. */
+const COUNTED_MAX = 6;
+
+function labelOf(name: string, cells: readonly GpuCell[], nodes: number): string {
+  const sums = new Map<string, number>();
+  for (const { paint } of cells) sums.set(paint.text, (sums.get(paint.text) ?? 0) + 1);
+  const parts = sums.size <= COUNTED_MAX ? `: ${[...sums].map(([text, number]) => `${number} ${text}`).join(", ")}` : "";
+  return `${name ? `${name}: ` : ""}${count(cells.length, "GPU")} on ${count(nodes, "node")}${parts}. The table below has the same.`;
 }
 
 function place(index: number, plan: Layout): [number, number] {
@@ -111,24 +157,27 @@ function draw(canvas: HTMLCanvasElement, blocks: readonly Block[], plan: Layout,
   if (!context) return;
   const style = getComputedStyle(canvas);
   const colour = (name: string): string => style.getPropertyValue(name).trim();
-  const colours: Record<GpuUse, string> = {
-    busy: colour("--gpu-busy"), free: colour("--gpu-free"), closed: colour("--gpu-closed"), broken: colour("--gpu-broken"),
+  const colours = new Map<string, string>();
+  const known = (name: string): string => {
+    const value = colours.get(name) ?? colour(name);
+    colours.set(name, value);
+    return value;
   };
   context.scale(scale, scale);
   context.font = `12px ${style.fontFamily}`;
   context.textBaseline = "alphabetic";
   blocks.forEach((block, index) => {
     const [x, y] = place(index, plan);
-    context.fillStyle = colour("--faint");
+    context.fillStyle = known("--faint");
     if (plan.label) context.fillText(block.node, x, y + plan.label - 4, plan.perRow * (plan.size + plan.gap));
     block.cells.forEach((cell, slot) => {
       const cx = x + (slot % plan.perRow) * (plan.size + plan.gap);
       const cy = y + plan.label + Math.floor(slot / plan.perRow) * (plan.size + plan.gap);
-      context.fillStyle = colours[cell.use];
+      context.fillStyle = known(cell.paint.colour);
       context.beginPath();
       context.roundRect(cx, cy, plan.size, plan.size, plan.size > 9 ? 4 : 1);
       context.fill();
-      if (cell.use === "broken" && plan.size > 9) cross(context, cx, cy, plan.size, colour("--surface"));
+      if (cell.paint.isCrossed && plan.size > 9) cross(context, cx, cy, plan.size, colour("--surface"));
     });
   });
 }

@@ -16,6 +16,8 @@ export interface Column<T> {
   readonly width: number;
   readonly isNumber?: boolean;
   readonly isHidden?: boolean;
+  /** Rows are not sorted by it. */
+  readonly isUnordered?: boolean;
 }
 
 /** `length` rows, of which those from `first` on are here. */
@@ -129,6 +131,7 @@ export function Grid<T>(props: {
 }
 
 function Head<T>({ column, order }: { column: Column<T>; order: string }): JSX.Element {
+  if (column.isUnordered) return <th scope="col" class={column.isNumber ? "number" : ""}><span class="head">{column.title}</span></th>;
   const isOn = order.replace(/^-/, "") === column.id;
   const isDown = isOn && order.startsWith("-");
   return (

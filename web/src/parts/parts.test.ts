@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { layout } from "./gpugrid";
+import { fitting, layout, SIZES } from "./gpugrid";
 import type { Column } from "./grid";
 import { filtered, sorted } from "./table";
 import { windowFrom } from "./windowtable";
@@ -29,8 +29,10 @@ test("a table of 100,000 rows filters and sorts", () => {
 });
 
 test("8,000 GPUs fit in one picture", () => {
-  expect(layout(1000, 8, 1200).height).toBeLessThan(600);
-  expect(layout(4, 8, 1200).size).toBe(22);
+  const at = (nodes: number): number => fitting([nodes], 8, 1200);
+  expect(layout(1000, 8, 1200, at(1000)).height).toBeLessThan(600);
+  expect(layout(4, 8, 1200, at(4)).size).toBe(22);
+  expect(SIZES[fitting([50, 50], 8, 1200)]).toBeLessThanOrEqual(SIZES[at(50)] ?? 0); // groups share the height
 });
 
 test("a window moves when rows outside it are in sight, by whole steps", () => {
