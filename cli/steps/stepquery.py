@@ -8,7 +8,7 @@ The controller only gives the addresses and the key (AttachStep); the data do no
 answer in time is listed as missing, so that it does not hide the others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 # Any: the answer to each question has values of its own
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,7 +38,7 @@ class Answers(NamedTuple):
 class SeriesAnswers(NamedTuple):
     """The answers of the nodes to several questions, in their order; and why a node has not answered all of them."""
 
-    found: dict[str, list[dict[str, Any]]]
+    found: dict[str, list[Mapping[str, object]]]
     missing: dict[str, str]
 
 
@@ -59,7 +59,7 @@ def ticket(attached: "AttachStepReply", role: StreamRole) -> Ticket:
 def ask(cluster: "ClusterFile", attached: "AttachStepReply", word: str, limit_s: float = ANSWER_LIMIT_S) -> Answers:
     """Queries all nodes at once and waits for all."""
     series = ask_in_turn(cluster, attached, (word,), limit_s)
-    return Answers({node: answers[0] for node, answers in series.found.items()}, series.missing)
+    return Answers({node: dict(answers[0]) for node, answers in series.found.items()}, series.missing)
 
 
 def ask_in_turn(

@@ -21,7 +21,7 @@ from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, Table,
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateSchema, CreateTable
 
-from accounting.database import DatabaseUrlError, database_url, is_server, shown
+from accounting.database import DatabaseUrlError, database_url, is_server, shown, watched
 from ctld.store.dialect import dialect_of, kind_of, own_schema, write_engine
 from ctld.store.errors import StoreError
 from penstock.values.names import REGISTRY_SCHEMA, is_cluster_name, why_no_host, why_no_schema
@@ -69,10 +69,17 @@ class Registry:
         self._address = address
         self._is_asked_for = is_asked_for
 
-    def check(self, name: str) -> None:
+    def check(self, name: str, connection: Connection) -> None:
         """Checks that this cluster may have this name and schema, before anything in the schema is touched: a wrong one would
-        be migrated. Raises StoreError, StorageWaits."""
-        self._run(lambda connection: _check(connection, name))
+        be migrated. `connection`: one that is about to do so. Raises StoreError, DBAPIError."""
+        if not is_server(self._address):
+            return
+        try:
+            with connection.begin_nested():
+                _check(connection, name)
+        except DBAPIError as error:  # whose rights `write` warns about
+            if not is_denied(error):
+                raise
 
     def write(self, row: RegisteredCluster) -> str:
         """Writes the cluster's row with its actual schema. Returns a warning, or "". Raises StoreError, StorageWaits."""
@@ -94,7 +101,7 @@ class Registry:
         if not is_server(self._address):
             return ""
         try:
-            engine = write_engine(self._address)
+            engine = watched(write_engine(self._address))
         except DatabaseUrlError as error:
             raise StoreError(str(error)) from error
         try:
