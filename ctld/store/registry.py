@@ -10,6 +10,7 @@ Rules
     - A site with one cluster needs no registry: without PenstockDatabaseSchema a controller joins one that exists and makes
       none. The warning about a role without the rights names the GRANT, and the cluster goes on alone.
     - What is read here was written by other controllers: the name of a schema is checked before it is used.
+    - A role writes no row of a schema that is not its own (row-level security, which whoever makes the table may set).
 
 Deliberately absent: removing a cluster, which is an administrator's DELETE (docs/database.md).
 """
@@ -45,6 +46,21 @@ FACTS_MAX: Final = 1_000_000
 #: SQLSTATE of an action that the role may not do.
 _NOT_ALLOWED: Final = "42501"
 _EXISTS: Final = text("SELECT 1 FROM pg_tables WHERE schemaname = :schema AND tablename = 'cluster'")
+#: A role writes the rows of those schemas alone in which it may create tables: also the role whose controller has made the
+#: registry, and that is its owner. PostgreSQL's own administrators are exempt.
+_IS_OWN: Final = (
+    "EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = schema_name "
+    "AND pg_catalog.has_schema_privilege(oid, 'CREATE'))"
+)
+_OWN_ROWS: Final = tuple(
+    text(statement.format(table=f"{REGISTRY_SCHEMA}.cluster", own=_IS_OWN))
+    for statement in (
+        "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
+        "ALTER TABLE {table} FORCE ROW LEVEL SECURITY",
+        "CREATE POLICY everybody_reads ON {table} FOR SELECT USING (true)",
+        "CREATE POLICY own_rows ON {table} USING ({own}) WITH CHECK ({own})",
+    )
+)
 #: Serialises controllers that register at the same time: a new table has no row to lock.
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(:key)")
 _LOCK_KEY: Final = 0x70656E73746F63 & 0x7FFFFFFFFFFFFFFF
@@ -157,6 +173,8 @@ def _exists(connection: Connection) -> bool:
 def _make(connection: Connection) -> None:
     connection.execute(CreateSchema(REGISTRY_SCHEMA, if_not_exists=True))
     connection.execute(CreateTable(CLUSTER))
+    for statement in _OWN_ROWS:
+        connection.execute(statement)
 
 
 def _check(connection: Connection, name: str) -> None:
