@@ -306,12 +306,14 @@ def frozen(server: Server) -> Iterator[None]:
     """Its processes, and their sockets, are there and do nothing."""
     pids = server.pids()
     for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+        with contextlib.suppress(ProcessLookupError):  # a connection that has just ended
+            os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
         for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # a connection that has just ended
+                os.kill(pid, signal.SIGCONT)
 
 
 @in_loop

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -35,12 +35,14 @@ def own() -> Iterator[Server]:
 def stopped(server: Server) -> Iterator[None]:
     pids = server.pids()
     for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+        with suppress(ProcessLookupError):  # a connection that has just ended
+            os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
         for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # a connection that has just ended
+                os.kill(pid, signal.SIGCONT)
 
 
 @pytest.fixture(autouse=True)
