@@ -68,7 +68,7 @@ def taken(job_id: int, tasks: Sequence[SeenTask]) -> list[TaskStack]:
     return sorted((stack for stacks in found for stack in stacks), key=lambda stack: stack.task.state.rank)
 
 
-class _Said(NamedTuple):
+class ProgramOutput(NamedTuple):
     """What a program wrote, both as far as it is kept; and whether it had ended in time."""
 
     output: bytes
@@ -81,7 +81,7 @@ def _of_node(job_id: int, node: str, tasks: Sequence[SeenTask]) -> list[TaskStac
     of_job = ["--jobid", str(job_id), "--overlap", "-Q", "-N1", "-n1", "-w", node]
     words = ["sh", "-c", _SCRIPT, "sh", mark, str(TASK_BYTES_MAX + 1), *(str(task.pid) for task in tasks)]
     head_bytes = len(f"{mark} \n") + 20  # of the line before a task's stacks, with the digits of its process
-    said = _run([*how_to_run("srun"), *of_job, *words], len(tasks) * (TASK_BYTES_MAX + 1 + head_bytes))
+    said = run_bounded([*how_to_run("srun"), *of_job, *words], len(tasks) * (TASK_BYTES_MAX + 1 + head_bytes))
     why = said.errors.decode("utf-8", "replace").strip() or "py-spy has failed"
     if not said.has_ended:
         why = f"none within {NODE_S} s"
@@ -91,7 +91,7 @@ def _of_node(job_id: int, node: str, tasks: Sequence[SeenTask]) -> list[TaskStac
     ]
 
 
-def _run(command: Sequence[str], bytes_max: int) -> _Said:
+def run_bounded(command: Sequence[str], bytes_max: int) -> ProgramOutput:
     """Runs a program for NODE_S at most. What it writes beyond `bytes_max` is read and dropped, so that it can end."""
     end_s = time.monotonic() + NODE_S
     kept = bytearray(), bytearray()
@@ -112,7 +112,7 @@ def _run(command: Sequence[str], bytes_max: int) -> _Said:
         has_ended = not selector.get_map()
         if not has_ended:
             program.kill()
-    return _Said(bytes(kept[0]), bytes(kept[1]), has_ended)
+    return ProgramOutput(bytes(kept[0]), bytes(kept[1]), has_ended)
 
 
 def _parted(output: bytes, mark: str, tasks: Sequence[SeenTask]) -> Iterator[tuple[SeenTask, tuple[str, ...]]]:

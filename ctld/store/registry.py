@@ -63,7 +63,7 @@ _OWN_ROWS: Final = tuple(
 )
 #: Serialises controllers that register at the same time: a new table has no row to lock.
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(:key)")
-_LOCK_KEY: Final = 0x70656E73746F63 & 0x7FFFFFFFFFFFFFFF
+LOCK_KEY: Final = 0x70656E73746F63 & 0x7FFFFFFFFFFFFFFF
 
 
 class RegisteredCluster(NamedTuple):
@@ -102,7 +102,7 @@ class Registry:
         return self._run(lambda connection: self._write(connection, row))
 
     def _write(self, connection: Connection, row: RegisteredCluster) -> None:
-        connection.execute(_LOCK, {"key": _LOCK_KEY})
+        connection.execute(_LOCK, {"key": LOCK_KEY})
         if not _exists(connection):
             if not self._is_asked_for:
                 return

@@ -220,5 +220,5 @@ def test_what_is_too_long_is_left_out_and_said(spied: Callable[[str], None]) -> 
 def test_a_program_that_writes_without_an_end_is_not_kept(spied: Callable[[str], None], tmp_path: Path) -> None:
     """An srun that is none of ours: no more than the bound is read into memory, of its errors as well."""
     (tmp_path / "srun").write_text("#!/bin/sh\nhead -c 30000000 /dev/zero\nhead -c 30000000 /dev/zero >&2\n")
-    said = stacks._run([str(tmp_path / "srun")], 1000)
+    said = stacks.run_bounded([str(tmp_path / "srun")], 1000)
     assert (len(said.output), len(said.errors), said.has_ended) == (1000, stacks.WHY_BYTES_MAX, True)

@@ -74,7 +74,7 @@ def test_20_the_registry_of_a_stopped_server_is_away(own: Server, monkeypatch: p
     row = registry.RegisteredCluster("east", "", "h", 1, "25.05.0", 1, "{}")
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'"
     with psycopg.connect(own.conninfo(name)) as holder, ThreadPoolExecutor(1) as pool:
-        holder.execute("SELECT pg_advisory_lock(%s)", (registry._LOCK_KEY,))
+        holder.execute("SELECT pg_advisory_lock(%s)", (registry.LOCK_KEY,))
         writing = pool.submit(registry.Registry(f"{place}&connect_timeout=2", True).write, row)
         deadline_s = time.monotonic() + ANSWER_S
         while own.execute(waiting, name) != [(1,)]:
