@@ -151,7 +151,7 @@ def read_engine(text: str | Path, *, pooled: bool = True) -> Engine:
 
 
 def watched(engine: Engine) -> Engine:
-    """Has a server's new engine make connections that notice when the server is away; returns it."""
+    """Has a server's new engine make connections that notice when the server does not answer; returns it."""
     from accounting.serverwait import connected
 
     @event.listens_for(engine, "do_connect")

@@ -2,7 +2,7 @@
 
 If a server is suspended, or its machine hangs, its kernel keeps the connection alive, and `statement_timeout` is enforced by
 the very process that does not run. So after CHECK_S without an answer a reader tries another connection. A server that is
-only slow accepts it, and is waited for as long as its own timeouts allow. One that does not within `connect_timeout` is away:
+only slow accepts it, and is waited for as long as its own timeouts allow. One that does not within `connect_timeout` is unreachable:
 the reader gets the error of a lost connection. (The writer, whose COMMIT may have been done, has a watch of its own:
 ctld/store/watchdog.py.)
 """
@@ -34,7 +34,7 @@ def answers(arguments: Mapping[str, object]) -> bool:
 
 
 class WatchedConnection(psycopg.Connection[tuple[object, ...]]):
-    """A connection whose waits end when the server is away. Made by `connected`."""
+    """A connection whose waits end when the server is unreachable. Made by `connected`."""
 
     arguments: Mapping[str, object]
 

@@ -117,7 +117,7 @@ def opened_bytes(
     words = [question(asked.stream, offset) for offset in offsets]
     answers = answers_of(client, attached, words, limit_s)
     parts = [_first(answers)]
-    with contextlib.suppress(NoOutput):  # who asks for it next is told why
+    with contextlib.suppress(NoOutput):  # the next question for it gets the reason
         parts += [_bytes(answers.node, found) for found in answers.found[1:]]
     return parts
 

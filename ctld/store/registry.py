@@ -10,7 +10,7 @@ Rules
     - A site with one cluster needs no registry: without PenstockDatabaseSchema a controller joins one that exists and makes
       none. The warning about a role without the rights names the GRANT, and the cluster goes on alone.
     - What is read here was written by other controllers: the name of a schema is checked before it is used.
-    - A role writes no row of a schema that is not its own (row-level security, which whoever makes the table may set).
+    - A role writes no row of a schema that is not its own (row-level security, which the maker of the table may set).
 
 Deliberately absent: removing a cluster, which is an administrator's DELETE (docs/database.md).
 """

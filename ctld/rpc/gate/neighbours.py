@@ -11,7 +11,7 @@ Rules
       as what its session was set to by the functions of one schema would be there for the next question.
     - Its row in the registry is read each time, by the connection that reads its schema: where the schema was the last time is
       only where to look first. So a cluster that has moved, is gone or judges otherwise by now is noticed at once.
-    - A server that does not answer is noticed (accounting/serverwait.py): the read fails, and other calls go on.
+    - A server that does not answer is noticed (accounting/serverwait.py): the read fails, and other calls continue.
     - Its schema is its role's, which may put views and functions there in place of tables: they would run with the rights
       of the role that reads. PenstockDatabaseReadUrl names one that has none but to read.
     - Its tables must be of our schema's revision.
@@ -148,14 +148,14 @@ class Neighbours:
         schema = self._schemas.get(name)
         if schema is None:
             schema = self._reading("", self._address, lambda connection, _: self._row(name, connection)).schema
-        found = self._look(name, schema)
+        found = self._inspect_at(name, schema)
         if isinstance(found, str):  # it has moved
-            found = self._look(name, found)
+            found = self._inspect_at(name, found)
         if isinstance(found, str):
             raise _unreadable(f"cluster {name}: its schema in the registry changes too often")
         return found
 
-    def _look(self, name: str, schema: str) -> Opened | str:
+    def _inspect_at(self, name: str, schema: str) -> Opened | str:
         """Looks into a schema. Returns where the cluster is, if it is another one."""
         address = in_schema(self._address, schema)
 
