@@ -2,8 +2,8 @@
 
 If a server is suspended, or its machine hangs, its kernel keeps the connection alive, and `statement_timeout` is enforced by
 the very process that does not run. So after CHECK_S without an answer a reader tries another connection. A server that is
-only slow accepts it, and is waited for as long as its own timeouts allow. One that does not within `connect_timeout` is unreachable:
-the reader gets the error of a lost connection. (The writer, whose COMMIT may have been done, has a watch of its own:
+only slow accepts it, and is waited for as long as its own timeouts allow. One that does not within `connect_timeout` is
+unreachable: the reader gets the error of a lost connection. (The writer, whose COMMIT may have been done, has a watch of its own:
 ctld/store/watchdog.py.)
 """
 

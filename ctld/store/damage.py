@@ -1,7 +1,7 @@
 """Rows that cannot be decoded: which one, and which of its columns.
 
-A page that is damaged is the database's own error. A value that is none any more, because another program has written into the database
-or its medium has lost bits, is found by the decoder, whose error names neither table nor row.
+A page that is damaged is the database's own error. A value that is none any more, because another program has written into
+the database or its medium has lost bits, is found by the decoder, whose error names neither table nor row.
 """
 
 from collections.abc import Callable, Mapping
