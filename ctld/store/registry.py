@@ -18,7 +18,7 @@ Deliberately absent: removing a cluster, which is an administrator's DELETE (doc
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, Table, Text, func, or_, select, text
+from sqlalchemy import DDL, BigInteger, Column, Connection, Integer, MetaData, Table, Text, func, or_, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateSchema, CreateTable
 
@@ -53,12 +53,12 @@ _IS_OWN: Final = (
     "AND pg_catalog.has_schema_privilege(oid, 'CREATE'))"
 )
 _OWN_ROWS: Final = tuple(
-    text(statement.format(table=f"{REGISTRY_SCHEMA}.cluster", own=_IS_OWN))
+    DDL(statement, context={"table": f"{REGISTRY_SCHEMA}.cluster", "own": _IS_OWN})
     for statement in (
-        "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
-        "ALTER TABLE {table} FORCE ROW LEVEL SECURITY",
-        "CREATE POLICY everybody_reads ON {table} FOR SELECT USING (true)",
-        "CREATE POLICY own_rows ON {table} USING ({own}) WITH CHECK ({own})",
+        "ALTER TABLE %(table)s ENABLE ROW LEVEL SECURITY",
+        "ALTER TABLE %(table)s FORCE ROW LEVEL SECURITY",
+        "CREATE POLICY everybody_reads ON %(table)s FOR SELECT USING (true)",
+        "CREATE POLICY own_rows ON %(table)s USING (%(own)s) WITH CHECK (%(own)s)",
     )
 )
 #: Serialises controllers that register at the same time: a new table has no row to lock.

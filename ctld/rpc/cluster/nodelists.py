@@ -51,7 +51,9 @@ class NodeLists:
 
 def _listed(asked: NodeQuestion) -> ListNodesReply:
     """The nodes, in the order of the configuration."""
-    state, users, visibility = asked.state, asked.users, asked.visibility
+    state = asked.state
+    users = asked.users
+    visibility = asked.visibility
     nodes = [node for node in state.node_list if not asked.names or node.name in asked.names]
     partitions = clusterinfo.partitions_of_nodes(state)
     reserved = clusterinfo.reservations_of_nodes(state, asked.now_us)
