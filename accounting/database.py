@@ -4,7 +4,7 @@ An address is a path, `sqlite:////path`, or `postgresql://user@host/name` with l
 ours: `schema=NAME`, where one database has the tables of several clusters, each in a schema of its own. Readers
 have their own connections, so that a long `sacct` never delays a commit: they see the state of the last commit and take
 no locks, and the database refuses writes on them (`query_only`, `default_transaction_read_only`). A lost connection is
-replaced at the next query.
+replaced at the next query, and one to a server that does not answer is lost (serverwait.py).
 
 Deliberately absent: a growing pool, and any way for a password to get into a message (`shown`).
 """
@@ -134,9 +134,9 @@ def read_engine(text: str | Path, *, pooled: bool = True) -> Engine:
     if url.drivername == POSTGRESQL:
         settings = {"default_transaction_read_only": "on", "statement_timeout": str(READ_STATEMENT_TIMEOUT_MS)}
         if not pooled:
-            return server_engine(url, settings, poolclass=NullPool)
+            return watched(server_engine(url, settings, poolclass=NullPool))
         sizes = {"pool_size": READ_CONNECTIONS_MAX, "max_overflow": 0, "pool_recycle": READ_RECYCLE_S}
-        return server_engine(url, settings, pool_pre_ping=True, **sizes)
+        return watched(server_engine(url, settings, pool_pre_ping=True, **sizes))
     # SQLite percent-decodes a URI, so that a '?' or '#' in the path has to be escaped.
     quoted = Path(str(url.database)).absolute().as_uri().removeprefix("file://")
     url = URL.create("sqlite", database=f"file:{quoted}", query={"mode": "ro", "uri": "true"})
@@ -146,5 +146,16 @@ def read_engine(text: str | Path, *, pooled: bool = True) -> Engine:
     def _prepare(connection: "SqliteConnection", _record: object) -> None:
         for pragma in _PRAGMAS:
             connection.execute(pragma).close()
+
+    return engine
+
+
+def watched(engine: Engine) -> Engine:
+    """Has a server's new engine make connections that notice when the server does not answer; returns it."""
+    from accounting.serverwait import connected
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(_dialect: object, _record: object, words: list[object], arguments: dict[str, object]) -> object:
+        return connected(arguments | ({"conninfo": words[0]} if words else {}))
 
     return engine

@@ -324,8 +324,9 @@ class Controller:
         else:
             self._daemon.watch.at(address)
         self._registry = Registry(address, bool(config.penstock_database_schema))
-        self._registry.check(config.cluster_name)
-        self._store = Store.open(address, folder.lease_name, witness)
+        self._store = Store.open(
+            address, folder.lease_name, witness, partial(self._registry.check, config.cluster_name)
+        )
         epoch = self._store.acquire_lease(clock(), accept)
         if accept.is_accepted:
             log.warning(

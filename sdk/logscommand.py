@@ -32,11 +32,11 @@ LINES_MAX: Final = 1_000_000
 #: A longer line is searched in parts: a file may have no line break at all.
 LINE_CHARS_MAX: Final = 1024 * 1024
 _BLOCK_BYTES: Final = 64 * 1024
-#: Follows a file (lines, path) until the step is asked to end, and then reads once more: what a job writes last is followed by
-#: its end. tail looks for the process that ends with the step's SIGTERM, and ignores the signal itself.
+#: Follows a file (where tail begins, path) until the step is asked to end, and then reads once more: what a job writes last is
+#: followed by its end. tail looks for the process that ends with the step's SIGTERM, and ignores the signal itself.
 _FOLLOW: Final = """\
 sleep 2147483647 & end=$!
-(trap '' TERM; exec tail --pid=$end -s 0.2 -n "$1" -F -- "$2") & tail=$!
+(trap '' TERM; exec tail --pid=$end -s 0.2 "$1" -F -- "$2") & tail=$!
 trap : TERM
 wait $tail
 kill $end 2>/dev/null
@@ -75,11 +75,14 @@ def command(job: str, follow: bool, is_error: bool, lines: int | None, pattern: 
             record = handle.record()  # it may have ended meanwhile
             if not record.nodes:
                 raise
+            given_bytes = (
+                growing.given_bytes if growing.was_found else None
+            )  # it has vanished here: what follows is shown
             if record.has_ended:
-                return _of_node(record, is_error, lines, write, problem)
+                return _of_node(record, is_error, lines, given_bytes, write, problem)
             if not _is_mine(record):  # steps are for the job's own user
                 raise
-            return _by_step(record, growing.path(record), lines, write, follow)
+            return _by_step(record, growing.path(record), _beginning(lines, given_bytes), write, follow)
     write("", True)
     return 0
 
@@ -140,10 +143,16 @@ def _show(growing: GrowingOutput, job: JobHandle, record: JobRecord, write: Writ
         record = job.record()
 
 
-def _by_step(record: JobRecord, path: str, lines: int | None, write: Write, follow: bool) -> int:
+def _beginning(lines: int | None, given_bytes: int | None) -> str:
+    """Where tail begins, as an option of it."""
+    if given_bytes is not None:
+        return f"-c+{given_bytes + 1}"
+    return "-n+1" if lines is None else f"-n{lines}"
+
+
+def _by_step(record: JobRecord, path: str, begin: str, write: Write, follow: bool) -> int:
     """Reads the file on the job's first node. The step ends with the job."""
-    begin = "+1" if lines is None else str(lines)
-    read = ("sh", "-c", _FOLLOW, "sh", begin, path) if follow else ("tail", "-n", begin, "--", path)
+    read = ("sh", "-c", _FOLLOW, "sh", begin, path) if follow else ("tail", begin, "--", path)
     argv = [
         *how_to_run("srun"), "--quiet", f"--jobid={record.job_id}", "--overlap", "--nodes=1", "--ntasks=1",
         f"--nodelist={record.nodes[0]}", f"--chdir={record.work_dir}", "--input=none", *read,
@@ -156,15 +165,19 @@ def _by_step(record: JobRecord, path: str, lines: int | None, write: Write, foll
     return 0 if follow and step.returncode else step.returncode  # the job's end has ended it
 
 
-def _of_node(record: JobRecord, is_error: bool, lines: int | None, write: Write, here: OutputNotHere) -> int:
-    """Writes what a node has of a job that has ended. `here`: why this machine has not. Raises OutputNotHere."""
+def _of_node(
+    record: JobRecord, is_error: bool, lines: int | None, given_bytes: int | None, write: Write, here: OutputNotHere
+) -> int:
+    """Writes what a node has of a job that has ended: the last lines, or all, without bytes that were given already. `here`: why
+    this machine has not. Raises OutputNotHere."""
     from penstock.client import Client
     from sdk.nodeoutput import NodeOutput
 
     with Client.open() as client:
         output = NodeOutput(client, record, is_error)
         try:
-            for text in output.whole() if lines is None else [output.last(lines)]:
+            is_last = lines is not None and given_bytes is None
+            for text in [output.last(lines or 0)] if is_last else output.whole(given_bytes or 0):
                 write(text, False)
         except PenstockError as problem:
             raise OutputNotHere(here.code, f"{here.text}; {problem.text}") from None

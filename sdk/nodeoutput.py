@@ -1,16 +1,17 @@
 """The output of a job that has ended, read on a node that had it: for a file that this machine does not see.
 
-Each part is read by a process on the node that becomes the user (nodedaemon/stepd/outputreader.py), of a file that the job's
-record names. The controller decides who may.
+It is read by processes on the node that become the user (nodedaemon/stepd/outputreader.py), of a file that the job's record
+names; one of them reads QUESTIONS_MAX parts. The controller decides who may.
 """
 
+import codecs
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from cli.listings.liveoutput import NoOutput, OutputPart, OutputQuestion, opened_part
+from cli.listings.liveoutput import NoOutput, OutputBytes, OutputQuestion, opened_bytes, opened_part
 from penstock.values.jobid import BATCH_STEP
-from penstock.values.outputtail import STDERR, STDOUT
+from penstock.values.outputtail import QUESTIONS_MAX, STDERR, STDOUT, TAIL_BYTES_MAX
 from penstock.values.refusals import Code
 from sdk.errors import RequestRefused
 from sdk.records import JobRecord
@@ -18,8 +19,8 @@ from sdk.records import JobRecord
 if TYPE_CHECKING:
     from cli.base.queryclient import QueryClient
 
-#: For one part: one of the user's others on that node may be read at the moment.
-PART_S: Final = 10.0
+#: For the parts of one connection: one of the user's others on that node may be read at the moment.
+PARTS_S: Final = 10.0
 
 
 class NodeOutput:
@@ -31,22 +32,21 @@ class NodeOutput:
         stream = STDERR if error and record.stderr_path else STDOUT
         self._asked = OutputQuestion(record.job_id, BATCH_STEP, None, stream, 0, 0)
 
-    def whole(self) -> Iterator[str]:
-        """From its beginning, in pieces."""
-        asked = self._asked
-        while True:
-            part = self._part(asked)
-            if part.text:
-                yield part.text
-            if not part.text or part.next_offset >= part.size:
-                return
-            asked = asked._replace(offset=part.next_offset)
+    def whole(self, offset: int = 0) -> Iterator[str]:
+        """From a byte of the file on, in pieces; from its beginning, if the file is shorter: it was begun anew."""
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        for data in self._blocks(offset):
+            if text := decoder.decode(data):
+                yield text
 
     def last(self, lines: int) -> str:
         """The last lines: of one part, if that has so many, else of all."""
         if lines <= 0:
             return ""
-        part = self._part(self._asked._replace(offset=None, lines=lines))
+        try:
+            part = opened_part(self._client, self._asked._replace(offset=None, lines=lines), PARTS_S)
+        except NoOutput as problem:
+            raise RequestRefused(Code.INVALID_JOB_ID, str(problem)) from None
         found = part.text.count("\n") + (not part.text.endswith("\n"))
         if part.offset == 0 or found >= lines:
             return part.text
@@ -57,8 +57,21 @@ class NodeOutput:
             kept.extend(ended)
         return "\n".join([*kept, rest][-(lines + (rest == "")) :])
 
-    def _part(self, asked: OutputQuestion) -> OutputPart:
+    def _blocks(self, at: int) -> Iterator[bytes]:
+        """The file's bytes. Its size is known with the first of them; then a connection is for many."""
+        end = at + 1
+        while at < end:
+            offsets = range(at, end, TAIL_BYTES_MAX)[:QUESTIONS_MAX]
+            for asked, part in zip(offsets, self._parts(offsets), strict=False):
+                at, end = part.offset + len(part.data), part.size
+                yield part.data
+                if not part.data:
+                    return
+                if part.offset != asked:  # it was begun anew: the other offsets are those of the file before
+                    break
+
+    def _parts(self, offsets: Sequence[int]) -> list[OutputBytes]:
         try:
-            return opened_part(self._client, asked, PART_S)
+            return opened_bytes(self._client, self._asked, offsets, PARTS_S)
         except NoOutput as problem:
             raise RequestRefused(Code.INVALID_JOB_ID, str(problem)) from None

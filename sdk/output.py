@@ -59,6 +59,11 @@ class GrowingOutput:
         self._error = error
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
+    @property
+    def given_bytes(self) -> int:
+        """Where what has been given ends in the file: the bytes of a character that is cut are still to come."""
+        return self.offset - len(self._decoder.getstate()[0])
+
     def path(self, record: JobRecord) -> str:
         """The file that it reads."""
         return _path(record, self._error)

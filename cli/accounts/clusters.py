@@ -70,12 +70,11 @@ def load_trees(client: Client, with_deleted: bool) -> list[AssociationTree]:
     """
     trees = []
     for cluster in with_registered(NAME, known_clusters(client.cluster), client).values():
-        if cluster == client.cluster:
-            trees.append(AssociationTree.load(client, with_deleted))
-            continue
         try:
             trees.append(read_one(cluster, lambda other: AssociationTree.load(other, with_deleted), client))
         except PenstockError as error:
+            if cluster == client.cluster:
+                raise
             complain(NAME, f"{NAME}: cluster {cluster.cluster_name}: {error.text}", plain=True)
             trees.append(AssociationTree.of(ListAssociationsReply(cluster=cluster.cluster_name)))
     return trees

@@ -142,17 +142,16 @@ def _guarded(
 
 def read_one(cluster: ClusterFile, act: Callable[[Client], _Found], own: Client | None) -> _Found:
     """Runs `act` with a client of the cluster, or with `own` for what that can read of it."""
-    if own is None or cluster == own.cluster:
-        with Client.open(cluster=cluster) as client:
-            return act(client)
+    if own is not None and cluster == own.cluster:
+        return act(own)
     from cli.base.neighbours import NeighbourClient, is_only_registered, registered
 
-    if not is_only_registered(cluster):
+    if own is None or not is_only_registered(cluster):
         try:
             with Client.open(cluster=cluster) as client:
                 return act(client)
         except Unreachable:
-            if cluster.cluster_name not in registered(own):
+            if own is None or cluster.cluster_name not in registered(own):
                 raise
     with NeighbourClient(own, cluster.cluster_name) as client:
         return act(client)

@@ -298,18 +298,39 @@ def clear_dead(folder: str) -> None:
         if not name.endswith(".lock"):
             continue
         path = os.path.join(folder, name)
+        server = path.removesuffix(".lock")
         lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.lexists(path.removesuffix(".lock")) and time.time() - os.fstat(lock).st_mtime < MARK_S:
+            if not os.path.lexists(server) and time.time() - os.fstat(lock).st_mtime < MARK_S:
                 continue  # a first call's mark: the second one starts a server
-            for left in (path.removesuffix(".lock"), path):
+            for left in (_unheard(server), server, path):
                 if os.path.lexists(left):
                     os.unlink(left)
         except OSError:  # it lives; or another has just removed it
             continue
         finally:
             os.close(lock)
+
+
+def _unheard(path: str) -> str:
+    """The name of a server's socket before it listens. It is no longer than the other one, as such names are bounded."""
+    folder, key = os.path.split(path)
+    return os.path.join(folder, f".{key[:-2]}")
+
+
+def listening(path: str) -> socket.socket:
+    """A socket that listens, whose name is seen from then on: a caller that was refused before would run the command itself."""
+    name = _unheard(path)
+    for left in (path, name):
+        if os.path.lexists(left):
+            os.unlink(left)  # we have its lock, so it is a dead one's
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    listener.bind(name)
+    os.chmod(name, 0o600)
+    listener.listen(BACKLOG)
+    os.rename(name, path)
+    return listener
 
 
 def main() -> NoReturn:
@@ -332,14 +353,9 @@ def main() -> NoReturn:
         os.unlink(path + ".lock")
         os._exit(0)  # an upgrade is in progress: memory may have modules of both versions
     clear_dead(folder)
-    if os.path.lexists(path):
-        os.unlink(path)  # we have its lock, so it is a dead one's
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-    listener.bind(path)
-    os.chmod(path, 0o600)
-    listener.listen(BACKLOG)
     gc.collect()
     gc.freeze()
+    listener = listening(path)
     server = CommandServer(listener, path, code)
     idle = os.environ.get("PENSTOCK_COMMAND_SERVER_IDLE_S", "")
     server.serve(int(idle) if idle.isascii() and idle.isdigit() and 0 < int(idle) < 86400 else IDLE_S)

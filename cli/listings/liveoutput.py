@@ -4,12 +4,13 @@ the file as the job's user.
 An answer is another machine's: what it must not be is refused.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from cli.base.queryclient import QueryClient
 from cli.base.stepids import attach, is_live
-from cli.listings.livesteps import NodeAnswer, answer_of
+from cli.listings.livesteps import NodeAnswers, answers_of
 from penstock.errors import PenstockError
 from penstock.v1.steps_pb2 import AttachStepReply, OpenOutputRequest, StepInfo
 from penstock.values.jobid import BATCH_STEP, EXTERN_STEP
@@ -43,6 +44,16 @@ class OutputPart(NamedTuple):
     text: str
     offset: int
     next_offset: int
+    size: int
+
+
+class OutputBytes(NamedTuple):
+    """A part of an output file: its bytes from `offset` on, of `size` that the file had."""
+
+    node: str
+    path: str
+    data: bytes
+    offset: int
     size: int
 
 
@@ -81,12 +92,21 @@ def live_part(client: QueryClient, asked: OutputQuestion, limit_s: float) -> Out
     """A part of the output of a running step, of the step's supervisor. Raises PenstockError, and NoOutput."""
     attached = attach(client, asked.job_id, asked.step_id)
     word = question(asked.stream, FROM_END if asked.offset is None else asked.offset, asked.task)
-    return _part(answer_of(client, attached, word, limit_s, asked.task), asked)
+    return _part(_first(answers_of(client, attached, [word], limit_s, asked.task)), asked)
 
 
 def opened_part(client: QueryClient, asked: OutputQuestion, limit_s: float) -> OutputPart:
     """A part of a file of the job's record, of a process of the user's on a node that had the job. Raises PenstockError, and
     NoOutput."""
+    offset = FROM_END if asked.offset is None else asked.offset
+    return _part(opened_bytes(client, asked, [offset], limit_s)[0], asked)
+
+
+def opened_bytes(
+    client: QueryClient, asked: OutputQuestion, offsets: Sequence[int], limit_s: float
+) -> list[OutputBytes]:
+    """Parts of such a file, of one process there: of QUESTIONS_MAX offsets at most, those that could be had; the first is among
+    them. Raises PenstockError, and NoOutput."""
     request = OpenOutputRequest(job_id=asked.job_id, step_id=asked.step_id, task=asked.task or 0)
     try:
         attached: AttachStepReply = client.call("OpenOutput", request)
@@ -94,15 +114,23 @@ def opened_part(client: QueryClient, asked: OutputQuestion, limit_s: float) -> O
         if error.code == Code.INVALID_STEP:
             raise NoOutput(error.text) from None
         raise
-    word = question(asked.stream, FROM_END if asked.offset is None else asked.offset)
-    return _part(answer_of(client, attached, word, limit_s), asked)
+    words = [question(asked.stream, offset) for offset in offsets]
+    answers = answers_of(client, attached, words, limit_s)
+    parts = [_first(answers)]
+    with contextlib.suppress(NoOutput):  # the next question for it gets the reason
+        parts += [_bytes(answers.node, found) for found in answers.found[1:]]
+    return parts
 
 
-def _part(answer: NodeAnswer, asked: OutputQuestion) -> OutputPart:
-    node, found, reason = answer
-    said = f"node {node}: " if node else ""
-    if not found:
-        raise NoOutput(f"{said}{reason or 'the step is of an earlier version of Penstock'}")
+def _first(answers: NodeAnswers) -> OutputBytes:
+    if not answers.found or not answers.found[0]:
+        said = f"node {answers.node}: " if answers.node else ""
+        raise NoOutput(f"{said}{answers.reason or 'the step is of an earlier version of Penstock'}")
+    return _bytes(answers.node, answers.found[0])
+
+
+def _bytes(node: str, found: Mapping[str, object]) -> OutputBytes:
+    said = f"node {node}: "
     if ERROR in found:
         if IS_DENIED in found:
             raise PenstockError(Code.ACCESS_DENIED, TEXT[Code.ACCESS_DENIED])
@@ -112,7 +140,13 @@ def _part(answer: NodeAnswer, asked: OutputQuestion) -> OutputPart:
         raise NoOutput(f"{said}its answer to {TAIL} cannot be read")
     if at < 0 or size < 0 or len(data) > TAIL_BYTES_MAX:
         raise NoOutput(f"{said}its answer to {TAIL} cannot be read")
-    kept = data if asked.offset is not None else last_lines(data, at == 0, asked.lines)
+    return OutputBytes(node, path[:_TEXT_CHARS_MAX], data, at, size)
+
+
+def _part(found: OutputBytes, asked: OutputQuestion) -> OutputPart:
+    """The text of a part, of its last lines if the end was asked for."""
+    data = found.data
+    kept = data if asked.offset is not None else last_lines(data, found.offset == 0, asked.lines)
     text, used = whole_text(kept)
-    begin = at + len(data) - len(kept)
-    return OutputPart(node, path[:_TEXT_CHARS_MAX], text, begin, begin + used, size)
+    begin = found.offset + len(data) - len(kept)
+    return OutputPart(found.node, found.path, text, begin, begin + used, found.size)

@@ -3,7 +3,7 @@
 Only the job's owner and operators may (AttachStep); what cannot be had is said, and does not hide the rest.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from cli.base.queryclient import QueryClient
@@ -31,35 +31,35 @@ class LiveBounds(NamedTuple):
 BOUNDS: Final = LiveBounds()
 
 
-class NodeAnswer(NamedTuple):
-    """What the first node of a step has answered; or why there is nothing, `reason`."""
+class NodeAnswers(NamedTuple):
+    """What the first node of a step has answered to the first questions; or why not to the others, `reason`."""
 
     node: str
-    found: Mapping[str, object]
+    found: Sequence[Mapping[str, object]]
     reason: str
 
 
-def answer_of(
-    client: QueryClient, attached: AttachStepReply, word: str, limit_s: float, rank: int | None = None
-) -> NodeAnswer:
-    """Asks one question of the node of a task, None: of the step's first node. Raises PenstockError."""
-    from cli.steps.stepquery import ask, endpoints
+def answers_of(
+    client: QueryClient, attached: AttachStepReply, words: Sequence[str], limit_s: float, rank: int | None = None
+) -> NodeAnswers:
+    """Asks questions of the node of a task, None: of the step's first node, on one connection. Raises PenstockError."""
+    from cli.steps.stepquery import ask_in_turn, endpoints
 
     places = endpoints(attached)
     if rank is not None:
         indexes = [index for index, ranks in enumerate(attached.plan.ranks) if rank in ranks.rank]
         places = [place for place in places if place.node_index in indexes]
         if not places:
-            return NodeAnswer("", {}, f"the step has no task {rank}")
+            return NodeAnswers("", (), f"the step has no task {rank}")
     if not places:
-        return NodeAnswer("", {}, "no node of the step has a port for streams")
+        return NodeAnswers("", (), "no node of the step has a port for streams")
     first = places[0].node
     asked = AttachStepReply()
     asked.CopyFrom(attached)
     del asked.streams[:]
     asked.streams.extend(one for one in attached.streams if one.node == first)
-    answers = ask(client.cluster, asked, word, limit_s)
-    return NodeAnswer(first, answers.found.get(first, {}), answers.missing.get(first, ""))
+    answers = ask_in_turn(client.cluster, asked, words, limit_s)
+    return NodeAnswers(first, answers.found.get(first, ()), answers.missing.get(first, ""))
 
 
 class LiveAnswer(NamedTuple):

@@ -4,9 +4,12 @@ One step for each node runs py-spy for that node's tasks, one after the other. T
 other are at the same place, so equal stacks are shown once, and the rarest first: that is the task they wait for.
 """
 
+import os
 import re
 import secrets
+import selectors
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
@@ -16,16 +19,25 @@ from cli.listings.hangs import SeenTask
 from penstock.values.counts import format_ranges
 from penstock.values.text import clean_line
 
-#: Tasks whose stacks are taken; lines of each that are kept.
+#: Tasks whose stacks are taken; bytes that are read and lines that are kept of each.
 STACKS_MAX: Final = 64
+TASK_BYTES_MAX: Final = 256 * 1024
 LINES_MAX: Final = 2000
+#: Bytes of why a node gives none.
+WHY_BYTES_MAX: Final = 16 * 1024
 #: For the tasks of one node: a process that hangs in the kernel gives none.
 NODE_S: Final = 30
 NODES_AT_ONCE: Final = 8
-#: A line that no program can have guessed stands before each task's stacks.
-_SCRIPT: Final = (
-    'mark=$1; shift; for pid; do printf "%s %s\\n" "$mark" "$pid"; py-spy dump --nonblocking --pid "$pid" 2>&1; done'
-)
+#: A line that no program can have guessed stands before each task's stacks. What follows the bytes that are sent is read, too:
+#: py-spy ends by itself.
+_SCRIPT: Final = """\
+mark=$1; most=$2; shift 2
+for pid; do
+  printf "%s %s\\n" "$mark" "$pid"
+  py-spy dump --nonblocking --pid "$pid" 2>&1 | { head -c "$most"; cat >/dev/null; }
+done
+"""
+_BLOCK_BYTES: Final = 64 * 1024
 
 
 class TaskStack(NamedTuple):
@@ -56,30 +68,70 @@ def taken(job_id: int, tasks: Sequence[SeenTask]) -> list[TaskStack]:
     return sorted((stack for stacks in found for stack in stacks), key=lambda stack: stack.task.state.rank)
 
 
+class ProgramOutput(NamedTuple):
+    """What a program wrote, both as far as it is kept; and whether it had ended in time."""
+
+    output: bytes
+    errors: bytes
+    has_ended: bool
+
+
 def _of_node(job_id: int, node: str, tasks: Sequence[SeenTask]) -> list[TaskStack]:
     mark = secrets.token_hex(16)
     of_job = ["--jobid", str(job_id), "--overlap", "-Q", "-N1", "-n1", "-w", node]
-    words = ["sh", "-c", _SCRIPT, "sh", mark, *(str(task.pid) for task in tasks)]
-    command = [*how_to_run("srun"), *of_job, *words]
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=NODE_S, check=False)
-        output, why = done.stdout, done.stderr.decode("utf-8", "replace").strip() or "py-spy has failed"
-    except subprocess.TimeoutExpired as error:
-        output, why = error.stdout or b"", f"none within {NODE_S} s"
+    words = ["sh", "-c", _SCRIPT, "sh", mark, str(TASK_BYTES_MAX + 1), *(str(task.pid) for task in tasks)]
+    head_bytes = len(f"{mark} \n") + 20  # of the line before a task's stacks, with the digits of its process
+    said = run_bounded([*how_to_run("srun"), *of_job, *words], len(tasks) * (TASK_BYTES_MAX + 1 + head_bytes))
+    why = said.errors.decode("utf-8", "replace").strip() or "py-spy has failed"
+    if not said.has_ended:
+        why = f"none within {NODE_S} s"
     return [
         TaskStack(task, lines or tuple(map(clean_line, why.splitlines())))
-        for task, lines in _parted(output, mark, tasks)
+        for task, lines in _parted(said.output, mark, tasks)
     ]
+
+
+def run_bounded(command: Sequence[str], bytes_max: int) -> ProgramOutput:
+    """Runs a program for NODE_S at most. What it writes beyond `bytes_max` is read and dropped, so that it can end."""
+    end_s = time.monotonic() + NODE_S
+    kept = bytearray(), bytearray()
+    with (
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program,
+        selectors.DefaultSelector() as selector,
+    ):
+        assert program.stdout is not None and program.stderr is not None
+        selector.register(program.stdout.fileno(), selectors.EVENT_READ, (kept[0], bytes_max))
+        selector.register(program.stderr.fileno(), selectors.EVENT_READ, (kept[1], WHY_BYTES_MAX))
+        while selector.get_map() and (left_s := end_s - time.monotonic()) > 0:
+            for key, _ in selector.select(left_s):
+                block = os.read(key.fd, _BLOCK_BYTES)
+                if not block:
+                    selector.unregister(key.fd)
+                found, most = key.data
+                found += block[: most - len(found)]
+        has_ended = not selector.get_map()
+        if not has_ended:
+            program.kill()
+    return ProgramOutput(bytes(kept[0]), bytes(kept[1]), has_ended)
 
 
 def _parted(output: bytes, mark: str, tasks: Sequence[SeenTask]) -> Iterator[tuple[SeenTask, tuple[str, ...]]]:
     """Divides what the step of a node wrote; empty for a task of which it wrote nothing."""
     parts = {}
-    for part in output.decode("utf-8", "replace").split(f"{mark} ")[1:]:
-        pid, *lines = part.split("\n")[:LINES_MAX]
-        parts[pid] = tuple(map(clean_line, "\n".join(lines).strip("\n").split("\n"))) if any(lines) else ()
+    for part in output.split(f"{mark} ".encode())[1:]:
+        pid, _, text = part.partition(b"\n")
+        parts[pid.decode("utf-8", "replace")] = _lines(text)
     for task in tasks:
         yield task, parts.get(str(task.pid), ())
+
+
+def _lines(text: bytes) -> tuple[str, ...]:
+    """The lines that are kept of a task, and a last one that says so if there were more."""
+    lines = text[:TASK_BYTES_MAX].decode("utf-8", "replace").strip("\n").split("\n")
+    kept = tuple(map(clean_line, lines[:LINES_MAX])) if any(lines) else ()
+    if len(text) <= TASK_BYTES_MAX and len(lines) <= LINES_MAX:
+        return kept
+    return (*kept, f"(the rest is left out: of each task {LINES_MAX} lines and {TASK_BYTES_MAX // 1024} KiB at most)")
 
 
 def grouped(stacks: Sequence[TaskStack]) -> list[list[TaskStack]]:

@@ -8,6 +8,8 @@ The controller only gives the addresses and the key (AttachStep); the data do no
 answer in time is listed as missing, so that it does not hide the others.
 """
 
+from collections.abc import Mapping, Sequence
+
 # Any: the answer to each question has values of its own
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +35,13 @@ class Answers(NamedTuple):
     missing: dict[str, str]
 
 
+class SeriesAnswers(NamedTuple):
+    """The answers of the nodes to several questions, in their order; and why a node has not answered all of them."""
+
+    found: dict[str, list[Mapping[str, object]]]
+    missing: dict[str, str]
+
+
 def endpoints(attached: "AttachStepReply") -> list[StreamEndpoint]:
     """The addresses of the step's streams, in the order of its nodes."""
     index = {node: i for i, node in enumerate(attached.plan.nodes)}
@@ -49,7 +58,16 @@ def ticket(attached: "AttachStepReply", role: StreamRole) -> Ticket:
 
 def ask(cluster: "ClusterFile", attached: "AttachStepReply", word: str, limit_s: float = ANSWER_LIMIT_S) -> Answers:
     """Queries all nodes at once and waits for all."""
-    asking = _Query(word)
+    series = ask_in_turn(cluster, attached, (word,), limit_s)
+    return Answers({node: dict(answers[0]) for node, answers in series.found.items()}, series.missing)
+
+
+def ask_in_turn(
+    cluster: "ClusterFile", attached: "AttachStepReply", words: Sequence[str], limit_s: float
+) -> SeriesAnswers:
+    """Asks all nodes several questions, each node on one connection, and waits for all. A node is asked the next question when it
+    has answered the one before."""
+    asking = _Query(words)
     loop, trust = Loop(), Trust(cluster)
     for endpoint in endpoints(attached):
         if not endpoint.port:
@@ -68,14 +86,14 @@ def ask(cluster: "ClusterFile", attached: "AttachStepReply", word: str, limit_s:
 class _Query:
     """The handler of all streams of one query."""
 
-    def __init__(self, word: str) -> None:
-        self.answers = Answers({}, {})
+    def __init__(self, words: Sequence[str]) -> None:
+        self.answers = SeriesAnswers({}, {})
         self.open: dict[str, StepStream] = {}
-        self._question = frame(FrameKind.QUESTION, word.encode())
+        self._questions = [frame(FrameKind.QUESTION, word.encode()) for word in words]
         self._reasons: dict[str, str] = {}
 
     def on_welcome(self, stream: StepStream) -> None:
-        stream.send(self._question, keep=False)
+        stream.send(self._questions[0], keep=False)
 
     def on_frame(self, stream: StepStream, kind: int, channel: int, task: int, payload: bytes) -> None:
         if kind != FrameKind.ANSWER:
@@ -85,15 +103,19 @@ class _Query:
         except (Damaged, ValueError) as error:
             self._end(stream, f"its answer cannot be read: {error}")
             return
-        if isinstance(answer, dict):
-            self.answers.found[stream.place.node] = answer
-            self._end(stream)
-        else:
+        if not isinstance(answer, dict):
             self._end(stream, "its answer cannot be read")
+            return
+        answers = self.answers.found.setdefault(stream.place.node, [])
+        answers.append(answer)
+        if len(answers) < len(self._questions):
+            stream.send(self._questions[len(answers)], keep=False)
+        else:
+            self._end(stream)
 
     def on_broken(self, stream: StepStream, reason: str) -> None:
         self._reasons[stream.place.node] = reason
-        if stream.failures >= FAILURES_MAX:
+        if stream.failures >= FAILURES_MAX or stream.place.node in self.answers.found:
             self._end(stream, reason)
 
     def on_untrusted_peer(self, stream: StepStream, reason: str) -> None:

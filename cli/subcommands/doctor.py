@@ -1,5 +1,6 @@
 """`penstock doctor JOB[.STEP]`: whether a running job's steps seem to hang, or wait for one of their tasks, and why."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -39,15 +40,16 @@ def command(job: str, stacks: bool, language: str) -> int:
     """One run of `penstock doctor`."""
     from cli.listings import stacks as stacks_of
 
+    def places_of(one: "StepFinding") -> "list[list[TaskStack]]":
+        return stacks_of.grouped(stacks_of.taken(one.answer.job.job_id, one.by_suspicion())) if stacks else []
+
     found = load(job)
-    groups = [
-        stacks_of.grouped(stacks_of.taken(one.answer.job.job_id, one.by_suspicion())) if stacks else [] for one in found
-    ]
     if language:
-        return write({"steps": list(map(as_object, found, groups))}, language)
-    for one, places in zip(found, groups, strict=True):
+        return write({"steps": [as_object(one, places_of(one)) for one in found]}, language)
+    for one in found:
         emit(shown(one))
-        emit(stacks_of.shown(places))
+        sys.stdout.flush()  # stacks take their time: NODE_S at worst
+        emit(stacks_of.shown(places_of(one)))
     return 0
 
 

@@ -11,8 +11,11 @@ from alembic.migration import MigrationContext
 from sqlalchemy import BigInteger, Connection, column, func, select, text
 
 from ctld.store.dialect import one_moment
+from ctld.store.errors import StoreDamaged
+from ctld.store.loader import load
 from ctld.store.migrate import REVISIONS, revision_of
 from ctld.store.schema import METADATA
+from penstock.values.numbers import INT64_MAX
 
 _ID = column("id", BigInteger)
 #: 10 is schema.ENDED_FROM, as the partial indexes have it. A description, and a query for the keys of such rows.
@@ -90,8 +93,19 @@ def examine(connection: Connection) -> CheckResult:
         count, key = connection.execute(select(func.count(), func.min(found.c.id))).one()
         if count:
             problems.append(f"{words}: {count} rows, for example {key}")
+    if not problems:
+        problems += _unreadable(connection)
     jobs = connection.execute(text("SELECT count(*) FROM job")).scalar()
     return CheckResult(problems, f"no problem found: schema {revision}, {jobs} records of jobs")
+
+
+def _unreadable(connection: Connection) -> list[str]:
+    """The first row that a controller could not read at its start. History is not read."""
+    try:
+        load(connection, INT64_MAX, INT64_MAX)
+    except StoreDamaged as error:
+        return [str(error)]
+    return []
 
 
 def _differences(connection: Connection) -> list[str]:

@@ -15,14 +15,14 @@ A batch may raise the epoch (core/lifecycle/restored.py decides when): it is wri
 leadership continues under the new one. The witness (witness.py) is written for each batch before and after its COMMIT.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 # Any: each driver has its own classes of connections and cursors, with the same methods
 from typing import Any
 
-from sqlalchemy import Engine, delete, insert, select, update
+from sqlalchemy import Connection, Engine, delete, insert, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -32,9 +32,17 @@ from ctld.core.records.gap import OpenGap
 from ctld.core.records.job import HistoryRow, JobRow, SpecRow
 from ctld.core.recover import LoadedState
 from ctld.store import encodings, loader, rows
-from ctld.store.dialect import dialect_of, kind_of, one_moment, reader_engine, why_not_opened, write_engine
+from ctld.store.dialect import (
+    DAMAGED_HINT,
+    dialect_of,
+    kind_of,
+    one_moment,
+    reader_engine,
+    why_not_opened,
+    write_engine,
+)
 from ctld.store.dialect_type import Dialect, Many
-from ctld.store.errors import Deposed, LeaseHeld, StorageAway, StorageWaits, StoreError
+from ctld.store.errors import Deposed, LeaseHeld, StorageAway, StorageWaits, StoreDamaged, StoreError
 from ctld.store.firstrows import add_first_rows
 from ctld.store.loss import NOTHING, Accept, numbers
 from ctld.store.migrate import migrate
@@ -80,9 +88,15 @@ class Store:
         self._first_unknown_id = 1
 
     @classmethod
-    def open(cls, address: str | Path, holder: str, witness: Witness | None = None) -> "Store":
+    def open(
+        cls,
+        address: str | Path,
+        holder: str,
+        witness: Witness | None = None,
+        check: Callable[[Connection], None] = lambda _: None,
+    ) -> "Store":
         """Opens or creates the database at a path or URL. `holder` identifies this controller to others, in their
-        errors."""
+        errors. `check` may refuse the database before anything in it is changed."""
         if not holder:
             raise ValueError("the holder needs a name")
         try:
@@ -91,6 +105,7 @@ class Store:
             raise StoreError(str(error)) from error
         try:
             with engine.begin() as connection:
+                check(connection)
                 dialect_of(engine).check(connection)
                 migrate(connection)
         except DBAPIError as error:
@@ -372,10 +387,14 @@ class Store:
     # ---- reading -------------------------------------------------------------------------------------------------
 
     def load(self, now_us: int, min_job_age_us: int, submit_key_age_us: int) -> LoadedState:
-        """Loads the core's initial state: the live queue, and what ended less than `min_job_age_us` ago."""
+        """Loads the core's initial state: the live queue, and what ended less than `min_job_age_us` ago. Raises StoreDamaged for
+        a row that cannot be read, and StorageWaits."""
         with self._writing(), self.engine.begin() as connection:
             one_moment(connection)
-            loaded = loader.load(connection, now_us - min_job_age_us, now_us - submit_key_age_us)
+            try:
+                loaded = loader.load(connection, now_us - min_job_age_us, now_us - submit_key_age_us)
+            except StoreDamaged as error:
+                raise StoreDamaged(f"database {self._address}: {error}; {DAMAGED_HINT}") from error
             if self._dialect.shrink:
                 connection.exec_driver_sql(self._dialect.shrink)
         return loaded._replace(seen_at_us=self._seen_at_us, first_unknown_id=self._first_unknown_id)

@@ -26,7 +26,7 @@ _SHARED = (
 _REPEATED = ("std_out", "submit_line")
 
 
-class RequestMissing(Exception):
+class RequestMissing(LookupError):
     """A job's request is not in the database."""
 
 

@@ -34,14 +34,17 @@ from ctld.core.records.budget_book import BudgetRow
 from ctld.core.records.gap import OpenGap
 from ctld.core.records.job import HistoryRow, JobRow, SpecRow
 from ctld.core.records.node import NodeEvent
+from ctld.core.records.personal_token import PersonalToken
 from ctld.core.records.qos import Qos
 from ctld.core.records.reservation import ReservationSpan
+from ctld.core.records.revocation import TokenRevocation
 from ctld.core.records.step import StepRow
 from ctld.core.recover import ArrayCounts, LoadedState, SubmitKey
 from ctld.core.state.fairshare import ROOT_ID, LoadedShares
 from ctld.core.state.job_step_table import ENDED_KEPT
 from ctld.store import encodings, rows
-from ctld.store.errors import StoreError
+from ctld.store.damage import UNREADABLE, damaged, decoded
+from ctld.store.errors import StoreDamaged
 from ctld.store.jobreader import JobReader, RequestMissing
 from ctld.store.schema import (
     ACCOUNT,
@@ -119,16 +122,18 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
             *(size for some in _chunks(of_steps) for size in _spec_sizes(connection, some)),
         ],
         request_bytes_max=reader.request_bytes_max,
-        nodes=[rows.node_from(tuple(r)) for r in connection.execute(select(NODE).order_by(NODE.c.name))],
-        partitions=[
-            rows.partition_state_from(tuple(r))
-            for r in connection.execute(select(PARTITION_STATE).order_by(PARTITION_STATE.c.name))
-        ],
+        nodes=decoded(connection, select(NODE).order_by(NODE.c.name), rows.node_from, NODE),
+        partitions=decoded(
+            connection,
+            select(PARTITION_STATE).order_by(PARTITION_STATE.c.name),
+            rows.partition_state_from,
+            PARTITION_STATE,
+        ),
         amendments=_records(connection, encodings.amendment_from, AMENDMENT, "place", "name"),
         arrays=[counts for some in _chunks(arrays) for counts in _array_counts(connection, some)],
         gpus=_records(connection, encodings.gpu_from, GPU, "node", "slot", "uuid"),
         qos=_qos(connection),
-        crontabs=[rows.crontab_from(tuple(r)) for r in connection.execute(select(CRONTAB).order_by(CRONTAB.c.uid))],
+        crontabs=decoded(connection, select(CRONTAB).order_by(CRONTAB.c.uid), rows.crontab_from, CRONTAB),
         triggers=_records(connection, encodings.trigger_from, EVENT_TRIGGER, "trigger_id"),
         submit_keys=_submit_keys(connection, jobs, submitted_since_us),
         audit=_audit_head(connection),
@@ -140,16 +145,8 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
         reservation_spans=_reservation_spans(connection),
         reservation_id=_number(connection, "reservation"),
         loss_at_us=_number(connection, LOSS),
-        token_revocations=tuple(
-            rows.token_revocation_from(tuple(r))
-            for r in connection.execute(select(TOKEN_REVOCATION).order_by(TOKEN_REVOCATION.c.user_name))
-        ),
-        personal_tokens=tuple(
-            rows.personal_token_from(tuple(r))
-            for r in connection.execute(
-                select(PERSONAL_TOKEN).order_by(PERSONAL_TOKEN.c.created_at_us, PERSONAL_TOKEN.c.token_id)
-            )
-        ),
+        token_revocations=_revocations(connection),
+        personal_tokens=_personal_tokens(connection),
         gap=OpenGap(*(_number(connection, name) for name in OpenGap._fields)),
     )
 
@@ -174,7 +171,7 @@ def load_accounting(connection: Connection) -> LoadedState:
 
 
 def _qos(connection: Connection) -> list[Qos]:
-    return [rows.qos_from(tuple(r)) for r in connection.execute(select(QOS).order_by(QOS.c.name))]
+    return decoded(connection, select(QOS).order_by(QOS.c.name), rows.qos_from, QOS)
 
 
 def _qos_usage(connection: Connection) -> list[tuple[str, str]]:
@@ -183,8 +180,15 @@ def _qos_usage(connection: Connection) -> list[tuple[str, str]]:
 
 def _records(connection: Connection, decode: Callable[[bytes], T], table: Table, *order: str) -> list[T]:
     """Returns the column `record` of the table, decoded, in the order of those columns."""
-    query = select(table.c.record).order_by(*(table.c[name] for name in order))
-    return [decode(record) for (record,) in connection.execute(query)]
+    found = []
+    keys = [column for column in table.primary_key if column.name != "record"]
+    for record, *key in connection.execute(select(table.c.record, *keys).order_by(*(table.c[name] for name in order))):
+        try:
+            found.append(decode(record))
+        except UNREADABLE as error:
+            named = dict(zip((column.name for column in keys), key, strict=True))
+            raise damaged(table, named | {"record": record}, None, error) from error
+    return found
 
 
 def keep_gap(connection: Connection, gap: OpenGap) -> None:
@@ -204,16 +208,15 @@ def _number(connection: Connection, name: str) -> int:
 def _budgets(connection: Connection) -> tuple[BudgetRow, ...]:
     """Returns the last period of each budget."""
     key = (BUDGET_USE.c.assoc_id, BUDGET_USE.c.unit, BUDGET_USE.c.period)
-    last = {tuple(row[:3]): row for row in connection.execute(select(BUDGET_USE).order_by(*key, BUDGET_USE.c.start_us))}
-    return tuple(rows.budget_use_from(tuple(row)) for row in last.values())
+    query = select(BUDGET_USE).order_by(*key, BUDGET_USE.c.start_us)
+    found = decoded(connection, query, lambda row: (row[:3], rows.budget_use_from(row)), BUDGET_USE)
+    return tuple(dict(found).values())
 
 
 def _open_events(connection: Connection) -> list[NodeEvent]:
     found = select(NODE_EVENT).where(NODE_EVENT.c.end_at_us == 0)
-    return [
-        rows.node_event_from(tuple(r))
-        for r in connection.execute(found.order_by(NODE_EVENT.c.node, NODE_EVENT.c.start_at_us))
-    ]
+    query = found.order_by(NODE_EVENT.c.node, NODE_EVENT.c.start_at_us)
+    return decoded(connection, query, rows.node_event_from, NODE_EVENT)
 
 
 def _reservation_spans(connection: Connection) -> list[ReservationSpan]:
@@ -222,8 +225,8 @@ def _reservation_spans(connection: Connection) -> list[ReservationSpan]:
     found = select(table).where(
         table.c.resv_id.in_(select(RESERVATION.c.resv_id)), table.c.end_at_us > table.c.start_at_us
     )
-    rows_found = connection.execute(found.order_by(table.c.resv_id, table.c.start_at_us))
-    return list({span.resv_id: span for span in (rows.reservation_span_from(tuple(r)) for r in rows_found)}.values())
+    spans = decoded(connection, found.order_by(table.c.resv_id, table.c.start_at_us), rows.reservation_span_from, table)
+    return list({span.resv_id: span for span in spans}.values())
 
 
 def _last_attempts(waiting: Iterable[JobRow], others: Iterable[JobRow]) -> list[JobRow]:
@@ -238,27 +241,33 @@ def _last_attempts(waiting: Iterable[JobRow], others: Iterable[JobRow]) -> list[
 
 def _shares(connection: Connection) -> LoadedShares:
     """Returns accounts, users and their usage."""
-    all_of_them = [rows.assoc_from(tuple(r)) for r in connection.execute(select(ASSOC).order_by(ASSOC.c.assoc_id))]
+    ordered = select(ASSOC).order_by(ASSOC.c.assoc_id)
+    all_of_them = decoded(connection, ordered, rows.assoc_from, ASSOC)
     usage = select(ASSOC_USAGE).order_by(ASSOC_USAGE.c.assoc_id)
+    users = select(ACCOUNT_USER).order_by(ACCOUNT_USER.c.name)
+    resources = select(RESOURCE).order_by(*RESOURCE.primary_key)
+    tres = select(TRES).where(TRES.c.tres_id > 0).order_by(TRES.c.tres_id)
     return LoadedShares(
         tuple(row for row in all_of_them if not row.deleted),
-        tuple(rows.assoc_usage_from(tuple(r)) for r in connection.execute(usage)),
-        tuple(rows.account_from(tuple(r)) for r in connection.execute(select(ACCOUNT).order_by(ACCOUNT.c.name))),
-        tuple(
-            rows.account_user_from(tuple(r))
-            for r in connection.execute(select(ACCOUNT_USER).order_by(ACCOUNT_USER.c.name))
-        ),
+        tuple(decoded(connection, usage, rows.assoc_usage_from, ASSOC_USAGE)),
+        tuple(decoded(connection, select(ACCOUNT).order_by(ACCOUNT.c.name), rows.account_from, ACCOUNT)),
+        tuple(decoded(connection, users, rows.account_user_from, ACCOUNT_USER)),
         max((row.assoc_id for row in all_of_them), default=ROOT_ID) + 1,
         tuple(row for row in all_of_them if row.deleted),
-        tuple(rows.wckey_from(tuple(r)) for r in connection.execute(select(WCKEY).order_by(WCKEY.c.wckey_id))),
-        tuple(
-            rows.resource_from(tuple(r)) for r in connection.execute(select(RESOURCE).order_by(*RESOURCE.primary_key))
-        ),
-        tuple(
-            rows.tres_from(tuple(r))
-            for r in connection.execute(select(TRES).where(TRES.c.tres_id > 0).order_by(TRES.c.tres_id))
-        ),
+        tuple(decoded(connection, select(WCKEY).order_by(WCKEY.c.wckey_id), rows.wckey_from, WCKEY)),
+        tuple(decoded(connection, resources, rows.resource_from, RESOURCE)),
+        tuple(decoded(connection, tres, rows.tres_from, TRES)),
     )
+
+
+def _revocations(connection: Connection) -> tuple[TokenRevocation, ...]:
+    query = select(TOKEN_REVOCATION).order_by(TOKEN_REVOCATION.c.user_name)
+    return tuple(decoded(connection, query, rows.token_revocation_from, TOKEN_REVOCATION))
+
+
+def _personal_tokens(connection: Connection) -> tuple[PersonalToken, ...]:
+    query = select(PERSONAL_TOKEN).order_by(PERSONAL_TOKEN.c.created_at_us, PERSONAL_TOKEN.c.token_id)
+    return tuple(decoded(connection, query, rows.personal_token_from, PERSONAL_TOKEN))
 
 
 def _audit_head(connection: Connection) -> AuditHead:
@@ -279,11 +288,12 @@ def _jobs(
     columns: list[ColumnElement[object]] = [JOB.c[name] for name in names]
     key = case((JOB_REQUEST.c.submitted_at_us >= since_us, JOB_REQUEST.c.submit_key), else_="")
     columns += [
-        key if name == "submit_key" else JOB_REQUEST.c[name].label(f"request_{name}")
+        (key if name == "submit_key" else JOB_REQUEST.c[name]).label(f"{JOB_REQUEST.name}.{name}")
         for name in rows.JOB_REQUEST_READ_COLUMNS
     ]
     tables = JOB.outerjoin(JOB_REQUEST, JOB.c.request_id == JOB_REQUEST.c.request_id)
-    found = connection.execute(select(*columns).select_from(tables).where(condition))
+    query = select(*columns).select_from(tables).where(condition)
+    found = connection.execute(query)
     driver: Any = found.cursor  # read without SQLAlchemy: with 100,000 rows each microsecond is a tenth of a second
     try:
         return list(map(read, driver))
@@ -294,7 +304,10 @@ def _jobs(
             .where(condition, JOB_REQUEST.c.request_id.is_(None))
             .order_by(JOB.c.job_id)
         ).first() or (0, 0)
-        raise StoreError(f"job {job_id}: its request {request_id} is not in the database") from None
+        raise StoreDamaged(f"job {job_id}: its request {request_id} is not in the database") from None
+    except UNREADABLE:
+        decoded(connection, query, read, JOB)  # which raises for that row
+        raise
     finally:
         found.close()
 
@@ -311,8 +324,9 @@ def _steps(connection: Connection, job_ids: Sequence[int], attempts: Mapping[int
         is_kept = or_(STEP.c.step_id < 0, STEP.c.step_id > last - ENDED_KEPT, STEP.c.state < ENDED_FROM)
         conditions.append(and_(STEP.c.job_id == job_id, STEP.c.attempt == attempts[job_id], is_kept))
     for condition in conditions:
-        for values in connection.execute(select(STEP).where(condition).order_by(*STEP.primary_key)):
-            step = rows.step_from(tuple(values))
+        for step in decoded(
+            connection, select(STEP).where(condition).order_by(*STEP.primary_key), rows.step_from, STEP
+        ):
             if step.attempt == attempts[step.job_id]:
                 yield step
 
@@ -330,10 +344,11 @@ def _array_counts(connection: Connection, array_job_ids: Sequence[int]) -> Itera
     query = select(JOB.c.array_job_id, func.sum(is_ok), func.count(), highest).where(ended).group_by(JOB.c.array_job_id)
     more_ok: dict[int, int] = {}
     more_failed: dict[int, int] = {}
-    many = select(JOB.c.array_job_id, JOB.c.state, JOB.c.array_tasks).where(ended, JOB.c.array_tasks.is_not(None))
-    for array_job_id, state, tasks in connection.execute(many):
+    columns = (JOB.c.array_job_id, JOB.c.state, JOB.c.array_tasks, JOB.c.job_id)
+    many = select(*columns).where(ended, JOB.c.array_tasks.is_not(None))
+    for array_job_id, state, count in decoded(connection, many, _task_count, JOB):
         more = more_ok if state == JobState.COMPLETED else more_failed
-        more[array_job_id] = more.get(array_job_id, 0) + len(TaskSet.parse(tasks)) - 1
+        more[array_job_id] = more.get(array_job_id, 0) + count - 1
     for array_job_id, ok, count, pair in connection.execute(query.order_by(JOB.c.array_job_id)):
         yield ArrayCounts(
             array_job_id,
@@ -342,6 +357,11 @@ def _array_counts(connection: Connection, array_job_ids: Sequence[int]) -> Itera
             pair % _CODE_ROOM,
             pair // _CODE_ROOM,
         )
+
+
+def _task_count(values: tuple[int, int, str, int]) -> tuple[int, int, int]:
+    array_job_id, state, tasks, _ = values
+    return array_job_id, state, len(TaskSet.parse(tasks))
 
 
 def _submit_keys(connection: Connection, jobs: Iterable[JobRow], since_us: int) -> list[SubmitKey]:

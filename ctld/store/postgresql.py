@@ -21,7 +21,6 @@ Rules
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 
 # Any: the driver's own connections and cursors, for which SQLAlchemy has no types
 from typing import Any, Final
@@ -54,9 +53,9 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.schema import CreateSchema
 
 from accounting.database import bare, schema_of, server_arguments, server_engine
+from accounting.serverwait import answers
 from ctld.store.dialect_type import BUSY_TIMEOUT_MS, ROWS, SCHEMA_OPTION, Dialect, Many
 from ctld.store.errors import StoreError
-from penstock.values.fields import made_of
 
 #: Timeout of a statement in a commit, after which the batch is tried again.
 STATEMENT_TIMEOUT_MS: Final = 60_000
@@ -157,15 +156,8 @@ def _make_schema(connection: Connection, schema: str) -> None:
 
 
 def _answers(url: URL) -> bool:
-    """Checks whether a server accepts a connection within connect_timeout. A server that refuses has answered."""
     words = bare(make_url(url)).set(drivername="postgresql").render_as_string(hide_password=False)
-    try:
-        made_of(partial(psycopg.connect, words), server_arguments(url, {})).close()
-    except psycopg.errors.ConnectionTimeout:
-        return False
-    except psycopg.Error:
-        return True
-    return True
+    return answers(server_arguments(url, {}) | {"conninfo": words})
 
 
 def _given(columns: Sequence[Column[object]]) -> FromClause:

@@ -10,6 +10,7 @@ Rules
     - A site with one cluster needs no registry: without PenstockDatabaseSchema a controller joins one that exists and makes
       none. The warning about a role without the rights names the GRANT, and the cluster goes on alone.
     - What is read here was written by other controllers: the name of a schema is checked before it is used.
+    - A role writes no row of a schema that is not its own (row-level security, which the maker of the table may set).
 
 Deliberately absent: removing a cluster, which is an administrator's DELETE (docs/database.md).
 """
@@ -17,11 +18,11 @@ Deliberately absent: removing a cluster, which is an administrator's DELETE (doc
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, Table, Text, func, or_, select, text
+from sqlalchemy import DDL, BigInteger, Column, Connection, Integer, MetaData, Table, Text, func, or_, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateSchema, CreateTable
 
-from accounting.database import DatabaseUrlError, database_url, is_server, shown
+from accounting.database import DatabaseUrlError, database_url, is_server, shown, watched
 from ctld.store.dialect import dialect_of, kind_of, own_schema, write_engine
 from ctld.store.errors import StoreError
 from penstock.values.names import REGISTRY_SCHEMA, is_cluster_name, why_no_host, why_no_schema
@@ -45,9 +46,24 @@ FACTS_MAX: Final = 1_000_000
 #: SQLSTATE of an action that the role may not do.
 _NOT_ALLOWED: Final = "42501"
 _EXISTS: Final = text("SELECT 1 FROM pg_tables WHERE schemaname = :schema AND tablename = 'cluster'")
+#: A role writes the rows of those schemas alone in which it may create tables: also the role whose controller has made the
+#: registry, and that is its owner. PostgreSQL's own administrators are exempt.
+_IS_OWN: Final = (
+    "EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = schema_name "
+    "AND pg_catalog.has_schema_privilege(oid, 'CREATE'))"
+)
+_OWN_ROWS: Final = tuple(
+    DDL(statement, context={"table": f"{REGISTRY_SCHEMA}.cluster", "own": _IS_OWN})
+    for statement in (
+        "ALTER TABLE %(table)s ENABLE ROW LEVEL SECURITY",
+        "ALTER TABLE %(table)s FORCE ROW LEVEL SECURITY",
+        "CREATE POLICY everybody_reads ON %(table)s FOR SELECT USING (true)",
+        "CREATE POLICY own_rows ON %(table)s USING (%(own)s) WITH CHECK (%(own)s)",
+    )
+)
 #: Serialises controllers that register at the same time: a new table has no row to lock.
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(:key)")
-_LOCK_KEY: Final = 0x70656E73746F63 & 0x7FFFFFFFFFFFFFFF
+LOCK_KEY: Final = 0x70656E73746F63 & 0x7FFFFFFFFFFFFFFF
 
 
 class RegisteredCluster(NamedTuple):
@@ -69,17 +85,24 @@ class Registry:
         self._address = address
         self._is_asked_for = is_asked_for
 
-    def check(self, name: str) -> None:
+    def check(self, name: str, connection: Connection) -> None:
         """Checks that this cluster may have this name and schema, before anything in the schema is touched: a wrong one would
-        be migrated. Raises StoreError, StorageWaits."""
-        self._run(lambda connection: _check(connection, name))
+        be migrated. `connection`: one that is about to do so. Raises StoreError, DBAPIError."""
+        if not is_server(self._address):
+            return
+        try:
+            with connection.begin_nested():
+                _check(connection, name)
+        except DBAPIError as error:  # whose rights `write` warns about
+            if not is_denied(error):
+                raise
 
     def write(self, row: RegisteredCluster) -> str:
         """Writes the cluster's row with its actual schema. Returns a warning, or "". Raises StoreError, StorageWaits."""
         return self._run(lambda connection: self._write(connection, row))
 
     def _write(self, connection: Connection, row: RegisteredCluster) -> None:
-        connection.execute(_LOCK, {"key": _LOCK_KEY})
+        connection.execute(_LOCK, {"key": LOCK_KEY})
         if not _exists(connection):
             if not self._is_asked_for:
                 return
@@ -94,7 +117,7 @@ class Registry:
         if not is_server(self._address):
             return ""
         try:
-            engine = write_engine(self._address)
+            engine = watched(write_engine(self._address))
         except DatabaseUrlError as error:
             raise StoreError(str(error)) from error
         try:
@@ -150,6 +173,8 @@ def _exists(connection: Connection) -> bool:
 def _make(connection: Connection) -> None:
     connection.execute(CreateSchema(REGISTRY_SCHEMA, if_not_exists=True))
     connection.execute(CreateTable(CLUSTER))
+    for statement in _OWN_ROWS:
+        connection.execute(statement)
 
 
 def _check(connection: Connection, name: str) -> None:

@@ -68,26 +68,41 @@ def bind_memory(mode: int, nodes: list[int]) -> None:
         raise OSError(code, os.strerror(code))
 
 
+#: Of these fields, the time of the start.
+_STARTED = 19
+
+
 def stat_fields(pid: int) -> list[bytes] | None:
     """The fields of /proc/PID/stat from the state on, or None when the process is gone."""
     try:
-        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        return _stat_fields(pid)
     except OSError:
         return None
+
+
+def _stat_fields(pid: int) -> list[bytes]:
+    """The same. Raises OSError, ProcessLookupError if the process disappears while it is read."""
+    fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.read(fd, 4096)
-    except OSError:  # ESRCH: it disappeared while we read it
-        return None
     finally:
         os.close(fd)
     return data[data.rfind(b")") + 2 :].split()
+
+
+def is_process(pid: int, started: int) -> bool:
+    """Whether the process with this start time exists. Raises OSError when that cannot be seen: no descriptor is left."""
+    try:
+        return int(_stat_fields(pid)[_STARTED]) == started
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def start_time(pid: int) -> int:
     """Start time of the process, in clock ticks since boot; 0 when it is gone. With the boot id it identifies a
     process."""
     fields = stat_fields(pid)
-    return int(fields[19]) if fields else 0
+    return int(fields[_STARTED]) if fields else 0
 
 
 def children(pid: int) -> list[int]:

@@ -11,6 +11,7 @@ Deliberately absent: decisions (core), and blocking in the loop: blocking work r
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -47,6 +48,9 @@ NEVER_STARTED = "the node daemon was restarted before the step was started"
 #: Ended steps of one user whose stepds still keep output for a client. Each is a process of ours that is charged to no
 #: job: beyond this, the oldest loses its output.
 KEPT_FOR_CLIENTS_MAX = 256
+#: After this time a step is looked for again for which no descriptor was left.
+ADOPT_AGAIN_S = 1.0
+NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
 #: Of what is said of a step that may hang.
 SUSPICION_CHARS_MAX = 400
 #: Times that one step is reported to hang or to go on, so that one that comes and goes does not fill the journal.
@@ -87,6 +91,7 @@ class Supervisors:
         self._clearing: set[StepKey] = set()  # steps whose leftover processes are being killed
         self._kept_for_clients: dict[StepKey, Claim] = {}  # ended steps whose stepds keep their output for a client
         self._tasks: set[asyncio.Task[None]] = set()
+        self._later: list[asyncio.TimerHandle] = []  # of what had no descriptor
         self._writer: asyncio.StreamWriter | None = None
         self.launcher_lost = asyncio.Event()
         self.on_ready: Callable[[StepKey], None] = lambda key: None  # a step with streams is ready
@@ -101,6 +106,8 @@ class Supervisors:
     def close(self) -> None:
         """Disconnects: the launcher stays as long as it has stepds."""
         self._loop.remove_reader(self._launcher.packets.fileno())
+        for timer in self._later:
+            timer.cancel()
         for key in list(self._asked):
             self._end_question(key)
         for pidfd in self._adopted.values():
@@ -185,7 +192,13 @@ class Supervisors:
     def _ask(self, key: StepKey, claim: Claim) -> None:
         """Asks an adopted step for its reports: whether its tasks or its prolog have begun, and what is suspected of it, now
         and later. The kernel lets only its stepd answer."""
-        sock = control.connected(claim.control)
+        if key not in self._adopted:
+            return  # it has ended
+        try:
+            sock = control.connected(claim.control)
+        except OSError:  # no descriptor is left
+            self._again(self._ask, key, claim)
+            return
         if sock is None:
             return  # it is ending: its record has the rest
         self._asked[key] = sock
@@ -324,7 +337,7 @@ class Supervisors:
             find = partial(orphans.by_step, self._spool.path, self._launcher.process.pid, self._spool.steps_fd)
             found_by_step = await self._loop.run_in_executor(self._executor, find)
         for step in live:
-            self._find(step, found_by_step.get(str(step.key), []))
+            self._find_in_time(step, found_by_step.get(str(step.key), []))
         known = {str(key) for key, step in machine.steps.items() if step.state is not StepState.TOMBSTONE}
         path, steps_fd = self._spool.path, -1 if self._spool.is_new else self._spool.steps_fd
         clear = partial(orphans.clear, self._cgroups, known, path, self._launcher.process.pid, steps_fd)
@@ -332,6 +345,21 @@ class Supervisors:
             log.error("processes of steps without a record are left, and SIGKILL does not end them")
         stale = [_parse_key(name) for name in self._spool.folders() if name not in known]
         self._spool.sweep([key for key in stale if key is not None])
+
+    def _find_in_time(self, step: NodeStep, pids: list[int]) -> None:
+        """Determines the state of a step; again later, when no descriptor or memory is left to look."""
+        try:
+            self._find(step, pids)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            log.warning("step %s: not adopted yet: %s", step.key, error.strerror)
+            self._again(self._find_in_time, step, pids)
+
+    def _again(self, work: Callable[..., None], *args: object) -> None:
+        """Calls it after ADOPT_AGAIN_S, unless the daemon stops before."""
+        self._later = [timer for timer in self._later if timer.when() > self._loop.time()]
+        self._later.append(self._loop.call_later(ADOPT_AGAIN_S, work, *args))
 
     def _find(self, step: NodeStep, pids: list[int]) -> None:
         """Determines the state of a step. `pids`: supervisors that work on it, where its record does not name one."""
@@ -353,15 +381,21 @@ class Supervisors:
         else:
             claim = self._spool.read(key)[0]  # none a moment ago: its stepd was faster
             assert claim is not None
-            self._adopt_stepd(key, claim, step.state is StepState.RUNNING)
+            self._adopt_stepd(key, claim)
 
-    def _adopt_stepd(self, key: StepKey, claim: Claim, has_begun: bool) -> None:
+    def _adopt_stepd(self, key: StepKey, claim: Claim) -> None:
+        """Watches a stepd. Raises OSError, and then nothing was done."""
         try:
             pidfd = os.pidfd_open(claim.pid)
         except ProcessLookupError:
             self._stepd_ended(key)
             return
-        if proctree.start_time(claim.pid) != claim.pid_start:  # the pidfd is open: it is of that process
+        try:
+            is_it = proctree.is_process(claim.pid, claim.pid_start)  # the pidfd is open: it is of that process
+        except OSError:
+            os.close(pidfd)
+            raise
+        if not is_it:
             os.close(pidfd)
             self._stepd_ended(key)
             return

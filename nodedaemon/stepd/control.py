@@ -54,7 +54,8 @@ def send(sock: socket.socket, where: bytes, data: bytes, ancillary: "Iterable[tu
 
 
 def connected(where: bytes) -> "socket.socket | None":
-    """Opens a socket to which only the stepd of a claim's `control` can send; None when it is gone."""
+    """Opens a socket to which only the stepd of a claim's `control` can send; None when it is gone. Raises OSError when no
+    descriptor is left."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     try:
         sock.connect(where[:_NAME_BYTES])  # before it has an address: nothing of others can be waiting

@@ -4,8 +4,8 @@ A process of its own for each client, started by noded (daemon/outputreaders.py)
 which stands who the user is and what the files are: the connection is served as a step's is (stream_server.py), and the
 files are read as a step's are (tail.py), by a child that has become the user. This process opens none of them.
 
-It ends with the connection, or after READER_S. If a file system still holds the child then, it waits for it: the daemon starts
-no other reader for this user meanwhile.
+It ends with the connection, at a question more than QUESTIONS_MAX, or after READER_S. If a file system still holds the child
+then, it waits for it: the daemon starts no other reader for this user meanwhile.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from nodedaemon.stepd.streams import StreamHub
 from nodedaemon.stepd.tail import Tails
 from penstock.eventloop import Loop
 from penstock.inherited import begin_empty_session_keyring
-from penstock.values.outputtail import TAIL_READ_S
+from penstock.values.outputtail import QUESTIONS_MAX, TAIL_READ_S
 
 TYPE_CHECKING = False  # the launcher's modules avoid it, and this one is loaded as they are
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class OutputReader:
         self._tasks = [orders.TaskOrder(0, std_out=order.std_out, std_err=order.std_err)]
         self._watched = 0
         self._is_over = False
+        self._questions = 0
 
     def run(self, connection: socket.socket, tls: "SSLContext | None") -> None:
         """Serves until the client has gone, or READER_S have passed."""
@@ -91,7 +92,10 @@ class OutputReader:
     # -- as a client sees a step (stream_server.StreamedStep)
 
     def ask_tail(self, text: str, is_own_key: bool, reply: "Callable[[bytes], None]") -> None:
-        """Answers a question for a part of a file. Raises ValueError."""
+        """Answers a question for a part of a file. Raises ValueError, also for one too many."""
+        self._questions += 1
+        if self._questions > QUESTIONS_MAX:
+            raise ValueError(f"more than {QUESTIONS_MAX} questions")
         self._tails.ask(text, self._tasks, is_own_key, reply)
 
     def answer(self, word: str) -> "dict[str, PackedValue]":

@@ -147,6 +147,7 @@ spool_file_damaged | path reason | spool file %s is damaged (%s); it is taken as
 spool_file_not_written | path reason - | %s: %s; %s
 step_unkillable | step | step %s has not ended since SIGKILL was sent; look for processes in D state
 step_adopted | step pid | step %s: adopted, supervisor pid %d
+step_not_adopted | step reason | step %s: not adopted yet: %s
 step_hang_signalled | step - reason | step %s was sent SIG%s (PenstockHangAction): %s
 step_suspected | step reason | step %s may hang: %s
 step_goes_on | step | step %s goes on

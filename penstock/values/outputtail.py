@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 TAIL: Final = "tail"
 #: Bytes that one answer holds at most.
 TAIL_BYTES_MAX: Final = 64 * 1024
+#: Questions on one connection to a reader of the output of a job that is over: 2 MiB.
+QUESTIONS_MAX: Final = 32
 #: Time that the user's file system has to answer.
 TAIL_READ_S: Final = 2.0
 #: Where to begin, in place of an offset: so that the last TAIL_BYTES_MAX are read.

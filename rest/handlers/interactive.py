@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cli.base.document import Json
 from cli.base.stepids import attach
-from cli.listings.livesteps import answer_of
+from cli.listings.livesteps import answers_of
 from penstock.errors import PenstockError
 from penstock.v1.controller_pb2 import (
     IssueTokenReply,
@@ -157,9 +157,10 @@ async def _asked(call: RestCall, job_ids: Iterable[int]) -> Mapping[int, Program
 def _state_of(client: "ThreadClient", job_id: int) -> ProgramState:
     """What the node of a session says. An answer is another machine's: what it must not be is left out."""
     try:
-        _, found, _ = answer_of(client, attach(client, job_id, BATCH_STEP), SESSION_WORD, ASKED_STEP_S)
+        answers = answers_of(client, attach(client, job_id, BATCH_STEP), [SESSION_WORD], ASKED_STEP_S).found
     except PenstockError:  # it has ended meanwhile
         return ProgramState()
+    found = answers[0] if answers else {}
     is_ready, idle_s, connections = (found.get(name) for name in ("is_ready", "idle_s", "connections"))
     if not (isinstance(is_ready, int) and isinstance(idle_s, int) and isinstance(connections, int)):
         return ProgramState()

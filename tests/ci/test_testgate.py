@@ -292,7 +292,7 @@ def test_a_failure_that_is_skipped_in_the_repeat_stays_red(tmp_path: Path) -> No
 
 
 def test_modules_of_tests_are_compiled_before_the_workers_need_them(tmp_path: Path) -> None:
-    """Even where Python is told to write no byte code; what cannot be collected is the run's to report."""
+    """Even under PYTHONDONTWRITEBYTECODE; what cannot be collected is the run's to report."""
     files = {"test_a.py": PASSES, "test_b.py": "import nothing_of_this_name\n", "other/test_c.py": PASSES}
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)

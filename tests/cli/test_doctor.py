@@ -1,6 +1,9 @@
 """The tasks of a step's nodes put together, and what is printed of them; answers of nodes that are none."""
 
-import subprocess
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -139,26 +142,40 @@ Thread {other} (active): "loader"
 """
 
 
-def test_equal_stacks_are_shown_once_and_the_rarest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+#: As srun runs a command on one node: without its own options. One node has none for it.
+SRUN = """\
+#!/bin/sh
+while [ "$1" != sh ]; do [ "$1" = -w ] && node=$2; shift; done
+[ "$node" = n3 ] && { echo "srun: error: no" >&2; exit 1; }
+exec "$@"
+"""
+
+
+@pytest.fixture
+def spied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Gives a py-spy of these lines of Python, whose process is `pid`, and such an srun."""
+    srun = tmp_path / "srun"
+    srun.write_text(SRUN)
+    srun.chmod(0o755)
+    monkeypatch.setattr(stacks, "how_to_run", lambda name: [str(srun)])
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def make(code: str) -> None:
+        spy = tmp_path / "py-spy"
+        spy.write_text(f"#!{sys.executable} -IS\nimport sys, time\npid = int(sys.argv[-1])\n{code}\n")
+        spy.chmod(0o755)
+
+    return make
+
+
+def test_equal_stacks_are_shown_once_and_the_rarest_first(spied: Callable[[str], None]) -> None:
     """A node gives none, one of the others is elsewhere, and a task writes what looks like another's."""
-    asked: dict[str, list[str]] = {}
-
-    def srun(words: list[str], **_: object) -> SimpleNamespace:
-        node = words[words.index("-w") + 1]
-        mark, *pids = words[words.index("sh", words.index("sh") + 1) + 1 :]
-        asked[node] = pids
-        if node == "n3":
-            return SimpleNamespace(returncode=1, stdout=b"", stderr=b"srun: error: no")
-        text = ""
-        for pid in pids:
-            place = "waits_for_data" if pid == "101" else "all_reduce"
-            text += f"{mark} {pid}\n" + DUMP.format(pid=pid, other=int(pid) + 1000, place=place) + "0 103\n"
-        return SimpleNamespace(returncode=0, stdout=text.encode(), stderr=b"")
-
-    monkeypatch.setattr(subprocess, "run", srun)
+    spied(
+        'place = "waits_for_data" if pid == 101 else "all_reduce"\n'
+        f'sys.stdout.write({DUMP!r}.format(pid=pid, other=pid + 1000, place=place) + "0 103\\n")'
+    )
     one = found(n1=answer([0, 900], [1, 900]), n2=answer([2, 900]), n3=answer([3, 900]))
     groups = stacks.grouped(stacks.taken(7, one.by_suspicion()))
-    assert asked == {"n1": ["100", "101"], "n2": ["102"], "n3": ["103"]}
     lines = list(stacks.shown(groups))
     assert [line for line in lines if line.startswith("  S")] == [
         "  Stacks of task 1 (pid 101 on n1):",
@@ -173,11 +190,35 @@ def test_equal_stacks_are_shown_once_and_the_rarest_first(monkeypatch: pytest.Mo
     assert [group["ranks"] for group in document["stacks"]] == [[1], [3], [0, 2]] and as_object(one)["stacks"] == []
 
 
-def test_a_node_that_hangs_hides_nothing_of_what_was_taken_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    def srun(words: list[str], timeout: float, **_: object) -> SimpleNamespace:
-        mark = words[words.index("sh", words.index("sh") + 1) + 1]
-        raise subprocess.TimeoutExpired(words, timeout, f"{mark} 100\nProcess 100\n{mark} 101\n".encode())
-
-    monkeypatch.setattr(subprocess, "run", srun)
+def test_a_node_that_hangs_hides_nothing_of_what_was_taken_before(
+    spied: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(stacks, "NODE_S", 2)
+    fifo = tmp_path / "never"
+    os.mkfifo(fifo)
+    spied(f"print('Process', pid) if pid == 100 else open({str(fifo)!r})")
     one = found(n1=answer([0, 900], [1, 900]))
-    assert [stack.lines for stack in stacks.taken(7, one.by_suspicion())] == [("Process 100",), ("none within 30 s",)]
+    try:
+        assert [stack.lines for stack in stacks.taken(7, one.by_suspicion())] == [
+            ("Process 100",),
+            ("none within 2 s",),
+        ]
+    finally:
+        os.close(os.open(fifo, os.O_RDWR))  # lets it end
+
+
+def test_what_is_too_long_is_left_out_and_said(spied: Callable[[str], None]) -> None:
+    """A task of lines without an end, one of very many lines, and one that is shown whole after them."""
+    spied('sys.stdout.write({100: "x" * 20_000_000, 101: "at\\n" * 5_000, 102: "whole\\n"}[pid])')
+    one = found(n1=answer([0, 900], [1, 900], [2, 900]))
+    long, many, whole = (stack.lines for stack in stacks.taken(7, one.by_suspicion()))
+    said = "(the rest is left out: of each task 2000 lines and 256 KiB at most)"
+    assert len(long) == 2 and long[0].startswith("xxxx") and long[1] == said
+    assert many == ("at",) * 2000 + (said,) and whole == ("whole",)
+
+
+def test_a_program_that_writes_without_an_end_is_not_kept(spied: Callable[[str], None], tmp_path: Path) -> None:
+    """An srun that is none of ours: no more than the bound is read into memory, of its errors as well."""
+    (tmp_path / "srun").write_text("#!/bin/sh\nhead -c 30000000 /dev/zero\nhead -c 30000000 /dev/zero >&2\n")
+    said = stacks.run_bounded([str(tmp_path / "srun")], 1000)
+    assert (len(said.output), len(said.errors), said.has_ended) == (1000, stacks.WHY_BYTES_MAX, True)

@@ -12,6 +12,7 @@ import pytest
 from launched import Launched, build, kill, state_of, wait_for
 from patience import ANSWER_S
 
+from cli.commandserver.server import listening
 from penstock.keep import NUMBER
 from penstock.v1 import controller_pb2 as pb
 from tests.cli.fake_controller import WireController
@@ -248,3 +249,24 @@ def test_a_reader_of_output_sees_its_end(launched):
         )
         assert done.stdout == VERSION[1]
     assert launched.starts() == []
+
+
+def test_a_server_is_seen_when_it_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket that has a name and does not listen refuses: on a busy machine a call that came then ran in plain Python."""
+    monkeypatch.chdir(tmp_path)  # whose path is too long for a socket
+    path = Path("a" * 32)
+    unheard = Path(f".{'a' * 30}")
+    for left in (path, unheard):  # of a server that was killed
+        with socket.socket(socket.AF_UNIX) as old:
+            old.bind(str(left))
+    real, seen = socket.socket.listen, list[list[str]]()
+
+    def listen(self: socket.socket, backlog: int) -> None:
+        seen.append(os.listdir())
+        real(self, backlog)
+
+    monkeypatch.setattr(socket.socket, "listen", listen)
+    with listening(str(path)), socket.socket(socket.AF_UNIX) as caller:
+        assert seen == [[unheard.name]] and os.listdir() == [path.name]
+        caller.connect(str(path))
+        assert path.stat().st_mode & 0o777 == 0o600

@@ -5,13 +5,15 @@ import os
 import pwd
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 # Any: a fixture that makes clusters
 from typing import Any
 
-from livecluster import ClusterConf, LiveCluster
+from livecluster import LAUNCHERS, ClusterConf, LiveCluster
+from patience import END_S
 
 #: Tasks that meet at a barrier, over a socket as gloo has it, between two pieces of work; the last one leaves them at round 3.
 PROGRAM = """\
@@ -123,8 +125,17 @@ def stacks_are_taken_as_the_jobs_user(cluster: LiveCluster, job_id: int, pid: st
     folder = cluster.work / "bin"
     folder.mkdir()
     spy = folder / "py-spy"
-    spy.write_text('#!/bin/sh\necho "$SLURM_JOB_ID $(id -u) $*"\necho "at $4" | tr 0-9 a-j\n')  # each at another place
+    gate = folder / "gate"  # the table is there before the stacks are
+    wait = f"while ! test -e {gate}; do sleep 0.05; done"
+    spy.write_text(f'#!/bin/sh\n{wait}\necho "$SLURM_JOB_ID $(id -u) $*"\necho "at $4" | tr 0-9 a-j\n')
     spy.chmod(0o755)
-    path = f"{folder}:{os.environ['PATH']}"
-    done = cluster.run("penstock", "doctor", f"{job_id}.0", "--stacks", env={"PATH": path}).ok().out
-    assert f"    {job_id} {os.getuid()} dump --nonblocking --pid {pid}" in done.splitlines()
+    env = {**os.environ, **cluster.environment(), "PATH": f"{folder}:{os.environ['PATH']}"}
+    argv = [str(LAUNCHERS / "penstock"), "doctor", f"{job_id}.0", "--stacks"]
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as doctor:
+        assert doctor.stdout is not None
+        table = [doctor.stdout.readline() for _ in range(5)]
+        assert table[0] == f"Step {job_id}.0: 2 tasks on n1: suspected\n" and table[4].split()[2] == pid
+        gate.touch()
+        rest = doctor.stdout.read().splitlines()
+        assert doctor.wait(END_S) == 0
+    assert f"    {job_id} {os.getuid()} dump --nonblocking --pid {pid}" in rest

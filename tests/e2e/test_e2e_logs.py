@@ -1,8 +1,10 @@
 """`penstock logs`: the output of a job, here or by a step on its node."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from livecluster import LAUNCHERS, ROOT, LiveCluster
@@ -52,11 +54,65 @@ def test_it_follows_a_job_until_its_end(cluster: LiveCluster, is_here: bool) -> 
     assert cluster.job(job_id).state == "COMPLETED"
 
 
+def opened(cluster: LiveCluster) -> int:
+    """How often the controller has opened outputs on nodes."""
+    text = cluster.run("sdiag").ok().out
+    return int(found[1]) if (found := re.search(r"^\s*OpenOutput\s.*?count:(\d+)", text, re.M)) else 0
+
+
+#: In a namespace in which a folder is hidden: from the beginning, or when the gate is there.
 HIDDEN = """\
 mount -t tmpfs tmpfs "$1" || exit 99
-shift
+shift 2
 exec "$@"
 """
+HIDDEN_LATER = """\
+mount --bind "$1" "$1" || exit 99
+(while ! test -e "$2"; do sleep 0.05; done; mount -t tmpfs tmpfs "$1"; touch "$2.hidden") &
+shift 2
+exec "$@"
+"""
+#: The file is something else here, so that it is no use to wait for it.
+HIDDEN_BY_A_FIFO = HIDDEN_LATER.replace("mount -t tmpfs tmpfs", 'mkfifo "$2.fifo"; mount --bind "$2.fifo"').replace(
+    '"$1"; touch', '"$1/out"; touch'
+)
+
+
+def begin_logs(cluster: LiveCluster, script: str, folder: Path, gate: str, *words: str) -> "subprocess.Popen[str]":
+    """`penstock logs` in such a namespace."""
+    code = "import sys; from cli.penstock import main; main()"
+    argv = ["unshare", "--mount", "sh", "-c", script, "sh", str(folder), gate]
+    env = {**os.environ, **cluster.environment(), "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [*argv, sys.executable, "-P", "-c", code, "logs", *words],
+        env=env, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.root  # in a namespace of a plain user's own it would be another user
+@pytest.mark.parametrize(
+    ("size", "how"),
+    [(10, HIDDEN_LATER), (40_000, HIDDEN_LATER), (20, HIDDEN_BY_A_FIFO)],
+    ids=["short", "of several parts", "by a step"],
+)
+def test_a_file_that_vanishes_here_is_read_on_from_its_node(cluster: LiveCluster, size: int, how: str) -> None:
+    """It was shown here until then, to the middle of a character; the rest follows, and nothing is shown twice."""
+    folder = cluster.work / f"vanishes{size}"
+    folder.mkdir()
+    gate = cluster.work / f"vanish{size}"
+    rest = f"while ! test -e {gate}.hidden; do sleep 0.05; done; printf '\\251e\\n'; seq {size}"
+    job_id = cluster.sbatch("-o", f"{folder}/out", "--wrap", f"echo one; printf 'two\\nthr\\303'; {rest}")
+    cluster.wait_text(folder / "out", "two")
+    with begin_logs(cluster, how, folder, str(gate), "-f", "-n", "2", str(job_id)) as logs:
+        assert logs.stdout is not None and logs.stderr is not None
+        first = logs.stdout.readline()
+        if not first and logs.wait(END_S) == 99:
+            pytest.skip("machine lacks mount namespaces")
+        assert first == "two\n"
+        gate.touch()
+        cluster.wait_ends(job_id)
+        assert logs.stdout.read() == "thrée\n" + "".join(f"{number}\n" for number in range(1, size + 1))
+        assert (logs.wait(END_S), logs.stderr.read()) == (0, "")
 
 
 @pytest.mark.root  # in a namespace of a plain user's own it would be another user
@@ -70,27 +126,11 @@ def test_an_ended_job_whose_file_is_on_its_node_only(cluster: LiveCluster) -> No
     cluster.wait_ends(job_id, long_id)
 
     def logs(*words: str) -> subprocess.CompletedProcess[str]:
-        code = "import sys; from cli.penstock import main; main()"
-        argv = [
-            "unshare",
-            "--mount",
-            "sh",
-            "-c",
-            HIDDEN,
-            "sh",
-            str(folder),
-            sys.executable,
-            "-P",
-            "-c",
-            code,
-            "logs",
-            *words,
-        ]
-        env = {**os.environ, **cluster.environment(), "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(argv, env=env, cwd="/", capture_output=True, text=True, timeout=END_S, check=False)
-        if done.returncode == 99:
+        with begin_logs(cluster, HIDDEN, folder, "", *words) as begun:
+            out, err = begun.communicate(timeout=END_S)
+        if begun.returncode == 99:
             pytest.skip("machine lacks mount namespaces")
-        return done
+        return subprocess.CompletedProcess(words, begun.returncode, out, err)
 
     done = logs(str(job_id))
     assert (done.returncode, done.stdout, done.stderr) == (0, "one\ntwo\nthrée", "")
@@ -98,7 +138,9 @@ def test_an_ended_job_whose_file_is_on_its_node_only(cluster: LiveCluster) -> No
     assert logs("--stderr", str(job_id)).stdout == "bad\n"
     assert logs("--grep", "^t", str(job_id)).stdout == "two\nthrée\n"
     lines = [f"{number}\n" for number in range(1, 40_001)]  # 230 kB: several parts
+    before = opened(cluster)
     assert logs(str(long_id)).stdout == "".join(lines)
+    assert opened(cluster) == before + 2, "one connection for its first part, and one for the others"
     assert logs("-n3", str(long_id)).stdout == "".join(lines[-3:])
     assert logs("-n30000", str(long_id)).stdout == "".join(lines[-30_000:])
     (folder / "out").unlink()

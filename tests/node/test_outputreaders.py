@@ -23,7 +23,7 @@ from nodedaemon.stepd import tail
 from nodedaemon.stepd.outputreader import present_group
 from penstock.v1 import node_pb2
 from penstock.values.jobid import OUTPUT_STEP
-from penstock.values.outputtail import FROM_END, STDERR, STDOUT, question
+from penstock.values.outputtail import FROM_END, QUESTIONS_MAX, STDERR, STDOUT, question
 from penstock.values.stepframes import StreamRole
 from tests.node.fakectl import IO_KEY, cluster
 from tests.node.streamclient import Client
@@ -70,6 +70,12 @@ def test_a_ticket_is_for_one_connection_with_its_key(tmp_path: Path) -> None:
                 controller.send(node_pb2.ControllerMessage(output=ticket(number, out)))
             found = await asyncio.gather(*(asked(controller, number, END) for number in numbers))
             assert [one["data"] for (one,) in found] == [b"one\ntwo\n"] * len(numbers), "one after the other"
+            controller.send(node_pb2.ControllerMessage(output=ticket(14, out)))
+            parts = await asked(controller, 14, *[question(STDOUT, at % 8) for at in range(QUESTIONS_MAX)])
+            assert [one["data"] for one in parts] == [b"one\ntwo\n"[at % 8 :] for at in range(QUESTIONS_MAX)]
+            controller.send(node_pb2.ControllerMessage(output=ticket(15, out)))
+            with pytest.raises((EOFError, ConnectionResetError)):
+                await asked(controller, 15, *[question(STDOUT, 0)] * (QUESTIONS_MAX + 1))
             controller.send(node_pb2.ControllerMessage(output=ticket(20, out, std_out=b"")))
             assert await asked(controller, 20, END) == [{"error": tail.OF_CLIENT}]
 

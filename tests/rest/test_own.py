@@ -8,7 +8,7 @@ A new path, parameter or member is added to penstock_v1.json by running this mod
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -322,11 +322,15 @@ def test_the_output_of_a_running_job(monkeypatch):
     said: dict[str, object] = {"path": "/o", "at": 0, "size": 9, "data": b"one\ntwo\xc3"}
     asked: list[tuple[list[str], str]] = []
 
-    def ask(cluster: object, attached: AttachStepReply, word: str, limit_s: float) -> stepquery.Answers:
+    def ask(
+        cluster: object, attached: AttachStepReply, words: Sequence[str], limit_s: float
+    ) -> stepquery.SeriesAnswers:
+        (word,) = words
         asked.append(([one.node for one in attached.streams], word))
-        return stepquery.Answers({"n1": said}, {}) if said else stepquery.Answers({}, {"n1": "no answer in time"})
+        missing = {} if said else {"n1": "no answer in time"}
+        return stepquery.SeriesAnswers({"n1": [said]} if said else {}, missing)
 
-    monkeypatch.setattr(stepquery, "ask", ask)
+    monkeypatch.setattr(stepquery, "ask_in_turn", ask)
     rest = FakeRest(REPLIES | {"ListSteps": steps, "AttachStep": attached})
     url = f"{OWN}/jobs/5/output"
     first = rest.get(f"{url}?lines=1")
@@ -374,9 +378,12 @@ def test_files_of_the_record_are_read_by_a_ticket(monkeypatch):
     numbers = iter(range(1, 9))
     asked: list[tuple[int, str]] = []
 
-    def ask(cluster: object, attached: AttachStepReply, word: str, limit_s: float) -> stepquery.Answers:
+    def ask(
+        cluster: object, attached: AttachStepReply, words: Sequence[str], limit_s: float
+    ) -> stepquery.SeriesAnswers:
+        (word,) = words
         asked.append((attached.attempt, word))
-        return stepquery.Answers({"n2": {"path": "/o", "at": 0, "size": 4, "data": b"one\n"}}, {})
+        return stepquery.SeriesAnswers({"n2": [{"path": "/o", "at": 0, "size": 4, "data": b"one\n"}]}, {})
 
     def opened(request: OpenOutputRequest) -> AttachStepReply:
         number = next(numbers)
@@ -385,7 +392,7 @@ def test_files_of_the_record_are_read_by_a_ticket(monkeypatch):
             step_id=-20, attempt=number, plan={"nodes": ["n2"]}, streams=[{"node": "n2"}], io_key=key
         )
 
-    monkeypatch.setattr(stepquery, "ask", ask)
+    monkeypatch.setattr(stepquery, "ask_in_turn", ask)
     record = JobRecord(job_id=5, state="COMPLETED", std_out=b"/o", start_at_us=7)
     replies = REPLIES | {"ListRecords": ListRecordsReply(records=[record]), "OpenOutput": opened}
     rest, url = FakeRest(replies), f"{OWN}/jobs/5/output"

@@ -7,16 +7,24 @@ eve coordinates physics and daemon is an operator, and both are nobody in west.
 import asyncio
 import contextlib
 import functools
+import os
 import pwd
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
-from typing import ParamSpec
+
+# Any: arguments of the driver
+from typing import Any, ParamSpec
 
 import grpc
+import psycopg
 import pytest
 from google.protobuf.message import Message
+from patience import ANSWER_S, END_S
 from postgres import Server, change, rows
 
+from accounting import serverwait
+from accounting.database import read_engine
 from ctld.core.records.decay import USAGE_ONE
 from ctld.rpc.gate import neighbours
 from ctld.store.errors import StoreError
@@ -27,7 +35,7 @@ from penstock.v1 import accounting_pb2 as a
 from penstock.v1 import controller_pb2 as c
 from penstock.v1 import governance_pb2 as g
 from penstock.v1 import shares_pb2 as s
-from penstock.values.refusals import Code
+from penstock.values.refusals import TEXT, Code
 from tests.rpc.clusterkit import Site, code_of, now_us, submission
 
 ANN, SAM, ODA, CORA, EVE = 54_321, 54_322, 54_323, 54_324, 54_325  # nobody's uids here: their names are their numbers
@@ -250,6 +258,97 @@ async def test_a_neighbours_usage_is_read_again_after_a_while(
         assert await used_s() == 0  # of the last minute
         monkeypatch.setattr(neighbours, "USAGE_AGE_US", -1)
         assert 3500 < await used_s() <= 3600
+
+
+@in_loop
+async def test_a_neighbour_that_has_moved_or_is_gone_is_noticed_at_once(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though a question that repeats another one takes one connection, and no engine of its own."""
+    opened: list[str] = []
+    real_connected, real_engine = serverwait.connected, read_engine
+
+    def connected(arguments: Mapping[str, object]) -> object:
+        opened.append(str(arguments["options"]).partition("search_path=")[2])
+        return real_connected(arguments)
+
+    def engine(*arguments: Any, **keywords: Any) -> object:
+        opened.append("engine")
+        return real_engine(*arguments, **keywords)
+
+    place = server.new_database()
+    asked = s.ListAssociationsRequest(cluster="west")
+    async with pair(tmp_path, place) as (east, _):
+        monkeypatch.setattr(serverwait, "connected", connected)
+        monkeypatch.setattr(neighbours, "read_engine", engine)
+
+        async def connections() -> list[str]:
+            opened.clear()
+            assert (await east.call_as(0, "ListAssociations", asked))[0].cluster == "west"
+            return list(opened)
+
+        assert await connections() == ["engine", '"east"', "engine", '"west"']
+        assert await connections() == ['"west"']
+        change(place, "ALTER SCHEMA west RENAME TO wild")
+        code, text = await refusal(east, 0, "ListAssociations", asked)
+        assert (code, "its schema does not exist" in text) == (Code.CONFIG_INVALID, True)
+        change(place, "UPDATE penstock_clusters.cluster SET schema_name = 'wild' WHERE name = 'west'")
+        assert await connections() == ['"west"', "engine", '"wild"']
+        change(place, "UPDATE penstock_clusters.cluster SET name = 'wild' WHERE name = 'west'")
+        assert await refusal(east, 0, "ListAssociations", asked) == (
+            Code.INVALID_VALUE, "No cluster 'west' known by database.",
+        )  # fmt: skip
+        asked.cluster = "wild"
+        assert (await east.call_as(0, "ListAssociations", asked))[0].cluster
+
+
+@contextlib.contextmanager
+def frozen(server: Server) -> Iterator[None]:
+    """Its processes, and their sockets, are there and do nothing."""
+    pids = server.pids()
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # a connection that has just ended
+            os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):  # a connection that has just ended
+                os.kill(pid, signal.SIGCONT)
+
+
+@in_loop
+async def test_a_frozen_server_holds_nobody_up(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It freezes beneath reads of a neighbour and of the own accounting: each ends with an error, others are answered meanwhile."""
+    monkeypatch.setattr(serverwait, "CHECK_S", 0.2)
+    place = server.new_database() + "&connect_timeout=2"
+    away = (Code.STORAGE_AWAY, TEXT[Code.STORAGE_AWAY])
+    reads = {
+        "ListAssociations": s.ListAssociationsRequest(cluster="west"),
+        "ListRecords": a.ListRecordsRequest(),
+        "Report": g.ReportRequest(kind="WAITS", group_by=["user"], start_at_us=1, end_at_us=now_us()),
+    }
+    tables = ("west.txn", "east.job")
+    async with pair(tmp_path, place) as (east, _):
+        for method, request in reads.items():
+            await east.call_as(0, method, request)
+        name = place.partition("@/")[2].partition("?")[0]
+        with psycopg.connect(server.conninfo(name)) as holder:
+            holder.execute(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE")
+            asking = [asyncio.create_task(refusal(east, 0, method, request)) for method, request in reads.items()]
+            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessShareLock'"
+            async with asyncio.timeout(ANSWER_S):
+                while server.execute(waiting, name) != [(len(reads),)]:
+                    await asyncio.sleep(0.02)
+            with frozen(server):
+                assert (await east.call_as(ANN, "Ping", c.PingRequest())).cluster_name == "east"
+                async with asyncio.timeout(END_S):
+                    assert await asyncio.gather(*asking) == [away] * len(reads)
+                    for method, request in reads.items():  # which finds it frozen
+                        assert await refusal(east, 0, method, request) == away, method
+                assert (await east.call_as(ANN, "Ping", c.PingRequest())).cluster_name == "east"
+        for method, request in reads.items():
+            await east.call_as(0, method, request)
 
 
 @in_loop

@@ -6,15 +6,18 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psycopg
 import pytest
-from patience import ANSWER_S
+from patience import ANSWER_S, END_S
 from postgres import Server
 
+from accounting import serverwait
 from ctld.dbtool.main import main
-from ctld.store import committer, watchdog
+from ctld.store import committer, registry, watchdog
 from ctld.store.committer import Store
 from ctld.store.dialect import SQLITE, kind_of
 from ctld.store.errors import StorageAway, StoreDamaged
@@ -32,12 +35,14 @@ def own() -> Iterator[Server]:
 def stopped(server: Server) -> Iterator[None]:
     pids = server.pids()
     for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+        with suppress(ProcessLookupError):  # a connection that has just ended
+            os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
         for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # a connection that has just ended
+                os.kill(pid, signal.SIGCONT)
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +64,24 @@ def test_20_a_stopped_server_is_away_and_the_batch_is_in_once(own: Server) -> No
     assert all_jobs(store) == [make_job(1), make_job(2)]
     assert [len(store.history(i)) for i in (1, 2)] == [1, 1]
     store.close()
+
+
+def test_20_the_registry_of_a_stopped_server_is_away(own: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stops beneath a registration, which waits for that of another controller."""
+    monkeypatch.setattr(serverwait, "CHECK_S", 0.2)
+    place = own.new_database()
+    name = place.partition("@/")[2].partition("?")[0]
+    row = registry.RegisteredCluster("east", "", "h", 1, "25.05.0", 1, "{}")
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'"
+    with psycopg.connect(own.conninfo(name)) as holder, ThreadPoolExecutor(1) as pool:
+        holder.execute("SELECT pg_advisory_lock(%s)", (registry.LOCK_KEY,))
+        writing = pool.submit(registry.Registry(f"{place}&connect_timeout=2", True).write, row)
+        deadline_s = time.monotonic() + ANSWER_S
+        while own.execute(waiting, name) != [(1,)]:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.02)
+        with stopped(own), pytest.raises(StorageAway, match="the server does not answer"):
+            writing.result(END_S)
 
 
 def test_20_a_slow_server_is_waited_for(own: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from postgres import Server, rows
+from postgres import Server, change, rows
 from sqlalchemy import text
+from sqlalchemy.exc import ProgrammingError
 
 from accounting.database import DatabaseUrlError, database_url, in_schema, schema_of
 from accounting.filter import RecordFilter
@@ -14,6 +15,7 @@ from ctld.store.address import database_address
 from ctld.store.committer import LEASE_US, Store
 from ctld.store.dialect import dialect_of, write_engine
 from ctld.store.errors import LeaseHeld, StoreError
+from ctld.store.registry import RegisteredCluster, Registry
 from ctld.store.sidewriter import SideWriter
 from penstock.errors import BadSetup
 from penstock.values.names import REGISTRY_SCHEMA
@@ -110,3 +112,44 @@ def test_where_a_schema_may_be_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(DatabaseUrlError, match="schema"):
             in_schema(url, name)
+
+
+def test_a_role_writes_the_row_of_its_own_schema_alone(postgresql: Server) -> None:
+    """Also the role whose controller has made the table."""
+    place = postgresql.new_database()
+    name = place.partition("@/")[2].partition("?")[0]
+    for cluster in ("east", "west"):
+        postgresql.execute(f"DROP ROLE IF EXISTS {cluster}_role")
+        postgresql.execute(f"CREATE ROLE {cluster}_role LOGIN")
+        change(place, f"CREATE SCHEMA {cluster} AUTHORIZATION {cluster}_role")
+    change(place, f'GRANT CREATE ON DATABASE "{name}" TO east_role')
+
+    def address(cluster: str) -> str:
+        return place.replace("penstock@", f"{cluster}_role@")
+
+    def register(cluster: str) -> str:
+        row = RegisteredCluster(cluster, "", f"{cluster}.example", 6817, "25.05.0", 1, "{}")
+        return Registry(f"{address(cluster)}&schema={cluster}", True).write(row)
+
+    assert register("east") == ""
+    change(place, "GRANT USAGE ON SCHEMA penstock_clusters TO west_role")
+    change(place, "GRANT SELECT, INSERT, UPDATE, DELETE ON penstock_clusters.cluster TO west_role")
+    assert (register("west"), register("west")) == ("", "")
+    table = "penstock_clusters.cluster"
+    for own, other in (("west", "east"), ("east", "west")):
+        assert rows(address(own), f"SELECT count(*) FROM {table}") == [(2,)]
+        for act in (f"UPDATE {table} SET control_host = 'evil'", f"DELETE FROM {table}"):
+            assert change(address(own), f"{act} WHERE name = '{other}'") == 0
+        for act in (
+            f"INSERT INTO {table} SELECT 'more', 'elsewhere', control_host, 1, slurm_version, 1, facts FROM {table} LIMIT 1",
+            f"UPDATE {table} SET schema_name = 'elsewhere' WHERE name = '{own}'",
+        ):
+            with pytest.raises(ProgrammingError, match="row-level security"):
+                change(address(own), act)
+    assert rows(place, f"SELECT name, schema_name, control_host FROM {table} ORDER BY name") == [
+        ("east", "east", "east.example"),
+        ("west", "west", "west.example"),
+    ]
+    postgresql.drop(place)
+    for cluster in ("east", "west"):
+        postgresql.execute(f"DROP ROLE {cluster}_role")

@@ -34,12 +34,17 @@ from penstock.values.licenses import parse_licenses
 WAYS_MAX = 1024
 
 
-def wanted(state: ClusterState, request: JobRequest) -> list[tuple[str, int]]:
-    """Returns the hierarchical resources that it requests, and how much of each."""
+def _requested(state: ClusterState, request: JobRequest) -> list[tuple[str, int]]:
+    """Returns the licenses that it requests, if hierarchical resources are among them."""
     if not state.layout.hres or not request.licenses:
         return []
     found = parse_licenses(request.licenses)
-    return [(name, count) for name, count in found if count and name in state.layout.hres]
+    return list(found) if any(count and name in state.layout.hres for name, count in found) else []
+
+
+def wanted(state: ClusterState, request: JobRequest) -> list[tuple[str, int]]:
+    """Returns the hierarchical resources that it requests, and how much of each."""
+    return [(name, count) for name, count in _requested(state, request) if count and name in state.layout.hres]
 
 
 def is_enough(pool: HresPool, count: int) -> bool:
@@ -225,8 +230,8 @@ def take(state: ClusterState, request: JobRequest, alloc: tuple[NodeAlloc, ...],
 
     "" if it requests nothing of a hierarchy; None if there is not enough, then `free` may be changed.
     """
-    requested = parse_licenses(request.licenses) if request.licenses else []
-    if not any(count and name in state.layout.hres for name, count in requested):
+    requested = _requested(state, request)
+    if not requested:
         return ""
     bits = 0
     for part in alloc:

@@ -4,6 +4,7 @@ After a change every poller asks at once, and most may see the same: the list is
 """
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from ctld.agents.link import NodeLink
 from ctld.core.state.state import ClusterState
@@ -14,6 +15,19 @@ from ctld.rpc.gate.visibility import JobVisibility
 from penstock.v1.controller_pb2 import ListNodesReply, ListNodesRequest
 
 
+class NodeQuestion(NamedTuple):
+    """A request of one caller, at one moment. `names`: those of the request, expanded; `users`: names of
+    `PlaceMoments.reason_uids`; `visibility`: of the caller, who may see nodes."""
+
+    state: ClusterState
+    links: Mapping[str, NodeLink]
+    request: ListNodesRequest
+    names: Collection[str]
+    users: Mapping[int, str]
+    visibility: JobVisibility
+    now_us: int
+
+
 class NodeLists:
     """The answers of one controller."""
 
@@ -21,52 +35,37 @@ class NodeLists:
         self._moments = moments
         self._kept = KeptReplies()
 
-    def answer(
-        self,
-        state: ClusterState,
-        links: Mapping[str, NodeLink],
-        request: ListNodesRequest,
-        names: Collection[str],
-        users: Mapping[int, str],
-        visibility: JobVisibility,
-        now_us: int,
-    ) -> ListNodesReply | bytes:
-        """Returns the answer of now; encoded, if the caller asked for a moment. `names`: those of the request, expanded; `users`:
-        names of `PlaceMoments.reason_uids`; `visibility`: of the caller, who may see nodes."""
-        if not request.HasField("known"):
-            return _listed(state, links, request, names, users, visibility, now_us)
-        moment = self._moments.of_nodes(state, request, visibility, users, now_us)
-        if moment == request.known:
+    def answer(self, asked: NodeQuestion) -> ListNodesReply | bytes:
+        """Returns the answer of now; encoded, if the caller asked for a moment."""
+        if not asked.request.HasField("known"):
+            return _listed(asked)
+        moment = self._moments.of_nodes(asked.state, asked.request, asked.visibility, asked.users, asked.now_us)
+        if moment == asked.request.known:
             return ListNodesReply(moment=moment, unchanged=True)
         if (kept := self._kept.find(moment)) is not None:
             return kept
-        reply = _listed(state, links, request, names, users, visibility, now_us)
+        reply = _listed(asked)
         reply.moment = moment
         return self._kept.keep(moment, reply.SerializeToString())
 
 
-def _listed(
-    state: ClusterState,
-    links: Mapping[str, NodeLink],
-    request: ListNodesRequest,
-    names: Collection[str],
-    users: Mapping[int, str],
-    visibility: JobVisibility,
-    now_us: int,
-) -> ListNodesReply:
+def _listed(asked: NodeQuestion) -> ListNodesReply:
     """The nodes, in the order of the configuration."""
-    nodes = [node for node in state.node_list if not names or node.name in names]
+    state = asked.state
+    users = asked.users
+    visibility = asked.visibility
+    nodes = [node for node in state.node_list if not asked.names or node.name in asked.names]
     partitions = clusterinfo.partitions_of_nodes(state)
-    reserved = clusterinfo.reservations_of_nodes(state, now_us)
+    reserved = clusterinfo.reservations_of_nodes(state, asked.now_us)
     planned = clusterinfo.planned_nodes(state)
-    gpus = gpuinfo.gpu_infos(state, nodes, users, visibility) if request.gpus else {}
+    gpus = gpuinfo.gpu_infos(state, nodes, users, visibility) if asked.request.gpus else {}
     return ListNodesReply(
         nodes=[
             clusterinfo.node_info(
                 state,
                 node,
                 partitions.get(node.name, ()),
-                links.get(node.name),
+                asked.links.get(node.name),
                 users.get(node.reason_uid, "") if node.reason else "",
                 visibility,
                 reserved.get(node.name, ()),

@@ -30,7 +30,7 @@ from ctld.core.requests import update_steps
 from ctld.core.requests.update_keys import DATES
 from ctld.rpc.accounting.changes import qos_event
 from ctld.rpc.cluster import clusterinfo, reservations
-from ctld.rpc.cluster.nodelists import NodeLists
+from ctld.rpc.cluster.nodelists import NodeLists, NodeQuestion
 from ctld.rpc.cluster.placemoments import PlaceMoments
 from ctld.rpc.control.certificates import Certification
 from ctld.rpc.control.parts import PART_IDS, PART_RECORDS, looks_for, partition, parts
@@ -322,7 +322,8 @@ class ControllerService(Certification):
         uids = self._moments.reason_uids(state, request.gpus)
         users = {uid: await self._names.shown(uid) for uid in uids}
         visibility = job_visibility(state, caller())
-        return self._node_lists.answer(state, links, request, wanted_names, users, visibility, self._runtime.clock_us())
+        now_us = self._runtime.clock_us()
+        return self._node_lists.answer(NodeQuestion(state, links, request, wanted_names, users, visibility, now_us))
 
     @translated
     async def ListPartitions(

@@ -7,7 +7,11 @@ the facts of its configuration in the registry, so that the same code serves bot
 
 Rules
     - Only a cluster of the registry is read, in the schema that the registry names, by connections that cannot write,
-      are opened for one question and closed after it: as many at once as there are threads.
+      are opened for one question and closed after it: as many at once as there are threads. A connection is not used again,
+      as what its session was set to by the functions of one schema would be there for the next question.
+    - Its row in the registry is read each time, by the connection that reads its schema: where the schema was the last time is
+      only where to look first. So a cluster that has moved, is gone or judges otherwise by now is noticed at once.
+    - A server that does not answer is noticed (accounting/serverwait.py): the read fails, and other calls continue.
     - Its schema is its role's, which may put views and functions there in place of tables: they would run with the rights
       of the role that reads. PenstockDatabaseReadUrl names one that has none but to read.
     - Its tables must be of our schema's revision.
@@ -39,12 +43,14 @@ from ctld.store.dialect import dialect_of, kind_of, one_moment
 from ctld.store.errors import StorageWaits, StoreError
 from ctld.store.loader import load_accounting
 from ctld.store.migrate import REVISIONS, revision_of
-from ctld.store.registry import RegisteredCluster, is_denied, registered
+from ctld.store.registry import CLUSTERS_MAX, RegisteredCluster, is_denied, registered
 from ctld.store.schema import META, SCHEMA_NAME
 from penstock.values.errors import BadValue
 from penstock.values.refusals import TEXT, Code
 
 T = TypeVar("T")
+#: Engines that are kept: those of all clusters, and the registry's.
+_ENGINES_MAX: Final = CLUSTERS_MAX + 1
 #: How old the usage of a cluster whose accounts are the same may be.
 USAGE_AGE_US: Final = 60 * 1_000_000
 _OWN: Final = text("SELECT current_schema()")
@@ -106,6 +112,8 @@ class Neighbours:
         self._clock_us = clock_us
         self._threads = FairThreads("questions about other clusters", THREADS)
         self._kept: dict[str, _Kept] = {}
+        self._schemas: dict[str, str] = {}  # by name, as they were last
+        self._engines: dict[str, Engine] = {}  # by address; none holds a connection
 
     async def rows(self) -> list[RegisteredCluster]:
         """Reads the registry; [] without one. A neighbour without a leader has host "" and port 0. Raises BadRequest."""
@@ -125,7 +133,7 @@ class Neighbours:
     # ---- in threads ----------------------------------------------------------------------------------------------
 
     def _list(self) -> list[RegisteredCluster]:
-        return _reading(
+        return self._reading(
             "", self._address, lambda connection, _: [self._shown(row, connection) for row in registered(connection)]
         )
 
@@ -139,15 +147,39 @@ class Neighbours:
         return row if expires_at_us > self._clock_us() else row._replace(control_host="", control_port=0)
 
     def _open(self, name: str) -> Opened:
-        rows = _reading("", self._address, lambda connection, _: registered(connection))
-        row = next((row for row in rows if row.name == name), None)
+        schema = self._schemas.get(name)
+        if schema is None:
+            schema = self._reading("", self._address, lambda connection, _: self._row(name, connection)).schema
+        found = self._inspect_at(name, schema)
+        if isinstance(found, str):  # it has moved
+            found = self._inspect_at(name, found)
+        if isinstance(found, str):
+            raise _unreadable(f"cluster {name}: its schema in the registry changes too often")
+        return found
+
+    def _inspect_at(self, name: str, schema: str) -> Opened | str:
+        """Looks into a schema. Returns where the cluster is, if it is another one."""
+        address = in_schema(self._address, schema)
+
+        def work(connection: Connection, engine: Engine) -> Opened | str:
+            one_moment(connection)
+            row = self._row(name, connection)
+            return self._inspect(row, address, connection, engine) if row.schema == schema else row.schema
+
+        return self._reading(name, address, work)
+
+    def _row(self, name: str, connection: Connection) -> RegisteredCluster:
+        """Returns the cluster's row in the registry."""
+        row = next((row for row in registered(connection) if row.name == name), None)
         if row is None:
+            self._schemas.pop(name, None)
             raise _unknown(name)
-        address = in_schema(self._address, row.schema)
-        return _reading(name, address, lambda connection, engine: self._inspect(row, address, connection, engine))
+        if len(self._schemas) >= CLUSTERS_MAX:
+            self._schemas.clear()
+        self._schemas[name] = row.schema
+        return row
 
     def _inspect(self, row: RegisteredCluster, address: str, connection: Connection, engine: Engine) -> Opened:
-        one_moment(connection)
         if connection.execute(_OWN).scalar() is None:
             raise _unreadable(f"cluster {row.name}: its schema does not exist, or {_NO_RIGHTS}")
         revision = revision_of(connection)
@@ -169,6 +201,23 @@ class Neighbours:
             self._kept[row.name] = kept
         return Opened(kept.there, kept.state, address, engine, meta.expires_at_us > now_us)
 
+    def _reading(self, name: str, address: str, work: Callable[[Connection, Engine], T]) -> T:
+        """Runs work with a connection of its own. `name`: the cluster whose tables are read; "" = the registry."""
+        engine = self._engines.get(address)
+        if engine is None:
+            if len(self._engines) >= _ENGINES_MAX:
+                self._engines.clear()
+            engine = self._engines[address] = read_engine(address, pooled=False)
+        try:
+            with engine.connect() as connection:
+                return work(connection, engine)
+        except BadValue as error:
+            raise _unreadable(str(error)) from error
+        except (DBAPIError, StoreError) as error:
+            raise _refusal(name, engine, error) from error
+        except SQLAlchemyError as error:
+            raise _unreadable(f"cluster {name}: {error}") from error
+
 
 def view_of(found: Opened, read: Callable[[Engine], NeighbourRead]) -> View:
     """Returns the view of a neighbour for the caller of this method."""
@@ -183,20 +232,6 @@ def view_of(found: Opened, read: Callable[[Engine], NeighbourRead]) -> View:
         config.slurmctld_port if found.is_up else 0,
         without_jobs=True,
     )
-
-
-def _reading(name: str, address: str, work: Callable[[Connection, Engine], T]) -> T:
-    """Runs work with a connection of its own. `name`: the cluster whose tables are read; "" = the registry."""
-    engine = read_engine(address, pooled=False)
-    try:
-        with engine.connect() as connection:
-            return work(connection, engine)
-    except BadValue as error:
-        raise _unreadable(str(error)) from error
-    except (DBAPIError, StoreError) as error:
-        raise _refusal(name, engine, error) from error
-    except SQLAlchemyError as error:
-        raise _unreadable(f"cluster {name}: {error}") from error
 
 
 def _refusal(name: str, engine: Engine, error: DBAPIError | StoreError) -> BadRequest:

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from accounting.database import read_engine
 from ctld.rpc.gate.auth import caller
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.fair import FairThreads
+from ctld.store.dialect import dialect_of, kind_of
+from ctld.store.errors import StorageWaits
 from penstock.values.errors import BadValue
 from penstock.values.refusals import TEXT, Code
 
@@ -44,4 +46,6 @@ class Reading:
         except BadValue as error:
             raise BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}") from error
         except SQLAlchemyError as error:
+            if isinstance(error, DBAPIError) and issubclass(kind_of(dialect_of(engine), error)[0], StorageWaits):
+                raise BadRequest(Code.STORAGE_AWAY, TEXT[Code.STORAGE_AWAY]) from error
             raise BadRequest(Code.INTERNAL, f"{TEXT[Code.INTERNAL]}: {error}") from error
