@@ -14,7 +14,7 @@ PIP := $(PY) -m pip --quiet --disable-pip-version-check install
 ifndef INDEPENDENT
 .NOTPARALLEL:
 endif
-SIDE_BY_SIDE = $(MAKE) --no-print-directory --jobs=2 --output-sync=target INDEPENDENT=yes
+SIDE_BY_SIDE = $(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target INDEPENDENT=yes
 
 help:
 	@echo "make build      virtual environment, dependencies, Cython: afterwards $(VENV)/bin holds every command"

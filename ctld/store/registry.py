@@ -53,7 +53,7 @@ _IS_OWN: Final = (
     "AND pg_catalog.has_schema_privilege(oid, 'CREATE'))"
 )
 _OWN_ROWS: Final = tuple(
-    DDL(statement, context={"table": f"{REGISTRY_SCHEMA}.cluster", "own": _IS_OWN})
+    DDL(statement, context={"table": f"{REGISTRY_SCHEMA}.cluster", "own": _IS_OWN})  # type: ignore[no-untyped-call]  # it has no types
     for statement in (
         "ALTER TABLE %(table)s ENABLE ROW LEVEL SECURITY",
         "ALTER TABLE %(table)s FORCE ROW LEVEL SECURITY",
