@@ -26,10 +26,13 @@ _INTERNAL: Final = 1  # SpanKind
 _OK, _ERROR = 1, 2  # StatusCode
 _NUMBER_MASK: Final = (1 << 64) - 1  # a negative number is its complement of 64 bits
 #: The tag of a field of bytes, and its length, of ids: 16 and 8 bytes.
-_TRACE_ID, _SPAN_ID, _PARENT_ID = b"\x0a\x10", b"\x12\x08", b"\x22\x08"
+_TRACE_ID: Final = b"\x0a\x10"
+_SPAN_ID: Final = b"\x12\x08"
+_PARENT_ID: Final = b"\x22\x08"
 #: Fields 7 and 8, 64 bits each after its tag.
 _TIMES: Final = Struct("<BQBQ")
-_START_TAG, _END_TAG = 7 << 3 | 1, 8 << 3 | 1
+_START_TAG: Final = 7 << 3 | 1
+_END_TAG: Final = 8 << 3 | 1
 
 
 class TraceSpan(NamedTuple):

@@ -126,7 +126,8 @@ class SpanMaker:
     def _facts(self, row: JobRow) -> SpanFacts:
         """What every span says of its job. The spans of one row follow each other, and share one object."""
         if row is not self._last_row:
-            self._last_row, self._last_facts = row, _facts(row)
+            self._last_row = row
+            self._last_facts = _facts(row)
         return self._last_facts
 
 
