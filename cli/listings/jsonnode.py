@@ -121,8 +121,8 @@ def _devices(node: NodeInfo) -> Json:
 
 
 def gpu_object(gpu: GpuInfo) -> Json:
-    """One GPU; `since` in seconds, as all times."""
+    """One GPU; `since` and `idle_since` in seconds, as all times."""
     found = message_object(gpu)
-    del found["since_us"]
+    del found["since_us"], found["idle_since_us"]
     found["xids"] = [{"xid": one.xid, "times": one.times, "last": time_object(one.last_us)} for one in gpu.xids]
-    return found | {"since": time_object(gpu.since_us)}
+    return found | {"since": time_object(gpu.since_us), "idle_since": time_object(gpu.idle_since_us)}

@@ -33,7 +33,7 @@ def node(name="n1", **more):
         "gres_used": [GresIndices(name="gpu", type="h200", index=[0])], "gpu_driver": "580.159.04",
         "cuda_version": "13.0", "nvml_version": "13.580.159.04", "gpu_constraint": "cgroup/v2",
         "gpus": [
-            pb.GpuInfo(uuid=A, state="HEALTHY", job_ids=[12, 15], **H200),
+            pb.GpuInfo(uuid=A, state="HEALTHY", job_ids=[12, 15], idle_job_id=12, idle_since_us=T0, **H200),
             pb.GpuInfo(uuid=B, index=1, slot=1, state="DRAINED", reason="loud fan", reason_user="root", since_us=T0, **H200),
             pb.GpuInfo(uuid=C, index=2, slot=2, state="FAILED", reason="XID 79 (off the bus)", since_us=T0, **H200),
         ],
@@ -152,6 +152,7 @@ def test_a_node_as_json(monkeypatch, capsys):
         "gpu:h200:3", "gpu:h200:1(IDX:0)", "gpu:h200:2(IDX:1-2)",
     )  # fmt: skip
     assert [gpu["state"] for gpu in found["gpus"]] == ["HEALTHY", "DRAINED", "FAILED"]
+    assert (found["gpus"][0]["idle_job_id"], found["gpus"][0]["idle_since"]["number"]) == (12, T0 // 1_000_000)
     assert found["gpus"][1]["since"]["number"] == T0 // 1_000_000 and found["gpu_driver"] == "580.159.04"
 
 

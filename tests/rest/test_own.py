@@ -93,7 +93,7 @@ REPLIES = {
     "ListEvents": ListEventsReply(events=[{"node": "n1", "start_at_us": 7, "state": "DRAIN", "reason": "fan"}]),
     "ListAudit": ListAuditReply(records=[{"id": 3, "record": '{"user": "ann"}', "hash": "ab"}]),
     "ListNodes": ListNodesReply(nodes=[NodeInfo(name="n1", gpus=[
-        GpuInfo(uuid="GPU-1", state="HEALTHY", job_ids=[6]), GpuInfo(uuid="GPU-2", state="DRAINED", xids=[{"xid": 79}]),
+        GpuInfo(uuid="GPU-1", state="HEALTHY", job_ids=[6], idle_job_id=6, idle_since_us=7), GpuInfo(uuid="GPU-2", state="DRAINED", xids=[{"xid": 79}]),
     ])]),
 }  # fmt: skip
 PATHS = {
@@ -446,7 +446,8 @@ def test_one_caller_reads_few_outputs_at_a_time():
 def test_gpus_are_filtered():
     rest = FakeRest(REPLIES)
     assert [one["uuid"] for one in rest.get(f"{OWN}/gpus?states=drained,FAILED").json()["gpus"]] == ["GPU-2"]
-    assert rest.get(f"{OWN}/gpus?nodes=n1").json()["gpus"][0]["node"] == "n1"
+    first = rest.get(f"{OWN}/gpus?nodes=n1").json()["gpus"][0]
+    assert (first["node"], first["idle_job_id"], first["idle_since_us"]) == ("n1", 6, 7)
     unknown = rest.get(f"{OWN}/gpus?nodes=n[1-2]")
     assert (unknown.status_code, unknown.json()["errors"][0]["error_number"]) == (404, 2018)
     assert rest.get(f"{OWN}/gpus?states=BROKEN").status_code == 422

@@ -6,9 +6,10 @@ from typing import Any
 from ctld.agents.gpumessages import NOTE_MAX, NOTES_MAX, XIDS_MAX, opinion_of
 from ctld.core.gpus import inventory as gpus
 from ctld.core.gpus.inventory import constraint
-from ctld.core.records.events import JobSubmission
+from ctld.core.records.events import GpuIdle, JobSubmission
 from ctld.core.records.gpu import GpuFacts, GpuOpinion
 from ctld.rpc.cluster.gpuinfo import drain_uids, gpu_infos
+from ctld.rpc.gate.visibility import ALL_JOBS, JobVisibility
 from ctld.rpc.jobs.jobinfo import details, job_info
 from penstock.v1 import common_pb2, node_pb2
 from penstock.v1.controller_pb2 import JobInfo
@@ -42,9 +43,16 @@ def take(made: World, kind: str = "gpu", type_: str = "", count: int = 1) -> Non
     made.submit(JobSubmission(name="j", work_dir=b"/tmp", gres_per_node=((kind, type_, count),), time_limit_s=60))
 
 
-def infos(made: World) -> Any:
+def infos(made: World, visibility: JobVisibility = ALL_JOBS) -> Any:
     state = made.core.state
-    return gpu_infos(state, state.node_list, {0: "root"}).get("n1", [])
+    return gpu_infos(state, state.node_list, {0: "root"}, visibility).get("n1", [])
+
+
+def report_idle(made: World, job_id: int, *uuids: str, over: bool = False) -> None:
+    made.sequence += 1
+    job = made.core.state.jobs[job_id]
+    head = ("n1", "spool-n1", made.sequence, made.links["n1"])
+    made.do(GpuIdle(*head, job_id, job.attempt, uuids, made.now_us - 600_000_000, over))
 
 
 def change(made: World, number: int, **fields: Any) -> None:
@@ -70,6 +78,30 @@ def test_parts_of_a_gpu_have_jobs_too() -> None:
     for _ in range(2):
         take(made, "shard")
     assert [list(gpu.job_ids) for gpu in infos(made)] == [[1, 2], []]
+
+
+def test_the_job_that_leaves_a_gpu_idle_is_told() -> None:
+    made = world(card(1, 0), card(2, 1), gpu_idle_warn_s=600)
+    take(made)
+    made.started(1)
+    idle = [(1, made.now_us - 600_000_000), (0, 0)]
+    report_idle(made, 1, uuid(1))
+    assert [(gpu.idle_job_id, gpu.idle_since_us) for gpu in infos(made)] == idle
+    hidden = infos(made, JobVisibility(uid=4242))  # to whom the job is not named, what it does is not told either
+    assert [(list(gpu.job_ids), gpu.idle_job_id, gpu.idle_since_us) for gpu in hidden] == [([], 0, 0)] * 2
+    report_idle(made, 1, uuid(1), over=True)
+    assert [gpu.idle_job_id for gpu in infos(made)] == [0, 0]
+
+
+def test_what_an_ended_job_left_idle_is_told_no_more() -> None:
+    made = world(card(1, 0), card(2, 1), gpu_idle_warn_s=600)
+    take(made)
+    made.started(1)
+    report_idle(made, 1, uuid(1))
+    made.exited(1)
+    take(made)  # the next one has not left it idle
+    first = infos(made)[0]
+    assert (list(first.job_ids), first.idle_job_id, first.idle_since_us) == ([2], 0, 0)
 
 
 def test_xids_are_told_as_the_node_counts_them() -> None:

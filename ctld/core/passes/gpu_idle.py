@@ -46,7 +46,7 @@ def reported(state: ClusterState, now_us: int, event: GpuIdle) -> None:
     if node is None or job is None or job.attempt != event.attempt or not state.config.gpu_idle_warn_s:
         return
     mine = [gpu for uuid in event.uuids if (gpu := node.gpus.get(uuid)) is not None and _has(state, job, node, gpu)]
-    is_new = any(not _is_idle(gpu, job) for gpu in mine)
+    is_new = any(not is_idle(gpu, job) for gpu in mine)
     for gpu in mine:
         new = _busy(gpu)
         if not event.over:
@@ -63,8 +63,8 @@ def _has(state: ClusterState, job: Job, node: Node, gpu: Gpu) -> bool:
     return gpu.slot >= 0 and job in gpu_jobs.jobs_with_gpu(state, node, gpu.slot)
 
 
-def _is_idle(gpu: Gpu, job: Job) -> bool:
-    """Whether it is known to be idle in this attempt of the job."""
+def is_idle(gpu: Gpu, job: Job) -> bool:
+    """Whether this attempt of the job, which has it, is known to leave it idle."""
     return gpu.idle_since_us != 0 and (gpu.idle_job, gpu.idle_attempt) == (job.job_id, job.attempt)
 
 
@@ -139,9 +139,7 @@ def due(state: ClusterState, now_us: int, job_id: int, attempt: int) -> None:
 
 
 def _idle_of(node: Node, job: Job) -> list[Gpu]:
-    return sorted(
-        (gpu for gpu in node.gpus.values() if _is_idle(gpu, job)), key=lambda gpu: (gpu.facts.index, gpu.uuid)
-    )
+    return sorted((gpu for gpu in node.gpus.values() if is_idle(gpu, job)), key=lambda gpu: (gpu.facts.index, gpu.uuid))
 
 
 def _restart_period(state: ClusterState, now_us: int, job: Job) -> None:
@@ -230,5 +228,5 @@ def recover(state: ClusterState, now_us: int) -> None:
     for node in state.node_list:
         for gpu in node.gpus.values():
             job = state.jobs.get(gpu.idle_job)
-            if job is not None and _is_idle(gpu, job):
+            if job is not None and is_idle(gpu, job):
                 _set_timer(state, now_us, job, gpu.idle_since_us)

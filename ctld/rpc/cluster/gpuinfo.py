@@ -3,14 +3,16 @@
 Rules
 - The shown state is the effective one: the worse of the node's and the administrator's, with its reason.
 - A GPU's jobs are those that hold it whole or a part of it; a divided one has the jobs of its MIG instances too.
+- Only a job that is named leaves a GPU idle, and only while the site has idle GPUs reported (ctld/core/passes/gpu_idle.py).
 - Masks and allocations count by place (ctld/core/gpus/inventory.py), users by index, as nvidia-smi and CUDA do. Where each
   place has an index of its own, that is shown; MIG instances share their GPU's, so there places are shown.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from ctld.agents.stepmessages import indices
+from ctld.core.passes import gpu_idle
 from ctld.core.records.gpu import Gpu
 from ctld.core.records.node import Node
 from ctld.core.records.request import NodeAlloc
@@ -40,7 +42,9 @@ def gpu_infos(
     for node in having:
         mine = [(job, part) for job, part in parts.get(node.name, ()) if visibility.sees(state.jobs[job])]
         jobs = _jobs_by_uuid(node, mine)
-        found[node.name] = [_info(gpu, jobs.get(gpu.uuid, ()), users) for gpu in sorted(node.gpus.values(), key=_order)]
+        found[node.name] = [
+            _info(state, gpu, jobs.get(gpu.uuid, ()), users) for gpu in sorted(node.gpus.values(), key=_order)
+        ]
     return found
 
 
@@ -55,8 +59,9 @@ def _order(gpu: Gpu) -> tuple[bool, int, bool, bool, int, str]:
     return not gpu.is_there, facts.index, bool(facts.parent), gpu.slot < 0, gpu.slot, gpu.uuid
 
 
-def _info(gpu: Gpu, jobs: Iterable[int], users: Mapping[int, str]) -> controller_pb2.GpuInfo:
+def _info(state: ClusterState, gpu: Gpu, jobs: Collection[int], users: Mapping[int, str]) -> controller_pb2.GpuInfo:
     by_hand = gpu.drained and gpu.reason() == gpu.drain_reason
+    idle_job_id = _idle_job_id(state, gpu, jobs)
     return controller_pb2.GpuInfo(
         **{name: getattr(gpu.facts, name) for name in _FACTS},
         uuid=gpu.uuid,
@@ -71,7 +76,16 @@ def _info(gpu: Gpu, jobs: Iterable[int], users: Mapping[int, str]) -> controller
         slot=gpu.slot,
         xids=[common_pb2.GpuXid(xid=xid, times=times, last_us=at_us) for xid, times, at_us in gpu.opinion.xids],
         notes=gpu.opinion.notes,
+        idle_job_id=idle_job_id,
+        idle_since_us=gpu.idle_since_us if idle_job_id else 0,
     )
+
+
+def _idle_job_id(state: ClusterState, gpu: Gpu, jobs: Collection[int]) -> int:
+    """Returns the job, of those that are named, which leaves it idle; 0 = none. What an ended attempt left is still recorded."""
+    if not state.config.gpu_idle_warn_s or gpu.idle_job not in jobs:
+        return 0
+    return gpu.idle_job if gpu_idle.is_idle(gpu, state.jobs[gpu.idle_job]) else 0
 
 
 def _work(gpu: Gpu) -> str:

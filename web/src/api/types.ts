@@ -235,6 +235,8 @@ export interface GpuInfo {
   serial: string;
   xids: GpuXid[];
   notes: string[];
+  idle_job_id: number;
+  idle_since_us: number;
 }
 
 export interface GpuXid {

@@ -8,14 +8,15 @@ import { type GpuUse, words } from "./states";
 export type Colouring = "use" | "health" | "job";
 export const COLOURINGS: Readonly<Record<Colouring, string>> = { use: "Use", health: "Health", job: "Job" };
 
-/** A colour of the style sheet with its meaning; a crossed one is told from the others without it. */
+/** A colour of the style sheet with its meaning; a crossed or hollow one is told from the others without it. */
 export interface Paint {
   readonly colour: string;
   readonly text: string;
   readonly isCrossed?: boolean;
+  readonly isHollow?: boolean;
 }
 
-export const USES: Readonly<Record<GpuUse, string>> = { busy: "allocated", free: "idle", closed: "closed", broken: "broken" };
+export const USES: Readonly<Record<GpuUse, string>> = { busy: "allocated", unused: "left idle", free: "idle", closed: "closed", broken: "broken" };
 const HEALTH: ReadonlyMap<string, Paint> = new Map([
   ["HEALTHY", { colour: "--gpu-free", text: "healthy" }],
   ["SUSPECT", { colour: "--gpu-closed", text: "suspect" }],
@@ -30,7 +31,7 @@ const JOB_COLOURS = 8;
 const NODES_MAX = 100_000;
 
 function usePaint(use: GpuUse): Paint {
-  return { colour: `--gpu-${use}`, text: USES[use], isCrossed: use === "broken" };
+  return { colour: `--gpu-${use}`, text: USES[use], isCrossed: use === "broken", isHollow: use === "unused" };
 }
 
 export function paintOf(colouring: Colouring, { gpu, use }: NodeGpu): Paint {

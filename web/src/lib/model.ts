@@ -26,9 +26,29 @@ export function nodeRows(nodes: readonly Node[], gpus: readonly Gpu[]): NodeRow[
   }
   return nodes.map((node) => {
     const tone = nodeTone(node.state);
-    const found = (byNode.get(node.name) ?? []).map((gpu) => ({ gpu, use: gpuUse(gpu.state, gpu.job_ids, tone) }));
+    const found = (byNode.get(node.name) ?? []).map((gpu) => ({ gpu, use: gpuUse(gpu.state, gpu.job_ids, tone, gpu.idle_job_id) }));
     return { node, tone, gpus: found };
   });
+}
+
+/** What a job has on a node and leaves idle. */
+export interface IdleAllocation {
+  readonly jobId: number;
+  readonly node: string;
+  readonly gpus: number;
+  readonly sinceUs: number;
+}
+
+/** Those that have been idle for the longest time come first. */
+export function idleAllocations(rows: readonly NodeRow[]): IdleAllocation[] {
+  const found = new Map<string, IdleAllocation>();
+  for (const { gpu } of rows.flatMap((one) => one.gpus).filter((one) => one.gpu.idle_job_id > 0)) {
+    const key = `${gpu.node} ${gpu.idle_job_id}`;
+    const before = found.get(key);
+    const sinceUs = Math.max(gpu.idle_since_us, before?.sinceUs ?? 0);
+    found.set(key, { jobId: gpu.idle_job_id, node: gpu.node, gpus: (before?.gpus ?? 0) + 1, sinceUs });
+  }
+  return [...found.values()].sort((a, b) => a.sinceUs - b.sinceUs || a.jobId - b.jobId || a.node.localeCompare(b.node));
 }
 
 export function sum<T>(rows: readonly T[], amount: (row: T) => number): number {

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 
-import type { BudgetInfo, JobInfo, SwitchInfo } from "../api/types";
+import type { BudgetInfo, JobInfo, Node, SwitchInfo } from "../api/types";
 import { budgetShare, isBudgetLow } from "./budgets";
 import { endingOf } from "./endings";
 import { groupsOf, legendOf, paintOf } from "./gpucolour";
-import type { NodeGpu, NodeRow } from "./model";
+import { type Gpu, idleAllocations, type NodeGpu, type NodeRow, nodeRows } from "./model";
 import { presetsOf } from "./presets";
 import { readGpus, readTres, tresName } from "./tres";
 
@@ -15,8 +15,9 @@ function gpu(state: string, jobs: number[], use: NodeGpu["use"]): NodeGpu {
 describe("the picture of all GPUs", () => {
   test("colours mean use, health or job", () => {
     const broken = gpu("FAILED", [9], "broken");
-    expect(paintOf("use", broken)).toEqual({ colour: "--gpu-broken", text: "broken", isCrossed: true });
-    expect(paintOf("use", gpu("HEALTHY", [], "free"))).toEqual({ colour: "--gpu-free", text: "idle", isCrossed: false });
+    expect(paintOf("use", broken)).toEqual({ colour: "--gpu-broken", text: "broken", isCrossed: true, isHollow: false });
+    expect(paintOf("use", gpu("HEALTHY", [], "free"))).toEqual({ colour: "--gpu-free", text: "idle", isCrossed: false, isHollow: false });
+    expect(paintOf("use", gpu("HEALTHY", [9], "unused"))).toEqual({ colour: "--gpu-unused", text: "left idle", isCrossed: false, isHollow: true });
     expect(paintOf("health", gpu("SUSPECT", [], "free")).text).toBe("suspect");
     expect(paintOf("health", gpu("A_NEW_ONE", [], "free"))).toEqual({ colour: "--gpu-closed", text: "a new one" });
     expect([paintOf("job", broken), paintOf("job", gpu("HEALTHY", [], "free"))].map((one) => one.text)).toEqual(["job 9", "no job"]);
@@ -32,6 +33,19 @@ describe("the picture of all GPUs", () => {
     expect(named).toEqual([["leaf1", "n1 n2"], ["leaf2", "n3"], ["Under no switch", "login"]]);
     expect(groupsOf(rows, [])).toEqual([{ name: "", rows }]);
   });
+});
+
+test("what jobs leave idle is counted by job and node", () => {
+  const idle = (node: string, jobs: number[], job: number, since: number): Gpu =>
+    ({ node, state: "HEALTHY", job_ids: jobs, idle_job_id: job, idle_since_us: since }) as Gpu;
+  const gpus = [
+    idle("n1", [7], 7, 500), idle("n1", [7], 7, 400), idle("n1", [8], 0, 0), idle("n1", [], 0, 0), idle("n2", [7], 7, 300), idle("n2", [9, 10], 9, 600),
+  ];
+  const rows = nodeRows([{ name: "n1", state: ["MIXED"] }, { name: "n2", state: ["MIXED"] }] as Node[], gpus);
+  expect(rows.map((one) => one.gpus.map(({ use }) => use).join(" "))).toEqual(["unused unused busy free", "unused busy"]); // another job has a part of the last
+  expect(idleAllocations(rows)).toEqual([
+    { jobId: 7, node: "n2", gpus: 1, sinceUs: 300 }, { jobId: 7, node: "n1", gpus: 2, sinceUs: 500 }, { jobId: 9, node: "n2", gpus: 1, sinceUs: 600 },
+  ]);
 });
 
 test("budgets near their end", () => {

@@ -28,13 +28,13 @@ export function nodeTone(states: readonly string[]): Tone {
   return states.includes("ALLOCATED") || states.includes("MIXED") ? "run" : "good";
 }
 
-/** A GPU as it is drawn. */
-export type GpuUse = "busy" | "free" | "closed" | "broken";
+/** A GPU as it is drawn; `unused`: the one job that has it leaves it idle. */
+export type GpuUse = "busy" | "unused" | "free" | "closed" | "broken";
 
-/** `nodeTone`: of its node, whose GPUs are closed with it. */
-export function gpuUse(state: string, jobIds: readonly number[], node: Tone): GpuUse {
+/** `node`: the tone of its node, whose GPUs are closed with it; `idleJob`: the job that leaves it idle, 0: none is known. */
+export function gpuUse(state: string, jobIds: readonly number[], node: Tone, idleJob = 0): GpuUse {
   if (state === "FAILED" || state === "UNRESPONSIVE" || node === "bad") return "broken";
-  if (jobIds.length) return "busy";
+  if (jobIds.length) return idleJob && jobIds.length === 1 ? "unused" : "busy";
   return state === "DRAINED" || node === "wait" ? "closed" : "free";
 }
 

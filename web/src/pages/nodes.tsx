@@ -191,6 +191,11 @@ function Events({ node }: { node: string }): JSX.Element {
 /** States in which a GPU is given to jobs: all, or the last one. */
 const OPEN_GPU = ["HEALTHY", "SUSPECT"];
 
+/** What is worth a word and changes nothing. */
+const NOTES: Readonly<Record<string, string>> = {
+  ecc_pending: "the ECC mode changes at the next reboot", persistence_off: "persistence mode is off",
+};
+
 function Gpus({ row }: { row: NodeRow }): JSX.Element {
   const me = useStore(session);
   return (
@@ -203,11 +208,11 @@ function Gpus({ row }: { row: NodeRow }): JSX.Element {
               <th scope="row" title={gpu.uuid}><b>{gpu.profile ? `${gpu.index} ${gpu.profile}` : gpu.index}</b></th>
               <td>{gpu.type || gpu.name}</td>
               <td>{memory(gpu.memory_mb)}</td>
-              <td><i class={`dot gpu-${use}`} aria-hidden="true" /> {USES[use]}</td>
+              <td><i class={`dot gpu-${use}`} aria-hidden="true" /> {USES[use]}{use === "unused" && ` for ${duration(Date.now() / 1000 - gpu.idle_since_us / 1e6)}`}</td>
               <td data-title="Jobs">{gpu.job_ids.map((one, index) => <span key={one}>{index > 0 && ", "}<a href={link(["jobs", one])}>{one}</a></span>)}{!gpu.job_ids.length && "–"}</td>
               <td>{words(gpu.state)}</td>
               <td data-title="XIDs"><Xids gpu={gpu} /></td>
-              <td data-title="Reason">{gpu.reason || gpu.work || "–"}</td>
+              <td data-title="Reason">{[gpu.reason || gpu.work, ...gpu.notes.map((one) => NOTES[one] ?? one)].filter(Boolean).join("; ") || "–"}</td>
               {me?.manages && (
                 <td class="actions">
                   <DrainResume

@@ -4,7 +4,7 @@ import { OWN, session, SLURM } from "../api/client";
 import { type Answer, useAnswer } from "../api/live";
 import type { BudgetInfo, BudgetsAnswer, GpusAnswer, JobsAnswer, NodesAnswer, QueueAnswer } from "../api/types";
 import { budgetShare, isBudgetLow } from "../lib/budgets";
-import { ACTIVE, elapsed, isRunning, isWaiting, type JobRow, nodeRows, type NodeRow, sum } from "../lib/model";
+import { ACTIVE, elapsed, idleAllocations, isRunning, isWaiting, type JobRow, nodeRows, type NodeRow, sum } from "../lib/model";
 import { link } from "../lib/route";
 import { words } from "../lib/states";
 import { useStore } from "../lib/store";
@@ -73,6 +73,7 @@ function Gpus({ rows }: { rows: readonly NodeRow[] }): JSX.Element {
           unit="GPUs"
           shares={[
             { label: "allocated", amount: of("busy"), tone: "run" },
+            ...(of("unused") ? [{ label: "left idle by jobs", amount: of("unused"), tone: "unused" as const }] : []),
             { label: "idle", amount: of("free"), tone: "idle" },
             { label: "closed", amount: of("closed"), tone: "wait" },
             { label: "broken", amount: of("broken"), tone: "bad" },
@@ -169,7 +170,9 @@ function Attention({ rows, waiting, budgets }: {
   const nodes = rows.filter((one) => one.tone === "bad" || one.tone === "wait");
   const gpus = rows.filter((one) => one.tone !== "bad").flatMap((one) => one.gpus).filter(({ gpu }) => gpu.state !== "HEALTHY");
   const stuck = total(waiting.filter((one) => STUCK.includes(one.reason)), (one) => one.reason);
-  const number = nodes.length + gpus.length + budgets.length + sum(stuck, (one) => one[1]);
+  const idle = idleAllocations(rows);
+  const now = Date.now() * 1000;
+  const number = nodes.length + gpus.length + idle.length + budgets.length + sum(stuck, (one) => one[1]);
   return (
     <Card title="Needs attention" more={number ? <span class="faint">{number}</span> : null}>
       {number ? (
@@ -184,6 +187,12 @@ function Attention({ rows, waiting, budgets }: {
             <li key={gpu.uuid}>
               <a class="job" href={link(["nodes", gpu.node])}><b>{`${gpu.node} GPU ${gpu.index}`}</b> <span>{gpu.reason}</span></a>
               <Chip tone={use === "broken" ? "bad" : "wait"}>{words(gpu.state)}</Chip>
+            </li>
+          ))}
+          {idle.slice(0, SHOWN).map((one) => (
+            <li key={`${one.node} ${one.jobId}`}>
+              <a class="job" href={link(["jobs", one.jobId])}><b>{one.jobId}</b> <span>{`leaves ${count(one.gpus, "GPU")} of ${one.node} idle`}</span></a>
+              <Chip tone="wait">{`for ${duration((now - one.sinceUs) / 1e6)}`}</Chip>
             </li>
           ))}
           {budgets.slice(0, SHOWN).map((one) => (

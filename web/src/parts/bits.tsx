@@ -67,7 +67,7 @@ export function Facts({ rows }: { rows: readonly (readonly [string, ComponentChi
 export interface Share {
   readonly label: string;
   readonly amount: number;
-  readonly tone: Tone | "idle";
+  readonly tone: Tone | "idle" | "unused";
 }
 
 /** Parts of a whole as one bar with its legend. */

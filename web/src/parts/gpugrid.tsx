@@ -177,7 +177,8 @@ function draw(canvas: HTMLCanvasElement, blocks: readonly Block[], plan: Layout,
       context.beginPath();
       context.roundRect(cx, cy, plan.size, plan.size, plan.size > 9 ? 4 : 1);
       context.fill();
-      if (cell.paint.isCrossed && plan.size > 9) cross(context, cx, cy, plan.size, colour("--surface"));
+      if (cell.paint.isCrossed && plan.size > 9) cross(context, cx, cy, plan.size, known("--surface"));
+      if (cell.paint.isHollow) hollow(context, cx, cy, plan.size, known("--surface"));
     });
   });
 }
@@ -193,6 +194,13 @@ function cross(context: CanvasRenderingContext2D, x: number, y: number, size: nu
   context.moveTo(x + size - inset, y + inset);
   context.lineTo(x + inset, y + size - inset);
   context.stroke();
+}
+
+/** Not by colour alone: what a job has and leaves idle is hollow. */
+function hollow(context: CanvasRenderingContext2D, x: number, y: number, size: number, colour: string): void {
+  const edge = size > 9 ? 3 : 1;
+  context.fillStyle = colour;
+  context.fillRect(x + edge, y + edge, size - 2 * edge, size - 2 * edge);
 }
 
 function found(blocks: readonly Block[], plan: Layout, x: number, y: number): GpuCell | null {
