@@ -24,7 +24,7 @@ class GpuCluster(LiveCluster):
 
     def __init__(self) -> None:
         super().__init__(1, ClusterConf(found_gpus=2, more=IDLE))
-        self.fake = FakeNvml(self.home / "nvml")
+        self.fake = FakeNvml(self.home / "nvml", changes={f"gpu.{gpu}.temp": 61 for gpu in (0, 1)})
 
     def start_node(self, name: str, **env: str) -> Any:
         return super().start_node(name, **self.fake.env(), **env)
@@ -77,6 +77,8 @@ def test_a_gpu_that_is_left_idle_needs_attention(web):
     cluster.wait_idle(0)
     page.reload()
     page.get_by_role("cell", name="allocated").wait_for()
+    page.get_by_role("cell", name="61 °C").wait_for()  # from the job's profile
+    check_looks(page, "node-figures")
     web.open(page, "", "Overview")
     page.get_by_role("img", name="2 GPUs: 1 allocated, 1 idle").wait_for()
     page.get_by_text("Nothing: all nodes").wait_for()

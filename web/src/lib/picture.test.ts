@@ -4,6 +4,7 @@ import type { BudgetInfo, JobInfo, Node, SwitchInfo } from "../api/types";
 import { budgetShare, isBudgetLow } from "./budgets";
 import { endingOf } from "./endings";
 import { groupsOf, legendOf, paintOf } from "./gpucolour";
+import { figuresOf, figuresText, type NodeProfile } from "./gpufigures";
 import { type Gpu, idleAllocations, type NodeGpu, type NodeRow, nodeRows } from "./model";
 import { presetsOf } from "./presets";
 import { readGpus, readTres, tresName } from "./tres";
@@ -46,6 +47,22 @@ test("what jobs leave idle is counted by job and node", () => {
   expect(idleAllocations(rows)).toEqual([
     { jobId: 7, node: "n2", gpus: 1, sinceUs: 300 }, { jobId: 7, node: "n1", gpus: 2, sinceUs: 500 }, { jobId: 9, node: "n2", gpus: 1, sinceUs: 600 },
   ]);
+});
+
+test("what a GPU does now is the last point of the steps that run", () => {
+  const step = (start: number, util: (number | null)[], watts: number): NodeProfile => ({
+    step: "batch", node: "n1", start_at_us: start * 1e6, interval_s: 15,
+    lines: [{ kind: "gpu", device: "GPU-1", metrics: [
+      { name: "gpu_utilization_percent", mean: 0, max: 0, means: util, maxima: util },
+      { name: "gpu_power_watts", mean: 0, max: 0, means: [1, watts], maxima: [] },
+    ] }],
+  });
+  const [batch, srun, old] = [step(1000, [80, 30], 300), step(1000.5, [0, 25], 310), step(100, [9, 9], 99)];
+  expect(figuresOf([old, batch, srun], "GPU-1", 1040e6)).toEqual({ utilization: 55, powerW: 310, temperatureC: null });
+  expect(figuresOf([step(1000, [80, null], 300)], "GPU-1", 1040e6)?.utilization).toBeNull();
+  expect([figuresOf([old], "GPU-1", 1040e6), figuresOf([batch], "GPU-2", 1040e6), figuresOf([], "GPU-1", 0)]).toEqual([null, null, null]);
+  expect(figuresText({ utilization: 90, powerW: 311.6, temperatureC: 54 })).toBe("90 % · 312 W · 54 °C");
+  expect(figuresText({ utilization: null, powerW: 0, temperatureC: null })).toBe("0 W");
 });
 
 test("budgets near their end", () => {

@@ -5,7 +5,8 @@ import { change, OWN, session, SLURM } from "../api/client";
 import { refresh, useAnswer } from "../api/live";
 import type { GpusAnswer, JobsAnswer, NodeEventsAnswer, NodesAnswer, TopologyAnswer } from "../api/types";
 import { type Colouring, COLOURINGS, groupsOf, legendOf, paintOf, USES } from "../lib/gpucolour";
-import { ACTIVE, type NodeRow, nodeRows, type NodeGpu } from "../lib/model";
+import { type GpuFigures, figuresOf, figuresText } from "../lib/gpufigures";
+import { ACTIVE, type JobRow, type NodeRow, nodeRows, type NodeGpu } from "../lib/model";
 import { link, route, setQuery } from "../lib/route";
 import { type GpuUse, words } from "../lib/states";
 import { useStore } from "../lib/store";
@@ -14,6 +15,7 @@ import { Card, Chip, Dialog, Empty, Facts, JobState, Pending, Time } from "../pa
 import { type GpuCell, GpuGrid } from "../parts/gpugrid";
 import type { Column } from "../parts/grid";
 import { Table } from "../parts/table";
+import { useProfiles } from "./gpufigures";
 import { jobLink } from "./overview";
 
 function of(row: NodeRow, use: GpuUse): number {
@@ -130,7 +132,7 @@ function Node({ row }: { row: NodeRow }): JSX.Element {
       {node.reason && <div class={`notice ${row.tone}`}><strong>{node.reason}</strong> {node.reason_set_by_user && `· ${node.reason_set_by_user}`} <Time us={node.reason_changed_at.number * 1e6} /></div>}
       <div class="columns">
         <Card title="GPUs" class="wide">
-          {row.gpus.length ? <Gpus row={row} /> : <Empty>This node has no GPU.</Empty>}
+          {row.gpus.length ? <Gpus row={row} jobs={here} /> : <Empty>This node has no GPU.</Empty>}
         </Card>
         <Card title="Jobs here" more={here.length ? <span class="faint">{here.length}</span> : null}>
           {here.length ? (
@@ -196,12 +198,17 @@ const NOTES: Readonly<Record<string, string>> = {
   ecc_pending: "the ECC mode changes at the next reboot", persistence_off: "persistence mode is off",
 };
 
-function Gpus({ row }: { row: NodeRow }): JSX.Element {
+function Gpus({ row, jobs }: { row: NodeRow; jobs: readonly JobRow[] }): JSX.Element {
   const me = useStore(session);
+  const [profiles, asking] = useProfiles(row.node.name, jobs, row.gpus.flatMap((one) => one.gpu.job_ids));
+  const now = Date.now() * 1000;
+  const figures = new Map(row.gpus.map(({ gpu }) => [gpu.uuid, figuresOf(profiles, gpu.uuid, now)]));
+  const hasFigures = [...figures.values()].some((one) => one !== null);
   return (
     <div class="scroll">
+      {asking}
       <table class="plain stack">
-        <thead><tr><th scope="col">GPU</th><th scope="col">Type</th><th scope="col">Memory</th><th scope="col">Use</th><th scope="col">Jobs</th><th scope="col">Health</th><th scope="col">XIDs</th><th scope="col">Reason</th>{me?.manages && <th scope="col">Change</th>}</tr></thead>
+        <thead><tr><th scope="col">GPU</th><th scope="col">Type</th><th scope="col">Memory</th><th scope="col">Use</th>{hasFigures && <th scope="col">Now</th>}<th scope="col">Jobs</th><th scope="col">Health</th><th scope="col">XIDs</th><th scope="col">Reason</th>{me?.manages && <th scope="col">Change</th>}</tr></thead>
         <tbody>
           {row.gpus.map(({ gpu, use }) => (
             <tr key={gpu.uuid}>
@@ -209,6 +216,7 @@ function Gpus({ row }: { row: NodeRow }): JSX.Element {
               <td>{gpu.type || gpu.name}</td>
               <td>{memory(gpu.memory_mb)}</td>
               <td><i class={`dot gpu-${use}`} aria-hidden="true" /> {USES[use]}{use === "unused" && ` for ${duration(Date.now() / 1000 - gpu.idle_since_us / 1e6)}`}</td>
+              {hasFigures && <td data-title="Now">{figuresIn(figures, gpu.uuid)}</td>}
               <td data-title="Jobs">{gpu.job_ids.map((one, index) => <span key={one}>{index > 0 && ", "}<a href={link(["jobs", one])}>{one}</a></span>)}{!gpu.job_ids.length && "–"}</td>
               <td>{words(gpu.state)}</td>
               <td data-title="XIDs"><Xids gpu={gpu} /></td>
@@ -227,6 +235,11 @@ function Gpus({ row }: { row: NodeRow }): JSX.Element {
       </table>
     </div>
   );
+}
+
+function figuresIn(figures: ReadonlyMap<string, GpuFigures | null>, uuid: string): string {
+  const found = figures.get(uuid);
+  return (found && figuresText(found)) || "–";
 }
 
 /** Each XID with how often it came and when last. */
