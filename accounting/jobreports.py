@@ -29,6 +29,9 @@ _GPU_UTIL = "7"
 _PERCENT = 100
 #: The key of waste that is no owner.
 BY_NAME = "name"
+#: Keys of waiting times that are of what a job was given: the types of its GPUs, and the size class of their number.
+BY_GPU_TYPE, BY_GPUS = "gpu_type", "gpus"
+_GPUS, _GPU_OF_TYPE = "gres/gpu", "gres/gpu:"
 
 
 class JobReportQuery(NamedTuple):
@@ -140,15 +143,16 @@ def sizes(connection: Connection, ask: JobReportQuery, sees: Sees) -> list[Usage
 
 def waits(connection: Connection, ask: JobReportQuery, sees: Sees) -> list[UsageRowValues]:
     """Waiting times of jobs that started in the window, from their eligibility: jobs, sum, median, 95th percentile,
-    longest. Seconds.
+    longest. Seconds. Groups: the owners, and what the job was given (`given_gpus`).
     """
     base = ask.base
-    check_groups(base.group_by, tuple(OWNERS))
+    check_groups(base.group_by, (*OWNERS, BY_GPU_TYPE, BY_GPUS))
+    given = (JOB.c.tres_alloc,) if {BY_GPU_TYPE, BY_GPUS} & set(base.group_by) else ()
     found: dict[tuple[str, ...], array[int]] = {}
-    seen: dict[_Owner, array[int] | None] = {}
+    seen: dict[tuple[_Owner, str], array[int] | None] = {}
     asking, which = _asking(ask)
     for source in _sources(base):
-        query = select(*_OWNER, JOB.c.start_at_us - JOB.c.eligible_at_us, *which)
+        query = select(*_OWNER, JOB.c.start_at_us - JOB.c.eligible_at_us, *given, *which)
         query = query.where(
             source, JOB.c.start_at_us >= base.start_at_us, JOB.c.start_at_us < base.end_at_us, *_filters(ask)
         )
@@ -156,13 +160,29 @@ def waits(connection: Connection, ask: JobReportQuery, sees: Sees) -> list[Usage
             if which and not asking.matches(Ids._make(row[-8:-1]), str(row[-1])):
                 continue
             owner, wait_us = _owner(ask, row[: len(_OWNER)]), row[len(_OWNER)]
-            if owner not in seen:
-                sums = found.setdefault(_keys(base.group_by, owner), array("q")) if sees(owner) else None
-                seen[owner] = sums
-            values = seen[owner]
+            entry = (owner, str(row[len(_OWNER) + 1]) if given else "")
+            if entry not in seen:
+                keys = _wait_keys(base.group_by, *entry)
+                seen[entry] = found.setdefault(keys, array("q")) if sees(owner) else None
+            values = seen[entry]
             if values is not None:
                 values.append(max(0, wait_us) // US)
     return [UsageRowValues(keys, "", _spread(sorted(values))) for keys, values in sorted(found.items()) if values]
+
+
+def _wait_keys(group_by: Sequence[str], owner: _Owner, tres: str) -> tuple[str, ...]:
+    gpus = given_gpus(tres)
+    return tuple(gpus[word] if word in gpus else getattr(owner, OWNERS[word]) for word in group_by)
+
+
+def given_gpus(tres: str) -> dict[str, str]:
+    """Returns the types of an allocation's GPUs (h100, or a100,h100; gpu: they have none), "" without GPUs; and the size class
+    of their number, by its least: 0, 1, 2 (to 3), 4 (to 7), 8 (to 15), ..."""
+    amounts = dict(amounts_of(tres))
+    number = amounts.get(_GPUS, 0)
+    types = sorted(name.removeprefix(_GPU_OF_TYPE) for name in amounts if name.startswith(_GPU_OF_TYPE))
+    least = 1 << number.bit_length() - 1 if number else 0
+    return {BY_GPU_TYPE: ",".join(types) or ("gpu" if number else ""), BY_GPUS: str(least)}
 
 
 def _spread(values: Sequence[int]) -> tuple[int, ...]:

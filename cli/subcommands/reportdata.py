@@ -8,6 +8,7 @@ summed as one. Days are the controller's.
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from cli.listings.jobreports import Efficiency, Waits, efficiency_of, waits_of
 from penstock.client import Client
 from penstock.v1.governance_pb2 import ReportRequest, ReportRow
 from penstock.values.dates import format_date
@@ -26,25 +27,6 @@ class Day(NamedTuple):
     planned: float
     idle: float
     down: float
-
-
-class Waits(NamedTuple):
-    """Seconds that jobs of an account waited before they started."""
-
-    jobs: int
-    mean_s: int
-    median_s: int
-    p95_s: int
-    longest_s: int
-
-
-class Efficiency(NamedTuple):
-    """Used fractions of the allocation; None = nothing was allocated, or nothing measured."""
-
-    jobs: int
-    cpu: float | None
-    memory: float | None
-    gpu: float | None
 
 
 T = TypeVar("T", Waits, Efficiency)
@@ -75,10 +57,13 @@ def load(client: Client, days: list[tuple[int, int]]) -> Report:
         tuple(_day(client, one, tres) for one in days),
         _usage(client, days, tres),
         _most_jobs(
-            {row.keys[0]: _waits(row.values) for row in _rows(client, _Kind.WAITS, begin_us, end_us, by="account")}
+            {row.keys[0]: waits_of(row.values) for row in _rows(client, _Kind.WAITS, begin_us, end_us, by="account")}
         ),
         _most_jobs(
-            {row.keys[0]: _used(row.values) for row in _rows(client, _Kind.EFFICIENCY, begin_us, end_us, by="account")}
+            {
+                row.keys[0]: efficiency_of(row.values)
+                for row in _rows(client, _Kind.EFFICIENCY, begin_us, end_us, by="account")
+            }
         ),
     )
 
@@ -121,17 +106,3 @@ def _usage(client: Client, days: list[tuple[int, int]], tres: str) -> dict[str, 
         for day_of, hours in found[name].items():
             rest[day_of] = rest.get(day_of, 0.0) + hours
     return {**shown, OTHERS: rest} if rest else shown
-
-
-def _waits(values: Sequence[int]) -> Waits:
-    jobs, total_s, median_s, p95_s, longest_s = values[:5]
-    return Waits(jobs, total_s // jobs if jobs else 0, median_s, p95_s, longest_s)
-
-
-def _used(values: Sequence[int]) -> Efficiency:
-    jobs, cpu, cpu_of, mem, mem_of, gpu, gpu_of = values[:7]
-    return Efficiency(jobs, _part(cpu, cpu_of), _part(mem, mem_of), _part(gpu, gpu_of))
-
-
-def _part(used: int, of: int) -> float | None:
-    return used / of if of else None

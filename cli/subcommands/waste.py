@@ -8,6 +8,7 @@ import click
 from cli.base.format import aligned
 from cli.base.listing import emit, list_records, now_us
 from cli.base.run import CommandError
+from cli.listings.jobreports import WASTE_BY, command_lines, waste_object, waste_request, worst_jobs
 from cli.subcommands.documents import documents, write
 from penstock.client import Client
 from penstock.commandline import CommandLine, invoke
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 NAME = "penstock waste"
 SINCE_DEFAULT = "now-7days"
 ROWS_DEFAULT = 10
-BY = ("user", "account", "name")
 _HOUR_S = 3_600
 #: Characters of a command line in the table.
 COMMAND_CHARS_MAX = 100
@@ -36,26 +36,24 @@ COMMAND_CHARS_MAX = 100
 )
 @documents
 @click.option("--since", metavar="TIME", default=SINCE_DEFAULT, show_default=True, help="Jobs that ended since then.")
-@click.option("--by", type=click.Choice(BY), default=BY[0], show_default=True, help="What is ranked.")
+@click.option("--by", type=click.Choice(WASTE_BY), default=WASTE_BY[0], show_default=True, help="What is ranked.")
 @click.option(
     "-n", "--lines", type=click.IntRange(1, 10_000), default=ROWS_DEFAULT, show_default=True, help="Lines at most."
 )
 def command(since: str, by: str, lines: int, language: str) -> int:
     """One run of `penstock waste`."""
-    from penstock.v1.governance_pb2 import ReportRequest
-
     now = now_us()
     try:
         start_us = parse_date_us(since, now)
     except BadValue as error:
         raise CommandError(f"--since: {error}") from None
-    request = ReportRequest(kind=ReportRequest.Kind.WASTE, start_at_us=start_us, end_at_us=now, group_by=[by])
     with Client.open() as client:
-        rows = [row for page in client.stream("Report", request) for row in page.rows][:lines]
-        commands = _commands(client, [row.values[3] for row in rows])
+        pages = client.stream("Report", waste_request(by, start_us, now))
+        rows = [row for page in pages for row in page.rows][:lines]
+        commands = _commands(client, rows)
     if language:
         return write(
-            {"since": start_us // 1_000_000, "by": by, "rows": [_object(row, commands) for row in rows]}, language
+            {"since": start_us // 1_000_000, "by": by, "rows": [waste_object(row, commands) for row in rows]}, language
         )
     emit(table(rows, by, commands) if rows else ["no job with measured GPUs has ended since then"])
     return 0
@@ -66,14 +64,10 @@ def main(argv: list[str]) -> int:
     return invoke(command, NAME, argv)
 
 
-def _commands(client: Client, job_ids: Sequence[int]) -> dict[int, str]:
-    """The command lines of these jobs, of those that the caller may see."""
-    from penstock.v1.accounting_pb2 import ListRecordsRequest
-
-    if not job_ids:
-        return {}
-    records = list_records(client, ListRecordsRequest(ids=list(map(str, job_ids)), no_steps=True))
-    return {one.job_id: one.request.submit_line or one.request.command for one in records}
+def _commands(client: Client, rows: "Sequence[ReportRow]") -> dict[int, str]:
+    """The command lines of the worst jobs, of those that the caller may see."""
+    request = worst_jobs(rows)
+    return command_lines(list_records(client, request)) if request else {}
 
 
 def table(rows: "Sequence[ReportRow]", by: str, commands: dict[int, str]) -> list[str]:
@@ -93,11 +87,3 @@ def _cells(row: "ReportRow", commands: dict[int, str]) -> tuple[str, ...]:
 
 def _hours(seconds: int) -> str:
     return f"{seconds / _HOUR_S:.2f}"
-
-
-def _object(row: "ReportRow", commands: dict[int, str]) -> dict[str, object]:
-    jobs, unused_s, held_s, worst, most_s = row.values
-    return {
-        "name": row.keys[0], "jobs": jobs, "unused_gpu_s": unused_s, "allocated_gpu_s": held_s, "worst_job": worst,
-        "worst_unused_gpu_s": most_s, "worst_command": commands.get(worst),
-    }  # fmt: skip

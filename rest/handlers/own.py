@@ -19,6 +19,9 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/gpus                   every GPU, its health and its jobs
     GET /penstock/v1/usage                  what was used in a period
     GET /penstock/v1/utilization            use of the whole cluster by the hour
+    GET /penstock/v1/waste                  GPU time that was allocated and not used
+    GET /penstock/v1/efficiency             what the jobs of a period used of what they had
+    GET /penstock/v1/waits                  how long the jobs of a period waited
     GET /penstock/v1/budgets                budgets of accounts
     GET /penstock/v1/topology               switches or blocks of the network
     GET /penstock/v1/nodes/events           times at which nodes were not up
@@ -72,7 +75,7 @@ from rest.answers import RestError
 from rest.calling import RestCall, bad_query
 from rest.contract.facts import NEWEST, ListOf, ObjectOf, Operation, Parameter, Scalar, Schema, Words, load
 from rest.contract.parse import UNKNOWN_WORD
-from rest.handlers import interactive, joboutput, jobuse, simulate
+from rest.handlers import interactive, joboutput, jobreports, jobuse, simulate
 from rest.handlers.jobs import job_path, listed
 from rest.handlers.jobtable import IN_SHORT, WIDE, in_short, shown_id, wide
 from rest.handlers.jobwindow import WINDOW, window_of
@@ -315,6 +318,10 @@ def _query(name: str, schema: Scalar | Words = _TEXT) -> Parameter:
     return Parameter(name, "query", schema, False)
 
 
+def _rows(members: Mapping[str, str]) -> Mapping[str, OwnType]:
+    return {"start_at_us": "integer", "end_at_us": "integer", "rows": OwnRecord(None, members, is_list=True)}
+
+
 OWN_PATHS: Final = (
     OwnPath("/jobs", "Jobs in short: all, or a window of them in an order", jobs,
             (_query("states"), _query("users"), _query("partitions"), _query("nodes"), *map(_query, WINDOW)),
@@ -362,6 +369,14 @@ OWN_PATHS: Final = (
             (_query("start"), _query("end"), _query("tres")),
             {"start_at_us": "integer", "end_at_us": "integer", "rolled_up_to_us": "integer",
              "hours": OwnRecord(None, UTILIZATION, is_list=True)}),
+    OwnPath("/waste", "GPU time that jobs which ended in a period had and did not use, by user, account or job name",
+            jobreports.waste, (_query("start"), _query("end"), _query("by", jobreports.WASTE_GROUPS), _query("count")),
+            _rows(jobreports.WASTE)),
+    OwnPath("/efficiency", "What jobs that ended in a period used of what they had", jobreports.efficiency,
+            (_query("start"), _query("end"), _query("group_by", GROUPS)), _rows(jobreports.EFFICIENCY),
+            name="efficiency_of_period"),
+    OwnPath("/waits", "How long jobs that started in a period had waited", jobreports.waits,
+            (_query("start"), _query("end"), _query("group_by", jobreports.WAIT_GROUPS)), _rows(jobreports.WAITS)),
     OwnPath("/budgets", "Budgets of accounts: used, reserved, period", budgets, (_query("accounts"),),
             {"budgets": OwnRecord(BudgetInfo, is_list=True)}),
     OwnPath("/topology", "The switches or blocks of the network, the lowest level first", topology, (),

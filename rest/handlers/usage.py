@@ -29,12 +29,14 @@ _PARTS: Final = ("allocated_s", "down_s", "planned_down_s", "idle_s", "planned_s
 UTILIZATION: Final = {"at_us": "integer", "tres": "string"} | dict.fromkeys(_PARTS, "integer")
 
 
-def _period(call: RestCall) -> tuple[int, int]:
-    """The period of the query, in whole hours; without times, the last day. Raises RestError."""
+def period(call: RestCall, length_us: int = DAY_US) -> tuple[int, int]:
+    """The period of the query, in whole hours; without times, the last `length_us`. The answer's tag depends on it, since without
+    times it depends on the clock. Raises RestError."""
     end_us = -(-(call.time_us("end") or call.now_us) // HOUR_US) * HOUR_US
-    start_us = (call.time_us("start") or end_us - DAY_US) // HOUR_US * HOUR_US
+    start_us = (call.time_us("start") or end_us - length_us) // HOUR_US * HOUR_US
     if start_us >= end_us:
         raise bad_query("start", call.query.get("start", ""), UNKNOWN_WORD)
+    call.tag.vary(f"{start_us} {end_us}")
     return start_us, end_us
 
 
@@ -43,14 +45,13 @@ async def utilization(call: RestCall) -> Json:
     hours that are over. The hour that runs is not there yet."""
     if not call.query.get("end"):
         call.now_us = call.now_us // HOUR_US * HOUR_US
-    start_us, end_us = _period(call)
+    start_us, end_us = period(call)
     if end_us - start_us > HOURS_MAX * HOUR_US:
         raise bad_query("start", call.query.get("start", ""), UNKNOWN_WORD)
     request = ReportRequest(
         kind=ReportRequest.CLUSTER, start_at_us=start_us, end_at_us=end_us, group_by=["hour"],
         tres=words(call.query.get("tres")) or ["cpu", "gres/gpu"],
     )  # fmt: skip
-    call.tag.vary(f"{start_us} {end_us}")  # without times they depend on the clock
     pages = [page async for page in call.pages("Report", request)]
     call.check_modified()
     return {
@@ -67,7 +68,7 @@ def _hour(row: ReportRow) -> Json:
 async def usage(call: RestCall) -> Json:
     """TRES seconds by what `group_by` names; without times, of the last day."""
     group_by = call.words("group_by") or ["account", "user"]
-    start_us, end_us = _period(call)
+    start_us, end_us = period(call)
     request = ReportRequest(
         kind=ReportRequest.USAGE,
         start_at_us=start_us,
@@ -75,7 +76,6 @@ async def usage(call: RestCall) -> Json:
         group_by=group_by,
         tres=words(call.query.get("tres")) or ["cpu", "gres/gpu"],
     )
-    call.tag.vary(f"{start_us} {end_us}")  # without times they depend on the clock
     rolled_up_to_us: list[int] = []  # the first page has it, and `listing` reads that page before it returns
     rows = await listing(call, "Report", request, _rows, partial(_note_progress, rolled_up_to_us))
     return {

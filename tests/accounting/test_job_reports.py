@@ -231,6 +231,35 @@ def test_waits(any_store: str) -> None:
         assert mine == [(("chem",), 1)]
 
 
+def test_waits_by_what_a_job_was_given(any_store: str) -> None:
+    """The types of its GPUs and the size class of their number are keys beside the owners; who may not be seen is in none."""
+    given = (ONE, f"{ONE},gres/gpu=1", f"{ONE},gres/gpu=3,gres/gpu:h100=3", f"{ONE},gres/gpu=2,gres/gpu:h100=2",
+             f"{ONE},gres/gpu=8,gres/gpu:a100=4,gres/gpu:h100=4")  # fmt: skip
+    store = leading(any_store)
+    jobs = [job(i, "physics", tres, 10, 11, wait=i) for i, tres in enumerate(given, start=1)]
+    jobs.append(job(9, "physics", ONE, 10, None, wait=30, user="bob"))
+    store.commit(submitted(1, jobs))
+    store.close()
+    with reading(any_store) as connection:
+
+        def found(*by: str, sees: Any = everybody) -> list[Any]:
+            return [(row.keys, row.values[0], row.values[4]) for row in waits(connection, ask(group_by=by), sees)]
+
+        assert found("partition", "gpu_type") == [
+            (("debug", ""), 2, 30 * MIN), (("debug", "a100,h100"), 1, 5 * MIN), (("debug", "gpu"), 1, 2 * MIN),
+            (("debug", "h100"), 2, 4 * MIN),
+        ]  # fmt: skip
+        assert found("gpus") == [
+            (("0",), 2, 30 * MIN),
+            (("1",), 1, 2 * MIN),
+            (("2",), 2, 4 * MIN),
+            (("8",), 1, 5 * MIN),
+        ]
+        assert found("gpus", sees=lambda owner: owner.user_name == "bob") == [(("0",), 1, 30 * MIN)]
+        with pytest.raises(BadValue, match="group by name"):
+            found("name")
+
+
 def test_reservations(any_store: str) -> None:
     """Eight CPUs from minute 0 to 60; a job of four ran in it for 40 minutes, ten of which suspended; one that only has
     the name in its own did not."""

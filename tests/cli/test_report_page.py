@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from cli.base.run import CommandError
+from cli.listings.jobreports import Efficiency, Waits
 from cli.subcommands.report import days_between, write
-from cli.subcommands.reportdata import OTHERS, Day, Efficiency, Report, Waits, load
+from cli.subcommands.reportdata import OTHERS, Day, Report, load
 from cli.subcommands.reportpage import page
 from penstock.v1.governance_pb2 import ReportReply, ReportRequest, ReportRow
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from fakenvml import FakeNvml
 from livecluster import ClusterConf, LiveCluster
+from liverest import LiveRest
 
 GIB = 1 << 30
 SRUN = f"{sys.executable} -P -m cli.srun"
@@ -288,6 +289,25 @@ def test_a_profile_while_it_runs_and_afterwards(cluster: GpuCluster) -> None:
     mine = next(row for row in waste if row["name"] == "lazy")
     assert mine["worst_job"] == int(job) and 0 <= mine["unused_gpu_s"] <= mine["allocated_gpu_s"]
     assert "--wrap" in mine["worst_command"]
+
+
+def test_waste_over_rest_is_that_of_the_command(cluster: GpuCluster) -> None:
+    """The same rows, to the second, with the command line of the worst job."""
+    job = cluster.sbatch("--gpus=1", "-t10", "-J", "half", "--wrap", f"exec {cluster.hold} w")
+    held = cluster.held("w")
+    cluster.busy(held, 40, 20, 500)
+    cluster.wait_sstat(f"{job}.batch", "ConsumedEnergyRaw", "500")
+    cluster.idle(held.gpu)
+    cluster.go("w")
+    cluster.wait_ends(job)
+    rest = LiveRest(cluster)
+    rest.start()
+    for by in ("user", "account", "name"):
+        rows = json.loads(cluster.run("penstock", "waste", f"--by={by}", "--json").ok().out)["rows"]
+        with rest.by_socket() as client:
+            assert client.get(f"/penstock/v1/waste?by={by}").json()["rows"] == rows
+    (mine,) = (row for row in rows if row["name"] == "half")
+    assert (mine["worst_job"], mine["jobs"]) == (job, 1) and "--wrap" in mine["worst_command"]
 
 
 def test_who_wants_no_profile_has_none(cluster: GpuCluster) -> None:

@@ -70,6 +70,13 @@ A_RECORD = JobRecord(
     ],
 )  # fmt: skip
 A_PROFILE = ProfileRecord(job_id=5, step_id=0, node="n1", profile=a_profile())
+REPORT_ROWS: dict[int, Any] = {
+    ReportRequest.CLUSTER: {"keys": ["7200"], "tres": "gres/gpu", "values": [3600, 0, 0, 25_200, 0, 28_800, 0, 8]},
+    ReportRequest.USAGE: {"keys": ["lab", "ann"], "tres": "cpu", "values": [3600]},
+    ReportRequest.WASTE: {"keys": ["ann"], "values": [3, 72_000, 288_000, 5, 7200]},
+    ReportRequest.EFFICIENCY: {"keys": ["lab"], "values": [2, 30, 120, 0, 0, 45, 60]},
+    ReportRequest.WAITS: {"keys": ["main", "h100"], "values": [3, 10, 2, 7, 7]},
+}  # fmt: skip
 REPLIES = {
     "Ping": PingReply(user_id=7),
     "ListSteps": ListStepsReply(),
@@ -83,9 +90,7 @@ REPLIES = {
     "Fits": FitsReply(now_us=9, partitions=[{"partition": "main", "shapes": [{"kind": "node", "cpus": 4, "limit_s": -1}]}]),
     "ShowPlanChange": PlanChangeReply(now_us=9, jobs=[{"job_id": 6, "change": "never", "before_at_us": 11}], compared=2),
     "ListJobs": ListJobsReply(jobs=[JobInfo(job_id=6, planned_start_at_us=11, planned_node_list="n1", reason="Priority")]),
-    "Report": lambda asked: ReportReply(rolled_up_to_us=9, rows=[
-        {"keys": ["7200"], "tres": "gres/gpu", "values": [3600, 0, 0, 25_200, 0, 28_800, 0, 8]}
-        if asked.kind == ReportRequest.CLUSTER else {"keys": ["lab", "ann"], "tres": "cpu", "values": [3600]}]),
+    "Report": lambda asked: ReportReply(rolled_up_to_us=9, rows=[REPORT_ROWS[asked.kind]]),
     "ListBudgets": ListBudgetsReply(budgets=[{"account": "lab", "amount": "10", "unit": "gpu-hours", "used": 2.5}]),
     "ShowConfig": ShowConfigReply(at_us=9, lines=[{"key": "ClusterName", "value": "test"}]),
     "Reconfigure": ReconfigureReply(problems=["x"], differences=[{"key": "MaxJobCount", "running": "1", "file": "2"}]),
@@ -112,6 +117,9 @@ PATHS = {
     "gpus": "/gpus",
     "usage": "/usage",
     "utilization": "/utilization",
+    "waste": "/waste?by=name&count=5",
+    "efficiency_of_period": "/efficiency",
+    "waits": "/waits?group_by=partition,gpus",
     "budgets": "/budgets",
     "config": "/config",
     "config_diff": "/config/diff",
@@ -466,6 +474,51 @@ def test_usage_is_of_whole_hours():
     )
     assert rest.get(f"{OWN}/usage?group_by=hour").status_code == 422
     assert rest.get(f"{OWN}/usage?start=7200&end=3600").status_code == 422
+
+
+def test_waste_is_that_of_the_command():
+    """Its rows, in its words; of the worst job of each the command line."""
+    record = JobRecord(job_id=5, request={"submit_line": "sbatch --gpus=8 train.sh"})
+    rest = FakeRest(REPLIES | {"ListRecords": ListRecordsReply(records=[record])})
+    answer = rest.get(f"{OWN}/waste?start=3700&end=7300&by=name").json()
+    assert (answer["start_at_us"], answer["end_at_us"]) == (3600_000_000, 10800_000_000)
+    assert answer["rows"] == [
+        {"name": "ann", "jobs": 3, "unused_gpu_s": 72_000, "allocated_gpu_s": 288_000, "worst_job": 5,
+         "worst_unused_gpu_s": 7200, "worst_command": "sbatch --gpus=8 train.sh"},
+    ]  # fmt: skip
+    (report, records) = (one[1] for one in rest.calls)
+    assert (report.kind, list(report.group_by), list(records.ids)) == (ReportRequest.WASTE, ["name"], ["5"])
+    hidden = FakeRest(REPLIES | {"ListRecords": ListRecordsReply()}).get(f"{OWN}/waste")
+    assert hidden.json()["rows"][0]["worst_command"] is None and hidden.headers["etag"]
+    week = hidden.json()
+    assert week["end_at_us"] - week["start_at_us"] == 7 * 24 * HOUR_US
+    nothing = FakeRest(REPLIES | {"Report": ReportReply()})
+    assert nothing.get(f"{OWN}/waste").json()["rows"] == [] and [one[0] for one in nothing.calls] == ["Report"]
+
+
+def test_waste_is_bounded():
+    """Rows are looked up each, so there are few; the first ones are the worst."""
+    rows = [{"keys": [f"u{number}"], "values": [1, 9, 9, number, 9]} for number in range(7)]
+    rest = FakeRest(REPLIES | {"Report": ReportReply(rows=rows), "ListRecords": ListRecordsReply()})
+    assert [one["name"] for one in rest.get(f"{OWN}/waste?count=2").json()["rows"]] == ["u0", "u1"]
+    assert list(rest.calls[-1][1].ids) == ["0", "1"]
+    for query in ("count=1001", "count=x", "by=qos", "by=user,name", "start=7200&end=3600"):
+        assert rest.get(f"{OWN}/waste?{query}").status_code == 422, query
+
+
+def test_efficiency_and_waits_of_a_period():
+    rest = FakeRest(REPLIES)
+    (row,) = rest.get(f"{OWN}/efficiency?group_by=qos").json()["rows"]
+    assert row == {
+        "keys": ["lab"], "jobs": 2, "cpu_used_s": 30, "cpu_allocated_s": 120, "cpu_percent": 25.0, "memory_used_mb_s": 0,
+        "memory_allocated_mb_s": 0, "memory_percent": None, "gpu_used_s": 45, "gpu_allocated_s": 60, "gpu_percent": 75.0,
+    }  # fmt: skip
+    (row,) = rest.get(f"{OWN}/waits?start=3700&end=7300").json()["rows"]
+    assert row == {"keys": ["main", "h100"], "jobs": 3, "mean_s": 3, "median_s": 2, "p95_s": 7, "longest_s": 7}
+    asked = [(one[1].kind, list(one[1].group_by)) for one in rest.calls]
+    assert asked == [(ReportRequest.EFFICIENCY, ["qos"]), (ReportRequest.WAITS, ["partition", "gpu_type"])]
+    assert rest.get(f"{OWN}/waits?group_by=hour").status_code == 422
+    assert rest.get(f"{OWN}/efficiency?group_by=gpus").status_code == 422
 
 
 def test_forecast():

@@ -1,7 +1,12 @@
 """Penstock's own interface, entity tags and compression on a real cluster."""
 
+import time
+
 from liverest import PREFIX
 
+from cli.subcommands.reportdata import load
+
+HOUR_S = 3600
 OWN = "/penstock/v1"
 
 
@@ -39,6 +44,27 @@ def test_a_poller_gets_only_what_is_new(rest):
         assert (again.status_code, again.headers["etag"]) == (304, jobs.headers["etag"])
         packed = client.get(f"{PREFIX}/conf", headers={"Accept-Encoding": "gzip"})
         assert packed.headers["content-encoding"] == "gzip" and packed.json()["slurm_conf"]["ClusterName"] == "e2e"
+
+
+def test_waits_and_efficiency_are_those_of_the_report(rest):
+    """By account, what `penstock report` reads of the same time."""
+    rest.cluster.wait_ends(rest.cluster.sbatch("-J", "counted", "-n2", "--wrap", "true"))
+    end_s = (int(time.time()) // HOUR_S + 1) * HOUR_S
+    start_s = end_s - 24 * HOUR_S
+    report = load(rest.cluster.client(), [(start_s * 1_000_000, end_s * 1_000_000)])
+    assert report.waits and report.efficiency
+    with rest.as_user() as client:
+        window = f"start={start_s}&end={end_s}&group_by=account"
+        waits = client.get(f"{OWN}/waits?{window}").json()["rows"]
+        assert {row.pop("keys")[0]: row for row in waits} == {name: one._asdict() for name, one in report.waits.items()}
+        rows = client.get(f"{OWN}/efficiency?{window}").json()["rows"]
+        names = ("cpu_percent", "memory_percent", "gpu_percent")
+        assert {row["keys"][0]: (row["jobs"], *(row[name] for name in names)) for row in rows} == {
+            name: (jobs, *(None if part is None else 100 * part for part in parts))
+            for name, (jobs, *parts) in report.efficiency.items()
+        }
+        sizes = client.get(f"{OWN}/waits?start={start_s}&group_by=partition,gpus").json()["rows"]
+        assert sum(row["jobs"] for row in sizes if row["keys"] == ["main", "0"]) == sum(one["jobs"] for one in sizes)
 
 
 def test_a_window_of_the_jobs(rest):

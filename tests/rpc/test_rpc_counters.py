@@ -4,8 +4,6 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
 from ctld.core.records.events import JobSubmission, Tick
 from ctld.rpc.accounting import counters
 from ctld.rpc.gate.scans import Scans
@@ -33,11 +31,12 @@ def make_world(**more: Any) -> World:
     return world
 
 
-def _listed(world: World, monkeypatch: pytest.MonkeyPatch, user: str = "root", **asked: Any) -> list[Any]:
-    monkeypatch.setattr(counters, "caller", lambda: world.actor(user))
-    runtime = SimpleNamespace(core=world.core)
+def _listed(world: World, user: str = "root", **asked: Any) -> list[Any]:
+    async def view(cluster: str) -> SimpleNamespace:
+        return SimpleNamespace(state=world.core.state, actor=world.actor(user), without_jobs=False)
+
     service = counters.CountersService(
-        cast(Services, SimpleNamespace(runtime=runtime, scans=Scans(), unread=UnreadReplies()))
+        cast(Services, SimpleNamespace(view=view, scans=Scans(), unread=UnreadReplies()))
     )
     request = governance_pb2.ListCountersRequest(**asked)
 
@@ -47,8 +46,8 @@ def _listed(world: World, monkeypatch: pytest.MonkeyPatch, user: str = "root", *
     return asyncio.run(collect())
 
 
-def test_what_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = _listed(make_world(), monkeypatch)
+def test_what_is_used() -> None:
+    found = _listed(make_world())
     by_name = {(one.account, one.user, one.qos): one for one in found}
     physics = by_name["physics", "", ""]
     assert dict(physics.limits) == {"grptres": "cpu=8", "grptresmins": "cpu=1000"}
@@ -67,19 +66,19 @@ def test_what_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert by_name["physics", "", "normal"].used["maxjobsperaccount"] == "3"
 
 
-def test_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_asked_for() -> None:
     world = make_world()
-    found = _listed(world, monkeypatch, what=["qos"], users=["ann"])
+    found = _listed(world, what=["qos"], users=["ann"])
     assert [(one.qos, one.user, one.account) for one in found] == [("normal", "", ""), ("normal", "ann", "")]
-    found = _listed(world, monkeypatch, what=["assoc"], accounts=["physics"], users=["bob"])
+    found = _listed(world, what=["assoc"], accounts=["physics"], users=["bob"])
     assert [(one.account, one.user) for one in found] == [("physics", "bob")]
 
 
-def test_private_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = _listed(make_world(private_data=("usage",)), monkeypatch, user="bob")
+def test_private_data() -> None:
+    found = _listed(make_world(private_data=("usage",)), user="bob")
     assert {one.user for one in found} == {"", "bob"}
 
 
-def test_without_enforcement_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = _listed(make_world(enforce=()), monkeypatch)
+def test_without_enforcement_nothing_is_counted() -> None:
+    found = _listed(make_world(enforce=()))
     assert found and not any(one.used for one in found)

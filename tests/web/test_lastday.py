@@ -16,12 +16,12 @@ def test_gpus_over_the_last_day(web):
     page = web.login()
     wait_for_text(page, "Accounting has counted no whole hour yet.")
 
-    def hour(number: int) -> dict[str, object]:
+    def hour(number: int, tres: str = "gres/gpu") -> dict[str, object]:
         busy, down = min(number, 12), 2 if number > 18 else 0
         parts = {"allocated_s": busy, "down_s": down, "planned_down_s": 0, "idle_s": 16 - busy - down, "planned_s": 0,
                  "reported_s": 16, "over_s": 0}  # fmt: skip
         seconds = {name: 3600 * value for name, value in parts.items()}
-        return {"at_us": real["start_at_us"] + number * HOUR_US, "tres": "gres/gpu", "count": 16} | seconds
+        return {"at_us": real["start_at_us"] + number * HOUR_US, "tres": tres, "count": 16} | seconds
 
     given = real | {"hours": [hour(number) for number in range(24) if number != 4]}
     page.route("**/penstock/v1/utilization", lambda route: route.fulfill(json=given))
@@ -33,15 +33,23 @@ def test_gpus_over_the_last_day(web):
     page.locator(".card").filter(has_text="Use over the last day").get_by_text("12", exact=True).wait_for()
     save_picture(page, "overview-day")
     check_looks(page, "overview-day")
-    used = [{"keys": ["root", "root"], "tres": name, "values": [7200]} for name in ("cpu", "gres/gpu")]
+    used = [{"keys": ["root", "root"], "tres": name, "values": [7200]} for name in ("cpu", "gres/gpu", "gres/gpu:h200")]
     report = {"start_at_us": real["start_at_us"], "end_at_us": real["end_at_us"], "rolled_up_to_us": 0, "rows": used}
     page.route("**/penstock/v1/usage?*", lambda route: route.fulfill(json=report))
     asked = []
     page.on("request", lambda request: asked.append(request.url))
-    page.route("**/penstock/v1/utilization?*", lambda route: route.fulfill(json=given))
+    by_type = given | {"hours": [hour(number, "gres/gpu:h200") for number in range(24)]}
+    page.route(
+        "**/penstock/v1/utilization?*",
+        lambda route: route.fulfill(json=by_type if "tres=" in route.request.url else given),
+    )
     web.open(page, "reports?period=week", "Reports")
     page.get_by_role("img", name="GPUs over 1 d").wait_for()
     assert any("/utilization?start=" in url for url in asked)  # of the report's own period
+    chart = page.get_by_role("img", name="GPUs by type over 1 d")
+    chart.wait_for()
+    assert "h200 mean" in str(chart.get_attribute("aria-label"))
+    assert any("tres=gres%2Fgpu%3Ah200" in url for url in asked)  # the type that the cluster counts
     check_looks(page, "reports-chart")
     web.open(page, "reports?period=year", "Reports")  # too long for hours
     page.get_by_role("img", name="GPUs over 1 d").wait_for(state="detached")

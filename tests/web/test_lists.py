@@ -85,3 +85,46 @@ def test_reports(web, filled):
     page.get_by_label("Last day").fill("2026-01-02")
     wait_for_text(page, "Nothing was used in this period.")
     assert "by=qos" in page.url and "from=2026-01-01" in page.url
+
+
+def test_reports_made_from_jobs(web, filled):
+    """Waits and efficiency in the figures of REST, which are the commands'. Pretended GPUs are not measured, so what is unused is
+    the test's."""
+    for number in range(2):
+        filled.wait_ends(filled.sbatch("-J", f"used{number}", "--gpus=2", "--wrap", "true"))
+    with web.rest.as_user() as client:
+        waits = client.get("/penstock/v1/waits").json()["rows"]
+        used = client.get("/penstock/v1/efficiency").json()["rows"]
+    (mine,) = (row for row in waits if row["keys"] == ["main", "h200"])
+    page = web.login()
+    web.open(page, "reports?period=today", "Reports")
+    page.get_by_role("columnheader", name="h200 hours").wait_for()
+    page.get_by_role("combobox", name="Report").select_option("waits")
+    row = page.get_by_role("row").filter(has_text="h200")
+    row.wait_for()
+    assert row.get_by_role("cell").nth(2).inner_text() == str(mine["jobs"]) and mine["jobs"] >= 2
+    check_looks(page, "reports-waits")
+    page.get_by_role("combobox", name="By").select_option("gpus")
+    page.get_by_role("cell", name="2–3").wait_for()
+    page.get_by_role("combobox", name="Report").select_option("efficiency")
+    page.get_by_role("columnheader", name="CPUs used").wait_for()
+    (root,) = (one for one in used if one["keys"] == ["root"])
+    page.get_by_role("cell", name=f"{root['cpu_percent']:.1f} %", exact=True).first.wait_for()
+    check_looks(page, "reports-efficiency")
+    page.get_by_role("combobox", name="Report").select_option("unused")
+    wait_for_text(page, "No such job in this period.")
+    unused = {"name": HOSTILE, "jobs": 3, "unused_gpu_s": 72_000, "allocated_gpu_s": 288_000, "worst_job": 12,
+              "worst_unused_gpu_s": 7200, "worst_command": "sbatch --gpus=8 train.sh"}  # fmt: skip
+    given = {"start_at_us": 3600 * 10**6, "end_at_us": 7200 * 10**6, "rows": [unused], "errors": [], "warnings": []}
+    page.route("**/penstock/v1/waste?*", lambda route: route.fulfill(json=given))
+    page.get_by_role("combobox", name="By").select_option("name")
+    row = page.get_by_role("row").filter(has_text=HOSTILE)
+    row.wait_for()
+    texts = row.get_by_role("cell").all_inner_texts()
+    assert texts[1:] == ["3", "20.00", "80.00", "75.0 %", "12", "2.00", "sbatch --gpus=8 train.sh"]
+    assert page.locator("img[src=x]").count() == 0
+    check_looks(page, "reports-unused")
+    page.get_by_role("button", name="Copy CSV").click()
+    wait_for_text(page, "Copied")
+    assert "sbatch --gpus=8 train.sh" in page.evaluate("navigator.clipboard.readText()")
+    assert "report=unused" in page.url and "by=name" in page.url

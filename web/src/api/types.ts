@@ -158,6 +158,14 @@ export interface DiagAnswer {
   warnings: OpenapiWarning[];
 }
 
+export interface EfficienciesAnswer {
+  start_at_us: number;
+  end_at_us: number;
+  rows: ({ keys: string[]; jobs: number; cpu_used_s: number; cpu_allocated_s: number; cpu_percent: number | null; memory_used_mb_s: number; memory_allocated_mb_s: number; memory_percent: number | null; gpu_used_s: number; gpu_allocated_s: number; gpu_percent: number | null; })[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
 export interface EfficiencyAnswer {
   job_id: number;
   state: string;
@@ -1091,6 +1099,13 @@ export interface Tres {
   type: string;
 }
 
+export interface TresAnswer {
+  TRES: Tres[];
+  errors: OpenapiError[];
+  meta: OpenapiMeta;
+  warnings: OpenapiWarning[];
+}
+
 export interface Uint16NoValStruct {
   infinite: boolean;
   number: number;
@@ -1149,6 +1164,22 @@ export interface UtilizationAnswer {
   end_at_us: number;
   rolled_up_to_us: number;
   hours: ({ at_us: number; tres: string; allocated_s: number; down_s: number; planned_down_s: number; idle_s: number; planned_s: number; reported_s: number; over_s: number; count: number; })[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
+export interface WaitsAnswer {
+  start_at_us: number;
+  end_at_us: number;
+  rows: ({ keys: string[]; jobs: number; mean_s: number; median_s: number; p95_s: number; longest_s: number; })[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
+export interface WasteAnswer {
+  start_at_us: number;
+  end_at_us: number;
+  rows: ({ name: string; jobs: number; unused_gpu_s: number; allocated_gpu_s: number; worst_job: number; worst_unused_gpu_s: number; worst_command: string | null; })[];
   errors: OwnError[];
   warnings: OwnWarning[];
 }

@@ -1,23 +1,38 @@
-import type { JSX } from "preact";
+import type { ComponentType, JSX } from "preact";
 import { useMemo } from "preact/hooks";
 
-import { OWN } from "../api/client";
+import { OWN, SLURMDB } from "../api/client";
 import { useAnswer } from "../api/live";
-import type { UsageAnswer } from "../api/types";
+import type { TresAnswer, UsageAnswer } from "../api/types";
 import { bounds, isPeriod, type Period, PERIODS } from "../lib/periods";
 import { link, route, setQuery } from "../lib/route";
 import { useStore } from "../lib/store";
+import { tresName } from "../lib/tres";
 import { fullTime } from "../lib/units";
 import type { Column } from "../parts/grid";
 import { TablePage } from "../parts/tablepage";
-import { UseOverTime } from "./lastday";
+import { EfficiencyReport, hours, keyColumns, OWNERS, type ReportProps, WAIT_GROUPS, WaitsReport, WASTE_GROUPS, WasteReport } from "./jobreports";
+import { UseByType, UseOverTime } from "./lastday";
 
-/** Use of the cluster over a period: the figures of sreport, in hours. */
+/** Reports of a period: use of the cluster, in the figures of sreport, and what is made from jobs. */
 
-const GROUPS: Record<string, string> = {
-  "account,user": "Account and user", "account": "Account", "user": "User", "qos": "QOS", "partition": "Partition", "wckey": "Wckey",
-};
-const TITLES: Record<string, string> = { account: "Account", user: "User", qos: "QOS", partition: "Partition", wckey: "Wckey" };
+interface Kind {
+  readonly title: string;
+  readonly groups: Readonly<Record<string, string>>;
+  /** Of `groups`, unless another is chosen. */
+  readonly by: string;
+  readonly page: ComponentType<ReportProps>;
+}
+
+const USE: Kind = { title: "Use", groups: OWNERS, by: "account,user", page: UseReport };
+/** By their word in the address. */
+const KINDS: ReadonlyMap<string, Kind> = new Map([
+  ["use", USE],
+  ["efficiency", { title: "Efficiency", groups: OWNERS, by: "account", page: EfficiencyReport }],
+  ["unused", { title: "Unused GPUs", groups: WASTE_GROUPS, by: "user", page: WasteReport }],
+  ["waits", { title: "Waits", groups: WAIT_GROUPS, by: "partition,gpu_type", page: WaitsReport }],
+]);
+const GPU = "gres/gpu";
 /** The answer's hours are whole: the question changes this often. */
 const HOUR_S = 3600;
 /** A longer period has more hours than a chart can show. */
@@ -27,23 +42,25 @@ interface Row {
   readonly keys: readonly string[];
   readonly cpu_s: number;
   readonly gpu_s: number;
+  /** Of GPUs of a type, by its TRES. */
+  readonly type_s: ReadonlyMap<string, number>;
 }
 
 /** One row for each group, of the answer's one for each TRES. */
 export function usageRows(answer: UsageAnswer): Row[] {
-  const found = new Map<string, { keys: readonly string[]; cpu_s: number; gpu_s: number }>();
+  const found = new Map<string, { keys: readonly string[]; tres: Map<string, number> }>();
   for (const one of answer.rows) {
     const id = JSON.stringify(one.keys);
-    const row = found.get(id) ?? { keys: one.keys, cpu_s: 0, gpu_s: 0 };
+    const row = found.get(id) ?? { keys: one.keys, tres: new Map<string, number>() };
     found.set(id, row);
-    if (one.tres === "cpu") row.cpu_s += one.values[0] ?? 0;
-    else row.gpu_s += one.values[0] ?? 0;
+    row.tres.set(one.tres, (row.tres.get(one.tres) ?? 0) + (one.values[0] ?? 0));
   }
-  return [...found.values()];
+  return [...found.values()].map(({ keys, tres }) => ({ keys, cpu_s: tres.get("cpu") ?? 0, gpu_s: tres.get(GPU) ?? 0, type_s: tres }));
 }
 
-function hours(id: string, title: string, seconds: (row: Row) => number): Column<Row> {
-  return { id, title, value: seconds, text: (row) => (seconds(row) / 3600).toFixed(2), width: 8, isNumber: true };
+/** The types of GPU that are counted, as TRES. */
+export function gpuTypes(answer: TresAnswer): string[] {
+  return answer.TRES.filter((one) => one.type === "gres" && one.name.startsWith("gpu:")).map((one) => `gres/${one.name}`).sort();
 }
 
 function percent(id: string, title: string, seconds: (row: Row) => number, rows: readonly Row[]): Column<Row> {
@@ -55,26 +72,40 @@ export function Reports(): JSX.Element {
   const { query } = useStore(route);
   const asked = query.get("period") ?? "";
   const period: Period = isPeriod(asked) ? asked : "days30";
+  const name = query.get("report") ?? "";
+  const id = KINDS.has(name) ? name : "use";
+  const kind = KINDS.get(id) ?? USE;
   const wanted = query.get("by") ?? "";
-  const by = Object.hasOwn(GROUPS, wanted) ? wanted : "account,user";
+  const by = Object.hasOwn(kind.groups, wanted) ? wanted : kind.by;
   const range = bounds(period, query.get("from") ?? "", query.get("to") ?? "");
-  const path = range ? `${OWN}/usage?start=${range[0]}&end=${Math.ceil(range[1] / HOUR_S) * HOUR_S}&group_by=${by}` : "";
-  const answer = useAnswer<UsageAnswer>(path);
-  const hoursPath = range && range[1] - range[0] <= CHART_S_MAX ? `start=${range[0]}&end=${Math.ceil(range[1] / HOUR_S) * HOUR_S}` : "";
+  const times = range ? `start=${range[0]}&end=${Math.ceil(range[1] / HOUR_S) * HOUR_S}` : "";
+  const Page = kind.page;
+  return <Page key={id} period={times} lengthS={range ? range[1] - range[0] : 0} by={by} tools={<Choice period={period} by={by} id={id} kind={kind} />} />;
+}
+
+function UseReport({ period, lengthS, by, tools }: ReportProps): JSX.Element {
+  const counted = useAnswer<TresAnswer>(`${SLURMDB}/tres`);
+  const types = useMemo(() => (counted.data ? gpuTypes(counted.data) : []), [counted.data]);
+  const isKnown = Boolean(counted.data ?? counted.error);
+  const tres = ["cpu", GPU, ...types].map(encodeURIComponent).join(",");
+  const answer = useAnswer<UsageAnswer>(period && isKnown ? `${OWN}/usage?group_by=${by}&tres=${tres}&${period}` : "");
+  const hasGpus = (answer.data?.rows ?? []).some((one) => one.tres === GPU);
+  const isShort = period !== "" && lengthS <= CHART_S_MAX;
   const rows = useMemo(() => (answer.data ? usageRows(answer.data) : undefined), [answer.data]);
   const columns = useMemo<readonly Column<Row>[]>(() => [
-    ...by.split(",").map((name, index): Column<Row> => ({ id: name, title: TITLES[name] ?? name, value: (row) => row.keys[index] ?? "", width: 12 })),
-    hours("cpu", "CPU hours", (row) => row.cpu_s),
+    ...keyColumns<Row>(by),
+    hours<Row>("cpu", "CPU hours", (row) => row.cpu_s),
     percent("cpushare", "Share of CPUs", (row) => row.cpu_s, rows ?? []),
-    hours("gpu", "GPU hours", (row) => row.gpu_s),
+    hours<Row>("gpu", "GPU hours", (row) => row.gpu_s),
     percent("gpushare", "Share of GPUs", (row) => row.gpu_s, rows ?? []),
-  ], [by, rows]);
+    ...types.map((type) => hours<Row>(type, `${tresName(type)} hours`, (row) => row.type_s.get(type) ?? 0)),
+  ], [by, rows, types]);
   const upTo = answer.data?.rolled_up_to_us ?? 0;
   return (
     <TablePage
-      title="Reports" rows={range ? rows : []} error={answer.error} columns={columns} order="-cpu" rowKey={(row) => JSON.stringify(row.keys)}
+      title="Reports" rows={period ? rows : []} error={answer.error} columns={columns} order="-cpu" rowKey={(row) => JSON.stringify(row.keys)}
       open={(row) => link(["jobs"], new URLSearchParams({ q: row.keys.filter(Boolean).join(" ") }))}
-      empty={range ? "Nothing was used in this period." : "Choose two dates, the earlier one first."} tools={<Choice period={period} by={by} />}
+      empty={period ? "Nothing was used in this period." : "Choose two dates, the earlier one first."} tools={tools}
     >
       {answer.data && (
         <p class="faint">
@@ -82,26 +113,28 @@ export function Reports(): JSX.Element {
           {upTo > 0 && upTo < answer.data.end_at_us ? `; complete up to ${fullTime(upTo)}` : ""}
         </p>
       )}
-      {hoursPath && (
-        <UseOverTime title="The whole cluster over this period" period={hoursPath} hasGpus={(answer.data?.rows ?? []).some((one) => one.tres === "gres/gpu")} />
-      )}
+      {isShort && <UseOverTime title="The whole cluster over this period" period={period} hasGpus={hasGpus} />}
+      {isShort && hasGpus && types.length > 0 && <UseByType period={period} types={types} />}
     </TablePage>
   );
 }
 
-function Choice({ period, by }: { period: Period; by: string }): JSX.Element {
+function Choice({ period, by, id, kind }: { period: Period; by: string; id: string; kind: Kind }): JSX.Element {
   const { query } = useStore(route);
   const day = (name: "from" | "to", label: string): JSX.Element => (
     <input type="date" aria-label={label} value={query.get(name) ?? ""} onChange={(event) => setQuery({ [name]: event.currentTarget.value })} />
   );
   return (
     <>
+      <select aria-label="Report" value={id} onChange={(event) => setQuery({ report: event.currentTarget.value, by: "", sort: "", cols: "", q: "" })}>
+        {[...KINDS].map(([name, one]) => <option key={name} value={name}>{one.title}</option>)}
+      </select>
       <select aria-label="Period" value={period} onChange={(event) => setQuery({ period: event.currentTarget.value })}>
         {Object.entries(PERIODS).map(([name, title]) => <option key={name} value={name}>{title}</option>)}
       </select>
       {period === "dates" && <>{day("from", "First day")}{day("to", "Last day")}</>}
       <select aria-label="By" value={by} onChange={(event) => setQuery({ by: event.currentTarget.value, sort: "" })}>
-        {Object.entries(GROUPS).map(([name, title]) => <option key={name} value={name}>{`By ${title.toLowerCase().replace("qos", "QOS")}`}</option>)}
+        {Object.entries(kind.groups).map(([name, title]) => <option key={name} value={name}>{`By ${title.toLowerCase().replace("qos", "QOS").replace("gpu", "GPU")}`}</option>)}
       </select>
     </>
   );
