@@ -4,6 +4,7 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/jobs                   jobs in short, for tables of many
     GET /penstock/v1/jobs/wide              the same with more members
     POST /penstock/v1/jobs/test             when and where a job would start, without queueing it
+    POST /penstock/v1/jobs/lint             what sbatch --lint finds in a script
     GET /penstock/v1/jobs/{job_id}/script   the script of a batch job
     GET /penstock/v1/jobs/{job_id}/why      why a job waits, and what would start it sooner
     GET /penstock/v1/jobs/{job_id}/story    what happened to it, in order
@@ -76,6 +77,8 @@ from rest.handlers import interactive, joboutput, jobuse, simulate
 from rest.handlers.jobs import job_path, listed
 from rest.handlers.jobtable import IN_SHORT, WIDE, in_short, shown_id, wide
 from rest.handlers.jobwindow import WINDOW, window_of
+from rest.handlers.lint import BODY as LINT_BODY
+from rest.handlers.lint import FINDING, lint
 from rest.handlers.site import audit, budgets, config, config_diff, node_events, templates, topology
 from rest.handlers.submit import plan_with, test
 from rest.handlers.usage import GROUPS, UTILIZATION, usage, utilization
@@ -324,6 +327,8 @@ OWN_PATHS: Final = (
             {"jobs": OwnRecord(None, WIDE, is_list=True), "total": "integer?"}, name="jobs_wide"),
     OwnPath("/jobs/test", "When and where a job would start, without queueing it", test, (),
             _EXPECTED, body="/slurm/{v}/job/submit"),
+    OwnPath("/jobs/lint", "What sbatch --lint finds in a script, by line; nothing is queued, and nothing in it looked up", lint,
+            (), {"findings": OwnRecord(None, FINDING, is_list=True), "lines_read": "integer"}, takes=LINT_BODY),
     OwnPath("/jobs/{job_id}/script", "The script of a batch job", script, (_JOB_ID,),
             {"job_id": "integer", "script": "string"}),
     OwnPath("/jobs/{job_id}/why", "Why a job waits, and what would start it sooner", why, (_JOB_ID,),

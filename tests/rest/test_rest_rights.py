@@ -95,6 +95,7 @@ TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     ("POST", f"{UTIL}/hostnames", {"hostlist": "n[1-2]"}, ALL),
     ("POST", f"{SLURM}/job/submit", {"job": {**HELD, "partition": "none"}}, ALL),
     ("POST", f"{PREFIX}/jobs/test", {"job": {**HELD, "partition": "none"}}, ALL),
+    ("POST", f"{PREFIX}/jobs/lint", {"script": "#!/bin/sh\n"}, ALL),  # it is the caller's own text
     ("POST", f"{PREFIX}/plan/with", {"job": {**HELD, "partition": "none"}}, ALL),
     ("POST", f"{SLURM}/job/allocate", {"job": {**HELD, "partition": "none"}}, ALL),
     ("POST", f"{SLURM}/job/{JOB}", {"comment": "x"}, OPERATOR | {"user"}),
