@@ -78,6 +78,8 @@ TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     *(("GET", f"{DB}/{path}", None, ALL) for path in READ_DB),
     *(("GET", f"{PREFIX}/{path}", None, ALL) for path in READ_OWN),
     ("GET", f"{PREFIX}/jobs/{JOB}/script", None, ADMIN | {"user"}),
+    ("GET", f"{PREFIX}/jobs/{JOB}/environment", None, ADMIN | {"user"}),  # as the script: operators do not see it
+    ("GET", f"{PREFIX}/controller", None, ADMIN),
     ("GET", f"{PREFIX}/audit", None, ADMIN),
     ("GET", f"{PREFIX}/config/diff", None, ADMIN),
     (
