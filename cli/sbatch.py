@@ -15,15 +15,17 @@ from typing import NoReturn
 
 from cli.base.environment import current_umask, export_text, job_environment, soft_limits, trace_parent
 from cli.base.exitstatus import with_exit_error
-from cli.base.options import MAYBE, NO, STATUS_WRONG_LINE, YES, Command, Option, OptionValues, parse
-from cli.base.requestkey import REQUEST_KEY, new_key
+from cli.base.options import STATUS_WRONG_LINE, OptionValues, parse
+from cli.base.requestkey import new_key
 from cli.base.run import CommandError, RemoteAnswer, need_own_process, run
 from cli.filters.hooks import OptionFilters, cluster_here
+from cli.jobs.batchopts import COMMAND as COMMAND
+from cli.jobs.batchopts import PREFIX
 from cli.jobs.bindwords import BindHint
 from cli.jobs.components import join, parse_components
 from cli.jobs.gpuchecks import check_gpus
 from cli.jobs.hostfile import apply_hostfile
-from cli.jobs.jobopts import HELP_GROUPS, JOB_OPTIONS, environment_values, with_environment
+from cli.jobs.jobopts import environment_values
 from cli.jobs.jobrequest import (
     check_conflicts,
     current_folder,
@@ -44,43 +46,9 @@ from penstock.values.text import check_name
 
 #: The most bytes of the script's arguments; the system's limit for all of them is some 2 MB.
 ARGUMENTS_BYTES_MAX = 1024 * 1024
-PREFIX = "SBATCH_"
 NO_COMMAND = "(null)"  # Slurm's name of a job without a script file
 #: Options that a script cannot have: its lines are the same in every submission.
 NOT_IN_SCRIPTS = ("wrap", "request_key")
-
-
-def _own(name: str, value: str, what: str) -> Option:
-    """An option that Slurm does not have."""
-    const = True if value == NO else ""
-    return Option(name, "", value, help=what, metavar="data_parser", const=const, own=True, note="not in Slurm")
-
-
-COMMAND = Command(
-    "sbatch",
-    "[OPTIONS(0)...] [ : [OPTIONS(N)...]] script(0) [args(0)...]",
-    with_environment(
-        (
-            *JOB_OPTIONS,
-            Option("ignore-pbs", help="ignore #PBS and #BSUB options in the batch script"),
-            _own("json", MAYBE, "with --lint: its findings as JSON"),
-            _own("lint", NO, "check the script for mistakes and whether it could run; queue nothing"),
-            Option("parsable", help="print only the job id, and the cluster's name with --clusters"),
-            Option("quiet", "Q", help="quiet mode (suppress informational messages)"),
-            REQUEST_KEY,
-            Option("test-only", help="show when and where the job would start, submit nothing"),
-            Option("verbose", "v", help="verbose mode: show the options in force", counted=True),
-            _own("yaml", MAYBE, "with --lint: its findings as YAML"),
-            Option("wait", "W", help="wait until the job has ended, exit with its code"),
-            Option("wrap", "", YES, help="submit this command in a sh script", metavar="command"),
-        ),
-        PREFIX,
-    ),
-    interspersed=False,
-    usage_end="executable [args...]",
-    groups=HELP_GROUPS,
-    wrong_status=STATUS_WRONG_LINE,
-)
 
 
 def main() -> NoReturn:

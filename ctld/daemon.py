@@ -230,6 +230,7 @@ class Controller:
             self._traces,
             self.rollups,
             self.certificates.now,
+            self.certificates.ends,
             self._filter,
             self._neighbours_address,
         )

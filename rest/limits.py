@@ -65,6 +65,11 @@ SIMULATED_POLICIES_MAX: Final = 6
 POLICY_CHARS_MAX: Final = 100
 SIMULATED_DAYS_MAX: Final = 90
 SIMULATED_JOBS_MAX: Final = 200_000
+#: Of a script that is checked while it is written, what is looked at: bytes and lines from its beginning. Findings of a rule that
+#: are shown.
+LINT_BYTES_MAX: Final = 64 * 1024
+LINT_LINES_MAX: Final = 1_000
+LINT_FINDINGS_MAX: Final = 100
 #: Idle time of a connection between two requests.
 IDLE_TIMEOUT_S: Final = 75
 #: Connections in all; one more is closed at once. Each is a descriptor and some KiB.

@@ -188,10 +188,15 @@ def begin(text: str) -> int:
 
 
 def gres(text: str) -> "tuple[Gres, ...]":
-    from penstock.values.gres import parse_gres
-
+    """A list of resources; `help` asks the controller which there are."""
     if text == "help":
         raise RemoteAnswer(_gres_help())
+    return listed_gres(text)
+
+
+def listed_gres(text: str) -> "tuple[Gres, ...]":
+    """A list of resources, without help."""
+    from penstock.values.gres import parse_gres
 
     return late(parse_gres)(text)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from cli.base.options import Command, Option, OptionValues, message_text
 from cli.lint.lintlaunch import launch_findings
-from cli.lint.lintwords import Finding, LintScript, ScriptHead, meant_options
+from cli.lint.lintwords import Finding, LintScript, ScriptHead
 
 _SHELL = re.compile(r"\$[A-Za-z_{(]|`|^~(/|$)")
 #: The patterns of file names that correspond to variables that users try.
@@ -43,19 +43,18 @@ def interpreter(script: LintScript) -> Iterator[Finding]:
 
 def misspelt_directive(script: LintScript) -> Iterator[Finding]:
     """A comment that was meant to be a directive."""
-    for line in script.head:
-        options = meant_options(line, script.command)
-        if options is not None:
-            written = line.text.strip().partition("-")[0].rstrip() or line.text.strip()
-            text = f"{message_text(written)!r} is not #SBATCH, so this line is a comment and has no effect"
-            yield Finding(line.number, "misspelt-directive", text, f"#SBATCH {options}")
+    for line in script.meant:
+        written = line.text.strip().partition("-")[0].rstrip() or line.text.strip()
+        text = f"{message_text(written)!r} is not #SBATCH, so this line is a comment and has no effect"
+        column = len(line.text) - len(line.text.lstrip()) + 1
+        yield Finding(line.number, "misspelt-directive", text, f"#SBATCH {line.options}", column)
 
 
 def directive_after_command(script: LintScript) -> Iterator[Finding]:
     """Directives that come too late to be read."""
     for line in script.late_directives:
         text = f"it is after the first command (line {script.first_command}), where directives are no longer read"
-        yield Finding(line.number, "late-directive", text, f"move it above line {script.first_command}")
+        yield Finding(line.number, "late-directive", text, f"move it above line {script.first_command}", 1)
 
 
 def bad_option(script: LintScript) -> Iterator[Finding]:
@@ -64,7 +63,9 @@ def bad_option(script: LintScript) -> Iterator[Finding]:
         if not directive.error:
             continue
         text = directive.error.partition("\n")[0].removeprefix("sbatch: ")
-        yield Finding(directive.number, "bad-option", text, _proposal(directive, script.command))
+        options = [word for word in directive.words if word.startswith("-")]
+        column = directive.column_of(options[0]) if len(options) == 1 else 0
+        yield Finding(directive.number, "bad-option", text, _proposal(directive, script.command), column)
 
 
 def _proposal(directive: ScriptHead, command: Command) -> str:
@@ -91,7 +92,7 @@ def stray_word(script: LintScript) -> Iterator[Finding]:
             word = message_text(directive.stray[0])
             text = f"{word!r} is not an option: sbatch refuses the line"
             fix = "begin a comment with a blank and #" if not word.startswith("-") else "one option a line"
-            yield Finding(directive.number, "stray-word", text, fix)
+            yield Finding(directive.number, "stray-word", text, fix, directive.column_of(directive.stray[0]))
 
 
 def cut_value(script: LintScript) -> Iterator[Finding]:
@@ -103,7 +104,7 @@ def cut_value(script: LintScript) -> Iterator[Finding]:
             kept, lost = message_text(directive.text[start:at]), message_text(directive.text[at:].strip())
             text = f"a # begins a comment, also inside a word: this says {kept}, and {lost!r} is not read"
             fix = f"write {kept}\\#... or put it into quotes; before a comment put a blank"
-            yield Finding(directive.number, "cut-value", text, fix)
+            yield Finding(directive.number, "cut-value", text, fix, directive.column_at(start))
 
 
 def comment_at(text: str) -> int:
@@ -131,10 +132,8 @@ def shell_word(script: LintScript) -> Iterator[Finding]:
             if not _SHELL.search(value):
                 continue
             option = next((o for o in script.command.options if o.name == name[2:]), None)
-            yield Finding(
-                directive.number, "shell-word", f"{message_text(word)} is not expanded: no shell reads directives",
-                _instead(value, option),
-            )  # fmt: skip
+            text = f"{message_text(word)} is not expanded: no shell reads directives"
+            yield Finding(directive.number, "shell-word", text, _instead(value, option), directive.column_of(word))
 
 
 def _instead(value: str, option: Option | None) -> str:

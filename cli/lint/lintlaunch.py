@@ -13,7 +13,8 @@ from typing import NamedTuple
 from cli.base.options import OptionValues, parse
 from cli.base.run import CommandError, RemoteAnswer
 from cli.jobs.jobwords import devices
-from cli.lint.lintwords import Finding, LintScript, meant_options, read_directive
+from cli.lint.lintwords import Finding, LintScript, without_lookups
+from penstock.values.numbers import is_digits
 
 
 class ProcessLauncher(NamedTuple):
@@ -38,10 +39,13 @@ LAUNCHERS = {
 #: Programs that start a launcher on other nodes.
 SPREADERS = ("srun", "mpirun", "mpiexec", "orterun", "pdsh", "ssh", "clush", "prun")
 ALL_GPUS = ("gpu", "auto")
+#: Of a number of processes; a longer one is text.
+DIGITS_MAX = 9
 
 
 def launch_findings(script: LintScript) -> Iterator[Finding]:
     """Launchers in the script's commands that would start too many processes, or too few."""
+    values = script.values()
     for number, words in script.commands:
         at = next((i for i, word in enumerate(words) if _name(word) in LAUNCHERS), -1)
         if at < 0:
@@ -49,29 +53,35 @@ def launch_findings(script: LintScript) -> Iterator[Finding]:
         name = _name(words[at])
         starter = next((_name(word) for word in words[:at] if _name(word) in SPREADERS), "")
         if starter == "srun":
-            yield from _many(script, number, words, at)
-        elif not starter and name not in ("mpirun", "mpiexec", "orterun") and _nodes(script.values()) > 1:
-            text = f"{name} without srun starts on the first of {_nodes(script.values())} nodes alone"
+            yield from _many(script, values, number, words, at)
+        elif not starter and name not in ("mpirun", "mpiexec", "orterun") and _nodes(values) > 1:
+            text = f"{name} without srun starts on the first of {_nodes(values)} nodes alone"
             yield Finding(number, "n-times-n", text, f"srun --ntasks-per-node=1 {name} ...")
 
 
-def _many(script: LintScript, number: int, words: list[str], at: int) -> Iterator[Finding]:
+def _many(script: LintScript, values: OptionValues, number: int, words: list[str], at: int) -> Iterator[Finding]:
     """srun in front of a launcher."""
-    name, said = _name(words[at]), _of_srun(words[:at])
-    tasks, meant_on = _tasks(script, said)
-    count = _count(LAUNCHERS[name], words[at + 1 :], script)
-    if tasks < 2 or count in ("", "0", "1"):
+    name = _name(words[at])
+    count = _count(LAUNCHERS[name], words[at + 1 :], values)
+    if count in ("", "0", "1"):
         return
-    values = script.values()
+    said = _of_srun(words[:at])
+    tasks, meant_on = _tasks(script, said.over(values), said)
+    if tasks < 2:
+        return
     nodes = max(_nodes(said.over(values)), 1)
-    each = count if not LAUNCHERS[name].total or not count.isdigit() else str(max(1, int(count) // nodes))
+    each = count if not LAUNCHERS[name].total or not _is_number(count) else str(max(1, int(count) // nodes))
     if each == "1":
         return
-    product = f"{tasks * int(each)} processes" if each.isdigit() else f"{tasks} times {each} processes"
+    product = f"{tasks * int(each)} processes" if _is_number(each) else f"{tasks} times {each} processes"
     asked = f"line {meant_on} is meant to request" if meant_on else "there are"
     text = f"{asked} {tasks} tasks on a node, and srun starts {name} in each, which starts {each}: {product} on a node"
     fix = f"srun --ntasks-per-node=1 {name} ..., which then has all CPUs and GPUs of the node"
     yield Finding(number, "n-times-n", text, fix)
+
+
+def _is_number(text: str) -> bool:
+    return is_digits(text) and len(text) <= DIGITS_MAX
 
 
 def _name(word: str) -> str:
@@ -84,24 +94,22 @@ def _of_srun(words: list[str]) -> OptionValues:
 
     start = max(i for i, word in enumerate(words) if _name(word) == "srun")
     try:
-        return parse(COMMAND, words[start + 1 :]).values
+        return parse(without_lookups(COMMAND), words[start + 1 :]).values
     except (CommandError, RemoteAnswer):
         return OptionValues()  # mostly values with shell variables
 
 
-def _tasks(script: LintScript, said: OptionValues) -> tuple[int, int]:
-    """Tasks of srun per node, and the line of the misspelt directive that sets them (0 = a valid option does)."""
-    values = said.over(script.values())
+def _tasks(script: LintScript, values: OptionValues, said: OptionValues) -> tuple[int, int]:
+    """Tasks of srun per node, and the line of the misspelt directive that sets them (0 = a valid option does). `said`: of
+    `values`, those of srun itself.
+    """
     found = _tasks_of(values)
     if found > 1 or "ntasks_per_node" in said or "ntasks" in said:
         return found, 0
-    for line in script.head:
-        options = meant_options(line, script.command)
-        if options is not None:
-            meant = read_directive(line.number, options, script.command).values
-            found = _tasks_of(meant.over(values))
-            if found > 1:
-                return found, line.number
+    for line in script.meant:
+        found = _tasks_of(line.values.over(values))
+        if found > 1:
+            return found, line.number
     return 1, 0
 
 
@@ -115,13 +123,13 @@ def _nodes(values: OptionValues) -> int:
     return values.numbers("nodes", 1, 1)[0]
 
 
-def _count(launcher: ProcessLauncher, words: list[str], script: LintScript) -> str:
+def _count(launcher: ProcessLauncher, words: list[str], values: OptionValues) -> str:
     """The launcher's number of processes: a number, or the text in its place; "" = not given."""
     for i, word in enumerate(words):
         name, equals, value = word.partition("=")
         if name in launcher.counts:
             text = value if equals else "".join(words[i + 1 : i + 2])
-            gpus = _gpus(script.values())
+            gpus = _gpus(values)
             if gpus and (text in ALL_GPUS or "GPUS" in text):
                 return str(gpus)
             return text

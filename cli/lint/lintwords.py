@@ -10,20 +10,35 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
-from cli.base.options import Command, OptionValues, parse
+from cli.base.options import ACCEPTED, DONE, Command, Option, OptionValues, parse
 from cli.base.run import CommandError, RemoteAnswer
+from cli.jobs.jobwords import gres, listed_gres
 from cli.jobs.script import MARK, head_lines, split_words
+
+#: Rules about what sbatch refuses, or cannot run.
+ERRORS = frozenset(("no-interpreter", "dos-lines", "null-byte", "bad-option", "stray-word", "refused"))
+#: Options whose values are looked up (a file, users) or written out (65,536 nodes of a few letters).
+LOOKED_UP = frozenset(("nodefile", "uid", "gid", "nodelist", "exclude"))
 
 
 class Finding(NamedTuple):
-    """One probable mistake. `line` 0 = the whole script. `fix` says what to write or do."""
+    """One probable mistake. `line` 0 = the whole script; `column` from 1, in characters, 0 = not known. `fix` says what to
+    write or do.
+    """
 
     line: int
     rule: str
     text: str
     fix: str
+    column: int = 0
+
+    @property
+    def severity(self) -> str:
+        """error: the script is refused or cannot run; warning: it does something else than was meant."""
+        return "error" if self.rule in ERRORS else "warning"
 
 
 class ScriptLine(NamedTuple):
@@ -43,6 +58,24 @@ class ScriptHead(NamedTuple):
     stray: list[str]  # words that are not options
     error: str  # the error with which sbatch would refuse it
 
+    def column_of(self, word: str) -> int:
+        """The column of a word as it is written; 0 = it is written otherwise, in quotes."""
+        at = self.text.find(word)
+        return 0 if at < 0 else self.column_at(at)
+
+    def column_at(self, at: int) -> int:
+        """The column of an index of `text`."""
+        return len(MARK) + at + 1
+
+
+class MeantHead(NamedTuple):
+    """A line that only looks like a directive, and the options on it."""
+
+    number: int
+    text: str  # of the line
+    options: str
+    values: OptionValues
+
 
 class LintScript(NamedTuple):
     """A script as input of the rules."""
@@ -51,6 +84,7 @@ class LintScript(NamedTuple):
     command: Command
     head: list[ScriptLine]  # up to the first command
     directives: list[ScriptHead]
+    meant: list[MeantHead]
     late_directives: list[ScriptLine]
     first_command: int  # its line, 0 = none
     commands: list[tuple[int, list[str]]]  # of the body, by line, continued lines joined
@@ -67,6 +101,20 @@ class LintScript(NamedTuple):
         """The line of the directive that decides an option; 0 = it is not in the script."""
         lines = [d.number for d in self.directives if any(key in d.values for key in keys)]
         return 0 if any(key in self.outside for key in keys) or not lines else lines[-1]
+
+
+@lru_cache(maxsize=8)
+def without_lookups(command: Command) -> Command:
+    """The same options, for a script of another user: reading it opens no file, makes no call, writes nothing, and takes
+    a time that grows with its length alone. Values that would be looked up are taken as they are.
+    """
+    return command._replace(options=tuple(_as_text(option) for option in command.options))
+
+
+def _as_text(option: Option) -> Option:
+    status = DONE if option.status == ACCEPTED else option.status  # parse() warns of the other
+    convert = listed_gres if option.convert is gres else None if option.name in LOOKED_UP else option.convert
+    return option._replace(status=status, convert=convert)
 
 
 #: The most letters in which a misspelt SBATCH may differ.
@@ -112,7 +160,15 @@ def read(data: bytes, command: Command, outside: OptionValues) -> LintScript:
     directives = [
         read_directive(line.number, line.text[len(mark) :], command) for line in head if line.text.startswith(mark)
     ]
-    return LintScript(data, command, head, directives, late, first, list(_commands(body)), outside)
+    meant = list(_meant(head, command))
+    return LintScript(data, command, head, directives, meant, late, first, list(_commands(body)), outside)
+
+
+def _meant(head: list[ScriptLine], command: Command) -> Iterator[MeantHead]:
+    for line in head:
+        options = meant_options(line, command)
+        if options is not None:
+            yield MeantHead(line.number, line.text, options, read_directive(line.number, options, command).values)
 
 
 def read_directive(number: int, text: str, command: Command) -> ScriptHead:

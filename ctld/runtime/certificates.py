@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.errors import BadSetup
 from penstock.security import issued, renew
@@ -22,6 +22,16 @@ log = logging.getLogger("penstock.ctld")
 
 CHECK_S: Final = 12 * 3600.0
 _US: Final = 1_000_000
+_OWN: Final = ("controller", "ca")
+
+
+class CertificateEnd(NamedTuple):
+    """Until when a certificate is valid."""
+
+    role: str
+    name: str
+    end_us: int
+    warning: str  # "" = it is renewed in time, or ends much later
 
 
 class Certificates:
@@ -71,21 +81,33 @@ class Certificates:
 
     def _ends(self) -> list[str]:
         """Returns a line for each certificate that expires soon."""
-        now_us = self._clock_us()
-        lines = []
         try:
-            entries = issued.newest(issued.read(self._folder))
+            found = self.ends()
         except BadSetup as error:
             return [str(error)]
-        for entry in entries:
-            if entry.role != "controller" and 0 <= renew.days_left(entry.end_s * _US, now_us) < renew.WARN_DAYS:
-                lines.append(f"{entry.role} {entry.name}: {warning(entry.role, entry.name, entry.end_s * _US)}")
-        if renew.days_left(renew.end_us(self.held.certificate), now_us) < renew.WARN_DAYS:
-            lines.append(f"the controller's certificate ends on {_date(renew.end_us(self.held.certificate))}")
-        if renew.days_left(renew.end_us(self.held.ca), now_us) < renew.CA_WARN_DAYS:
-            end = _date(renew.end_us(self.held.ca))
-            lines.append(f"the cluster's CA ends on {end}: then every node and login host has to join a new one")
-        return lines
+        return [
+            one.warning if one.role in _OWN else f"{one.role} {one.name}: {one.warning}" for one in found if one.warning
+        ]
+
+    def ends(self) -> list[CertificateEnd]:
+        """Returns the newest certificate of each holder that is valid, those of nodes and login hosts first, then the
+        controller's and the CA's. Reads the list of issued ones. Raises BadSetup.
+        """
+        now_us = self._clock_us()
+        found = []
+        for entry in issued.newest(issued.read(self._folder)):
+            end_us = entry.end_s * _US
+            left = renew.days_left(end_us, now_us)
+            if entry.role != "controller" and left >= 0:
+                text = warning(entry.role, entry.name, end_us) if left < renew.WARN_DAYS else ""
+                found.append(CertificateEnd(entry.role, entry.name, end_us, text))
+        own_us, ca_us = renew.end_us(self.held.certificate), renew.end_us(self.held.ca)
+        own = f"the controller's certificate ends on {_date(own_us)}"
+        ca = f"the cluster's CA ends on {_date(ca_us)}: then every node and login host has to join a new one"
+        own = own if renew.days_left(own_us, now_us) < renew.WARN_DAYS else ""
+        ca = ca if renew.days_left(ca_us, now_us) < renew.CA_WARN_DAYS else ""
+        name = self.held.identity.name
+        return [*found, CertificateEnd(_OWN[0], name, own_us, own), CertificateEnd(_OWN[1], "", ca_us, ca)]
 
 
 def warning(role: str, name: str, end_us: int) -> str:

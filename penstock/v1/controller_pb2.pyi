@@ -1111,6 +1111,44 @@ class RevokePersonalTokenRequest(_message.Message):
     for_user: str
     def __init__(self, name: _Optional[str] = ..., for_user: _Optional[str] = ...) -> None: ...
 
+class ShowControllerRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ShowControllerReply(_message.Message):
+    __slots__ = ("certificates", "issued", "database")
+    CERTIFICATES_FIELD_NUMBER: _ClassVar[int]
+    ISSUED_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_FIELD_NUMBER: _ClassVar[int]
+    certificates: _containers.RepeatedCompositeFieldContainer[CertificateInfo]
+    issued: int
+    database: DatabaseInfo
+    def __init__(self, certificates: _Optional[_Iterable[_Union[CertificateInfo, _Mapping]]] = ..., issued: _Optional[int] = ..., database: _Optional[_Union[DatabaseInfo, _Mapping]] = ...) -> None: ...
+
+class CertificateInfo(_message.Message):
+    __slots__ = ("role", "name", "end_at_us", "warning")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    END_AT_US_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
+    role: str
+    name: str
+    end_at_us: int
+    warning: str
+    def __init__(self, role: _Optional[str] = ..., name: _Optional[str] = ..., end_at_us: _Optional[int] = ..., warning: _Optional[str] = ...) -> None: ...
+
+class DatabaseInfo(_message.Message):
+    __slots__ = ("kind", "address", "size_bytes", "behind_us")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_US_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    address: str
+    size_bytes: int
+    behind_us: int
+    def __init__(self, kind: _Optional[str] = ..., address: _Optional[str] = ..., size_bytes: _Optional[int] = ..., behind_us: _Optional[int] = ...) -> None: ...
+
 class RenderConfigRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -1282,16 +1320,20 @@ class SwitchInfo(_message.Message):
     def __init__(self, name: _Optional[str] = ..., level: _Optional[int] = ..., nodes: _Optional[str] = ..., node_count: _Optional[int] = ..., children: _Optional[str] = ...) -> None: ...
 
 class GetBatchScriptRequest(_message.Message):
-    __slots__ = ("job_id",)
+    __slots__ = ("job_id", "environment")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     job_id: int
-    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+    environment: bool
+    def __init__(self, job_id: _Optional[int] = ..., environment: bool = ...) -> None: ...
 
 class GetBatchScriptReply(_message.Message):
-    __slots__ = ("script",)
+    __slots__ = ("script", "environment")
     SCRIPT_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     script: bytes
-    def __init__(self, script: _Optional[bytes] = ...) -> None: ...
+    environment: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, script: _Optional[bytes] = ..., environment: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class StoryRequest(_message.Message):
     __slots__ = ("job_id",)

@@ -224,6 +224,11 @@ class ControllerStub(object):
                 request_serializer=penstock_dot_v1_dot_controller__pb2.RenderConfigRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_controller__pb2.RenderConfigReply.FromString,
                 _registered_method=True)
+        self.ShowController = channel.unary_unary(
+                '/penstock.v1.Controller/ShowController',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.ShowControllerRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.ShowControllerReply.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer(object):
@@ -470,6 +475,13 @@ class ControllerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ShowController(self, request, context):
+        """its certificates and its database
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -662,6 +674,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.RenderConfig,
                     request_deserializer=penstock_dot_v1_dot_controller__pb2.RenderConfigRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_controller__pb2.RenderConfigReply.SerializeToString,
+            ),
+            'ShowController': grpc.unary_unary_rpc_method_handler(
+                    servicer.ShowController,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.ShowControllerRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.ShowControllerReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1690,6 +1707,33 @@ class Controller(object):
             '/penstock.v1.Controller/RenderConfig',
             penstock_dot_v1_dot_controller__pb2.RenderConfigRequest.SerializeToString,
             penstock_dot_v1_dot_controller__pb2.RenderConfigReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ShowController(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/ShowController',
+            penstock_dot_v1_dot_controller__pb2.ShowControllerRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.ShowControllerReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -4,7 +4,9 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/jobs                   jobs in short, for tables of many
     GET /penstock/v1/jobs/wide              the same with more members
     POST /penstock/v1/jobs/test             when and where a job would start, without queueing it
+    POST /penstock/v1/jobs/lint             what sbatch --lint finds in a script
     GET /penstock/v1/jobs/{job_id}/script   the script of a batch job
+    GET /penstock/v1/jobs/{job_id}/environment  the environment of a batch job
     GET /penstock/v1/jobs/{job_id}/why      why a job waits, and what would start it sooner
     GET /penstock/v1/jobs/{job_id}/story    what happened to it, in order
     GET /penstock/v1/jobs/{job_id}/steps    its steps
@@ -27,6 +29,7 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/nodes/events           times at which nodes were not up
     GET /penstock/v1/config                 the configuration in force
     GET /penstock/v1/config/diff            what the files say otherwise now
+    GET /penstock/v1/controller             certificates, and the controller's database
     GET /penstock/v1/templates              templates of job scripts
     GET /penstock/v1/audit                  the audit log
     POST /penstock/v1/simulations           begin to simulate a workload
@@ -44,8 +47,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from cli.base.document import Json, message_object
 from cli.base.listing import words
 from penstock.v1.controller_pb2 import (
+    CertificateInfo,
     ConfigDifference,
     ConfigLine,
+    DatabaseInfo,
     GetBatchScriptReply,
     GetBatchScriptRequest,
     GpuInfo,
@@ -79,7 +84,9 @@ from rest.handlers import interactive, joboutput, jobreports, jobuse, simulate
 from rest.handlers.jobs import job_path, listed
 from rest.handlers.jobtable import IN_SHORT, WIDE, in_short, shown_id, wide
 from rest.handlers.jobwindow import WINDOW, window_of
-from rest.handlers.site import audit, budgets, config, config_diff, node_events, templates, topology
+from rest.handlers.lint import BODY as LINT_BODY
+from rest.handlers.lint import FINDING, lint
+from rest.handlers.site import audit, budgets, config, config_diff, controller, node_events, templates, topology
 from rest.handlers.submit import plan_with, test
 from rest.handlers.usage import GROUPS, UTILIZATION, usage, utilization
 from rest.limits import PLAN_TIMEOUT_S
@@ -221,6 +228,15 @@ async def script(call: RestCall) -> Json:
     return {"job_id": selector.job_id, "script": reply.script.decode("utf-8", "replace")}
 
 
+async def environment(call: RestCall) -> Json:
+    """The environment of a batch job as it was submitted; bytes that are not UTF-8 are replaced."""
+    selector = job_path(call.path["job_id"])
+    request = GetBatchScriptRequest(job_id=selector.job_id, environment=True)
+    reply: GetBatchScriptReply = await call.call("GetBatchScript", request)
+    lines = [one.decode("utf-8", "replace") for one in reply.environment]
+    return {"job_id": selector.job_id, "environment": sorted(lines)}
+
+
 async def fits(call: RestCall) -> Json:
     """The largest jobs that would start now, by partition."""
     request = FitsRequest(partitions=words(call.query.get("partitions")))
@@ -331,8 +347,12 @@ OWN_PATHS: Final = (
             {"jobs": OwnRecord(None, WIDE, is_list=True), "total": "integer?"}, name="jobs_wide"),
     OwnPath("/jobs/test", "When and where a job would start, without queueing it", test, (),
             _EXPECTED, body="/slurm/{v}/job/submit"),
+    OwnPath("/jobs/lint", "What sbatch --lint finds in a script, by line; nothing is queued, and nothing in it looked up", lint,
+            (), {"findings": OwnRecord(None, FINDING, is_list=True), "lines_read": "integer"}, takes=LINT_BODY),
     OwnPath("/jobs/{job_id}/script", "The script of a batch job", script, (_JOB_ID,),
             {"job_id": "integer", "script": "string"}),
+    OwnPath("/jobs/{job_id}/environment", "The environment of a batch job, as submitted: for those who may see the script",
+            environment, (_JOB_ID,), {"job_id": "integer", "environment": "string[]"}),
     OwnPath("/jobs/{job_id}/why", "Why a job waits, and what would start it sooner", why, (_JOB_ID,),
             {"why": OwnRecord(WhyJobReply, {"sentence": "string"})}),
     OwnPath("/jobs/{job_id}/story", "What happened to a job, in order", story, (_JOB_ID,),
@@ -389,6 +409,8 @@ OWN_PATHS: Final = (
     OwnPath("/config/diff", "What the files say otherwise than the configuration in force, for administrators", config_diff, (),
             {"differences": OwnRecord(ConfigDifference, is_list=True), "problems": "string[]", "jobs": "string[]",
              "file_errors": "string[]"}, name="config_diff"),
+    OwnPath("/controller", "Until when certificates are valid, and where the database is, for administrators", controller, (),
+            {"certificates": OwnRecord(CertificateInfo, is_list=True), "issued": "integer", "database": OwnRecord(DatabaseInfo)}),
     OwnPath("/templates", "The site's templates of job scripts", templates, (),
             {"templates": OwnRecord(None, dict.fromkeys(("name", "title", "description", "script"), "string"), is_list=True)}),
     OwnPath("/audit", "The audit log, for administrators: each record as JSON, and its hash", audit,

@@ -1,5 +1,6 @@
-"""What a site has beside its jobs, in /penstock/v1/: the configuration in force and its files, the audit log, the budgets of
-accounts, templates of job scripts, the network's switches, times at which nodes were not up.
+"""What a site has beside its jobs, in /penstock/v1/: the configuration in force and its files, certificates and database of the
+controller, the audit log, the budgets of accounts, templates of job scripts, the network's switches, times at which nodes were
+not up.
 """
 
 import json
@@ -14,6 +15,8 @@ from penstock.v1.controller_pb2 import (
     ReconfigureRequest,
     ShowConfigReply,
     ShowConfigRequest,
+    ShowControllerReply,
+    ShowControllerRequest,
     ShowTopologyReply,
     ShowTopologyRequest,
 )
@@ -53,6 +56,16 @@ async def config_diff(call: RestCall) -> Json:
         call.warn(one)
     differences = [message_object(one) for one in reply.differences]
     return {"file_errors": [], "differences": differences, "problems": list(reply.problems), "jobs": list(reply.jobs)}
+
+
+async def controller(call: RestCall) -> Json:
+    """The certificates of the cluster and the controller's database."""
+    reply: ShowControllerReply = await call.call("ShowController", ShowControllerRequest())
+    return {
+        "certificates": [message_object(one) for one in reply.certificates],
+        "issued": reply.issued,
+        "database": message_object(reply.database),
+    }
 
 
 async def templates(call: RestCall) -> Json:

@@ -249,3 +249,17 @@ def test_a_controller_that_is_away(client, capsys):
 def test_the_table_names_all_rules():
     assert len({rule.name for rule in RULES}) == len(RULES)
     assert {"no-interpreter", "misspelt-directive", "late-directive", "n-times-n", "refused"} <= set(RULE_NAMES)
+
+
+def test_findings_have_a_column_and_a_severity() -> None:
+    text = "#!/bin/sh\n#SBATCH -n 4 now\n#SBATCH --output=$HOME/x\n  # SBATCH -n 2\n#SBATCH -J a#b\n#SBATCH --tiem=1\n"
+    findings = lint(read(text.encode(), COMMAND, OptionValues()))
+    assert [(f.line, f.column, f.severity) for f in findings] == [
+        (2, 14, "error"), (3, 9, "warning"), (4, 3, "warning"), (5, 12, "warning"), (6, 9, "error"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("count", ["\u00b2", "9" * 5000])
+def test_a_number_of_processes_that_is_none(count: str) -> None:
+    """It is text then, as a variable is."""
+    assert found(script("#SBATCH -n 4", f"srun mpirun -n {count} a")) == [(3, "n-times-n")]

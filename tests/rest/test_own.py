@@ -30,6 +30,7 @@ from penstock.v1.controller_pb2 import (
     PingReply,
     ReconfigureReply,
     ShowConfigReply,
+    ShowControllerReply,
     ShowTopologyReply,
     StoryReply,
     SubmitJobReply,
@@ -87,6 +88,9 @@ REPLIES = {
     "GetBatchScript": GetBatchScriptReply(script=b"#!/bin/sh\n\xff"),
     "ListRecords": ListRecordsReply(records=[A_RECORD]),
     "ListProfiles": ListProfilesReply(profiles=[A_PROFILE]),
+    "ShowController": ShowControllerReply(
+        certificates=[{"role": "ca", "end_at_us": 9}, {"role": "node", "name": "n1", "end_at_us": 8, "warning": "soon"}],
+        issued=1, database={"kind": "sqlite", "address": "/v/penstock.db", "size_bytes": 4096}),
     "Fits": FitsReply(now_us=9, partitions=[{"partition": "main", "shapes": [{"kind": "node", "cpus": 4, "limit_s": -1}]}]),
     "ShowPlanChange": PlanChangeReply(now_us=9, jobs=[{"job_id": 6, "change": "never", "before_at_us": 11}], compared=2),
     "ListJobs": ListJobsReply(jobs=[JobInfo(job_id=6, planned_start_at_us=11, planned_node_list="n1", reason="Priority")]),
@@ -105,6 +109,7 @@ PATHS = {
     "jobs": "/jobs",
     "jobs_wide": "/jobs/wide?order=name&count=3",
     "script": "/jobs/5/script",
+    "environment": "/jobs/5/environment",
     "why": "/jobs/5/why",
     "story": "/jobs/5/story",
     "steps": "/jobs/5/steps",
@@ -123,6 +128,7 @@ PATHS = {
     "budgets": "/budgets",
     "config": "/config",
     "config_diff": "/config/diff",
+    "controller": "/controller",
     "templates": "/templates",
     "audit": "/audit?start=1&users=ann",
     "topology": "/topology",
@@ -206,6 +212,17 @@ def test_why_and_story():
     assert story["job_id"] == 5 and story["lines"] == [{"at_us": 3, "attempt": 1, "event": "start", "detail": "n1"}]
     task = rest.get(f"{OWN}/jobs/5_3/story").json()
     assert task["job_id"] == 6 and rest.calls[-1][1].job_id == 6
+
+
+def test_the_environment_is_asked_for_instead_of_the_script():
+    reply = GetBatchScriptReply(environment=[b"PATH=/bin", b"B=\xff", b"A=x=y"])
+    rest = FakeRest({"GetBatchScript": reply})
+    assert rest.get(f"{OWN}/jobs/5/environment").json() == {
+        "job_id": 5, "environment": ["A=x=y", "B=\ufffd", "PATH=/bin"], "errors": [], "warnings": [],
+    }  # fmt: skip
+    assert (rest.calls[0][1].job_id, rest.calls[0][1].environment) == (5, True)
+    rest.get(f"{OWN}/jobs/5/script")
+    assert not rest.calls[1][1].environment
 
 
 def test_steps_of_a_job():

@@ -81,6 +81,8 @@ TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     *(("GET", f"{DB}/{path}", None, ALL) for path in READ_DB),
     *(("GET", f"{PREFIX}/{path}", None, ALL) for path in READ_OWN),
     ("GET", f"{PREFIX}/jobs/{JOB}/script", None, ADMIN | {"user"}),
+    ("GET", f"{PREFIX}/jobs/{JOB}/environment", None, ADMIN | {"user"}),  # as the script: operators do not see it
+    ("GET", f"{PREFIX}/controller", None, ADMIN),
     ("GET", f"{PREFIX}/audit", None, ADMIN),
     ("GET", f"{PREFIX}/config/diff", None, ADMIN),
     (
@@ -98,6 +100,7 @@ TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     ("POST", f"{UTIL}/hostnames", {"hostlist": "n[1-2]"}, ALL),
     ("POST", f"{SLURM}/job/submit", {"job": {**HELD, "partition": "none"}}, ALL),
     ("POST", f"{PREFIX}/jobs/test", {"job": {**HELD, "partition": "none"}}, ALL),
+    ("POST", f"{PREFIX}/jobs/lint", {"script": "#!/bin/sh\n"}, ALL),  # it is the caller's own text
     ("POST", f"{PREFIX}/plan/with", {"job": {**HELD, "partition": "none"}}, ALL),
     ("POST", f"{SLURM}/job/allocate", {"job": {**HELD, "partition": "none"}}, ALL),
     ("POST", f"{SLURM}/job/{JOB}", {"comment": "x"}, OPERATOR | {"user"}),

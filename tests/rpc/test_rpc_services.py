@@ -93,8 +93,13 @@ def test_a_user_sees_all_jobs_and_touches_his_own(tmp_path):
             script = c.GetBatchScriptRequest(job_id=mine)
             assert (await site.call_as(USER, "GetBatchScript", script)).script == b"#!mine"
             assert (await site.call_as(0, "GetBatchScript", script)).script == b"#!mine"
-            error = await denial(site.call_as(OTHER, "GetBatchScript", script))
-            assert code_of(error) is Code.ACCESS_DENIED
+            environment = c.GetBatchScriptRequest(job_id=mine, environment=True)
+            for uid in (USER, 0):
+                reply = await site.call_as(uid, "GetBatchScript", environment)
+                assert (list(reply.environment), reply.script) == ([b"A=1"], b"")
+            for request_ in (script, environment):
+                error = await denial(site.call_as(OTHER, "GetBatchScript", request_))
+                assert code_of(error) is Code.ACCESS_DENIED
             query = accounting_pb2.ListRecordsRequest(with_script=True, with_environment=True)
             for uid, text in ((USER, b"#!mine"), (OTHER, b""), (0, b"#!mine")):
                 (page,) = await site.call_as(uid, "ListRecords", query)

@@ -401,7 +401,7 @@ def test_the_log_warns_of_what_ends(tmp_path: Path, caplog: pytest.LogCaptureFix
         authority.issue(role, name, make_key().public_key(), start_us, life_s=days * 86_400 + 60)
     key = make_key()
     own = authority.issue("controller", "ctl", key.public_key(), start_us, life_s=5 * 86_400)
-    held = SimpleNamespace(certificate=own, ca=authority.certificate)
+    held = SimpleNamespace(certificate=own, ca=authority.certificate, identity=SimpleNamespace(name="ctl"))
     at = SimpleNamespace(us=start_us)
     certificates = Certificates(tmp_path / "ca", held, lambda: held, lambda: at.us)  # type: ignore[arg-type,return-value]  # a stand-in for credentials
     caplog.set_level(logging.WARNING, "penstock.ctld")

@@ -161,6 +161,23 @@ def test_the_configuration_and_its_files(web):
     assert page.get_by_text("Configuration files").count() == 0
 
 
+def test_certificates_and_database(web):
+    """Until when, and where; for administrators."""
+    page = web.login()
+    web.open(page, "cluster", "Cluster")
+    rows = page.get_by_role("region", name="Certificates").get_by_role("row")
+    rows.filter(has_text="CA of the cluster").wait_for()
+    assert [one.count() for one in (rows.filter(has_text="Controller"), rows.filter(has_text="Soon"))] == [1, 0]
+    database = page.locator("section.card").filter(has_text="Changes not in it yet")
+    database.get_by_text("SQLite, a file of the controller").wait_for()
+    assert "MiB" in database.inner_text() and "Up to date" in database.inner_text()
+    check_looks(page, "cluster-certificates")
+    page = web.login("nobody")
+    web.open(page, "cluster", "Cluster")
+    page.get_by_text("Answers", exact=True).wait_for()
+    assert page.get_by_text("Certificates").count() == 0 and page.get_by_text("SQLite").count() == 0
+
+
 @pytest.mark.parametrize("address", ["constructor", "__proto__", "toString"])
 def test_an_address_without_a_page(web, address):
     page = web.login()

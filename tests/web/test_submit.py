@@ -180,3 +180,62 @@ def test_a_job_is_submitted_again(web):
     assert other.get_by_role("link", name="Submit again").count() == 0
     web.open(other, f"submit?from={job}", "Submit a job")
     other.get_by_role("alert").wait_for()
+
+
+def test_findings_stand_at_their_lines(web):
+    """As the script is written, beside what the form says itself; a click leads to the place."""
+    page = web.login()
+    web.open(page, "submit", "Submit a job")
+    area = page.get_by_label("Script", exact=True)
+    area.fill(
+        "#!/bin/bash\n#SBATCH --nodes=2\n#SBasks --ntasks-per-node=8\n#SBATCH --tiem=10\n#SBATCH -J \U0001f600\\ run#<b>\n"
+        "srun torchrun --nproc_per_node=8 a\n"
+    )
+    about = page.get_by_role("list", name="About the script")
+    about.get_by_text("is not #SBATCH, so this line is a comment").wait_for()
+    about.get_by_text("64 processes on a node").wait_for()
+    assert [one.partition(":")[0] for one in about.get_by_role("listitem").all_inner_texts()] == [
+        "Line 3", "Line 4", "Line 5", "Line 6",
+    ]  # fmt: skip
+    assert about.get_by_text("--time=10", exact=True).is_visible()
+    marks = page.locator(".editor .marks span")
+    assert marks.evaluate_all("all => all.map(one => [one.dataset.line, one.className])") == [
+        ["3", "wait"], ["4", "bad"], ["5", "wait"], ["6", "wait"],
+    ]  # fmt: skip
+    box, top = marks.nth(1).bounding_box(), area.bounding_box()
+    assert box and top and abs(box["y"] - top["y"] - 1 - 12 - 3 * 22) < 1.5
+    check_looks(page, "submit-lint")
+    about.get_by_role("button", name="Line 5").click()
+    before = area.evaluate("one => one.value.slice(0, one.selectionStart)")
+    assert before.endswith("#SBATCH -J \U0001f600\\ ")
+    area.fill("#!/bin/bash\n#SBATCH --nodes=2\nhostname\n")
+    about.get_by_role("listitem").first.wait_for(state="detached")
+    assert marks.count() == 0
+
+
+def test_the_environment_of_a_job_is_shown_when_it_is_asked_for(web):
+    """To its owner, and not to others, as its script; nothing of it is fetched before."""
+    cluster = web.rest.cluster
+    held = {"name": "held", "hold": True, "current_working_directory": "/tmp", "script": "#!/bin/sh\n",
+            "environment": ["PATH=/bin", "SECRET_WORD=<b>hush</b>"]}  # fmt: skip
+    with web.rest.as_user("nobody") as client:
+        job = client.post("/slurm/v0.0.46/job/submit", json={"job": held}).json()["job_id"]
+    try:
+        for user, sees in (("nobody", True), ("", True), ("daemon", False)):
+            page = web.login(user)
+            asked: list[str] = []
+            page.on("request", lambda one, asked=asked: asked.append(one.url))
+            web.open(page, f"jobs/{job}", "held")
+            card = page.locator("section.card").filter(has=page.get_by_role("heading", name="Environment"))
+            card.get_by_text("They may hold secrets").wait_for()
+            assert not [url for url in asked if url.endswith("/environment")] and "hush" not in page.content()
+            card.get_by_role("button", name="Show").click()
+            if sees:
+                card.get_by_text("SECRET_WORD=<b>hush</b>").wait_for()
+                check_looks(page, "job-environment")
+                card.get_by_role("button", name="Hide").click()
+                assert "hush" not in card.inner_text()
+            else:
+                card.get_by_text("Access/permission denied").wait_for()
+    finally:
+        cluster.run("scancel", str(job)).ok()

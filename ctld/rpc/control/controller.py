@@ -32,6 +32,7 @@ from ctld.rpc.accounting.changes import qos_event
 from ctld.rpc.cluster import clusterinfo, reservations
 from ctld.rpc.cluster.nodelists import NodeLists, NodeQuestion
 from ctld.rpc.cluster.placemoments import PlaceMoments
+from ctld.rpc.control import condition
 from ctld.rpc.control.certificates import Certification
 from ctld.rpc.control.parts import PART_IDS, PART_RECORDS, looks_for, partition, parts
 from ctld.rpc.explain.expectedstart import expected_start
@@ -389,7 +390,7 @@ class ControllerService(Certification):
     async def GetBatchScript(
         self, request: controller_pb2.GetBatchScriptRequest, context: Context
     ) -> controller_pb2.GetBatchScriptReply:
-        """Returns a job's script, for those who may see it (gate/visibility.py)."""
+        """Returns a job's script, or its environment, for those who may see it (gate/visibility.py)."""
         row = self._runtime.snapshot.jobs.get(request.job_id)
         state = self._runtime.core.state
         actor = caller()
@@ -400,7 +401,16 @@ class ControllerService(Certification):
         spec = await self._services.specs.get(row.spec_hash)
         if spec is None:
             raise BadRequest(Code.INTERNAL, TEXT[Code.INTERNAL])
+        if request.environment:
+            return controller_pb2.GetBatchScriptReply(environment=spec.environment)
         return controller_pb2.GetBatchScriptReply(script=spec.script)
+
+    @translated
+    async def ShowController(
+        self, request: controller_pb2.ShowControllerRequest, context: Context
+    ) -> controller_pb2.ShowControllerReply:
+        """Returns what the controller stands on: certificates, and its database without a password."""
+        return await condition.shown(self._services)
 
     @translated
     async def Story(self, request: controller_pb2.StoryRequest, context: Context) -> controller_pb2.StoryReply:

@@ -86,6 +86,7 @@ RIGHTS: Final[dict[str, LeastRole]] = {
     CONTROLLER + "ListPersonalTokens": LeastRole.USER,  # of others: administrators, checked by the handler
     CONTROLLER + "RevokePersonalToken": LeastRole.USER,  # of others: administrators, checked by the core
     CONTROLLER + "RenderConfig": LeastRole.LOOK,
+    CONTROLLER + "ShowController": LeastRole.ADMINISTRATOR,  # it has the database's address
     "/penstock.v1.Accounting/ListRecords": LeastRole.LOOK,
     "/penstock.v1.Accounting/ListProfiles": LeastRole.LOOK,
     "/penstock.v1.Shares/ListAssociations": LeastRole.LOOK,

@@ -31,6 +31,7 @@ from ctld.rpc.gate.users import UserNames
 from ctld.rpc.gate.usertokens import UserTokens
 from ctld.rpc.gate.visibility import ALL_JOBS, job_visibility
 from ctld.runtime.amending import Amender
+from ctld.runtime.certificates import CertificateEnd
 from ctld.runtime.fair import FairThreads
 from ctld.runtime.loop import Runtime
 from ctld.runtime.ports import StoreLike
@@ -75,6 +76,7 @@ class Services:
     traces: Traces
     rollups: RollUps
     credentials: Callable[[], Credentials]  # the controller's own, at present
+    certificate_ends: Callable[[], list[CertificateEnd]]  # of all; reads a file, raises BadSetup
     submit_filter: SubmitFilter
     neighbours_address: str = ""  # by which other clusters of the database are read; "" = the own one
     names: UserNames = field(init=False)

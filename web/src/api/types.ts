@@ -107,6 +107,13 @@ export interface BudgetsAnswer {
   warnings: OwnWarning[];
 }
 
+export interface CertificateInfo {
+  role: string;
+  name: string;
+  end_at_us: number;
+  warning: string;
+}
+
 export interface ConfigAnswer {
   at_us: number;
   lines: ConfigLine[];
@@ -138,6 +145,14 @@ export interface ConfigLine {
   section: string;
 }
 
+export interface ControllerAnswer {
+  certificates: CertificateInfo[];
+  issued: number;
+  database: DatabaseInfo;
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
 export interface ControllerPing {
   hostname: string;
   latency: number;
@@ -149,6 +164,13 @@ export interface ControllerPing {
 export interface Coord {
   direct: boolean;
   name: string;
+}
+
+export interface DatabaseInfo {
+  kind: string;
+  address: string;
+  size_bytes: number;
+  behind_us: number;
 }
 
 export interface DiagAnswer {
@@ -171,6 +193,13 @@ export interface EfficiencyAnswer {
   state: string;
   advice: string[];
   figures: { nodes: number | null; cores: number | null; elapsed_s: number | null; time_limit_s: number | null; time_percent: number | null; cpu_used_s: number | null; cpu_allocated_s: number | null; cpu_percent: number | null; memory_used_bytes: number | null; memory_allocated_bytes: number | null; memory_percent: number | null; gpus: number | null; gpu_percent: number | null; gpu_memory_used_bytes: number | null; gpu_memory_allocated_bytes: number | null; gpu_memory_percent: number | null; gpu_profiled_s: number | null; gpu_idle_s: number | null; gpu_throttled_s: number | null; energy_joules: number | null; };
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
+export interface EnvironmentAnswer {
+  job_id: number;
+  environment: string[];
   errors: OwnError[];
   warnings: OwnWarning[];
 }
@@ -523,6 +552,13 @@ export interface LicensesNeeded {
   wanted: number;
   free: number;
   enough_at_us: number;
+}
+
+export interface LintAnswer {
+  findings: ({ line: number; column: number; severity: string; rule: string; text: string; fix: string; })[];
+  lines_read: number;
+  errors: OwnError[];
+  warnings: OwnWarning[];
 }
 
 export interface MovedJob {

@@ -3,11 +3,11 @@ import { useMemo } from "preact/hooks";
 
 import { OWN, session, SLURM } from "../api/client";
 import { useAnswer } from "../api/live";
-import type { AuditAnswer, ConfigAnswer, ConfigDiffAnswer, ConfigDifference, DiagAnswer, PingAnswer } from "../api/types";
+import type { AuditAnswer, ConfigAnswer, ConfigDiffAnswer, ConfigDifference, ControllerAnswer, DiagAnswer, PingAnswer } from "../api/types";
 import { type AuditRow, auditRow } from "../lib/audit";
 import { link, route, setQuery } from "../lib/route";
 import { useStore } from "../lib/store";
-import { count, fullTime } from "../lib/units";
+import { count, does, duration, fullTime, memory } from "../lib/units";
 import { Card, Chip, Facts, Pending, Time } from "../parts/bits";
 import type { Column } from "../parts/grid";
 import { TablePage } from "../parts/tablepage";
@@ -47,6 +47,7 @@ function Configuration(): JSX.Element {
     >
       <Parts here="" />
       <Controllers />
+      {manages && <Foundations />}
       {manages && <Differences />}
     </TablePage>
   );
@@ -73,6 +74,55 @@ function Controllers(): JSX.Element {
         />
       ) : <Pending error={ping.error ?? diag.error} what="the controller" />}
     </Card>
+  );
+}
+
+/** Neither changes from one minute to the next. */
+const FOUNDATIONS_EVERY_MS = 60_000;
+const OWNERS: ReadonlyMap<string, string> = new Map([["ca", "CA of the cluster"], ["controller", "Controller"], ["node", "Node"], ["login", "Login host"]]);
+const KINDS: ReadonlyMap<string, string> = new Map([["sqlite", "SQLite, a file of the controller"], ["postgresql", "PostgreSQL"]]);
+/** Changes that are not in the database yet for this time are worth a word. */
+const BEHIND_US = 5_000_000;
+
+/** Certificates and the database; the controller shows them to administrators alone. */
+function Foundations(): JSX.Element | null {
+  const answer = useAnswer<ControllerAnswer>(`${OWN}/controller`, FOUNDATIONS_EVERY_MS);
+  if (answer.error?.status === 403 || answer.error?.status === 401) return null; // an operator
+  const found = answer.data;
+  if (!found) return <Card title="Certificates and database"><Pending error={answer.error} what="certificates and database" /></Card>;
+  const { database, certificates, issued } = found;
+  const warned = certificates.filter((one) => one.warning);
+  const others = certificates.filter((one) => one.role === "node" || one.role === "login");
+  const behind = database.behind_us > BEHIND_US;
+  return (
+    <>
+      <Card title="Certificates" more={<Chip tone={warned.length ? "wait" : "good"}>{warned.length ? does(warned.length, "ends soon", "end soon") : "In order"}</Chip>}>
+        {warned.length > 0 && <Lines title="To be looked at:" texts={warned.map((one) => (one.name && one.role !== "controller" ? `${one.name}: ${one.warning}` : one.warning))} tone="wait" />}
+        <div class="scroll tall" tabIndex={0} role="region" aria-label="Certificates">
+          <table class="plain">
+            <thead><tr>{["Of", "Name", "Valid until"].map((one) => <th key={one} scope="col">{one}</th>)}</tr></thead>
+            <tbody>
+              {certificates.map((one) => (
+                <tr key={`${one.role} ${one.name}`}>
+                  <th scope="row">{OWNERS.get(one.role) ?? one.role}</th>
+                  <td>{one.name || "–"}</td>
+                  <td>{fullTime(one.end_at_us)} {one.warning && <Chip tone="wait">Soon</Chip>}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+        {issued > others.length && <p class="faint small">{`Of ${issued} nodes and login hosts those whose certificates end first.`}</p>}
+      </Card>
+      <Card title="Database" more={<Chip tone={behind ? "wait" : "good"}>{behind ? "Behind" : "Up to date"}</Chip>}>
+        <Facts
+          rows={[
+            ["Kind", KINDS.get(database.kind) ?? database.kind], ["Place", <code key="c">{database.address}</code>],
+            ["Size", memory(Math.ceil(database.size_bytes / 2 ** 20))], ["Changes not in it yet", behind ? `for ${duration(database.behind_us / 1e6)}` : "none"],
+          ]}
+        />
+      </Card>
+    </>
   );
 }
 

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 
 import { ApiError, change, OWN, session, SLURM, SLURMDB } from "../api/client";
 import { refresh, useAnswer } from "../api/live";
-import type { GpusAnswer, JobDetailsAnswer, JobInfo, RecordsAnswer, ScriptAnswer, StoryAnswer, WhyAnswer, WhyJobReply } from "../api/types";
+import type { EnvironmentAnswer, GpusAnswer, JobDetailsAnswer, JobInfo, RecordsAnswer, ScriptAnswer, StoryAnswer, WhyAnswer, WhyJobReply } from "../api/types";
 import { endingOf } from "../lib/endings";
 import { names } from "../lib/hostlist";
 import { changeOf, minutes, set } from "../lib/model";
@@ -53,6 +53,7 @@ function Live({ id, job }: { id: string; job: JobInfo }): JSX.Element {
         <Card title="Details" class="wide"><Facts rows={factsOf(job)} /></Card>
         {hasStarted && <JobUse id={oneJob(job)} state={state} />}
         {job.batch_flag && <Script id={id} path={path} />}
+        {job.batch_flag && <Environment path={path} />}
       </div>
     </>
   );
@@ -243,6 +244,20 @@ function Script({ id, path }: { id: string; path: string }): JSX.Element {
     >
       {script.data ? <pre tabIndex={0} aria-label="Script">{script.data.script}</pre>
         : script.error ? <Empty>{script.error.message}</Empty> : <Pending error={null} what="the script" />}
+    </Card>
+  );
+}
+
+/** It may have secrets, so it is asked for when it is opened, and not before. */
+function Environment({ path }: { path: string }): JSX.Element {
+  const [isOpen, setOpen] = useState(false);
+  const answer = useAnswer<EnvironmentAnswer>(isOpen ? `${OWN}/jobs/${path}/environment` : "");
+  const lines = answer.data?.environment;
+  return (
+    <Card title="Environment" class="wide" more={<button type="button" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>{isOpen ? "Hide" : "Show"}</button>}>
+      {!isOpen ? <p class="faint small">The variables that it was submitted with. They may hold secrets.</p>
+        : lines ? <pre tabIndex={0} aria-label="Environment">{lines.join("\n")}</pre>
+          : answer.error ? <Empty>{answer.error.message}</Empty> : <Pending error={null} what="the environment" />}
     </Card>
   );
 }

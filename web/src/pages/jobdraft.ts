@@ -1,7 +1,8 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { ApiError, ask, OWN, read, session, SLURM } from "../api/client";
-import type { JobDetailsAnswer, JobsAnswer } from "../api/types";
+import type { JobDetailsAnswer, JobsAnswer, LintAnswer } from "../api/types";
+import { type Finding, stillSaid } from "../lib/lint";
 import { jobOf, optionsOf } from "../lib/options";
 import { Store, useStore } from "../lib/store";
 
@@ -77,4 +78,35 @@ export function useVerdict<T>(path: "jobs/test" | "plan/with", job: Record<strin
     };
   }, [path, job]);
   return verdict;
+}
+
+export interface Linted {
+  readonly findings: readonly Finding[];
+  /** What is to be said of the check itself; "": all of the script was read. */
+  readonly note: string;
+}
+
+/** What `sbatch --lint` finds in the script as it stands; until it has answered, what still holds of its last answer. */
+export function useLint(script: string): Linted {
+  const [last, setLast] = useState<{ about: string; findings: readonly Finding[]; note: string }>({ about: "", findings: [], note: "" });
+  useEffect(() => {
+    const abort = new AbortController();
+    const timer = window.setTimeout(() => {
+      ask<LintAnswer>(`${OWN}/jobs/lint`, { script }, abort.signal).then(
+        ({ findings, lines_read }) => setLast({ about: script, findings, note: noteOf(script, lines_read) }),
+        (error: unknown) => error instanceof ApiError && setLast({ about: script, findings: [], note: `The lines were not checked. ${error.message}` }),
+      );
+    }, PAUSE_MS);
+    return () => {
+      clearTimeout(timer);
+      abort.abort();
+    };
+  }, [script]);
+  const findings = useMemo(() => stillSaid(last.findings, last.about, script), [last, script]);
+  return { findings, note: last.about === script ? last.note : "" };
+}
+
+function noteOf(script: string, read: number): string {
+  const lines = script.split("\n").length - (script.endsWith("\n") ? 1 : 0);
+  return read < lines ? `The first ${read} of ${lines} lines are checked.` : "";
 }

@@ -4,6 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, change, OWN, read, type Remark, session, SLURM } from "../api/client";
 import { refresh, useAnswer } from "../api/live";
 import type { FitsAnswer, FittingShape, GpusAnswer, JobDetailsAnswer, JobInfo, ScriptAnswer, TestAnswer } from "../api/types";
+import { lineRemarks } from "../lib/lint";
 import { isSame, optionsOf, type ScriptOption, valueOf, withOption } from "../lib/options";
 import { type Preset, presetsOf } from "../lib/presets";
 import { newRequestKey } from "../lib/requestkey";
@@ -12,7 +13,8 @@ import { useStore } from "../lib/store";
 import { readGpus } from "../lib/tres";
 import { count, duration, memory, moment } from "../lib/units";
 import { Card, Pending, Time } from "../parts/bits";
-import { draft, START, useDrafted, useVerdict, type Verdict } from "./jobdraft";
+import { ScriptEditor } from "../parts/editor";
+import { draft, START, useDrafted, useLint, useVerdict, type Verdict } from "./jobdraft";
 import { Fields, said } from "./jobfields";
 import { LastJobs } from "./lastjobs";
 import { Templates } from "./templates";
@@ -75,6 +77,8 @@ function Form(props: { script: string; folder: string; from?: string }): JSX.Ele
   const [script, setScript] = useState(props.script);
   const { job, options, problems, usual, isReady } = useDrafted(script, props.folder);
   const verdict = useVerdict<TestAnswer>("jobs/test", isReady ? job : null);
+  const linted = useLint(script);
+  const lines = useMemo(() => lineRemarks(problems, linted.findings), [problems, linted.findings]);
   useEffect(() => {
     if (!props.from) draft.set(script);
   }, [script, props.from]);
@@ -108,13 +112,9 @@ function Form(props: { script: string; folder: string; from?: string }): JSX.Ele
           <Fields options={options} usual={usual} remarks={remarks} onEdit={edit} />
         </Card>
         <Card title="Script" class="fill" more={<Upload onRead={setScript} />}>
-          <textarea
-            class="script" aria-label="Script" spellcheck={false} autocapitalize="off" value={script} wrap="off"
-            onInput={(event) => setScript(event.currentTarget.value)}
-          />
-          {[...problems.map((one) => `Line ${one.line + 1}: ${one.text}`), ...said(remarks, "#/script")].map((text) => (
-            <p key={text} class="notice bad" role="alert">{text}</p>
-          ))}
+          <ScriptEditor script={script} remarks={lines} onInput={setScript} />
+          {linted.note && <p class="faint small">{linted.note}</p>}
+          {said(remarks, "#/script").map((text) => <p key={text} class="notice bad" role="alert">{text}</p>)}
         </Card>
         <Templates user={me} script={script} onChoose={setScript} />
         <LastJobs />
