@@ -58,6 +58,7 @@ USED: Final = {
     "/penstock/v1/efficiency": "EfficienciesAnswer",
     "/penstock/v1/waits": "WaitsAnswer",
     "/penstock/v1/budgets": "BudgetsAnswer",
+    "/penstock/v1/borrowing": "BorrowingAnswer",
     "/penstock/v1/topology": "TopologyAnswer",
     "/penstock/v1/nodes/events": "NodeEventsAnswer",
     "/penstock/v1/config": "ConfigAnswer",

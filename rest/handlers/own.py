@@ -25,6 +25,7 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/efficiency             what the jobs of a period used of what they had
     GET /penstock/v1/waits                  how long the jobs of a period waited
     GET /penstock/v1/budgets                budgets of accounts
+    GET /penstock/v1/borrowing              who uses what other accounts leave idle
     GET /penstock/v1/topology               switches or blocks of the network
     GET /penstock/v1/nodes/events           times at which nodes were not up
     GET /penstock/v1/config                 the configuration in force
@@ -80,7 +81,7 @@ from rest.answers import RestError
 from rest.calling import RestCall, bad_query
 from rest.contract.facts import NEWEST, ListOf, ObjectOf, Operation, Parameter, Scalar, Schema, Words, load
 from rest.contract.parse import UNKNOWN_WORD
-from rest.handlers import interactive, joboutput, jobreports, jobuse, simulate
+from rest.handlers import borrowing, interactive, joboutput, jobreports, jobuse, simulate
 from rest.handlers.jobs import job_path, listed
 from rest.handlers.jobtable import IN_SHORT, WIDE, in_short, shown_id, wide
 from rest.handlers.jobwindow import WINDOW, window_of
@@ -399,6 +400,8 @@ OWN_PATHS: Final = (
             (_query("start"), _query("end"), _query("group_by", jobreports.WAIT_GROUPS)), _rows(jobreports.WAITS)),
     OwnPath("/budgets", "Budgets of accounts: used, reserved, period", budgets, (_query("accounts"),),
             {"budgets": OwnRecord(BudgetInfo, is_list=True)}),
+    OwnPath("/borrowing", "Guarantees of accounts that lend and borrow: what is used beyond them, what is idle",
+            borrowing.borrowing, (), {"rows": OwnRecord(None, borrowing.BORROWING, is_list=True)}),
     OwnPath("/topology", "The switches or blocks of the network, the lowest level first", topology, (),
             {"kind": "string", "switches": OwnRecord(SwitchInfo, is_list=True)}),
     OwnPath("/nodes/events", "Times at which nodes, or the cluster, were not up", node_events,

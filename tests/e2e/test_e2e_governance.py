@@ -4,6 +4,7 @@ import getpass
 from collections.abc import Callable
 
 from livecluster import ClusterConf, LiveCluster
+from liverest import LiveRest
 
 CONF = ClusterConf(
     cpus=8,
@@ -75,6 +76,11 @@ def test_who_may_submit_what(new_cluster: Callable[..., LiveCluster]) -> None:
     job_id = cluster.sbatch("-A", "one", "-t", "60", "--gpus=8", "--wrap", "sleep 300")
     cluster.wait_state(job_id, "RUNNING")
     assert "Borrowed=Yes" in cluster.run("scontrol", "show", "job", str(job_id)).ok().out
+    rest = LiveRest(cluster)
+    rest.start()
+    with rest.by_socket() as client:
+        rows = {row["account"]: row for row in client.get("/penstock/v1/borrowing").json()["rows"]}
+    assert (rows["one"]["borrowed"], rows["one"]["lenders"], rows["two"]["idle"]) == (4, ["two"], 4)
     lender = cluster.sbatch("-A", "two", "-t", "60", "--gpus=4", "--wrap", "sleep 300")
     cluster.wait_state(lender, "RUNNING")
     story = cluster.run("scontrol", "show", "story", str(job_id)).ok().out

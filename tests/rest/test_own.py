@@ -36,7 +36,14 @@ from penstock.v1.controller_pb2 import (
     SubmitJobReply,
 )
 from penstock.v1.explain_pb2 import FitsReply, PlanChangeReply, WhyJobReply
-from penstock.v1.governance_pb2 import ListAuditReply, ListBudgetsReply, ListEventsReply, ReportReply, ReportRequest
+from penstock.v1.governance_pb2 import (
+    ListAuditReply,
+    ListBudgetsReply,
+    ListCountersReply,
+    ListEventsReply,
+    ReportReply,
+    ReportRequest,
+)
 from penstock.v1.steps_pb2 import AttachStepReply, ListStepsReply, OpenOutputRequest, RankSet, StepInfo
 from penstock.values.profile import COLUMNS, GPU, HOST, encode_profile
 from penstock.values.refusals import TEXT, Code
@@ -96,6 +103,13 @@ REPLIES = {
     "ListJobs": ListJobsReply(jobs=[JobInfo(job_id=6, planned_start_at_us=11, planned_node_list="n1", reason="Priority")]),
     "Report": lambda asked: ReportReply(rolled_up_to_us=9, rows=[REPORT_ROWS[asked.kind]]),
     "ListBudgets": ListBudgetsReply(budgets=[{"account": "lab", "amount": "10", "unit": "gpu-hours", "used": 2.5}]),
+    "ListCounters": ListCountersReply(counters=[
+        {"account": "uni", "parent": "root", "limits": {"grptres": "gres/gpu=8"}, "used": {"grptres": "gres/gpu=6"}},
+        {"account": "one", "parent": "uni", "limits": {"grptres": "cpu=9,gres/gpu=4", "borrow": "gres/gpu=4"},
+         "used": {"grptres": "cpu=6,gres/gpu=6", "borrow": "gres/gpu=2"}},
+        {"account": "one", "user": "ann", "parent": "one", "limits": {"grptres": "gres/gpu=6"}},
+        {"account": "two", "parent": "uni", "limits": {"grptres": "gres/gpu=4"}, "used": {"lend": "gres/gpu=3"}},
+    ]),
     "ShowConfig": ShowConfigReply(at_us=9, lines=[{"key": "ClusterName", "value": "test"}]),
     "Reconfigure": ReconfigureReply(problems=["x"], differences=[{"key": "MaxJobCount", "running": "1", "file": "2"}]),
     "ShowTopology": ShowTopologyReply(kind="tree", switches=[{"name": "s1", "nodes": "n1", "node_count": 1}]),
@@ -126,6 +140,7 @@ PATHS = {
     "efficiency_of_period": "/efficiency",
     "waits": "/waits?group_by=partition,gpus",
     "budgets": "/budgets",
+    "borrowing": "/borrowing",
     "config": "/config",
     "config_diff": "/config/diff",
     "controller": "/controller",
@@ -536,6 +551,21 @@ def test_efficiency_and_waits_of_a_period():
     assert asked == [(ReportRequest.EFFICIENCY, ["qos"]), (ReportRequest.WAITS, ["partition", "gpu_type"])]
     assert rest.get(f"{OWN}/waits?group_by=hour").status_code == 422
     assert rest.get(f"{OWN}/efficiency?group_by=gpus").status_code == 422
+
+
+def test_who_borrows_from_whom():
+    """Of the accounts of a cohort in which one may borrow, of what it may borrow; users have no guarantee."""
+    rows = FakeRest(REPLIES).get(f"{OWN}/borrowing").json()["rows"]
+    one = {"parent": "uni", "tres": "gres/gpu", "guarantee": 4}
+    assert rows == [
+        one | {"account": "one", "used": 6, "may_borrow": 4, "borrowed": 2, "idle": 0, "lenders": ["two"]},
+        one | {"account": "two", "used": 0, "may_borrow": 0, "borrowed": 0, "idle": 3, "lenders": []},
+    ]
+    above = [{"account": "uni", "parent": "root", "used": {"borrow": "cpu=1"}},
+             {"account": "one", "parent": "uni", "limits": {"grptres": "cpu=4", "borrow": "cpu=4"}, "used": {"borrow": "cpu=1"}}]  # fmt: skip
+    (row,) = FakeRest({"ListCounters": ListCountersReply(counters=above)}).get(f"{OWN}/borrowing").json()["rows"]
+    assert (row["account"], row["lenders"]) == ("one", ["uni"])  # it uses what the account above has borrowed
+    assert FakeRest({"ListCounters": ListCountersReply()}).get(f"{OWN}/borrowing").json()["rows"] == []
 
 
 def test_forecast():

@@ -71,6 +71,7 @@ READ_OWN = (
     "efficiency",
     "waits",
     "budgets",
+    "borrowing",
     "config",
     "templates",
     "topology",

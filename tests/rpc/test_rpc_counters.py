@@ -10,6 +10,7 @@ from ctld.rpc.gate.scans import Scans
 from ctld.rpc.gate.services import Services
 from ctld.rpc.gate.unread import UnreadReplies
 from penstock.v1 import governance_pb2
+from tests.core import test_borrow
 from tests.core.limitscript import set_limits
 from tests.core.world import World, make_config
 
@@ -82,3 +83,24 @@ def test_private_data() -> None:
 def test_without_enforcement_nothing_is_counted() -> None:
     found = _listed(make_world(enforce=()))
     assert found and not any(one.used for one in found)
+
+
+def test_who_borrows_and_what_is_left_to_borrow() -> None:
+    """Accounts a and b have 4 GPUs each; a uses 6, and of b's all are idle until a job of its own wants some of them."""
+    world = test_borrow.cluster(lend="gres/gpu=4")
+
+    def standing() -> dict[str, tuple[str | None, str | None]]:
+        found = _listed(world, what=["assoc"], accounts=["a", "b"])
+        return {one.account: (one.used.get("borrow"), one.used.get("lend")) for one in found if not one.user}
+
+    test_borrow.submit(world, "ann", 6)
+    world.advance(5)
+    assert test_borrow.states(world) == "B"
+    assert standing() == {"a": ("gres/gpu=2", None), "b": (None, "gres/gpu=4")}
+    test_borrow.submit(world, "bob", 2)
+    world.advance(5)
+    assert standing() == {"a": ("gres/gpu=2", None), "b": (None, "gres/gpu=2")}
+    for name in "ab":
+        test_borrow.change(world, name, borrow="")
+    world.advance(5)
+    assert standing() == {"a": (None, None), "b": (None, None)}  # nobody may borrow any more

@@ -69,6 +69,29 @@ def test_accounts_are_a_tree(web, filled):
     assert page.url.endswith("jobs?user=nobody")
 
 
+def test_who_borrows_from_whom(web, filled):
+    """The cluster enforces no limits, so nobody borrows; what is shown is then the test's, in the form of a cluster that does
+    (e2e/test_e2e_governance.py)."""
+    with web.rest.as_user() as client:
+        real = client.get("/penstock/v1/borrowing").json()
+    page = web.login()
+    web.open(page, "accounts", "Accounts")
+    assert real["rows"] == [] and page.get_by_role("heading", name="Borrowing").count() == 0
+    row = {"parent": "lab", "tres": "gres/gpu", "guarantee": 4, "may_borrow": 4}
+    rows = [
+        row | {"account": HOSTILE, "used": 6, "borrowed": 2, "idle": 0, "lenders": ["two"]},
+        row | {"account": "two", "used": 1, "borrowed": 0, "idle": 3, "lenders": []},
+    ]
+    page.route("**/penstock/v1/borrowing", lambda route: route.fulfill(json=real | {"rows": rows}))
+    page.reload()
+    borrowing = page.get_by_role("region", name="Borrowing")
+    borrowing.wait_for()
+    texts = borrowing.get_by_role("row").filter(has_text=HOSTILE).get_by_role("cell").all_inner_texts()
+    assert texts == ["GPUs", "4", "6", "2", "two", "4", "–"]
+    assert borrowing.get_by_role("row").filter(has_text="3").count() == 1
+    check_looks(page, "accounts-borrowing")
+
+
 def test_reports(web, filled):
     """A job that ran is use of this day, as sreport counts it."""
     job = filled.sbatch("-J", "used", "--gpus=1", "--wrap", "true")

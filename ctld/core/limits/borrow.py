@@ -23,6 +23,7 @@ from ctld.core.limits.ledger import allocated_tres, settle
 from ctld.core.records.job import Job
 from ctld.core.state.fairshare import Assoc
 from ctld.core.state.state import ClusterState
+from penstock.values.limits import Tres
 
 #: Levels of a borrowed job's accounts at which it is beyond a guarantee: association ids of the accounts above these.
 Cohorts = tuple[int, ...]
@@ -67,6 +68,19 @@ def _idle(state: ClusterState, account: Assoc, tres: str) -> int:
 def _beyond(state: ClusterState, account: Assoc, tres: str, more: int = 0) -> int:
     most = guarantee(account, tres)
     return 0 if most is None else max(0, used(state, account, tres) + more - most)
+
+
+def standing(state: ClusterState, account: Assoc) -> tuple[Tres, Tres]:
+    """Returns what an account uses beyond its guarantees, and what it lends of them and does not use, by TRES; none that is 0.
+    What its pending jobs want counts as not used: it is known in a pass alone."""
+    names = [name for name, _ in account.limits.grp_tres]
+    beyond = [(name, _beyond(state, account, name)) for name in names]
+    idle = [(name, min(lendable(state, account, name), _unused(state, account, name))) for name in names]
+    return tuple(one for one in beyond if one[1]), tuple(one for one in idle if one[1])
+
+
+def _unused(state: ClusterState, account: Assoc, tres: str) -> int:
+    return max(0, (guarantee(account, tres) or 0) - used(state, account, tres))
 
 
 def fits(state: ClusterState, account: Assoc, tres: str, wants: int) -> bool:

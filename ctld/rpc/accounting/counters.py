@@ -8,6 +8,7 @@ fair-share usage is returned.
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
+from ctld.core.limits import borrow
 from ctld.core.limits.ledger import PPM
 from ctld.core.records.decay import USAGE_ONE
 from ctld.core.state.books import LimitBook, LimitLedger
@@ -152,6 +153,9 @@ def _used(state: ClusterState, book: LimitBook | None, spent: dict[str, int], as
     found["grpwall"] = str(spent.get(WALL, 0) // MINUTE)
     if assoc is not None and assoc.user_name:
         found |= {f"max{name}": found[f"grp{name}"] for name in ("jobs", "jobsaccrue", "submitjobs")}
+    elif assoc is not None and state.limits.lending.is_on:
+        standing = zip(("borrow", "lend"), borrow.standing(state, assoc), strict=True)
+        found |= {name: tres_text(amounts) for name, amounts in standing if amounts}
     return found
 
 

@@ -89,6 +89,12 @@ export interface BfExitFields {
   state_changed: number;
 }
 
+export interface BorrowingAnswer {
+  rows: ({ account: string; parent: string; tres: string; guarantee: number; used: number; may_borrow: number; borrowed: number; idle: number; lenders: string[]; })[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
 export interface BudgetInfo {
   account: string;
   amount: string;

@@ -3,10 +3,12 @@ import { useMemo } from "preact/hooks";
 
 import { OWN, session, SLURM, SLURMDB } from "../api/client";
 import { useAnswer } from "../api/live";
-import type { AssocSharesObjWrap, AssocsAnswer, BudgetsAnswer, SharesAnswer } from "../api/types";
+import type { AssocSharesObjWrap, AssocsAnswer, BorrowingAnswer, BudgetsAnswer, SharesAnswer } from "../api/types";
 import { longest, most, ratio, tresText, type TreeRow, treeOf } from "../lib/limits";
 import { link, route, setQuery } from "../lib/route";
 import { useStore } from "../lib/store";
+import { tresName } from "../lib/tres";
+import { memory } from "../lib/units";
 import { Card, Facts, Time } from "../parts/bits";
 import type { Column } from "../parts/grid";
 import { TablePage } from "../parts/tablepage";
@@ -80,6 +82,7 @@ export function Accounts(): JSX.Element {
       }
     >
       <Budgets />
+      <Borrowing />
     </TablePage>
   );
 }
@@ -99,6 +102,41 @@ function Budgets(): JSX.Element | null {
           </span>
         )] as const)}
       />
+    </Card>
+  );
+}
+
+const BORROWING_MS = 60_000;
+const BORROWING_HEADS = ["Account", "Of", "Guarantee", "Used", "Borrowed", "From", "May borrow", "Lends, idle"];
+
+/** Guarantees of accounts that lend to each other, and who uses what the others leave idle; nothing where nobody may borrow. */
+function Borrowing(): JSX.Element | null {
+  const rows = useAnswer<BorrowingAnswer>(`${OWN}/borrowing`, BORROWING_MS).data?.rows ?? [];
+  if (!rows.length) return null;
+  return (
+    <Card title="Borrowing" class="wide">
+      <div class="scroll tall" tabIndex={0} role="region" aria-label="Borrowing">
+        <table class="plain">
+          <thead><tr>{BORROWING_HEADS.map((head) => <th key={head} scope="col">{head}</th>)}</tr></thead>
+          <tbody>
+            {rows.map((one) => {
+              const text = (amount: number): string => (amount ? (one.tres === "mem" ? memory(amount) : amount.toLocaleString("en")) : "–");
+              return (
+                <tr key={`${one.account} ${one.tres}`}>
+                  <th scope="row">{one.account}</th>
+                  <td>{tresName(one.tres)}</td>
+                  <td>{text(one.guarantee)}</td>
+                  <td>{text(one.used)}</td>
+                  <td>{one.borrowed ? <b>{text(one.borrowed)}</b> : "–"}</td>
+                  <td>{one.lenders.join(", ") || "–"}</td>
+                  <td>{text(one.may_borrow)}</td>
+                  <td>{text(one.idle)}</td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </div>
     </Card>
   );
 }
