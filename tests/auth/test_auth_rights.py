@@ -38,7 +38,7 @@ ADMINISTRATORS_ONLY = {
     "UpdateNodes",  # and root on a node, for that node: tests/security/test_02_join_tokens.py
     "UpdatePartition", "Reconfigure", "Shutdown", "CreateNodeToken",
     "CreatePartition", "DeletePartition", "CreateNodes", "DeleteNodes", "SetController",
-    "ListAudit", "Purge", "LoadArchive",
+    "ListAudit", "Purge", "LoadArchive", "ShowController",
 }  # fmt: skip
 FROM_OPERATORS = {"ChangeQos", "CreateReservation", "ResetDiagnostics", "UpdateReservation", "ListTransactions",
                   "ListRunaway", "FixRunaway"}  # fmt: skip

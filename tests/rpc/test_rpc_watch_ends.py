@@ -147,7 +147,7 @@ def test_a_role_counts_for_the_messages_after_its_change(tmp_path) -> None:
                 for watcher in watchers:
                     assert [job.id for job in await watcher.changes(len(others) + 1)] == [*others, own]
 
-            watchers = [watch(token_of(NOBODY.pw_name)), watch(NOBODY.pw_uid)]
+            watchers = [watch(who, kinds=["job"]) for who in (token_of(NOBODY.pw_name), NOBODY.pw_uid)]
             for watcher in watchers:
                 await watcher.reply()
             await submit_as(site, SAM)
