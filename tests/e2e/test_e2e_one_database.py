@@ -1,6 +1,8 @@
 """Two clusters in one database of PostgreSQL. West is killed, and its accounting is read from east; no file names it there."""
 
 import json
+import os
+import pwd
 import signal
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -25,6 +27,12 @@ def place() -> Iterator[str]:
 def conf(place: str, name: str, *more: str) -> ClusterConf:
     lines = (f"PenstockDatabaseUrl={place}", f"PenstockDatabaseSchema={name}", *more)
     return ClusterConf(name=name, more=("PriorityType=priority/multifactor", *lines))
+
+
+def join(cluster: LiveCluster) -> None:
+    """Gives the user of the test an association, as root has one anyway."""
+    if os.geteuid():
+        cluster.run("sacctmgr", "-i", "add", "user", pwd.getpwuid(os.geteuid()).pw_name, "account=root").ok()
 
 
 def refused(done: Done, status: int, text: str) -> None:
@@ -107,6 +115,8 @@ def test_qos_shares_rest_and_python_know_the_other_cluster(place: str) -> None:
         LiveCluster(1, conf(place, "south", *enforced)) as south,
         LiveCluster(1, conf(place, "north", *enforced)) as north,
     ):
+        join(south)
+        join(north)
         north.run("sacctmgr", "-i", "add", "account", "physics", "GrpTRESMins=cpu=1000").ok()
         north.run("sacctmgr", "-i", "add", "qos", "gold", "priority=7").ok()
         job = north.sbatch("-o", "/dev/null", "-J", "told", "--wrap", "true")
