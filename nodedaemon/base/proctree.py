@@ -73,34 +73,35 @@ _STARTED = 19
 
 
 def stat_fields(pid: int) -> list[bytes] | None:
-    """The fields of /proc/PID/stat from the state on, or None when the process is gone."""
+    """The fields of /proc/PID/stat from the state on, or None when the process is gone or cannot be seen."""
     try:
-        return _stat_fields(pid)
+        return read_stat(pid)
     except OSError:
         return None
 
 
-def _stat_fields(pid: int) -> list[bytes]:
-    """The same. Raises OSError, ProcessLookupError if the process disappears while it is read."""
-    fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+def read_stat(pid: int) -> list[bytes] | None:
+    """The same, None only when it is gone. Raises OSError when that cannot be seen: no descriptor is left."""
     try:
-        data = os.read(fd, 4096)
-    finally:
-        os.close(fd)
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.read(fd, 4096)
+        finally:
+            os.close(fd)
+    except (FileNotFoundError, ProcessLookupError):  # the latter: it disappears while it is read
+        return None
     return data[data.rfind(b")") + 2 :].split()
 
 
 def is_process(pid: int, started: int) -> bool:
-    """Whether the process with this start time exists. Raises OSError when that cannot be seen: no descriptor is left."""
-    try:
-        return int(_stat_fields(pid)[_STARTED]) == started
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    """Whether the process with this start time exists. Raises OSError like `read_stat`."""
+    fields = read_stat(pid)
+    return fields is not None and int(fields[_STARTED]) == started
 
 
 def start_time(pid: int) -> int:
-    """Start time of the process, in clock ticks since boot; 0 when it is gone. With the boot id it identifies a
-    process."""
+    """Start time of the process, in clock ticks since boot; 0 when it is gone or cannot be seen. With the boot id it
+    identifies a process."""
     fields = stat_fields(pid)
     return int(fields[_STARTED]) if fields else 0
 

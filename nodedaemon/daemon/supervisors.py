@@ -191,19 +191,15 @@ class Supervisors:
 
     def _ask(self, key: StepKey, claim: Claim) -> None:
         """Asks an adopted step for its reports: whether its tasks or its prolog have begun, and what is suspected of it, now
-        and later. The kernel lets only its stepd answer."""
+        and later. The kernel lets only its stepd answer. Raises OSError when no descriptor is left."""
         if key not in self._adopted:
             return  # it has ended
-        try:
-            sock = control.connected(claim.control)
-        except OSError:  # no descriptor is left
-            self._again(self._ask, key, claim)
-            return
+        sock = control.connected(claim.control)
         if sock is None:
             return  # it is ending: its record has the rest
         self._asked[key] = sock
         self._loop.add_reader(sock.fileno(), self._receive_answer, key)
-        with contextlib.suppress(OSError):  # likewise
+        with contextlib.suppress(OSError):  # it has just ended
             control.send(sock, claim.control, orders.encode_signals(str(key), (), SCOPE_ALL, ""))
 
     def _receive_answer(self, key: StepKey) -> None:
@@ -337,7 +333,7 @@ class Supervisors:
             find = partial(orphans.by_step, self._spool.path, self._launcher.process.pid, self._spool.steps_fd)
             found_by_step = await self._loop.run_in_executor(self._executor, find)
         for step in live:
-            self._find_in_time(step, found_by_step.get(str(step.key), []))
+            self._in_time(step.key, self._find, step, found_by_step.get(str(step.key), []))
         known = {str(key) for key, step in machine.steps.items() if step.state is not StepState.TOMBSTONE}
         path, steps_fd = self._spool.path, -1 if self._spool.is_new else self._spool.steps_fd
         clear = partial(orphans.clear, self._cgroups, known, path, self._launcher.process.pid, steps_fd)
@@ -346,20 +342,17 @@ class Supervisors:
         stale = [_parse_key(name) for name in self._spool.folders() if name not in known]
         self._spool.sweep([key for key in stale if key is not None])
 
-    def _find_in_time(self, step: NodeStep, pids: list[int]) -> None:
-        """Determines the state of a step; again later, when no descriptor or memory is left to look."""
+    def _in_time(self, key: StepKey, work: Callable[..., None], *args: object) -> None:
+        """Does a part of a step's adoption; again after ADOPT_AGAIN_S, when no descriptor or memory is left for it, unless the
+        daemon stops before. Raises OSError for any other reason."""
         try:
-            self._find(step, pids)
+            work(*args)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            log.warning("step %s: not adopted yet: %s", step.key, error.strerror)
-            self._again(self._find_in_time, step, pids)
-
-    def _again(self, work: Callable[..., None], *args: object) -> None:
-        """Calls it after ADOPT_AGAIN_S, unless the daemon stops before."""
-        self._later = [timer for timer in self._later if timer.when() > self._loop.time()]
-        self._later.append(self._loop.call_later(ADOPT_AGAIN_S, work, *args))
+            log.warning("step %s: not adopted yet: %s", key, error.strerror)
+            self._later = [timer for timer in self._later if timer.when() > self._loop.time()]
+            self._later.append(self._loop.call_later(ADOPT_AGAIN_S, self._in_time, key, work, *args))
 
     def _find(self, step: NodeStep, pids: list[int]) -> None:
         """Determines the state of a step. `pids`: supervisors that work on it, where its record does not name one."""
@@ -403,7 +396,7 @@ class Supervisors:
         self._claims[key] = claim
         self._loop.add_reader(pidfd, self._adopted_ended, key)
         log.info("step %s: adopted, supervisor pid %d", key, claim.pid)
-        self._ask(key, claim)
+        self._in_time(key, self._ask, key, claim)
 
     def _adopted_ended(self, key: StepKey) -> None:
         pidfd = self._adopted.pop(key)

@@ -77,6 +77,7 @@ request_failed | what error | %s was refused for an error of ours; nothing was c
 request_failed | method error | %s failed, and was refused: %r
 call_failed | uid | calls: a call of uid %d has failed outside of the gate
 job_not_shown | job error | job %d cannot be shown whole: %r
+forecast_not_shown | count | the expected starts of %d jobs cannot be shown
 planner_failed | | the planner failed; its pass starts nothing
 event_left_out | what | %s is left out: an earlier process has ended over one like it
 fatal_cause | what error - job | an earlier process ended in %s: %s (%s, job %d)

@@ -7,13 +7,14 @@ The storage is a small tmpfs in a mount namespace of the test's own.
 import os
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import cast
 
 import pytest
+import smallstorage
 from patience import ANSWER_S
+from smallstorage import READ_ONLY, ROOM, fill, first_start, need_namespaces
 from stalldisk import StalledDisk
 
 from penstock.security.ca import create_ca, issue_to_folder
@@ -21,71 +22,22 @@ from penstock.security.ca import create_ca, issue_to_folder
 #: In a namespace of a plain user's own no file system can be remounted with other options.
 as_root = pytest.mark.root
 ROOT = Path(__file__).resolve().parents[2]
-NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
 RUN = [sys.executable, "-P", "-c", "import sys; from nodedaemon.main import main; sys.exit(main(sys.argv[1:]))"]
-#: Words: folder, mount options, what happens before, what makes room; then the daemon's command line. The second start is
-#: the daemon that stays.
-SCRIPT = """
-mount -t tmpfs -o "mode=755,$2" tmpfs "$1" && cd "$1" || exit 99
-before=$3; after=$4; shift 4
-eval "$before"
-"$@"; echo "status $?" >&2
-eval "$after"
-exec "$@"
-"""
-ROOM = "make room in its file system (`df` and `df -i` show what is used up); then another start will do"
-READ_ONLY = "its file system is mounted read-only: see the kernel's log (`dmesg`), mount it writable; then another start will do"
-#: Leaves so many kilobytes.
-FILL = "{{ head -c 20M /dev/zero >fill 2>/dev/null; truncate -s -{}K fill; }}"
-
-
-@pytest.fixture(scope="module")
-def _namespaces() -> None:
-    if subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True).returncode:
-        pytest.skip("machine lacks mount namespaces for its users")
 
 
 def two_starts(storage: Path, options: str, before: str, after: str) -> list[str]:
-    """What the first start says, with its status; the second one runs."""
-    storage.mkdir()
-    daemon = [
-        *RUN,
-        "--node-name",
-        "n1",
-        "--insecure",
-        "--controller",
-        f"unix:{storage}/none",
-        "--spool",
-        f"{storage}/spool",
-    ]
-    words = [*NAMESPACE, "sh", "-c", SCRIPT, "sh", str(storage), options, before, after, *daemon]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(words, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
-    said: list[str] = []
-    guard = threading.Timer(ANSWER_S, process.kill)
-    guard.start()
-    try:
-        assert process.stderr is not None
-        for line in process.stderr:
-            said.append(line.rstrip("\n"))
-            if "node n1: spool" in line:
-                process.terminate()
-    finally:
-        guard.cancel()
-        process.kill()
-        process.wait()
-    assert any("node n1: spool" in line for line in said), said
-    end = next(number for number, line in enumerate(said) if line.startswith("status "))
-    return said[: end + 1]
+    """What the first start says, with its status."""
+    need_namespaces()
+    words = ["--node-name", "n1", "--insecure", "--controller", f"unix:{storage}/none", "--spool", f"{storage}/spool"]
+    return first_start(smallstorage.two_starts(storage, options, before, after, [*RUN, *words], "node n1: spool"))
 
 
 @as_root
-@pytest.mark.usefixtures("_namespaces")
 @pytest.mark.parametrize(
     ("options", "before", "after", "named", "advice"),
     [
-        ("size=1M", FILL.format(0), "rm fill", "spool/journal: No space left on device", ROOM),
-        ("size=1M", FILL.format(8), "rm fill", "spool/stream-port: No space left on device", ROOM),
+        ("size=1M", fill(0), "rm fill", "spool/journal: No space left on device", ROOM),
+        ("size=1M", fill(8), "rm fill", "spool/stream-port: No space left on device", ROOM),
         ("size=1M,nr_inodes=3", "", "mount -o remount,nr_inodes=99 .", "spool/lock: No space left on device", ROOM),
         ("size=1M", "mkdir spool; mount -o remount,ro .", "mount -o remount,rw .", "Read-only file system", READ_ONLY),
     ],

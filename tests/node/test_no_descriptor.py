@@ -122,7 +122,7 @@ def test_a_running_step_is_adopted_when_there_is_a_descriptor(
         await found.adopt(machine)
         await asyncio.wait_for(asked.wait(), ANSWER_S)
         assert failed == ["pidfd", "pidfd", "stat", "stat", "socket", "socket"] and posted == []
-        assert caplog.text.count("step 1.1.0: not adopted yet: ") == 4
+        assert caplog.text.count("step 1.1.0: not adopted yet: ") == 6
         records.append((claim, StepEnded(step.key, 1, 2)))
         stepd.kill()
         stepd.wait()

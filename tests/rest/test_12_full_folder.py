@@ -7,30 +7,18 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import cast
 
 import pytest
 from livecluster import ROOT
 from patience import ANSWER_S
+from smallstorage import READ_ONLY, ROOM, need_namespaces, two_starts
 from stalldisk import StalledDisk
 
 from penstock.clusterfile import ClusterFile, write_cluster
 
-NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
 RUN = [sys.executable, "-P", "-c", "import sys; from rest.main import main; sys.exit(main(sys.argv[1:]))"]
-#: Words: folder, mount options, what happens before, what makes room; then the daemon's command line.
-SCRIPT = """
-mount -t tmpfs -o "mode=755,$2" tmpfs "$1" && cd "$1" || exit 99
-before=$3; after=$4; shift 4
-eval "$before"
-"$@"; echo "status $?" >&2
-eval "$after"
-exec "$@"
-"""
-
-
 #: The daemon with other limits.
 WATCHED = """
 import functools, sys
@@ -49,14 +37,14 @@ sys.exit(rest.main.main(sys.argv[1:]))
             ":",
             "mount -o remount,nr_inodes=99 .",
             "No space left on device",
-            "make room in its file system (`df` and `df -i` show what is used up); then another start will do",
+            ROOM,
         ),
         (
             "size=1M",
             "mount -o remount,ro .",
             "mount -o remount,rw .",
             "Read-only file system",
-            "its file system is mounted read-only: see the kernel's log (`dmesg`), mount it writable; then another start will do",
+            READ_ONLY,
         ),
     ],
     ids=["full", "read-only"],
@@ -64,33 +52,13 @@ sys.exit(rest.main.main(sys.argv[1:]))
 def test_a_folder_that_takes_no_writes_is_named_and_passes(
     tmp_path: Path, options: str, before: str, after: str, why: str, advice: str
 ) -> None:
-    if subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True).returncode:
-        pytest.skip("machine lacks mount namespaces for its users")
+    need_namespaces()
     storage = tmp_path / "storage"
-    storage.mkdir()
-    write_cluster(tmp_path / "cluster.json", ClusterFile(cluster_name="t", socket=str(tmp_path / "ctld.sock")))
+    cluster_file = tmp_path / "cluster.json"
+    write_cluster(cluster_file, ClusterFile(cluster_name="t", socket=str(tmp_path / "ctld.sock")))
     where = f"unix:{storage}/restd.sock"
-    words = [*NAMESPACE, "sh", "-c", SCRIPT, "sh", str(storage), options, before, after, *RUN]
-    process = subprocess.Popen(
-        [*words, "--allow-privileged", "--listen", where],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PENSTOCK_CLUSTER": str(tmp_path / "cluster.json")},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    said: list[str] = []
-    guard = threading.Timer(ANSWER_S, process.kill)
-    guard.start()
-    try:
-        assert process.stderr is not None
-        for line in process.stderr:
-            said.append(line.rstrip("\n"))
-            if "listening on" in line:
-                process.terminate()
-    finally:
-        guard.cancel()
-        process.kill()
-        process.wait()
+    words = [*RUN, "--allow-privileged", "--listen", where]
+    said = two_starts(storage, options, before, after, words, "listening on", PENSTOCK_CLUSTER=str(cluster_file))
     assert said == [
         f"penstock restd: error: {where}: {why}",
         f"penstock restd: error: {advice}",

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pwd
+from types import SimpleNamespace
 from typing import Any, cast
 
 import grpc
@@ -344,6 +345,23 @@ def test_shutdown_stops_cleanly_and_the_port_is_gone(tmp_path):
 def test_statuses_are_for_codes_that_exist():
     assert set(STATUS) <= set(Code)
     assert grpc.StatusCode.UNAVAILABLE not in STATUS.values()  # that is for what a client tries again by itself
+
+
+def test_a_forecast_that_cannot_be_shown_ends_no_list(tmp_path, monkeypatch, caplog):
+    def broken(*_: object) -> None:
+        raise IndexError("a row that is not there")
+
+    site = Site(tmp_path)
+
+    async def story():
+        async with site.controller() as controller, site.client() as client:
+            ids = [await submit(client, name=name) for name in "ab"]
+            controller.runtime.snapshot.forecast = SimpleNamespace(of_many=broken)
+            jobs = await jobs_of(client, planned=True)
+            assert [(job.job_id, job.planned_start_at_us) for job in jobs] == [(one, 0) for one in ids]
+
+    run(story)
+    assert "the expected starts of 2 jobs cannot be shown" in caplog.text
 
 
 def test_the_scheduler_explains_itself(tmp_path):

@@ -3,40 +3,22 @@
 The storage is a small tmpfs in a mount namespace of the test's own.
 """
 
-import os
-import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
+import smallstorage
 from livecluster import free_ports
-from patience import ANSWER_S
+from smallstorage import READ_ONLY, ROOM, fill, first_start, need_namespaces
 
 #: In a namespace of a plain user's own no file system can be remounted with other options.
 pytestmark = pytest.mark.root
-ROOT = Path(__file__).resolve().parents[2]
-NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
 RUN = [sys.executable, "-P", "-c", "import sys; from ctld.main import main; sys.exit(main(sys.argv[1:]))"]
-#: Words: folder, mount options, what happens before, what makes room; then the controller's command line. The second
-#: start is the controller that stays.
-SCRIPT = """
-mount -t tmpfs -o "mode=755,$2" tmpfs "$1" && cd "$1" || exit 99
-before=$3; after=$4; shift 4
-eval "$before"
-"$@"; echo "status $?" >&2
-eval "$after"
-exec "$@"
-"""
-ROOM = "make room in its file system (`df` and `df -i` show what is used up); then another start will do"
-#: Leaves so many kilobytes.
-FILL = "{{ head -c 20M /dev/zero >fill 2>/dev/null; truncate -s -{}K fill; }}"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _namespaces() -> None:
-    if subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True).returncode:
-        pytest.skip("machine lacks mount namespaces for its users")
+    need_namespaces()
 
 
 def conf(folder: Path, *more: str) -> Path:
@@ -58,33 +40,10 @@ def conf(folder: Path, *more: str) -> Path:
 
 
 def two_starts(folder: Path, options: str, before: str, after: str, *more: str) -> list[str]:
-    """What the first start says, with its status; the second one listens."""
-    storage = folder / "storage"
-    storage.mkdir()
-    words = [*NAMESPACE, "sh", "-c", SCRIPT, "sh", str(storage), options, before, after, *RUN]
-    process = subprocess.Popen(
-        [*words, "-f", str(conf(folder, *more))], cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True
-    )
-    said: list[str] = []
-    guard = threading.Timer(ANSWER_S, process.kill)
-    guard.start()
-    try:
-        assert process.stderr is not None
-        for line in process.stderr:
-            said.append(line.rstrip("\n"))
-            if "; listening on " in line:
-                process.kill()
-    finally:
-        guard.cancel()
-        process.kill()
-        process.wait()
-    assert any("; listening on " in line for line in said), said
-    end = next(number for number, line in enumerate(said) if line.startswith("status "))
-    return said[: end + 1]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    """What the first start says, with its status."""
+    words = [*RUN, "-f", str(conf(folder, *more))]
+    said = smallstorage.two_starts(folder / "storage", options, before, after, words, "; listening on ")
+    return first_start(said)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +58,7 @@ def environment() -> dict[str, str]:
     ],
 )
 def test_30_a_full_disk_is_named_and_passes(tmp_path: Path, free_kb: int, name: str) -> None:
-    *said, hint, status = two_starts(tmp_path, "size=16m", FILL.format(free_kb), "rm fill")
+    *said, hint, status = two_starts(tmp_path, "size=16m", fill(free_kb), "rm fill")
     assert status == "status 75", said
     assert said[-1].startswith("penstock ctld: error: ") and said[-1].endswith(f"{tmp_path}/storage/{name}"), said
     assert hint == f"penstock ctld: {ROOM}"
@@ -126,8 +85,7 @@ def test_30_a_read_only_file_system_is_named_and_passes(tmp_path: Path) -> None:
     said = two_starts(tmp_path, "size=16m", "mount -o remount,ro $PWD", "mount -o remount,rw $PWD")
     assert said == [
         f"penstock ctld: error: {tmp_path}/storage/state: cannot be used: Read-only file system",
-        "penstock ctld: its file system is mounted read-only: see the kernel's log (`dmesg`), mount it writable; "
-        "then another start will do",
+        f"penstock ctld: {READ_ONLY}",
         "status 75",
     ]
 
@@ -140,21 +98,6 @@ def test_30_the_log_and_the_witness_are_files_too(tmp_path: Path) -> None:
         # a file system of its own, read-only at first
         before = "mkdir other; mount -t tmpfs -o ro,size=1m tmpfs other"
         line = f"{key}={place}/{name}"
-        said = run_once(folder, before, line)
-        assert said[-1] == "status 75" and any(f"{place}/" in text and "Read-only file system" in text for text in said)
-
-
-def run_once(folder: Path, before: str, *more: str) -> list[str]:
-    """What one start says, with its status."""
-    storage = folder / "storage"
-    storage.mkdir()
-    words = [*NAMESPACE, "sh", "-c", SCRIPT, "sh", str(storage), "size=16m", before, "exit 0", *RUN]
-    done = subprocess.run(
-        [*words, "-f", str(conf(folder, *more))],
-        cwd=ROOT,
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=ANSWER_S,
-    )
-    return done.stderr.splitlines()
+        words = [*RUN, "-f", str(conf(folder, line))]
+        said = smallstorage.two_starts(folder / "storage", "size=16m", before, "exit 0", words, up="status 75")
+        assert any(f"{place}/" in text and "Read-only file system" in text for text in said)

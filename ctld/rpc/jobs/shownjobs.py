@@ -5,6 +5,7 @@ or what few ask for (details), is appended to it: of several values of one field
 messages. These few fields are written by hand: a message for each of thousands of jobs takes longer than all else.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -21,6 +22,8 @@ from penstock.v1 import controller_pb2
 from penstock.values.hostlist import compress
 from penstock.values.states import END_STATES, JobState
 from penstock.values.varint import number_tag, text_tag, varint
+
+log = logging.getLogger("penstock.ctld")
 
 _FIELDS: Final = controller_pb2.JobInfo.DESCRIPTOR.fields_by_name
 _PRIORITY: Final = number_tag(_FIELDS["priority"].number)
@@ -50,9 +53,7 @@ class ShownJobs:
         """Each as a message, or the part of it that can be encoded."""
         state, snapshot = self._runtime.core.state, self._runtime.snapshot
         largest = state.layout.cpus_largest
-        expected = (
-            _expected_starts(rows, snapshot.forecast) if self._planned and snapshot.forecast is not None else None
-        )
+        expected = self._expected(rows, snapshot)
         for row in rows:
             try:
                 data = self._short(row, snapshot)
@@ -66,6 +67,16 @@ class ShownJobs:
                 log_row(row, error)
                 data = least(row).SerializeToString()
             yield data
+
+    def _expected(self, rows: Sequence[JobRow], snapshot: Snapshot) -> _ExpectedStarts | None:
+        """The expected starts of these jobs, where they are asked for; None when they cannot be encoded, which is logged."""
+        if not self._planned or snapshot.forecast is None:
+            return None
+        try:
+            return _expected_starts(rows, snapshot.forecast)
+        except Exception:
+            log.exception("the expected starts of %d jobs cannot be shown", len(rows))
+            return None
 
     def _short(self, row: JobRow, snapshot: Snapshot) -> bytes:
         """The short form, which is kept, since it is asked for again and again."""

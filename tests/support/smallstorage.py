@@ -1,0 +1,73 @@
+"""Daemons that start on storage that takes no writes, and again when it does: a small tmpfs in a mount namespace of the
+test's own."""
+
+import os
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from patience import ANSWER_S
+
+_ROOT = Path(__file__).resolve().parents[2]
+_NAMESPACE = "unshare", "--user", "--map-root-user", "--mount"
+#: Words: folder, mount options, what happens before, what makes room; then the daemon's command line. The second start is
+#: the daemon that stays.
+_SCRIPT = """
+mount -t tmpfs -o "mode=755,$2" tmpfs "$1" && cd "$1" || exit 99
+before=$3; after=$4; shift 4
+eval "$before"
+"$@"; echo "status $?" >&2
+eval "$after"
+exec "$@"
+"""
+ROOM = "make room in its file system (`df` and `df -i` show what is used up); then another start will do"
+READ_ONLY = "its file system is mounted read-only: see the kernel's log (`dmesg`), mount it writable; then another start will do"
+
+
+def fill(free_kb: int) -> str:
+    """Leaves so much."""
+    return f"{{ head -c 20M /dev/zero >fill 2>/dev/null; truncate -s -{free_kb}K fill; }}"
+
+
+def need_namespaces() -> None:
+    """Skips a test where the machine has none."""
+    words = [*_NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    if subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("machine lacks mount namespaces for its users")
+
+
+def two_starts(
+    storage: Path, options: str, before: str, after: str, daemon: Sequence[str], up: str, **environment: str
+) -> list[str]:
+    """What the daemon says: at its first start, the line `status N`, then at its second, which ends when it has said `up`.
+    `before`, `after`: shell commands in the storage before each start."""
+    storage.mkdir()
+    process = subprocess.Popen(
+        [*_NAMESPACE, "sh", "-c", _SCRIPT, "sh", str(storage), options, before, after, *daemon],
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": str(_ROOT), **environment},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said: list[str] = []
+    guard = threading.Timer(ANSWER_S, process.kill)
+    guard.start()
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            said.append(line.rstrip("\n"))
+            if up in line:
+                process.kill()
+    finally:
+        guard.cancel()
+        process.kill()
+        process.wait()
+    assert any(up in line for line in said), said
+    return said
+
+
+def first_start(said: list[str]) -> list[str]:
+    """The part of what was said that ends with the status of the first start."""
+    return said[: 1 + next(number for number, line in enumerate(said) if line.startswith("status "))]
