@@ -183,6 +183,7 @@ def rest(effort: Effort) -> Figures:
         "rest_list_mb": listed.list_mb,
         "rest_short_list_ms": listed.short_ms,
         "rest_mixed_first_list_ms": mixed.first_ms,
+        "rest_mixed_list_ms": mixed.list_ms,
         "rest_mixed_list_mb": mixed.mb,
         "rest_mixed_restd_cpu_ms": mixed.restd_cpu_ms,
         "rest_mixed_controller_cpu_ms": mixed.controller_cpu_ms,

@@ -47,6 +47,8 @@ PAIRS_PER_S = 100
 MIXED_KINDS = 200
 SHARES = 5
 HELD_SHARE, BEGIN_SHARE, ENDED_SHARE = range(3)
+#: Lists of mixed jobs after the first one.
+LATER_LISTS = 5
 SCRIPT = "#!/bin/sh\ntrue\n"
 ENVIRONMENT = tuple(f"VARIABLE_{number}=value-{number}" for number in range(30))
 
@@ -155,9 +157,11 @@ async def _timed_ms(client: RawHttp, path: str, status: int, more: str = "") -> 
 
 
 class MixedFigures(NamedTuple):
-    """The first list of a daemon, of jobs of many kinds; medians of some daemons. CPU of daemon and controller."""
+    """Lists of jobs of many kinds: a daemon's first one, with the CPU of daemon and controller, and its later ones; medians of
+    some daemons."""
 
     first_ms: float
+    list_ms: float
     mb: float
     restd_cpu_ms: float
     controller_cpu_ms: float
@@ -170,11 +174,11 @@ def mixed_lists(cluster: Local, jobs: int, daemons: int) -> MixedFigures:
     found = []
     for _ in range(daemons + 1):  # the first one warms the controller
         with daemon(cluster) as restd:
-            found.append(asyncio.run(_first_list(restd, controller)))
+            found.append(asyncio.run(_mixed_lists(restd, controller)))
     return MixedFigures(*(statistics.median(values) for values in zip(*found[1:], strict=True)))
 
 
-async def _first_list(restd: Restd, controller: int) -> MixedFigures:
+async def _mixed_lists(restd: Restd, controller: int) -> MixedFigures:
     async with connected(restd) as client:
         await client.ask("GET", PING)
         before = cpu_s(restd.pid), cpu_s(controller)
@@ -182,10 +186,11 @@ async def _first_list(restd: Restd, controller: int) -> MixedFigures:
         answer = await client.ask("GET", JOBS)
         took_ms = 1000 * (time.perf_counter() - began)
         after = cpu_s(restd.pid), cpu_s(controller)
-    if answer.status != 200:
-        raise CannotMeasure(f"GET {JOBS}: {answer.status}")
+        if answer.status != 200:
+            raise CannotMeasure(f"GET {JOBS}: {answer.status}")
+        later = [await _timed_ms(client, JOBS, 200) for _ in range(LATER_LISTS)]
     used = [1000 * (late - early) for early, late in zip(before, after, strict=True)]
-    return MixedFigures(took_ms, answer.size / 2**20, *used)
+    return MixedFigures(took_ms, statistics.median(later), answer.size / 2**20, *used)
 
 
 async def _fill_mixed(cluster: Local, jobs: int) -> None:

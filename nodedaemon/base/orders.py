@@ -41,8 +41,8 @@ _MOVE = "move "
 SCOPE_BATCH, SCOPE_ALL = 0, 1
 
 
-#: Fields that are no part of the order's table: two that are sent apart, and three that are for the daemon alone.
-NOT_SENT = ("key", "environment", "account", "partition", "span")
+#: Fields that are no part of the order's table: two that are sent apart, and two that are for the daemon alone.
+NOT_SENT = ("key", "environment", "account", "partition")
 
 
 class TaskOrder:
@@ -143,7 +143,6 @@ class LaunchOrder:
     script_flags: list[str]  # RUNINJOB, SERIAL
     account: str = ""  # of the job, as the partition: for metrics, and not sent to the launcher
     partition: str = ""
-    span: bytes = b""  # trace id and span id, for the daemon's log; empty: none
     message: str = ""  # to write to the error output before the program runs
 
     def __init__(self, **known: object) -> None:

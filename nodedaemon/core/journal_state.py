@@ -53,7 +53,7 @@ class JournalState:
         for key in self.forgotten:
             yield Forgotten(key)
         for step in self.steps.values():
-            yield SpooledStep(step.key, step.epoch, step.state, step.start_at_us, step.lease)
+            yield SpooledStep(step.key, step.epoch, step.state, step.start_at_us, step.lease, step.span)
             if step.is_live and step.kill_at_us:
                 yield KillWanted(step.key, step.kill_at_us)
             if step.is_live and (step.suspended or step.cpus != ANY_CPUS):
@@ -96,6 +96,7 @@ class JournalState:
             step.state = record.state
             step.start_at_us = record.start_at_us
             step.lease = record.lease
+            step.span = record.span
             self.note_live(step)
         elif isinstance(record, KillWanted):
             if record.key in self.steps:

@@ -212,9 +212,10 @@ class NodeMachine(JournalState):
             step = self.add_step(event.key, event.epoch)
             step.move(StepState.ACCEPTED)
             step.lease = event.lease
+            step.span = event.span
             self.note_live(step)
-            self._records.append(SpooledStep(event.key, event.epoch, step.state, lease=step.lease))
-            self._effects.append(StartStep(event.key, event.order))
+            self._records.append(SpooledStep(event.key, event.epoch, step.state, lease=step.lease, span=step.span))
+            self._effects.append(StartStep(event.key, event.order, event.span))
         self._answer(event)
 
     def _why_not_start(self, event: Launch) -> str:

@@ -41,11 +41,12 @@ class NodeCommand(NodeCoreEvent, frozen=True):
 
 class Launch(NodeCommand, frozen=True):
     """Starts a step. `order` is opaque here; `invalid` says why it cannot be decoded or run on this node, "" = it
-    can."""
+    can; `span` is for the lines of the log: trace id and span id, empty: none."""
 
     order: Any
     invalid: str = ""
     lease: tuple[int, int] = NO_LEASE
+    span: bytes = b""
 
 
 class Signal(NodeCommand, frozen=True):
@@ -170,6 +171,7 @@ class StartStep(NodeEffect, frozen=True):
 
     key: StepKey
     order: Any
+    span: bytes = b""
 
 
 class DeliverSignal(NodeEffect, frozen=True):
@@ -250,14 +252,15 @@ class EpochSeen(JournalRecord, frozen=True):
     epoch: int
 
 
-class SpooledStep(JournalRecord, frozen=True, tag="Held"):  # its name in existing journals
-    """A step with its state: the fence record (ACCEPTED), a tombstone, or, in a snapshot, any other."""
+class SpooledStep(JournalRecord, frozen=True, tag="Held", omit_defaults=True):  # its name in existing journals
+    """A step with its state: the fence record (ACCEPTED), a tombstone, or, in a snapshot, any other. `span`: as in `Launch`."""
 
     key: StepKey
     epoch: int
     state: StepState
     start_at_us: int = 0
     lease: tuple[int, int] = NO_LEASE
+    span: bytes = b""
 
 
 class KillWanted(JournalRecord, frozen=True):

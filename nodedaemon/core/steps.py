@@ -71,8 +71,8 @@ class NodeStep:
     """One step in the node's state. `move` is the only place where `state` changes."""
 
     __slots__ = (
-        "cpus", "due_at_us", "epoch", "key", "kill_at_us", "kill_note", "killed", "lease", "signals_due", "start_at_us",
-        "state", "stop_at_us", "suspended", "unkillable",
+        "cpus", "due_at_us", "epoch", "key", "kill_at_us", "kill_note", "killed", "lease", "signals_due", "span",
+        "start_at_us", "state", "stop_at_us", "suspended", "unkillable",
     )  # fmt: skip
 
     def __init__(self, key: StepKey, epoch: int) -> None:
@@ -81,6 +81,7 @@ class NodeStep:
         self.state = StepState.UNKNOWN
         self.start_at_us = 0
         self.lease = NO_LEASE
+        self.span = b""
         self.kill_at_us = 0  # 0 = it need not end
         self.kill_note = ""
         self.killed = False  # SIGKILL has been sent

@@ -47,7 +47,6 @@ from nodedaemon.observe.exporter import NodeExporter, NodeSources
 from nodedaemon.observe.stepusage import StepReader
 from nodedaemon.spool.journal import COMPACT_BYTES
 from nodedaemon.spool.space import CHECK_S, NO_ROOM, SPOOL_FULL
-from nodedaemon.spool.spanfile import read_span
 from nodedaemon.spool.spool import Spool
 from penstock import __version__
 from penstock.crash import crash_point
@@ -232,7 +231,7 @@ class Daemon:
             loop.add_signal_handler(signum, self.stop)
         self._open_local()
         for step in self._machine.live_steps():
-            self.spans.launched(step.key, read_span(self._spool.steps_fd, str(step.key)))
+            self.spans.launched(step.key, step.span)
         await self._supervisors.open()
         await self._supervisors.adopt(self._machine)
         await self._turn()  # the registration reports what became of the old steps
@@ -377,7 +376,7 @@ class Daemon:
                 message = wire.report_message(effect, self._spool.boot_id, self._machine.spool_id)
                 self._link.send(effect.link, message)
             elif isinstance(effect, core.StartStep):
-                self.spans.launched(effect.key, effect.order.span)
+                self.spans.launched(effect.key, effect.span)
                 self._exporter.launched(effect.key, effect.order)
                 if self._gpus is not None and effect.order.gpus:
                     self._gpus.began(effect.key, effect.order.user_id, tuple(effect.order.gpus))

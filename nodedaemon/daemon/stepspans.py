@@ -1,6 +1,6 @@
 """Where the lines of a node's log belong in the traces of jobs: by step and by job, as their launches said.
 
-In memory, and for steps that a later daemon adopts in a file of each step's folder (spool/spanfile.py).
+In memory; the journal has those of steps that a later daemon adopts.
 """
 
 from collections import OrderedDict

@@ -30,7 +30,6 @@ from nodedaemon.core.messages import DeliverSignal, NodeCoreEvent, Notice, StepB
 from nodedaemon.core.steps import ANY_CPUS, NodeStep, StepKey, StepState
 from nodedaemon.daemon import orphans
 from nodedaemon.daemon.launching import LauncherHandle
-from nodedaemon.spool.spanfile import write_span
 from nodedaemon.spool.spool import Spool
 from nodedaemon.spool.steprecord import CANNOT_START, NEVER, Claim, decode_claim
 from nodedaemon.stepd import control
@@ -128,11 +127,6 @@ class Supervisors:
         except OSError as error:
             self._ended_unstarted(key, f"cannot make the step folder: {error.strerror}")
             return
-        if order.span:
-            try:
-                write_span(self._spool.steps_fd, str(key), order.span)
-            except OSError as error:  # a line of a later daemon's log lacks its ids: no reason not to start
-                log.warning("step %s: its trace is not kept: %s", key, error.strerror)
         assert self._writer is not None
         self._writer.write(order.encode())
         crash_point("launch.ordered")

@@ -103,7 +103,8 @@ def _launch(head: tuple[int, int, int], message: node_pb2.LaunchStep, node: Node
     key = key_of(message.key)
     try:
         terms = (message.lease_s, message.lease_grace_s)
-        return core.Launch(*head, key, launch_order(message, node), lease=terms if message.lease_s else NO_LEASE)
+        lease = terms if message.lease_s else NO_LEASE
+        return core.Launch(*head, key, launch_order(message, node), lease=lease, span=message.span)
     except BadValue as error:
         return core.Launch(*head, key, None, invalid=str(error))
 
@@ -123,7 +124,6 @@ def launch_order(message: node_pb2.LaunchStep, node: NodeFacts) -> orders.Launch
     order.node_name = node.node_name
     order.account = message.facts.account
     order.partition = message.facts.partition
-    order.span = message.span
     _find_gpus(order, message, node.site)
     contain(order, message, node.site)
     pinning.bind_tasks(order, message, node.site)

@@ -136,7 +136,6 @@ registered | cluster | registered with %s
 debug_flag | flag what | DebugFlags=%s: %s
 debug_flag | flag step what | DebugFlags=%s: step %s: %s
 debug_flags_changed | flags | DebugFlags: %s
-trace_not_kept | step reason | step %s: its trace is not kept: %s
 output_reader_failed | status | a reader of output has ended with status %d
 controller_lost | controller reason pause_s | controller %s: %s; next try in about %.1f s
 local_config_not_used | reason | slurm.conf of this node cannot be used, so it is not: %s

@@ -85,6 +85,8 @@ def test_a_trace_has_the_spans_of_all_processes_across_a_restart_of_the_controll
         gate.touch()
         cluster.wait_ends(job)
         cluster.wait(lambda: "job" in names(sink, job), "the job's span is at the collector")
+        steps = cluster.home / "noded" / "n1" / "steps"
+        cluster.wait(lambda: any(steps.glob("spare-*")), "the folder of a traced step is kept for another step")
         spans = spans_of(sink, job)
         of_controller = [line for line in logged(cluster, CTLD, job) if line["event"] != "debug_flag"]
         (end,) = [line for line in logged(cluster, "n1", job) if "StepEnded exit_code=3" in str(line.get("what"))]

@@ -140,10 +140,12 @@ def test_a_start_that_was_not_sent_is_sent_once_on_the_next_stream(is_connected)
 def test_effects_of_a_launch_wait_for_a_durable_fence_record():
     machine = connected()
     machine.step(1, m.Launch(1, 1, 3, KEY, "order"))
-    machine.step(1, m.Launch(1, 2, 3, OTHER, "order"))
+    machine.step(1, m.Launch(1, 2, 3, OTHER, "order", span=b"place in a trace"))
     batch = machine.seal()
     assert batch.durable
-    assert batch.records == (m.SpooledStep(KEY, 3, StepState.ACCEPTED), m.SpooledStep(OTHER, 3, StepState.ACCEPTED))
+    of_other = m.SpooledStep(OTHER, 3, StepState.ACCEPTED, span=b"place in a trace")
+    assert batch.records == (m.SpooledStep(KEY, 3, StepState.ACCEPTED), of_other)
+    assert of_other in list(machine.snapshot())
     assert [type(e) for e in batch.effects] == [m.StartStep, m.AckCommand] * 2
     assert machine.seal() is None
 

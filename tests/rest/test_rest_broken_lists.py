@@ -13,10 +13,10 @@ from bench.fill import fill
 from penstock.config import load
 
 #: Some 5 kB each in the answer: together many times what is on its way at any moment.
-JOBS = 100_000 if FULL else 5_000
+JOBS = 100_000 if FULL else 3_000
 ENDED = 10
 #: When the controller is killed: after so many bytes of the answer.
-KILLED_AFTER = (1, 4_000_000)
+KILLED_AFTER = (1, 2_000_000)
 
 
 def test_a_list_whose_controller_is_killed_is_broken(new_rest: Callable[..., LiveRest]) -> None:

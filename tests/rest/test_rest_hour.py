@@ -1,4 +1,5 @@
-"""An hour of requests, one after the other without the pauses: a poller that makes metrics, and a portal's user beside it.
+"""An hour of requests (`make test-full`; else twelve minutes), one after the other without the pauses: a poller that makes
+metrics, and a portal's user beside it.
 
 The poller asks what Telegraf's input for Slurm does, in the forms of a version that is served, each 10 s: 360 rounds. The
 portal asks with entity tags each 5 s while its user submits, looks, changes and cancels. What it is shown is compared with
@@ -13,11 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+from effort import FULL
 from liverest import LiveRest
 from patience import END_S
 
 SLURM, DB, OWN = "/slurm/v0.0.46", "/slurmdb/v0.0.46", "/penstock/v1"
-HOUR_S = 3600
+HOUR_S = 3600 if FULL else 720
 POLLER_S = 10
 PORTAL_S = 5
 #: Rounds of the portal in which its user does something.
