@@ -61,6 +61,11 @@ _OWN_ROWS: Final = tuple(
         "CREATE POLICY own_rows ON %(table)s USING (%(own)s) WITH CHECK (%(own)s)",
     )
 )
+#: A table that an earlier version has made, and this role may change. One whose policies an administrator has disabled is left.
+_UNPROTECTED: Final = text(
+    "SELECT 1 FROM pg_catalog.pg_class c WHERE c.oid = to_regclass(:name) AND NOT c.relrowsecurity "
+    "AND pg_has_role(c.relowner, 'USAGE') AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_policy WHERE polrelid = c.oid)"
+)
 #: Serialises controllers that register at the same time: a new table has no row to lock.
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(:key)")
 LOCK_KEY: Final = 0x70656E73746F63 & 0x7FFFFFFFFFFFFFFF
@@ -107,6 +112,7 @@ class Registry:
             if not self._is_asked_for:
                 return
             _make(connection)
+        _protect(connection)
         _check(connection, row.name)
         values: dict[str, object] = dict(zip(CLUSTER.columns.keys(), row, strict=True))
         values["schema_name"] = own_schema(connection)
@@ -173,6 +179,12 @@ def _exists(connection: Connection) -> bool:
 def _make(connection: Connection) -> None:
     connection.execute(CreateSchema(REGISTRY_SCHEMA, if_not_exists=True))
     connection.execute(CreateTable(CLUSTER))
+
+
+def _protect(connection: Connection) -> None:
+    """Sets row-level security on a table without it, a new one or one of an earlier version, if this role may."""
+    if connection.execute(_UNPROTECTED, {"name": f"{REGISTRY_SCHEMA}.cluster"}).first() is None:
+        return
     for statement in _OWN_ROWS:
         connection.execute(statement)
 

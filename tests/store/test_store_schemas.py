@@ -114,8 +114,10 @@ def test_where_a_schema_may_be_named(tmp_path: Path) -> None:
             in_schema(url, name)
 
 
-def test_a_role_writes_the_row_of_its_own_schema_alone(postgresql: Server) -> None:
-    """Also the role whose controller has made the table."""
+@pytest.mark.parametrize("by", ["this version", "an earlier version"])
+def test_a_role_writes_the_row_of_its_own_schema_alone(postgresql: Server, by: str) -> None:
+    """Also the role whose controller has made the table; and of a table that an earlier version has made, when the controller
+    of its owner registers again."""
     place = postgresql.new_database()
     name = place.partition("@/")[2].partition("?")[0]
     for cluster in ("east", "west"):
@@ -134,8 +136,13 @@ def test_a_role_writes_the_row_of_its_own_schema_alone(postgresql: Server) -> No
     assert register("east") == ""
     change(place, "GRANT USAGE ON SCHEMA penstock_clusters TO west_role")
     change(place, "GRANT SELECT, INSERT, UPDATE, DELETE ON penstock_clusters.cluster TO west_role")
-    assert (register("west"), register("west")) == ("", "")
     table = "penstock_clusters.cluster"
+    if by == "an earlier version":
+        for name_of in ("everybody_reads", "own_rows"):
+            change(place, f"DROP POLICY {name_of} ON {table}")
+        for less in ("NO FORCE", "DISABLE"):
+            change(place, f"ALTER TABLE {table} {less} ROW LEVEL SECURITY")
+    assert (register("west"), register("west"), register("east"), register("east")) == ("", "", "", "")
     for own, other in (("west", "east"), ("east", "west")):
         assert rows(address(own), f"SELECT count(*) FROM {table}") == [(2,)]
         for act in (f"UPDATE {table} SET control_host = 'evil'", f"DELETE FROM {table}"):
