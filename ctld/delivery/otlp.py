@@ -9,7 +9,7 @@ Format: https://github.com/open-telemetry/opentelemetry-proto/blob/main/opentele
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from penstock.values.tracecontext import JobTrace
 from penstock.values.varint import varint
@@ -35,8 +35,13 @@ _START_TAG: Final = 7 << 3 | 1
 _END_TAG: Final = 8 << 3 | 1
 
 
+#: Attributes, with their names.
+SpanFacts: TypeAlias = tuple[tuple[str, str | int], ...]
+
+
 class TraceSpan(NamedTuple):
-    """One span. `key` is unique in its job, and names it; `parent` is the key of another one, "" = the caller's, if any."""
+    """One span. `key` is unique in its job, and names it; `parent` is the key of another one, "" = the caller's, if any.
+    `job_facts`: what all spans of one row of a job say; `facts`: what this one says besides."""
 
     trace: JobTrace
     key: str
@@ -44,29 +49,32 @@ class TraceSpan(NamedTuple):
     name: str
     start_at_us: int
     end_at_us: int
-    attributes: Mapping[str, str | int]
+    job_facts: SpanFacts
     is_failure: bool | None = None  # None: the span does not tell
+    facts: SpanFacts = ()
 
 
 def encode(spans: Iterable[TraceSpan], resource: Mapping[str, str | int]) -> bytes:
     """Returns an ExportTraceServiceRequest with the spans of one resource."""
     parts = [_bytes(1, _text(1, "penstock"))]  # the scope
-    last: Mapping[str, str | int] | None = None
-    attributes = b""
+    last: SpanFacts | None = None
+    of_job = b""
     for span in spans:
-        if span.attributes is not last:  # one object is that of several spans in a row
-            last, attributes = span.attributes, _attributes(9, span.attributes)
-        parts.append(_bytes(2, _span(span, attributes)))
-    return _bytes(1, _bytes(1, _attributes(1, resource)) + _bytes(2, b"".join(parts)))
+        if span.job_facts is not last:  # one object is that of several spans in a row
+            last = span.job_facts
+            of_job = _attributes(9, last)
+        parts.append(_bytes(2, _span(span, of_job)))
+    return _bytes(1, _bytes(1, _attributes(1, tuple(resource.items()))) + _bytes(2, b"".join(parts)))
 
 
-def _span(span: TraceSpan, attributes: bytes) -> bytes:
-    trace, key, parent_key, name, start_at_us, end_at_us, _, is_failure = span
+def _span(span: TraceSpan, of_job: bytes) -> bytes:
+    trace, key, parent_key, name, start_at_us, end_at_us, _, is_failure, facts = span
     parent = _span_id(trace, parent_key) if parent_key else trace.parent
     return b"".join(
         (
             _TRACE_ID, trace.trace_id, _SPAN_ID, _span_id(trace, key), _PARENT_ID + parent if parent else b"", _named(name),
-            _TIMES.pack(_START_TAG, start_at_us * 1000, _END_TAG, end_at_us * 1000), attributes, _STATUSES[is_failure],
+            _TIMES.pack(_START_TAG, start_at_us * 1000, _END_TAG, end_at_us * 1000), of_job,
+            _kept_attributes(9, facts) if facts else b"", _STATUSES[is_failure],
         )
     )  # fmt: skip
 
@@ -82,8 +90,12 @@ def _named(name: str) -> bytes:
     return _text(5, name) + _number(6, _INTERNAL)
 
 
-def _attributes(field: int, pairs: Mapping[str, str | int]) -> bytes:
-    return b"".join([_attribute(field, name, value) for name, value in pairs.items()])
+def _attributes(field: int, facts: SpanFacts) -> bytes:
+    return b"".join([_attribute(field, name, value) for name, value in facts])
+
+
+#: Of most steps and attempts the same.
+_kept_attributes: Final = lru_cache(maxsize=ATTRIBUTES_MAX)(_attributes)
 
 
 @lru_cache(maxsize=ATTRIBUTES_MAX)

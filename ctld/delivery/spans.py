@@ -22,7 +22,7 @@ from typing import Final
 from ctld.core.records.effects import Batch
 from ctld.core.records.job import JobRow
 from ctld.core.records.step import StepRow
-from ctld.delivery.otlp import TraceSpan
+from ctld.delivery.otlp import SpanFacts, TraceSpan
 from ctld.runtime.snapshot import Snapshot
 from penstock.logs.events import job_event
 from penstock.logs.structured import SpanIds
@@ -35,7 +35,6 @@ _ENDS: Final = ("end", "requeue")
 #: How long before the submission its request may have come, and by how much a REST daemon's clock may be ahead.
 REST_US_MAX: Final = 600_000_000
 REST_AHEAD_US_MAX: Final = 1_000_000
-SpanFacts = dict[str, str | int]
 
 
 class SpanMaker:
@@ -46,7 +45,7 @@ class SpanMaker:
         self._one_in = one_in
         self._snapshot = snapshot
         self._last_row: JobRow | None = None
-        self._last_facts: SpanFacts = {}
+        self._last_facts: SpanFacts = ()
 
     def of(self, batch: Batch, sealed_at_us: int, now_us: int) -> Iterator[TraceSpan]:
         """Yields the spans that end with a batch: sealed then, committed and applied to the snapshot now."""
@@ -115,13 +114,14 @@ class SpanMaker:
     def _job_span(
         self, row: JobRow, trace: JobTrace, key: str, parent: str, start_at_us: int, end_at_us: int
     ) -> TraceSpan:
-        facts = self._facts(row)
+        facts: SpanFacts = ()
         failure = None
-        if key == "job" or key.startswith("attempt"):
-            facts = facts | _outcome(row.state, row.exit_code, row.exit_signal)
-            failure = row.state not in (JobState.COMPLETED, JobState.REQUEUED)
         name = key.partition(" ")[0]
-        return TraceSpan(trace, key, parent, name, start_at_us, max(start_at_us, end_at_us), facts, failure)
+        if name in ("job", "attempt"):
+            facts = _outcome(row.state, row.exit_code, row.exit_signal)
+            failure = row.state not in (JobState.COMPLETED, JobState.REQUEUED)
+        end_at_us = max(start_at_us, end_at_us)
+        return TraceSpan(trace, key, parent, name, start_at_us, end_at_us, self._facts(row), failure, facts)
 
     def _facts(self, row: JobRow) -> SpanFacts:
         """What every span says of its job. The spans of one row follow each other, and share one object."""
@@ -135,36 +135,37 @@ def _step_spans(step: StepRow, job: JobRow, trace: JobTrace, job_facts: SpanFact
     tail = f"{step.attempt} {step.step_id}"
     begin_us = min(max(step.submit_at_us, job.start_at_us), step.end_at_us)
     run_us = max(step.start_at_us, begin_us)
-    facts = job_facts | {"step": step.name if step.step_id < 0 else str(step.step_id)}
-    outcome = facts | _outcome(step.state, step.exit_code, step.exit_signal)
+    name = (("step", step.name if step.step_id < 0 else str(step.step_id)),)
+    outcome = name + _outcome(step.state, step.exit_code, step.exit_signal)
     failed = step.state is not JobState.COMPLETED
-    yield TraceSpan(trace, f"step {tail}", f"attempt {step.attempt}", "step", begin_us, step.end_at_us, outcome, failed)
+    key = f"step {tail}"
+    yield TraceSpan(trace, key, f"attempt {step.attempt}", "step", begin_us, step.end_at_us, job_facts, failed, outcome)
     if not step.start_at_us:
         return  # no node has started it
-    parent = f"step {tail}"
-    yield TraceSpan(trace, f"launch {tail}", parent, "launch", begin_us, min(run_us, step.end_at_us), facts)
+    run_us = min(run_us, step.end_at_us)
+    yield TraceSpan(trace, f"launch {tail}", key, "launch", begin_us, run_us, job_facts, facts=name)
     if step.parts is None:
-        node = outcome | {"node": step.node}
-        yield TraceSpan(trace, f"run {tail}", parent, "run", min(run_us, step.end_at_us), step.end_at_us, node, failed)
+        facts = (*outcome, ("node", step.node))
+        yield TraceSpan(trace, f"run {tail}", key, "run", run_us, step.end_at_us, job_facts, failed, facts)
         return
     for part in step.parts:
         if part.start_at_us:
             since_us = max(part.start_at_us, begin_us)
-            ends = facts | {"node": part.node} | _outcome(part.state, part.exit_code, part.exit_signal)
-            key = f"run {tail} {part.node}"
-            yield TraceSpan(trace, key, parent, "run", since_us, max(since_us, part.end_at_us), ends)
+            facts = (*name, ("node", part.node), *_outcome(part.state, part.exit_code, part.exit_signal))
+            until_us = max(since_us, part.end_at_us)
+            yield TraceSpan(trace, f"run {tail} {part.node}", key, "run", since_us, until_us, job_facts, facts=facts)
 
 
 def _facts(row: JobRow) -> SpanFacts:
     """What every span says of its job: no name, command, script or environment."""
-    facts: SpanFacts = {
-        "job": row.job_id, "attempt": row.attempt, "user": clean_line(row.user_name),
-        "account": clean_line(row.request.account), "partition": row.partition or ",".join(row.request.partitions),
-    }  # fmt: skip
-    if row.alloc:
-        facts["node"] = row.alloc[0].node if len(row.alloc) == 1 else compress(part.node for part in row.alloc)
-    return facts
+    facts: SpanFacts = (
+        ("job", row.job_id), ("attempt", row.attempt), ("user", clean_line(row.user_name)),
+        ("account", clean_line(row.request.account)), ("partition", row.partition or ",".join(row.request.partitions)),
+    )  # fmt: skip
+    if not row.alloc:
+        return facts
+    return (*facts, ("nodes", row.alloc[0].node if len(row.alloc) == 1 else compress(part.node for part in row.alloc)))
 
 
 def _outcome(state: JobState, code: int, number: int) -> SpanFacts:
-    return {"state": state.name, "exit_code": f"{code}:{number}"}
+    return ("state", state.name), ("exit_code", f"{code}:{number}")

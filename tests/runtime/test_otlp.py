@@ -17,8 +17,8 @@ def test_all_fields_are_read_back(
 ) -> None:
     trace = JobTrace(b"t" * 16, b"s" * 16, b"caller..")
     spans = [
-        TraceSpan(trace, key, "job", "n", start_us, end_us, facts, failed),
-        TraceSpan(trace, "job", "", "j", 1, 2, {}),
+        TraceSpan(trace, key, "job", "n", start_us, end_us, tuple(facts.items()), failed, (("more", 7),)),
+        TraceSpan(trace, "job", "", "j", 1, 2, ()),
     ]
     sent = ExportTraceServiceRequest.FromString(encode(spans, {"service.name": "penstock"}))
     (resource,) = sent.resource_spans
@@ -28,16 +28,17 @@ def test_all_fields_are_read_back(
     assert first.parent_span_id == second.span_id and second.parent_span_id == b"caller.."
     assert (first.start_time_unix_nano, first.end_time_unix_nano) == (start_us * 1000, end_us * 1000)
     found = {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in first.attributes}
-    assert found == {name: value[:TEXT_CHARS_MAX] if isinstance(value, str) else value for name, value in facts.items()}
+    said = {name: value[:TEXT_CHARS_MAX] if isinstance(value, str) else value for name, value in facts.items()}
+    assert found == said | {"more": 7}
     assert first.status.code == (2 if failed else 1) and not second.HasField("status")
 
 
 def test_spans_that_share_their_attributes_are_each_complete() -> None:
     """Attributes are encoded once for several spans in a row."""
     trace, other = JobTrace(b"t" * 16, b"s" * 16), JobTrace(b"u" * 16, b"v" * 16)
-    facts: dict[str, str | int] = {"job": 1}
+    facts = (("job", 1),)
     spans = [
-        TraceSpan(of, key, "job", key, 1, 2, each) for of in (trace, other) for key in "ab" for each in (facts, {})
+        TraceSpan(of, key, "job", key, 1, 2, each) for of in (trace, other) for key in "ab" for each in (facts, ())
     ]
     sent = ExportTraceServiceRequest.FromString(encode(spans, {}))
     (scope,) = sent.resource_spans[0].scope_spans

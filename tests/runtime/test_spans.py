@@ -30,6 +30,14 @@ from penstock.values.tracecontext import JobTrace
 from tests.core.world import US, World, make_config
 
 
+def facts_of(span: TraceSpan) -> dict[str, str | int]:
+    """All attributes of a span, each of which it has once."""
+    pairs = (*span.job_facts, *span.facts)
+    found = dict(pairs)
+    assert len(found) == len(pairs), pairs
+    return found
+
+
 class TracedWorld(World):
     """A world whose spans are kept."""
 
@@ -48,7 +56,7 @@ class TracedWorld(World):
 
     def keys(self, job_id: int) -> list[str]:
         """The keys of a job's spans, sorted."""
-        return sorted(span.key for span in self.spans if span.attributes["job"] == job_id)
+        return sorted(span.key for span in self.spans if facts_of(span)["job"] == job_id)
 
     def rest_span(self, job_id: int, received_at_us: int) -> TraceSpan | None:
         """The span of a request, a moment later."""
@@ -68,7 +76,7 @@ def test_one_job_in_so_many_has_a_whole_trace() -> None:
         world.submit(JobSubmission(name=str(number), work_dir=b"/tmp"))
         world.started(number + 1)
         world.exited(number + 1)
-    traced = {int(span.attributes["job"]) for span in world.spans}
+    traced = {int(facts_of(span)["job"]) for span in world.spans}
     assert 3 < len(traced) < 20
     assert {len(world.keys(job_id)) for job_id in traced} == {9}
     world.check()
@@ -106,7 +114,7 @@ def test_jobs_of_one_caller_are_below_its_span_and_have_ids_of_their_own() -> No
         world.started(job_id)
         world.exited(job_id)
     world.check()
-    assert {span.attributes["job"] for span in world.spans} == {
+    assert {facts_of(span)["job"] for span in world.spans} == {
         1,
         2,
     }  # the third's caller is not sampled, nor is the fourth
@@ -150,11 +158,11 @@ def test_each_task_of_an_array_has_a_trace_of_its_own() -> None:
         world.started(job_id)
         world.exited(job_id)
     world.check()
-    by_job = {int(span.attributes["job"]): span.trace.trace_id for span in world.spans}
+    by_job = {int(facts_of(span)["job"]): span.trace.trace_id for span in world.spans}
     assert len(by_job) == len(set(by_job.values())) == 3
     for job_id in by_job:
         assert {"job", "plan 0", "attempt 0", "accounting 0", f"run 0 {BATCH_STEP}"} <= set(world.keys(job_id))
-    submissions = [span.attributes["job"] for span in world.spans if span.key == "submit"]
+    submissions = [facts_of(span)["job"] for span in world.spans if span.key == "submit"]
     assert submissions == [1]  # the others had no number of their own yet
 
 
@@ -173,9 +181,9 @@ def test_a_step_on_two_nodes_has_a_run_on_each() -> None:
     world.step_exited(1, 0, "n2", code=3)
     found = {span.key: span for span in world.spans}
     assert {key for key in found if key.endswith(("n1", "n2"))} == {"run 0 0 n1", "run 0 0 n2"}
-    assert found["run 0 0 n2"].attributes["exit_code"] == "3:0" and found["run 0 0 n1"].attributes["exit_code"] == "0:0"
+    assert facts_of(found["run 0 0 n2"])["exit_code"] == "3:0" and facts_of(found["run 0 0 n1"])["exit_code"] == "0:0"
     step = found["step 0 0"]
-    assert step.is_failure and step.attributes["state"] == "FAILED"
+    assert step.is_failure and facts_of(step)["state"] == "FAILED"
     for node in ("n1", "n2"):
         assert step.start_at_us <= found[f"run 0 0 {node}"].start_at_us
         assert found[f"run 0 0 {node}"].end_at_us <= step.end_at_us
@@ -238,7 +246,7 @@ class Sending:
     def of(self, batch: Batch, sealed_at_us: int, now_us: int) -> Iterable[TraceSpan]:
         for _ in range(self._wanted):
             self._made += 1
-            yield TraceSpan(JobTrace(b"t" * 16, b"s" * 16), f"key {self._made}", "", f"<{self._made}>", 1, 2, {})
+            yield TraceSpan(JobTrace(b"t" * 16, b"s" * 16), f"key {self._made}", "", f"<{self._made}>", 1, 2, ())
 
     def commit(self, spans: int) -> None:
         """Commits a batch with so many spans."""
