@@ -40,7 +40,7 @@ const COLUMNS: readonly Column<Planned>[] = [
   { id: "nodes", title: "Nodes", value: (row) => row.node_list, width: 10 },
   { id: "limit", title: "Time limit", value: (row) => row.time_limit_s, text: (row) => limit(row.time_limit_s), width: 7, isNumber: true },
   { id: "partition", title: "Partition", value: (row) => row.partition, width: 7 },
-  { id: "priority", title: "Priority", value: (row) => row.priority, width: 6.5, isNumber: true },
+  { id: "priority", title: "Priority", value: (row) => row.priority, width: 7.5, isNumber: true },
   { id: "reason", title: "Waits for", value: (row) => row.reason, width: 9 },
 ];
 

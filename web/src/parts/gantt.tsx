@@ -122,6 +122,10 @@ function draw(canvas: HTMLCanvasElement, lines: readonly PlacedRow[], view: View
   context.scale(scale, scale);
   context.font = `12px ${style.fontFamily}`;
   context.textBaseline = "middle";
+  const times = marks(view.from_s, view.to_s, Math.max(2, (view.width - NAME_PX) / MARK_PX));
+  context.lineWidth = 1;
+  context.strokeStyle = colour("--line");
+  for (const at of times) upright(context, Math.round(xOf(at, view)) + 0.5, height);
   for (const line of lines) {
     const y = line.top - scrolled;
     if (y > height || y + line.row.lanes * LANE_PX < HEAD_PX) continue;
@@ -129,7 +133,21 @@ function draw(canvas: HTMLCanvasElement, lines: readonly PlacedRow[], view: View
     context.fillStyle = colour("--text");
     context.fillText(line.row.node, 4, y + LANE_PX / 2, NAME_PX - 10);
   }
-  axis(context, view, height, colour);
+  context.lineWidth = 1;
+  context.strokeStyle = colour("--bar-bad");
+  upright(context, xOf(view.now_s, view), height);
+  context.fillStyle = colour("--surface"); // above what is scrolled
+  context.fillRect(0, 0, view.width, HEAD_PX - 6);
+  context.fillStyle = colour("--faint");
+  for (const at of times) context.fillText(moment(at * 1e6), xOf(at, view) + 3, HEAD_PX / 2 - 2);
+}
+
+/** The line of a time. */
+function upright(context: CanvasRenderingContext2D, x: number, height: number): void {
+  context.beginPath();
+  context.moveTo(x, HEAD_PX - 6);
+  context.lineTo(x, height);
+  context.stroke();
 }
 
 interface BarStyle {
@@ -172,27 +190,6 @@ function drawBar(
   context.clip();
   context.fillText(bar.item.label, x + 5, y + height / 2);
   context.restore();
-}
-
-function axis(context: CanvasRenderingContext2D, view: View, height: number, colour: (name: string) => string): void {
-  context.fillStyle = colour("--surface");
-  context.fillRect(0, 0, view.width, HEAD_PX - 2);
-  context.strokeStyle = colour("--line");
-  context.fillStyle = colour("--faint");
-  context.lineWidth = 1;
-  for (const at of marks(view.from_s, view.to_s, Math.max(2, (view.width - NAME_PX) / MARK_PX))) {
-    const x = Math.round(xOf(at, view)) + 0.5;
-    context.beginPath();
-    context.moveTo(x, HEAD_PX - 6);
-    context.lineTo(x, height);
-    context.stroke();
-    context.fillText(moment(at * 1e6), x + 3, HEAD_PX / 2 - 2);
-  }
-  context.strokeStyle = colour("--bar-bad");
-  context.beginPath();
-  context.moveTo(xOf(view.now_s, view), HEAD_PX - 6);
-  context.lineTo(xOf(view.now_s, view), height);
-  context.stroke();
 }
 
 function rowAt(lines: readonly PlacedRow[], y: number, scrolled: number): PlacedRow | undefined {
