@@ -53,6 +53,12 @@ function jobItem(kind: "run" | "plan", one: { shown_id: string; name: string; us
 /** The soonest starts that are shown; behind them the plan of a long queue is a wall of bars. */
 const PLANNED_MAX = 1000;
 
+/** The kinds of bars: of all plans, of a changed one, of one question. */
+const LEGEND = [
+  ["run", "runs, up to its limit", ""], ["plan", "planned", ""], ["reserved", "reserved", ""], ["was", "as it is now", "change"],
+  ["moved", "as it would be", "change"], ["gone", "gone", "nodes"], ["comes", "the job that comes", "job"],
+] as const;
+
 /** All bars. A running job that is over its limit goes on until now. */
 export function itemsOf(jobs: JobsAnswer, forecast: ForecastAnswer, reserved: ReservationsAnswer, now_s: number): PlanItem[] {
   const running = jobs.jobs.filter((one) => isRunning(one) && one.node_list).map((one) => {
@@ -127,10 +133,9 @@ export function Plan(): JSX.Element {
 function Legend({ isChanged, asked }: { isChanged: boolean; asked: string }): JSX.Element {
   return (
     <span class="faint small gantt-legend">
-      <i class="run" aria-hidden="true" /> runs, up to its limit <i class="plan" aria-hidden="true" /> planned <i class="reserved" aria-hidden="true" /> reserved
-      {isChanged && <> <i class="was" aria-hidden="true" /> as it is now <i class="moved" aria-hidden="true" /> as it would be</>}
-      {isChanged && asked === "nodes" && <> <i class="gone" aria-hidden="true" /> gone</>}
-      {isChanged && asked === "job" && <> <i class="comes" aria-hidden="true" /> the job that comes</>}
+      {LEGEND.filter(([, , of]) => !of || (isChanged && (of === "change" || of === asked))).map(([kind, text]) => (
+        <span key={kind}><i class={kind} aria-hidden="true" /> {text}</span>
+      ))}
     </span>
   );
 }
