@@ -33,8 +33,7 @@ RANGES: Final = {
     "ecc_corrected": (0, (1 << 53) - 1),  # what every reader of JSON has as a whole number
     "ecc_uncorrected": (0, (1 << 53) - 1),
 }
-#: Of what is no figure.
-_NONE: Final = (1, 0)
+_RANGES: Final = tuple((name, low, high) for name, (low, high) in RANGES.items())
 
 
 class GpuReadingLists:
@@ -91,8 +90,8 @@ def readings_of(node: Node, said: node_pb2.GpuReadings, at_us: int) -> Iterator[
 def _figures(reading: node_pb2.GpuReading) -> dict[str, int]:
     """Returns the figures that are there and can be true."""
     found: dict[str, int] = {}
-    for field, value in reading.ListFields():
-        low, high = RANGES.get(field.name, _NONE)
-        if low <= value <= high:
-            found[field.name] = value
+    is_there = reading.HasField
+    for name, low, high in _RANGES:
+        if is_there(name) and low <= (value := getattr(reading, name)) <= high:
+            found[name] = value
     return found

@@ -94,7 +94,7 @@ function Busy({ gpus }: { gpus: readonly NodeGpu[] }): JSX.Element | null {
   if (allocated === unknown) return null;
   const rest = unknown ? `, ${unknown} not known` : "";
   return (
-    <p class="faint small busy" title={`A GPU is busy from a utilisation of ${BUSY_PERCENT} % on`}>
+    <p class="faint small" title={`A GPU is busy from a utilisation of ${BUSY_PERCENT} % on`}>
       <b>{`${busy} busy`}</b>{` of ${allocated} that jobs have${rest}`}
     </p>
   );
