@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from rest.simulations import Simulations
     from rest.sitetemplates import SiteTemplates
 
-    PolledRequest = wire.ListNodesRequest | wire.ListPartitionsRequest | wire.ListReservationsRequest
+    PolledRequest = (
+        wire.ListNodesRequest | wire.ListGpuReadingsRequest | wire.ListPartitionsRequest | wire.ListReservationsRequest
+    )
 
 _YES = frozenset(("true", "yes", "1", ""))
 _NO = frozenset(("false", "no", "0"))

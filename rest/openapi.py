@@ -310,6 +310,8 @@ def _field(field: "FieldDescriptor", schemas: Json) -> Json:
         return {"nullable": True, "allOf": [made]}
     kinds = {field.CPPTYPE_STRING: "string", field.CPPTYPE_BOOL: "boolean", field.CPPTYPE_DOUBLE: "number"}
     one = _scalar(kinds.get(field.cpp_type, "integer"))
+    if field.has_presence:
+        return one | {"nullable": True}
     return {"type": "array", "items": one} if isinstance(field.default_value, list) else one
 
 

@@ -52,6 +52,7 @@ USED: Final = {
     "/penstock/v1/plan/without": "PlanWithoutAnswer",
     "/penstock/v1/plan/with": "PlanWithAnswer",
     "/penstock/v1/gpus": "GpusAnswer",
+    "/penstock/v1/gpus/readings": "GpuReadingsAnswer",
     "/penstock/v1/usage": "UsageAnswer",
     "/penstock/v1/utilization": "UtilizationAnswer",
     "/penstock/v1/waste": "WasteAnswer",

@@ -129,7 +129,9 @@ def message_object(message: "Message") -> Json:
     found: Json = {}
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
-        if field.message_type is None:
+        if field.message_type is None and field.has_presence and not message.HasField(field.name):
+            found[field.name] = None
+        elif field.message_type is None:
             found[field.name] = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
         elif field.has_presence:
             found[field.name] = message_object(value) if message.HasField(field.name) else None

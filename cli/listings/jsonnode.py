@@ -9,7 +9,7 @@ from cli.base.document import Json, document, message_object, number, time_objec
 from cli.listings.nodegres import gres, gres_drain, gres_used
 from cli.listings.nodestate import cpus_for_jobs, json_words
 from cli.listings.show import node_tres, node_tres_used
-from penstock.v1.controller_pb2 import GpuInfo, NodeInfo
+from penstock.v1.controller_pb2 import GpuInfo, GpuReadingInfo, NodeInfo
 from penstock.values.tres import format_tres
 
 
@@ -126,3 +126,13 @@ def gpu_object(gpu: GpuInfo) -> Json:
     del found["since_us"], found["idle_since_us"]
     found["xids"] = [{"xid": one.xid, "times": one.times, "last": time_object(one.last_us)} for one in gpu.xids]
     return found | {"since": time_object(gpu.since_us), "idle_since": time_object(gpu.idle_since_us)}
+
+
+def reading_member(reading: GpuReadingInfo | None) -> Json:
+    """What a GPU does now, as a member of its object: null, like each figure, where nothing is known. `at` in seconds."""
+    if reading is None:
+        return {"reading": None}
+    figures = message_object(reading)
+    for name in ("node", "uuid", "index", "at_us"):
+        del figures[name]
+    return {"reading": {"at": time_object(reading.at_us)} | figures}

@@ -1,7 +1,8 @@
-"""`penstock gpus`: lists every GPU of the cluster, its health and the jobs that have it.
+"""`penstock gpus`: lists every GPU of the cluster, its health, the jobs that have it, and what it does now.
 
 A line is a GPU or, below it, a MIG instance of one. UUIDs are shortened to a prefix that is unique in this list; the
-controller accepts such a prefix. Nodes whose GPUs are only counted (given by gres.conf without NVML, or never
+controller accepts such a prefix. What a GPU does is of its node's last heartbeat; `-` is what is not known, as of MIG
+instances, and of nodes that do not answer. Nodes whose GPUs are only counted (given by gres.conf without NVML, or never
 registered) are named below the table. States and places are written as by `scontrol show node`
 (cli/listings/nodegres.py).
 """
@@ -20,7 +21,7 @@ from cli.listings.nodegres import divided, gres, health, index_of, xids
 from cli.subcommands.documents import documents, write
 from penstock.client import Client
 from penstock.commandline import CommandLine, invoke
-from penstock.v1.controller_pb2 import GpuInfo, ListNodesRequest, NodeInfo
+from penstock.v1.controller_pb2 import GpuInfo, GpuReadingInfo, ListGpuReadingsRequest, ListNodesRequest, NodeInfo
 from penstock.values.gpustates import GpuState
 from penstock.values.hostlist import expand
 
@@ -32,11 +33,12 @@ NONE = "-"
 
 
 class GpuRow(NamedTuple):
-    """One GPU and where it is."""
+    """One GPU, where it is, and what it does."""
 
     node: NodeInfo
     gpu: GpuInfo
     is_divided: bool
+    reading: GpuReadingInfo | None
 
 
 class GpuView(NamedTuple):
@@ -65,12 +67,18 @@ LONG_COLUMNS = (
     ("XIDS", lambda r, v: xids(r.gpu) or NONE),
     ("NAME", lambda r, v: r.gpu.name or NONE),
 )
+READING_COLUMNS = (
+    ("UTIL", lambda r, v: _figure(r.reading, "utilization_percent", "%")),
+    ("POWER", lambda r, v: _figure(r.reading, "power_w", "W")),
+    ("TEMP", lambda r, v: _figure(r.reading, "temperature_c", "C")),
+    ("ECC", lambda r, v: ecc(r.reading)),
+)
 LAST_COLUMN = (("REASON", lambda r, v: _reason(r.gpu)),)
 
 
 @click.command(
     cls=CommandLine,
-    help="List the GPUs of the cluster: their state, their jobs, and why one is out of service.",
+    help="List the GPUs of the cluster: their state, their jobs, what they do now, and why one is out of service.",
     examples=(
         ("penstock gpus -N n[1-4]", "of four nodes"),
         ("penstock gpus --state=drained,failed", "GPUs that are out of service"),
@@ -92,14 +100,16 @@ def command(is_long: bool, nodelist: str, state: str | None, language: str) -> i
     names = expand(nodelist) if nodelist else []
     with Client.open() as client:
         nodes = client.call("ListNodes", ListNodesRequest(names=names, gpus=True)).nodes
+        readings = client.call("ListGpuReadings", ListGpuReadingsRequest(names=names)).readings
     missing = sorted(set(names) - {node.name for node in nodes})
     if missing:
         raise CommandError(f"Node {missing[0]} not found")
-    found = [row for row in rows_of(nodes) if not states or row.gpu.state in states]
+    found = [row for row in rows_of(nodes, readings) if not states or row.gpu.state in states]
     if language:
-        from cli.listings.jsonnode import gpu_object
+        from cli.listings.jsonnode import gpu_object, reading_member
 
-        return write({"gpus": [{"node": row.node.name} | gpu_object(row.gpu) for row in found]}, language)
+        objects = [{"node": row.node.name} | gpu_object(row.gpu) | reading_member(row.reading) for row in found]
+        return write({"gpus": objects}, language)
     emit(report(found, nodes, is_long, bool(states), DisplayClock.of_environment(now_us())))
     return 0
 
@@ -117,10 +127,11 @@ def read_states(text: str | None) -> frozenset[str]:
     return frozenset(wanted)
 
 
-def rows_of(nodes: Iterable[NodeInfo]) -> list[GpuRow]:
+def rows_of(nodes: Iterable[NodeInfo], readings: Iterable[GpuReadingInfo] = ()) -> list[GpuRow]:
     """All GPUs, in the order of the nodes."""
+    known = {(reading.node, reading.uuid): reading for reading in readings}
     return [
-        GpuRow(node, gpu, gpu.uuid in parents)
+        GpuRow(node, gpu, gpu.uuid in parents, known.get((node.name, gpu.uuid)))
         for node in nodes
         for parents in (divided(node.gpus),)
         for gpu in node.gpus
@@ -139,7 +150,7 @@ def report(
     )
     if not found:
         return remarks or ["no GPU is in such a state" if is_part else "the cluster has no GPUs"]
-    columns = [*COLUMNS, *(LONG_COLUMNS if is_long else ()), *LAST_COLUMN]
+    columns = [*COLUMNS, *(LONG_COLUMNS if is_long else ()), *READING_COLUMNS, *LAST_COLUMN]
     return [*table(columns, found, GpuView(clock, 0 if is_long else uuid_width(found))), *remarks]
 
 
@@ -172,6 +183,16 @@ def _why(node: NodeInfo) -> str:
 
 def _memory(memory_mb: int) -> str:
     return f"{round(memory_mb / MB_PER_GB)}G" if memory_mb else NONE
+
+
+def _figure(reading: GpuReadingInfo | None, name: str, unit: str) -> str:
+    return f"{getattr(reading, name)}{unit}" if reading is not None and reading.HasField(name) else NONE
+
+
+def ecc(reading: GpuReadingInfo | None) -> str:
+    """`12/0`: corrected and uncorrected memory errors since the driver was loaded."""
+    parts = [_figure(reading, name, "") for name in ("ecc_corrected", "ecc_uncorrected")]
+    return NONE if parts == [NONE, NONE] else "/".join(parts)
 
 
 def _reason(gpu: GpuInfo) -> str:

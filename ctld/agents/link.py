@@ -59,6 +59,8 @@ BUNDLE_BYTES_MAX: Final = 1024 * 1024
 #: Maximum size of a launch: script, environment and request at their limits, and the layout of a step of 65,536 nodes
 #: with short names.
 LAUNCH_BYTES_MAX: Final = 14 * 1024 * 1024
+#: Maximum size of the readings of a node's GPUs that are kept: of a thousand, which have some 25 bytes each.
+READINGS_BYTES_MAX: Final = 32 * 1024
 #: Messages of a node in one bundle; its daemon closes one at 256.
 BUNDLE_MESSAGES_MAX: Final = 4096
 
@@ -72,6 +74,8 @@ class NodeLink:
         self.heard_at = time.monotonic()
         self.cpu_load_centi = 0
         self.free_memory_mb = 0
+        self.gpu_readings: node_pb2.GpuReadings | None = None  # of its last heartbeat, as it said them
+        self.gpus_at_us = 0  # when they were taken
         self.time = NodeTime()
         self.clock_off_us = 0  # by how much its machine's clock is ahead of ours;
         self.clock_limit_us = 0  # the limit that it exceeds by that (nodetime.judged), and since when
@@ -249,11 +253,20 @@ class NodeLink:
         self.cpu_load_centi = beat.cpu_load_centi
         self.free_memory_mb = beat.free_memory_mb
         self.time.heard(beat.at_us, beat.wall_at_us)
+        self._take_readings(beat)
         if not self._has_beaten:
             self._has_beaten = True
             self.judge_clock(self)
         at_us = self._runtime.clock_us()
         self.send(node_pb2.ControllerMessage(heartbeat_ack=node_pb2.HeartbeatAck(at_us=at_us)))
+
+    def _take_readings(self, beat: node_pb2.Heartbeat) -> None:
+        """Keeps what it says of its GPUs, in place of what it said before; rpc/cluster/gpureadings.py judges it."""
+        self.gpu_readings = None
+        if beat.HasField("gpus") and beat.gpus.ByteSize() <= READINGS_BYTES_MAX:
+            self.gpu_readings = node_pb2.GpuReadings()
+            self.gpu_readings.CopyFrom(beat.gpus)  # the heartbeat itself would keep all of its bundle
+            self.gpus_at_us = self.by_our_clock(beat.gpus.at_us)
 
     def by_our_clock(self, node_us: int) -> int:
         """Returns a time of the node's by the controller's clock."""
@@ -436,7 +449,7 @@ def _gpu_idle(link: NodeLink, report: node_pb2.Report) -> GpuIdle:
         job_id=idle.key.job_id,
         attempt=idle.key.attempt,
         uuids=tuple(map(one_line, idle.uuid[:GPUS_MAX])),
-        since_us=idle.since_us,
+        since_us=link.by_our_clock(idle.since_us),
         over=idle.over,
         unused=idle.unused,
     )

@@ -103,6 +103,7 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     processes: tuple[Process, ...] | None = None
     ecc_pending: bool | None = None  # its ECC mode changes at the next reboot
     persistence: bool | None = None  # the driver stays loaded while no process uses it
+    ecc_corrected: int | None = None  # volatile, as ecc_volatile
     slow: str = ""  # a call that took too long; the calls that would have followed were left out
 
 

@@ -149,8 +149,9 @@ class Daemon:
         if self._gpus is not None or self._inventory.gpus:
             self._inventory.gpu_constraint = settings.node.site.gpu_constraint()
         self._link = link.Link(
-            settings.target, settings.node, self._registration, _heartbeat(self._clock), self.post, self._registered,
-            spool.contact, lambda ticket: self._stream_port.is_here(self._readers.announce(ticket)),
+            settings.target, settings.node, self._registration, _heartbeat(self._clock, self._exporter.readings),
+            self.post, self._registered, spool.contact,
+            lambda ticket: self._stream_port.is_here(self._readers.announce(ticket)),
         )  # fmt: skip
 
     def post(self, event: core.NodeCoreEvent) -> None:
@@ -192,9 +193,7 @@ class Daemon:
         site.gpus = agent = gpu_agent.GpuAgent(context, found)
         site.mps_base = os.path.join(os.path.abspath(self._spool.path), MPS_FOLDER)
         agent.mps = self._mps = Mps(site.mps_base, self._executor, self._launch, self._supervisors.refuse)
-        agent.usage = self._usage = GpuUsage(
-            agent, self._spool.steps_fd, site, self._gpu_clock.now_us, self._is_suspended
-        )
+        agent.usage = self._usage = GpuUsage(agent, self._spool.steps_fd, site, self._clock.now_us, self._is_suspended)
         site.listeners.append(lambda: agent.take_settings(site.settings.gpu))
         return agent
 
@@ -203,8 +202,8 @@ class Daemon:
         spool, settings = self._spool, self._settings
         sources = NodeSources(
             settings.node.node_name, spool.path, StepReader(self._cgroups, spool.steps_fd), self._executor,
-            lambda: [step.key for step in self._machine.live_steps()], self._gpu_clock.now_us, settings.target.cert_dir,
-            settings.metrics_port,
+            lambda: [step.key for step in self._machine.live_steps()], self._gpu_clock.now_us, self._clock.now_us,
+            settings.target.cert_dir, settings.metrics_port,
         )  # fmt: skip
         exporter = NodeExporter(sources, self._gpus)
         if self._gpus is not None:
@@ -479,11 +478,13 @@ class Daemon:
         )
 
 
-def _heartbeat(clock: NodeClock) -> Callable[[], node_pb2.Heartbeat]:
+def _heartbeat(
+    clock: NodeClock, gpu_readings: Callable[[], node_pb2.GpuReadings | None]
+) -> Callable[[], node_pb2.Heartbeat]:
     def make() -> node_pb2.Heartbeat:
         load, free_mb = inventory.load_and_free_memory()
         return node_pb2.Heartbeat(
-            cpu_load_centi=load, free_memory_mb=free_mb, at_us=clock.now_us(), wall_at_us=wall_us()
+            cpu_load_centi=load, free_memory_mb=free_mb, at_us=clock.now_us(), wall_at_us=wall_us(), gpus=gpu_readings()
         )
 
     return make

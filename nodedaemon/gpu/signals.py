@@ -20,6 +20,7 @@ RECOVERY_ACTION = 230
 _LINK_ERRORS = (52, 59, 161, 162)
 _LINK_CRC = (38, 45, 163)
 FIELDS = (RECOVERY_ACTION, *_LINK_ERRORS, *_LINK_CRC)
+_CORRECTED = 0
 _UNCORRECTED = 1
 _VOLATILE = 0
 _AGGREGATE = 1
@@ -75,6 +76,7 @@ def _errors(line: AnnouncementLine, entry: DeviceEntry, values: _Values) -> None
     values["nvlink_errors"] = _sum(fields, _LINK_ERRORS)
     values["nvlink_crc"] = _sum(fields, _LINK_CRC)
     values["ecc_volatile"] = line.ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _VOLATILE)
+    values["ecc_corrected"] = line.ask("nvmlDeviceGetTotalEccErrors", _CORRECTED, _VOLATILE)
     values["ecc_aggregate"] = line.ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _AGGREGATE)
     values["ecc_sram"] = line.ask("nvmlDeviceGetMemoryErrorCounter", _UNCORRECTED, _VOLATILE, _SRAM)
     rows = None if entry.gpu.mig_enabled else line.ask("nvmlDeviceGetRemappedRows")

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from nodedaemon.base.orders import LaunchOrder
 from nodedaemon.core.gpuhealth_messages import GpuOwner
-from nodedaemon.core.gpumessages import Polled, Sample
+from nodedaemon.core.gpumessages import Polled
 from nodedaemon.core.steps import StepKey
 from nodedaemon.gpu.agent import GpuAgent
 from nodedaemon.gpu.hooks import Listener
-from nodedaemon.observe.gpus import GpuReading, dcgm_families, gpu_families, mean_power_w
+from nodedaemon.observe.gpureadings import LastSamples
+from nodedaemon.observe.gpus import SampledGpu, dcgm_families, gpu_families
 from nodedaemon.observe.machine import machine_families
 from nodedaemon.observe.stepusage import StepLabels, StepReader, StepReading, step_families
 from penstock.errors import BadSetup
@@ -47,6 +48,7 @@ class NodeSources:
     executor: Executor
     live: Callable[[], list[StepKey]]
     now_us: Callable[[], int]  # of the samples
+    node_us: Callable[[], int]  # the node's time, for heartbeats
     cert_dir: str | None
     port: int | None = None  # in place of the settings'; 0 = any free one
 
@@ -59,8 +61,7 @@ class NodeExporter(Listener):
         self._agent = agent
         self._known: dict[StepKey, StepLabels] = {}
         self._suspected: dict[StepKey, str] = {}  # steps that may hang: why
-        self._samples: dict[str, Sample] = {}
-        self._power_w: dict[str, float] = {}
+        self._last = LastSamples(sources.node_us)
         self._polled_at_us = 0
         self._settings = node_pb2.MetricsSettings()
         self._endpoint: MetricsEndpoint | None = None
@@ -85,13 +86,12 @@ class NodeExporter(Listener):
 
     def polled(self, polled: Polled, owners: Mapping[int, GpuOwner]) -> None:
         """Keeps the samples."""
-        for sample in polled.samples:
-            before = self._samples.get(sample.uuid)
-            self._power_w.pop(sample.uuid, None)
-            if before is not None and (power_w := mean_power_w(before, sample)) is not None:
-                self._power_w[sample.uuid] = power_w
-            self._samples[sample.uuid] = sample
+        self._last.take(polled)
         self._polled_at_us = polled.at_us
+
+    def readings(self) -> node_pb2.GpuReadings | None:
+        """Returns what the GPUs do now, for a heartbeat; None: nothing is known of it."""
+        return None if self._agent is None else self._last.readings(self._agent.devices())
 
     def use(self, settings: node_pb2.MetricsSettings) -> None:
         """Applies the controller's settings."""
@@ -168,12 +168,12 @@ class NodeExporter(Listener):
         if agent is None:
             return
         views = [
-            GpuReading(
-                device, sample, self._power_w.get(device.uuid),
+            SampledGpu(
+                device, sample, self._last.power_w.get(device.uuid),
                 () if self._settings.hides_jobs else tuple(held.key for held in agent.steps_using(device.uuid)),
             )
             for device in agent.devices()
-            if (sample := self._samples.get(device.uuid)) is not None
+            if (sample := self._last.samples.get(device.uuid)) is not None
         ]  # fmt: skip
         age_s = (self._sources.now_us() - self._polled_at_us) / _US if self._polled_at_us else None
         yield from gpu_families(views, agent.opinions(), self._known, age_s)

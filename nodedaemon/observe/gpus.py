@@ -21,7 +21,7 @@ _KB: Final = 1024
 POWER_US_MAX: Final = 120_000_000
 
 
-class GpuReading(NamedTuple):
+class SampledGpu(NamedTuple):
     """One GPU as it is shown."""
 
     device: Device
@@ -34,7 +34,7 @@ class _GpuMetric(NamedTuple):
     name: str
     kind: MetricType
     help: str
-    value: Callable[[GpuReading], MetricValue | None]
+    value: Callable[[SampledGpu], MetricValue | None]
     dcgm: str = ""
     dcgm_factor: float = 1  # from our unit to dcgm's
 
@@ -108,7 +108,7 @@ _METRICS: Final = (
 
 
 def gpu_families(
-    views: Sequence[GpuReading], opinions: Iterable[Opinion], known: Mapping[StepKey, StepLabels], age_s: float | None
+    views: Sequence[SampledGpu], opinions: Iterable[Opinion], known: Mapping[StepKey, StepLabels], age_s: float | None
 ) -> Iterator[MetricFamily]:
     """Yields our families. `age_s`: of the samples; None = there was no poll yet."""
     if age_s is not None:
@@ -128,7 +128,7 @@ def gpu_families(
     yield MetricFamily("penstock_gpu_xids", _G, "XIDs of a GPU, the last kinds", xids)
 
 
-def dcgm_families(views: Sequence[GpuReading], node: str) -> Iterator[MetricFamily]:
+def dcgm_families(views: Sequence[SampledGpu], node: str) -> Iterator[MetricFamily]:
     """Yields the same under dcgm-exporter's names."""
     texts = [labels(_dcgm_labels(view, node)) for view in views]
     for metric in _METRICS:
@@ -141,7 +141,7 @@ def dcgm_families(views: Sequence[GpuReading], node: str) -> Iterator[MetricFami
             yield MetricFamily(metric.dcgm, MetricType.GAUGE, metric.help, values)
 
 
-def _labels(view: GpuReading, known: Mapping[StepKey, StepLabels]) -> str:
+def _labels(view: SampledGpu, known: Mapping[StepKey, StepLabels]) -> str:
     of_gpu = {"uuid": view.device.uuid, "index": str(view.device.index), "type": view.device.type}
     key = user_of(view.holders)
     if key is None:
@@ -157,7 +157,7 @@ def user_of(holders: Iterable[StepKey]) -> StepKey | None:
     return max(keys, key=lambda key: (key.step_id != BATCH_STEP, key.step_id))
 
 
-def _dcgm_labels(view: GpuReading, node: str) -> dict[str, str]:
+def _dcgm_labels(view: SampledGpu, node: str) -> dict[str, str]:
     device, key = view.device, user_of(view.holders)
     pairs = {
         "gpu": str(device.index), "UUID": device.uuid, "device": f"nvidia{device.minor}", "modelName": device.name,

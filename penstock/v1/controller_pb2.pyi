@@ -642,6 +642,48 @@ class GpuInfo(_message.Message):
     idle_since_us: int
     def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., minor: _Optional[int] = ..., type: _Optional[str] = ..., memory_mb: _Optional[int] = ..., name: _Optional[str] = ..., bus_id: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_user: _Optional[str] = ..., since_us: _Optional[int] = ..., job_ids: _Optional[_Iterable[int]] = ..., parent_uuid: _Optional[str] = ..., profile: _Optional[str] = ..., work: _Optional[str] = ..., many_only: bool = ..., slot: _Optional[int] = ..., capability: _Optional[str] = ..., serial: _Optional[str] = ..., xids: _Optional[_Iterable[_Union[_common_pb2.GpuXid, _Mapping]]] = ..., notes: _Optional[_Iterable[str]] = ..., idle_job_id: _Optional[int] = ..., idle_since_us: _Optional[int] = ...) -> None: ...
 
+class ListGpuReadingsRequest(_message.Message):
+    __slots__ = ("names", "known")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    known: bytes
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., known: _Optional[bytes] = ...) -> None: ...
+
+class ListGpuReadingsReply(_message.Message):
+    __slots__ = ("readings", "moment", "unchanged")
+    READINGS_FIELD_NUMBER: _ClassVar[int]
+    MOMENT_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
+    readings: _containers.RepeatedCompositeFieldContainer[GpuReadingInfo]
+    moment: bytes
+    unchanged: bool
+    def __init__(self, readings: _Optional[_Iterable[_Union[GpuReadingInfo, _Mapping]]] = ..., moment: _Optional[bytes] = ..., unchanged: bool = ...) -> None: ...
+
+class GpuReadingInfo(_message.Message):
+    __slots__ = ("node", "uuid", "index", "at_us", "utilization_percent", "memory_used_mb", "power_w", "temperature_c", "ecc_corrected", "ecc_uncorrected")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    AT_US_FIELD_NUMBER: _ClassVar[int]
+    UTILIZATION_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_USED_MB_FIELD_NUMBER: _ClassVar[int]
+    POWER_W_FIELD_NUMBER: _ClassVar[int]
+    TEMPERATURE_C_FIELD_NUMBER: _ClassVar[int]
+    ECC_CORRECTED_FIELD_NUMBER: _ClassVar[int]
+    ECC_UNCORRECTED_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    uuid: str
+    index: int
+    at_us: int
+    utilization_percent: int
+    memory_used_mb: int
+    power_w: int
+    temperature_c: int
+    ecc_corrected: int
+    ecc_uncorrected: int
+    def __init__(self, node: _Optional[str] = ..., uuid: _Optional[str] = ..., index: _Optional[int] = ..., at_us: _Optional[int] = ..., utilization_percent: _Optional[int] = ..., memory_used_mb: _Optional[int] = ..., power_w: _Optional[int] = ..., temperature_c: _Optional[int] = ..., ecc_corrected: _Optional[int] = ..., ecc_uncorrected: _Optional[int] = ...) -> None: ...
+
 class ListPartitionsRequest(_message.Message):
     __slots__ = ("hide_hidden", "known")
     HIDE_HIDDEN_FIELD_NUMBER: _ClassVar[int]

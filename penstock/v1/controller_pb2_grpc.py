@@ -59,6 +59,11 @@ class ControllerStub(object):
                 request_serializer=penstock_dot_v1_dot_controller__pb2.ListNodesRequest.SerializeToString,
                 response_deserializer=penstock_dot_v1_dot_controller__pb2.ListNodesReply.FromString,
                 _registered_method=True)
+        self.ListGpuReadings = channel.unary_unary(
+                '/penstock.v1.Controller/ListGpuReadings',
+                request_serializer=penstock_dot_v1_dot_controller__pb2.ListGpuReadingsRequest.SerializeToString,
+                response_deserializer=penstock_dot_v1_dot_controller__pb2.ListGpuReadingsReply.FromString,
+                _registered_method=True)
         self.ListPartitions = channel.unary_unary(
                 '/penstock.v1.Controller/ListPartitions',
                 request_serializer=penstock_dot_v1_dot_controller__pb2.ListPartitionsRequest.SerializeToString,
@@ -261,6 +266,13 @@ class ControllerServicer(object):
 
     def ListNodes(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListGpuReadings(self, request, context):
+        """what GPUs do now; it changes all the time
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -509,6 +521,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.ListNodes,
                     request_deserializer=penstock_dot_v1_dot_controller__pb2.ListNodesRequest.FromString,
                     response_serializer=penstock_dot_v1_dot_controller__pb2.ListNodesReply.SerializeToString,
+            ),
+            'ListGpuReadings': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGpuReadings,
+                    request_deserializer=penstock_dot_v1_dot_controller__pb2.ListGpuReadingsRequest.FromString,
+                    response_serializer=penstock_dot_v1_dot_controller__pb2.ListGpuReadingsReply.SerializeToString,
             ),
             'ListPartitions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListPartitions,
@@ -816,6 +833,33 @@ class Controller(object):
             '/penstock.v1.Controller/ListNodes',
             penstock_dot_v1_dot_controller__pb2.ListNodesRequest.SerializeToString,
             penstock_dot_v1_dot_controller__pb2.ListNodesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGpuReadings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/penstock.v1.Controller/ListGpuReadings',
+            penstock_dot_v1_dot_controller__pb2.ListGpuReadingsRequest.SerializeToString,
+            penstock_dot_v1_dot_controller__pb2.ListGpuReadingsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -430,16 +430,44 @@ class CgroupSettings(_message.Message):
     def __init__(self, constrain_cores: bool = ..., constrain_ram: bool = ..., constrain_swap: bool = ..., constrain_devices: bool = ..., allowed_ram_percent: _Optional[float] = ..., allowed_swap_percent: _Optional[float] = ..., min_ram_mb: _Optional[int] = ..., max_ram_percent: _Optional[float] = ..., max_swap_percent: _Optional[float] = ..., plugin: _Optional[str] = ..., pids_max: _Optional[int] = ..., signal_children: bool = ..., fence_where_able: bool = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("cpu_load_centi", "free_memory_mb", "at_us", "wall_at_us")
+    __slots__ = ("cpu_load_centi", "free_memory_mb", "at_us", "wall_at_us", "gpus")
     CPU_LOAD_CENTI_FIELD_NUMBER: _ClassVar[int]
     FREE_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     AT_US_FIELD_NUMBER: _ClassVar[int]
     WALL_AT_US_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
     cpu_load_centi: int
     free_memory_mb: int
     at_us: int
     wall_at_us: int
-    def __init__(self, cpu_load_centi: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., at_us: _Optional[int] = ..., wall_at_us: _Optional[int] = ...) -> None: ...
+    gpus: GpuReadings
+    def __init__(self, cpu_load_centi: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., at_us: _Optional[int] = ..., wall_at_us: _Optional[int] = ..., gpus: _Optional[_Union[GpuReadings, _Mapping]] = ...) -> None: ...
+
+class GpuReadings(_message.Message):
+    __slots__ = ("at_us", "gpus")
+    AT_US_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    at_us: int
+    gpus: _containers.RepeatedCompositeFieldContainer[GpuReading]
+    def __init__(self, at_us: _Optional[int] = ..., gpus: _Optional[_Iterable[_Union[GpuReading, _Mapping]]] = ...) -> None: ...
+
+class GpuReading(_message.Message):
+    __slots__ = ("index", "utilization_percent", "memory_used_mb", "power_w", "temperature_c", "ecc_corrected", "ecc_uncorrected")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    UTILIZATION_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_USED_MB_FIELD_NUMBER: _ClassVar[int]
+    POWER_W_FIELD_NUMBER: _ClassVar[int]
+    TEMPERATURE_C_FIELD_NUMBER: _ClassVar[int]
+    ECC_CORRECTED_FIELD_NUMBER: _ClassVar[int]
+    ECC_UNCORRECTED_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    utilization_percent: int
+    memory_used_mb: int
+    power_w: int
+    temperature_c: int
+    ecc_corrected: int
+    ecc_uncorrected: int
+    def __init__(self, index: _Optional[int] = ..., utilization_percent: _Optional[int] = ..., memory_used_mb: _Optional[int] = ..., power_w: _Optional[int] = ..., temperature_c: _Optional[int] = ..., ecc_corrected: _Optional[int] = ..., ecc_uncorrected: _Optional[int] = ...) -> None: ...
 
 class HeartbeatAck(_message.Message):
     __slots__ = ("at_us",)

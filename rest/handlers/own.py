@@ -19,6 +19,7 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/plan/without           whose expected start would move if nodes went
     POST /penstock/v1/plan/with             when and where a job would start, and whose expected start it would move
     GET /penstock/v1/gpus                   every GPU, its health and its jobs
+    GET /penstock/v1/gpus/readings          what every GPU does now
     GET /penstock/v1/usage                  what was used in a period
     GET /penstock/v1/utilization            use of the whole cluster by the hour
     GET /penstock/v1/waste                  GPU time that was allocated and not used
@@ -55,9 +56,11 @@ from penstock.v1.controller_pb2 import (
     GetBatchScriptReply,
     GetBatchScriptRequest,
     GpuInfo,
+    GpuReadingInfo,
     JobCount,
     JobFilter,
     JobInfo,
+    ListGpuReadingsRequest,
     ListJobsRequest,
     ListNodesRequest,
     StoryLine,
@@ -288,6 +291,12 @@ async def gpus(call: RestCall) -> Json:
     return {"gpus": [{"node": node} | message_object(gpu) for node, gpu in found]}
 
 
+async def gpu_readings(call: RestCall) -> Json:
+    """What every GPU does now, as its node said last; GPUs of which nothing is known are not listed."""
+    reply = await call.polled("ListGpuReadings", ListGpuReadingsRequest(names=call.node_names("nodes")))
+    return {"readings": [message_object(one) for one in reply.readings]}
+
+
 _FORECAST: Final = {
     "job_id": "integer", "shown_id": "string", "name": "string", "user_name": "string", "partition": "string",
     "priority": "integer", "reason": "string", "start_at_us": "integer", "node_list": "string", "time_limit_s": "integer",
@@ -382,6 +391,8 @@ OWN_PATHS: Final = (
             {**_EXPECTED, "change": OwnRecord(PlanChangeReply)}, body="/slurm/{v}/job/submit", name="plan_with"),
     OwnPath("/gpus", "Every GPU, its health and its jobs", gpus, (_query("nodes"), _query("states", _STATES)),
             {"gpus": OwnRecord(GpuInfo, {"node": "string"}, is_list=True)}),
+    OwnPath("/gpus/readings", "What every GPU does now, as its node said last; those of which nothing is known are not listed",
+            gpu_readings, (_query("nodes"),), {"readings": OwnRecord(GpuReadingInfo, is_list=True)}, name="gpu_readings"),
     OwnPath("/usage", "What was used in a period: TRES seconds by group_by", usage,
             (_query("start"), _query("end"), _query("group_by", GROUPS), _query("tres")),
             {"start_at_us": "integer", "end_at_us": "integer", "rolled_up_to_us": "integer",

@@ -17,6 +17,14 @@ from tests.cli.fake_controller import FakeClient, run_body
 T0 = 1_700_000_000_000_000  # 2023-11-14T22:13:20 UTC
 A, B, C = (f"GPU-{letter * 8}-0000-4000-8000-000000000000" for letter in "abc")
 H200: dict[str, Any] = {"type": "h200", "memory_mb": 143771}
+READINGS = [
+    pb.GpuReadingInfo(
+        node="n1", uuid=A, index=0, at_us=T0, utilization_percent=97, memory_used_mb=92_000, power_w=650, temperature_c=71,
+        ecc_corrected=12, ecc_uncorrected=0,
+    ),
+    pb.GpuReadingInfo(node="n1", uuid=B, index=1, at_us=T0, utilization_percent=0, temperature_c=31),
+    pb.GpuReadingInfo(node="n2", uuid=C, index=2, at_us=T0, power_w=1),
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +50,9 @@ def node(name="n1", **more):
 
 
 def ask(monkeypatch, *nodes):
-    return FakeClient(ListNodes=pb.ListNodesReply(nodes=nodes)).install(monkeypatch)
+    return FakeClient(
+        ListNodes=pb.ListNodesReply(nodes=nodes), ListGpuReadings=pb.ListGpuReadingsReply(readings=READINGS)
+    ).install(monkeypatch)
 
 
 def show(monkeypatch, capsys, given, *options):
@@ -169,19 +179,23 @@ def test_all_gpus_of_the_cluster(monkeypatch, capsys):
     status, out, err, _ = listed(monkeypatch, capsys, nodes=[node(), mig()])
     assert (status, err) == (0, "")
     assert out == """\
-NODE  GPU  TYPE     MEMORY  STATE    JOBS   SINCE                UUID          REASON
-n1    0    h200     140G    HEALTHY  12,15  -                    GPU-aaaaaaaa
-n1    1    h200     140G    DRAINED  -      2023-11-14T22:13:20  GPU-bbbbbbbb  loud fan [root]
-n1    2    h200     140G    FAILED   -      2023-11-14T22:13:20  GPU-cccccccc  XID 79 (off the bus)
-n1    0    h200     140G    HEALTHY  7      -                    GPU-aaaaaaaa
-n1    0:0  1g.18gb  18G     DRAINED  -      2023-11-14T22:13:20  MIG-1         x
-n1    0:1  1g.18gb  18G     HEALTHY  7      -                    MIG-2
+NODE  GPU  TYPE     MEMORY  STATE    JOBS   SINCE                UUID          UTIL  POWER  TEMP  ECC   REASON
+n1    0    h200     140G    HEALTHY  12,15  -                    GPU-aaaaaaaa  97%   650W   71C   12/0
+n1    1    h200     140G    DRAINED  -      2023-11-14T22:13:20  GPU-bbbbbbbb  0%    -      31C   -     loud fan [root]
+n1    2    h200     140G    FAILED   -      2023-11-14T22:13:20  GPU-cccccccc  -     -      -     -     XID 79 (off the bus)
+n1    0    h200     140G    HEALTHY  7      -                    GPU-aaaaaaaa  97%   650W   71C   12/0
+n1    0:0  1g.18gb  18G     DRAINED  -      2023-11-14T22:13:20  MIG-1         -     -      -     -     x
+n1    0:1  1g.18gb  18G     HEALTHY  7      -                    MIG-2         -     -      -     -
 """  # fmt: skip
 
 
 def test_some_of_them(monkeypatch, capsys):
     _, out, _, client = listed(monkeypatch, capsys, "-N", "n[1-1]", "--state=drained,Failed", "--long")
-    assert list(client.request.names) == ["n1"] and client.request.gpus
+    assert [(method, list(request.names)) for method, request in client.calls] == [
+        ("ListNodes", ["n1"]),
+        ("ListGpuReadings", ["n1"]),
+    ]
+    assert client.calls[0][1].gpus
     assert [line.split()[1] for line in out.splitlines()[1:]] == ["1", "2"] and B in out and "SERIAL" in out
     assert listed(monkeypatch, capsys, "--state=suspect")[1] == "no GPU is in such a state\n"
 
@@ -199,6 +213,16 @@ def test_xids_are_in_the_long_list_and_for_programs(monkeypatch, capsys):
         (13, 4, T0 // 1_000_000), (63, 1, 0),
     ]  # fmt: skip
     assert (first["notes"], second["xids"], second["notes"]) == (["ecc_pending"], [], [])
+
+
+def test_what_gpus_do_is_for_programs_too(monkeypatch, capsys):
+    first, second, third = json.loads(listed(monkeypatch, capsys, "--json")[1])["gpus"]
+    assert first["reading"].pop("at")["number"] == T0 // 1_000_000
+    assert first["reading"] == {
+        "utilization_percent": 97, "memory_used_mb": 92_000, "power_w": 650, "temperature_c": 71, "ecc_corrected": 12,
+        "ecc_uncorrected": 0,
+    }  # fmt: skip
+    assert (second["reading"]["power_w"], second["reading"]["utilization_percent"], third["reading"]) == (None, 0, None)
 
 
 def test_uuids_are_cut_where_they_still_differ(monkeypatch, capsys):

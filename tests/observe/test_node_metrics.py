@@ -23,7 +23,7 @@ from nodedaemon.core.gpuhealth_messages import Opinion
 from nodedaemon.core.gpumessages import Device, Polled, Sample
 from nodedaemon.core.steps import StepKey
 from nodedaemon.observe.exporter import NodeExporter, NodeSources
-from nodedaemon.observe.gpus import GpuReading, dcgm_families, gpu_families, user_of
+from nodedaemon.observe.gpus import SampledGpu, dcgm_families, gpu_families, user_of
 from nodedaemon.observe.machine import machine_families
 from nodedaemon.observe.stepusage import StepLabels, StepReader, step_families
 from nodedaemon.spool.steprecord import Claim, write_claim
@@ -70,7 +70,7 @@ def test_a_gpu_has_the_labels_of_its_step_and_no_values_that_are_unknown():
         throttle=4,
         sm_clock_mhz=1980,
     )
-    view = GpuReading(DEVICE, sample, 300.5, (StepKey(7, 0, BATCH_STEP), KEY))
+    view = SampledGpu(DEVICE, sample, 300.5, (StepKey(7, 0, BATCH_STEP), KEY))
     opinions = [Opinion("GPU-1", GpuState.SUSPECT, xids=((13, 2, 5), (31, 1, 4)))]
 
     def ours() -> Any:
@@ -229,7 +229,9 @@ def test_private_jobs_are_not_shown(tmp_path: Path) -> None:
         folder = os.open(tmp_path, os.O_RDONLY)
         with ThreadPoolExecutor(1) as executor:
             reader = StepReader(NONE, folder)
-            sources = NodeSources("n1", str(tmp_path), reader, executor, lambda: [KEY], lambda: 9_000_000, None)
+            sources = NodeSources(
+                "n1", str(tmp_path), reader, executor, lambda: [KEY], lambda: 9_000_000, lambda: 9_000_000, None
+            )
             agent: Any = Agent()
             exporter = NodeExporter(sources, agent)
             order: Any = SimpleNamespace(user_name="ann", account="physics", partition="gpu")
@@ -280,7 +282,9 @@ def test_the_endpoint_follows_the_settings_and_needs_no_nvml(tmp_path, caplog):
         folder = os.open(tmp_path, os.O_RDONLY)
         with ThreadPoolExecutor(1) as executor:
             reader = StepReader(NONE, folder)
-            sources = NodeSources("n1", str(tmp_path), reader, executor, lambda: [KEY], lambda: 9_000_000, None)
+            sources = NodeSources(
+                "n1", str(tmp_path), reader, executor, lambda: [KEY], lambda: 9_000_000, lambda: 9_000_000, None
+            )
             agent: Any = Agent()
             exporter = NodeExporter(sources, agent)
             exporter.polled(Polled(4_000_000, (Sample("GPU-1", 4_000_000, energy_mj=1000),)), {})
@@ -316,7 +320,9 @@ def test_a_taken_port_is_said_and_nothing_else_happens(tmp_path: Path, caplog: p
         port = server.sockets[0].getsockname()[1]
         folder = os.open(tmp_path, os.O_RDONLY)
         with ThreadPoolExecutor(1) as executor:
-            sources = NodeSources("n1", str(tmp_path), StepReader(NONE, folder), executor, list, lambda: 1, None)
+            sources = NodeSources(
+                "n1", str(tmp_path), StepReader(NONE, folder), executor, list, lambda: 1, lambda: 1, None
+            )
             exporter = NodeExporter(sources, None)
             exporter.use(node_pb2.MetricsSettings(port=port, addr="127.0.0.1"))
             await exporter.settled()

@@ -21,7 +21,7 @@ from ctld.runtime.turns import WatchedLoop
 from nodedaemon.core.gpuhealth_messages import Opinion
 from nodedaemon.core.gpumessages import Device, Sample
 from nodedaemon.core.steps import StepKey
-from nodedaemon.observe.gpus import GpuReading, gpu_families
+from nodedaemon.observe.gpus import SampledGpu, gpu_families
 from nodedaemon.observe.machine import machine_families
 from nodedaemon.observe.stepusage import StepLabels, StepReading, step_families
 from penstock.exporter.exposition import MetricType, pieces
@@ -62,7 +62,7 @@ def queries() -> list[tuple[str, str]]:
 
 def node_text() -> str:
     """A node's page with everything that it can have."""
-    view = GpuReading(DEVICE, Sample("GPU-1", 1), 1.0, (KEY,))
+    view = SampledGpu(DEVICE, Sample("GPU-1", 1), 1.0, (KEY,))
     families = [
         *machine_families("/proc", "/"),
         *step_families({KEY: StepReading(1, 1, 1, 1, 1)}, {KEY: StepLabels()}, {KEY: "behind"}),

@@ -23,7 +23,9 @@ from penstock.v1.common_pb2 import ExitStatus, Usage
 from penstock.v1.controller_pb2 import (
     GetBatchScriptReply,
     GpuInfo,
+    GpuReadingInfo,
     JobInfo,
+    ListGpuReadingsReply,
     ListJobsReply,
     ListNodesReply,
     NodeInfo,
@@ -118,6 +120,9 @@ REPLIES = {
     "ListNodes": ListNodesReply(nodes=[NodeInfo(name="n1", gpus=[
         GpuInfo(uuid="GPU-1", state="HEALTHY", job_ids=[6], idle_job_id=6, idle_since_us=7), GpuInfo(uuid="GPU-2", state="DRAINED", xids=[{"xid": 79}]),
     ])]),
+    "ListGpuReadings": ListGpuReadingsReply(readings=[
+        GpuReadingInfo(node="n1", uuid="GPU-1", at_us=7, utilization_percent=0, power_w=75), GpuReadingInfo(node="n1", uuid="GPU-2", index=1, temperature_c=40),
+    ]),
 }  # fmt: skip
 PATHS = {
     "jobs": "/jobs",
@@ -134,6 +139,7 @@ PATHS = {
     "forecast": "/forecast",
     "plan_without": "/plan/without?nodes=n1&jobs=run_on",
     "gpus": "/gpus",
+    "gpu_readings": "/gpus/readings?nodes=n1",
     "usage": "/usage",
     "utilization": "/utilization",
     "waste": "/waste?by=name&count=5",

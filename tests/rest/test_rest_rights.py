@@ -65,6 +65,7 @@ READ_OWN = (
     "forecast",
     "plan/without?nodes=n1",
     "gpus",
+    "gpus/readings",
     "usage",
     "utilization",
     "waste",

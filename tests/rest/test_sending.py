@@ -12,8 +12,10 @@ from fakerest import TOKEN, FakeRest
 from penstock.errors import Unreachable
 from penstock.v1.accounting_pb2 import JobRecord, ListRecordsReply
 from penstock.v1.controller_pb2 import (
+    GpuReadingInfo,
     JobInfo,
     JobResultsReply,
+    ListGpuReadingsReply,
     ListJobsReply,
     ListNodesReply,
     ListPartitionsReply,
@@ -146,6 +148,7 @@ class PolledPlaces:
         self.listed = 0
         self.rest = FakeRest({
             "ListNodes": lambda request: self.answer(request, ListNodesReply(nodes=[NodeInfo(name="n1")])),
+            "ListGpuReadings": lambda request: self.answer(request, ListGpuReadingsReply(readings=[GpuReadingInfo(node="n1")])),
             "ListPartitions": lambda request: self.answer(request, ListPartitionsReply(partitions=[PartitionInfo(name="p")])),
             "ListReservations": lambda request: self.answer(request, ListReservationsReply(reservations=[ReservationInfo(name="r")])),
         })  # fmt: skip
@@ -162,7 +165,7 @@ class PolledPlaces:
 @pytest.mark.parametrize(
     "path",
     [f"{CURRENT}/{path}" for path in ("nodes", "node/n1", "partitions", "partition/p", "reservations", "reservation/r")]
-    + ["/penstock/v1/gpus"],
+    + ["/penstock/v1/gpus", "/penstock/v1/gpus/readings"],
 )
 def test_an_unchanged_list_of_places_is_not_made(path: str):
     there, elsewhere, older = PolledPlaces(), PolledPlaces(b"other"), PolledPlaces(b"")

@@ -240,11 +240,12 @@ class FakeNode:
         self.call.cancel()
         await self.channel.close(None)
 
-    async def register(self, name: str = "", held=(), cpus: int = 4) -> node_pb2.Registered:
-        """Registers the node, with the steps that it holds; the answer."""
+    async def register(self, name: str = "", held=(), cpus: int = 4, gpus=()) -> node_pb2.Registered:
+        """Registers the node, with the steps that it holds, and its GPUs; the answer."""
         register = node_pb2.Register(
             node_name=name or self.name, boot_id=self.boot_id, spool_id=self.spool_id, version="1", protocol=1,
-            inventory=node_pb2.Inventory(cpus=cpus, real_memory_mb=4000, sockets=1, cores_per_socket=4), held=held,
+            inventory=node_pb2.Inventory(cpus=cpus, real_memory_mb=4000, sockets=1, cores_per_socket=4, gpus=gpus),
+            held=held,
         )  # fmt: skip
         await self.call.write(node_pb2.NodeMessage(register=register))
         return (await self.read()).registered

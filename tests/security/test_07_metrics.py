@@ -11,7 +11,7 @@ from ctld.observe.own import queue_families
 from nodedaemon.core.gpuhealth_messages import Opinion
 from nodedaemon.core.gpumessages import Device, Sample
 from nodedaemon.core.steps import StepKey
-from nodedaemon.observe.gpus import GpuReading, dcgm_families, gpu_families
+from nodedaemon.observe.gpus import SampledGpu, dcgm_families, gpu_families
 from nodedaemon.observe.machine import machine_families
 from nodedaemon.observe.stepusage import StepLabels, StepReading, step_families
 from penstock.exporter.exposition import MetricFamily, pieces
@@ -35,7 +35,7 @@ def of_controller(name: str) -> Iterable[MetricFamily]:
 
 def of_node(name: str, proc: Any) -> Iterable[MetricFamily]:
     known = {KEY: StepLabels(name, name, name)}
-    view = GpuReading(Device(name, 3, 3, name, 143771, name, name), Sample(name, 1, util_percent=5), 1.0, (KEY,))
+    view = SampledGpu(Device(name, 3, 3, name, 143771, name, name), Sample(name, 1, util_percent=5), 1.0, (KEY,))
     (proc / "net").mkdir(exist_ok=True)
     line = "1000 1 0 0 0 0 0 0 2000 2 0 0 0 0 0 0"
     (proc / "net/dev").write_bytes(

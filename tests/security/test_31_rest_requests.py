@@ -24,6 +24,7 @@ from penstock.v1.controller_pb2 import (
     Empty,
     JobInfo,
     JobResultsReply,
+    ListGpuReadingsReply,
     ListJobsReply,
     ListNodesReply,
     ListPartitionsReply,
@@ -51,7 +52,7 @@ REPLIES = {
     "Ping": PingReply(), "SubmitJob": SubmitJobReply(job_id=1), "CancelJobs": JobResultsReply(),
     "UpdateJobs": JobResultsReply(), "ControlJobs": JobResultsReply(), "UpdateNodes": Empty(), "DeleteNodes": Empty(),
     "ListJobs": ListJobsReply(jobs=[JobInfo(job_id=1)]), "ListNodes": ListNodesReply(nodes=[NodeInfo(name="n1")]),
-    "ListPartitions": ListPartitionsReply(), "ListReservations": ListReservationsReply(),
+    "ListGpuReadings": ListGpuReadingsReply(), "ListPartitions": ListPartitionsReply(), "ListReservations": ListReservationsReply(),
     "ListRecords": ListRecordsReply(), "ListAssociations": ListAssociationsReply(cluster="test", associations=[
         Association(id=1, account="root"), Association(id=2, account="lab", parent="root"), Association(id=5, account="lab", user="a"),
     ]),
@@ -66,8 +67,8 @@ REPLIES = {
 }  # fmt: skip
 #: Methods that change nothing: a request that is refused has asked for no other.
 READING = frozenset((
-    "Ping", "ListJobs", "ListNodes", "ListPartitions", "ListReservations", "ListRecords", "ListAssociations", "ListQos", "ListWckeys",
-    "ListTres", "ShowConfig", "Diagnostics", "WhyJob", "Fits", "ShowPlanChange", "Story",
+    "Ping", "ListJobs", "ListNodes", "ListGpuReadings", "ListPartitions", "ListReservations", "ListRecords", "ListAssociations", "ListQos",
+    "ListWckeys", "ListTres", "ShowConfig", "Diagnostics", "WhyJob", "Fits", "ShowPlanChange", "Story",
 ))  # fmt: skip
 #: Whose records are made one after the other (docs/rest.md).
 ONE_BY_ONE = ("/slurm/v0.0.46/reservations", "/slurm/v0.0.46/partitions")
@@ -175,6 +176,7 @@ VALID: list[tuple[str, str, Any]] = [
     ("GET", "/penstock/v1/fits?partitions=main,x", None),
     ("GET", "/penstock/v1/forecast?users=a&partitions=main", None),
     ("GET", "/penstock/v1/gpus?nodes=n1&states=DRAINED", None),
+    ("GET", "/penstock/v1/gpus/readings?nodes=n1", None),
 ]  # fmt: skip
 HOSTILE: list[Any] = [
     None, True, False, -1, 0, 2**31, 2**32, 2**63, 2**70, -(2**70), 1e308, 0.5, "", " ", "\0", "a" * 5000, "help", "\u202e",

@@ -1,7 +1,8 @@
-"""GPUs that a job has and leaves idle, as the node's samples of them say: on the overview, in the picture, on the node's page. Real daemons
-and jobs on the fake NVML."""
+"""What GPUs do now, and those that a job has and leaves idle, as the node's samples of them say: on the overview, in the picture, on
+the node's page. Real daemons and jobs on the fake NVML."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,11 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser (Debian pac
 IDLE = (
     "AuthAltTypes=auth/jwt", "PenstockGpuPollSeconds=1", "JobAcctGatherFrequency=1", "PenstockGpuIdleWarn=1", "PrivateData=jobs",
 )  # fmt: skip
+#: One card takes 650 W; the other has no counter of energy.
+CARDS = {
+    "gpu.0.energy_t0_ms": 1, "gpu.0.power_mw": 650_000, "gpu.0.temp": 71, "gpu.0.ecc_cor_vol": 12,
+    "gpu.0.mem_used": 600 << 20, "gpu.1.energy_mj": None, "gpu.1.temp": 31,
+}  # fmt: skip
 
 
 class GpuCluster(LiveCluster):
@@ -24,7 +30,7 @@ class GpuCluster(LiveCluster):
 
     def __init__(self) -> None:
         super().__init__(1, ClusterConf(found_gpus=2, more=IDLE))
-        self.fake = FakeNvml(self.home / "nvml", changes={f"gpu.{gpu}.temp": 61 for gpu in (0, 1)})
+        self.fake = FakeNvml(self.home / "nvml", changes=CARDS)
 
     def start_node(self, name: str, **env: str) -> Any:
         return super().start_node(name, **self.fake.env(), **env)
@@ -32,6 +38,23 @@ class GpuCluster(LiveCluster):
     def use(self, percent: int) -> None:
         """What kernels do on both GPUs."""
         self.fake.put({f"gpu.{gpu}.util_gpu": percent for gpu in (0, 1)})
+
+    def wait_readings(self, percent: int) -> None:
+        """Waits until the controller knows that kernels do this, and the power of a card."""
+
+        def known() -> list[Any]:
+            gpus = json.loads(self.run("penstock", "gpus", "--json").ok().out)["gpus"]
+            return [gpu["reading"] for gpu in gpus]
+
+        def is_known() -> bool:
+            found = known()
+            return (
+                None not in found
+                and any(one["power_w"] for one in found)
+                and found[0]["utilization_percent"] == percent
+            )
+
+        self.wait(is_known, f"what GPUs do: {percent} %", show=known)
 
     def wait_idle(self, job: int) -> None:
         """Waits until this job is the only one that is known to leave a GPU idle; 0: until none is."""
@@ -77,8 +100,56 @@ def test_a_gpu_that_is_left_idle_needs_attention(web):
     cluster.wait_idle(0)
     page.reload()
     page.get_by_role("cell", name="allocated").wait_for()
-    page.get_by_role("cell", name="61 °C").wait_for()  # from the job's profile
-    check_looks(page, "node-figures")
     web.open(page, "", "Overview")
     page.get_by_role("img", name="2 GPUs: 1 allocated, 1 idle").wait_for()
     page.get_by_text("Nothing: all nodes").wait_for()
+
+
+def test_what_gpus_do_now(web):
+    """Of all, those without a job too; for every user who may see nodes."""
+    cluster = web.rest.cluster
+    cluster.use(90)
+    cluster.wait_readings(90)
+    page = web.login("nobody")
+    web.open(page, "nodes", "Nodes")
+    page.get_by_label("Colour by").select_option("power")
+    picture = page.get_by_role("img", name="2 GPUs on 1 node: 1 550 W and more, 1 not known.")
+    picture.wait_for()
+    page.get_by_text("400 W to 550 W").wait_for()  # the legend has units
+    picture.hover(position={"x": 8, "y": 22})
+    page.get_by_text(re.compile(r"n1, GPU 0 \(h200\): idle, \d{3} W")).wait_for()
+    check_looks(page, "nodes-power")
+    page.get_by_label("Colour by").select_option("utilization")
+    page.get_by_role("img", name="2 GPUs on 1 node: 2 75 % and more.").wait_for()
+    assert "colour=utilization" in page.url
+    save_picture(page, "nodes-utilization")
+    web.open(page, "nodes/n1", "n1")
+    for text in ("90 %", "71 °C", "31 °C", "12 corrected, 0 uncorrected", "none", "600 MiB"):
+        page.get_by_role("cell", name=text, exact=True).first.wait_for()
+    check_looks(page, "node-figures")
+
+
+def test_gpus_that_jobs_have_and_use_are_busy(web):
+    cluster = web.rest.cluster
+    cluster.use(90)
+    cluster.wait_readings(90)
+    job = cluster.sbatch("-J", "train", "--gpus=1", "--wrap", "sleep 600")
+    cluster.wait_state(job, "RUNNING")
+    page = web.login()
+    page.get_by_text("1 busy of 1 that jobs have").wait_for()
+    check_looks(page, "overview-busy")
+    cluster.use(3)
+    cluster.wait_readings(3)
+    page.reload()
+    page.get_by_text("0 busy of 1 that jobs have").wait_for()
+
+
+def test_a_nodes_page_that_is_open_follows_its_gpus(web):
+    cluster = web.rest.cluster
+    cluster.use(90)
+    cluster.wait_readings(90)
+    page = web.login()
+    web.open(page, "nodes/n1", "n1")
+    page.get_by_role("cell", name="90 %", exact=True).first.wait_for()
+    cluster.use(40)
+    page.get_by_role("cell", name="40 %", exact=True).first.wait_for()  # without a reload, and without an event

@@ -4,7 +4,7 @@ answer. No decisions: the gate (gate/rights.py) checks rights to methods, the co
 Reading methods do not use the core: jobs come from the committed snapshot, histories from the database.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -30,6 +30,7 @@ from ctld.core.requests import update_steps
 from ctld.core.requests.update_keys import DATES
 from ctld.rpc.accounting.changes import qos_event
 from ctld.rpc.cluster import clusterinfo, reservations
+from ctld.rpc.cluster.gpureadings import GpuReadingLists
 from ctld.rpc.cluster.nodelists import NodeLists, NodeQuestion
 from ctld.rpc.cluster.placemoments import PlaceMoments
 from ctld.rpc.control import condition
@@ -75,6 +76,7 @@ class ControllerService(Certification):
         self._job_lists = JobLists(services)
         self._moments = PlaceMoments()
         self._node_lists = NodeLists(self._moments)
+        self._gpu_readings = GpuReadingLists()
         self._filtering = Filtering(services.runtime, services.submit_filter, services.scans)
 
     # ---- submit and wait -----------------------------------------------------------------------------------------
@@ -313,10 +315,7 @@ class ControllerService(Certification):
         self, request: controller_pb2.ListNodesRequest, context: Context
     ) -> controller_pb2.ListNodesReply | bytes:
         """Nodes, in the order of the configuration."""
-        try:
-            wanted_names = expand_all(request.names)
-        except BadValue as error:
-            raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {error}") from None
+        wanted_names = _node_names(request.names)
         state, links = self._runtime.core.state, self._services.registry.by_node
         if is_private(state.config, caller(), "nodes"):
             return controller_pb2.ListNodesReply()
@@ -325,6 +324,17 @@ class ControllerService(Certification):
         visibility = job_visibility(state, caller())
         now_us = self._runtime.clock_us()
         return self._node_lists.answer(NodeQuestion(state, links, request, wanted_names, users, visibility, now_us))
+
+    @translated
+    async def ListGpuReadings(
+        self, request: controller_pb2.ListGpuReadingsRequest, context: Context
+    ) -> controller_pb2.ListGpuReadingsReply | bytes:
+        """What the GPUs of nodes do now, in the order of the configuration."""
+        names = _node_names(request.names)
+        state, links = self._runtime.core.state, self._services.registry.by_node
+        if is_private(state.config, caller(), "nodes"):
+            return controller_pb2.ListGpuReadingsReply()
+        return await self._gpu_readings.answer(state, links, request, names, self._runtime.clock_us())
 
     @translated
     async def ListPartitions(
@@ -463,6 +473,14 @@ class ControllerService(Certification):
         await self._services.record("shutdown")
         self._services.shutdown(f"asked by {caller().user_name}")
         return controller_pb2.Empty()
+
+
+def _node_names(texts: Iterable[str]) -> Collection[str]:
+    """Returns the nodes of a request's lists. Raises BadRequest."""
+    try:
+        return expand_all(texts)
+    except BadValue as error:
+        raise BadRequest(Code.INVALID_NODE_NAME, f"{TEXT[Code.INVALID_NODE_NAME]}: {error}") from None
 
 
 def qos_message(record: Qos) -> controller_pb2.Qos:

@@ -53,6 +53,7 @@ RIGHTS: Final[dict[str, LeastRole]] = {
     CONTROLLER + "AwaitJob": LeastRole.LOOK,
     CONTROLLER + "ListJobs": LeastRole.LOOK,
     CONTROLLER + "ListNodes": LeastRole.LOOK,
+    CONTROLLER + "ListGpuReadings": LeastRole.LOOK,
     CONTROLLER + "ListPartitions": LeastRole.LOOK,
     CONTROLLER + "ShowConfig": LeastRole.LOOK,
     CONTROLLER + "CancelJobs": LeastRole.JOBS,
@@ -150,7 +151,9 @@ _LEAST_ROLE: Final = {
 _NODE_METHODS: Final = frozenset(CONTROLLER + name for name in ("Ping", "ListNodes", "ListPartitions"))
 
 #: These read committed jobs, nodes and partitions, which no change of accounting touches before it is whole.
-_SETTLED: Final = frozenset(CONTROLLER + name for name in ("Ping", "ListJobs", "ListNodes", "ListPartitions"))
+_SETTLED: Final = frozenset(
+    CONTROLLER + name for name in ("Ping", "ListJobs", "ListNodes", "ListGpuReadings", "ListPartitions")
+)
 
 _LEAST_REACH: Final = {LeastRole.LOOK: Reach.LOOK, LeastRole.STEPS: Reach.STEPS, LeastRole.JOBS: Reach.JOBS}
 #: What the token of a session may call: to reach it, and to have the next token. Both look at the job.

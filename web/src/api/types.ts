@@ -282,6 +282,25 @@ export interface GpuInfo {
   idle_since_us: number;
 }
 
+export interface GpuReadingInfo {
+  node: string;
+  uuid: string;
+  index: number;
+  at_us: number;
+  utilization_percent: number | null;
+  memory_used_mb: number | null;
+  power_w: number | null;
+  temperature_c: number | null;
+  ecc_corrected: number | null;
+  ecc_uncorrected: number | null;
+}
+
+export interface GpuReadingsAnswer {
+  readings: GpuReadingInfo[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
 export interface GpuXid {
   xid: number;
   times: number;

@@ -14,7 +14,7 @@ describe("what a change concerns", () => {
     jobs: ["/penstock/v1/jobs?order=name&count=9", "/penstock/v1/jobs/wide?order=name&count=9", "/penstock/v1/queue?states=PENDING", "/penstock/v1/jobs?users=bob,ann&count=8"],
     job: ["/penstock/v1/jobs/7/story", "/penstock/v1/jobs/7_2/story", "/slurmdb/v0.0.46/job/7"],
     other: ["/penstock/v1/jobs?users=bob&states=RUNNING", "/penstock/v1/jobs/70/story", "/slurmdb/v0.0.46/job/17"],
-    never: ["/slurm/v0.0.46/partitions", "/slurmdb/v0.0.46/associations", "/penstock/v1/config/diff", "/penstock/v1/topology", "/penstock/v1/jobs/7/script"],
+    never: ["/slurm/v0.0.46/partitions", "/slurmdb/v0.0.46/associations", "/penstock/v1/config/diff", "/penstock/v1/topology", "/penstock/v1/jobs/7/script", "/penstock/v1/gpus/readings?nodes=n1"],
     down: ["/penstock/v1/nodes/events?nodes=n1"],
     reserved: ["/slurm/v0.0.46/reservations"],
     all: ["/penstock/v1/jobs/70/why", "/slurm/v0.0.46/job/70", "/penstock/v1/fits", "/penstock/v1/audit?start=1", "/new?x=1"],

@@ -46,6 +46,7 @@ const ofTheJob: Concern = (change, path) => {
 const CONCERNS: readonly (readonly [RegExp, Concern])[] = [
   [/^\/slurm\/[^/]+\/node(s|\/.*)$/, ofNodes],
   [/^\/penstock\/v1\/gpus$/, ofNodes],
+  [/^\/penstock\/v1\/gpus\/readings$/, never],
   [/^\/penstock\/v1\/nodes\/events$/, ofNodesAlone],
   [/^\/slurm\/[^/]+\/reservations$/, ofReservations],
   [/^\/slurm\/[^/]+\/(partitions|ping|diag|shares)$/, never],

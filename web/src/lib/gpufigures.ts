@@ -1,50 +1,46 @@
-import type { ProfileAnswer } from "../api/types";
+import type { GpuReadingsAnswer } from "../api/types";
 
-/** What GPUs did lately, from the profiles of the steps that have them. Pure. */
+/** What GPUs do now, as their nodes said last. Pure. */
 
-export type NodeProfile = ProfileAnswer["profiles"][number];
+export type GpuReading = GpuReadingsAnswer["readings"][number];
 
-export interface GpuFigures {
-  readonly utilization: number | null;
-  readonly powerW: number | null;
-  readonly temperatureC: number | null;
+/** An allocated GPU is busy from this utilisation on. Below it are those that wait for data, or for other nodes, nearly all the time. */
+export const BUSY_PERCENT = 5;
+
+/** Where the colours of a figure begin, but for the first. */
+export interface Scale {
+  readonly unit: string;
+  readonly edges: readonly number[];
+  readonly value: (reading: GpuReading) => number | null;
 }
 
-/** An older point says nothing of now: the step is over. */
-const AGE_US_MAX = 300e6;
-/** Steps whose last points are no farther apart run side by side. */
-const APART_US = 60e6;
+export const UTILIZATION: Scale = { unit: "%", edges: [BUSY_PERCENT, 25, 50, 75], value: (one) => one.utilization_percent };
+/** Idle cards take some 30 to 90 W, those of servers at most 300 to 1,200 W. */
+export const POWER: Scale = { unit: "W", edges: [100, 250, 400, 550], value: (one) => one.power_w };
 
-type Line = NodeProfile["lines"][number];
-
-/** The last point of each line. Utilisation is each step's own part, power and temperature are the card's. null: there is none. */
-export function figuresOf(profiles: readonly NodeProfile[], uuid: string, nowUs: number): GpuFigures | null {
-  const found = profiles
-    .flatMap((one) => one.lines.filter((line) => line.kind === "gpu" && line.device === uuid).map((line) => ({ line, endUs: endOf(one, line) })))
-    .filter((one) => one.endUs >= nowUs - AGE_US_MAX)
-    .sort((a, b) => b.endUs - a.endUs);
-  const [latest] = found;
-  if (!latest) return null;
-  const parts = found.filter((one) => one.endUs >= latest.endUs - APART_US).map(({ line }) => last(line, "gpu_utilization_percent"));
-  const known = parts.filter((one) => one !== null);
-  return {
-    utilization: known.length ? Math.min(100, known.reduce((sum, one) => sum + one, 0)) : null,
-    powerW: last(latest.line, "gpu_power_watts"),
-    temperatureC: last(latest.line, "gpu_temperature_celsius"),
-  };
+/** The part of a scale that a value is in, from 0. */
+export function partOf(scale: Scale, value: number): number {
+  return scale.edges.filter((edge) => edge <= value).length;
 }
 
-function endOf(profile: NodeProfile, line: Line): number {
-  const points = Math.max(0, ...line.metrics.map((one) => one.means.length));
-  return profile.start_at_us + points * profile.interval_s * 1e6;
+/** `below 100 W`, `100 W to 250 W`, `550 W and more`. */
+export function partText({ edges, unit }: Scale, part: number): string {
+  const [from, to] = [edges[part - 1], edges[part]];
+  if (from === undefined) return `below ${to ?? 0} ${unit}`;
+  return to === undefined ? `${from} ${unit} and more` : `${from} ${unit} to ${to} ${unit}`;
 }
 
-function last(line: Line, name: string): number | null {
-  return line.metrics.find((one) => one.name === name)?.means.at(-1) ?? null;
+export function byUuid(readings: readonly GpuReading[]): ReadonlyMap<string, GpuReading> {
+  return new Map(readings.map((one) => [one.uuid, one]));
 }
 
-/** `90 % · 312 W · 54 °C`; what is not known is left out. */
-export function figuresText({ utilization, powerW, temperatureC }: GpuFigures): string {
-  const texts: [number | null, string][] = [[utilization, "%"], [powerW, "W"], [temperatureC, "°C"]];
-  return texts.filter(([value]) => value !== null).map(([value, unit]) => `${Math.round(value ?? 0)} ${unit}`).join(" · ");
+/** `90 %`; "" = it is not known. */
+export function figure(value: number | null | undefined, unit: string): string {
+  return value === null || value === undefined ? "" : `${value.toLocaleString("en")} ${unit}`;
+}
+
+/** Memory errors since the driver was loaded: `12 corrected, 1 uncorrected`; "" = it is not known, as of a card without ECC. */
+export function eccText({ ecc_corrected: corrected, ecc_uncorrected: uncorrected }: GpuReading): string {
+  if (corrected === 0 && uncorrected === 0) return "none";
+  return [figure(corrected, "corrected"), figure(uncorrected, "uncorrected")].filter(Boolean).join(", ");
 }

@@ -1,4 +1,5 @@
 import type { GpuInfo, JobsAnswer, Node } from "../api/types";
+import { BUSY_PERCENT, byUuid, type GpuReading } from "./gpufigures";
 import { gpuUse, type GpuUse, nodeTone, type Tone } from "./states";
 
 /** What the pages make of answers. */
@@ -9,6 +10,8 @@ export type Gpu = GpuInfo & { node: string };
 export interface NodeGpu {
   readonly gpu: Gpu;
   readonly use: GpuUse;
+  /** null: nothing is known of what it does. */
+  readonly reading: GpuReading | null;
 }
 
 export interface NodeRow {
@@ -17,7 +20,8 @@ export interface NodeRow {
   readonly gpus: readonly NodeGpu[];
 }
 
-export function nodeRows(nodes: readonly Node[], gpus: readonly Gpu[]): NodeRow[] {
+export function nodeRows(nodes: readonly Node[], gpus: readonly Gpu[], readings: readonly GpuReading[] = []): NodeRow[] {
+  const known = byUuid(readings);
   const byNode = new Map<string, Gpu[]>();
   for (const one of gpus) {
     const list = byNode.get(one.node);
@@ -26,9 +30,19 @@ export function nodeRows(nodes: readonly Node[], gpus: readonly Gpu[]): NodeRow[
   }
   return nodes.map((node) => {
     const tone = nodeTone(node.state);
-    const found = (byNode.get(node.name) ?? []).map((gpu) => ({ gpu, use: gpuUse(gpu.state, gpu.job_ids, tone, gpu.idle_job_id) }));
+    const found = (byNode.get(node.name) ?? []).map((gpu) => (
+      { gpu, use: gpuUse(gpu.state, gpu.job_ids, tone, gpu.idle_job_id), reading: known.get(gpu.uuid) ?? null }
+    ));
     return { node, tone, gpus: found };
   });
+}
+
+/** How many of the GPUs that jobs have do something. `unknown`: of so many it is not known. */
+export function busyOf(gpus: readonly NodeGpu[]): { readonly allocated: number; readonly busy: number; readonly unknown: number } {
+  const allocated = gpus.filter(({ use }) => use === "busy" || use === "unused");
+  const percents = allocated.map(({ reading }) => reading?.utilization_percent ?? null);
+  const known = percents.filter((one) => one !== null);
+  return { allocated: allocated.length, busy: known.filter((one) => one >= BUSY_PERCENT).length, unknown: allocated.length - known.length };
 }
 
 /** What a job has on a node and leaves idle. */

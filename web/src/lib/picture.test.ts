@@ -3,14 +3,14 @@ import { describe, expect, test } from "vitest";
 import type { BudgetInfo, JobInfo, Node, SwitchInfo } from "../api/types";
 import { budgetShare, isBudgetLow } from "./budgets";
 import { endingOf } from "./endings";
-import { groupsOf, legendOf, paintOf } from "./gpucolour";
-import { figuresOf, figuresText, type NodeProfile } from "./gpufigures";
-import { type Gpu, idleAllocations, type NodeGpu, type NodeRow, nodeRows } from "./model";
+import { figureOf, groupsOf, legendOf, paintOf } from "./gpucolour";
+import { eccText, figure, type GpuReading } from "./gpufigures";
+import { busyOf, type Gpu, idleAllocations, type NodeGpu, type NodeRow, nodeRows } from "./model";
 import { presetsOf } from "./presets";
 import { readGpus, readTres, tresName } from "./tres";
 
 function gpu(state: string, jobs: number[], use: NodeGpu["use"]): NodeGpu {
-  return { gpu: { state, job_ids: jobs } as NodeGpu["gpu"], use };
+  return { gpu: { state, job_ids: jobs } as NodeGpu["gpu"], use, reading: null };
 }
 
 describe("the picture of all GPUs", () => {
@@ -49,20 +49,41 @@ test("what jobs leave idle is counted by job and node", () => {
   ]);
 });
 
-test("what a GPU does now is the last point of the steps that run", () => {
-  const step = (start: number, util: (number | null)[], watts: number): NodeProfile => ({
-    step: "batch", node: "n1", start_at_us: start * 1e6, interval_s: 15,
-    lines: [{ kind: "gpu", device: "GPU-1", metrics: [
-      { name: "gpu_utilization_percent", mean: 0, max: 0, means: util, maxima: util },
-      { name: "gpu_power_watts", mean: 0, max: 0, means: [1, watts], maxima: [] },
-    ] }],
-  });
-  const [batch, srun, old] = [step(1000, [80, 30], 300), step(1000.5, [0, 25], 310), step(100, [9, 9], 99)];
-  expect(figuresOf([old, batch, srun], "GPU-1", 1040e6)).toEqual({ utilization: 55, powerW: 310, temperatureC: null });
-  expect(figuresOf([step(1000, [80, null], 300)], "GPU-1", 1040e6)?.utilization).toBeNull();
-  expect([figuresOf([old], "GPU-1", 1040e6), figuresOf([batch], "GPU-2", 1040e6), figuresOf([], "GPU-1", 0)]).toEqual([null, null, null]);
-  expect(figuresText({ utilization: 90, powerW: 311.6, temperatureC: 54 })).toBe("90 % · 312 W · 54 °C");
-  expect(figuresText({ utilization: null, powerW: 0, temperatureC: null })).toBe("0 W");
+function reading(uuid: string, figures: Partial<GpuReading> = {}): GpuReading {
+  const none = { utilization_percent: null, memory_used_mb: null, power_w: null, temperature_c: null, ecc_corrected: null, ecc_uncorrected: null };
+  return { node: "n1", uuid, index: 0, at_us: 1, ...none, ...figures };
+}
+
+test("colours of figures have a legend with units, and what is not known has its own", () => {
+  const does = (figures: Partial<GpuReading>): NodeGpu => ({ ...gpu("HEALTHY", [9], "busy"), reading: reading("GPU-1", figures) });
+  expect(legendOf("power").map((one) => one.text)).toEqual([
+    "below 100 W", "100 W to 250 W", "250 W to 400 W", "400 W to 550 W", "550 W and more", "not known",
+  ]);
+  expect(legendOf("utilization").map((one) => one.text)).toEqual([
+    "below 5 %", "5 % to 25 %", "25 % to 50 %", "50 % to 75 %", "75 % and more", "not known",
+  ]);
+  expect([0, 99, 100, 549, 550, 1200].map((power_w) => paintOf("power", does({ power_w })).colour)).toEqual(["--q0", "--q0", "--q1", "--q3", "--q4", "--q4"]);
+  expect(paintOf("utilization", does({ utilization_percent: 5 }))).toEqual({ colour: "--q1", text: "5 % to 25 %" });
+  expect([paintOf("power", does({})), paintOf("power", gpu("HEALTHY", [], "free"))].map((one) => one.text)).toEqual(["not known", "not known"]);
+  expect([figureOf("power", does({ power_w: 312 })), figureOf("power", does({})), figureOf("use", does({ power_w: 312 }))]).toEqual(["312 W", "", ""]);
+});
+
+test("busy are the GPUs that jobs have and use", () => {
+  const gpus = [["GPU-1", [7]], ["GPU-2", [7]], ["GPU-3", [8]], ["GPU-4", []], ["GPU-5", [9]]].map(([uuid, jobs]) =>
+    ({ uuid, node: "n1", state: "HEALTHY", job_ids: jobs, idle_job_id: 0 }) as Gpu);
+  const readings = [
+    reading("GPU-1", { utilization_percent: 5 }), reading("GPU-2", { utilization_percent: 4 }), reading("GPU-3", { power_w: 300 }),
+    reading("GPU-4", { utilization_percent: 90 }), reading("GPU-9", { utilization_percent: 90 }),
+  ];
+  const [row] = nodeRows([{ name: "n1", state: ["MIXED"] }] as Node[], gpus, readings);
+  expect(row?.gpus.map((one) => one.reading?.uuid ?? null)).toEqual(["GPU-1", "GPU-2", "GPU-3", "GPU-4", null]);
+  expect(busyOf(row?.gpus ?? [])).toEqual({ allocated: 4, busy: 1, unknown: 2 }); // neither an idle one, nor one that is not here
+});
+
+test("figures as text", () => {
+  expect([figure(0, "%"), figure(1200, "W"), figure(null, "W"), figure(undefined, "W")]).toEqual(["0 %", "1,200 W", "", ""]);
+  const ecc = (ecc_corrected: number | null, ecc_uncorrected: number | null): string => eccText(reading("GPU-1", { ecc_corrected, ecc_uncorrected }));
+  expect([ecc(0, 0), ecc(12, 1), ecc(null, null), ecc(null, 2)]).toEqual(["none", "12 corrected, 1 uncorrected", "", "2 uncorrected"]);
 });
 
 test("budgets near their end", () => {

@@ -4,9 +4,9 @@ import { useMemo, useState } from "preact/hooks";
 import { change, OWN, session, SLURM } from "../api/client";
 import { refresh, useAnswer } from "../api/live";
 import type { GpusAnswer, JobsAnswer, NodeEventsAnswer, NodesAnswer, TopologyAnswer } from "../api/types";
-import { type Colouring, COLOURINGS, groupsOf, legendOf, paintOf, USES } from "../lib/gpucolour";
-import { type GpuFigures, figuresOf, figuresText } from "../lib/gpufigures";
-import { ACTIVE, type JobRow, type NodeRow, nodeRows, type NodeGpu } from "../lib/model";
+import { type Colouring, COLOURINGS, figureOf, groupsOf, legendOf, paintOf, USES } from "../lib/gpucolour";
+import { eccText, figure, type GpuReading } from "../lib/gpufigures";
+import { ACTIVE, type NodeRow, nodeRows, type NodeGpu } from "../lib/model";
 import { link, route, setQuery } from "../lib/route";
 import { type GpuUse, words } from "../lib/states";
 import { useStore } from "../lib/store";
@@ -15,8 +15,8 @@ import { Card, Chip, Dialog, Empty, Facts, JobState, Pending, Time } from "../pa
 import { type GpuCell, GpuGrid } from "../parts/gpugrid";
 import type { Column } from "../parts/grid";
 import { Table } from "../parts/table";
-import { useProfiles } from "./gpufigures";
 import { jobLink } from "./overview";
+import { useReadings } from "./readings";
 
 function of(row: NodeRow, use: GpuUse): number {
   return row.gpus.filter((one) => one.use === use).length;
@@ -44,7 +44,10 @@ const COLUMNS: readonly Column<NodeRow>[] = [
 function useRows(): { rows: NodeRow[] | null; error: ReturnType<typeof useAnswer>["error"] } {
   const nodes = useAnswer<NodesAnswer>(`${SLURM}/nodes`);
   const gpus = useAnswer<GpusAnswer>(`${OWN}/gpus`);
-  const rows = useMemo(() => (nodes.data && gpus.data ? nodeRows(nodes.data.nodes, gpus.data.gpus) : null), [nodes.data, gpus.data]);
+  const readings = useReadings();
+  const rows = useMemo(
+    () => (nodes.data && gpus.data ? nodeRows(nodes.data.nodes, gpus.data.gpus, readings) : null), [nodes.data, gpus.data, readings],
+  );
   return { rows, error: nodes.error ?? gpus.error };
 }
 
@@ -83,7 +86,8 @@ function cellOf(row: NodeRow, one: NodeGpu, colouring: Colouring): GpuCell {
   const jobs = gpu.job_ids.length ? ` by job ${gpu.job_ids.join(", ")}` : "";
   const reason = gpu.reason || (use === "closed" || use === "broken" ? row.node.reason : "");
   const health = gpu.state === "HEALTHY" ? "" : `, ${words(gpu.state).toLowerCase()}`;
-  const label = `${row.node.name}, GPU ${gpu.index} (${gpu.type || "GPU"}): ${USES[use]}${jobs}${health}${reason ? `, ${reason}` : ""}`;
+  const shown = figureOf(colouring, one);
+  const label = `${row.node.name}, GPU ${gpu.index} (${gpu.type || "GPU"}): ${USES[use]}${jobs}${shown && `, ${shown}`}${health}${reason ? `, ${reason}` : ""}`;
   return { node: row.node.name, paint: paintOf(colouring, one), label };
 }
 
@@ -106,7 +110,8 @@ function Legend({ colouring, isGrouped, hasSwitches }: { colouring: Colouring; i
 export function NodePage({ name }: { name: string }): JSX.Element {
   const nodes = useAnswer<NodesAnswer>(`${SLURM}/node/${encodeURIComponent(name)}`);
   const gpus = useAnswer<GpusAnswer>(`${OWN}/gpus?nodes=${encodeURIComponent(name)}`);
-  const row = nodes.data && gpus.data ? nodeRows(nodes.data.nodes ?? [], gpus.data.gpus)[0] : undefined;
+  const readings = useReadings(name);
+  const row = nodes.data && gpus.data ? nodeRows(nodes.data.nodes ?? [], gpus.data.gpus, readings)[0] : undefined;
   const isUnknown = nodes.data && !nodes.data.nodes?.length;
   return (
     <>
@@ -132,7 +137,7 @@ function Node({ row }: { row: NodeRow }): JSX.Element {
       {node.reason && <div class={`notice ${row.tone}`}><strong>{node.reason}</strong> {node.reason_set_by_user && `· ${node.reason_set_by_user}`} <Time us={node.reason_changed_at.number * 1e6} /></div>}
       <div class="columns">
         <Card title="GPUs" class="wide">
-          {row.gpus.length ? <Gpus row={row} jobs={here} /> : <Empty>This node has no GPU.</Empty>}
+          {row.gpus.length ? <Gpus row={row} /> : <Empty>This node has no GPU.</Empty>}
         </Card>
         <Card title="Jobs here" more={here.length ? <span class="faint">{here.length}</span> : null}>
           {here.length ? (
@@ -198,25 +203,31 @@ const NOTES: Readonly<Record<string, string>> = {
   ecc_pending: "the ECC mode changes at the next reboot", persistence_off: "persistence mode is off",
 };
 
-function Gpus({ row, jobs }: { row: NodeRow; jobs: readonly JobRow[] }): JSX.Element {
+/** What a GPU does now, where the node tells it of any. */
+const FIGURES: readonly (readonly [string, (reading: GpuReading) => string])[] = [
+  ["Utilisation", (one) => figure(one.utilization_percent, "%")],
+  ["Memory used", (one) => (one.memory_used_mb === null ? "" : memory(one.memory_used_mb))],
+  ["Power", (one) => figure(one.power_w, "W")],
+  ["Temperature", (one) => figure(one.temperature_c, "°C")],
+  ["ECC errors", eccText],
+];
+
+function Gpus({ row }: { row: NodeRow }): JSX.Element {
   const me = useStore(session);
-  const [profiles, asking] = useProfiles(row.node.name, jobs, row.gpus.flatMap((one) => one.gpu.job_ids));
-  const now = Date.now() * 1000;
-  const figures = new Map(row.gpus.map(({ gpu }) => [gpu.uuid, figuresOf(profiles, gpu.uuid, now)]));
-  const hasFigures = [...figures.values()].some((one) => one !== null);
+  const figures = row.gpus.some((one) => one.reading) ? FIGURES : [];
+  const titles = ["GPU", "Type", "Memory", "Use", ...figures.map(([title]) => title), "Jobs", "Health", "XIDs", "Reason", ...(me?.manages ? ["Change"] : [])];
   return (
     <div class="scroll">
-      {asking}
       <table class="plain stack">
-        <thead><tr><th scope="col">GPU</th><th scope="col">Type</th><th scope="col">Memory</th><th scope="col">Use</th>{hasFigures && <th scope="col">Now</th>}<th scope="col">Jobs</th><th scope="col">Health</th><th scope="col">XIDs</th><th scope="col">Reason</th>{me?.manages && <th scope="col">Change</th>}</tr></thead>
+        <thead><tr>{titles.map((title) => <th key={title} scope="col">{title}</th>)}</tr></thead>
         <tbody>
-          {row.gpus.map(({ gpu, use }) => (
+          {row.gpus.map(({ gpu, use, reading }) => (
             <tr key={gpu.uuid}>
               <th scope="row" title={gpu.uuid}><b>{gpu.profile ? `${gpu.index} ${gpu.profile}` : gpu.index}</b></th>
               <td>{gpu.type || gpu.name}</td>
               <td>{memory(gpu.memory_mb)}</td>
               <td><i class={`dot gpu-${use}`} aria-hidden="true" /> {USES[use]}{use === "unused" && ` for ${duration(Date.now() / 1000 - gpu.idle_since_us / 1e6)}`}</td>
-              {hasFigures && <td data-title="Now">{figuresIn(figures, gpu.uuid)}</td>}
+              {figures.map(([title, text]) => <td key={title} data-title={title}>{(reading && text(reading)) || "–"}</td>)}
               <td data-title="Jobs">{gpu.job_ids.map((one, index) => <span key={one}>{index > 0 && ", "}<a href={link(["jobs", one])}>{one}</a></span>)}{!gpu.job_ids.length && "–"}</td>
               <td>{words(gpu.state)}</td>
               <td data-title="XIDs"><Xids gpu={gpu} /></td>
@@ -235,11 +246,6 @@ function Gpus({ row, jobs }: { row: NodeRow; jobs: readonly JobRow[] }): JSX.Ele
       </table>
     </div>
   );
-}
-
-function figuresIn(figures: ReadonlyMap<string, GpuFigures | null>, uuid: string): string {
-  const found = figures.get(uuid);
-  return (found && figuresText(found)) || "–";
 }
 
 /** Each XID with how often it came and when last. */

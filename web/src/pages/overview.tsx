@@ -4,12 +4,14 @@ import { OWN, session, SLURM } from "../api/client";
 import { type Answer, useAnswer } from "../api/live";
 import type { BudgetInfo, BudgetsAnswer, GpusAnswer, JobsAnswer, NodesAnswer, QueueAnswer } from "../api/types";
 import { budgetShare, isBudgetLow } from "../lib/budgets";
-import { ACTIVE, elapsed, idleAllocations, isRunning, isWaiting, type JobRow, nodeRows, type NodeRow, sum } from "../lib/model";
+import { ACTIVE, busyOf, elapsed, idleAllocations, isRunning, isWaiting, type JobRow, type NodeGpu, nodeRows, type NodeRow, sum } from "../lib/model";
+import { BUSY_PERCENT } from "../lib/gpufigures";
 import { link } from "../lib/route";
 import { words } from "../lib/states";
 import { useStore } from "../lib/store";
 import { count, duration, limit, percent } from "../lib/units";
 import { UseOverTime } from "./lastday";
+import { useReadings } from "./readings";
 import { Bar, Card, Chip, Empty, JobState, Pending, Time } from "../parts/bits";
 
 /** A job that holds GPUs and a reason which will not pass by itself. */
@@ -27,6 +29,7 @@ export function Overview(): JSX.Element {
   const queue = useAnswer<QueueAnswer>(`${OWN}/queue?states=PENDING,${ACTIVE}`);
   const nodes = useAnswer<NodesAnswer>(`${SLURM}/nodes`);
   const gpus = useAnswer<GpusAnswer>(`${OWN}/gpus`);
+  const readings = useReadings();
   const me = useStore(session)?.user ?? "";
   const mine = useJobs({ users: me }, "-job_id");
   const mineActive = useJobs({ users: me, states: ACTIVE }, "-start_at_us");
@@ -36,7 +39,7 @@ export function Overview(): JSX.Element {
   if (!queue.data || !nodes.data || !gpus.data || !mine.data || !mineActive.data || !next.data) {
     return <><h1>Overview</h1><Pending error={error} what="the cluster" /></>;
   }
-  const rows = nodeRows(nodes.data.nodes, gpus.data.gpus);
+  const rows = nodeRows(nodes.data.nodes, gpus.data.gpus, readings);
   const waiting = queue.data.queue.filter(isWaiting);
   const running = queue.data.queue.filter(isRunning);
   return (
@@ -80,7 +83,20 @@ function Gpus({ rows }: { rows: readonly NodeRow[] }): JSX.Element {
           ]}
         />
       ) : <Empty>No node has a GPU.</Empty>}
+      <Busy gpus={all} />
     </Card>
+  );
+}
+
+/** How many of those that jobs have do something. */
+function Busy({ gpus }: { gpus: readonly NodeGpu[] }): JSX.Element | null {
+  const { allocated, busy, unknown } = busyOf(gpus);
+  if (allocated === unknown) return null;
+  const rest = unknown ? `, ${unknown} not known` : "";
+  return (
+    <p class="faint small" title={`A GPU is busy from a utilisation of ${BUSY_PERCENT} % on`}>
+      <b>{`${busy} busy`}</b>{` of ${allocated} that jobs have${rest}`}
+    </p>
   );
 }
 
