@@ -54,12 +54,13 @@ def test_from_the_card_to_the_answer(cluster: GpuCluster) -> None:
             assert not answer["errors"]
             return {one["uuid"]: one for one in answer["readings"]}
 
-        # the power needs two samples, and the child counts an energy that began in 1970
-        cluster.wait(lambda: readings().get(first, {}).get("power_w") is not None, "the power is known", show=readings)
+        def is_measured() -> bool:
+            """Between two samples that came when they should: what makes one late makes this mean wrong."""
+            return 600 <= (readings().get(first, {}).get("power_w") or 0) <= 700
+
+        cluster.wait(is_measured, "the power is known", show=readings)
         found = readings()
-        at_us = found[first].pop("at_us")
-        power_w = found[first].pop("power_w")
-        assert 550 <= power_w <= 750 and at_us > 1_600_000_000_000_000
+        assert found[first].pop("at_us") > 1_600_000_000_000_000 and found[first].pop("power_w") > 0
         assert found[first] == {
             "node": "n1", "uuid": first, "index": 0, "utilization_percent": 97, "memory_used_mb": 600, "temperature_c": 71,
             "ecc_corrected": 12, "ecc_uncorrected": 0,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ctld.agents.link import READINGS_BYTES_MAX, NodeLink
 from ctld.core.records.gpu import GpuFacts
 from ctld.rpc.cluster import gpureadings
-from ctld.rpc.cluster.gpureadings import RANGES, GpuReadingLists, readings_of
+from ctld.rpc.cluster.gpureadings import RANGES, GpuReadingLists, add_readings
 from penstock.v1 import controller_pb2 as c
 from penstock.v1 import node_pb2
 from tests.core.world import World, make_config
@@ -40,7 +40,9 @@ def said(*readings: tuple[int, dict[str, int]]) -> node_pb2.GpuReadings:
 
 
 def shown(made: World, readings: node_pb2.GpuReadings) -> list[tuple[str, dict[str, int]]]:
-    found = list(readings_of(made.core.state.node_list[0], readings, NOW))
+    reply = c.ListGpuReadingsReply()
+    add_readings(reply, made.core.state.node_list[0], readings, NOW)
+    found = reply.readings
     assert all(one.node == "n1" and one.at_us == NOW for one in found)
     return [(one.uuid, {name: getattr(one, name) for name in RANGES if one.HasField(name)}) for one in found]
 
@@ -161,8 +163,8 @@ def test_many_who_ask_in_one_interval_are_one_work(monkeypatch: Any) -> None:
     made, (link, _), lists = world(), a_link(), GpuReadingLists()
     take(link, beat(said((0, {"power_w": 75}))))
     made_lists = []
-    make = gpureadings.readings_of
-    monkeypatch.setattr(gpureadings, "readings_of", lambda *of: made_lists.append(1) or make(*of))
+    make = gpureadings.add_readings
+    monkeypatch.setattr(gpureadings, "add_readings", lambda *of: made_lists.append(1) or make(*of))
     first = asked(made, lists, {"n1": link}, NOW)
     assert [one.power_w for one in first.readings] == [75] and first.moment
     assert asked(made, lists, {"n1": link}, NOW + 1) == first and len(made_lists) == 1

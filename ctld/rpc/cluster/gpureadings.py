@@ -10,7 +10,7 @@ much later, and many pollers are one's work.
 What a node says is judged here: readings of GPUs that it does not have, and figures that no GPU can have, are left out.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from ctld.agents.link import HEARTBEAT_MS, NodeLink
@@ -20,11 +20,11 @@ from ctld.core.state.state import ClusterState
 from ctld.rpc.gate.moments import AnswerMoments, KeptReplies
 from penstock.exporter.pace import WorkPace
 from penstock.v1 import node_pb2
-from penstock.v1.controller_pb2 import GpuReadingInfo, ListGpuReadingsReply, ListGpuReadingsRequest
+from penstock.v1.controller_pb2 import ListGpuReadingsReply, ListGpuReadingsRequest
 
 #: Nodes say something new at each heartbeat.
 READINGS_US: Final = HEARTBEAT_MS * 1000
-#: The range of each figure; what is outside of it is no figure of a GPU. Counts have none.
+#: The range of each figure; what is outside of it is no figure of a GPU.
 RANGES: Final = {
     "utilization_percent": (0, 100),
     "memory_used_mb": (0, 1 << 24),
@@ -71,18 +71,18 @@ async def _listed(state: ClusterState, links: Mapping[str, NodeLink], names: Col
     async for node in WorkPace().over(nodes):
         link = links.get(node.name)
         if link is not None and link.gpu_readings is not None:
-            reply.readings.extend(readings_of(node, link.gpu_readings, link.gpus_at_us))
+            add_readings(reply, node, link.gpu_readings, link.gpus_at_us)
     return reply
 
 
-def readings_of(node: Node, said: node_pb2.GpuReadings, at_us: int) -> Iterator[GpuReadingInfo]:
-    """Yields the readings of the GPUs that the node has, one for each at most."""
+def add_readings(reply: ListGpuReadingsReply, node: Node, said: node_pb2.GpuReadings, at_us: int) -> None:
+    """Adds the readings of the GPUs that the node has, one for each at most."""
     left: dict[int, Gpu] = {gpu.facts.index: gpu for gpu in node.gpus.values() if gpu.is_there and not gpu.facts.parent}
     for reading in said.gpus:
         gpu = left.pop(reading.index, None)
         figures = _figures(reading) if gpu is not None else {}
         if gpu is not None and figures:
-            yield GpuReadingInfo(node=node.name, uuid=gpu.uuid, index=reading.index, at_us=at_us, **figures)
+            reply.readings.add(node=node.name, uuid=gpu.uuid, index=reading.index, at_us=at_us, **figures)
         if not left:
             return
 

@@ -88,7 +88,7 @@ function cellOf(row: NodeRow, one: NodeGpu, colouring: Colouring): GpuCell {
   const health = gpu.state === "HEALTHY" ? "" : `, ${words(gpu.state).toLowerCase()}`;
   const shown = figureOf(colouring, one);
   const label = `${row.node.name}, GPU ${gpu.index} (${gpu.type || "GPU"}): ${USES[use]}${jobs}${shown && `, ${shown}`}${health}${reason ? `, ${reason}` : ""}`;
-  return { node: row.node.name, paint: paintOf(colouring, one), label };
+  return { key: gpu.uuid, node: row.node.name, paint: paintOf(colouring, one), label };
 }
 
 function Legend({ colouring, isGrouped, hasSwitches }: { colouring: Colouring; isGrouped: boolean; hasSwitches: boolean }): JSX.Element {

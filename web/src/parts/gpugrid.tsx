@@ -9,6 +9,8 @@ import { count } from "../lib/units";
 /** All GPUs in one picture: a canvas for each group of nodes, a block a node, a square a GPU. Hovering names one, a click opens its node. */
 
 export interface GpuCell {
+  /** The same as long as it is the same GPU, whatever is said of it. */
+  readonly key: string;
   readonly node: string;
   readonly label: string;
   readonly paint: Paint;
@@ -78,9 +80,10 @@ export function GpuGrid({ groups }: { groups: readonly GpuGroup[] }): JSX.Elemen
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   const [zoom, setZoom] = useState(0);
-  const [hover, setHover] = useState<GpuCell | null>(null);
+  const [hover, setHover] = useState("");
   const drawn = useMemo(() => groups.map((one) => ({ ...one, blocks: blocksOf(one.cells) })), [groups]);
   const most = drawn.flatMap((one) => one.blocks).reduce((sum, one) => Math.max(sum, one.cells.length), 1);
+  const hovered = hover ? groups.flatMap((one) => one.cells).find((one) => one.key === hover) : undefined;
   const fit = fitting(drawn.map((one) => one.blocks.length), most, width);
   const at = Math.max(0, Math.min(SIZES.length - 1, fit - zoom));
   useEffect(() => {
@@ -100,7 +103,7 @@ export function GpuGrid({ groups }: { groups: readonly GpuGroup[] }): JSX.Elemen
         ))}
       </div>
       <div class="gpu-foot">
-        <p class="faint hint">{hover ? hover.label : "Point at a GPU to see its jobs; a click opens its node."}</p>
+        <p class="faint hint">{hovered ? hovered.label : "Point at a GPU to see its jobs; a click opens its node."}</p>
         <div class="buttons">
           <button type="button" class="icon" aria-label="Smaller squares" disabled={at === SIZES.length - 1} onClick={() => setZoom(fit - at - 1)}>−</button>
           <button type="button" class="icon" aria-label="Larger squares" disabled={at === 0} onClick={() => setZoom(fit - at + 1)}>+</button>
@@ -112,7 +115,7 @@ export function GpuGrid({ groups }: { groups: readonly GpuGroup[] }): JSX.Elemen
 
 /** One group's canvas. */
 function Blocks(props: {
-  name: string; cells: readonly GpuCell[]; blocks: readonly Block[]; plan: Layout; width: number; onHover: (cell: GpuCell | null) => void;
+  name: string; cells: readonly GpuCell[]; blocks: readonly Block[]; plan: Layout; width: number; onHover: (key: string) => void;
 }): JSX.Element {
   const { cells, blocks, plan, width } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -123,8 +126,8 @@ function Blocks(props: {
   const under = (event: MouseEvent): GpuCell | null => found(blocks, plan, event.offsetX, event.offsetY);
   return (
     <canvas
-      ref={canvas} role="img" aria-label={labelOf(props.name, cells, blocks.length)} onMouseMove={(event) => props.onHover(under(event))}
-      onMouseLeave={() => props.onHover(null)}
+      ref={canvas} role="img" aria-label={labelOf(props.name, cells, blocks.length)} onMouseMove={(event) => props.onHover(under(event)?.key ?? "")}
+      onMouseLeave={() => props.onHover("")}
       onClick={(event) => {
         const cell = under(event);
         if (cell) location.hash = link(["nodes", cell.node]);
