@@ -13,6 +13,9 @@ from itertools import takewhile
 from operator import attrgetter
 from typing import Final, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 from _fastsched import Ordering
 from ctld.core.records.job import JobRow
 from ctld.core.records.request import NodeAlloc
@@ -89,6 +92,44 @@ class JobOrder:
             ids.reverse()
         return ids
 
+    async def narrowed(self, ids: "array[int]", jobs: Mapping[int, JobRow], pace: ScanPace) -> "array[int]":
+        """Returns those of the ids whose rows have the words, in their order."""
+        if not self._words:
+            return ids
+        found = array("I")
+        for first in range(0, len(ids), READ_ROWS):
+            if first:
+                await pace.pause()
+            rows = [jobs[job_id] for job_id in ids[first : first + READ_ROWS] if job_id in jobs]
+            found.extend(map(_JOB_ID, self.having(rows)))
+        return found
+
+    def having(self, rows: list[JobRow]) -> list[JobRow]:
+        """Returns those of the rows that have the words."""
+        for word in self._words:
+            rows = with_word(word, rows)
+        return rows
+
+    def places(
+        self, ids: "npt.NDArray[np.uint32]", rows: list[JobRow], jobs: Mapping[int, JobRow]
+    ) -> list[tuple[int, int]]:
+        """Returns where rows belong among those of `ids`, which are in order and do not have them: pairs of a place and an id, in
+        order."""
+        values = sorted(((self._key(row), row.job_id) for row in rows), reverse=self._is_descending)
+        found: list[tuple[int, int]] = []
+        low = 0
+        for value in values:
+            high = len(ids)
+            while low < high:
+                middle = (low + high) // 2
+                other = jobs[int(ids[middle])]
+                if ((self._key(other), other.job_id) < value) is not self._is_descending:
+                    low = middle + 1
+                else:
+                    high = middle
+            found.append((low, value[1]))
+        return found
+
     async def _ordering(self, rows: list[JobRow], pace: ScanPace) -> Ordering:
         """Reads the values of all rows, then sorts them part by part."""
         parts: list[tuple[list[OrderValue], array[int]]] = []
@@ -109,10 +150,7 @@ class JobOrder:
         for first in range(0, len(rows), READ_ROWS):
             if first:
                 await pace.pause()
-            part = rows[first : first + READ_ROWS]
-            for word in self._words:
-                part = with_word(word, part)
-            found += part
+            found += self.having(rows[first : first + READ_ROWS])
         return found
 
 
