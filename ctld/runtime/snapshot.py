@@ -21,6 +21,7 @@ from ctld.core.records.job import JobRow
 from ctld.core.records.step import StepRow
 from ctld.core.records.waiting_row import compact
 from ctld.core.state.forecast import Forecast
+from ctld.runtime.queuecounts import QueueCounts
 from ctld.runtime.tally import JobTally, weight
 from penstock.values.states import END_STATES, JobState
 from penstock.values.taskset import TaskSet
@@ -131,6 +132,7 @@ class Snapshot:
         self._changes_count = 0
         self._changes_from = 0  # all changes after this revision are kept
         self.tally: JobTally | None = None
+        self.queue: QueueCounts | None = None  # made and filled by the first question
         self._indexes: dict[str, Index] = {}
         self._encoded: OrderedDict[int, tuple[JobRow, bytes]] = OrderedDict()
         self._encoded_bytes = 0
@@ -231,8 +233,9 @@ class Snapshot:
             self.arrays[row.array_job_id].enter(row)
         self.jobs[row.job_id] = row
         self.counts[row.state] += weight(row)
-        if self.tally is not None:
-            self.tally.move(old, row)
+        for counts in (self.tally, self.queue):
+            if counts is not None:
+                counts.move(old, row)
         for index in self._indexes.values():
             index.move(old, row)
 
@@ -241,8 +244,9 @@ class Snapshot:
         if row is None:
             return
         self.counts[row.state] -= weight(row)
-        if self.tally is not None:
-            self.tally.move(row, None)
+        for counts in (self.tally, self.queue):
+            if counts is not None:
+                counts.move(row, None)
         for index in self._indexes.values():
             index.move(row, None)
         self._forget(job_id)

@@ -11,7 +11,8 @@ from ctld.core.records.job import JobRow
 from ctld.rpc.gate.scans import ScanPace
 from ctld.rpc.jobs import jobwindows
 from ctld.rpc.jobs.joborders import OrderKey
-from ctld.rpc.jobs.jobwindows import JobOrder, gpus_of, with_word
+from ctld.rpc.jobs.jobwindows import JobOrder, with_word
+from ctld.runtime.queuecounts import gpus_of
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as c

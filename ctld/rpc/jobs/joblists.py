@@ -27,8 +27,9 @@ from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import JobVisibility, hidden_partitions, job_visibility
 from ctld.rpc.jobs import jobcolumns
 from ctld.rpc.jobs.alikejobs import AlikeJobs
+from ctld.rpc.jobs.jobcounts import JobCounter
 from ctld.rpc.jobs.joborders import REUSE_FACTOR, JobOrders
-from ctld.rpc.jobs.jobwindows import counted, is_of_the_time
+from ctld.rpc.jobs.jobwindows import is_of_the_time
 from ctld.rpc.jobs.keptanswers import AnswerMoment, KeptAnswers
 from ctld.rpc.jobs.listing import JobSelection
 from ctld.rpc.jobs.shownjobs import ShownJobs
@@ -71,6 +72,7 @@ class JobLists:
         self._counts: KeptAnswers[list[controller_pb2.JobCount]] = KeptAnswers(
             self._scans, COUNTS_MAX, reuse_factor=REUSE_FACTOR
         )
+        self._counter = JobCounter()
         self._moments = AnswerMoments()
         self._alike = AlikeJobs()
 
@@ -196,7 +198,8 @@ class JobLists:
         moment = AnswerMoment(self._runtime.snapshot.revision)
 
         async def count(pace: ScanPace) -> list[controller_pb2.JobCount]:
-            return await counted(await self._rows(request, question, pace), pace)
+            selection = await self._selection(request, question)
+            return await self._counter.counts(self._runtime.snapshot, selection, pace)
 
         answer = await self._counts.get(uid, question, moment, count)
         return answer.value, answer.moment == moment

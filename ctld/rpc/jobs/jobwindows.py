@@ -6,7 +6,6 @@ that time, but is shown as it is.
 
 import re
 from array import array
-from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import takewhile
@@ -25,7 +24,7 @@ from ctld.rpc.gate.scans import ScanPace
 from ctld.rpc.jobs.jobcolumns import partition_of, priority_of
 from ctld.rpc.jobs.jobinfo import counts, end_at
 from ctld.runtime.errors import BadRequest
-from ctld.runtime.tally import weight
+from ctld.runtime.queuecounts import gpus_of_row
 from penstock.v1 import controller_pb2
 from penstock.values.hostlist import compress
 from penstock.values.jobcolumns import ORDERS
@@ -55,7 +54,6 @@ _FEW_VALUES: Final[Mapping[Callable[[JobRow], str | tuple[str, ...]], bool | Non
 }
 #: Characters of ids, 12 and 12_3.
 _OF_IDS: Final = frozenset("0123456789_")
-_GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)")
 
 
 class JobOrder:
@@ -198,13 +196,6 @@ def _natural(name: str) -> str:
     return _DIGITS.sub(lambda found: found[0].zfill(_DIGITS_MAX), name)
 
 
-@lru_cache(maxsize=4096)
-def gpus_of(tres: str) -> int:
-    """Returns the GPUs of a TRES text (`cpu=4,mem=1352M,gres/gpu=6`)."""
-    found = _GPUS.search(tres)
-    return int(found[1]) if found else 0
-
-
 #: Keys that read nothing but the row. No time limit is the longest one.
 _KEYS: Final[dict[str, _Key]] = {
     **{name: attrgetter(name) for name in ("job_id", "user_name", "submit_at_us", "start_at_us")},
@@ -214,7 +205,7 @@ _KEYS: Final[dict[str, _Key]] = {
     "reason": lambda row: row.reason._value_ if row.state is JobState.PENDING else "",
     "node_list": lambda row: _natural(row.alloc[0].node if row.alloc else ""),
     "cpus": lambda row: counts(row)["cpus"],
-    "gpus": lambda row: gpus_of(row.tres_alloc or row.tres_req),
+    "gpus": gpus_of_row,
     "end_at_us": end_at,
     "time_limit_s": lambda row: row.time_limit_s if row.time_limit_s >= 0 else _LONGEST_S,
 }
@@ -244,22 +235,3 @@ def _elapsed_us(row: JobRow, now_us: int) -> int:
     if not row.start_at_us:
         return 0
     return (now_us if row.state in ACTIVE_STATES else row.end_at_us) - row.start_at_us
-
-
-async def counted(rows: list[JobRow], pace: ScanPace) -> list[controller_pb2.JobCount]:
-    """Counts rows by state, partition and reason."""
-    jobs: Counter[tuple[str, str, str]] = Counter()
-    gpus: Counter[tuple[str, str, str]] = Counter()
-    for first in range(0, len(rows), SORTED_ROWS):
-        if first:
-            await pace.pause()
-        for row in rows[first : first + SORTED_ROWS]:
-            is_pending = row.state is JobState.PENDING
-            key = row.state._name_, partition_of(row), row.reason._value_ if is_pending else ""
-            number = weight(row)
-            jobs[key] += number
-            gpus[key] += number * gpus_of(row.tres_alloc or row.tres_req)
-    return [
-        controller_pb2.JobCount(state=key[0], partition=key[1], reason=key[2], jobs=number, gpus=gpus[key])
-        for key, number in sorted(jobs.items())
-    ]

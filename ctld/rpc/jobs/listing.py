@@ -33,6 +33,12 @@ class JobSelection(NamedTuple):
     every_state: bool
     hidden: frozenset[str]
 
+    @property
+    def is_by_cell(self) -> bool:
+        """Whether it tells apart nothing but owner, account, state and partitions (runtime/queuecounts.py)."""
+        which = self.which
+        return not (which.ids or which.names or which.qos or which.wckeys or which.reservations or which.nodes)
+
     async def rows(self, snapshot: Snapshot, pace: ScanPace) -> list[JobRow]:
         """Returns them, in the order of their job ids. Raises BadRequest."""
         rows = await select_rows(snapshot, self.which, self.every_state, pace)
