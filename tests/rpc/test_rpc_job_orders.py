@@ -6,14 +6,17 @@ from array import array
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from _fastsched import contract
 from ctld.core.records.effects import Batch
 from ctld.core.records.events import JobFilter
 from ctld.core.records.job import JobRow
 from ctld.core.records.request import JobRequest, NodeAlloc
+from ctld.core.state.forecast import Forecast
 from ctld.rpc.gate.scans import ScanPace, Scans
-from ctld.rpc.jobs import joborders
+from ctld.rpc.jobs import joborders, jobwindows
 from ctld.rpc.jobs.joborders import JobOrders
 from ctld.rpc.jobs.jobwindows import JobOrder
 from ctld.rpc.jobs.keptanswers import AnswerMoment
@@ -48,12 +51,21 @@ def batch(jobs: list[JobRow], purged: list[int]) -> Batch:
     return Batch(1, jobs, [], [], [], [], [], [], 1, 1, [], purged)
 
 
+def some_forecast(chance: random.Random, jobs: int) -> Forecast:
+    """A start for some of the jobs; of equal times, as passes find them."""
+    ids = np.array(chance.sample(range(1, jobs), jobs // 2))
+    starts_s = np.array([chance.choice((-1, 100, 200, 300)) for _ in ids])
+    result: Any = SimpleNamespace(start_s=starts_s, reason=np.full(len(ids), contract.PRIORITY))
+    return Forecast(1, ids, result, (), None)
+
+
 class World:
     """Kept orders of a snapshot; `whole`: how many looks at all rows there were."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, rows: list[JobRow]) -> None:
         self.whole = 0
         self.snapshot = Snapshot(rows)
+        self.snapshot.forecast = some_forecast(random.Random(3), max(len(rows), 4))
         state = SimpleNamespace(priorities=None)
         runtime: Any = SimpleNamespace(
             core=SimpleNamespace(state=state), snapshot=self.snapshot, clock_us=lambda: 10**15
@@ -79,7 +91,9 @@ class World:
 
     async def by_all(self, which: JobFilter, order: str, *words: str) -> list[int]:
         """The ids by a look at all rows."""
-        wanted = JobOrder(c.JobWindow(order=order, words=words), self._runtime.core.state, None, 10**15)
+        wanted = JobOrder(
+            c.JobWindow(order=order, words=words), self._runtime.core.state, self.snapshot.forecast, 10**15
+        )
         rows = JobSelection(which, which == JobFilter(), frozenset()).passing(list(self.snapshot.jobs.values()))
         pace: Any = SimpleNamespace(pause=None)  # so few rows are one slice
         return list(await self._of_all(wanted, sorted(rows, key=lambda row: row.job_id), pace))
@@ -115,6 +129,27 @@ def test_changed_jobs_are_put_to_their_places(monkeypatch: pytest.MonkeyPatch, s
         assert world.whole == began
 
     asyncio.run(story())
+
+
+def test_an_order_by_planned_start_asks_the_plan_once_for_many_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for each job, the plan took two seconds of the loop for 100,000 jobs, after each whole pass."""
+    chance = random.Random(4)
+    rows = [some_row(chance, job_id)._replace(state=JobState.PENDING) for job_id in range(1, 2_000)]
+    monkeypatch.setattr(jobwindows, "SORTED_ROWS", 500)
+    world = World(monkeypatch, rows)
+    calls: list[int] = []
+    starts_s = Forecast.starts_s
+
+    def asked(forecast: Forecast, job_ids: list[int]) -> list[int]:
+        calls.append(len(job_ids))
+        return starts_s(forecast, job_ids)
+
+    monkeypatch.setattr(Forecast, "starts_s", asked)
+    found = asyncio.run(world.get(JobFilter(states=(JobState.PENDING,)), "planned_start_at_us"))
+    assert calls == [500, 500, 500, 499]
+    starts = starts_s(world.snapshot.forecast or some_forecast(chance, 4), found)
+    known = [start for start in starts if start >= 0]
+    assert known == sorted(known) and starts[len(known) :] == [-1] * (len(found) - len(known)) and len(known) > 500
 
 
 def test_too_many_changes_are_a_new_look_at_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,7 @@ _LONGEST_S: Final = 2**62
 
 OrderValue: TypeAlias = int | str
 _Key = Callable[[JobRow], OrderValue]
+_Values = Callable[[list[JobRow]], list[OrderValue]]
 _JOB_ID: Final = attrgetter("job_id")
 _DIGITS_MAX: Final = 18
 _DIGITS: Final = re.compile(rf"[0-9]{{1,{_DIGITS_MAX}}}")
@@ -72,7 +73,10 @@ class JobOrder:
         self._is_descending = window.order.startswith("-")
         self._is_by_id = name == "job_id"
         self._words = [word.lower() for word in window.words if word]
-        self._key = _KEYS[name] if name in _KEYS else _present(name, state, forecast, now_us)
+        key = _KEYS.get(name)
+        self._values: _Values = (
+            (lambda rows: list(map(key, rows))) if key is not None else _present(name, state, forecast, now_us)
+        )
 
     async def sorted(self, rows: list[JobRow], pace: ScanPace) -> "array[int]":
         """Returns the ids of the rows that have the words, in order. `rows`: by job id."""
@@ -113,7 +117,8 @@ class JobOrder:
     ) -> list[tuple[int, int]]:
         """Returns where rows belong among those of `ids`, which are in order and do not have them: pairs of a place and an id, in
         order."""
-        values = sorted(((self._key(row), row.job_id) for row in rows), reverse=self._is_descending)
+        of_rows = zip(self._values(rows), map(_JOB_ID, rows), strict=True)
+        values = sorted(of_rows, reverse=self._is_descending)
         found: list[tuple[int, int]] = []
         low = 0
         for value in values:
@@ -121,7 +126,7 @@ class JobOrder:
             while low < high:
                 middle = (low + high) // 2
                 other = jobs[int(ids[middle])]
-                if ((self._key(other), other.job_id) < value) is not self._is_descending:
+                if ((*self._values([other]), other.job_id) < value) is not self._is_descending:
                     low = middle + 1
                 else:
                     high = middle
@@ -135,7 +140,7 @@ class JobOrder:
             if first:
                 await pace.pause()
             part = rows[first : first + SORTED_ROWS]
-            parts.append((list(map(self._key, part)), array("I", map(_JOB_ID, part))))
+            parts.append((self._values(part), array("I", map(_JOB_ID, part))))
         ordering = Ordering(_common_bytes([end for values, _ in parts for end in (min(values), max(values))]))
         for values, ids in parts:
             if len(parts) > 1:
@@ -211,13 +216,13 @@ _KEYS: Final[dict[str, _Key]] = {
 }
 
 
-def _present(name: str, state: ClusterState, forecast: Forecast | None, now_us: int) -> _Key:
-    """Returns the key of an order that depends on priorities, the plan or the time."""
+def _present(name: str, state: ClusterState, forecast: Forecast | None, now_us: int) -> _Values:
+    """Returns how values are read of an order that depends on priorities, the plan or the time."""
     if name == "priority":
-        return lambda row: priority_of(state, row)
+        return lambda rows: [priority_of(state, row) for row in rows]
     if name == "planned_start_at_us":
-        return lambda row: _planned_at_s(row, forecast)
-    return lambda row: _elapsed_us(row, now_us)
+        return lambda rows: _planned_starts_s(rows, forecast)
+    return lambda rows: [_elapsed_us(row, now_us) for row in rows]
 
 
 def is_of_the_time(window: controller_pb2.JobWindow) -> bool:
@@ -225,9 +230,15 @@ def is_of_the_time(window: controller_pb2.JobWindow) -> bool:
     return window.order.removeprefix("-") not in ("", *_KEYS, "priority", "planned_start_at_us")
 
 
-def _planned_at_s(row: JobRow, forecast: Forecast | None) -> int:
-    found = forecast.of(row.job_id) if forecast is not None and row.state is JobState.PENDING else None
-    return found[0] if found is not None else _LONGEST_S  # those whose start is known come first
+def _planned_starts_s(rows: list[JobRow], forecast: Forecast | None) -> list[OrderValue]:
+    """Those whose start is known come first."""
+    if forecast is None:
+        return [_LONGEST_S] * len(rows)
+    starts = forecast.starts_s([row.job_id for row in rows])
+    return [
+        start if start >= 0 and row.state is JobState.PENDING else _LONGEST_S
+        for row, start in zip(rows, starts, strict=True)
+    ]
 
 
 def _elapsed_us(row: JobRow, now_us: int) -> int:
