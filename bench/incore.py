@@ -79,12 +79,12 @@ class CoreCluster:
     def now_us(self) -> int:
         return self._start_us + int((time.perf_counter() - self._began) * US)
 
-    def submit(self, **wanted: object) -> None:
+    def submit(self, spec: SpecRow = SPEC, **wanted: object) -> None:
         """Step one submission; its reply comes with a later `seal`."""
         self.keys += 1
         now_us = self.now_us()
         job = JobSubmission(**{"work_dir": b"/", "name": "true", **wanted})  # type: ignore[arg-type]
-        self.core.step(now_us, SubmitJob(ANN, f"{now_us:016x}{self.keys:016x}", now_us, job, SPEC, reply_to=self.keys))
+        self.core.step(now_us, SubmitJob(ANN, f"{now_us:016x}{self.keys:016x}", now_us, job, spec, reply_to=self.keys))
 
     def seal(self) -> bool:
         """Take the next batch and act on it as runtime and nodes would. False when there was none."""
