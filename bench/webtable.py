@@ -322,13 +322,31 @@ async def measure(site: TableSite, jobs: int, runs: int) -> dict[str, list[Taken
     return watch.found
 
 
-def show(found: dict[str, list[Taken]]) -> None:
-    """A table: each thing the first time, and the medians of the others."""
+class FirstAndLater(NamedTuple):
+    """The first time, and the medians of the others."""
+
+    first: Taken
+    then: Taken
+
+
+def measured(nodes: int, jobs: int, runs: int) -> dict[str, FirstAndLater]:
+    """A cluster in a folder of its own; raises CannotMeasure."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
+        site = TableSite(Path(folder), nodes)
+        site.fill(jobs)
+        found = asyncio.run(measure(site, jobs, runs))
+    return {
+        title: FirstAndLater(times[0], Taken(*map(statistics.median, zip(*(times[1:] or times), strict=True))))
+        for title, times in found.items()
+    }
+
+
+def show(found: dict[str, FirstAndLater]) -> None:
+    """A table."""
     print(f"{'':34} {'first time: ms, of processor time':>38} {'then':>38}")
     print(f"{'':34}" + f" {'ms':>8} {'controller':>11} {'restd':>8} {'page':>8}" * 2)
-    for title, times in found.items():
-        then = Taken(*map(statistics.median, zip(*(times[1:] or times), strict=True)))
-        print(f"{title:34}" + "".join(f" {a:8.0f} {b:11.1f} {c:8.1f} {d:8.1f}" for a, b, c, d in (times[0], then)))
+    for title, figures in found.items():
+        print(f"{title:34}" + "".join(f" {a:8.0f} {b:11.1f} {c:8.1f} {d:8.1f}" for a, b, c, d in figures))
 
 
 def main() -> int:
@@ -338,17 +356,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--runs", type=int, default=3)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
-        site = TableSite(Path(folder), asked.nodes)
-        began = time.monotonic()
-        try:
-            site.fill(asked.jobs)
-            print(f"filled in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-            show(asyncio.run(measure(site, asked.jobs, asked.runs)))
-        except CannotMeasure as error:
-            print(f"not measured: {error}", file=sys.stderr)
-            return 1
-    print(f"{time.monotonic() - began:.0f} s in all", file=sys.stderr)
+    try:
+        show(measured(asked.nodes, asked.jobs, asked.runs))
+    except CannotMeasure as error:
+        print(f"not measured: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -63,7 +63,7 @@ class World:
     """Kept orders of a snapshot; `whole`: how many looks at all rows there were."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, rows: list[JobRow]) -> None:
-        self.whole = 0
+        self.whole = self.passes = 0
         self.snapshot = Snapshot(rows)
         self.snapshot.forecast = some_forecast(random.Random(3), max(len(rows), 4))
         state = SimpleNamespace(priorities=None)
@@ -79,20 +79,23 @@ class World:
 
         monkeypatch.setattr(JobOrder, "sorted", counted)
         self._of_all = of_all
-        self._runtime = runtime
+        self.runtime = runtime
 
     async def get(self, which: JobFilter, order: str, *words: str) -> list[int]:
         """The ids, of this moment."""
-        moment = AnswerMoment(self.snapshot.revision)
+        self.passes += 1
+        depends = order.removeprefix("-") in ("priority", "planned_start_at_us")  # on priorities, or the plan
+        passes = 0 if depends else self.passes  # those are new with each question
+        moment = AnswerMoment(self.snapshot.revision, passes, passes)
         selection = JobSelection(which, which == JobFilter(), frozenset())
-        found = await self.orders.get(UID, which, selection, c.JobWindow(order=order, words=words), moment)
-        assert found.moment == moment
-        return list(found.value)
+        ids, is_of_now = await self.orders.get(UID, which, selection, c.JobWindow(order=order, words=words), moment)
+        assert is_of_now
+        return list(ids)
 
     async def by_all(self, which: JobFilter, order: str, *words: str) -> list[int]:
         """The ids by a look at all rows."""
         wanted = JobOrder(
-            c.JobWindow(order=order, words=words), self._runtime.core.state, self.snapshot.forecast, 10**15
+            c.JobWindow(order=order, words=words), self.runtime.core.state, self.snapshot.forecast, 10**15
         )
         rows = JobSelection(which, which == JobFilter(), frozenset()).passing(list(self.snapshot.jobs.values()))
         pace: Any = SimpleNamespace(pause=None)  # so few rows are one slice
@@ -166,7 +169,7 @@ def test_too_many_changes_are_a_new_look_at_all_rows(monkeypatch: pytest.MonkeyP
 
     async def story() -> None:
         monkeypatch.setattr(joborders, "REUSE_FACTOR", 0.0)
-        world.orders = JobOrders(world._runtime, Scans())
+        world.orders = JobOrders(world.runtime, Scans())
         await world.get(*question)
         monkeypatch.setattr(joborders, "CHANGES_MAX", 5)
         assert await after(range(1, 6)) == 0

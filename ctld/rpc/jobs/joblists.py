@@ -186,10 +186,10 @@ class JobLists:
         listed.CopyFrom(request)
         listed.ClearField("window")
         key = question._replace(request=listed.SerializeToString(deterministic=True))
-        order = await self._orders.get(uid, key, selection, window, moment)
-        chosen = order.value[window.first : window.first + window.count]
+        ids, is_of_now = await self._orders.get(uid, key, selection, window, moment)
+        chosen = ids[window.first : window.first + window.count]
         rows = [snapshot.jobs[job_id] for job_id in chosen if job_id in snapshot.jobs]
-        return rows, len(order.value), order.moment == moment
+        return rows, len(ids), is_of_now
 
     async def _counted(
         self, request: controller_pb2.ListJobsRequest, question: JobListQuery, uid: int

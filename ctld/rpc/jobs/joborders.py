@@ -2,7 +2,7 @@
 
 An order of 100,000 rows takes some 100 ms in slices. It is made from a kept one where that is less: from itself, when some
 jobs have changed since, which are taken out and put in again at their places; or from a wider one, of which it has the rows
-with more words: what was typed before the last keys, or the same table the other way round. So neither an event nor a key
+with more words: what was typed before the last keys, or the same table reversed. So neither an event nor a key
 costs a look at all rows.
 """
 
@@ -37,6 +37,14 @@ class OrderKey(NamedTuple):
     order: str
     words: tuple[str, ...]
 
+    def depends_on(self, moment: AnswerMoment) -> AnswerMoment:
+        """Returns the part of a moment that the order is of: most have nothing to do with priorities and the plan."""
+        name = self.order.removeprefix("-")
+        return moment._replace(
+            priorities=moment.priorities if name == "priority" else None,
+            plan=moment.plan if name == "planned_start_at_us" else None,
+        )
+
     def wider(self) -> Iterator[tuple["OrderKey", bool]]:
         """Yields orders of whose rows those of this one are a part, and whether it is their reverse. The smallest come first."""
         words = self.words
@@ -69,13 +77,17 @@ class JobOrders:
         selection: JobSelection,
         window: controller_pb2.JobWindow,
         moment: AnswerMoment,
-    ) -> "KeptAnswer[array[int]]":
-        """Returns the ids of the rows of a window's list, in order. Raises BadRequest."""
+    ) -> "tuple[array[int], bool]":
+        """Returns the ids of the rows of a window's list, in order, and whether they are of this moment. Raises BadRequest."""
         key = OrderKey(question, window.order, tuple(word.lower() for word in window.words if word))
+        moment = key.depends_on(moment)
+        kept = self._find(key, selection, moment) or await self._made(uid, key, selection, moment)
+        return kept.value, kept.moment == moment
+
+    async def _made(
+        self, uid: int, key: OrderKey, selection: JobSelection, moment: AnswerMoment
+    ) -> "KeptAnswer[array[int]]":
         order = self._order(key)
-        kept = self._find(key, selection, moment)
-        if kept is not None:
-            return kept
         source, is_reversed = self._source(key, selection, moment)
         jobs = self._runtime.snapshot.jobs
 

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from ctld.rpc.gate.scans import Scan, ScanPace, Scans
 
@@ -109,7 +109,7 @@ class KeptAnswers(Generic[T]):
         question: Hashable,
         moment: AnswerMoment,
         compute: Compute[T],
-        source: KeptAnswer[Any] | None = None,
+        source: KeptAnswer[T] | None = None,
     ) -> KeptAnswer[T]:
         """Returns what `compute` does, or has. `question`: what tells answers apart. `source`: the answer that it is computed
         from, of whose moment it then is, and which it outlives by nothing."""
@@ -139,7 +139,7 @@ class KeptAnswers(Generic[T]):
         question: Hashable,
         moment: AnswerMoment,
         compute: Compute[T],
-        source: KeptAnswer[Any] | None,
+        source: KeptAnswer[T] | None,
     ) -> KeptAnswer[T]:
         async with self._scans.slices(scan) as pace:
             begin_s = self._clock_s()
