@@ -9,8 +9,8 @@ from bench.parts import PARTS, QUICK, Effort, Figures, ratios, run_part
 from bench.report import document, machine, table, write
 
 OUT = Path(__file__).parent / "out" / "main.json"
-#: The peer is a comparison, and MPICH is third-party: a run without them is still complete.
-OPTIONAL = frozenset({"slurm", "slurm-step", "slurm-shells", "slurm-shells-queued", "mpi"})
+#: The peer is a comparison, MPICH and the browser are third-party: a run without them is still complete.
+OPTIONAL = frozenset({"slurm", "slurm-step", "slurm-shells", "slurm-shells-queued", "mpi", "web"})
 
 
 def main() -> int:

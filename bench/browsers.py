@@ -38,8 +38,8 @@ PATHS: Final[Mapping[str, _Concern]] = {
     "/penstock/v1/gpus": lambda one, user: one["kind"] != "job" or bool(one["start_time"]),
 }
 #: Of web/src/api/live.ts.
-GATHER_S = 0.25
-SPREAD = 0.5
+GATHER_S = 0.2
+SPREAD_S = 0.1
 SLOW_POLL_S = 60.0
 #: A user has a login for each browser, or some tabs of one.
 BROWSERS_OF_A_TOKEN = 4
@@ -82,7 +82,7 @@ class Browser:
         try:
             while True:
                 await self._has_due.wait()
-                await asyncio.sleep(GATHER_S * (1 + SPREAD * random.random()))
+                await asyncio.sleep(GATHER_S + SPREAD_S * random.random())
                 asked = [path for path in PATHS if path in self._due]
                 self._due.clear()
                 self._has_due.clear()

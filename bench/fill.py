@@ -10,11 +10,14 @@ and the pending jobs, each with a shape, names and paths of its own, go through 
 import argparse
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Final
 
 from bench import incore
 from bench.measure import CannotMeasure
+from ctld.core.records.job import SpecRow
 from ctld.core.recover import LoadedState
 from ctld.store.committer import Store
 from ctld.store.schema import JOB, JOB_HISTORY, JOB_REQUEST, STEP
@@ -25,18 +28,72 @@ from penstock.values.config import Config
 SEEDS = 10_000
 #: Names of waiting jobs.
 NAMES = 5_000
+#: Waiting jobs with names of their own that go through the core.
+NAMED_SEEDS = 1_000
 #: Submissions for each commit while the queue is filled.
 SUBMISSIONS_PER_BATCH = 1_000
 HOUR_US = 3600 * 1_000_000
+#: Of jobs that are to run until the end of a measurement.
+LONG: Final = SpecRow(bytes([1]) * 32, b"#!/bin/sh\nsleep 100000\n", (), (b"PATH=/bin",))
 
 
-def fill(database: Path, config: Config, finished: int, pending: int, seeds: int = SEEDS, names: int = NAMES) -> None:
-    """Put `finished` ended and `pending` waiting jobs behind what is there; the waiting ones have so many names."""
+def fill(database: Path, config: Config, finished: int, pending: int, seeds: int = SEEDS) -> None:
+    """Put `finished` ended and `pending` waiting jobs behind what is there."""
     now_us = time.time_ns() // 1000
     seeds = min(seeds, finished)
     first = _run_seeds(database, config, seeds, now_us - 24 * HOUR_US)
     _copy(database, first, seeds, finished)
-    _submit(database, config, pending, now_us - 12 * HOUR_US, names)
+    submit(database, config, (_shape(number, config) for number in range(pending)), now_us - 12 * HOUR_US)
+
+
+def fill_busy(database: Path, config: Config, pending: int) -> None:
+    """Puts jobs of half a node each there, two for each node, which start when the nodes register and run for long; and
+    `pending` jobs behind them that wait."""
+    cpus, mem_mb, gpus = _smallest_node(config)
+    half: dict[str, object] = {
+        "spec": LONG, "ntasks": 1, "cpus_per_task": cpus // 2, "mem_per_node_mb": mem_mb // 2, "time_limit_s": 48 * 3600,
+        "gres_per_node": (("gpu", "", gpus // 2),) if gpus > 1 else (),
+    }  # fmt: skip
+    start_us = time.time_ns() // 1000 - 12 * HOUR_US
+    busy = ({"name": f"busy-{number}", **half} for number in range(2 * len(config.nodes)))
+    submit(database, config, busy, start_us)
+    fill_waiting(database, config, pending, start_us + HOUR_US)
+
+
+def fill_waiting(database: Path, config: Config, pending: int, start_us: int, **fields: object) -> int:
+    """Puts `pending` waiting jobs there: train-0, train-1, and so on. The first NAMED_SEEDS of them go through the core, the
+    others are copies in SQL, with ids and names of their own. `fields`: of each submission. Returns the id of the first."""
+    seeds = min(NAMED_SEEDS, pending)
+    jobs = ({"spec": LONG, **_shape(number, config), "name": f"train-{number}", **fields} for number in range(seeds))
+    first = submit(database, config, jobs, start_us)
+    with _transaction(database) as connection:
+        (first_request,) = connection.execute("SELECT request_id FROM job WHERE job_id = ?", (first,)).fetchone()
+        for table in (JOB, JOB_REQUEST):
+            connection.execute(
+                _named_copies_sql(table.name, [c.name for c in table.columns]),
+                {"first": first, "seeds": seeds, "last": first + pending - 1},
+            )
+        _add_numbers(connection, pending - seeds, first_request)
+    return first
+
+
+def _named_copies_sql(table: str, names: Sequence[str]) -> str:
+    """SQL that copies jobs `first` and so on, `seeds` of them, until `last`. Names of columns are those of the schema."""
+    values = {
+        "name": "'train-' || (copy.job_id - :first)",
+        "job_id": "copy.job_id",
+        "request_id": "old.request_id + copy.job_id - old.job_id",
+        "submit_key": "''",
+        "submit_at_us": "old.submit_at_us + copy.job_id - old.job_id",
+        "request": "CAST(replace(CAST(old.request AS TEXT), '\"train-' || (old.job_id - :first) || '\"', "
+        "'\"train-' || (copy.job_id - :first) || '\"') AS BLOB)",
+    }
+    chosen = ", ".join(values.get(name, f"old.{name}") for name in names)
+    return (
+        "WITH RECURSIVE copy(job_id) AS (SELECT :first + :seeds UNION ALL SELECT job_id + 1 FROM copy WHERE job_id < :last) "
+        f"INSERT INTO {table} ({', '.join(names)}) SELECT {chosen} FROM copy JOIN {table} AS old "
+        "ON old.job_id = :first + (copy.job_id - :first) % :seeds WHERE copy.job_id <= :last"
+    )
 
 
 def _open(database: Path) -> tuple[Store, LoadedState]:
@@ -63,10 +120,7 @@ def _run_seeds(database: Path, config: Config, jobs: int, start_us: int) -> int:
 
 def _copy(database: Path, first: int, seeds: int, wanted: int) -> None:
     """Copy the seeds' rows until there are `wanted` jobs, each copy an hour earlier than the last one."""
-    connection = sqlite3.connect(database, isolation_level=None)
-    try:
-        connection.execute("PRAGMA synchronous=OFF")
-        connection.execute("BEGIN IMMEDIATE")
+    with _transaction(database) as connection:
         first_request = connection.execute("SELECT request_id FROM job WHERE job_id = ?", (first,)).fetchone()[0]
         copies = range(1, -(-wanted // seeds))
         for table in (JOB, STEP, JOB_REQUEST, JOB_HISTORY):
@@ -75,15 +129,29 @@ def _copy(database: Path, first: int, seeds: int, wanted: int) -> None:
             for copy in copies:
                 values = {"ids": copy * seeds, "earlier_us": copy * HOUR_US, "first": first, "last": first + seeds - 1}
                 connection.execute(sql, values)
-        added = len(copies) * seeds
-        connection.execute(
-            "UPDATE meta SET next_job_id = next_job_id + ?, next_request_id = max(next_request_id, ?) + ?",
-            (added, first_request, added),
-        )
+        _add_numbers(connection, len(copies) * seeds, first_request)
+
+
+@contextmanager
+def _transaction(database: Path) -> Iterator[sqlite3.Connection]:
+    """A transaction of a stopped cluster's database."""
+    connection = sqlite3.connect(database, isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
         connection.execute("COMMIT")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
         connection.close()
+
+
+def _add_numbers(connection: sqlite3.Connection, added: int, first_request: int) -> None:
+    """Counts jobs that were copied among the numbers that are taken."""
+    connection.execute(
+        "UPDATE meta SET next_job_id = next_job_id + ?, next_request_id = max(next_request_id, ?) + ?",
+        (added, first_request, added),
+    )
 
 
 def _copy_sql(table: str, names: Sequence[str]) -> str:
@@ -100,24 +168,25 @@ def _copy_sql(table: str, names: Sequence[str]) -> str:
     return f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(values)} FROM {table} {chosen}"
 
 
-def _submit(database: Path, config: Config, jobs: int, start_us: int, names: int) -> None:
-    """Submit jobs of different shapes, which wait as no node is there."""
+def submit(database: Path, config: Config, jobs: Iterable[dict[str, Any]], start_us: int) -> int:
+    """Submit jobs, which wait as no node is there. `jobs`: the fields of their submissions, and `spec`. Returns the first id."""
     store, loaded = _open(database)
     try:
         cluster = incore.CoreCluster(config, start_us, loaded, store.commit, register=False)
-        for number in range(jobs):
-            cluster.submit(**_shape(number, config, names))
-            if (number + 1) % SUBMISSIONS_PER_BATCH == 0:
+        for number, job in enumerate(jobs, 1):
+            cluster.submit(**job)
+            if number % SUBMISSIONS_PER_BATCH == 0:
                 cluster.seal()
                 cluster.plan = None
         cluster.seal()
-        if cluster.accepted() != jobs:
-            raise CannotMeasure(f"{cluster.accepted()} of {jobs} submissions were accepted")
+        if cluster.accepted() != cluster.keys:
+            raise CannotMeasure(f"{cluster.accepted()} of {cluster.keys} submissions were accepted")
     finally:
         store.close()
+    return loaded.next_job_id
 
 
-def _shape(number: int, config: Config, names: int = NAMES) -> dict[str, object]:
+def _shape(number: int, config: Config) -> dict[str, Any]:
     """The number-th job: sizes, limits, names and paths differ as those of many users' jobs do. It fits a node of the
     default partition.
     """
@@ -125,7 +194,7 @@ def _shape(number: int, config: Config, names: int = NAMES) -> dict[str, object]
     gpus = (("gpu", "", 1 + number % min(8, most_gpus)),) if most_gpus and number % 3 == 0 else ()
     per_task = 1 + number % min(3, cpus)
     return {
-        "name": f"train-{number % names}", "comment": f"sweep {number % 700}", "work_dir": b"/home/ann/run%d" % (number % 900),
+        "name": f"train-{number % NAMES}", "comment": f"sweep {number % 700}", "work_dir": b"/home/ann/run%d" % (number % 900),
         "std_out": b"/home/ann/run%d/slurm-%%j.out" % number, "command": f"/home/ann/run{number % 900}/train.sbatch",
         "submit_line": f"sbatch --time={1 + number % 96}:00:00 train.sbatch {number}",
         "submit_host": "login1", "submit_dir": b"/home/ann", "gres_per_node": gpus,

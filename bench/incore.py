@@ -11,7 +11,7 @@ import pstats
 import statistics
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ctld.core.controller import Core
 from ctld.core.queue.planning import run_plan
@@ -79,12 +79,12 @@ class CoreCluster:
     def now_us(self) -> int:
         return self._start_us + int((time.perf_counter() - self._began) * US)
 
-    def submit(self, **wanted: object) -> None:
+    def submit(self, spec: SpecRow = SPEC, **wanted: object) -> None:
         """Step one submission; its reply comes with a later `seal`."""
         self.keys += 1
         now_us = self.now_us()
         job = JobSubmission(**{"work_dir": b"/", "name": "true", **wanted})  # type: ignore[arg-type]
-        self.core.step(now_us, SubmitJob(ANN, f"{now_us:016x}{self.keys:016x}", now_us, job, SPEC, reply_to=self.keys))
+        self.core.step(now_us, SubmitJob(ANN, f"{now_us:016x}{self.keys:016x}", now_us, job, spec, reply_to=self.keys))
 
     def seal(self) -> bool:
         """Take the next batch and act on it as runtime and nodes would. False when there was none."""
@@ -214,7 +214,7 @@ class Congestion(NamedTuple):
     submit_max_ms: float
 
 
-def gpu_request(number: int) -> dict[str, object]:
+def gpu_request(number: int) -> dict[str, Any]:
     """The number-th of a mix of GPU jobs: 1 to 8 GPUs a node, mostly one node, some up to 16; differing limits."""
     per_node = (1, 1, 2, 4, 8, 1, 8, 2)[number % 8]
     nodes = (1, 1, 1, 1, 2, 1, 4, 1, 1, 16)[number % 10] if per_node == 8 else 1

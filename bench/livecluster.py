@@ -8,7 +8,7 @@ import getpass
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -45,9 +45,11 @@ Pass = tuple[int, int, int]  # begin and end, ns of the monotonic clock; rows
 class LiveSite:
     """The run's folder and its processes."""
 
-    def __init__(self, folder: Path, nodes: int) -> None:
+    def __init__(self, folder: Path, nodes: int, more: str = "") -> None:
+        """`more`: lines of slurm.conf."""
         self.folder = folder
         self.nodes = nodes
+        self._more = more
         self.conf = folder / "slurm.conf"
         self.notes = folder / "notes"
         self._ports = free_port(), free_port()
@@ -58,7 +60,7 @@ class LiveSite:
             port=self._ports[0], node_port=self._ports[1], user=getpass.getuser(), folder=self.folder, nodes=self.nodes,
             cpus=NODE_CPUS, mem_mb=NODE_MEM_MB, gpus=NODE_GPUS, interval_s=interval_s,
         )  # fmt: skip
-        self.conf.write_text(text)
+        self.conf.write_text(text + self._more)
 
     def client(self) -> AsyncClient:
         """A connection of its own."""
@@ -76,11 +78,15 @@ class LiveSite:
 
 
 @asynccontextmanager
-async def process(*words: str, log: Path, piped: bool = False) -> AsyncIterator[asyncio.subprocess.Process]:
+async def process(
+    *words: str, log: Path, piped: bool = False, env: Mapping[str, str] | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """A process of ours, ended with the block."""
     pipe = subprocess.PIPE if piped else subprocess.DEVNULL
     with log.open("ab") as file:
-        child = await asyncio.create_subprocess_exec(sys.executable, *words, stdin=pipe, stdout=pipe, stderr=file)
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, *words, stdin=pipe, stdout=pipe, stderr=file, env=env
+        )
     try:
         yield child
     finally:

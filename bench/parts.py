@@ -3,6 +3,7 @@ leaves its figures null with the reason, and the others continue. Names end in t
 bench/out/main.json; further figures are added to them.
 """
 
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -57,11 +58,38 @@ class Effort(NamedTuple):
     rest_clients: int = 1_000
     rest_watchers: int = 500
     rest_s: float = 10.0
+    web_jobs: int = 100_000
+    web_nodes: int = 1_000
 
 
 #: Enough to see that every part works; its figures mean little.
 QUICK = Effort(
-    100, 1, 3, 1.0, 2_000, 1_000, 500, 50, 500, 5, 40, 5, 100, 200, 1_000, 2.0, 80, 1, 200, 80, 50, 50, 20, 2.0
+    100,
+    1,
+    3,
+    1.0,
+    2_000,
+    1_000,
+    500,
+    50,
+    500,
+    5,
+    40,
+    5,
+    100,
+    200,
+    1_000,
+    2.0,
+    80,
+    1,
+    200,
+    80,
+    50,
+    50,
+    20,
+    2.0,
+    2_000,
+    20,
 )
 
 
@@ -210,6 +238,20 @@ def rest(effort: Effort) -> Figures:
     }
 
 
+def web(effort: Effort) -> Figures:
+    """The web interface in a browser at a full cluster with a long queue."""
+    try:
+        from bench import webtable
+    except ImportError:
+        raise CannotMeasure("playwright is not installed: pip install playwright") from None
+    found = webtable.measured(effort.web_nodes, effort.web_jobs, effort.runs)
+    figures: Figures = {"web_jobs": effort.web_jobs, "web_nodes": effort.web_nodes}
+    for title, (_, then) in found.items():
+        name = "_".join(re.findall(r"[a-z]+", title.lower()))
+        figures |= {f"web_{name}_ms": then.wall, f"web_{name}_controller_cpu_ms": then.controller}
+    return figures
+
+
 def mpi_start(effort: Effort) -> Figures:
     """64 ranks of MPICH to the end of MPI_Init."""
     with private_cluster(mpi.NODES, mpi.RANKS // mpi.NODES) as local:
@@ -307,6 +349,7 @@ PARTS: dict[str, Callable[[Effort], Figures]] = {
     "restart": start_again,
     "listing": listing,
     "rest": rest,
+    "web": web,
     "mpi": mpi_start,
 }
 

@@ -11,7 +11,7 @@ user, state and partition are built by the first query that can use them, and up
 (tally.py) are updated where the site has metrics.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -21,12 +21,15 @@ from ctld.core.records.job import JobRow
 from ctld.core.records.step import StepRow
 from ctld.core.records.waiting_row import compact
 from ctld.core.state.forecast import Forecast
+from ctld.runtime.queuecounts import QueueCounts
 from ctld.runtime.tally import JobTally, weight
 from penstock.values.states import END_STATES, JobState
 from penstock.values.taskset import TaskSet
 
 #: Cached encoded answers: some 500 bytes each.
 ENCODED_BYTES_MAX: Final = 24 * 1024 * 1024
+#: Job ids of the last changes, for readers who have a list of before.
+CHANGES_KEPT: Final = 4_096
 #: Maximum number of steps of one job; beyond it those that ended first are dropped. The database has them all.
 STEPS_KEPT: Final = 1_000
 
@@ -125,7 +128,11 @@ class Snapshot:
         self.counts: dict[JobState, int] = dict.fromkeys(JobState, 0)  # tasks by state
         self.forecast: Forecast | None = None  # ctld.core.queue.planning.Forecast of the last whole pass
         self.revision = 0  # incremented with every batch
+        self._changes: deque[tuple[int, tuple[int, ...]]] = deque()  # job ids of the last batches, by revision
+        self._changes_count = 0
+        self._changes_from = 0  # all changes after this revision are kept
         self.tally: JobTally | None = None
+        self.queue: QueueCounts | None = None  # made and filled by the first question
         self._indexes: dict[str, Index] = {}
         self._encoded: OrderedDict[int, tuple[JobRow, bytes]] = OrderedDict()
         self._encoded_bytes = 0
@@ -138,6 +145,7 @@ class Snapshot:
     def apply(self, batch: Batch) -> None:
         """Applies a committed batch."""
         self.revision += 1
+        self._note_changes((*(row.job_id for row in batch.jobs), *batch.purged))
         for row in batch.jobs:
             if row.state is not JobState.REQUEUED:  # an ended attempt; the job's own row follows
                 self._put(compact(row))
@@ -146,6 +154,25 @@ class Snapshot:
                 self._put_step(step)
         for job_id in batch.purged:
             self._drop(job_id)
+
+    def _note_changes(self, job_ids: tuple[int, ...]) -> None:
+        if job_ids:
+            self._changes.append((self.revision, job_ids))
+            self._changes_count += len(job_ids)
+        while self._changes_count > CHANGES_KEPT:
+            self._changes_from, oldest = self._changes.popleft()
+            self._changes_count -= len(oldest)
+
+    def changed_since(self, revision: int) -> set[int] | None:
+        """Returns the ids of the jobs that have changed, come or gone since a revision; None: it is not known any more."""
+        if revision < self._changes_from:
+            return None
+        found: set[int] = set()
+        for at, job_ids in reversed(self._changes):
+            if at <= revision:
+                break
+            found.update(job_ids)
+        return found
 
     def count_for_metrics(self) -> JobTally:
         """Counts every row, and from now on every change."""
@@ -206,8 +233,9 @@ class Snapshot:
             self.arrays[row.array_job_id].enter(row)
         self.jobs[row.job_id] = row
         self.counts[row.state] += weight(row)
-        if self.tally is not None:
-            self.tally.move(old, row)
+        for counts in (self.tally, self.queue):
+            if counts is not None:
+                counts.move(old, row)
         for index in self._indexes.values():
             index.move(old, row)
 
@@ -216,8 +244,9 @@ class Snapshot:
         if row is None:
             return
         self.counts[row.state] -= weight(row)
-        if self.tally is not None:
-            self.tally.move(row, None)
+        for counts in (self.tally, self.queue):
+            if counts is not None:
+                counts.move(row, None)
         for index in self._indexes.values():
             index.move(row, None)
         self._forget(job_id)

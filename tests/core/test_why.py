@@ -91,7 +91,9 @@ def follow(queue: list[JobSubmission], hint: ShapeHint, config: dict[str, Any]) 
     else:
         assert last.state is JobState.PENDING, text
         assert made.core.state.scheduling.forecast is not None
-        assert made.core.state.scheduling.forecast.of(last.job_id) == (hint.start_s, hint.nodes), text
+        assert made.core.state.scheduling.forecast.of_many([last.job_id]) == {
+            last.job_id: (hint.start_s, hint.nodes)
+        }, text
 
 
 FAST = {"nodes": 2, "cpus": 8, "mem_mb": 8000, "gpus": 4}
@@ -172,7 +174,9 @@ def test_every_hint_is_true(name: str) -> None:
     found = why(made, len(queue))
     assert found.planned is not None
     assert made.core.state.scheduling.forecast is not None
-    assert made.core.state.scheduling.forecast.of(len(queue)) == (found.planned.start_s, found.planned.nodes)
+    assert made.core.state.scheduling.forecast.of_many([len(queue)]) == {
+        len(queue): (found.planned.start_s, found.planned.nodes)
+    }
     assert [text for text in options(found) if text in expected] == expected, options(found)
     assert [hint.start_s for hint in found.hints] == sorted(hint.start_s for hint in found.hints)
     for hint in found.hints:

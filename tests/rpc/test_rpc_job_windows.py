@@ -1,13 +1,19 @@
 """Windows of the list of jobs: order, words, place and number of rows."""
 
 import asyncio
+from array import array
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from ctld.core.records.job import JobRow
+from ctld.rpc.gate.scans import ScanPace
 from ctld.rpc.jobs import jobwindows
-from ctld.rpc.jobs.jobwindows import JobOrder, gpus_of, with_word
+from ctld.rpc.jobs.joborders import OrderKey
+from ctld.rpc.jobs.jobwindows import JobOrder, with_word
+from ctld.runtime.queuecounts import gpus_of
 from penstock.client import Client
 from penstock.errors import PenstockError
 from penstock.v1 import controller_pb2 as c
@@ -67,6 +73,38 @@ def test_rows_in_an_order_with_words(tmp_path: Path, monkeypatch: pytest.MonkeyP
             ):
                 with pytest.raises(PenstockError):
                     await window(client, **bad)
+
+    asyncio.run(story())
+
+
+def test_who_types_a_word_or_turns_a_table_round_costs_no_look_at_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of each answer are those that a look at all rows finds, in the same order."""
+    site = Site(tmp_path)
+    whole: list[int] = []
+    sorted_of_all = JobOrder.sorted
+
+    async def counted(order: JobOrder, rows: list[JobRow], pace: ScanPace) -> "array[int]":
+        whole.append(len(rows))
+        return await sorted_of_all(order, rows, pace)
+
+    monkeypatch.setattr(JobOrder, "sorted", counted)
+    asked: list[dict[str, Any]] = [
+        {"order": "name"}, {"order": "-name"}, *({"order": "name", "words": ["pending"[:end]]} for end in range(1, 8)),
+        {"order": "name", "words": ["pending", "h"]}, {"order": "name", "words": ["pending", "het"]},
+        {"order": "-name", "words": ["pending", "het"]}, {"order": "-name", "words": ["PEN"]}, {"order": "name", "words": ["1"]},
+    ]  # fmt: skip
+
+    async def story() -> None:
+        async with site.controller(), site.client() as client:
+            await some_of_each(site, client)
+            found = [await window(client, **one, count=WINDOW_ROWS_MAX) for one in asked]
+            assert len(whole) == 1 and len({total for _, total in found}) > 2
+            monkeypatch.setattr(OrderKey, "wider", lambda key: iter(()))
+            every = c.JobFilter(states=[state.name for state in JobState])  # the same jobs by another question
+            assert [await window(client, **one, count=WINDOW_ROWS_MAX, filter=every) for one in asked] == found
+            assert len(whole) == 1 + len(asked)
 
     asyncio.run(story())
 

@@ -35,14 +35,16 @@ def test_a_dear_answer_is_used_again_for_a_while(factor: float, cost_s: float, k
         answers: KeptAnswers[int] = KeptAnswers(Scans(), 4, reuse_factor=factor, clock_s=lambda: clock[0])
 
         async def ask(revision: int) -> int:
-            return await answers.get(UID, "q", AnswerMoment(revision), computed.compute)
+            return (await answers.get(UID, "q", AnswerMoment(revision), computed.compute)).value
 
         assert await ask(1) == 1
         clock[0] += 1000
         assert await ask(1) == 1  # nothing was committed
         assert await ask(2) == 2
         clock[0] += kept_s * 0.99
-        assert answers.is_of("q", AnswerMoment(2)) and answers.is_of("q", AnswerMoment(3)) is (not kept_s)
+        kept = answers.serving("q", AnswerMoment(2))
+        assert kept is not None and kept.moment == AnswerMoment(2)
+        assert answers.serving("q", AnswerMoment(3)) == (kept if kept_s else None)
         assert await ask(3) == (2 if kept_s else 3)
         clock[0] += kept_s * 0.02
         assert await ask(4) == (3 if kept_s else 4)
@@ -60,7 +62,7 @@ def test_what_is_kept_is_bounded_by_number_and_size_and_failures_are_not_kept() 
                 clock[0] += 1
                 return f"{text}{clock[0]:.0f}"
 
-            return await answers.get(UID, question, AnswerMoment(revision), compute)
+            return (await answers.get(UID, question, AnswerMoment(revision), compute)).value
 
         assert [await ask(name, name) for name in "abcd"] == ["a1", "b2", "c3", "d4"]
         assert await ask("b", "b") == "b2"  # used now: c is the next to go
@@ -82,5 +84,24 @@ def test_what_is_kept_is_bounded_by_number_and_size_and_failures_are_not_kept() 
         with pytest.raises(BadRequest):
             await answers.get(UID, "x", AnswerMoment(1), fails)
         assert await ask("x", "x") == "x26" and not answers.computed
+
+    asyncio.run(story())
+
+
+def test_an_answer_that_is_made_from_a_kept_one_is_of_its_moment_and_ends_with_it() -> None:
+    async def story() -> None:
+        clock = [100.0]
+        computed = Computed(clock, 0.05)
+        answers: KeptAnswers[int] = KeptAnswers(Scans(), 4, reuse_factor=10.0, clock_s=lambda: clock[0])
+        first = await answers.get(UID, "all", AnswerMoment(1), computed.compute)
+        clock[0] += 0.3
+        source = answers.serving("all", AnswerMoment(2))
+        assert source == first and first.reuse_s == pytest.approx(0.5)
+        part = await answers.get(UID, "some", AnswerMoment(2), computed.compute, source)
+        assert (part.value, part.moment) == (2, AnswerMoment(1))
+        assert answers.serving("some", AnswerMoment(2)) == part
+        clock[0] = first.made_at_s + 0.51  # it took as long itself, and would be used again for longer
+        assert answers.serving("some", AnswerMoment(2)) is None
+        assert answers.serving("some", AnswerMoment(1)) == part  # nothing was committed for who asks at that moment
 
     asyncio.run(story())

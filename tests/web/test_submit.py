@@ -66,6 +66,50 @@ def test_form_and_script_write_each_other_and_the_job_is_theirs(web):
     assert cluster.job(job).time_limit_s == 5400 and "gres/gpu=2" in cluster.job(job).tres_alloc
 
 
+def test_a_script_from_a_file(web, tmp_path):
+    """It fills the form and is submitted; with DOS line breaks it is made one that runs; what is no script is refused with the
+    reason, and the script that is there stays."""
+    cluster = web.rest.cluster
+    files = {
+        "train.sh": b"#!/bin/sh\n#SBATCH --job-name=from-file --cpus-per-task=2\necho '\xc3\xbc'\n",
+        "dos.sh": b"#!/bin/sh\r\n#SBATCH --job-name=dos\r\necho done\r\n",
+        "a.out": b"\x7fELF\x02\x01\x01\x00",
+        "latin1.sh": b"#!/bin/sh\necho '\xfc'\n",
+        "empty.sh": b"",
+        "data.bin": b"#" * (4 * 1024 * 1024 + 1),
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    page = web.login()
+    web.open(page, "submit", "Submit a job")
+
+    def upload(name: str) -> None:
+        with page.expect_file_chooser() as chooser:
+            page.get_by_role("button", name="Open a file").click()
+        chooser.value.set_files(tmp_path / name)
+
+    upload("train.sh")
+    page.wait_for_function("document.querySelector('textarea.script').value.includes('from-file')")
+    assert script(page) == files["train.sh"].decode() and page.get_by_label("CPUs per task").input_value() == "2"
+    for name, reason in {
+        "data.bin": "data.bin has 4.0 MiB. A script has 4 MiB at most", "a.out": "a.out is a binary file and no script",
+        "latin1.sh": "latin1.sh is not in UTF-8", "empty.sh": "empty.sh is empty",
+    }.items():  # fmt: skip
+        upload(name)
+        page.get_by_role("alert").get_by_text(reason).wait_for()
+        assert script(page) == files["train.sh"].decode(), name
+    check_looks(page, "submit-file")
+    upload("dos.sh")
+    page.get_by_role("status").get_by_text("dos.sh had DOS line breaks").wait_for()
+    assert page.get_by_role("alert").count() == 0
+    field(page, "Working directory", str(cluster.work))
+    wait_for_text(page, "Now:")
+    job = submit(page)
+    page.get_by_role("heading", name="dos").wait_for()
+    cluster.wait_state(job, "COMPLETED")
+    assert (cluster.work / f"slurm-{job}.out").read_text() == "done\n"
+
+
 def test_templates_of_the_site_and_of_the_user(web):
     """One click fills the form; what a user keeps is in this browser alone, also after a log out."""
     page = web.login()

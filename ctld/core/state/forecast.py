@@ -62,12 +62,18 @@ class Forecast:
         unknown = result.start_s[span][waits & self._many[span]]
         return int(unknown.min()) if len(unknown) else int(contract.FOREVER)
 
-    def of(self, job_id: int) -> tuple[int, tuple[str, ...]] | None:
-        """Returns the (start in seconds since 1970, nodes) of a job; None when the pass found none."""
-        return self.of_many((job_id,)).get(job_id)
+    def starts_s(self, job_ids: Sequence[int]) -> list[int]:
+        """Returns the start of each job in seconds since 1970; -1: the pass found none."""
+        ids, positions = self._index()
+        if not len(ids):
+            return [-1] * len(job_ids)
+        wanted = np.asarray(job_ids, dtype=np.int64)
+        at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+        found: list[int] = np.where(ids[at] == wanted, self._result.start_s[positions[at]], -1).tolist()
+        return found
 
     def of_many(self, job_ids: Sequence[int]) -> dict[int, tuple[int, tuple[str, ...]]]:
-        """Returns the same of several jobs, by id: of those for which the pass has found some."""
+        """Returns the (start in seconds since 1970, nodes) of jobs, by id: of those for which the pass has found some."""
         ids, positions = self._index()
         if not len(ids):
             return {}

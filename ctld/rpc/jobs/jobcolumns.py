@@ -173,9 +173,10 @@ def _plans(rows: Sequence[JobRow], forecast: Forecast) -> tuple[list[int], list[
     made = []
     starts = []
     nodes = []
+    known = forecast.of_many([row.job_id for row in rows])
     for row in rows:
         is_seen = row.state is JobState.PENDING and row.submit_at_us <= forecast.made_at_us
-        found = forecast.of(row.job_id) if is_seen else None
+        found = known.get(row.job_id) if is_seen else None
         made.append(forecast.made_at_us if is_seen else 0)
         starts.append(found[0] * 1_000_000 if found is not None else 0)
         nodes.append(compress(found[1]) if found is not None else "")

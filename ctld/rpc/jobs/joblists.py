@@ -13,8 +13,7 @@ A poller of messages names the moment of the answer that it has, and learns that
 Visibility is part of the query: with PrivateData=jobs it is limited to what the user may see (gate/visibility.py).
 """
 
-from array import array
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterator
 from typing import Final, NamedTuple
 
 from ctld.core.records.events import Actor
@@ -28,9 +27,11 @@ from ctld.rpc.gate.users import job_filter
 from ctld.rpc.gate.visibility import JobVisibility, hidden_partitions, job_visibility
 from ctld.rpc.jobs import jobcolumns
 from ctld.rpc.jobs.alikejobs import AlikeJobs
-from ctld.rpc.jobs.jobwindows import JobOrder, counted, is_of_the_time
+from ctld.rpc.jobs.jobcounts import JobCounter
+from ctld.rpc.jobs.joborders import REUSE_FACTOR, JobOrders
+from ctld.rpc.jobs.jobwindows import is_of_the_time
 from ctld.rpc.jobs.keptanswers import AnswerMoment, KeptAnswers
-from ctld.rpc.jobs.listing import select_rows
+from ctld.rpc.jobs.listing import JobSelection
 from ctld.rpc.jobs.shownjobs import ShownJobs
 from ctld.runtime.errors import BadRequest
 from penstock.v1 import controller_pb2
@@ -44,12 +45,8 @@ PAGE_ROWS: Final = 4_000
 #: Cached tables: the queries of a busy site's dashboards, and one of 100,000 jobs.
 TABLES_MAX: Final = 256
 TABLE_BYTES_MAX: Final = 16 * 1024 * 1024
-#: Cached orders of long lists, each 4 bytes a row, and counts.
-ORDERS_MAX: Final = 32
-ORDER_BYTES_MAX: Final = 32 * 1024 * 1024
+#: Cached counts.
 COUNTS_MAX: Final = 32
-#: An order, and counts, are used again for this many times of what they took.
-REUSE_FACTOR: Final = 10.0
 _JOBS_TAG: Final = text_tag(controller_pb2.ListJobsReply.DESCRIPTOR.fields_by_name["jobs"].number)
 
 
@@ -71,12 +68,11 @@ class JobLists:
         self._tables: KeptAnswers[list[bytes]] = KeptAnswers(
             self._scans, TABLES_MAX, TABLE_BYTES_MAX, lambda pages: sum(map(len, pages))
         )
-        self._orders: KeptAnswers[array[int]] = KeptAnswers(
-            self._scans, ORDERS_MAX, ORDER_BYTES_MAX, lambda ids: ids.itemsize * len(ids), REUSE_FACTOR
-        )
+        self._orders = JobOrders(services.runtime, services.scans)
         self._counts: KeptAnswers[list[controller_pb2.JobCount]] = KeptAnswers(
             self._scans, COUNTS_MAX, reuse_factor=REUSE_FACTOR
         )
+        self._counter = JobCounter()
         self._moments = AnswerMoments()
         self._alike = AlikeJobs()
 
@@ -93,16 +89,17 @@ class JobLists:
         )
         if bool(request.columns) + request.HasField("window") + request.counts > 1:
             raise BadRequest(Code.INVALID_VALUE, "columns, a window and counts are three answers: one of them")
+        moment = b""
         if known is not None and not request.columns:
             moment = await self._moment_of_answer(request, question)
-            if self._is_of_now(request, question):
-                yield controller_pb2.ListJobsReply(moment=moment, unchanged=known == moment).SerializeToString()
-                if known == moment:
-                    return
+            if known == moment:
+                yield controller_pb2.ListJobsReply(moment=moment, unchanged=True).SerializeToString()
+                return
         if request.counts:
-            yield controller_pb2.ListJobsReply(
-                counts=await self._counted(request, question, actor.uid)
-            ).SerializeToString()
+            counts, is_of_now = await self._counted(request, question, actor.uid)
+            for page in _beginning(moment, is_of_now):
+                yield page
+            yield controller_pb2.ListJobsReply(counts=counts).SerializeToString()
             return
         if request.columns:
             unknown = next((name for name in request.columns if name not in NAMES), None)
@@ -114,9 +111,13 @@ class JobLists:
                     yield page
             return
         if request.HasField("window"):
-            rows, total = await self._window(request, question, actor.uid)
+            rows, total, is_of_now = await self._window(request, question, actor.uid)
+            for page in _beginning(moment, is_of_now):
+                yield page
             yield controller_pb2.ListJobsReply(total=total).SerializeToString()
         else:
+            for page in _beginning(moment):
+                yield page
             async with self._scans.one(actor.uid) as pace:
                 rows = await self._rows(request, question, pace)
         with self._services.unread.counted_list(actor, POINTER_BYTES * len(rows)):
@@ -148,14 +149,6 @@ class JobLists:
             which, *self._moment(request.planned or request.HasField("window")), self._runtime.core.state.layout.cpus_largest,
         )  # fmt: skip
 
-    def _is_of_now(self, request: controller_pb2.ListJobsRequest, question: JobListQuery) -> bool:
-        """Whether the answer is of what is committed now, and not of a while ago."""
-        if request.counts:
-            return self._counts.is_of(question, self._moment_of_counts())
-        return not request.HasField("window") or self._orders.is_of(
-            _order_of(request, question), self._moment(is_planned=True)
-        )
-
     # ---- tables --------------------------------------------------------------------------------------------------
 
     async def _table(self, request: controller_pb2.ListJobsRequest, question: JobListQuery, uid: int) -> list[bytes]:
@@ -171,7 +164,7 @@ class JobLists:
                 pages += halved(part, lambda some: jobcolumns.page(some, names, state, forecast))
             return pages
 
-        return await self._tables.get(uid, question, self._moment(request.planned), encoded)
+        return (await self._tables.get(uid, question, self._moment(request.planned), encoded)).value
 
     def _moment(self, is_planned: bool) -> AnswerMoment:
         state, snapshot = self._runtime.core.state, self._runtime.snapshot
@@ -183,51 +176,47 @@ class JobLists:
 
     async def _window(
         self, request: controller_pb2.ListJobsRequest, question: JobListQuery, uid: int
-    ) -> tuple[list[JobRow], int]:
-        """Returns the rows of the window, as they are now, and the number of all that pass its filter."""
+    ) -> "tuple[list[JobRow], int, bool]":
+        """Returns the rows of the window, as they are now, the number of all that pass its filter, and whether the order is of
+        this moment and not of a while ago."""
         snapshot = self._runtime.snapshot
-        window = request.window
-        order = JobOrder(window, self._runtime.core.state, snapshot.forecast, self._runtime.clock_us())
-
-        async def ordered(pace: ScanPace) -> "array[int]":
-            return await order.sorted(await self._rows(request, question, pace), pace)
-
-        ids = await self._orders.get(uid, _order_of(request, question), self._moment(is_planned=True), ordered)
+        selection = await self._selection(request, question)
+        window, moment = request.window, self._moment(is_planned=True)
+        listed = controller_pb2.ListJobsRequest()
+        listed.CopyFrom(request)
+        listed.ClearField("window")
+        key = question._replace(request=listed.SerializeToString(deterministic=True))
+        ids, is_of_now = await self._orders.get(uid, key, selection, window, moment)
         chosen = ids[window.first : window.first + window.count]
-        return [snapshot.jobs[job_id] for job_id in chosen if job_id in snapshot.jobs], len(ids)
+        rows = [snapshot.jobs[job_id] for job_id in chosen if job_id in snapshot.jobs]
+        return rows, len(ids), is_of_now
 
     async def _counted(
         self, request: controller_pb2.ListJobsRequest, question: JobListQuery, uid: int
-    ) -> list[controller_pb2.JobCount]:
+    ) -> tuple[list[controller_pb2.JobCount], bool]:
+        """Returns the counts, and whether they are of this moment."""
+        moment = AnswerMoment(self._runtime.snapshot.revision)
+
         async def count(pace: ScanPace) -> list[controller_pb2.JobCount]:
-            return await counted(await self._rows(request, question, pace), pace)
+            selection = await self._selection(request, question)
+            return await self._counter.counts(self._runtime.snapshot, selection, pace)
 
-        return await self._counts.get(uid, question, self._moment_of_counts(), count)
-
-    def _moment_of_counts(self) -> AnswerMoment:
-        return AnswerMoment(self._runtime.snapshot.revision)
+        answer = await self._counts.get(uid, question, moment, count)
+        return answer.value, answer.moment == moment
 
     # ---- rows ---------------------------------------------------------------------------------------
 
     async def _rows(
         self, request: controller_pb2.ListJobsRequest, question: JobListQuery, pace: ScanPace
     ) -> list[JobRow]:
+        return await (await self._selection(request, question)).rows(self._runtime.snapshot, pace)
+
+    async def _selection(self, request: controller_pb2.ListJobsRequest, question: JobListQuery) -> JobSelection:
         which = await job_filter(request.filter, self._services.names)
-        which = question.visibility.narrow(which)
-        rows = await select_rows(self._runtime.snapshot, which, request.all_states, pace)
-        if question.hidden and not which.ids:
-            rows = [row for row in rows if not _is_hidden(row, question.hidden)]
-        return rows
+        return JobSelection(question.visibility.narrow(which), request.all_states, question.hidden)
 
 
-def _order_of(request: controller_pb2.ListJobsRequest, question: JobListQuery) -> JobListQuery:
-    """Returns the key of a window's order, which all windows of it share."""
-    listed = controller_pb2.ListJobsRequest()
-    listed.CopyFrom(request)
-    listed.window.ClearField("first")
-    listed.window.ClearField("count")
-    return question._replace(request=listed.SerializeToString(deterministic=True))
-
-
-def _is_hidden(row: JobRow, hidden: Iterable[str]) -> bool:
-    return all(name in hidden for name in jobcolumns.partition_of(row).split(","))
+def _beginning(moment: bytes, is_of_now: bool = True) -> Iterator[bytes]:
+    """The part of an answer that has its moment, for who has asked for one, and of an answer that is of it."""
+    if moment and is_of_now:
+        yield controller_pb2.ListJobsReply(moment=moment).SerializeToString()

@@ -6,12 +6,14 @@ that time, but is shown as it is.
 
 import re
 from array import array
-from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import takewhile
 from operator import attrgetter
 from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from _fastsched import Ordering
 from ctld.core.records.job import JobRow
@@ -22,7 +24,7 @@ from ctld.rpc.gate.scans import ScanPace
 from ctld.rpc.jobs.jobcolumns import partition_of, priority_of
 from ctld.rpc.jobs.jobinfo import counts, end_at
 from ctld.runtime.errors import BadRequest
-from ctld.runtime.tally import weight
+from ctld.runtime.queuecounts import gpus_of_row
 from penstock.v1 import controller_pb2
 from penstock.values.hostlist import compress
 from penstock.values.jobcolumns import ORDERS
@@ -38,6 +40,7 @@ _LONGEST_S: Final = 2**62
 
 OrderValue: TypeAlias = int | str
 _Key = Callable[[JobRow], OrderValue]
+_Values = Callable[[list[JobRow]], list[OrderValue]]
 _JOB_ID: Final = attrgetter("job_id")
 _DIGITS_MAX: Final = 18
 _DIGITS: Final = re.compile(rf"[0-9]{{1,{_DIGITS_MAX}}}")
@@ -52,7 +55,6 @@ _FEW_VALUES: Final[Mapping[Callable[[JobRow], str | tuple[str, ...]], bool | Non
 }
 #: Characters of ids, 12 and 12_3.
 _OF_IDS: Final = frozenset("0123456789_")
-_GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)")
 
 
 class JobOrder:
@@ -71,7 +73,10 @@ class JobOrder:
         self._is_descending = window.order.startswith("-")
         self._is_by_id = name == "job_id"
         self._words = [word.lower() for word in window.words if word]
-        self._key = _KEYS[name] if name in _KEYS else _present(name, state, forecast, now_us)
+        key = _KEYS.get(name)
+        self._values: _Values = (
+            (lambda rows: list(map(key, rows))) if key is not None else _present(name, state, forecast, now_us)
+        )
 
     async def sorted(self, rows: list[JobRow], pace: ScanPace) -> "array[int]":
         """Returns the ids of the rows that have the words, in order. `rows`: by job id."""
@@ -89,6 +94,45 @@ class JobOrder:
             ids.reverse()
         return ids
 
+    async def narrowed(self, ids: "array[int]", jobs: Mapping[int, JobRow], pace: ScanPace) -> "array[int]":
+        """Returns those of the ids whose rows have the words, in their order."""
+        if not self._words:
+            return ids
+        found = array("I")
+        for first in range(0, len(ids), READ_ROWS):
+            if first:
+                await pace.pause()
+            rows = [jobs[job_id] for job_id in ids[first : first + READ_ROWS] if job_id in jobs]
+            found.extend(map(_JOB_ID, self.having(rows)))
+        return found
+
+    def having(self, rows: list[JobRow]) -> list[JobRow]:
+        """Returns those of the rows that have the words."""
+        for word in self._words:
+            rows = with_word(word, rows)
+        return rows
+
+    def places(
+        self, ids: "npt.NDArray[np.uint32]", rows: list[JobRow], jobs: Mapping[int, JobRow]
+    ) -> list[tuple[int, int]]:
+        """Returns where rows belong among those of `ids`, which are in order and do not have them: pairs of a place and an id, in
+        order."""
+        of_rows = zip(self._values(rows), map(_JOB_ID, rows), strict=True)
+        values = sorted(of_rows, reverse=self._is_descending)
+        found: list[tuple[int, int]] = []
+        low = 0
+        for value in values:
+            high = len(ids)
+            while low < high:
+                middle = (low + high) // 2
+                other = jobs[int(ids[middle])]
+                if ((*self._values([other]), other.job_id) < value) is not self._is_descending:
+                    low = middle + 1
+                else:
+                    high = middle
+            found.append((low, value[1]))
+        return found
+
     async def _ordering(self, rows: list[JobRow], pace: ScanPace) -> Ordering:
         """Reads the values of all rows, then sorts them part by part."""
         parts: list[tuple[list[OrderValue], array[int]]] = []
@@ -96,7 +140,7 @@ class JobOrder:
             if first:
                 await pace.pause()
             part = rows[first : first + SORTED_ROWS]
-            parts.append((list(map(self._key, part)), array("I", map(_JOB_ID, part))))
+            parts.append((self._values(part), array("I", map(_JOB_ID, part))))
         ordering = Ordering(_common_bytes([end for values, _ in parts for end in (min(values), max(values))]))
         for values, ids in parts:
             if len(parts) > 1:
@@ -109,10 +153,7 @@ class JobOrder:
         for first in range(0, len(rows), READ_ROWS):
             if first:
                 await pace.pause()
-            part = rows[first : first + READ_ROWS]
-            for word in self._words:
-                part = with_word(word, part)
-            found += part
+            found += self.having(rows[first : first + READ_ROWS])
         return found
 
 
@@ -160,13 +201,6 @@ def _natural(name: str) -> str:
     return _DIGITS.sub(lambda found: found[0].zfill(_DIGITS_MAX), name)
 
 
-@lru_cache(maxsize=4096)
-def gpus_of(tres: str) -> int:
-    """Returns the GPUs of a TRES text (`cpu=4,mem=1352M,gres/gpu=6`)."""
-    found = _GPUS.search(tres)
-    return int(found[1]) if found else 0
-
-
 #: Keys that read nothing but the row. No time limit is the longest one.
 _KEYS: Final[dict[str, _Key]] = {
     **{name: attrgetter(name) for name in ("job_id", "user_name", "submit_at_us", "start_at_us")},
@@ -176,19 +210,19 @@ _KEYS: Final[dict[str, _Key]] = {
     "reason": lambda row: row.reason._value_ if row.state is JobState.PENDING else "",
     "node_list": lambda row: _natural(row.alloc[0].node if row.alloc else ""),
     "cpus": lambda row: counts(row)["cpus"],
-    "gpus": lambda row: gpus_of(row.tres_alloc or row.tres_req),
+    "gpus": gpus_of_row,
     "end_at_us": end_at,
     "time_limit_s": lambda row: row.time_limit_s if row.time_limit_s >= 0 else _LONGEST_S,
 }
 
 
-def _present(name: str, state: ClusterState, forecast: Forecast | None, now_us: int) -> _Key:
-    """Returns the key of an order that depends on priorities, the plan or the time."""
+def _present(name: str, state: ClusterState, forecast: Forecast | None, now_us: int) -> _Values:
+    """Returns how values are read of an order that depends on priorities, the plan or the time."""
     if name == "priority":
-        return lambda row: priority_of(state, row)
+        return lambda rows: [priority_of(state, row) for row in rows]
     if name == "planned_start_at_us":
-        return lambda row: _planned_at_s(row, forecast)
-    return lambda row: _elapsed_us(row, now_us)
+        return lambda rows: _planned_starts_s(rows, forecast)
+    return lambda rows: [_elapsed_us(row, now_us) for row in rows]
 
 
 def is_of_the_time(window: controller_pb2.JobWindow) -> bool:
@@ -196,9 +230,15 @@ def is_of_the_time(window: controller_pb2.JobWindow) -> bool:
     return window.order.removeprefix("-") not in ("", *_KEYS, "priority", "planned_start_at_us")
 
 
-def _planned_at_s(row: JobRow, forecast: Forecast | None) -> int:
-    found = forecast.of(row.job_id) if forecast is not None and row.state is JobState.PENDING else None
-    return found[0] if found is not None else _LONGEST_S  # those whose start is known come first
+def _planned_starts_s(rows: list[JobRow], forecast: Forecast | None) -> list[OrderValue]:
+    """Those whose start is known come first."""
+    if forecast is None:
+        return [_LONGEST_S] * len(rows)
+    starts = forecast.starts_s([row.job_id for row in rows])
+    return [
+        start if start >= 0 and row.state is JobState.PENDING else _LONGEST_S
+        for row, start in zip(rows, starts, strict=True)
+    ]
 
 
 def _elapsed_us(row: JobRow, now_us: int) -> int:
@@ -206,22 +246,3 @@ def _elapsed_us(row: JobRow, now_us: int) -> int:
     if not row.start_at_us:
         return 0
     return (now_us if row.state in ACTIVE_STATES else row.end_at_us) - row.start_at_us
-
-
-async def counted(rows: list[JobRow], pace: ScanPace) -> list[controller_pb2.JobCount]:
-    """Counts rows by state, partition and reason."""
-    jobs: Counter[tuple[str, str, str]] = Counter()
-    gpus: Counter[tuple[str, str, str]] = Counter()
-    for first in range(0, len(rows), SORTED_ROWS):
-        if first:
-            await pace.pause()
-        for row in rows[first : first + SORTED_ROWS]:
-            is_pending = row.state is JobState.PENDING
-            key = row.state._name_, partition_of(row), row.reason._value_ if is_pending else ""
-            number = weight(row)
-            jobs[key] += number
-            gpus[key] += number * gpus_of(row.tres_alloc or row.tres_req)
-    return [
-        controller_pb2.JobCount(state=key[0], partition=key[1], reason=key[2], jobs=number, gpus=gpus[key])
-        for key, number in sorted(jobs.items())
-    ]

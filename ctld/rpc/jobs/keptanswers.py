@@ -25,7 +25,7 @@ Compute = Callable[[ScanPace], Awaitable[T]]
 class AnswerMoment(NamedTuple):
     """What tells apart the answers of two moments: the number of the last commit, the priorities, the plan."""
 
-    revision: object
+    revision: int
     priorities: object = None
     plan: object = None
 
@@ -48,14 +48,15 @@ class _Computation(NamedTuple, Generic[T]):
     """What is computed for all who wait for it."""
 
     scan: Scan
-    task: asyncio.Task[T]
+    task: asyncio.Task[KeptAnswer[T]]
 
 
 class KeptAnswers(Generic[T]):
     """The answers to one kind of question. Belongs to one event loop.
 
     `count_max`, and `size_max` in the unit of `size_of`: of what is kept. `reuse_factor`: an answer is used again for this
-    many times of what it took, and no longer than REUSE_MAX_S; 0 = at its own moment alone.
+    many times of what it took, and no longer than REUSE_MAX_S; 0 = at its own moment alone. `keeps_stale`: those that serve no
+    more are kept as long as there is room, for who can renew them.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class KeptAnswers(Generic[T]):
         size_of: Callable[[T], int] = lambda value: 0,
         reuse_factor: float = 0.0,
         clock_s: Callable[[], float] = time.monotonic,
+        keeps_stale: bool = False,
     ) -> None:
         self._scans = scans
         self._count_max = count_max
@@ -73,6 +75,7 @@ class KeptAnswers(Generic[T]):
         self._size_of = size_of
         self._reuse_factor = reuse_factor
         self._clock_s = clock_s
+        self._keeps_stale = keeps_stale
         self._size = 0
         self._kept: OrderedDict[Hashable, KeptAnswer[T]] = OrderedDict()  # the latest used is the last
         self._computed: dict[Hashable, _Computation[T]] = {}  # now, by question and moment
@@ -82,24 +85,43 @@ class KeptAnswers(Generic[T]):
         """How many answers are computed now."""
         return len(self._computed)
 
-    def is_of(self, question: Hashable, moment: AnswerMoment) -> bool:
-        """Whether get() would give an answer of this moment or a later one: none that is used again for a while."""
-        kept = self._serving(question, moment)
-        if kept is not None:
-            return kept.moment == moment
-        return (question, None) not in self._computed  # which would be joined, and may have begun before
-
-    async def get(self, uid: int, question: Hashable, moment: AnswerMoment, compute: Compute[T]) -> T:
-        """Returns what `compute` does, or has. `question`: what tells answers apart."""
-        kept = self._serving(question, moment)
+    def latest(self, question: Hashable) -> KeptAnswer[T] | None:
+        """Returns the kept answer, of whatever moment."""
+        kept = self._kept.get(question)
         if kept is not None:
             self._kept.move_to_end(question)
-            return kept.value
+        return kept
+
+    def renew(self, question: Hashable, moment: AnswerMoment, value: T) -> KeptAnswer[T]:
+        """Keeps an answer that was made from the kept one, which is of this moment now."""
+        answer = KeptAnswer(value, self._size_of(value), moment, self._clock_s(), self._kept[question].reuse_s)
+        self._keep(question, answer)
+        return answer
+
+    def serving(self, question: Hashable, moment: AnswerMoment) -> KeptAnswer[T] | None:
+        """Returns the kept answer, if there is one that may be used at this moment."""
+        kept = self._kept.get(question)
+        return kept if kept is not None and kept.serves(moment, self._clock_s()) else None
+
+    async def get(
+        self,
+        uid: int,
+        question: Hashable,
+        moment: AnswerMoment,
+        compute: Compute[T],
+        source: KeptAnswer[T] | None = None,
+    ) -> KeptAnswer[T]:
+        """Returns what `compute` does, or has. `question`: what tells answers apart. `source`: the answer that it is computed
+        from, of whose moment it then is, and which it outlives by nothing."""
+        kept = self.serving(question, moment)
+        if kept is not None:
+            self._kept.move_to_end(question)
+            return kept
         key = question, None if self._reuse_factor else moment
         computation = self._computed.get(key)
         if computation is None:
             scan = Scan()
-            task = asyncio.ensure_future(self._compute(scan, question, moment, compute))
+            task = asyncio.ensure_future(self._compute(scan, question, moment, compute, source))
             computation = self._computed[key] = _Computation(scan, task)
             task.add_done_callback(lambda done: self._end(key, computation))
         self._scans.join(computation.scan, uid)
@@ -111,18 +133,26 @@ class KeptAnswers(Generic[T]):
                 self._drop(key, computation)  # nobody joins it any more
                 computation.task.cancel()
 
-    def _serving(self, question: Hashable, moment: AnswerMoment) -> KeptAnswer[T] | None:
-        kept = self._kept.get(question)
-        return kept if kept is not None and kept.serves(moment, self._clock_s()) else None
-
-    async def _compute(self, scan: Scan, question: Hashable, moment: AnswerMoment, compute: Compute[T]) -> T:
+    async def _compute(
+        self,
+        scan: Scan,
+        question: Hashable,
+        moment: AnswerMoment,
+        compute: Compute[T],
+        source: KeptAnswer[T] | None,
+    ) -> KeptAnswer[T]:
         async with self._scans.slices(scan) as pace:
             begin_s = self._clock_s()
             value = await compute(pace)
         now_s = self._clock_s()
-        reuse_s = min(REUSE_MAX_S, (now_s - begin_s) * self._reuse_factor)
-        self._keep(question, KeptAnswer(value, self._size_of(value), moment, now_s, reuse_s))
-        return value
+        size = self._size_of(value)
+        if source is None:
+            reuse_s = min(REUSE_MAX_S, (now_s - begin_s) * self._reuse_factor)
+            answer = KeptAnswer(value, size, moment, now_s, reuse_s)
+        else:
+            answer = KeptAnswer(value, size, source.moment, source.made_at_s, source.reuse_s)
+        self._keep(question, answer)
+        return answer
 
     def _end(self, key: Hashable, computation: _Computation[T]) -> None:
         self._scans.close(computation.scan)
@@ -140,7 +170,11 @@ class KeptAnswers(Generic[T]):
             other
             for other, one in self._kept.items()
             if other == question
-            or (one.moment.revision != answer.moment.revision and answer.made_at_s - one.made_at_s >= one.reuse_s)
+            or (
+                not self._keeps_stale
+                and one.moment.revision != answer.moment.revision
+                and answer.made_at_s - one.made_at_s >= one.reuse_s
+            )
         ]
         for other in stale:
             self._size -= self._kept.pop(other).size

@@ -3,12 +3,13 @@ filters test the remaining rows. A scan of 100,000 rows takes 10 ms and more, so
 frozen, so selected ones do not change."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from ctld.core.jobs.select import matching
 from ctld.core.records.events import JobFilter
 from ctld.core.records.job import JobRow
 from ctld.rpc.gate.scans import ScanPace
+from ctld.rpc.jobs.jobcolumns import partition_of
 from ctld.runtime.errors import BadRequest
 from ctld.runtime.snapshot import Snapshot
 from penstock.values.allowance import Allowance
@@ -23,6 +24,38 @@ SLICE_ROWS: Final = 10_000
 #: Reading an id takes as long as so many looks at a row, which an allowance counts as one name each 64.
 ID_LOOKS: Final = 10
 LOOKS_A_NAME: Final = 64
+
+
+class JobSelection(NamedTuple):
+    """Which jobs a listing has. `hidden`: partitions whose jobs it omits."""
+
+    which: JobFilter
+    every_state: bool
+    hidden: frozenset[str]
+
+    @property
+    def is_by_cell(self) -> bool:
+        """Whether it tells apart nothing but owner, account, state and partitions (runtime/queuecounts.py)."""
+        which = self.which
+        return not (which.ids or which.names or which.qos or which.wckeys or which.reservations or which.nodes)
+
+    async def rows(self, snapshot: Snapshot, pace: ScanPace) -> list[JobRow]:
+        """Returns them, in the order of their job ids. Raises BadRequest."""
+        rows = await select_rows(snapshot, self.which, self.every_state, pace)
+        return rows if self.which.ids else self._shown(rows)
+
+    def passing(self, rows: list[JobRow]) -> list[JobRow]:
+        """Returns those of the rows that it has; of a selection without ids."""
+        rows = matching(rows, self.which)
+        if not (self.every_state or self.which.states):
+            rows = [row for row in rows if row.state in ACTIVE_STATES]
+        return self._shown(rows)
+
+    def _shown(self, rows: list[JobRow]) -> list[JobRow]:
+        return [row for row in rows if not self._is_hidden(row)] if self.hidden else rows
+
+    def _is_hidden(self, row: JobRow) -> bool:
+        return all(name in self.hidden for name in partition_of(row).split(","))
 
 
 async def select_rows(snapshot: Snapshot, which: JobFilter, all_states: bool, pace: ScanPace) -> list[JobRow]:

@@ -160,13 +160,17 @@ export async function logout(): Promise<void> {
   session.set(null);
 }
 
+/** The page is shown before it is known what the user may manage: this takes two answers more. */
 async function known(found: LoggedIn | null): Promise<void> {
   if (found === null) return session.set(null);
-  session.set({ user: found.user, cluster: found.cluster, manages: await mayManage(found.user).catch(() => false) });
+  const { user, cluster } = found;
+  const first: Session = { user, cluster, manages: user === "root" };
+  session.set(first);
+  if (first.manages || !(await mayManage(user).catch(() => false))) return;
+  if (session.value === first) session.set({ ...first, manages: true });
 }
 
 async function mayManage(user: string): Promise<boolean> {
-  if (user === "root") return true;
   const answer = await read<UsersAnswer>(`${SLURMDB}/user/${encodeURIComponent(user)}`);
   const is = (one: User): boolean => one.administrator_level.some((word) => word === "Administrator" || word === "Operator");
   if (answer?.data.users.some(is)) return true;

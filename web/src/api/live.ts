@@ -2,6 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import { Asker } from "../lib/asker";
 import { type Change, ChangeReader, type Changes, concern } from "../lib/changes";
+import { Rounds } from "../lib/rounds";
 import { Store } from "../lib/store";
 import { ApiError, OWN, read } from "./client";
 import { proof } from "./key";
@@ -20,14 +21,6 @@ const round = new Store<{ readonly changes: Changes }>({ changes: null });
 const POLL_MS = 3000;
 /** With a stream, all is asked at this interval nevertheless: load of nodes makes no events. Of 200 open pages (bench/browsers.py). */
 const SLOW_POLL_MS = 60000;
-/**
- * Events that come together are answered together: those of GATHER_MS, or of GATHER_FACTOR times of what the slowest answer of
- * the last round took, so that pages ask a busy daemon less; and some more, so that not all pages ask at once.
- */
-const GATHER_MS = 250;
-const GATHER_FACTOR = 5;
-const GATHER_MAX_MS = 5000;
-const SPREAD = 0.5;
 /** More changes than these are not looked at one by one. */
 const CHANGES_MAX = 100;
 /** A stream that ended is opened again after this time. */
@@ -36,7 +29,7 @@ const NO_STREAM = [401, 403, 404];
 
 let gathering = 0;
 let happened: Change[] | null = [];
-let slowestMs = 0;
+const rounds = new Rounds();
 
 /** Asks again for everything on the page, soon. */
 export function refresh(): void {
@@ -49,14 +42,13 @@ function note(change: Change | null): void {
   if (change === null || (happened && happened.length >= CHANGES_MAX)) happened = null;
   else happened?.push(change);
   if (gathering) return;
-  const gatherMs = Math.min(GATHER_MAX_MS, Math.max(GATHER_MS, GATHER_FACTOR * slowestMs));
   gathering = window.setTimeout(() => {
     const changes = happened;
     gathering = 0;
     happened = [];
-    slowestMs = 0;
+    rounds.begin(performance.now());
     round.set({ changes });
-  }, gatherMs * (1 + SPREAD * Math.random()));
+  }, rounds.waitMs(performance.now(), Math.random()));
 }
 
 /** Reads the stream of changes until it ends. EventSource cannot send the header that proves the user. */
@@ -130,9 +122,7 @@ export function useAnswer<T>(path: string, everyMs = 0, isAwaited?: (data: T) =>
       failed: (error) => {
         if (error instanceof ApiError) failed(error, path, setAnswer);
       },
-      took: (ms) => {
-        slowestMs = Math.max(slowestMs, ms);
-      },
+      took: (ms) => rounds.took(ms),
       isSeen: () => !document.hidden,
       nowMs: () => performance.now(),
     });

@@ -9,6 +9,7 @@ import { isSame, optionsOf, type ScriptOption, valueOf, withOption } from "../li
 import { type Preset, presetsOf } from "../lib/presets";
 import { newRequestKey } from "../lib/requestkey";
 import { link, route } from "../lib/route";
+import { readScript } from "../lib/scriptfile";
 import { useStore } from "../lib/store";
 import { readGpus } from "../lib/tres";
 import { count, duration, memory, moment } from "../lib/units";
@@ -23,9 +24,6 @@ import { Templates } from "./templates";
  * A script and a form that write each other: the form shows the #SBATCH lines, and a change of it changes them. What the
  * controller's planner says of the job as it stands is beside them.
  */
-
-/** A larger file is no script; the daemon takes 4 MiB. */
-const UPLOAD_BYTES_MAX = 4 * 1024 * 1024;
 
 export function Submit(): JSX.Element {
   const { query } = useStore(route);
@@ -78,6 +76,7 @@ function Form(props: { script: string; folder: string; from?: string }): JSX.Ele
   const { job, options, problems, usual, isReady } = useDrafted(script, props.folder);
   const verdict = useVerdict<TestAnswer>("jobs/test", isReady ? job : null);
   const linted = useLint(script);
+  const [fileSaid, setFileSaid] = useState<FileSaid>({ text: "", isRefusal: false });
   const lines = useMemo(() => lineRemarks(problems, linted.findings), [problems, linted.findings]);
   useEffect(() => {
     if (!props.from) draft.set(script);
@@ -111,7 +110,8 @@ function Form(props: { script: string; folder: string; from?: string }): JSX.Ele
         <Card title="What it needs">
           <Fields options={options} usual={usual} remarks={remarks} onEdit={edit} />
         </Card>
-        <Card title="Script" class="fill" more={<Upload onRead={setScript} />}>
+        <Card title="Script" class="fill" more={<Upload onRead={setScript} onSaid={setFileSaid} />}>
+          {fileSaid.text && <p class={`notice ${fileSaid.isRefusal ? "bad" : "wait"}`} role={fileSaid.isRefusal ? "alert" : "status"}>{fileSaid.text}</p>}
           <ScriptEditor script={script} remarks={lines} onInput={setScript} />
           {linted.note && <p class="faint small">{linted.note}</p>}
           {said(remarks, "#/script").map((text) => <p key={text} class="notice bad" role="alert">{text}</p>)}
@@ -123,18 +123,33 @@ function Form(props: { script: string; folder: string; from?: string }): JSX.Ele
   );
 }
 
-function Upload({ onRead }: { onRead: (text: string) => void }): JSX.Element {
+/** Takes the script from a file. `onSaid`: what is wrong with the file, or was changed in it; "" with neither. */
+function Upload({ onRead, onSaid }: { onRead: (text: string) => void; onSaid: (said: FileSaid) => void }): JSX.Element {
   const input = useRef<HTMLInputElement>(null);
-  const take = async (file: File | undefined): Promise<void> => {
-    if (file && file.size <= UPLOAD_BYTES_MAX) onRead(await file.text());
-    if (input.current) input.current.value = "";
+  const take = async (file: File): Promise<void> => {
+    try {
+      const { script, note } = await readScript(file);
+      onRead(script);
+      onSaid({ text: note, isRefusal: false });
+    } catch (problem) {
+      onSaid({ text: problem instanceof Error ? problem.message : String(problem), isRefusal: true });
+    }
+    if (input.current) input.current.value = ""; // so that the same file can be chosen again
+  };
+  const choose = (file: File | undefined): void => {
+    if (file) void take(file);
   };
   return (
     <>
       <button type="button" onClick={() => input.current?.click()}>Open a file</button>
-      <input ref={input} type="file" hidden aria-label="Script file" onChange={(event) => void take(event.currentTarget.files?.[0])} />
+      <input ref={input} type="file" hidden aria-label="Script file" onChange={(event) => choose(event.currentTarget.files?.[0])} />
     </>
   );
+}
+
+interface FileSaid {
+  readonly text: string;
+  readonly isRefusal: boolean;
 }
 
 /** Shapes with all that is free on their nodes: the largest of one node, and of several. */

@@ -1,5 +1,5 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { setQuery } from "../lib/route";
 
@@ -20,8 +20,9 @@ export interface Column<T> {
   readonly isUnordered?: boolean;
 }
 
-/** `length` rows, of which those from `first` on are here. */
+/** `length` rows, of which those from `first` on are here. `list`: what they are rows of; another one is shown from its begin. */
 export interface Rows<T> {
+  readonly list: string;
   readonly length: number;
   readonly first: number;
   readonly here: readonly T[];
@@ -50,8 +51,10 @@ export function Grid<T>(props: {
   rowKey: (row: T) => string;
   open?: (row: T) => string;
   isWhole?: boolean;
+  /** Other rows than these are on their way. */
+  isBusy?: boolean;
   /** Says which rows are in sight. */
-  look?: (first: number, last: number) => void;
+  look?: ((first: number, last: number) => void) | undefined;
   empty: ComponentChildren;
 }): JSX.Element {
   const { rows, shown, look } = props;
@@ -70,8 +73,17 @@ export function Grid<T>(props: {
       element.removeEventListener("scroll", measure);
     };
   }, []);
-  const first = props.isWhole ? 0 : Math.max(0, Math.floor(view.top / ROW_PX) - MARGIN_ROWS);
-  const last = props.isWhole ? rows.length : Math.min(rows.length, Math.ceil((view.top + view.height) / ROW_PX) + MARGIN_ROWS);
+  const list = useRef(rows.list);
+  const top = list.current === rows.list ? view.top : 0;
+  useLayoutEffect(() => {
+    if (list.current === rows.list) return;
+    list.current = rows.list;
+    if (box.current) box.current.scrollTop = 0;
+    setView((before) => ({ ...before, top: 0 }));
+    setMarked(-1);
+  }, [rows.list]);
+  const first = props.isWhole ? 0 : Math.max(0, Math.floor(top / ROW_PX) - MARGIN_ROWS);
+  const last = props.isWhole ? rows.length : Math.min(rows.length, Math.ceil((top + view.height) / ROW_PX) + MARGIN_ROWS);
   useEffect(() => look?.(first, last), [look, first, last]);
   const move = (event: KeyboardEvent): void => {
     const page = Math.max(1, Math.floor(view.height / ROW_PX) - 2);
@@ -94,7 +106,8 @@ export function Grid<T>(props: {
   const width = shown.reduce((sum, one) => sum + one.width, 0);
   return (
     <div
-      ref={box} class={`grid ${props.isWhole ? "whole" : ""}`} tabIndex={0} role="region" aria-label={props.label} onKeyDown={move}
+      ref={box} class={`grid ${props.isWhole ? "whole" : ""}`} tabIndex={0} role="region" aria-label={props.label}
+      aria-busy={props.isBusy ?? false} onKeyDown={move}
     >
       <table style={{ minWidth: `${width}rem` }} aria-rowcount={rows.length + 1}>
         <colgroup>

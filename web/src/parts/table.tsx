@@ -53,7 +53,7 @@ export function Table<T>(props: {
       {...props} shown={shown} all={() => Promise.resolve(rows)}
       counted={`${rows.length.toLocaleString("en")} of ${props.rows.length.toLocaleString("en")}`}
     >
-      <Grid {...props} rows={{ length: rows.length, first: 0, here: rows }} shown={shown} order={order} />
+      <Grid {...props} rows={{ list: `${order}?${filter}`, length: rows.length, first: 0, here: rows }} shown={shown} order={order} />
     </TableBox>
   );
 }

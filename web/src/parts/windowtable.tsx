@@ -1,8 +1,8 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { type ApiError, read } from "../api/client";
-import { useAnswer } from "../api/live";
+import { type Answer, useAnswer } from "../api/live";
 import { count } from "../lib/units";
 import { Pending } from "./bits";
 import { type Column, Grid, type Rows } from "./grid";
@@ -20,10 +20,8 @@ interface WindowAnswer {
 }
 
 /** Rows that are asked for: a multiple of STEP begins, so that scrolling asks rarely. */
-const STEP = 200;
-const COUNT = 600;
-/** What is typed is asked for when no key was pressed for so long. */
-const TYPING_MS = 250;
+const STEP = 100;
+const COUNT = 300;
 /** As the daemon gives at most, and rows that are copied at most. */
 const PAGE_ROWS = 1000;
 export const COPIED_MAX = 20000;
@@ -32,17 +30,6 @@ export const COPIED_MAX = 20000;
 export function windowFrom(present: number, first: number, last: number): number {
   const isInside = first >= present && last <= present + COUNT;
   return isInside ? present : Math.max(0, Math.floor((first - STEP) / STEP) * STEP);
-}
-
-/** A value once it has not changed for a while. */
-function useSettled(value: string): string {
-  const [settled, setSettled] = useState(value);
-  useEffect(() => {
-    if (value === settled) return;
-    const timer = setTimeout(() => setSettled(value), TYPING_MS);
-    return () => clearTimeout(timer);
-  }, [value, settled]);
-  return settled;
 }
 
 function pathOf(path: string, filter: Record<string, string>, more: Record<string, string | number>): string {
@@ -69,12 +56,18 @@ export function WindowTable<T, A extends WindowAnswer>(props: {
   const { query, columns, path, filter, rowsOf } = props;
   const order = query.get("sort") ?? props.order;
   const column = columns.find((one) => one.id === order.replace(/^-/, ""));
-  const search = useSettled((query.get("q") ?? "").trim());
-  const wanted = { order: column ? `${order.startsWith("-") ? "-" : ""}${column.order}` : "", search };
-  const list = pathOf(path, filter, wanted);
-  const [from, setFrom] = useState(0);
-  const look = useCallback((first: number, last: number) => setFrom((present) => windowFrom(present, first, last)), []);
-  const { rows, error } = useWindow<T, A>(pathOf(path, filter, { ...wanted, first: from, count: COUNT }), from, rowsOf);
+  const search = (query.get("q") ?? "").trim();
+  const list = pathOf(path, filter, { order: column ? `${order.startsWith("-") ? "-" : ""}${column.order}` : "", search });
+  const [seen, setSeen] = useState({ list, from: 0 });
+  const from = seen.list === list ? seen.from : 0; // another list is shown from its begin
+  const look = useCallback(
+    (first: number, last: number) => setSeen((present) => {
+      const found = windowFrom(present.list === list ? present.from : 0, first, last);
+      return present.list === list && present.from === found ? present : { list, from: found };
+    }),
+    [list],
+  );
+  const { rows, error } = useWindow<T, A>(list, from, rowsOf);
   const all = useCallback(async () => {
     const found: T[] = [];
     while (found.length < COPIED_MAX) {
@@ -86,24 +79,47 @@ export function WindowTable<T, A extends WindowAnswer>(props: {
     return found;
   }, [list, rowsOf]);
   const shown = shownOf(columns, query);
+  const isBusy = rows?.list !== list;
   if (!rows) return <Pending error={error} what={props.label} />;
   return (
     <TableBox {...props} shown={shown} all={all} counted={count(rows.length, props.noun)}>
       {error && error.status >= 400 && error.status < 500
         ? <Pending error={error} what={props.label} />
-        : <Grid {...props} rows={rows} shown={shown} order={order} look={look} />}
+        : <Grid {...props} rows={rows} shown={shown} order={order} isBusy={isBusy} look={isBusy ? undefined : look} />}
     </TableBox>
   );
 }
 
-/** The rows of a path; those of the former one stay until they are here. */
+/** The part of a list that is asked for. */
+interface Place {
+  readonly list: string;
+  readonly from: number;
+}
+
+/** Rows of a list; those of the former one stay until they are here. */
 function useWindow<T, A extends WindowAnswer>(
-  path: string, from: number, rowsOf: (answer: A) => readonly T[],
+  list: string, from: number, rowsOf: (answer: A) => readonly T[],
 ): { rows: Rows<T> | undefined; error: ApiError | null } {
-  const answer = useAnswer<A>(path);
+  const [place, answer] = useLastWanted<A>(list, from);
   const last = useRef<{ data: A; rows: Rows<T> } | null>(null);
   if (answer.data && answer.data !== last.current?.data) {
-    last.current = { data: answer.data, rows: { length: answer.data.total ?? 0, first: from, here: rowsOf(answer.data) } };
+    const rows = { list: place.list, length: answer.data.total ?? 0, first: place.from, here: rowsOf(answer.data) };
+    last.current = { data: answer.data, rows };
   }
   return { rows: last.current?.rows, error: answer.error };
+}
+
+/**
+ * The answer for a place, one request at a time: what is typed or scrolled over while an answer is on its way is asked for after
+ * it, and of all that only the last. So a quick daemon answers each key, and a slow one is not asked for what nobody waits for.
+ */
+function useLastWanted<A>(list: string, from: number): readonly [Place, Answer<A>] {
+  const wanted = useMemo((): Place => ({ list, from }), [list, from]);
+  const [place, setPlace] = useState(wanted);
+  const answer = useAnswer<A>(`${place.list}&first=${place.from}&count=${COUNT}`);
+  const isOnItsWay = answer.data === undefined && !answer.error;
+  useEffect(() => {
+    if (!isOnItsWay) setPlace(wanted);
+  }, [wanted, isOnItsWay]);
+  return [place, answer];
 }
