@@ -26,6 +26,7 @@ USED: Final = {
     f"/slurm/{VERSION}/nodes": "NodesAnswer",
     f"/slurm/{VERSION}/partitions": "PartitionsAnswer",
     f"/slurmdb/{VERSION}/job/{{job_id}}": "RecordsAnswer",
+    f"/slurmdb/{VERSION}/account/{{account_name}}": "AccountsAnswer",
     f"/slurmdb/{VERSION}/associations": "AssocsAnswer",
     f"/slurmdb/{VERSION}/qos": "QosAnswer",
     f"/slurmdb/{VERSION}/tres": "TresAnswer",

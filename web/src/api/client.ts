@@ -13,6 +13,8 @@ export interface Session {
   readonly cluster: string;
   /** Whether to offer what administrators may; the controller decides. */
   readonly manages: boolean;
+  /** The accounts of which the user is a coordinator: those below them may be offered for changes. */
+  readonly coordinates: readonly string[];
 }
 
 /** null: nobody is logged in; undefined: not known yet. */
@@ -162,14 +164,18 @@ export async function logout(): Promise<void> {
 
 async function known(found: LoggedIn | null): Promise<void> {
   if (found === null) return session.set(null);
-  session.set({ user: found.user, cluster: found.cluster, manages: await mayManage(found.user).catch(() => false) });
+  const rights = await rightsOf(found.user).catch(() => ({ manages: false, coordinates: [] }));
+  session.set({ user: found.user, cluster: found.cluster, ...rights });
 }
 
-async function mayManage(user: string): Promise<boolean> {
-  if (user === "root") return true;
-  const answer = await read<UsersAnswer>(`${SLURMDB}/user/${encodeURIComponent(user)}`);
+async function rightsOf(user: string): Promise<Pick<Session, "manages" | "coordinates">> {
+  if (user === "root") return { manages: true, coordinates: [] };
+  const answer = await read<UsersAnswer>(`${SLURMDB}/user/${encodeURIComponent(user)}?with_coords=true`);
+  const users = answer?.data.users ?? [];
+  const coordinates = users.flatMap((one) => one.coordinators.map((coordinated) => coordinated.name));
   const is = (one: User): boolean => one.administrator_level.some((word) => word === "Administrator" || word === "Operator");
-  if (answer?.data.users.some(is)) return true;
+  if (users.some(is)) return { manages: true, coordinates };
   const conf = await read<{ slurm_conf?: { SlurmUser?: unknown } }>(`${SLURM}/conf`);
-  return JSON.stringify(conf?.data.slurm_conf?.SlurmUser ?? "").split(/[^\w.-]+/).includes(user);
+  const manages = JSON.stringify(conf?.data.slurm_conf?.SlurmUser ?? "").split(/[^\w.-]+/).includes(user);
+  return { manages, coordinates };
 }

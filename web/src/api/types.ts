@@ -1,11 +1,27 @@
 // Written by tools/webtypes.py from the OpenAPI documents of penstock restd; not to be edited.
 
+export interface Account {
+  associations: AssocShort[];
+  coordinators: Coord[];
+  description: string;
+  flags: string[];
+  name: string;
+  organization: string;
+}
+
 export interface Accounting {
   TRES: Tres;
   allocated: { seconds: number; };
   id: number;
   id_alt: number;
   start: number;
+}
+
+export interface AccountsAnswer {
+  accounts: Account[];
+  errors: OpenapiError[];
+  meta: OpenapiMeta;
+  warnings: OpenapiWarning[];
 }
 
 export interface AcctGatherEnergy {
