@@ -101,11 +101,12 @@ export function Accounts(): JSX.Element {
       title="Accounts" rows={rows} error={answer.error} columns={columns} order="tree" rowKey={(row) => `${row.assoc.id}`}
       open={(row) => link(["jobs"], new URLSearchParams(row.assoc.user ? { user: row.assoc.user } : { q: row.assoc.account }))}
       empty="There is no account."
-      tools={
+      tools={<>
         <button type="button" class={mine === me ? "on" : ""} aria-pressed={mine === me} onClick={() => setQuery({ user: mine === me ? "" : me })}>
           My accounts
         </button>
-      }
+        <a class="button" href={link(["policy"])}>Policy as a file</a>
+      </>}
     >
       <Budgets />
       <Borrowing />
