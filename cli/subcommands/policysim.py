@@ -49,9 +49,10 @@ def days_of(text: str | None, default: int) -> int:
 def compare(client: Client, changes: list[Change], days: int) -> _Json:
     """Runs sim/policyplay.py; returns its answer."""
     conf = client.call("RenderConfig", RenderConfigRequest()).text
-    document = replay_document(conf, list(_jobs(client, days)), cluster_policy(client), changes)
-    if len(document["jobs"]) > JOBS_MAX:
+    jobs = list(_jobs(client, days))
+    if len(jobs) > JOBS_MAX:
         raise CommandError(f"more than {JOBS_MAX} jobs in {days} days: replay fewer with --days")
+    document = replay_document(conf, jobs, cluster_policy(client), changes)
     command = [sys.executable, "-m", "sim", "policy"]
     done = subprocess.run(command, input=json.dumps(document), capture_output=True, text=True, check=False)
     if done.returncode:
