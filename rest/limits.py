@@ -65,6 +65,11 @@ SIMULATED_POLICIES_MAX: Final = 6
 POLICY_CHARS_MAX: Final = 100
 SIMULATED_DAYS_MAX: Final = 90
 SIMULATED_JOBS_MAX: Final = 200_000
+#: Of the text of a policy that is planned: bytes, and values in it where anchors are used (422). Some 2,000 users.
+POLICY_BYTES_MAX: Final = 128 * 1024
+POLICY_VALUES_MAX: Final = 50_000
+#: Jobs of a replay of a policy (422).
+REPLAYED_JOBS_MAX: Final = 20_000
 #: Of a script that is checked while it is written, what is looked at: bytes and lines from its beginning. Findings of a rule that
 #: are shown.
 LINT_BYTES_MAX: Final = 64 * 1024
@@ -137,6 +142,11 @@ class RequestShare:
         """Held while a large body is parsed: a value takes many times the bytes of its text."""
         return self._requests.parsing
 
+    @property
+    def planning(self) -> asyncio.Lock:
+        """Held while a policy is compared: up to some seconds of processor time, which threads would take from all others."""
+        return self._requests.planning
+
     def hold(self, count: int) -> None:
         """Counts bytes of the body. Raises RestError with 429."""
         if self._requests.body_bytes + count > BODIES_BYTES_MAX:
@@ -194,6 +204,7 @@ class Requests:
         self.peer_body_bytes: Counter[str] = Counter()
         self.readings: Counter[str] = Counter()  # by caller
         self.parsing = asyncio.Lock()
+        self.planning = asyncio.Lock()
         self.asking_turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by peer
 
     @cached_property

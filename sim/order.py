@@ -11,6 +11,8 @@ NODES: count, cpus, memory_mb, gpus, weight; without them the machine is `proces
 the cluster's slurm.conf, for policy site alone, whose jobs go to `partition` ("" = the default one). RUN: policy, engine, notes,
 figures (sim/metrics.py), and lines: means over equal intervals since the first submission.
 
+Or the line is {"replay": DOCUMENT} of sim/policyplay.py, without a log: {"name", "jobs", "waits": [ROW, ...]}.
+
 The log, which a user may have sent, is read under limits that this process gives itself first: processor time, memory, no files,
 no children. It opens no file from then on and has no thread, so that a hostile log can only spend its own budget.
 """
@@ -20,7 +22,7 @@ import os
 import resource
 import sys
 from dataclasses import replace
-from typing import Final, NotRequired, TypedDict
+from typing import Final, NotRequired, TypedDict, cast
 
 import click
 import numpy as np
@@ -30,7 +32,7 @@ from penstock.commandline import CommandLine
 from penstock.values.config import Config, NodeConfig, PartitionConfig
 from penstock.values.errors import BadValue
 from penstock.values.gres import Gres
-from sim import siteconf
+from sim import policyplay, siteconf
 from sim.choice import AUTO, SITE
 from sim.metrics import Array
 from sim.outcome import Options, Outcome
@@ -86,15 +88,9 @@ _NICE: Final = 10
 @click.option("--json", is_flag=True, expose_value=False, help="Accepted: the answer is JSON anyway.")
 def command() -> int:
     """Reads the order and writes the answer."""
-    order: SimulationOrder = json.loads(sys.stdin.buffer.readline())
+    order: policyplay.ReplayDocument = json.loads(sys.stdin.buffer.readline())
     try:
-        conf = order.get("conf", "")
-        site = siteconf.read(conf, order.get("partition", "")) if conf else None
-        limit_self()
-        data = sys.stdin.buffer.read(LOG_BYTES_MAX + 1)
-        if len(data) > LOG_BYTES_MAX:
-            raise BadValue(f"the log has more than {LOG_BYTES_MAX} bytes")
-        answer = simulated(order, data, site)
+        answer = replayed(order["replay"]) if "replay" in order else run_order(cast("SimulationOrder", order))
     except BadValue as error:
         json.dump({"error": str(error)}, sys.stdout)
         return 1
@@ -105,6 +101,25 @@ def command() -> int:
         return 1
     json.dump(answer, sys.stdout, allow_nan=False)
     return 0
+
+
+def run_order(order: SimulationOrder) -> _Json:
+    """The answer to an order and the log that follows it on standard input. Raises BadValue."""
+    conf = order.get("conf", "")
+    site = siteconf.read(conf, order.get("partition", "")) if conf else None
+    limit_self()
+    data = sys.stdin.buffer.read(LOG_BYTES_MAX + 1)
+    if len(data) > LOG_BYTES_MAX:
+        raise BadValue(f"the log has more than {LOG_BYTES_MAX} bytes")
+    return simulated(order, data, site)
+
+
+def replayed(document: policyplay.ReplayDocument) -> _Json:
+    """The waits of the last days' jobs under two policies. Raises BadValue."""
+    config = policyplay.site_config(document["conf"])
+    limit_self()
+    found = policyplay.compare_under(config, document)
+    return {"name": "policy", "jobs": len(document["jobs"]), "waits": policyplay.by_account(found)}
 
 
 def limit_self() -> None:

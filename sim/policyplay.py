@@ -37,6 +37,9 @@ from sim.cluster import CHANGE_REPLIES, SITE, Play, SimCluster, scheduling, want
 from sim.workload import Workload, from_columns
 
 _Json = dict[str, Any]
+#: What compare() takes, read from JSON.
+ReplayDocument = _Json
+_SHOWN = ("mean_s", "median_s", "p95_s", "refused", "waiting")
 
 
 @click.command(
@@ -61,7 +64,16 @@ def command() -> int:
 
 def compare(document: _Json) -> _Json:
     """Runs both policies."""
-    config = scheduling(_config(document["conf"]), SITE)
+    return compare_under(site_config(document["conf"]), document)
+
+
+def site_config(conf: str) -> Config:
+    """The configuration for both runs; a file is written and read for it. Raises BadValue."""
+    return scheduling(_config(conf), SITE)
+
+
+def compare_under(config: Config, document: _Json) -> _Json:
+    """As compare(); opens no file."""
     present = document["present"]
     changes = document["changes"]
     jobs = in_order(document["jobs"])
@@ -73,6 +85,17 @@ def _config(text: str) -> Config:
         path = Path(folder) / "slurm.conf"
         path.write_text(text, encoding="utf-8")
         return load(str(path)).config
+
+
+def by_account(answer: _Json) -> list[_Json]:
+    """The answer as rows, in the order of accounts: each figure before and after; null = no job started."""
+    before, after = answer["before"], answer["after"]
+    return [
+        {"account": name, "jobs": before[name]["jobs"]}
+        | {f"{figure}_before": before[name].get(figure) for figure in _SHOWN}
+        | {f"{figure}_after": after[name].get(figure) for figure in _SHOWN}
+        for name in sorted(before)
+    ]
 
 
 def _event(change: _Json, reply_to: int) -> ChangeAccounts | ChangeQos:
@@ -89,7 +112,7 @@ def _event(change: _Json, reply_to: int) -> ChangeAccounts | ChangeQos:
 
 def play_of(conf: str, changes: list[_Json], jobs: list[_Json]) -> "_PolicyPlay":
     """One finished run, for callers that need more than the figures."""
-    return _played(scheduling(_config(conf), SITE), changes, jobs)
+    return _played(site_config(conf), changes, jobs)
 
 
 def in_order(jobs: list[_Json]) -> list[_Json]:

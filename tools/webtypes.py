@@ -26,6 +26,7 @@ USED: Final = {
     f"/slurm/{VERSION}/nodes": "NodesAnswer",
     f"/slurm/{VERSION}/partitions": "PartitionsAnswer",
     f"/slurmdb/{VERSION}/job/{{job_id}}": "RecordsAnswer",
+    f"/slurmdb/{VERSION}/account/{{account_name}}": "AccountsAnswer",
     f"/slurmdb/{VERSION}/associations": "AssocsAnswer",
     f"/slurmdb/{VERSION}/qos": "QosAnswer",
     f"/slurmdb/{VERSION}/tres": "TresAnswer",
@@ -69,6 +70,9 @@ USED: Final = {
     "/penstock/v1/audit": "AuditAnswer",
     "/penstock/v1/simulations/{simulation_id}": "SimulationAnswer",
     "/penstock/v1/sessions": "SessionsAnswer",
+    "/penstock/v1/policy": "PolicyAnswer",
+    "/penstock/v1/policy/plan": "PolicyPlanAnswer",
+    "/penstock/v1/policy/apply": "PolicyAppliedAnswer",
 }
 HEAD: Final = "// Written by tools/webtypes.py from the OpenAPI documents of penstock restd; not to be edited.\n"
 OPTIONS_TARGET: Final = Path("web/src/api/sbatch.ts")

@@ -14,13 +14,13 @@ from typing import Final, NoReturn
 
 import click
 
+from cli.accounts.policydiff import Difference, difference, lines_of, name_of
+from cli.accounts.policyfile import read_policy
+from cli.accounts.policystate import cluster_policy, to_object, to_yaml
 from cli.base.confirm import confirmed
 from cli.base.listing import emit
 from cli.base.run import CommandError
 from cli.subcommands.documents import documents, write
-from cli.subcommands.policydiff import Difference, difference, lines_of, name_of
-from cli.subcommands.policyfile import read_policy
-from cli.subcommands.policystate import cluster_policy, to_object, to_yaml
 from penstock.calls import TIMEOUT_S
 from penstock.client import Client
 from penstock.commandline import CommandGroup, CommandLine, invoke

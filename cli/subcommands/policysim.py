@@ -11,21 +11,19 @@ from collections.abc import Iterator
 # Any: members of a document of JSON
 from typing import Any, Final
 
+from cli.accounts.policydiff import Difference, name_of
+from cli.accounts.policyreplay import replay_document, replayed
+from cli.accounts.policystate import cluster_policy
 from cli.base.format import TableColumn, TableStyle, table_lines
 from cli.base.listing import list_records, now_us
 from cli.base.run import CommandError
-from cli.subcommands.policydiff import Difference, difference, name_of
-from cli.subcommands.policyfile import Policy
-from cli.subcommands.policystate import cluster_policy
 from penstock.client import Client
-from penstock.v1.accounting_pb2 import JobRecord, ListRecordsRequest
+from penstock.v1.accounting_pb2 import ListRecordsRequest
 from penstock.v1.controller_pb2 import RenderConfigRequest
 from penstock.v1.governance_pb2 import Change
 from penstock.values.duration import format_duration
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
-from penstock.values.taskset import TaskSet
-from penstock.values.tres import parse_tres
 
 #: The most jobs: a replay of this many takes some minutes.
 JOBS_MAX: Final = 100_000
@@ -50,15 +48,11 @@ def days_of(text: str | None, default: int) -> int:
 
 def compare(client: Client, changes: list[Change], days: int) -> _Json:
     """Runs sim/policyplay.py; returns its answer."""
-    present = difference(Policy({("qos", "normal"): {}}, {}), cluster_policy(client)).changes()
-    document = {
-        "conf": client.call("RenderConfig", RenderConfigRequest()).text,
-        "jobs": list(_jobs(client, days)),
-        "present": [_plain(change) for change in present],
-        "changes": [_plain(change) for change in changes],
-    }
-    if len(document["jobs"]) > JOBS_MAX:
+    conf = client.call("RenderConfig", RenderConfigRequest()).text
+    jobs = list(_jobs(client, days))
+    if len(jobs) > JOBS_MAX:
         raise CommandError(f"more than {JOBS_MAX} jobs in {days} days: replay fewer with --days")
+    document = replay_document(conf, jobs, cluster_policy(client), changes)
     command = [sys.executable, "-m", "sim", "policy"]
     done = subprocess.run(command, input=json.dumps(document), capture_output=True, text=True, check=False)
     if done.returncode:
@@ -68,45 +62,13 @@ def compare(client: Client, changes: list[Change], days: int) -> _Json:
     return answer
 
 
-def _plain(change: Change) -> _Json:
-    """A message as a dict for the simulator."""
-    one = getattr(change, str(change.WhichOneof("what")))
-    found: _Json = {"action": int(one.action), "names": list(one.names), "changes": dict(one.changes)}
-    if change.WhichOneof("what") == "accounts":
-        found["entity"] = one.entity
-        found |= {name: list(getattr(one, name)) for name in ("accounts", "partitions", "users")}
-    return found
-
-
 def _jobs(client: Client, days: int) -> Iterator[_Json]:
     """The jobs submitted in that time or in the queue now."""
     now = now_us()
     since_us = now - days * _DAY_S * _US
     request = ListRecordsRequest(start_at_us=since_us, no_steps=True)
     for record in list_records(client, request):
-        if record.submit_at_us >= since_us or not record.end_at_us:
-            yield from _job(record, max(record.submit_at_us, since_us))
-
-
-def _job(record: JobRecord, submit_us: int) -> Iterator[_Json]:
-    """One job; each pending task of an array is one."""
-    asked = parse_tres(record.tres_alloc or record.tres_req)
-    limit_s = record.time_limit_s
-    if record.start_at_us and record.end_at_us:
-        run_s = (record.end_at_us - record.start_at_us) // _US
-    else:
-        run_s = limit_s if limit_s > 0 else _DAY_S
-    found = {
-        "user": record.user_name, "account": record.request.account or "root", "partition": record.partition,
-        "qos": record.request.qos, "submit_s": submit_us // _US, "run_s": max(0, run_s), "limit_s": limit_s,
-        "procs": max(1, record.cpus_alloc or record.cpus_req), "nodes": record.nodes_alloc or record.nodes_req,
-        "gpus": asked.get("gres/gpu", 0), "mem_mb": asked.get("mem", 0),
-    }  # fmt: skip
-    waiting = len(TaskSet.parse(record.array_tasks)) if record.array_tasks else 1
-    if record.end_at_us and not record.start_at_us:
-        return  # cancelled before it began
-    for _ in range(min(waiting, JOBS_MAX + 1)):
-        yield found
+        yield from replayed(record, since_us, JOBS_MAX + 1)
 
 
 # ---- words -------------------------------------------------------------------------------------------------------

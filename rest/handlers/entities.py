@@ -25,6 +25,7 @@ from rest.handlers.entitychanges import (
     OF_CONDITION,
     OF_NEW_USER,
     REMOVE,
+    Parents,
     accounts_of,
     changed,
     of_account,
@@ -36,7 +37,7 @@ from rest.handlers.entitychanges import (
 )
 from rest.handlers.members import Members, records_of, settings, text_of, texts_of
 
-_CHANGES: Final[dict[str, Callable[[Members], Iterator[Change]]]] = {
+_CHANGES: Final[dict[str, Callable[[Members, Parents], Iterator[Change]]]] = {
     "account": of_account, "association": of_association, "user": of_user, "wckey": of_wckey,
 }  # fmt: skip
 NO_ACCOUNT: Final = "a new user needs an account: give default.account or associations, or post to users_association"
@@ -80,16 +81,26 @@ async def post_config(call: RestCall) -> Json:
     await _check_users(call, records_of(call.record(), "users"))
     qos = await _of_all_qos(call)
     kinds = (("account", "accounts"), ("association", "associations"), ("user", "users"), ("wckey", "wckeys"))
-    await change(call, [*qos, *[one for kind, name in kinds for one in await _of_list(call, kind, name)]])
+    parents = await _parents(call)
+    await change(call, [*qos, *[one for kind, name in kinds for one in await _of_list(call, kind, name, parents)]])
     return {}
 
 
 async def _post(call: RestCall, kind: str, name: str) -> Json:
-    await change(call, await _of_list(call, kind, name))
+    await change(call, await _of_list(call, kind, name, await _parents(call)))
     return {}
 
 
-async def _of_list(call: RestCall, kind: str, name: str) -> list[Change]:
+async def _parents(call: RestCall) -> Parents:
+    """The accounts that there are, if a record of the body is about one. Those that a job's submission made count as new."""
+    record = call.record()
+    if not records_of(record, "accounts") and all(text_of(one, "user") for one in records_of(record, "associations")):
+        return {}
+    tree = await reading.tree_of(call, with_deleted=False)
+    return {name: one.parent for name, one in tree.nodes.items() if not one.made_by_itself}
+
+
+async def _of_list(call: RestCall, kind: str, name: str, parents: Parents) -> list[Change]:
     """The changes of a list of records. Accounts of associations are made before users of them."""
     pace = WorkPace()
     first: list[Change] = []
@@ -97,7 +108,7 @@ async def _of_list(call: RestCall, kind: str, name: str) -> list[Change]:
     async for index, record in pace.over(enumerate(records_of(call.record(), name))):
         if _is_meant(call, record, kind, f"#/{name}/{index}"):
             made = users if kind == "association" and text_of(record, "user") else first
-            made += _CHANGES[kind](record)
+            made += _CHANGES[kind](record, parents)
     return first + users
 
 

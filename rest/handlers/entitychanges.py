@@ -1,14 +1,15 @@
 """Records of accounting in a request, as the changes that sacctmgr sends for them. Pure.
 
 A record says what there should be: it is added unless it is there, then its settings are made. Both are changes of one
-request, so that all records of a body are accepted or none. Settings that a record leaves out stay as they are, and so do
-TRES that a list of limits leaves out; a limit of -1 or infinite is taken away.
+request, so that all records of a body are accepted or none. An account that is known to be there is changed alone: adding and
+moving it need rights to the account above, which a coordinator who may change its settings need not have. Settings that a
+record leaves out stay as they are, and so do TRES that a list of limits leaves out; a limit of -1 or infinite is taken away.
 
 Members that answers have for information (id, lineage, the associations of an account) change nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from cli.base.account_tree import ROOT
 from penstock.v1.controller_pb2 import ChangeQosRequest
@@ -38,6 +39,8 @@ MODIFY: Final = ChangeAccountsRequest.MODIFY
 REMOVE: Final = ChangeAccountsRequest.REMOVE
 #: A record with this flag describes something that is gone.
 DELETED: Final = "DELETED"
+#: The accounts that there are, as far as the caller may see them, each with the one above it.
+Parents: TypeAlias = Mapping[str, str]
 
 
 # ---- members and keys
@@ -164,19 +167,20 @@ def changed(
     return Change(accounts=request)
 
 
-def of_account(record: Members) -> Iterator[Change]:
+def of_account(record: Members, parents: Parents) -> Iterator[Change]:
     """An account, below root if it is new; its coordinators are added. The root account's description does not change."""
     name = text_of(record, "name")
     said = settings(record, OF_ACCOUNT)
-    yield changed(ADD, "account", [name], said)
+    coordinators = [text_of(one, "name") for one in records_of(record, "coordinators")]
+    if name.lower() not in parents or not (said or coordinators):  # without a change the controller checks the right
+        yield changed(ADD, "account", [name], said)
     if said and name.lower() != ROOT:
         yield changed(MODIFY, "account", [name], said)
-    coordinators = [text_of(one, "name") for one in records_of(record, "coordinators")]
     if coordinators:
         yield changed(ADD, "coordinator", [name], users=coordinators)
 
 
-def of_association(record: Members) -> Iterator[Change]:
+def of_association(record: Members, parents: Parents) -> Iterator[Change]:
     """An association of an account (without a user), or of a user. The root account's are the cluster's settings."""
     account = text_of(record, "account")
     user = text_of(record, "user")
@@ -196,13 +200,16 @@ def of_association(record: Members) -> Iterator[Change]:
         if said:
             yield changed(MODIFY, "cluster", (), said)
         return
-    place = {"parent": parent} if parent else {}
-    yield changed(ADD, "account", [account], place)
+    is_there = account.lower() in parents
+    stays = not parent or parents.get(account.lower()) == parent.lower()
+    place = {} if is_there and stays else {"parent": parent} if parent else {}
+    if not is_there or not (said or place):
+        yield changed(ADD, "account", [account], {"parent": parent} if parent else {})
     if said | place:
         yield changed(MODIFY, "account", [account], said | place)
 
 
-def of_user(record: Members) -> Iterator[Change]:
+def of_user(record: Members, _: Parents) -> Iterator[Change]:
     """A user: renamed, added to the accounts that the record names, changed, made coordinator, given wckeys."""
     name = text_of(record, "name")
     old = text_of(record, "old_name")
@@ -227,7 +234,7 @@ def accounts_of(record: Members) -> list[str]:
     return list(dict.fromkeys(name for name in (default, *named) if name))
 
 
-def of_wckey(record: Members) -> Iterator[Change]:
+def of_wckey(record: Members, _: Parents) -> Iterator[Change]:
     """A wckey of a user."""
     yield changed(ADD, "wckey", [text_of(record, "name")], users=[text_of(record, "user")])
 

@@ -35,6 +35,10 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/templates              templates of job scripts
     GET /penstock/v1/audit                  the audit log
     POST /penstock/v1/simulations           begin to simulate a workload
+    GET /penstock/v1/policy                 accounts, QOS, limits and shares as one text
+    POST /penstock/v1/policy/plan           what such a text would change
+    POST /penstock/v1/policy/apply          make what a plan has shown
+    POST /penstock/v1/policy/replay         begin to simulate its effect
     GET, POST /penstock/v1/sessions         notebooks and terminals that are jobs: the caller's; start one
     POST /penstock/v1/sessions/{job_id}/enter  an address that leads into one, once
     GET, DELETE /penstock/v1/simulations/{simulation_id}  its state and result; end or forget it
@@ -84,7 +88,7 @@ from rest.answers import RestError
 from rest.calling import RestCall, bad_query
 from rest.contract.facts import NEWEST, ListOf, ObjectOf, Operation, Parameter, Scalar, Schema, Words, load
 from rest.contract.parse import UNKNOWN_WORD
-from rest.handlers import borrowing, interactive, joboutput, jobreports, jobuse, simulate
+from rest.handlers import borrowing, interactive, joboutput, jobreports, jobuse, policy, simulate
 from rest.handlers.jobs import job_path, listed
 from rest.handlers.jobtable import IN_SHORT, WIDE, in_short, shown_id, wide
 from rest.handlers.jobwindow import WINDOW, window_of
@@ -335,7 +339,10 @@ _SIMULATION: Final[Mapping[str, OwnType]] = {
     "simulation_id": "string", "state": "string", "error": "string", "name": "string", "jobs": "integer",
     "processors": "integer", "interval_s": "number", "notes": "string[]",
     "left_out": OwnRecord(None, _COUNT, is_list=True), "doubts": OwnRecord(None, _COUNT, is_list=True),
-    "runs": OwnRecord(None, _RUN, is_list=True),
+    "runs": OwnRecord(None, _RUN, is_list=True), "waits": OwnRecord(None, policy.WAIT, is_list=True),
+}  # fmt: skip
+_STEP_OF_PLAN: Final[Mapping[str, OwnType]] = {
+    "sign": "string", "what": "string", "changes": OwnRecord(None, policy.CHANGE, is_list=True),
 }  # fmt: skip
 _SIMULATION_ID: Final = Parameter("simulation_id", "path", _TEXT, True)
 
@@ -433,6 +440,16 @@ OWN_PATHS: Final = (
             _SIMULATION, takes=simulate.BODY),
     OwnPath("/simulations/{simulation_id}", "A simulation of the caller: its state, and its result when it is done",
             simulate.show, (_SIMULATION_ID,), _SIMULATION, name="simulation"),
+    OwnPath("/policy", "Accounts, users, QOS, limits and shares as one text, as penstock policy export", policy.show, (),
+            {"policy": "string"}),
+    OwnPath("/policy/plan", "What such a text would change, and whether the controller would make it for the caller",
+            policy.plan, (),
+            {"steps": OwnRecord(None, _STEP_OF_PLAN, is_list=True), "not_in_the_file": "string[]", "fingerprint": "string",
+             "refusal": "string"}, takes=policy.BODY, name="policy_plan"),
+    OwnPath("/policy/apply", "Make all that a plan has shown, or nothing; 409 if the cluster is another one since",
+            policy.apply, (), {"changes": "integer"}, takes=policy.APPLY, name="policy_apply"),
+    OwnPath("/policy/replay", "Begin to replay the last days' jobs under the present policy and a text's", policy.replay, (),
+            _SIMULATION, takes=policy.REPLAY, name="policy_replay"),
     OwnPath("/sessions", "The caller's own sessions: notebooks and terminals that are jobs", interactive.sessions, (),
             {"sessions": OwnRecord(None, interactive.SESSION, is_list=True),
              "kinds": OwnRecord(None, interactive.KIND, is_list=True)}),

@@ -51,6 +51,7 @@ _HEADER: Final = (
 )
 _EMPTY: Final[Json] = {
     "name": "", "jobs": 0, "processors": 0, "interval_s": 0, "notes": [], "left_out": [], "doubts": [], "runs": [],
+    "waits": [],
 }  # fmt: skip
 
 
@@ -59,7 +60,7 @@ async def begin(call: RestCall) -> Json:
     user_id = await call.user_id()
     order, log, days = _order(call)
     partition = str(order["partition"])
-    simulations = _simulations(call)
+    simulations = simulations_of(call)
     run = simulations.reserve(user_id)
     try:
         if days or call.record().get("on_cluster"):
@@ -73,28 +74,30 @@ async def begin(call: RestCall) -> Json:
     except BaseException:
         simulations.drop(run)
         raise
-    return _document(run)
+    return document(run)
 
 
 async def show(call: RestCall) -> Json:
     """The state of a simulation, and its result when it is done."""
-    run = _simulations(call).find(await call.user_id(), call.path["simulation_id"])
+    run = simulations_of(call).find(await call.user_id(), call.path["simulation_id"])
     call.tag.vary(f"{run.id} {run.state}")
     call.check_modified()
-    return _document(run)
+    return document(run)
 
 
 async def cancel(call: RestCall) -> Json:
     """Ends a simulation, or forgets its result."""
-    return _document(_simulations(call).cancel(await call.user_id(), call.path["simulation_id"]))
+    return document(simulations_of(call).cancel(await call.user_id(), call.path["simulation_id"]))
 
 
-def _simulations(call: RestCall) -> Simulations:
+def simulations_of(call: RestCall) -> Simulations:
+    """Those of this daemon."""
     assert call.simulations is not None
     return call.simulations
 
 
-def _document(run: SimulationRun) -> Json:
+def document(run: SimulationRun) -> Json:
+    """A run as answers have it."""
     return {"simulation_id": run.id, "state": run.state, "error": run.error} | _EMPTY | run.answer
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from cli.accounts.policydiff import difference, lines_of
+from cli.accounts.policyfile import Policy, read_policy
+from cli.accounts.policystate import make_policy, to_yaml
 from cli.base.run import CommandError
-from cli.subcommands.policydiff import difference, lines_of
-from cli.subcommands.policyfile import Policy, read_policy
-from cli.subcommands.policystate import make_policy, to_yaml
 from penstock.v1.controller_pb2 import ChangeQosRequest, Qos
 from penstock.v1.shares_pb2 import AccountInfo, Association, ChangeAccountsRequest, ListAssociationsReply, UserInfo
 
@@ -90,6 +90,19 @@ def test_anchors_do_not_make_a_file_endless(tmp_path: Path) -> None:
     nested = "accounts: &a\n  b:\n    accounts: *a\n"
     with pytest.raises(CommandError):
         read(tmp_path, nested)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("accounts: {b: {GrpTRES: &x {cpu: *x}}}", "1: GrpTRES: expected a word or a number"),
+        (f"x: &x {'y' * 100_000}\nqos: {{a: {{Flags: [{','.join(['*x'] * 1000)}]}}}}", "more than 16777216 characters"),
+    ],
+    ids=("inside-itself", "long-at-many-places"),
+)
+def test_what_anchors_stand_for_is_bounded(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(CommandError, match=said):
+        read(tmp_path, text)
 
 
 def test_from_nothing_everything_is_made_in_order(tmp_path: Path) -> None:

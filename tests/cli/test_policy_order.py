@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cli.subcommands.policydiff import difference
-from cli.subcommands.policyfile import Policy, read_policy
-from cli.subcommands.policystate import cluster_policy
+from cli.accounts.policydiff import difference
+from cli.accounts.policyfile import Policy, read_policy
+from cli.accounts.policystate import cluster_policy
 from penstock.client import Client
 from penstock.v1.governance_pb2 import ChangeManyRequest
 from tests.cli.coreworld import CoreClient

@@ -59,14 +59,39 @@ def shown(change):
 
 
 def test_an_account_is_added_and_changed():
-    record = {"name": "lab", "description": "a lab", "organization": "uni", "coordinators": [{"name": "ann"}]}
+    record = {"name": "new", "description": "a lab", "organization": "uni", "coordinators": [{"name": "ann"}]}
     reply, changes = asked("accounts", {"accounts": [record]})
     assert reply.status_code == 200 and reply.json()["errors"] == []
     said = {"description": "a lab", "organization": "uni"}
     assert changes == [
-        ("ADD", "account", ["lab"], said), ("MODIFY", "account", ["lab"], said),
-        ("ADD", "coordinator", ["lab"], {}, {"users": ["ann"]}),
+        ("ADD", "account", ["new"], said), ("MODIFY", "account", ["new"], said),
+        ("ADD", "coordinator", ["new"], {}, {"users": ["ann"]}),
     ]  # fmt: skip
+
+
+def test_an_account_that_is_there_is_changed_alone():
+    """A coordinator may change what is below an account, and neither add nor move it: so nothing of that is asked for."""
+    record = {"name": "Lab", "description": "a lab", "organization": ""}
+    _, changes = asked("accounts", {"accounts": [record]})
+    assert changes == [("MODIFY", "account", ["Lab"], {"description": "a lab"})]
+    body = {
+        "associations": [{"account": "lab", "user": "", "parent_account": "root", "max": {"jobs": {"active": NUMBER}}}]
+    }
+    _, changes = asked("associations", body)
+    assert changes == [("MODIFY", "account", ["lab"], {"maxjobs": "7"})]
+    assert asked("config", body, ListQos=ListQosReply())[1] == changes
+    _, changes = asked("associations", {"associations": [{"account": "lab", "user": "", "parent_account": "other"}]})
+    assert changes == [("MODIFY", "account", ["lab"], {"parent": "other"})]
+    _, changes = asked("associations", {"associations": [{"account": "lab", "user": "", "parent_account": "root"}]})
+    assert changes == [("ADD", "account", ["lab"], {"parent": "root"})]  # the controller checks the right
+
+
+def test_an_account_that_a_job_has_made_is_added():
+    made = ListAssociationsReply(associations=[Association(id=2, account="lab", parent="root", made_by_itself=True)])
+    _, changes = asked(
+        "associations", {"associations": [{"account": "lab", "user": "", "shares_raw": 3}]}, ListAssociations=made
+    )
+    assert [one[0] for one in changes] == ["ADD", "MODIFY"]
 
 
 def test_an_association_of_a_user():
@@ -92,13 +117,13 @@ def test_an_association_of_a_user():
 
 def test_accounts_come_before_their_users_and_root_is_the_cluster():
     records = [
-        {"account": "lab", "user": "ann", "shares_raw": 3},
-        {"account": "lab", "user": "", "parent_account": "uni"},
+        {"account": "new", "user": "ann", "shares_raw": 3},
+        {"account": "new", "user": "", "parent_account": "uni"},
         {"account": "root", "user": "", "max": {"jobs": {"per": {"count": 9}}}},
     ]
     _, changes = asked("associations", {"associations": records})
     assert [one[:3] for one in changes] == [
-        ("ADD", "account", ["lab"]), ("MODIFY", "account", ["lab"]), ("MODIFY", "cluster", []), ("ADD", "user", ["ann"]),
+        ("ADD", "account", ["new"]), ("MODIFY", "account", ["new"]), ("MODIFY", "cluster", []), ("ADD", "user", ["ann"]),
         ("MODIFY", "user", ["ann"]),
     ]  # fmt: skip
     assert changes[1][3] == {"parent": "uni"} and changes[2][3] == {"grpjobs": "9"}

@@ -77,6 +77,7 @@ READ_OWN = (
     "templates",
     "topology",
     "nodes/events",
+    "policy",
 )
 TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     *(("GET", f"{SLURM}/{path}", None, ALL) for path in READ),
@@ -103,6 +104,11 @@ TABLE: tuple[tuple[str, str, Any, frozenset[str]], ...] = (
     ("POST", f"{SLURM}/job/submit", {"job": {**HELD, "partition": "none"}}, ALL),
     ("POST", f"{PREFIX}/jobs/test", {"job": {**HELD, "partition": "none"}}, ALL),
     ("POST", f"{PREFIX}/jobs/lint", {"script": "#!/bin/sh\n"}, ALL),  # it is the caller's own text
+    # What the text says decides the controller, for each change: test_rest_policy.py. This one is read, and is no policy.
+    *(
+        ("POST", f"{PREFIX}/policy/{verb}", {"policy": "none: 1", "days": 1}, ALL)
+        for verb in ("plan", "apply", "replay")
+    ),
     ("POST", f"{PREFIX}/plan/with", {"job": {**HELD, "partition": "none"}}, ALL),
     ("POST", f"{SLURM}/job/allocate", {"job": {**HELD, "partition": "none"}}, ALL),
     ("POST", f"{SLURM}/job/{JOB}", {"comment": "x"}, OPERATOR | {"user"}),

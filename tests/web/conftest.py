@@ -19,6 +19,8 @@ TEMPLATES = {
     "broken.sh": "hostname\n",
 }
 CONF = ClusterConf(cpus=16, gpus=8, more=("AuthAltTypes=auth/jwt",))
+#: Who has which role: users of every machine. The coordinator is one of account lab, below which nobody is a user in account team.
+USER, COORDINATOR, OPERATOR = "nobody", "bin", "sys"
 
 
 @pytest.fixture(scope="module")
@@ -53,3 +55,17 @@ def web(pages: "WebPages") -> Iterator["WebPages"]:
     finally:
         pages.close_pages()
         pages.rest.cluster.clean()
+
+
+@pytest.fixture(scope="module")
+def roles(rest: LiveRest) -> LiveCluster:
+    """A coordinator and an operator, beside the administrator who runs the tests and a user with no rights over others."""
+    cluster = rest.cluster
+    for words in (
+        ("add", "account", "lab", "maxjobs=10"), ("add", "account", "team", "parent=lab"), ("add", "account", "other"),
+        ("add", "user", USER, "account=team", "maxjobs=3"), ("add", "user", COORDINATOR, "account=lab"),
+        ("add", "coordinator", "account=lab", f"names={COORDINATOR}"),
+        ("add", "user", OPERATOR, "account=other", "adminlevel=Operator"),
+    ):  # fmt: skip
+        cluster.run("sacctmgr", "-i", *words).ok()
+    return cluster

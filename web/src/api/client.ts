@@ -13,6 +13,8 @@ export interface Session {
   readonly cluster: string;
   /** Whether to offer what administrators may; the controller decides. */
   readonly manages: boolean;
+  /** The accounts of which the user is a coordinator: those below them may be offered for changes. */
+  readonly coordinates: readonly string[];
 }
 
 /** null: nobody is logged in; undefined: not known yet. */
@@ -164,16 +166,20 @@ export async function logout(): Promise<void> {
 async function known(found: LoggedIn | null): Promise<void> {
   if (found === null) return session.set(null);
   const { user, cluster } = found;
-  const first: Session = { user, cluster, manages: user === "root" };
-  session.set(first);
-  if (first.manages || !(await mayManage(user).catch(() => false))) return;
-  if (session.value === first) session.set({ ...first, manages: true });
+  const first: Session = { user, cluster, manages: user === "root", coordinates: [] };
+  session.set(first); // the page does not wait for what else this user may
+  if (first.manages) return;
+  const rights = await rightsOf(user).catch(() => null);
+  if (rights && session.value === first) session.set({ ...first, ...rights });
 }
 
-async function mayManage(user: string): Promise<boolean> {
-  const answer = await read<UsersAnswer>(`${SLURMDB}/user/${encodeURIComponent(user)}`);
+async function rightsOf(user: string): Promise<Pick<Session, "manages" | "coordinates">> {
+  const answer = await read<UsersAnswer>(`${SLURMDB}/user/${encodeURIComponent(user)}?with_coords=true`);
+  const users = answer?.data.users ?? [];
+  const coordinates = users.flatMap((one) => one.coordinators.map((coordinated) => coordinated.name));
   const is = (one: User): boolean => one.administrator_level.some((word) => word === "Administrator" || word === "Operator");
-  if (answer?.data.users.some(is)) return true;
+  if (users.some(is)) return { manages: true, coordinates };
   const conf = await read<{ slurm_conf?: { SlurmUser?: unknown } }>(`${SLURM}/conf`);
-  return JSON.stringify(conf?.data.slurm_conf?.SlurmUser ?? "").split(/[^\w.-]+/).includes(user);
+  const manages = JSON.stringify(conf?.data.slurm_conf?.SlurmUser ?? "").split(/[^\w.-]+/).includes(user);
+  return { manages, coordinates };
 }

@@ -1,11 +1,27 @@
 // Written by tools/webtypes.py from the OpenAPI documents of penstock restd; not to be edited.
 
+export interface Account {
+  associations: AssocShort[];
+  coordinators: Coord[];
+  description: string;
+  flags: string[];
+  name: string;
+  organization: string;
+}
+
 export interface Accounting {
   TRES: Tres;
   allocated: { seconds: number; };
   id: number;
   id_alt: number;
   start: number;
+}
+
+export interface AccountsAnswer {
+  accounts: Account[];
+  errors: OpenapiError[];
+  meta: OpenapiMeta;
+  warnings: OpenapiWarning[];
 }
 
 export interface AcctGatherEnergy {
@@ -826,6 +842,27 @@ export interface PlannedStart {
   if_released: boolean;
 }
 
+export interface PolicyAnswer {
+  policy: string;
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
+export interface PolicyAppliedAnswer {
+  changes: number;
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
+export interface PolicyPlanAnswer {
+  steps: ({ sign: string; what: string; changes: ({ name: string; before: string; after: string; })[]; })[];
+  not_in_the_file: string[];
+  fingerprint: string;
+  refusal: string;
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
 export interface ProcessExitCodeVerbose {
   return_code: Uint32NoValStruct;
   signal: { id: Uint16NoValStruct; name: string; };
@@ -981,6 +1018,7 @@ export interface SimulationAnswer {
   left_out: ({ reason: string; count: number; })[];
   doubts: ({ reason: string; count: number; })[];
   runs: ({ policy: string; engine: string; notes: string[]; figures: ({ name: string; value: number; })[]; lines: ({ name: string; mean: number; max: number; means: (number | null)[]; })[]; })[];
+  waits: ({ account: string; jobs: number; mean_s_before: number | null; mean_s_after: number | null; median_s_before: number | null; median_s_after: number | null; p95_s_before: number | null; p95_s_after: number | null; refused_before: number | null; refused_after: number | null; waiting_before: number | null; waiting_after: number | null; })[];
   errors: OwnError[];
   warnings: OwnWarning[];
 }

@@ -1,9 +1,10 @@
 import type { JSX } from "preact";
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 
 import { OWN, session, SLURM, SLURMDB } from "../api/client";
 import { useAnswer } from "../api/live";
 import type { AssocSharesObjWrap, AssocsAnswer, BorrowingAnswer, BudgetsAnswer, SharesAnswer } from "../api/types";
+import { type AccountRights, rightsOf } from "../lib/accountrights";
 import { longest, most, ratio, tresText, type TreeRow, treeOf } from "../lib/limits";
 import { link, route, setQuery } from "../lib/route";
 import { useStore } from "../lib/store";
@@ -12,10 +13,12 @@ import { memory } from "../lib/units";
 import { Card, Facts, Time } from "../parts/bits";
 import type { Column } from "../parts/grid";
 import { TablePage } from "../parts/tablepage";
+import { AccountDialog, nameOf } from "./accountchange";
 
 interface Row extends TreeRow {
   /** What fair-share makes of it; none for those who may not see it. */
   readonly share: AssocSharesObjWrap | undefined;
+  readonly may: AccountRights;
 }
 
 /** Numbers sort; texts of absent ones are empty. */
@@ -59,30 +62,55 @@ const COLUMNS: readonly Column<Row>[] = [
   { id: "comment", title: "Comment", value: (row) => row.assoc.comment, width: 10, isHidden: true },
 ];
 
+/** The columns, with one of buttons for those who may change something. */
+function columnsFor(rows: readonly Row[], change: (row: Row) => void): readonly Column<Row>[] {
+  if (!rows.some((row) => mayChange(row.may))) return COLUMNS;
+  const column: Column<Row> = {
+    id: "change", title: "Change", width: 6.5, isUnordered: true, value: (row) => wordsOf(row.may),
+    show: (row) => mayChange(row.may) && <button type="button" class="small" aria-label={`Change ${nameOf(row.assoc)}`} onClick={() => change(row)}>Change</button>,
+  };
+  return [...COLUMNS.slice(0, 2), column, ...COLUMNS.slice(2)];
+}
+
+function mayChange(may: AccountRights): boolean {
+  return may.settings || may.add || may.remove;
+}
+
+function wordsOf(may: AccountRights): string {
+  return [may.settings && "settings", may.add && "add", may.remove && "remove"].filter(Boolean).join(", ");
+}
+
 export function Accounts(): JSX.Element {
-  const me = useStore(session)?.user ?? "";
+  const user = useStore(session);
+  const me = user?.user ?? "";
+  const [changed, setChanged] = useState<number | null>(null);
   const mine = useStore(route).query.get("user") ?? "";
   const answer = useAnswer<AssocsAnswer>(`${SLURMDB}/associations`);
   const shares = useAnswer<SharesAnswer>(`${SLURM}/shares`);
   const rows = useMemo(() => {
     if (!answer.data || (!shares.data && !shares.error)) return undefined;
     const byId = new Map((shares.data?.shares.shares ?? []).map((one) => [one.id, one]));
-    const all = treeOf(answer.data.associations).map((one) => ({ ...one, share: byId.get(one.assoc.id) }));
+    const may = rightsOf(answer.data.associations, user);
+    const all = treeOf(answer.data.associations).map((one) => ({ ...one, share: byId.get(one.assoc.id), may: may(one.assoc) }));
     return mine ? all.filter((one) => one.assoc.user === mine) : all;
-  }, [answer.data, shares.data, shares.error, mine]);
+  }, [answer.data, shares.data, shares.error, mine, user]);
+  const columns = useMemo(() => columnsFor(rows ?? [], (row) => setChanged(row.assoc.id)), [rows]);
+  const row = rows?.find((one) => one.assoc.id === changed);
   return (
     <TablePage
-      title="Accounts" rows={rows} error={answer.error} columns={COLUMNS} order="tree" rowKey={(row) => `${row.assoc.id}`}
+      title="Accounts" rows={rows} error={answer.error} columns={columns} order="tree" rowKey={(row) => `${row.assoc.id}`}
       open={(row) => link(["jobs"], new URLSearchParams(row.assoc.user ? { user: row.assoc.user } : { q: row.assoc.account }))}
       empty="There is no account."
-      tools={
+      tools={<>
         <button type="button" class={mine === me ? "on" : ""} aria-pressed={mine === me} onClick={() => setQuery({ user: mine === me ? "" : me })}>
           My accounts
         </button>
-      }
+        <a class="button" href={link(["policy"])}>Policy as a file</a>
+      </>}
     >
       <Budgets />
       <Borrowing />
+      {row && <AccountDialog assoc={row.assoc} all={answer.data?.associations ?? []} may={row.may} onClose={() => setChanged(null)} />}
     </TablePage>
   );
 }

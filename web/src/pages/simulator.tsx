@@ -69,7 +69,7 @@ export function Simulator(): JSX.Element {
 }
 
 /** A run, asked for until it has ended; who closes the page ends it. */
-function useRun(id: string, onError: (text: string) => void): SimulationAnswer | null {
+export function useRun(id: string, onError: (text: string) => void): SimulationAnswer | null {
   const [run, setRun] = useState<SimulationAnswer | null>(null);
   useEffect(() => {
     setRun(null);

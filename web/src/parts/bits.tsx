@@ -97,6 +97,7 @@ export function Dialog(props: {
   title: string;
   confirm: string;
   isDangerous?: boolean;
+  isWide?: boolean;
   onClose: () => void;
   onConfirm: (text: string) => Promise<void>;
   input?: { label: string; value: string; isRequired: boolean };
@@ -119,8 +120,8 @@ export function Dialog(props: {
     }
   };
   return (
-    <dialog ref={box} aria-labelledby="dialog-title" onClose={props.onClose}>
-      <form onSubmit={(event) => void submit(event)}>
+    <dialog ref={box} class={props.isWide ? "wide" : ""} aria-labelledby="dialog-title" onClose={props.onClose}>
+      <form onSubmit={(event) => void submit(event)} onInput={() => setError("")}>
         <h2 id="dialog-title">{props.title}</h2>
         {props.children}
         {props.input && (

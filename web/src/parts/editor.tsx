@@ -4,7 +4,7 @@ import { useRef } from "preact/hooks";
 import { type LineRemark, placeIn } from "../lib/lint";
 
 /**
- * The script of a job with what is said of its lines: each of them has a mark behind the text, and its words below lead to it.
+ * A text, as the script of a job, with what is said of its lines: each of them has a mark behind the text, and its words below lead to it.
  * Lines are not wrapped, so a line's place is its number.
  */
 
@@ -15,7 +15,8 @@ function toneOf(one: LineRemark): "bad" | "wait" {
   return one.severity === "error" ? "bad" : "wait";
 }
 
-export function ScriptEditor(props: { script: string; remarks: readonly LineRemark[]; onInput: (script: string) => void }): JSX.Element {
+export function ScriptEditor(props: { script: string; remarks: readonly LineRemark[]; onInput: (script: string) => void; label?: string }): JSX.Element {
+  const { label = "Script" } = props;
   const area = useRef<HTMLTextAreaElement>(null);
   const marks = useRef<HTMLDivElement>(null);
   const follow = (): void => {
@@ -39,11 +40,11 @@ export function ScriptEditor(props: { script: string; remarks: readonly LineRema
           </div>
         </div>
         <textarea
-          ref={area} class="script" aria-label="Script" spellcheck={false} autocapitalize="off" value={props.script} wrap="off"
+          ref={area} class="script" aria-label={label} spellcheck={false} autocapitalize="off" value={props.script} wrap="off"
           onInput={(event) => props.onInput(event.currentTarget.value)} onScroll={follow}
         />
       </div>
-      <ul class="said" aria-live="polite" aria-label="About the script">
+      <ul class="said" aria-live="polite" aria-label={`About the ${label.toLowerCase()}`}>
         {props.remarks.map((one) => (
           <li key={`${one.line} ${one.text}`} class={`notice ${toneOf(one)}`}>
             {one.line > 0 && <><button type="button" onClick={() => go(one)}>{`Line ${one.line}`}</button>: </>}

@@ -18,8 +18,8 @@
       ann: {AdminLevel: Operator}
 
 Keys are sacctmgr's, in any case; accounts may also be nested through `parent: NAME`. The result is a table of entities,
-each a kind, a name and texts by key: the form in which cli/subcommands/policystate.py returns the cluster's state, so
-that cli/subcommands/policydiff.py depends on neither.
+each a kind, a name and texts by key: the form in which cli/accounts/policystate.py returns the cluster's state, so
+that cli/accounts/policydiff.py depends on neither.
 
 All scalars are texts as written (YAML would read 12:00:00 as a number of seconds). Every error is reported with its
 line; a file with an error is not used at all. The walk over a file is bounded: anchors could make it endless.
@@ -42,6 +42,8 @@ from penstock.values.qos import PPM, parse_exempt_s, parse_factor, parse_grace_s
 _Node: TypeAlias = Any
 FILE_BYTES_MAX: Final = 8 * 1024 * 1024
 VALUES_MAX: Final = 1_000_000
+#: Characters of all texts that are made: an anchor may stand for a long text at many places.
+CHARS_MAX: Final = 2 * FILE_BYTES_MAX
 DEPTH_MAX: Final = 64
 MISTAKES_SHOWN: Final = 20
 ROOT: Final = "root"
@@ -126,8 +128,6 @@ _OTHER_WORDS: Final = {"shares": "fairshare", "share": "fairshare", "qoslevel": 
 
 def read_policy(path: str) -> Policy:
     """Reads the file. Raises CommandError with all its errors."""
-    import yaml
-
     try:
         with Path(path).open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
@@ -135,11 +135,18 @@ def read_policy(path: str) -> Policy:
         raise CommandError(f"{path}: {error.strerror}") from None
     if len(data) > FILE_BYTES_MAX:
         raise CommandError(f"{path}: larger than {FILE_BYTES_MAX} bytes")
+    return parse_policy(data, path)
+
+
+def parse_policy(data: bytes, name: str, values_max: int = VALUES_MAX) -> Policy:
+    """The policy of a file's content. `name`: of the file, for messages. Raises CommandError with all its errors."""
+    import yaml
+
     try:
         root = yaml.compose(data, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise CommandError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    reader = _Reader(path)
+        raise CommandError(f"{name} is not YAML: {' '.join(str(error).split())}") from None
+    reader = _Reader(name, values_max)
     if root is not None:
         reader.document(root)
     return reader.policy()
@@ -148,13 +155,15 @@ def read_policy(path: str) -> Policy:
 class _Reader:
     """One walk over a document."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, values_max: int) -> None:
         self._path = path
+        self._values_max = values_max
         self._mistakes: list[str] = []
         self._entities: dict[EntryKey, dict[str, str]] = {}
         self._lines: dict[EntryKey, int] = {}
         self._cluster = ""
-        self._left = VALUES_MAX
+        self._left = values_max
+        self._chars_left = CHARS_MAX
 
     def policy(self) -> Policy:
         """The parsed policy. Raises CommandError."""
@@ -267,7 +276,7 @@ class _Reader:
             at = key.start_mark.line + 1
             self._left -= 1
             if self._left < 0:
-                raise CommandError(f"{self._path}: more than {VALUES_MAX} values")
+                raise CommandError(f"{self._path}: more than {self._values_max} values")
             if key.id != "scalar" or not key.value:
                 self._wrong(at, f"{what}: a key must be a word")
             elif key.value in seen:
@@ -279,14 +288,25 @@ class _Reader:
     def _scalar(self, node: _Node, line: int, what: str) -> str:
         """A text; a list becomes a,b and a mapping (of TRES) a=1,b=2."""
         if node.id == "scalar":
-            return "" if node.value in ("~", "null") else str(node.value)
+            return "" if node.value in ("~", "null") else self._counted(str(node.value))
         if node.id == "mapping":
-            return ",".join(f"{word}={self._scalar(value, at, what)}" for word, at, value in self._pairs(node, what))
+            pairs = [(word, at, value) for word, at, value in self._pairs(node, what)]
+            wrong = [at for _, at, value in pairs if value.id != "scalar"]
+            if wrong:
+                self._wrong(wrong[0], f"{what}: expected a word or a number")
+                return ""
+            return ",".join(f"{word}={self._scalar(value, at, what)}" for word, at, value in pairs)
         self._left -= len(node.value)
         if any(one.id != "scalar" for one in node.value) or self._left < 0:
             self._wrong(line, f"{what}: expected a word or a list of words")
             return ""
-        return ",".join(one.value for one in node.value)
+        return ",".join(self._counted(one.value) for one in node.value)
+
+    def _counted(self, text: str) -> str:
+        self._chars_left -= len(text)
+        if self._chars_left < 0:
+            raise CommandError(f"{self._path}: more than {CHARS_MAX} characters where anchors are used")
+        return text
 
     def _check(self) -> None:
         """Checks that all parents exist."""

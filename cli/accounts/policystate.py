@@ -3,11 +3,12 @@ and users that were created implicitly, and not by a change, are left out. What 
 not in the file, where the accounts begin below it; nor is the level of root, which is always that of an administrator.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from typing import TypeAlias
 
+from cli.accounts.policyfile import KEYS, NOTHING, ROOT, EntryKey, Policy
 from cli.base.account_tree import load_associations
 from cli.base.document import Json
-from cli.subcommands.policyfile import KEYS, NOTHING, ROOT, EntryKey, Policy
 from penstock.client import Client
 from penstock.v1.controller_pb2 import ListQosRequest, Qos
 from penstock.v1.shares_pb2 import Association, ListAssociationsReply
@@ -15,6 +16,8 @@ from penstock.values import limits
 from penstock.values.duration import format_duration
 
 _PPM = 1_000_000
+#: Users by account: user, partition and settings.
+_Members: TypeAlias = dict[str, list[tuple[str, str, dict[str, str]]]]
 
 
 def cluster_policy(client: Client) -> Policy:
@@ -114,12 +117,15 @@ def to_yaml(policy: Policy) -> str:
 def to_object(policy: Policy) -> Json:
     """The content of the policy file."""
     below: dict[str, list[str]] = {}
+    members: _Members = {}
     for key, texts in policy.entities.items():
         if key[0] == "account":
             below.setdefault(texts.get("parent", ROOT), []).append(key[1])
+        elif key[0] == "member":
+            members.setdefault(key[1], []).append((key[2], key[3], texts))
     found: Json = {"cluster": policy.cluster} if policy.cluster else {}
     found["qos"] = {key[1]: _shown(texts) for key, texts in policy.entities.items() if key[0] == "qos"}
-    found["accounts"] = _tree(policy, below, ROOT)
+    found["accounts"] = _tree(policy, below, ROOT, members)
     people = {key[1]: _shown(texts) for key, texts in policy.entities.items() if key[0] == "user"}
     found["users"] = {name: texts for name, texts in people.items() if texts}
     return found
@@ -129,24 +135,18 @@ def _shown(texts: dict[str, str], *but: str) -> dict[str, str]:
     return {word_of(key): text for key, text in texts.items() if key not in but}
 
 
-def _tree(policy: Policy, below: dict[str, list[str]], parent: str) -> Json:
+def _tree(policy: Policy, below: dict[str, list[str]], parent: str, members: _Members) -> Json:
     found: Json = {}
     for name in below.get(parent, ()):
         one: Json = {**_shown(policy.entities["account", name], "parent")}
-        members: Json = {}
-        for user, partition, texts in _members(policy, name):
+        users: Json = {}
+        for user, partition, texts in members.get(name, ()):
             said = _shown(texts) | ({"Partition": partition} if partition else {})
-            before = members.get(user)
-            members[user] = said if before is None else [*(before if isinstance(before, list) else [before]), said]
-        if members:
-            one["users"] = members
+            before = users.get(user)
+            users[user] = said if before is None else [*(before if isinstance(before, list) else [before]), said]
+        if users:
+            one["users"] = users
         if below.get(name):
-            one["accounts"] = _tree(policy, below, name)
+            one["accounts"] = _tree(policy, below, name, members)
         found[name] = one
     return found
-
-
-def _members(policy: Policy, account: str) -> Iterator[tuple[str, str, dict[str, str]]]:
-    for key, texts in policy.entities.items():
-        if key[0] == "member" and key[1] == account:
-            yield key[2], key[3], texts

@@ -12,8 +12,8 @@ or none (ChangeMany).
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cli.subcommands.policyfile import KEYS, NOTHING, ROOT, UNMANAGED, EntryKey, Policy
-from cli.subcommands.policystate import word_of
+from cli.accounts.policyfile import KEYS, NOTHING, ROOT, UNMANAGED, EntryKey, Policy
+from cli.accounts.policystate import word_of
 from penstock.v1.controller_pb2 import ChangeQosRequest
 from penstock.v1.governance_pb2 import Change
 from penstock.v1.shares_pb2 import ChangeAccountsRequest
@@ -69,7 +69,8 @@ def difference(has: Policy, wanted: Policy, prune: bool = False) -> Difference:
     steps = [step for step in found if step is not None]
     if prune:
         steps += _defaults_that_move(has, wanted)
-        apart = [key for key in gone if not _is_removed_with_account(key, gone, has)]
+        all_gone = frozenset(gone)
+        apart = [key for key in gone if not _is_removed_with_account(key, all_gone, has)]
         apart.sort(key=lambda key: (_place(key, has)[:2], not _is_default(key, has), key), reverse=True)
         steps += [_removed(key) for key in apart]
     return Difference(tuple(steps), () if prune else tuple(sorted(gone)))
@@ -95,7 +96,7 @@ def _defaults_that_move(has: Policy, wanted: Policy) -> Iterator[PolicyStep]:
             yield PolicyStep("~", key, {"defaultaccount": (old, new)}, (change,))
 
 
-def _is_removed_with_account(key: EntryKey, gone: list[EntryKey], has: Policy) -> bool:
+def _is_removed_with_account(key: EntryKey, gone: frozenset[EntryKey], has: Policy) -> bool:
     """Orders removals: a user's default account is removed after the user's others."""
     if key[0] != "member" or ("account", key[1]) not in gone:
         return False
