@@ -226,6 +226,12 @@ def test_steps_efficiency_and_charts_of_a_job(web):
     chart.focus()
     page.keyboard.press("ArrowRight")
     wait_for_text(page, "30 s after its start")
+    chart.locator("canvas").wait_for()
+    box = chart.locator(".u-over").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.755, box["y"] + 20)
+    wait_for_text(page, "45 min after its start")
+    assert page.locator(".chart figcaption", has_text="45 min after its start").count() > 1  # all of the step
     check_looks(page, "job-use")
     for width, name in ((1280, "wide"), (360, "phone")):
         page.set_viewport_size({"width": width, "height": 2600})

@@ -1,5 +1,5 @@
-import type { ComponentType, JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
 
 import { OWN } from "../api/client";
 import { useAnswer } from "../api/live";
@@ -8,6 +8,7 @@ import { expand } from "../lib/hostlist";
 import { HAS_ENDED } from "../lib/states";
 import { bytes, count, duration, percent } from "../lib/units";
 import { Card, Empty, JobState, Pending, Time } from "../parts/bits";
+import { ProfileCharts } from "../parts/profile";
 
 /** What a job does and has done: its steps, what they used, and of what they had. Figures of running steps are of their nodes. */
 
@@ -174,7 +175,6 @@ function Profile({ path, steps, hasEnded }: { path: string; steps: readonly Step
   const node = nodes.includes(chosen.node) ? chosen.node : nodes[0] ?? "";
   const query = new URLSearchParams({ step: step?.step ?? "", nodes: node });
   const answer = useAnswer<ProfileAnswer>(step ? `${path}/profile?${query.toString()}` : "", hasEnded ? ENDED_MS : RUNNING_MS);
-  const Charts = useCharts();
   const profile = answer.data?.profiles[0];
   return (
     <Card
@@ -197,28 +197,8 @@ function Profile({ path, steps, hasEnded }: { path: string; steps: readonly Step
       {!answer.data ? <Pending error={answer.error} what="the profile" /> : !profile ? answer.data.warnings.length === 0 && (
         <Empty>{hasEnded ? "There is no profile: it was too short to be measured, none was wanted, or it was purged."
           : "There is no profile yet: the first point is there after an interval, 15 s unless the job or the site has another."}</Empty>
-      ) : Charts ? <Charts profile={profile} /> : <Empty>Loading the charts …</Empty>}
+      ) : <ProfileCharts profile={profile} />}
       <Warnings list={answer.data?.warnings} />
     </Card>
   );
-}
-
-/** A part that could not be loaded is asked for again. */
-const RELOAD_MS = 3000;
-
-type ChartsPart = ComponentType<{ profile: ProfileAnswer["profiles"][number] }>;
-
-/** The charts are no part of the first page that is loaded. */
-function useCharts(): ChartsPart | null {
-  const [part, setPart] = useState<ChartsPart | null>(null);
-  useEffect(() => {
-    let timer = 0;
-    const load = (): void => {
-      const failed = (): void => { timer = window.setTimeout(load, RELOAD_MS); }; // the daemon was away
-      void import("../parts/profile").then((found) => setPart(() => found.ProfileCharts), failed);
-    };
-    load();
-    return () => clearTimeout(timer);
-  }, []);
-  return part;
 }

@@ -4,7 +4,7 @@ import type { ProfileAnswer } from "../api/types";
 import { METRICS } from "../lib/chart";
 import { LineChart, type Series } from "./chart";
 
-/** The charts of a step on a node: one for each metric, with a line for each GPU. Loaded when a job's page needs it. */
+/** The charts of a step on a node: one for each metric, with a line for each GPU. */
 
 type NodeProfile = ProfileAnswer["profiles"][number];
 type Line = NodeProfile["lines"][number];
@@ -18,7 +18,7 @@ export function ProfileCharts({ profile }: { profile: NodeProfile }): JSX.Elemen
     <div class="charts">
       {charts.map(([name, series]) => {
         const metric = METRICS[name];
-        return metric && <LineChart key={name} metric={metric} series={series} span={span} />;
+        return metric && <LineChart key={name} metric={metric} series={series} span={span} group={`${profile.step} ${profile.node}`} />;
       })}
     </div>
   );
