@@ -196,7 +196,14 @@ def gpu_profile(gpus: int, points: int) -> dict[str, object]:
     for number in range(gpus):
         metrics = [metric(name, top, number, 0.1 * number + 0.1) for name, top in tops.items()]
         lines.append({"kind": "gpu", "device": f"GPU-{number}", "metrics": metrics})
-    one = {"step": "0", "node": "n1", "start_at_us": 1_795_873_621_000_000, "interval_s": 60, "lines": lines}
+    one = {
+        "step": "0",
+        "node": "n1",
+        "start_at_us": 1_795_873_621_000_000,
+        "interval_s": 60,
+        "lines": lines,
+        "tasks": [],
+    }
     return {"job_id": 1, "profiles": [one], "errors": [], "warnings": []}
 
 
@@ -214,7 +221,7 @@ def test_steps_efficiency_and_charts_of_a_job(web):
     rows = page.get_by_role("region", name="Steps").get_by_role("row")
     rows.filter(has_text="fit").filter(has_text="Running").wait_for()
     failed = rows.filter(has_text=HOSTILE)
-    assert failed.filter(has_text="Failed").get_by_role("cell").all_inner_texts()[2] == "3"
+    assert failed.filter(has_text="Failed").get_by_role("gridcell").all_inner_texts()[2] == "3"
     page.get_by_role("img", name=re.compile("^CPU over .*: mean ")).wait_for()
     page.get_by_role("img", name=re.compile("^Memory over .*: mean .*, highest .*iB$")).wait_for()
     page.get_by_label("Step", exact=True).select_option("batch")

@@ -13,6 +13,7 @@ import { Jobs } from "./pages/jobs";
 import { Login } from "./pages/login";
 import { NodePage, Nodes } from "./pages/nodes";
 import { Overview } from "./pages/overview";
+import { PastJobs } from "./pages/pastjobs";
 import { Plan } from "./pages/plan";
 import { QosPage } from "./pages/qos";
 import { Reports } from "./pages/reports";
@@ -27,8 +28,10 @@ const PAGES = [["", "Overview"], ["jobs", "Jobs"], ["submit", "Submit"], ["sessi
 /** A map and no object: an address may have any word, `constructor` too. */
 const LISTS: ReadonlyMap<string, () => JSX.Element> = new Map([
   ["plan", Plan], ["reservations", Reservations], ["qos", QosPage], ["accounts", Accounts], ["reports", Reports],
-  ["simulator", Simulator], ["sessions", Sessions],
+  ["simulator", Simulator], ["sessions", Sessions], ["past", PastJobs],
 ]);
+/** Pages that belong to another one's place in the menu. */
+const PLACES: ReadonlyMap<string, string> = new Map([["past", "jobs"]]);
 const RETRY_MS = 2000;
 
 export function App(): JSX.Element {
@@ -52,7 +55,7 @@ export function App(): JSX.Element {
 function Shell({ user, cluster }: { user: string; cluster: string }): JSX.Element {
   const { path } = useStore(route);
   const main = useRef<HTMLElement>(null);
-  const where = path[0] ?? "";
+  const where = PLACES.get(path[0] ?? "") ?? path[0] ?? "";
   useEffect(startLive, []);
   const address = path.join("/");
   useEffect(() => {

@@ -51,7 +51,7 @@ test("what jobs leave idle is counted by job and node", () => {
 
 test("what a GPU does now is the last point of the steps that run", () => {
   const step = (start: number, util: (number | null)[], watts: number): NodeProfile => ({
-    step: "batch", node: "n1", start_at_us: start * 1e6, interval_s: 15,
+    step: "batch", node: "n1", start_at_us: start * 1e6, interval_s: 15, tasks: [],
     lines: [{ kind: "gpu", device: "GPU-1", metrics: [
       { name: "gpu_utilization_percent", mean: 0, max: 0, means: util, maxima: util },
       { name: "gpu_power_watts", mean: 0, max: 0, means: [1, watts], maxima: [] },

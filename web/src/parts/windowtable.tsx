@@ -61,6 +61,10 @@ export function WindowTable<T, A extends WindowAnswer>(props: {
   columns: readonly OrderedColumn<T>[];
   query: URLSearchParams;
   order: string;
+  /** Rows are asked for again at most so often. */
+  everyMs?: number;
+  /** The daemon does not search these rows. */
+  isUnsearched?: boolean;
   rowKey: (row: T) => string;
   open?: (row: T) => string;
   empty: ComponentChildren;
@@ -74,7 +78,7 @@ export function WindowTable<T, A extends WindowAnswer>(props: {
   const list = pathOf(path, filter, wanted);
   const [from, setFrom] = useState(0);
   const look = useCallback((first: number, last: number) => setFrom((present) => windowFrom(present, first, last)), []);
-  const { rows, error } = useWindow<T, A>(pathOf(path, filter, { ...wanted, first: from, count: COUNT }), from, rowsOf);
+  const { rows, error } = useWindow<T, A>(pathOf(path, filter, { ...wanted, first: from, count: COUNT }), from, rowsOf, props.everyMs);
   const all = useCallback(async () => {
     const found: T[] = [];
     while (found.length < COPIED_MAX) {
@@ -98,9 +102,9 @@ export function WindowTable<T, A extends WindowAnswer>(props: {
 
 /** The rows of a path; those of the former one stay until they are here. */
 function useWindow<T, A extends WindowAnswer>(
-  path: string, from: number, rowsOf: (answer: A) => readonly T[],
+  path: string, from: number, rowsOf: (answer: A) => readonly T[], everyMs = 0,
 ): { rows: Rows<T> | undefined; error: ApiError | null } {
-  const answer = useAnswer<A>(path);
+  const answer = useAnswer<A>(path, everyMs);
   const last = useRef<{ data: A; rows: Rows<T> } | null>(null);
   if (answer.data && answer.data !== last.current?.data) {
     last.current = { data: answer.data, rows: { length: answer.data.total ?? 0, first: from, here: rowsOf(answer.data) } };
