@@ -7,7 +7,7 @@ A row has what a column of `sacct` shows of a job. Figures that are measured by 
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from cli.base.document import Json
 from cli.base.format import DisplayClock
@@ -37,10 +37,10 @@ from rest.handlers.usage import DAY_US
 
 #: Rows without `count`.
 ROWS: Final = 200
-_Value = Callable[[RecordRow, RecordView], Any]  # Any: of the member's type
+_Value: TypeAlias = Callable[[RecordRow, RecordView], object]
 
 
-def _job(value: Callable[[JobRecord], Any]) -> _Value:
+def _job(value: Callable[[JobRecord], object]) -> _Value:
     return lambda row, view: value(row.job)
 
 
