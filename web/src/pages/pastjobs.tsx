@@ -45,7 +45,7 @@ function efficiency(job: Row): string {
 export const COLUMNS: readonly OrderedColumn<Row>[] = [
   column("id", "Job", 6.5, (job) => job.shown_id, { show: (job) => <a href={link(["jobs", job.shown_id])}>{job.shown_id}</a> }),
   column("state", "State", 8.5, (job) => job.state, { show: (job) => <JobState state={job.state} /> }),
-  column("exit", "Exit code", 5.5, (job) => `${job.exit_code}:${job.exit_signal}`),
+  column("exit", "Exit code", 6.5, (job) => `${job.exit_code}:${job.exit_signal}`),
   column("name", "Name", 9, (job) => job.name),
   column("user", "User", 6, (job) => job.user_name),
   column("account", "Account", 8, (job) => job.account, hidden),
