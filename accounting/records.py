@@ -103,6 +103,19 @@ class Records:
         asking = question(asked)
         return self._pages(asking, asked)
 
+    def window(self, asked: RecordFilter, first: int, count: int) -> tuple[int, Sequence[FilterRecord]]:
+        """How many records match, and `count` of them from the `first` on, the newest job ids first. Raises as `list` does, at
+        once."""
+        asking = question(asked)
+        try:
+            with self._engine.connect() as connection:
+                keys = _keys(connection, asking, asked.duplicates)
+                end = max(len(keys) - first, 0)
+                some = keys[max(end - count, 0) : end]
+                return len(keys), _read_page(connection, asking, asked, some)[::-1] if some else []
+        except SQLAlchemyError as error:
+            raise self._unavailable(error) from error
+
     def profiles(self, asked: RecordFilter) -> Iterator[ProfileRecord]:
         """Yields the profiles of the steps of all records that match. Raises as `list` does."""
         records = self.list(asked)

@@ -34,6 +34,7 @@ _TYPES: Final = {
     ".js": "text/javascript",
     ".css": "text/css",
     ".svg": "image/svg+xml",
+    ".txt": "text/plain",
 }
 _KEPT: Final = "public, max-age=31536000, immutable"
 _ASKED_FOR: Final = "no-cache"

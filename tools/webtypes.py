@@ -37,6 +37,7 @@ USED: Final = {
     f"/slurmdb/{VERSION}/user/{{name}}": "UsersAnswer",
     "/penstock/v1/jobs": "JobsAnswer",
     "/penstock/v1/jobs/wide": "WideJobsAnswer",
+    "/penstock/v1/jobs/past": "PastJobsAnswer",
     "/penstock/v1/jobs/test": "TestAnswer",
     "/penstock/v1/queue": "QueueAnswer",
     "/penstock/v1/fits": "FitsAnswer",

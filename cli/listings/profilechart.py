@@ -4,7 +4,7 @@ A row of the chart is one column of a line: its name, mean and maximum, and its 
 of the terminal, each the mean of its time; a blank = not known. A full block is the row's maximum, of shares 100 %.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from cli.base.document import Json
@@ -13,7 +13,7 @@ from cli.listings.efficiency import size_text
 from cli.listings.profiles import NodeProfile
 from penstock.values.duration import format_duration
 from penstock.values.jobid import format_step
-from penstock.values.profile import COLUMNS, GPU, ProfileLine
+from penstock.values.profile import COLUMNS, GPU, TASK, ProfileLine
 from penstock.values.profilefigures import figures, gpu_time, resampled
 
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
@@ -161,8 +161,10 @@ def _line_object(line: ProfileLine) -> Json:
     return document
 
 
-def drawn_object(one: NodeProfile, points_max: int) -> Json:
-    """A profile as a chart draws it: all lines with the same times, `points_max` at most, each `interval_s` after the last."""
+def drawn_object(one: NodeProfile, points_max: int, ranks: Collection[int] = ()) -> Json:
+    """A profile as a chart draws it: all lines with the same times, `points_max` at most, each `interval_s` after the last; with
+    the lines of some tasks, and what each task has used."""
+    drawn = [*one.lines, *(line for rank, line in one.tasks.items() if rank in ranks)]
     until_ds = max((line.points[-1].at_ds for line in one.lines if line.points), default=0)
     points = max(1, min(points_max, max((len(line.points) for line in one.lines), default=0)))
     return {
@@ -172,8 +174,21 @@ def drawn_object(one: NodeProfile, points_max: int) -> Json:
         "interval_s": _number(until_ds / 10 / points),
         "lines": [
             {"kind": line.kind, "device": line.name, "metrics": [*_drawn_metrics(line, points, until_ds)]}
-            for line in one.lines
+            for line in drawn
         ],
+        "tasks": [_task_object(rank, line) for rank, line in one.tasks.items()],
+    }
+
+
+def _task_object(rank: int, line: ProfileLine) -> Json:
+    """What a task has used, by its samples; null = not known."""
+    cpu, memory, read, written = (figures(line.points, index) for index in range(len(COLUMNS[TASK])))
+    return {
+        "rank": rank,
+        "cpu_used_s": None if cpu is None else _number(cpu.mean * cpu.known_ds / 10_000),
+        "memory_max_bytes": None if memory is None else memory.max * 1024,
+        "read_bytes": None if read is None else round(read.mean * read.known_ds / 10),
+        "written_bytes": None if written is None else round(written.mean * written.known_ds / 10),
     }
 
 

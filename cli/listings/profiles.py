@@ -12,7 +12,7 @@ from cli.listings.livesteps import BOUNDS, LiveBounds, Say, live_answers
 from cli.listings.sacct_fields import RecordRow
 from penstock.v1.accounting_pb2 import JobRecord, ListProfilesRequest, StepRecord
 from penstock.values.packing import Damaged
-from penstock.values.profile import COLUMNS, GPU, ProfileLine, decode_profile
+from penstock.values.profile import COLUMNS, GPU, TASK, ProfileLine, decode_profile
 from penstock.values.profilefigures import IDLE_PERMILLE, GpuIdleTime, resampled
 from penstock.values.timeline import Point
 
@@ -27,7 +27,8 @@ class NodeProfile(NamedTuple):
     job: JobRecord
     step: StepRecord
     node: str
-    lines: Sequence[ProfileLine]
+    lines: Sequence[ProfileLine]  # of its processes and GPUs
+    tasks: Mapping[int, ProfileLine] = {}  # by rank, where several are there
 
     def name(self) -> str:
         """`12.0 on n1`."""
@@ -86,12 +87,14 @@ def _live(client: QueryClient, jobs: Sequence[JobRecord], say: Say, wanted: Prof
 
 def _decoded(job: JobRecord, step: StepRecord, node: str, data: bytes, say: Say) -> Iterator[NodeProfile]:
     try:
-        lines = sorted(decode_profile(data), key=lambda line: (line.kind == GPU, line.name))
+        decoded = decode_profile(data)
     except Damaged as error:
         say(f"{RecordRow(job, step).id_text()}: node {node}: {error}")
         return
+    lines = sorted((line for line in decoded if line.kind != TASK), key=lambda line: (line.kind == GPU, line.name))
+    tasks = {int(line.name): line for line in decoded if line.kind == TASK and line.name.isdigit()}
     if any(line.points for line in lines):
-        yield NodeProfile(job, step, node, lines)
+        yield NodeProfile(job, step, node, lines, dict(sorted(tasks.items())))
 
 
 def gpu_time_of_job(profiles: Sequence[NodeProfile]) -> GpuIdleTime:

@@ -9,10 +9,11 @@ import os
 from nodedaemon.core.messages import ForwardReport, StepEnded
 from nodedaemon.core.steps import StepKey
 from nodedaemon.launch.wire import to_key
-from nodedaemon.stepd.profiling import NAME
+from nodedaemon.spool.gpuprofile import read_lines
+from nodedaemon.stepd.profiling import NAME, TASKS_MAX, TASKS_NAME
 from penstock.v1 import node_pb2
 from penstock.values.packing import Damaged
-from penstock.values.profile import COLUMNS, GPU, HOST, encode_profile
+from penstock.values.profile import COLUMNS, GPU, HOST, TASK, encode_profile
 from penstock.values.timeline import BYTES_MAX, SampleLine
 
 #: Reports that may wait while a profile is added.
@@ -26,6 +27,8 @@ def profile_report(end: StepEnded, steps_fd: int, gpus: dict[str, SampleLine], e
         return None
     lines = [(HOST, "", host)] if host is not None else []
     lines += [(GPU, uuid, line) for uuid, line in gpus.items()]
+    tasks = read_lines(steps_fd, str(end.key), TASKS_NAME, len(COLUMNS[TASK]))
+    lines += [(TASK, rank, line) for rank, line in tasks.items() if rank.isdecimal() and len(tasks) <= TASKS_MAX]
     data = encode_profile(lines) if end.start_at_us else b""
     if not data:
         return None

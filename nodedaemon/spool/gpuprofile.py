@@ -19,16 +19,17 @@ def content(lines: dict[str, SampleLine]) -> bytes:
     return pack([part for uuid, line in lines.items() for part in (uuid.encode(), line.data)])
 
 
-def read_lines(folder_fd: int, folder: str) -> dict[str, SampleLine]:
-    """The lines in a step's folder (`folder`: below the descriptor, "" = itself); none where the file is missing or damaged."""
+def read_lines(folder_fd: int, folder: str, name: str = NAME, columns: int = COLUMNS) -> dict[str, SampleLine]:
+    """The lines of a file in a step's folder (`folder`: below the descriptor, "" = itself); none where it is missing or damaged.
+    """
     try:
-        path = f"{folder}/{NAME}" if folder else NAME
+        path = f"{folder}/{name}" if folder else name
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder_fd)
         try:
             parts = unpack(os.read(fd, _READ_BYTES_MAX))
         finally:
             os.close(fd)
         named = zip(parts[::2], parts[1::2], strict=True)
-        return {uuid.decode("ascii"): SampleLine.restored(data, COLUMNS) for uuid, data in named}
+        return {uuid.decode("ascii"): SampleLine.restored(data, columns) for uuid, data in named}
     except (OSError, Damaged, ValueError):
         return {}

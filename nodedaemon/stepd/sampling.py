@@ -63,12 +63,13 @@ _IO = (b"read_bytes", b"write_bytes", b"rchar", b"wchar")
 class Sum:
     """The usage of one task: of its ended processes, of its live ones as of the last sample, and peaks."""
 
-    __slots__ = ("ended", "group_us", "live", "rss_kb", "vsize_kb")
+    __slots__ = ("ended", "group_us", "live", "now_kb", "rss_kb", "vsize_kb")
 
     def __init__(self) -> None:
         self.ended = [0, 0, 0, 0]  # CPU us, faults, bytes read, bytes written
         self.live = [0, 0, 0, 0]
         self.group_us = 0
+        self.now_kb = 0  # resident, in the last sample
         self.rss_kb = 0  # largest
         self.vsize_kb = 0
 
@@ -136,9 +137,11 @@ class Sampler(Plug):
         """Adds the last sample to the profile. `rss_kb` None: the step is over."""
         if self._profile is None or self._step is None:
             return
-        figures = [found.figures() for found in self._sums.values()]
-        cpu_ms, read, written = (sum(one[index] for one in figures) for index in (0, 4, 5))
-        self._profile.add(self._step.ran_us(), cpu_ms, rss_kb, read, written)
+        ran_us, figures = self._step.ran_us(), {rank: found.figures() for rank, found in self._sums.items()}
+        cpu_ms, read, written = (sum(one[index] for one in figures.values()) for index in (0, 4, 5))
+        self._profile.add(ran_us, cpu_ms, rss_kb, read, written)
+        now_kb = {rank: None if rss_kb is None else found.now_kb for rank, found in self._sums.items()}
+        self._profile.add_tasks(ran_us, {rank: (one[0], now_kb[rank], one[4], one[5]) for rank, one in figures.items()})
 
     def answer(self, word: str) -> "dict[str, PackedValue]":
         """Answers sstat: the present usage; or with the profile so far."""
@@ -221,6 +224,7 @@ class Sampler(Plug):
         for rank, (*live, rss_kb, vsize_kb) in now.items():
             found = self._sums[rank]
             found.live = live
+            found.now_kb = rss_kb
             found.rss_kb = max(found.rss_kb, rss_kb)
             found.vsize_kb = max(found.vsize_kb, vsize_kb)
         self._ask_groups()

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ListRecordsRequest(_message.Message):
-    __slots__ = ("ids", "users", "accounts", "partitions", "names", "states", "nodes", "start_at_us", "end_at_us", "duplicates", "no_steps", "truncate", "qos", "with_script", "with_environment", "wckeys", "group_ids", "assoc_ids", "cluster")
+    __slots__ = ("ids", "users", "accounts", "partitions", "names", "states", "nodes", "start_at_us", "end_at_us", "duplicates", "no_steps", "truncate", "qos", "with_script", "with_environment", "wckeys", "group_ids", "assoc_ids", "cluster", "window")
     IDS_FIELD_NUMBER: _ClassVar[int]
     USERS_FIELD_NUMBER: _ClassVar[int]
     ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class ListRecordsRequest(_message.Message):
     GROUP_IDS_FIELD_NUMBER: _ClassVar[int]
     ASSOC_IDS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
     users: _containers.RepeatedScalarFieldContainer[str]
     accounts: _containers.RepeatedScalarFieldContainer[str]
@@ -47,13 +48,24 @@ class ListRecordsRequest(_message.Message):
     group_ids: _containers.RepeatedScalarFieldContainer[int]
     assoc_ids: _containers.RepeatedScalarFieldContainer[int]
     cluster: str
-    def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., duplicates: bool = ..., no_steps: bool = ..., truncate: bool = ..., qos: _Optional[_Iterable[str]] = ..., with_script: bool = ..., with_environment: bool = ..., wckeys: _Optional[_Iterable[str]] = ..., group_ids: _Optional[_Iterable[int]] = ..., assoc_ids: _Optional[_Iterable[int]] = ..., cluster: _Optional[str] = ...) -> None: ...
+    window: RecordWindow
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., duplicates: bool = ..., no_steps: bool = ..., truncate: bool = ..., qos: _Optional[_Iterable[str]] = ..., with_script: bool = ..., with_environment: bool = ..., wckeys: _Optional[_Iterable[str]] = ..., group_ids: _Optional[_Iterable[int]] = ..., assoc_ids: _Optional[_Iterable[int]] = ..., cluster: _Optional[str] = ..., window: _Optional[_Union[RecordWindow, _Mapping]] = ...) -> None: ...
+
+class RecordWindow(_message.Message):
+    __slots__ = ("first", "count")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    count: int
+    def __init__(self, first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ListRecordsReply(_message.Message):
-    __slots__ = ("records",)
+    __slots__ = ("records", "total")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
     records: _containers.RepeatedCompositeFieldContainer[JobRecord]
-    def __init__(self, records: _Optional[_Iterable[_Union[JobRecord, _Mapping]]] = ...) -> None: ...
+    total: int
+    def __init__(self, records: _Optional[_Iterable[_Union[JobRecord, _Mapping]]] = ..., total: _Optional[int] = ...) -> None: ...
 
 class ListProfilesRequest(_message.Message):
     __slots__ = ("ids",)

@@ -1,6 +1,7 @@
 """The profile of a step on one node: its time lines, as one byte string of at most BYTES_MAX.
 
-A line is of the step's processes (HOST) or of one of its GPUs (GPU, named by its UUID). The node makes the bytes when the
+A line is of the step's processes (HOST), of those of one of its tasks (TASK, named by its rank) or of one of its GPUs (GPU,
+named by its UUID). The node makes the bytes when the
 step ends, or when asked before; the controller stores them unread; who shows a profile reads them, with bounds for all that
 a node could have sent: bytes before and after they are inflated, lines, lengths, points, values.
 
@@ -17,9 +18,11 @@ from penstock.values.timeline import Point, SampleLine, decode
 
 HOST: Final = "host"
 GPU: Final = "gpu"
+TASK: Final = "task"
 #: The columns of a line, by its kind. Rates are since the point before; `throttled`: how often the hardware slowed it down.
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     HOST: ("cpu_milli", "mem_kb", "read_bytes_s", "write_bytes_s"),
+    TASK: ("cpu_milli", "mem_kb", "read_bytes_s", "write_bytes_s"),
     GPU: ("util_permille", "mem_kb", "power_mw", "temperature_c", "throttled_permille"),
 }
 #: Bytes of a profile: of a step on one node. With its report around it, it is below a record of the node's journal.

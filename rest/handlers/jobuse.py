@@ -15,17 +15,19 @@ from typing import Final
 from cli.base.document import Json
 from cli.base.format import DisplayClock
 from cli.base.jobids import wire_id
+from cli.base.listing import words
 from cli.listings.jobefficiency import as_object, measured
 from cli.listings.livesteps import LiveBounds
 from cli.listings.profilechart import drawn_object
 from cli.listings.profiles import ProfileDemand, profiles_of
-from penstock.v1.accounting_pb2 import JobRecord, ListRecordsReply, ListRecordsRequest, StepRecord
+from penstock.v1.accounting_pb2 import JobRecord, ListRecordsReply, ListRecordsRequest, StepMetric, StepRecord
+from penstock.v1.common_pb2 import UsageMetric
 from penstock.values.errors import BadValue
 from penstock.values.jobid import JobSelector, format_step, parse_selector
 from penstock.values.refusals import TEXT, Code
 from rest.answers import RestError
 from rest.asking import in_thread
-from rest.calling import RestCall, bad_query
+from rest.calling import DIGITS_MAX, RestCall, bad_query
 from rest.contract.parse import CONVERSION
 from rest.handlers.jobs import job_path
 from rest.limits import ASKED_NODES_MAX, ASKED_STEP_S, ASKED_STEPS_MAX
@@ -36,6 +38,18 @@ STEPS_MAX: Final = 1_000
 PROFILES_MAX: Final = 16
 POINTS: Final = 240
 POINTS_MAX: Final = 480
+#: Tasks whose lines one answer has.
+TASKS_MAX: Final = 16
+#: Members of a figure over the tasks of a step (`cpu_ms`, `rss_kb`, ...), and their types.
+FIGURE: Final = {
+    "name": "string", "total": "integer", "max": "integer", "max_node": "string", "max_task": "integer", "min": "integer",
+    "min_node": "string", "min_task": "integer",
+}  # fmt: skip
+#: Members of what a task has used, and their types.
+TASK: Final = {
+    "rank": "integer", "cpu_used_s": "number?", "memory_max_bytes": "integer?", "read_bytes": "integer?",
+    "written_bytes": "integer?",
+}  # fmt: skip
 _BOUNDS: Final = LiveBounds(ASKED_STEPS_MAX, ASKED_NODES_MAX, ASKED_STEP_S)
 
 
@@ -64,23 +78,46 @@ def _step(one: StepRecord) -> Json:
         "tres": one.tres_alloc,
         "cpu_used_us": one.usage.user_cpu_us + one.usage.system_cpu_us,
         "max_rss_kb": one.usage.max_rss_kb,
+        "user_cpu_us": one.usage.user_cpu_us,
+        "system_cpu_us": one.usage.system_cpu_us,
+        "max_vmsize_kb": one.usage.max_vmsize_kb,
+        "disk_read_bytes": one.usage.disk_read_bytes,
+        "disk_written_bytes": one.usage.disk_write_bytes,
+        "figures": [_figure(metric) for metric in one.metrics],
+    }
+
+
+def _figure(one: StepMetric) -> Json:
+    return {"name": UsageMetric.Kind.Name(one.kind).lower()} | {
+        name: getattr(one, name) for name in FIGURE if name != "name"
     }
 
 
 async def profile(call: RestCall) -> Json:
-    """The profiles of the steps, or of one (`step`), on all nodes or some (`nodes`)."""
+    """The profiles of the steps, or of one (`step`), on all nodes or some (`nodes`); with the lines of some tasks (`tasks`)."""
     selector, nodes = job_path(call.path["job_id"]), call.node_names("nodes")
-    points = min(call.number("points") or POINTS, POINTS_MAX)
+    points, ranks = min(call.number("points") or POINTS, POINTS_MAX), _ranks(call)
     step_id = step_of(call)
     if step_id is not None:
         selector = replace(selector, step_id=step_id)
     job = await one_record(call, selector)
     ids, demand = [wire_id(selector)], ProfileDemand(frozenset(nodes), PROFILES_MAX, _BOUNDS)
     found = await in_thread(
-        call, lambda client: [drawn_object(one, points) for one in profiles_of(client, [job], ids, client.say, demand)]
+        call,
+        lambda client: [
+            drawn_object(one, points, ranks) for one in profiles_of(client, [job], ids, client.say, demand)
+        ],
     )
     call.tag.vary(json.dumps(found))  # nodes have answered, too
     return {"job_id": job.job_id, "profiles": found}
+
+
+def _ranks(call: RestCall) -> frozenset[int]:
+    """The tasks whose lines the query asks for, `0,1,5`. Raises RestError."""
+    found = words(call.query.get("tasks"))
+    if len(found) > TASKS_MAX or not all(one.isascii() and one.isdigit() and len(one) <= DIGITS_MAX for one in found):
+        raise bad_query("tasks", call.query.get("tasks", ""), CONVERSION)
+    return frozenset(map(int, found))
 
 
 def step_of(call: RestCall) -> int | None:

@@ -3,6 +3,7 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
 
     GET /penstock/v1/jobs                   jobs in short, for tables of many
     GET /penstock/v1/jobs/wide              the same with more members
+    GET /penstock/v1/jobs/past              jobs of a period, with what they used
     POST /penstock/v1/jobs/test             when and where a job would start, without queueing it
     POST /penstock/v1/jobs/lint             what sbatch --lint finds in a script
     GET /penstock/v1/jobs/{job_id}/script   the script of a batch job
@@ -88,7 +89,7 @@ from rest.answers import RestError
 from rest.calling import RestCall, bad_query
 from rest.contract.facts import NEWEST, ListOf, ObjectOf, Operation, Parameter, Scalar, Schema, Words, load
 from rest.contract.parse import UNKNOWN_WORD
-from rest.handlers import borrowing, interactive, joboutput, jobreports, jobuse, policy, simulate
+from rest.handlers import borrowing, interactive, joboutput, jobreports, jobuse, pastjobs, policy, simulate
 from rest.handlers.jobs import job_path, listed
 from rest.handlers.jobtable import IN_SHORT, WIDE, in_short, shown_id, wide
 from rest.handlers.jobwindow import WINDOW, window_of
@@ -309,10 +310,12 @@ _EXPECTED: Final[Mapping[str, OwnType]] = {
     "start_at_us": "integer", "node_list": "string", "partition": "string", "cpus": "integer",
     "job_submit_user_msg": "string",
 }  # fmt: skip
-_STEP: Final = {
+_STEP: Final[Mapping[str, OwnType]] = {
     "step": "string", "name": "string", "state": "string", "start_at_us": "integer", "end_at_us": "integer",
     "exit_code": "integer", "exit_signal": "integer", "node_list": "string", "nodes": "integer", "tasks": "integer",
     "cpus": "integer", "tres": "string", "cpu_used_us": "integer", "max_rss_kb": "integer",
+    "user_cpu_us": "integer", "system_cpu_us": "integer", "max_vmsize_kb": "integer", "disk_read_bytes": "integer",
+    "disk_written_bytes": "integer", "figures": OwnRecord(None, jobuse.FIGURE, is_list=True),
 }  # fmt: skip
 _METRIC: Final = {"name": "string", "mean": "number", "max": "number", "means": "number?[]", "maxima": "number?[]"}
 _LINE: Final[Mapping[str, OwnType]] = {
@@ -322,7 +325,7 @@ _LINE: Final[Mapping[str, OwnType]] = {
 }
 _PROFILE: Final[Mapping[str, OwnType]] = {
     "step": "string", "node": "string", "start_at_us": "integer", "interval_s": "number",
-    "lines": OwnRecord(None, _LINE, is_list=True),
+    "lines": OwnRecord(None, _LINE, is_list=True), "tasks": OwnRecord(None, jobuse.TASK, is_list=True),
 }  # fmt: skip
 _STATES: Final = Words(tuple(GpuState.__members__))
 #: What becomes of the jobs on nodes that go.
@@ -362,6 +365,9 @@ OWN_PATHS: Final = (
     OwnPath("/jobs/wide", "Jobs with all that a table may show of them", jobs_wide,
             (_query("states"), _query("users"), _query("partitions"), _query("nodes"), *map(_query, WINDOW)),
             {"jobs": OwnRecord(None, WIDE, is_list=True), "total": "integer?"}, name="jobs_wide"),
+    OwnPath("/jobs/past", "Jobs of a period from the accounting records, with what they used: a window of them, the newest first",
+            pastjobs.past_jobs, (*map(_query, pastjobs.PARAMETERS),),
+            {"jobs": OwnRecord(None, pastjobs.PAST, is_list=True), "total": "integer"}, name="jobs_past"),
     OwnPath("/jobs/test", "When and where a job would start, without queueing it", test, (),
             _EXPECTED, body="/slurm/{v}/job/submit"),
     OwnPath("/jobs/lint", "What sbatch --lint finds in a script, by line; nothing is queued, and nothing in it looked up", lint,
@@ -377,7 +383,7 @@ OWN_PATHS: Final = (
     OwnPath("/jobs/{job_id}/steps", "The steps of a job, in the order of their starts", jobuse.steps, (_JOB_ID,),
             {"job_id": "integer", "steps": OwnRecord(None, _STEP, is_list=True)}),
     OwnPath("/jobs/{job_id}/profile", "What a job's steps and their GPUs did over time", jobuse.profile,
-            (_JOB_ID, _query("step"), _query("nodes"), _query("points")),
+            (_JOB_ID, _query("step"), _query("nodes"), _query("points"), _query("tasks")),
             {"job_id": "integer", "profiles": OwnRecord(None, _PROFILE, is_list=True)}),
     OwnPath("/jobs/{job_id}/efficiency", "What a job used of what it had, and advice", jobuse.efficiency, (_JOB_ID,),
             {"job_id": "integer", "state": "string", "advice": "string[]",

@@ -105,6 +105,25 @@ def test_record_says_all(past: Past) -> None:
     assert (record.script, record.environment, record.steps) == (SPEC.script, SPEC.environment, ())
 
 
+def test_a_window_has_the_newest_and_says_how_many_match(past: Past) -> None:
+    """Each job once, its last attempt; a page beyond the last record is empty."""
+    tasks = [life(10 + i, 1, 5, 6, array_job_id=10, array_task_id=i, submit_key="") for i in range(3)]
+    past.put(life(1, 1, 2, 30), life(2, 1, 2, 9, user_id=77), life(3, 1, 0, 0), *tasks)
+    past.put(life(1, 1, 40, 50, attempt=1))
+
+    def ids(first: int, count: int, **fields: Any) -> tuple[int, list[int]]:
+        total, found = past.reader.window(RecordFilter(**fields), first, count)
+        return total, [record.job_id for record in found]
+
+    assert ids(0, 4) == (6, [12, 11, 10, 3])
+    assert ids(4, 4) == (6, [2, 1])
+    assert ids(6, 4) == ids(9, 4) == (6, [])
+    assert ids(0, 9, uids=(77,)) == (1, [2])
+    assert ids(0, 1, start_at_us=at(20), states=("COMPLETED",), end_at_us=at(60)) == (1, [1])
+    _, (newest,) = past.reader.window(RecordFilter(ids=("1",)), 0, 1)
+    assert (newest.attempt, newest.end_at_us) == (1, at(50))
+
+
 def test_truncate_cuts_at_the_window(past: Past) -> None:
     past.put(life(1, 1, 10, 90), life(2, 1, 30, 0), life(3, 1, 0, 0), life(4, 1, 30, 40))
     window = {"start_at_us": at(20), "end_at_us": at(50)}

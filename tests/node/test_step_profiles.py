@@ -13,9 +13,9 @@ from nodedaemon.core.steps import StepKey
 from nodedaemon.daemon.gpu_profiles import NODE_BYTES_MAX, GpuProfiles
 from nodedaemon.daemon.profiles import profile_report
 from nodedaemon.spool import gpuprofile
-from nodedaemon.stepd.profiling import COLUMNS, NAME, ProfileRecorder
+from nodedaemon.stepd.profiling import COLUMNS, NAME, TASKS_BYTES_MAX, TASKS_MAX, TASKS_NAME, ProfileRecorder
 from penstock.v1 import node_pb2
-from penstock.values.profile import BYTES_MAX, GPU, HOST, ProfileLine, decode_profile
+from penstock.values.profile import BYTES_MAX, GPU, HOST, TASK, ProfileLine, decode_profile
 from penstock.values.profile import COLUMNS as LINES
 from penstock.values.timeline import SampleLine
 
@@ -70,6 +70,54 @@ def test_rates_come_of_what_was_used_in_all(tmp_path: Path, steps_fd: int) -> No
         (350, [200, None, 0, 10]),
     ]
     assert stat.S_IMODE((tmp_path / str(KEY) / NAME).stat().st_mode) == 0o600
+
+
+def tasks_recorded(tmp_path: Path, ranks: range, points: int = 3) -> ProfileRecorder:
+    recorder = ProfileRecorder()
+    for n in range(1, points + 1):
+        recorder.add(10 * n * S, 1_000 * n, 10, 0, 0)
+        recorder.add_tasks(10 * n * S, {rank: (100 * rank * n, 7 + rank, 10 * n, 0) for rank in ranks})
+    folder_fd = os.open(tmp_path / str(KEY), os.O_RDONLY)
+    recorder.save(folder_fd)
+    os.close(folder_fd)
+    return recorder
+
+
+def test_each_of_several_tasks_has_a_line(tmp_path: Path, steps_fd: int) -> None:
+    assert len(LINES[TASK]) == COLUMNS
+    recorder = tasks_recorded(tmp_path, range(4, 6))
+    host, *tasks = lines_of(END, steps_fd)
+    assert (host.kind, [(one.kind, one.name) for one in tasks]) == (HOST, [(TASK, "4"), (TASK, "5")])
+    assert [[value and value[0] for value in point.values] for point in tasks[1].points] == [[50, 12, 1, 0]] * 3
+    folder_fd = os.open(tmp_path / str(KEY), os.O_RDONLY)
+    assert decode_profile(recorder.answer(folder_fd)) == [host, *tasks]
+    os.close(folder_fd)
+    assert stat.S_IMODE((tmp_path / str(KEY) / TASKS_NAME).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("tasks", [1, TASKS_MAX + 1])
+def test_one_task_alone_and_very_many_have_no_lines(tmp_path: Path, steps_fd: int, tasks: int) -> None:
+    tasks_recorded(tmp_path, range(tasks))
+    assert [line.kind for line in lines_of(END, steps_fd)] == [HOST]
+
+
+def test_lines_of_many_tasks_are_bounded(tmp_path: Path, steps_fd: int) -> None:
+    """A long step of as many tasks as may be: each has a coarser line, over its whole time."""
+    recorder = tasks_recorded(tmp_path, range(TASKS_MAX), points=1_500)
+    assert (tmp_path / str(KEY) / TASKS_NAME).stat().st_size < TASKS_BYTES_MAX + 16 * TASKS_MAX
+    tasks = [line for line in lines_of(END, steps_fd) if line.kind == TASK]
+    assert len(tasks) == TASKS_MAX and {line.points[-1].at_ds for line in tasks} == {150_000}
+    assert len(recorder.points()) == 1_500
+
+
+def test_lines_of_tasks_that_are_none(tmp_path: Path, steps_fd: int) -> None:
+    """Without root the folder is the user's own: names that are no ranks, and too many lines, are left out."""
+    recorded(tmp_path, (10 * S, 1, 1, 1, 0), (20 * S, 2, 2, 2, 0))
+    line = SampleLine(COLUMNS)
+    line.add(10, (1, 1, 1, 1))
+    for names in (["x", "-1", "\x07", "9" * 200 + "x"], [str(n) for n in range(TASKS_MAX + 1)]):
+        (tmp_path / str(KEY) / TASKS_NAME).write_bytes(gpuprofile.content(dict.fromkeys(names, line)))
+        assert [one.kind for one in lines_of(END, steps_fd)] == [HOST]
 
 
 def test_a_short_step_leaves_none(tmp_path: Path, steps_fd: int) -> None:

@@ -47,11 +47,11 @@ from penstock.v1.governance_pb2 import (
     ReportRequest,
 )
 from penstock.v1.steps_pb2 import AttachStepReply, ListStepsReply, OpenOutputRequest, RankSet, StepInfo
-from penstock.values.profile import COLUMNS, GPU, HOST, encode_profile
+from penstock.values.profile import COLUMNS, GPU, HOST, TASK, encode_profile
 from penstock.values.refusals import TEXT, Code
 from penstock.values.timeline import SampleLine
 from rest.answers import RestError
-from rest.handlers import jobuse
+from rest.handlers import jobuse, pastjobs
 from rest.handlers.own import OWN_PATHS
 from rest.limits import ASKED_NODES_MAX, CALLER_READINGS_MAX, Requests
 from rest.openapi import own_document
@@ -127,6 +127,7 @@ REPLIES = {
 PATHS = {
     "jobs": "/jobs",
     "jobs_wide": "/jobs/wide?order=name&count=3",
+    "jobs_past": "/jobs/past?start=1000&end=2000&users=ann&states=failed,to&first=3&count=2",
     "script": "/jobs/5/script",
     "environment": "/jobs/5/environment",
     "why": "/jobs/5/why",
@@ -252,6 +253,7 @@ def test_steps_of_a_job():
     batch, train = rest.get(f"{OWN}/jobs/5/steps").json()["steps"]
     assert (batch["step"], batch["cpu_used_us"], batch["max_rss_kb"]) == ("batch", 2 * HOUR_US, 1024)
     assert (train["step"], train["state"], train["exit_code"], train["node_list"]) == ("0", "FAILED", 3, "n1")
+    assert (batch["user_cpu_us"] + batch["system_cpu_us"], batch["figures"]) == (batch["cpu_used_us"], [])
     many = JobRecord(job_id=5, steps=[StepRecord(step_id=n) for n in range(jobuse.STEPS_MAX + 2)])
     answer = FakeRest({"ListRecords": ListRecordsReply(records=[many])}).get(f"{OWN}/jobs/5/steps").json()
     assert [answer["steps"][0]["step"], len(answer["steps"])] == ["2", jobuse.STEPS_MAX] and len(
@@ -271,6 +273,30 @@ def test_a_profile_is_drawn_in_few_points():
     ]  # fmt: skip
     assert rest.get(f"{OWN}/jobs/5/profile?nodes=n2").json()["profiles"] == []
     for query in ("step=x", "step=1,2", "nodes=n[", "points=x"):
+        assert rest.get(f"{OWN}/jobs/5/profile?{query}").status_code == 422, query
+
+
+def test_lines_of_tasks_are_asked_for():
+    """What each task has used is always there; the lines of some."""
+    line = SampleLine(4)
+    line.add(100, (2_000, 10, 50, 0))
+    line.add(200, (1_000, 30, 0, None))
+    data = encode_profile(
+        [(HOST, "", line), *((TASK, str(rank), SampleLine.restored(line.data, 4)) for rank in range(3))]
+    )
+    record = JobRecord(job_id=5, steps=[{"step_id": 0}])
+    profiles = ListProfilesReply(profiles=[{"job_id": 5, "step_id": 0, "node": "n1", "profile": data}])
+    rest = FakeRest({"ListRecords": ListRecordsReply(records=[record]), "ListProfiles": profiles})
+    (found,) = rest.get(f"{OWN}/jobs/5/profile").json()["profiles"]
+    assert [one["kind"] for one in found["lines"]] == ["host"]
+    assert found["tasks"] == [
+        {"rank": rank, "cpu_used_s": 30, "memory_max_bytes": 30 * 1024, "read_bytes": 500, "written_bytes": 0}
+        for rank in range(3)
+    ]
+    (found,) = rest.get(f"{OWN}/jobs/5/profile?tasks=2,0,9").json()["profiles"]
+    assert [(one["kind"], one["device"]) for one in found["lines"]] == [("host", ""), ("task", "0"), ("task", "2")]
+    assert [one["name"] for one in found["lines"][2]["metrics"]][:2] == ["cpu_cores", "memory_bytes"]
+    for query in ("tasks=x", "tasks=-1", "tasks=" + ",".join(map(str, range(17)))):
         assert rest.get(f"{OWN}/jobs/5/profile?{query}").status_code == 422, query
 
 
@@ -299,6 +325,49 @@ def test_wide_rows_of_jobs_have_more_members():
     asked = rest.calls[-1][1]
     assert (asked.window.order, asked.window.first, asked.window.count) == ("-name", 2, 3)
     assert (list(asked.filter.states), list(asked.filter.users)) == (["PENDING"], ["ann"])
+
+
+def test_past_jobs_have_what_they_used():
+    """Of a window of a period, as sacct shows it. What no step has recorded is null, and not 0."""
+    usage = [
+        {"user_cpu_us": 5_000_000, "system_cpu_us": 1_000_000, "max_rss_kb": size, "disk_write_bytes": 10}
+        for size in (70, 90)
+    ]
+    ended = JobRecord(
+        job_id=6, array_job_id=4, array_task_id=2, state="FAILED", exit={"code": 3}, start_at_us=HOUR_US, end_at_us=3 * HOUR_US,
+        eligible_at_us=HOUR_US // 2, cpus_alloc=4, account="lab", request={"name": "train", "work_dir": b"/home/\xff"},
+        steps=[{"step_id": n, "usage": one, "metrics": [{"kind": "ENERGY_J", "total": 7}]} for n, one in enumerate(usage)],
+    )  # fmt: skip
+    runs = JobRecord(job_id=7, state="RUNNING", start_at_us=HOUR_US, steps=[{"step_id": -5}])
+    rest = FakeRest({"ListRecords": ListRecordsReply(records=[runs, ended], total=40)})
+    answer = rest.get(
+        f"{OWN}/jobs/past?start=3600&end=7200&first=5&count=2&states=f&users=ann,bob&names=train&nodes=n[1-2]"
+    ).json()
+    live, past = answer["jobs"]
+    assert answer["total"] == 40 and {key: past[key] for key in (
+        "shown_id", "state", "exit_code", "waited_s", "elapsed_s", "cpu_allocated_s", "cpu_used_us", "user_cpu_us", "max_rss_kb",
+        "disk_written_bytes", "energy_joules", "account", "name", "work_dir", "steps",
+    )} == {
+        "shown_id": "4_2", "state": "FAILED", "exit_code": 3, "waited_s": 1800, "elapsed_s": 7200, "cpu_allocated_s": 28_800,
+        "cpu_used_us": 12_000_000, "user_cpu_us": 10_000_000, "max_rss_kb": 90, "disk_written_bytes": 20, "energy_joules": 14,
+        "account": "lab", "name": "train", "work_dir": "/home/\ufffd", "steps": 2,
+    }  # fmt: skip
+    assert [live[key] for key in ("cpu_used_us", "max_rss_kb", "energy_joules", "end_at_us")] == [None, None, None, 0]
+    asked = rest.calls[-1][1]
+    assert (asked.start_at_us, asked.end_at_us, asked.window.first, asked.window.count) == (HOUR_US, 2 * HOUR_US, 5, 2)
+    assert (list(asked.users), list(asked.states), list(asked.names), list(asked.nodes)) == (
+        ["ann", "bob"],
+        ["FAILED"],
+        ["train"],
+        ["n[1-2]"],
+    )
+    rest.get(f"{OWN}/jobs/past?states=running,failed")
+    day = rest.calls[-1][1]
+    assert (
+        day.end_at_us - day.start_at_us == 24 * HOUR_US and day.window.count == pastjobs.ROWS
+    )  # as sacct: states need an end
+    for query in ("states=none", "start=9&end=8", "start=x", "count=1001", "first=x"):
+        assert rest.get(f"{OWN}/jobs/past?{query}").status_code == 422, query
 
 
 def test_events_of_nodes_are_asked_for_with_those_that_ended():

@@ -54,6 +54,7 @@ READ_DB = (
 READ_OWN = (
     "jobs",
     "jobs/wide",
+    "jobs/past",
     "queue",
     f"jobs/{JOB}/why",
     f"jobs/{JOB}/story",

@@ -196,7 +196,14 @@ def gpu_profile(gpus: int, points: int) -> dict[str, object]:
     for number in range(gpus):
         metrics = [metric(name, top, number, 0.1 * number + 0.1) for name, top in tops.items()]
         lines.append({"kind": "gpu", "device": f"GPU-{number}", "metrics": metrics})
-    one = {"step": "0", "node": "n1", "start_at_us": 1_795_873_621_000_000, "interval_s": 60, "lines": lines}
+    one = {
+        "step": "0",
+        "node": "n1",
+        "start_at_us": 1_795_873_621_000_000,
+        "interval_s": 60,
+        "lines": lines,
+        "tasks": [],
+    }
     return {"job_id": 1, "profiles": [one], "errors": [], "warnings": []}
 
 
@@ -214,7 +221,7 @@ def test_steps_efficiency_and_charts_of_a_job(web):
     rows = page.get_by_role("region", name="Steps").get_by_role("row")
     rows.filter(has_text="fit").filter(has_text="Running").wait_for()
     failed = rows.filter(has_text=HOSTILE)
-    assert failed.filter(has_text="Failed").get_by_role("cell").all_inner_texts()[2] == "3"
+    assert failed.filter(has_text="Failed").get_by_role("gridcell").all_inner_texts()[2] == "3"
     page.get_by_role("img", name=re.compile("^CPU over .*: mean ")).wait_for()
     page.get_by_role("img", name=re.compile("^Memory over .*: mean .*, highest .*iB$")).wait_for()
     page.get_by_label("Step", exact=True).select_option("batch")
@@ -226,6 +233,12 @@ def test_steps_efficiency_and_charts_of_a_job(web):
     chart.focus()
     page.keyboard.press("ArrowRight")
     wait_for_text(page, "30 s after its start")
+    chart.locator("canvas").wait_for()
+    box = chart.locator(".u-over").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.755, box["y"] + 20)
+    wait_for_text(page, "45 min after its start")
+    assert page.locator(".chart figcaption", has_text="45 min after its start").count() > 1  # all of the step
     check_looks(page, "job-use")
     for width, name in ((1280, "wide"), (360, "phone")):
         page.set_viewport_size({"width": width, "height": 2600})

@@ -13,6 +13,7 @@ import { Jobs } from "./pages/jobs";
 import { Login } from "./pages/login";
 import { NodePage, Nodes } from "./pages/nodes";
 import { Overview } from "./pages/overview";
+import { PastJobs } from "./pages/pastjobs";
 import { Plan } from "./pages/plan";
 import { PolicyPage } from "./pages/policy";
 import { QosPage } from "./pages/qos";
@@ -28,10 +29,10 @@ const PAGES = [["", "Overview"], ["jobs", "Jobs"], ["submit", "Submit"], ["sessi
 /** A map and no object: an address may have any word, `constructor` too. */
 const LISTS: ReadonlyMap<string, () => JSX.Element> = new Map([
   ["plan", Plan], ["reservations", Reservations], ["qos", QosPage], ["accounts", Accounts], ["reports", Reports],
-  ["simulator", Simulator], ["sessions", Sessions], ["policy", PolicyPage],
+  ["simulator", Simulator], ["sessions", Sessions], ["past", PastJobs], ["policy", PolicyPage],
 ]);
-/** Pages that are reached from another one, which is marked for them. */
-const PARTS: ReadonlyMap<string, string> = new Map([["policy", "accounts"]]);
+/** Pages that belong to another one's place in the menu. */
+const PLACES: ReadonlyMap<string, string> = new Map([["past", "jobs"], ["policy", "accounts"]]);
 const RETRY_MS = 2000;
 
 export function App(): JSX.Element {
@@ -55,7 +56,7 @@ export function App(): JSX.Element {
 function Shell({ user, cluster }: { user: string; cluster: string }): JSX.Element {
   const { path } = useStore(route);
   const main = useRef<HTMLElement>(null);
-  const where = path[0] ?? "";
+  const where = PLACES.get(path[0] ?? "") ?? path[0] ?? "";
   useEffect(startLive, []);
   const address = path.join("/");
   useEffect(() => {
@@ -71,7 +72,7 @@ function Shell({ user, cluster }: { user: string; cluster: string }): JSX.Elemen
         <a class="brand" href={link([])}><img src="/icon.svg" alt="" width="26" height="26" /> <span>Penstock</span></a>
         <nav aria-label="Pages">
           {PAGES.map(([name, title]) => (
-            <a key={name} href={link(name ? [name] : [])} aria-current={(PARTS.get(where) ?? where) === name ? "page" : undefined}>{title}</a>
+            <a key={name} href={link(name ? [name] : [])} aria-current={where === name ? "page" : undefined}>{title}</a>
           ))}
         </nav>
         <span class="grow" />

@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from accounting.filter import FilterRecord
-from accounting.records import ProfileRecord, RecordsUnavailable
+from accounting.filter import FilterRecord, RecordFilter
+from accounting.records import ProfileRecord, Records, RecordsUnavailable
 from ctld.rpc.gate.auth import caller
 from ctld.rpc.gate.context import Context
 from ctld.rpc.gate.paging import by_bytes
@@ -22,6 +22,7 @@ from ctld.runtime.errors import BadRequest
 from penstock.v1 import accounting_pb2
 from penstock.values.config import Config
 from penstock.values.errors import BadValue
+from penstock.values.jobcolumns import WINDOW_ROWS_MAX
 from penstock.values.refusals import TEXT, Code
 
 log = logging.getLogger("penstock.ctld")
@@ -51,10 +52,14 @@ class AccountingService:
             asked = record_filter(request, uids, job_visibility(state, actor), default)
             if "nosteps" in state.config.enforce:
                 asked = msgspec.structs.replace(asked, no_steps=True)  # the controller keeps them while it needs them
-            found = view.records.list(asked)
+            scripts = script_visibility(state, actor)
+            if request.HasField("window"):
+                pages = _window_pages(view.records, asked, request.window, scripts, state.config)
+            else:
+                pages = _pages(view.records.list(asked), scripts, state.config)
         except BadValue as error:
             await refuse_as(context, BadRequest(Code.INVALID_VALUE, f"{TEXT[Code.INVALID_VALUE]}: {error}"))
-        async for page in self._read(_pages(found, script_visibility(state, actor), state.config), context):
+        async for page in self._read(pages, context):
             yield page
 
     @translated_pages
@@ -96,6 +101,18 @@ def _profile_pages(found: Iterator[ProfileRecord]) -> Iterator[accounting_pb2.Li
     messages = (accounting_pb2.ProfileRecord(**one._asdict()) for one in found)
     for page in by_bytes(messages, PAGE_RECORDS, lambda message: message.ByteSize()):
         yield accounting_pb2.ListProfilesReply(profiles=page)
+
+
+def _window_pages(
+    records: Records, asked: RecordFilter, window: accounting_pb2.RecordWindow, scripts: JobVisibility, config: Config
+) -> Iterator[accounting_pb2.ListRecordsReply]:
+    """Yields the pages of a window; the first one has the number of all records, and is there without any."""
+    total, found = records.window(asked, window.first, window.count or WINDOW_ROWS_MAX)
+    pages = _pages(iter(found), scripts, config)
+    first = next(pages, None) or accounting_pb2.ListRecordsReply()
+    first.total = total
+    yield first
+    yield from pages
 
 
 def _pages(

@@ -355,6 +355,8 @@ FIELDS: Final[dict[str, Bound]] = {
     "WatchRequest.kinds": Each(Text(16), 16),
     "WatchRequest.after": ANY_I63,
     "ListRecordsRequest.nodes": Each(LIST, 256),
+    "RecordWindow.first": ANY_U32,
+    "RecordWindow.count": Number(0, WINDOW_ROWS_MAX),
     "ListRecordsRequest.group_ids": Each(ANY_U32),
     "ListRecordsRequest.assoc_ids": Each(ANY_U32),
     **_lists("ReportRequest", "accounts users wckeys qos partitions names job_ids", 10_000),

@@ -802,6 +802,13 @@ export interface PartitionsAnswer {
   warnings: OpenapiWarning[];
 }
 
+export interface PastJobsAnswer {
+  jobs: ({ job_id: number; shown_id: string; attempt: number; name: string; user_name: string; group_name: string; account: string; partition: string; qos: string; wckey: string; state: string; reason: string; exit_code: number; exit_signal: number; derived_exit_code: number; failed_node: string; submit_at_us: number; eligible_at_us: number; start_at_us: number; end_at_us: number; waited_s: number; elapsed_s: number; suspended_s: number; time_limit_s: number; priority: number; nodes: number; node_list: string; cpus: number; tres: string; tres_requested: string; steps: number; cpu_allocated_s: number; cpu_used_us: number | null; user_cpu_us: number | null; system_cpu_us: number | null; max_rss_kb: number | null; max_vmsize_kb: number | null; disk_read_bytes: number | null; disk_written_bytes: number | null; energy_joules: number | null; reservation: string; features: string; licenses: string; comment: string; admin_comment: string; system_comment: string; submit_line: string; work_dir: string; std_out: string; std_err: string; })[];
+  total: number;
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
 export interface PingAnswer {
   errors: OpenapiError[];
   meta: OpenapiMeta;
@@ -871,7 +878,7 @@ export interface ProcessExitCodeVerbose {
 
 export interface ProfileAnswer {
   job_id: number;
-  profiles: ({ step: string; node: string; start_at_us: number; interval_s: number; lines: ({ kind: string; device: string; metrics: ({ name: string; mean: number; max: number; means: (number | null)[]; maxima: (number | null)[]; })[]; })[]; })[];
+  profiles: ({ step: string; node: string; start_at_us: number; interval_s: number; lines: ({ kind: string; device: string; metrics: ({ name: string; mean: number; max: number; means: (number | null)[]; maxima: (number | null)[]; })[]; })[]; tasks: ({ rank: number; cpu_used_s: number | null; memory_max_bytes: number | null; read_bytes: number | null; written_bytes: number | null; })[]; })[];
   errors: OwnError[];
   warnings: OwnWarning[];
 }
@@ -1141,7 +1148,7 @@ export interface StepThatWaits {
 
 export interface StepsAnswer {
   job_id: number;
-  steps: ({ step: string; name: string; state: string; start_at_us: number; end_at_us: number; exit_code: number; exit_signal: number; node_list: string; nodes: number; tasks: number; cpus: number; tres: string; cpu_used_us: number; max_rss_kb: number; })[];
+  steps: ({ step: string; name: string; state: string; start_at_us: number; end_at_us: number; exit_code: number; exit_signal: number; node_list: string; nodes: number; tasks: number; cpus: number; tres: string; cpu_used_us: number; max_rss_kb: number; user_cpu_us: number; system_cpu_us: number; max_vmsize_kb: number; disk_read_bytes: number; disk_written_bytes: number; figures: ({ name: string; total: number; max: number; max_node: string; max_task: number; min: number; min_node: string; min_task: number; })[]; })[];
   errors: OwnError[];
   warnings: OwnWarning[];
 }

@@ -53,6 +53,7 @@ const CONCERNS: readonly (readonly [RegExp, Concern])[] = [
   [/^\/slurmdb\/[^/]+\/(?!job\/)/, never],
   [/^\/penstock\/v1\/(config|budgets|templates|topology|utilization|usage)/, never],
   [/^\/penstock\/v1\/jobs(\/wide)?$/, ofListedJobs],
+  [/^\/penstock\/v1\/jobs\/past$/, never],
   [/^\/penstock\/v1\/queue$/, ofJobs],
   [/^\/penstock\/v1\/jobs\/[^/]+\/script$/, never],
   [/^\/penstock\/v1\/jobs\/[^/]+\/story$/, ofTheJob],

@@ -1,6 +1,6 @@
 import { bytes } from "./units";
 
-/** What charts over time need: how metrics are named and written, the top of an axis, the path of a line. Pure. */
+/** What charts over time need: how metrics are named and written, the ends of axes, points that stand alone. Pure. */
 
 export interface Metric {
   readonly title: string;
@@ -27,6 +27,9 @@ export const METRICS: Readonly<Record<string, Metric>> = {
   gpu_throttled_percent: shares("GPU throttled"),
 };
 
+/** Colours of the style sheet; more lines begin again, and are told apart by their name in the legend. */
+export const COLOURS = 8;
+
 /** The end of an axis that has a value: a round number, which has a round half; of bytes by 1024. */
 export function topOf(most: number, base: 2 | 10): number {
   if (most <= 0) return base === 2 ? 1024 : 1;
@@ -35,29 +38,24 @@ export function topOf(most: number, base: 2 | 10): number {
   return (steps.find((one) => one * power >= most) ?? base) * power;
 }
 
+/** Means of equal times; null: not known. */
 export type Values = readonly (number | null)[];
 
-/** Where the point of each value is, left to right: in the middle of its time. */
-function across(index: number, count: number, width: number): number {
-  return ((index + 0.5) / count) * width;
+export interface Span {
+  /** 0: not known, only the time since it is. */
+  readonly startUs: number;
+  /** Of one value. */
+  readonly intervalS: number;
 }
 
-/** The path of a line; a value that is not known makes a gap. One value alone is as wide as its time. */
-export function pathOf(values: Values, width: number, height: number, top: number): string {
-  const parts: string[] = [];
-  const y = (value: number): string => (height - (Math.min(value, top) / top) * height).toFixed(1);
-  values.forEach((value, index) => {
-    if (value === null) return;
-    const isFirst = index === 0 || values[index - 1] === null;
-    const isLast = index === values.length - 1 || values[index + 1] === null;
-    if (isFirst) parts.push(`M${((index / values.length) * width).toFixed(1)} ${y(value)}`);
-    parts.push(`L${across(index, values.length, width).toFixed(1)} ${y(value)}`);
-    if (isLast) parts.push(`L${(((index + 1) / values.length) * width).toFixed(1)} ${y(value)}`);
-  });
-  return parts.join("");
+/** Where values are on the axis of time, each in the middle of its own: seconds of Unix time, or since a start that is not known. */
+export function timesOf(span: Span, count: number): { from: number; to: number; at: number[] } {
+  const from = span.startUs / 1e6;
+  return { from, to: from + count * span.intervalS, at: Array.from({ length: count }, (_, place) => from + (place + 0.5) * span.intervalS) };
 }
 
-/** The value whose time a place is in. */
-export function indexAt(x: number, width: number, count: number): number {
-  return Math.max(0, Math.min(count - 1, Math.floor((x / width) * count)));
+/** Places of values without a known neighbour, which no line shows. */
+export function alone(values: Values): number[] {
+  const isKnown = (place: number): boolean => typeof values[place] === "number";
+  return values.flatMap((_, place) => (isKnown(place) && !isKnown(place - 1) && !isKnown(place + 1) ? [place] : []));
 }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 
 import { auditRow } from "./audit";
-import { indexAt, METRICS, pathOf, topOf } from "./chart";
+import { alone, METRICS, timesOf, topOf } from "./chart";
 import { csv } from "./csv";
 import { expand, names } from "./hostlist";
 import { changeOf, minutes } from "./model";
@@ -10,7 +10,7 @@ import { LANES_MAX, marks, planRows } from "./plan";
 import { newRequestKey } from "./requestkey";
 import { link, parseRoute } from "./route";
 import { gpuUse, jobTone, nodeTone, words } from "./states";
-import { bytes, does, duration, gpusOf, limit, memory, moment, percent, relative } from "./units";
+import { bytes, does, duration, gpusOf, limit, memory, moment, percent, relative, tickText } from "./units";
 
 describe("units", () => {
   test("every number has one", () => {
@@ -189,11 +189,19 @@ describe("charts", () => {
     expect([0, 1500, 2 ** 20, 130 * 2 ** 30].map((one) => topOf(one, 2))).toEqual([1024, 1536, 2 ** 20, 192 * 2 ** 30]);
     expect(METRICS["cpu_cores"]?.text(0.123)).toBe("0.12 cores");
   });
-  test("what is not known is a gap", () => {
-    expect(pathOf([1, null, 0.5], 30, 10, 1)).toBe("M0.0 0.0L5.0 0.0L10.0 0.0M20.0 5.0L25.0 5.0L30.0 5.0");
-    expect(pathOf([null], 30, 10, 1)).toBe("");
+  test("a value between gaps is a point, since no line shows it", () => {
+    expect(alone([1, null, 0.5, 2, null, null, 3])).toEqual([0, 6]);
+    expect(alone([null, 0])).toEqual([1]);
+    expect(alone([1, 2])).toEqual([]);
   });
-  test("a place names the value whose time it is in", () => {
-    expect([-3, 0, 9.9, 10, 500].map((x) => indexAt(x, 30, 3))).toEqual([0, 0, 0, 1, 2]);
+  test("each value is in the middle of its time", () => {
+    expect(timesOf({ startUs: 100e6, intervalS: 10 }, 3)).toEqual({ from: 100, to: 130, at: [105, 115, 125] });
+    expect(timesOf({ startUs: 0, intervalS: 3600 }, 0)).toEqual({ from: 0, to: 0, at: [] });
+  });
+  test("ticks are the viewer's hours, and at midnight the day", () => {
+    const at = (hour: number, second = 0): number => new Date(2026, 6, 5, hour, 0, second).getTime() / 1000;
+    expect(tickText(at(0), 3600)).toBe(new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" }).format(new Date(2026, 6, 5)));
+    expect(tickText(at(13), 3600)).toMatch(/^(13:00|01:00 PM)$/);
+    expect(tickText(at(13, 20), 20)).toMatch(/^(13:00:20|01:00:20 PM)$/);
   });
 });

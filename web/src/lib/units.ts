@@ -51,6 +51,8 @@ export function limit(seconds: number): string {
 }
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const CLOCK_S = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const DAY_ALONE = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 const DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
 const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 const WHOLE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
@@ -61,6 +63,13 @@ export function moment(us: number, now: Date = new Date()): string {
   const date = new Date(us / 1000);
   if (date.toDateString() === now.toDateString()) return CLOCK.format(date);
   return date.getFullYear() === now.getFullYear() ? DAY.format(date) : DATE.format(date);
+}
+
+/** A tick of an axis of time, `stepS` after the one before: the hour, at midnight the day. */
+export function tickText(atS: number, stepS: number): string {
+  const date = new Date(atS * 1000);
+  if (date.getHours() + date.getMinutes() + date.getSeconds() === 0) return DAY_ALONE.format(date);
+  return (stepS < 60 ? CLOCK_S : CLOCK).format(date);
 }
 
 /** A time with its zone, for titles. */

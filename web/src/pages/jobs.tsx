@@ -78,7 +78,7 @@ export const COLUMNS: readonly OrderedColumn<Row>[] = [
   { id: "priority", title: "Priority", order: "priority", value: (job) => job.priority, width: 8, isNumber: true, isHidden: true },
   ...MORE,
 ];
-const STATES = ["RUNNING", "PENDING", "SUSPENDED", "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL"];
+export const STATES = ["RUNNING", "PENDING", "SUSPENDED", "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL"];
 
 export function Jobs(): JSX.Element {
   const { query } = useStore(route);
@@ -87,7 +87,7 @@ export function Jobs(): JSX.Element {
   const isWide = (query.get("cols") ?? "").split(",").some((one) => ONLY_WIDE.has(one));
   return (
     <>
-      <h1>Jobs</h1>
+      <JobsHead isPast={false} />
       <WindowTable<Row, RowsAnswer>
         label="Jobs" noun="job" path={`${OWN}/jobs${isWide ? "/wide" : ""}`} filter={{ states: state, users: user, partitions: partition }} rowsOf={rowsOf}
         columns={COLUMNS} query={query} order="-id" rowKey={(job) => job.shown_id}
@@ -108,6 +108,21 @@ export function Jobs(): JSX.Element {
         }
       />
     </>
+  );
+}
+
+/** The title, and the way to the other list. */
+export function JobsHead({ isPast }: { isPast: boolean }): JSX.Element {
+  const here = (at: boolean): "page" | undefined => (at ? "page" : undefined);
+  return (
+    <header class="page">
+      <h1>{isPast ? "Past jobs" : "Jobs"}</h1>
+      <span class="grow" />
+      <nav class="buttons" aria-label="Lists of jobs">
+        <a class="button" href={link(["jobs"])} aria-current={here(!isPast)}>In the queue</a>
+        <a class="button" href={link(["past"])} aria-current={here(isPast)}>Past</a>
+      </nav>
+    </header>
   );
 }
 

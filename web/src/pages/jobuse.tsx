@@ -1,24 +1,25 @@
-import type { ComponentType, JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
 
 import { OWN } from "../api/client";
 import { useAnswer } from "../api/live";
 import type { EfficiencyAnswer, ProfileAnswer, StepsAnswer } from "../api/types";
+import { COLOURS } from "../lib/chart";
 import { expand } from "../lib/hostlist";
 import { HAS_ENDED } from "../lib/states";
 import { bytes, count, duration, percent } from "../lib/units";
-import { Card, Empty, JobState, Pending, Time } from "../parts/bits";
+import { Card, Empty, Pending } from "../parts/bits";
+import { ProfileCharts } from "../parts/profile";
+import { type Step, StepTree } from "./jobtree";
 
 /** What a job does and has done: its steps, what they used, and of what they had. Figures of running steps are of their nodes. */
 
-type Step = StepsAnswer["steps"][number];
 type Figures = EfficiencyAnswer["figures"];
 
 /** Nodes are asked about running steps: seldom, since they measure every 15 s. */
 const RUNNING_MS = 15_000;
 const ENDED_MS = 60_000;
 const STEPS_MS = 2_000;
-const STEPS_SHOWN = 12;
 const NODES_MAX = 1_024;
 
 export function JobUse({ id, state }: { id: string; state: string }): JSX.Element {
@@ -30,7 +31,7 @@ export function JobUse({ id, state }: { id: string; state: string }): JSX.Elemen
     <>
       <Efficiency path={path} hasEnded={hasEnded} />
       <Card title="Steps" class="wide" more={list.length > 0 && <span class="faint small">{count(list.length, "step")}</span>}>
-        {steps.data ? <Steps steps={list} /> : <Pending error={steps.error} what="the steps" />}
+        {steps.data ? <StepTree path={path} steps={list} everyMs={hasEnded ? ENDED_MS : RUNNING_MS} /> : <Pending error={steps.error} what="the steps" />}
         <Warnings list={steps.data?.warnings} />
       </Card>
       {list.length > 0 && <Profile path={path} steps={list} hasEnded={hasEnded} />}
@@ -46,59 +47,6 @@ function Warnings({ list }: { list: readonly { description: string }[] | undefin
       {texts.slice(0, 3).join(" · ")}{texts.length > 3 && ` · and ${texts.length - 3} more`}
     </p>
   );
-}
-
-// ---- steps
-
-function Steps({ steps }: { steps: readonly Step[] }): JSX.Element {
-  const [isWhole, setWhole] = useState(false);
-  if (!steps.length) return <Empty>It has no steps.</Empty>;
-  const shown = isWhole ? steps : steps.slice(-STEPS_SHOWN);
-  return (
-    <>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Steps">
-        <table class="plain">
-          <thead>
-            <tr>
-              <th scope="col">Step</th><th scope="col">Name</th><th scope="col">State</th><th scope="col">Exit</th>
-              <th scope="col">Nodes</th><th scope="col" class="number">Tasks</th><th scope="col" class="number">CPUs</th>
-              <th scope="col">Started</th><th scope="col" class="number">Elapsed</th><th scope="col" class="number">CPU time</th>
-              <th scope="col" class="number">Peak memory</th>
-            </tr>
-          </thead>
-          <tbody>{shown.map((one) => <StepRow key={one.step} step={one} />)}</tbody>
-        </table>
-      </div>
-      {steps.length > shown.length && (
-        <p><button type="button" onClick={() => setWhole(true)}>{`Show all ${steps.length.toLocaleString("en")} steps`}</button></p>
-      )}
-    </>
-  );
-}
-
-function StepRow({ step }: { step: Step }): JSX.Element {
-  const hasEnded = step.end_at_us > 0;
-  const lasted = step.start_at_us > 0 ? ((hasEnded ? step.end_at_us : Date.now() * 1000) - step.start_at_us) / 1e6 : 0;
-  const none = <span class="faint">–</span>;
-  return (
-    <tr>
-      <th scope="row"><code>{step.step}</code></th>
-      <td class="long" title={step.name}>{step.name}</td>
-      <td><JobState state={step.state} /></td>
-      <td>{hasEnded ? exitText(step) : none}</td>
-      <td class="long" title={step.node_list}>{step.node_list}</td>
-      <td class="number">{step.tasks}</td>
-      <td class="number">{step.cpus}</td>
-      <td><Time us={step.start_at_us} /></td>
-      <td class="number">{duration(lasted)}</td>
-      <td class="number">{step.cpu_used_us > 0 ? duration(step.cpu_used_us / 1e6) : none}</td>
-      <td class="number">{step.max_rss_kb > 0 ? bytes(step.max_rss_kb * 1024) : none}</td>
-    </tr>
-  );
-}
-
-function exitText(step: Step): string {
-  return step.exit_signal ? `signal ${step.exit_signal}` : `${step.exit_code}`;
 }
 
 // ---- efficiency
@@ -166,29 +114,40 @@ function firstOf(steps: readonly Step[]): Step | undefined {
   return [...steps].reverse().find((one) => /^\d+$/.test(one.step)) ?? steps.find((one) => one.step === "batch") ?? steps[0];
 }
 
+/** Tasks of one chart: as many as it has colours. */
+export function taskParts(ranks: readonly number[]): number[][] {
+  return Array.from({ length: Math.ceil(ranks.length / COLOURS) }, (_, part) => ranks.slice(part * COLOURS, (part + 1) * COLOURS));
+}
+
 function Profile({ path, steps, hasEnded }: { path: string; steps: readonly Step[]; hasEnded: boolean }): JSX.Element {
-  const [chosen, setChosen] = useState<{ step: string; node: string }>({ step: "", node: "" });
+  const [chosen, setChosen] = useState({ step: "", node: "", part: "" });
   const offered = steps.filter((one) => one.step !== "extern");
   const step = offered.find((one) => one.step === chosen.step) ?? firstOf(offered);
   const nodes = step ? expand(step.node_list, NODES_MAX) ?? [] : [];
   const node = nodes.includes(chosen.node) ? chosen.node : nodes[0] ?? "";
-  const query = new URLSearchParams({ step: step?.step ?? "", nodes: node });
+  const query = new URLSearchParams({ step: step?.step ?? "", nodes: node, tasks: chosen.part });
   const answer = useAnswer<ProfileAnswer>(step ? `${path}/profile?${query.toString()}` : "", hasEnded ? ENDED_MS : RUNNING_MS);
-  const Charts = useCharts();
   const profile = answer.data?.profiles[0];
+  const parts = taskParts(profile?.tasks.map((one) => one.rank) ?? []);
   return (
     <Card
       title="Use over time" class="wide"
       more={step && (
         <span class="choose">
           {offered.length > 1 && (
-            <label>Step <select aria-label="Step" value={step.step} onChange={(event) => setChosen({ step: event.currentTarget.value, node })}>
+            <label>Step <select aria-label="Step" value={step.step} onChange={(event) => setChosen({ step: event.currentTarget.value, node, part: "" })}>
               {offered.map((one) => <option key={one.step} value={one.step}>{one.name && one.name !== one.step ? `${one.step} ${one.name.slice(0, 40)}` : one.step}</option>)}
             </select></label>
           )}
           {nodes.length > 1 && (
-            <label>Node <select aria-label="Node" value={node} onChange={(event) => setChosen({ step: step.step, node: event.currentTarget.value })}>
+            <label>Node <select aria-label="Node" value={node} onChange={(event) => setChosen({ step: step.step, node: event.currentTarget.value, part: "" })}>
               {nodes.map((one) => <option key={one}>{one}</option>)}
+            </select></label>
+          )}
+          {parts.length > 0 && (
+            <label>Of <select aria-label="Of" value={chosen.part} onChange={(event) => setChosen({ step: step.step, node, part: event.currentTarget.value })}>
+              <option value="">all tasks together</option>
+              {parts.map((ranks) => <option key={ranks[0]} value={ranks.join()}>{`each of tasks ${ranks[0] ?? ""} to ${ranks.at(-1) ?? ""}`}</option>)}
             </select></label>
           )}
         </span>
@@ -197,28 +156,8 @@ function Profile({ path, steps, hasEnded }: { path: string; steps: readonly Step
       {!answer.data ? <Pending error={answer.error} what="the profile" /> : !profile ? answer.data.warnings.length === 0 && (
         <Empty>{hasEnded ? "There is no profile: it was too short to be measured, none was wanted, or it was purged."
           : "There is no profile yet: the first point is there after an interval, 15 s unless the job or the site has another."}</Empty>
-      ) : Charts ? <Charts profile={profile} /> : <Empty>Loading the charts …</Empty>}
+      ) : <ProfileCharts profile={profile} />}
       <Warnings list={answer.data?.warnings} />
     </Card>
   );
-}
-
-/** A part that could not be loaded is asked for again. */
-const RELOAD_MS = 3000;
-
-type ChartsPart = ComponentType<{ profile: ProfileAnswer["profiles"][number] }>;
-
-/** The charts are no part of the first page that is loaded. */
-function useCharts(): ChartsPart | null {
-  const [part, setPart] = useState<ChartsPart | null>(null);
-  useEffect(() => {
-    let timer = 0;
-    const load = (): void => {
-      const failed = (): void => { timer = window.setTimeout(load, RELOAD_MS); }; // the daemon was away
-      void import("../parts/profile").then((found) => setPart(() => found.ProfileCharts), failed);
-    };
-    load();
-    return () => clearTimeout(timer);
-  }, []);
-  return part;
 }

@@ -1,10 +1,13 @@
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 
-import { indexAt, type Metric, pathOf, topOf, type Values } from "../lib/chart";
+import { COLOURS, type Metric, type Span, topOf, type Values } from "../lib/chart";
+import { useStore } from "../lib/store";
 import { duration, moment } from "../lib/units";
+import { themeChanges } from "./gpugrid";
+import type * as plotting from "./plot";
 
-/** Lines over a step's time, as SVG whose colours are of the style sheet. Pointing at a moment, or an arrow key, reads it. */
+/** Lines over a time. Pointing at a moment, or an arrow key, reads it; without, the legend has what a picture cannot say. */
 
 export interface Series {
   readonly label: string;
@@ -14,44 +17,34 @@ export interface Series {
   readonly maxima: Values;
 }
 
-export interface Span {
-  /** 0: not known, only the time since it is. */
-  readonly startUs: number;
-  /** Of one value. */
-  readonly intervalS: number;
-}
+/** A part that could not be loaded is asked for again. */
+const RELOAD_MS = 3000;
 
-const HEIGHT_PX = 132;
-const LEFT_PX = 68;
-const BOTTOM_PX = 20;
-const TOP_PX = 8;
-/** Colours of the style sheet; more lines begin again, and are told apart by their name in the legend. */
-const COLOURS = 8;
-
-export function LineChart(props: { metric: Metric; series: readonly Series[]; span: Span; hasPeaks?: boolean }): JSX.Element {
+export function LineChart(props: {
+  metric: Metric;
+  series: readonly Series[];
+  span: Span;
+  hasPeaks?: boolean;
+  /** Charts of one group are read at the same moment. */
+  group?: string;
+}): JSX.Element {
   const { metric, series, span, hasPeaks = true } = props;
-  const box = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(0);
   const [at, setAt] = useState<number | null>(null);
-  useEffect(() => {
-    if (!box.current) return;
-    const watcher = new ResizeObserver(() => setWidth(box.current?.clientWidth ?? 0));
-    watcher.observe(box.current);
-    return () => watcher.disconnect();
-  }, []);
   const count = series[0]?.means.length ?? 0;
   const place = at === null ? null : Math.min(at, count - 1);
-  const top = metric.top || topOf(Math.max(...series.map((one) => one.max)), metric.base);
-  const plot = { width: Math.max(width - LEFT_PX - 1, 1), height: HEIGHT_PX - TOP_PX - BOTTOM_PX };
+  const peaks = hasPeaks && series.length === 1 ? series[0]?.maxima ?? null : null;
+  const drawing = useMemo(() => ({
+    metric, span, peaks, lines: series.map((one) => one.means), top: metric.top || topOf(Math.max(...series.map((one) => one.max)), metric.base),
+  }), [metric, series, span]);
+  const { box, point } = useDrawing(drawing, props.group, place, setAt);
   const isCrowded = series.length > 2;
   const label = `${metric.title} over ${duration(count * span.intervalS)}: ` +
     series.map((one) => `${one.label && `${one.label} `}mean ${metric.text(one.mean)}, highest ${metric.text(one.max)}`).join("; ");
-  const point = (event: PointerEvent): void => setAt(indexAt(event.offsetX - LEFT_PX, plot.width, count));
   const turn = (event: KeyboardEvent): void => {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (by === undefined) return;
     event.preventDefault();
-    setAt((before) => Math.max(0, Math.min(count - 1, (before ?? (by > 0 ? -1 : count)) + by)));
+    point(Math.max(0, Math.min(count - 1, (place ?? (by > 0 ? -1 : count)) + by)));
   };
   return (
     <figure class="chart">
@@ -59,23 +52,7 @@ export function LineChart(props: { metric: Metric; series: readonly Series[]; sp
         <b>{metric.title}</b>
         <span class="faint">{place !== null ? momentText(span, place) : isCrowded ? "means" : ""}</span>
       </figcaption>
-      <div
-        ref={box} class="plot" role="img" aria-label={label} tabIndex={0} onPointerMove={point} onPointerLeave={() => setAt(null)}
-        onKeyDown={turn} onBlur={() => setAt(null)}
-      >
-        {width > 0 && (
-          <svg width={width} height={HEIGHT_PX} aria-hidden="true">
-            <g transform={`translate(${LEFT_PX} ${TOP_PX})`}>
-              <Axes metric={metric} top={top} plot={plot} seconds={count * span.intervalS} />
-              {hasPeaks && series.length === 1 && <path class="peak" d={pathOf(series[0]?.maxima ?? [], plot.width, plot.height, top)} />}
-              {series.map((one, index) => (
-                <path key={one.label} class={`line s${index % COLOURS}`} d={pathOf(one.means, plot.width, plot.height, top)} />
-              ))}
-              {place !== null && <path class="cursor" d={`M${(((place + 0.5) / count) * plot.width).toFixed(1)} 0v${plot.height}`} />}
-            </g>
-          </svg>
-        )}
-      </div>
+      <div ref={box} class="plot" role="img" aria-label={label} tabIndex={0} onKeyDown={turn} onBlur={() => point(null)} />
       <ul class="legend">
         {series.map((one, index) => (
           <li key={one.label}>
@@ -90,6 +67,57 @@ export function LineChart(props: { metric: Metric; series: readonly Series[]; sp
   );
 }
 
+/** Draws into a box, and again when what is drawn, its width or the colours have changed. */
+function useDrawing(
+  drawing: plotting.Drawing, group: string | undefined, place: number | null, moved: (place: number | null) => void,
+): { box: { current: HTMLDivElement | null }; point: (place: number | null) => void } {
+  const part = usePart();
+  const own = useId();
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<plotting.Plot | null>(null);
+  const theme = useStore(themeChanges);
+  const latest = useRef({ drawing, place });
+  latest.current = { drawing, place };
+  const shape = [drawing.metric.title, drawing.lines.length, drawing.peaks !== null, drawing.span.startUs > 0, group].join();
+  useEffect(() => {
+    const element = box.current;
+    if (!part || !element) return;
+    const made = part.plotInto(element, latest.current, group ?? own, moved);
+    plot.current = made;
+    const watcher = new ResizeObserver(() => made.resize(element.clientWidth));
+    watcher.observe(element);
+    return () => {
+      watcher.disconnect();
+      made.remove();
+      plot.current = null;
+    };
+  }, [part, shape]);
+  useEffect(() => plot.current?.show(drawing), [drawing]);
+  useEffect(() => plot.current?.recolour(), [theme]);
+  return {
+    box,
+    point: (to) => {
+      moved(to);
+      plot.current?.point(to);
+    },
+  };
+}
+
+/** The drawing is no part of the first page that is loaded. */
+function usePart(): typeof plotting | null {
+  const [part, setPart] = useState<typeof plotting | null>(null);
+  useEffect(() => {
+    let timer = 0;
+    const load = (): void => {
+      const failed = (): void => { timer = window.setTimeout(load, RELOAD_MS); }; // the daemon was away
+      void import("./plot").then(setPart, failed);
+    };
+    load();
+    return () => clearTimeout(timer);
+  }, []);
+  return part;
+}
+
 function valueText(metric: Metric, value: number | null | undefined): string {
   return value === null || value === undefined ? "not known" : metric.text(value);
 }
@@ -97,24 +125,4 @@ function valueText(metric: Metric, value: number | null | undefined): string {
 function momentText(span: Span, place: number): string {
   const seconds = (place + 0.5) * span.intervalS;
   return span.startUs ? `${duration(seconds)} after its start, ${moment(span.startUs + seconds * 1e6)}` : `after ${duration(seconds)}`;
-}
-
-function Axes(props: { metric: Metric; top: number; plot: { width: number; height: number }; seconds: number }): JSX.Element {
-  const { metric, top, plot, seconds } = props;
-  return (
-    <>
-      {[0, 0.5, 1].map((part) => {
-        const y = plot.height * (1 - part);
-        return (
-          <g key={part}>
-            <path class="rule" d={`M0 ${y}h${plot.width}`} />
-            <text x={-8} y={y + 4} text-anchor="end">{metric.text(top * part)}</text>
-          </g>
-        );
-      })}
-      <text x={0} y={plot.height + 16}>0</text>
-      <text x={plot.width / 2} y={plot.height + 16} text-anchor="middle">{duration(seconds / 2)}</text>
-      <text x={plot.width} y={plot.height + 16} text-anchor="end">{duration(seconds)}</text>
-    </>
-  );
 }

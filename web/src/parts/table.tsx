@@ -72,16 +72,19 @@ export function TableBox<T>(props: {
   query: URLSearchParams;
   counted: string;
   all: () => Promise<readonly T[]>;
+  isUnsearched?: boolean;
   tools?: ComponentChildren;
   children: ComponentChildren;
 }): JSX.Element {
   return (
     <div class="table-box">
       <div class="tools">
-        <input
-          type="search" class="search" placeholder="Filter" aria-label={`Filter ${props.label}`} value={props.query.get("q") ?? ""}
-          onInput={(event) => setQuery({ q: event.currentTarget.value })}
-        />
+        {!props.isUnsearched && (
+          <input
+            type="search" class="search" placeholder="Filter" aria-label={`Filter ${props.label}`} value={props.query.get("q") ?? ""}
+            onInput={(event) => setQuery({ q: event.currentTarget.value })}
+          />
+        )}
         {props.tools}
         <span class="grow" />
         <output class="faint">{props.counted}</output>

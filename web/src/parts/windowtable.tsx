@@ -48,6 +48,10 @@ export function WindowTable<T, A extends WindowAnswer>(props: {
   columns: readonly OrderedColumn<T>[];
   query: URLSearchParams;
   order: string;
+  /** Rows are asked for again at most so often. */
+  everyMs?: number;
+  /** The daemon does not search these rows. */
+  isUnsearched?: boolean;
   rowKey: (row: T) => string;
   open?: (row: T) => string;
   empty: ComponentChildren;
@@ -67,7 +71,7 @@ export function WindowTable<T, A extends WindowAnswer>(props: {
     }),
     [list],
   );
-  const { rows, error } = useWindow<T, A>(list, from, rowsOf);
+  const { rows, error } = useWindow<T, A>(list, from, rowsOf, props.everyMs ?? 0);
   const all = useCallback(async () => {
     const found: T[] = [];
     while (found.length < COPIED_MAX) {
@@ -98,9 +102,9 @@ interface Place {
 
 /** Rows of a list; those of the former one stay until they are here. */
 function useWindow<T, A extends WindowAnswer>(
-  list: string, from: number, rowsOf: (answer: A) => readonly T[],
+  list: string, from: number, rowsOf: (answer: A) => readonly T[], everyMs: number,
 ): { rows: Rows<T> | undefined; error: ApiError | null } {
-  const [place, answer] = useLastWanted<A>(list, from);
+  const [place, answer] = useLastWanted<A>(list, from, everyMs);
   const last = useRef<{ data: A; rows: Rows<T> } | null>(null);
   if (answer.data && answer.data !== last.current?.data) {
     const rows = { list: place.list, length: answer.data.total ?? 0, first: place.from, here: rowsOf(answer.data) };
@@ -113,10 +117,10 @@ function useWindow<T, A extends WindowAnswer>(
  * The answer for a place, one request at a time: what is typed or scrolled over while an answer is on its way is asked for after
  * it, and of all that only the last. So a quick daemon answers each key, and a slow one is not asked for what nobody waits for.
  */
-function useLastWanted<A>(list: string, from: number): readonly [Place, Answer<A>] {
+function useLastWanted<A>(list: string, from: number, everyMs: number): readonly [Place, Answer<A>] {
   const wanted = useMemo((): Place => ({ list, from }), [list, from]);
   const [place, setPlace] = useState(wanted);
-  const answer = useAnswer<A>(`${place.list}&first=${place.from}&count=${COUNT}`);
+  const answer = useAnswer<A>(`${place.list}&first=${place.from}&count=${COUNT}`, everyMs);
   const isOnItsWay = answer.data === undefined && !answer.error;
   useEffect(() => {
     if (!isOnItsWay) setPlace(wanted);
