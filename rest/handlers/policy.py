@@ -30,7 +30,7 @@ from penstock.v1.governance_pb2 import ChangeManyRequest
 from penstock.values.refusals import Code
 from rest.answers import RestError
 from rest.calling import RestCall
-from rest.contract.parse import CONVERSION, BodyProblem
+from rest.contract.parse import CONVERSION, NO_MEMBER, BodyProblem
 from rest.handlers import simulate
 from rest.handlers.accounts import tree_of
 from rest.limits import POLICY_BYTES_MAX, POLICY_VALUES_MAX, REPLAYED_JOBS_MAX, SIMULATED_DAYS_MAX
@@ -102,8 +102,11 @@ async def plan(call: RestCall) -> Json:
 
 async def apply(call: RestCall) -> Json:
     """Makes what was planned. Raises RestError with 409 if it is no longer what the plan has shown."""
+    planned = call.record().get("fingerprint")
+    if not planned:
+        raise RestError(422, NO_MEMBER, "give the fingerprint of the plan to apply", source="#/fingerprint")
     made = await _planned(call)
-    if call.record().get("fingerprint") != made.fingerprint():
+    if planned != made.fingerprint():
         raise RestError(409, 0, _STALE, source="#/fingerprint")
     if made.found.steps:
         await call.call("ChangeMany", made.request)
@@ -162,6 +165,8 @@ async def _planned(call: RestCall) -> PolicyPlan:
     assert call.share is not None
     given = call.record()
     data = str(given.get("policy") or "").encode()
+    if not data.strip():  # with `prune` this would be to remove all accounts
+        raise RestError(422, NO_MEMBER, "give the text of a policy", source=_SOURCE)
     prune = bool(given.get("prune"))
     if len(data) > POLICY_BYTES_MAX:
         text = f"a policy has at most {POLICY_BYTES_MAX} bytes here: penstock policy takes larger ones"

@@ -194,7 +194,7 @@ def test_a_site_may_continue_without_a_script_that_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], kind: str
 ) -> None:
     """It is reported once, the other filters are asked, and a refusal holds."""
-    monkeypatch.setattr(beside, "CALL_S", 0.1 if kind == "hangs" else 30.0)
+    monkeypatch.setattr(beside, "CALL_S", 1.0 if kind == "hangs" else 30.0)  # the other filters have to answer, too
     told = "function slurm_cli_post_submit(o, j, s) print('told') return 0 end"
     first = script(
         tmp_path,
@@ -210,6 +210,7 @@ def test_a_site_may_continue_without_a_script_that_fails(
         f"sbatch: warning: the filter of options {tmp_path}/a.lua has failed, and is not asked: "
     )
     failure(cluster(tmp_path, first, second), "x.sh")  # as Slurm's
+    monkeypatch.setattr(beside, "CALL_S", 30.0)
     refusing = script(tmp_path, "function slurm_cli_pre_submit(o, n) return slurm.ERROR end", "c.lua")
     assert beside.TERMINATED in failure(cluster(tmp_path, f"accept:{refusing}"), "x.sh")
 

@@ -129,14 +129,16 @@ def test_what_is_no_policy_is_refused_with_its_lines(callers: dict[str, httpx.Cl
     for policy, word in (
         ("a: [", "policy is not YAML"), ("x" * (POLICY_BYTES_MAX + 1), "at most"), ("cluster: other\n", "cluster other"),
         (bomb, f"more than {POLICY_VALUES_MAX} values"), ("[" * 50_000, "policy is not YAML"),
+        ("", "give the text of a policy"), (" \n", "give the text of a policy"),
     ):  # fmt: skip
-        body = {"policy": policy, "fingerprint": "", "days": 1}
+        body = {"policy": policy, "fingerprint": "0", "days": 1, "prune": True}
         for verb in ("plan", "apply", "replay"):
             reply = user.post(f"{PATH}/{verb}", content=_json(body), headers={"Content-Type": "application/json"})
             assert word in error(reply), (policy[:40], verb, reply.text[:300])
     odd = planned(user, "accounts: {<img src=x onerror=alert(1)>: {MaxJobs: 1}}")  # what is no name the controller says
     assert odd["steps"][0]["what"] == "account <img src=x onerror=alert(1)>" and "denied" in odd["refusal"]
     assert "Invalid account name" in planned(callers[""], "accounts: {<b>: {MaxJobs: 1}}")["refusal"]
+    assert "give the fingerprint" in error(user.post(f"{PATH}/apply", json={"policy": WANTED}))
     assert "days is" in error(user.post(f"{PATH}/replay", json={"policy": "", "days": 0}))
 
 

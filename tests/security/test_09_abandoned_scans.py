@@ -11,7 +11,7 @@ from patience import ANSWER_S
 
 from ctld.rpc.gate.scans import SCANS_MAX, ScanPace, Scans
 from ctld.rpc.gate.turnshare import ALL_NS, USER_NS, TurnShare
-from ctld.rpc.jobs import joblists
+from ctld.rpc.jobs import listing
 from ctld.rpc.jobs.keptanswers import AnswerMoment, KeptAnswers
 from penstock.v1 import controller_pb2 as c
 from tests.rpc.clusterkit import Site
@@ -56,7 +56,7 @@ def test_lists_that_were_given_up_are_computed_no_further(
     async def story() -> None:
         async with site.controller(), site.client() as client:
             with monkeypatch.context() as patched:
-                patched.setattr(joblists, "select_rows", endless)
+                patched.setattr(listing, "select_rows", endless)
                 calls = [asyncio.create_task(ask(client, number)) for number in range(CALLS)]
                 await until(lambda: scans["now"] == SCANS_MAX)
                 for begun in range(SCANS_MAX, CALLS):
@@ -97,7 +97,7 @@ def test_200_calls_that_are_given_up_at_once_leave_nothing() -> None:
         await until(lambda: len(asyncio.all_tasks()) == 1)
         assert not running["now"] and not answers.computed
         asked = [answers.get(SOMEBODY, number, AnswerMoment(2), answer) for number in range(SCANS_MAX * 3)]
-        assert set(await asyncio.gather(*asked)) == {7}
+        assert {answer.value for answer in await asyncio.gather(*asked)} == {7}
 
     asyncio.run(story())
 
@@ -120,14 +120,14 @@ def test_an_answer_for_several_is_computed_for_those_who_stay() -> None:
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
         gate.set()
-        assert await second == 1
+        assert (await second).value == 1
         gate.clear()
         alone = asyncio.create_task(answers.get(SOMEBODY, "q", AnswerMoment(2), compute))
         await until(lambda: count["begun"] == 2)
         alone.cancel()
         after = asyncio.create_task(answers.get(OTHER, "q", AnswerMoment(2), compute))  # before the first has ended
         gate.set()
-        assert await after == 3
+        assert (await after).value == 3
 
     asyncio.run(story())
 

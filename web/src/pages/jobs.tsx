@@ -67,7 +67,7 @@ export const COLUMNS: readonly OrderedColumn<Row>[] = [
   { id: "gpus", title: "GPUs", order: "gpus", value: (job) => gpusOf(job.tres), width: 5, isNumber: true },
   { id: "cpus", title: "CPUs", order: "cpus", value: (job) => job.cpus, width: 5, isNumber: true },
   { id: "elapsed", title: "Elapsed", order: "elapsed", value: (job) => Math.round(elapsed(job, Date.now() * 1000)), text: (job) => (job.start_at_us ? duration(elapsed(job, Date.now() * 1000)) : ""), width: 7.5, isNumber: true },
-  { id: "limit", title: "Limit", order: "time_limit_s", value: (job) => (job.time_limit_s < 0 ? Infinity : job.time_limit_s), text: (job) => limit(job.time_limit_s), width: 7, isNumber: true },
+  { id: "limit", title: "Limit", order: "time_limit_s", value: (job) => (job.time_limit_s < 0 ? Infinity : job.time_limit_s), text: (job) => limit(job.time_limit_s), width: 8, isNumber: true },
   time("submit", "Submitted", "submit_at_us", (job) => job.submit_at_us),
   time("start", "Started", "start_at_us", (job) => job.start_at_us, true),
   time("planned", "Planned start", "planned_start_at_us", (job) => job.planned_start_at_us, true),
