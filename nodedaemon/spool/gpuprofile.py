@@ -20,7 +20,7 @@ def content(lines: dict[str, SampleLine]) -> bytes:
 
 
 def read_lines(folder_fd: int, folder: str, name: str = NAME, columns: int = COLUMNS) -> dict[str, SampleLine]:
-    """The lines of a file in a step's folder (`folder`: below the descriptor, "" = itself); none where it is missing or damaged."""
+    """The lines of a file in a step's folder (`folder`: below the descriptor, "" = itself); none if it is absent or damaged."""
     try:
         path = f"{folder}/{name}" if folder else name
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder_fd)

@@ -347,7 +347,7 @@ def test_statuses_are_for_codes_that_exist():
     assert grpc.StatusCode.UNAVAILABLE not in STATUS.values()  # that is for what a client tries again by itself
 
 
-def test_a_forecast_that_cannot_be_shown_ends_no_list(tmp_path, monkeypatch, caplog):
+def test_a_forecast_that_cannot_be_shown_ends_no_list(tmp_path, caplog):
     def broken(*_: object) -> None:
         raise IndexError("a row that is not there")
 
@@ -356,7 +356,8 @@ def test_a_forecast_that_cannot_be_shown_ends_no_list(tmp_path, monkeypatch, cap
     async def story():
         async with site.controller() as controller, site.client() as client:
             ids = [await submit(client, name=name) for name in "ab"]
-            controller.runtime.snapshot.forecast = SimpleNamespace(of_many=broken)
+            forecast: Any = SimpleNamespace(of_many=broken)
+            controller.runtime.snapshot.forecast = forecast
             jobs = await jobs_of(client, planned=True)
             assert [(job.job_id, job.planned_start_at_us) for job in jobs] == [(one, 0) for one in ids]
 
