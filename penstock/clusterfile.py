@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from penstock.boundedfile import read_bounded
 from penstock.errors import PenstockError
 from penstock.values.refusals import Code
 
@@ -50,16 +51,11 @@ def split_address(address: str) -> tuple[str, int]:
 def read_cluster(path: str | os.PathLike[str]) -> ClusterFile:
     """Reads one cluster file. FileNotFoundError when it does not exist, PenstockError when it cannot be used."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(CLUSTER_FILE_BYTES_MAX + 1)
+        data = read_bounded(path, CLUSTER_FILE_BYTES_MAX)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(path) from error
     except OSError as error:
         raise PenstockError(Code.CONFIG_INVALID, f"{path}: cannot be read: {error.strerror}") from error
-    if len(data) > CLUSTER_FILE_BYTES_MAX:
-        raise PenstockError(
-            Code.CONFIG_INVALID, f"{path}: larger than {CLUSTER_FILE_BYTES_MAX} bytes, not a cluster file"
-        )
     try:
         content = json.loads(data)
     except ValueError as error:

@@ -26,12 +26,12 @@ line; a file with an error is not used at all. The walk over a file is bounded: 
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 # Any: PyYAML's nodes are untyped; their `id` has the kind
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from cli.base.run import CommandError
+from penstock.boundedfile import read_bounded
 from penstock.values import limits
 from penstock.values.duration import format_duration
 from penstock.values.errors import BadValue
@@ -129,12 +129,9 @@ _OTHER_WORDS: Final = {"shares": "fairshare", "share": "fairshare", "qoslevel": 
 def read_policy(path: str) -> Policy:
     """Reads the file. Raises CommandError with all its errors."""
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
+        data = read_bounded(path, FILE_BYTES_MAX)
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from None
-    if len(data) > FILE_BYTES_MAX:
-        raise CommandError(f"{path}: larger than {FILE_BYTES_MAX} bytes")
     return parse_policy(data, path)
 
 

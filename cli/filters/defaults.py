@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from cli.base.options import Command
 from cli.base.run import CommandError
+from penstock.boundedfile import read_all
 
 FILE = "~/.slurm/defaults"
 FILE_BYTES_MAX = 64 * 1024
@@ -24,13 +25,11 @@ def user_defaults(command: Command, cluster: str) -> dict[str, str | None]:
     path = os.path.expanduser(FILE)
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            data = file.read(FILE_BYTES_MAX + 1)
+            data = read_all(file, FILE_BYTES_MAX)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from error
-    if len(data) > FILE_BYTES_MAX:
-        raise CommandError(f"{path}: more than {FILE_BYTES_MAX} bytes")
     return {name: value for name, value in _lines(path, os.fsdecode(data), command, cluster)}
 
 

@@ -85,7 +85,7 @@ def _rows(one: NodeProfile, until_ds: int, width: int) -> Iterator[tuple[str, ..
             if found is None or (column == "throttled_permille" and not found.max):
                 continue
             shown = SHOWN[column]
-            device = f"GPU {gpus.index(line.name)}" if line.kind == GPU else ""
+            device = f"GPU {gpus.index(line.name)}" if line.kind == GPU else line.name
             values = resampled(line.points, index, course, until_ds)
             text = "".join(_block(value[0] if value else None, shown.top or found.max) for value in values)
             yield device, shown.head, value_text(column, found.mean), value_text(column, found.max), text

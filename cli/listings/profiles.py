@@ -34,6 +34,11 @@ class NodeProfile(NamedTuple):
         """`12.0 on n1`."""
         return f"{RecordRow(self.job, self.step).id_text()} on {self.node}"
 
+    def with_tasks(self) -> "NodeProfile":
+        """The same with the lines of its tasks among the others, as `task 3`."""
+        tasks = (line._replace(name=f"task {rank}") for rank, line in self.tasks.items())
+        return self._replace(lines=[*self.lines, *tasks])
+
 
 class ProfileDemand(NamedTuple):
     """Which profiles are wanted, and how many."""

@@ -13,6 +13,7 @@ first line that names a rank applies, `*` matches all ranks that no line above n
 from typing import NamedTuple
 
 from cli.base.run import CommandError
+from penstock.boundedfile import read_bounded
 from penstock.values.errors import BadValue
 from penstock.values.numbers import parse_int
 from penstock.values.text import shown
@@ -33,13 +34,10 @@ class RankProgram(NamedTuple):
 def read_config(path: str) -> list[RankProgram]:
     """The file's lines. CommandError names the line."""
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read(FILE_BYTES_MAX + 1)
+        data = read_bounded(path, FILE_BYTES_MAX)
     except OSError as error:
         raise CommandError(f"Could not open multi_prog config file {path}: {error.strerror}") from error
-    if len(text) > FILE_BYTES_MAX:
-        raise CommandError(f"{path}: larger than {FILE_BYTES_MAX} bytes")
-    return parse_config(text, path)
+    return parse_config(data.decode("utf-8", "surrogateescape"), path)
 
 
 def parse_config(text: str, path: str) -> list[RankProgram]:

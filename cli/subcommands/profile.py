@@ -32,6 +32,7 @@ WIDTH_DEFAULT = (100, 24)
     examples=(
         ("penstock profile 12", "of all steps of a job, also while it runs"),
         ("penstock profile 12.0 --csv=12.csv", "of one step, into a file for a spreadsheet"),
+        ("penstock profile 12.0 --tasks", "with a line for each task, where a node has several"),
         ("penstock profile 12 --png=12.png", "as a picture"),
     ),
 )
@@ -39,12 +40,13 @@ WIDTH_DEFAULT = (100, 24)
 @click.option("--csv", "file", metavar="FILE", help="Write all points into this file as CSV; - is standard output.")
 @click.option("--png", metavar="FILE", help="Draw the courses into this file (needs penstock[profile]).")
 @click.option("--parquet", metavar="FILE", help="Write all points into this file as Parquet (needs penstock[profile]).")
+@click.option("--tasks", is_flag=True, help="Also the lines of single tasks (of steps with 2 to 64 on a node).")
 @click.argument("job")
-def command(job: str, file: str | None, png: str | None, parquet: str | None, language: str) -> int:
+def command(job: str, file: str | None, png: str | None, parquet: str | None, tasks: bool, language: str) -> int:
     """One run of `penstock profile`."""
     from cli.listings.profilechart import as_object, chart
 
-    profiles = load(job)
+    profiles = [one.with_tasks() for one in load(job)] if tasks else load(job)
     if file is not None:
         write_csv(file, profiles)
     if png is not None or parquet is not None:

@@ -18,6 +18,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from penstock.boundedfile import read_bounded
 from penstock.config.problem import Findings, Where
 
 #: Large enough for any site's node list; limits the memory that a wrong file, such as a log, takes.
@@ -96,13 +97,9 @@ class _Reader:
             if not stat.S_ISREG(os.stat(path).st_mode):
                 self.findings.error(named_at, f"cannot read {path}: not a plain file")
                 return None
-            with open(path, "rb") as file:
-                data = file.read(FILE_BYTES_MAX + 1)
+            data = read_bounded(path, FILE_BYTES_MAX)
         except OSError as problem:
             self.findings.error(named_at, f"cannot read {path}: {problem.strerror or problem}")
-            return None
-        if len(data) > FILE_BYTES_MAX:
-            self.findings.error(named_at, f"cannot read {path}: larger than {FILE_BYTES_MAX} bytes")
             return None
         return data.removeprefix(b"\xef\xbb\xbf")
 

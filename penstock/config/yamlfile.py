@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from penstock.boundedfile import read_bounded
 from penstock.config.problem import Findings, Where
 
 #: Large enough for any site's list of nodes.
@@ -13,12 +14,7 @@ def read_yaml(path: str, where: Where, findings: Findings) -> object:
     import yaml  # only sites with such a file need it
 
     try:
-        with open(path, "rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-        if len(data) > FILE_BYTES_MAX:
-            findings.error(where, f"larger than {FILE_BYTES_MAX} bytes")
-            return None
-        return yaml.safe_load(data)
+        return yaml.safe_load(read_bounded(path, FILE_BYTES_MAX))
     except OSError as problem:
         findings.error(where, f"cannot be read: {problem.strerror or problem}")
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as problem:

@@ -10,12 +10,12 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, time
-from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
 import yaml
 
 from cli.base.run import CommandError
+from penstock.boundedfile import read_all, read_bounded
 from rest.jobfiles.places import FilePlace, MemberPath, toml_places
 from rest.limits import BODY_BYTES_MAX
 
@@ -49,16 +49,10 @@ class FileError(Exception):
 
 def read_text(path: str) -> str:
     """The text of a file, or of standard input. Raises CommandError."""
-    if path == STDIN:
-        data = sys.stdin.buffer.read(BODY_BYTES_MAX + 1)
-    else:
-        try:
-            with Path(path).open("rb") as file:
-                data = file.read(BODY_BYTES_MAX + 1)
-        except OSError as error:
-            raise CommandError(f"{path}: {error.strerror}") from None
-    if len(data) > BODY_BYTES_MAX:
-        raise CommandError(f"{path}: larger than {BODY_BYTES_MAX} bytes")
+    try:
+        data = read_all(sys.stdin.buffer, BODY_BYTES_MAX) if path == STDIN else read_bounded(path, BODY_BYTES_MAX)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None
     try:
         return data.decode()
     except UnicodeDecodeError as error:

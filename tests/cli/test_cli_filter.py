@@ -259,7 +259,7 @@ def test_defaults_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     path.write_text("time=soon\n")
     assert "~/.slurm/defaults" in failure(file)
     path.write_text("x" * 70_000)
-    assert "more than 65536 bytes" in failure(file)
+    assert "larger than 65536 bytes" in failure(file)
 
 
 def test_the_machines_log_gets_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

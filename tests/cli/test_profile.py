@@ -12,7 +12,7 @@ from cli.subcommands import profile as profile_command
 from cli.subcommands import waste as waste_command
 from penstock.v1.accounting_pb2 import JobRecord, ListProfilesReply, ListRecordsReply, ProfileRecord
 from penstock.v1.governance_pb2 import ReportReply, ReportRow
-from penstock.values.profile import GPU, HOST, decode_profile, encode_profile
+from penstock.values.profile import GPU, HOST, TASK, decode_profile, encode_profile
 from penstock.values.timeline import SampleLine
 from tests.cli import reports
 from tests.cli.fake_controller import run_body
@@ -68,6 +68,28 @@ def test_the_chart(monkeypatch, capsys):
         "STEP        GPU                                       MEAN  MAX  IDLE  THROTTLED",
         f"12.0 on n1  {UUID}   68%  90%   25%        25%",
     ]
+
+
+def test_lines_of_tasks_where_they_are_asked_for(monkeypatch, capsys):
+    lines = {kind: SampleLine(4) for kind in (HOST, "0", "1")}
+    for number in range(1, 5):
+        for part, line in enumerate(lines.values()):
+            line.add(150 * number, (1000 * number if part == 2 else 0, 2048, 0, 0))
+    data = encode_profile(
+        [(HOST if name == HOST else TASK, "" if name == HOST else name, line) for name, line in lines.items()]
+    )
+    stored = ProfileRecord(job_id=12, attempt=0, step_id=0, node="n1", profile=data)
+    without = run(monkeypatch, capsys, "12.0", profiles=[stored])[1]
+    status, out, err = run(monkeypatch, capsys, "12.0", "--tasks", profiles=[stored])
+    assert (status, err) == (0, "") and "task" not in without
+    rows = [line.split()[:6] for line in out.splitlines() if line.startswith("task ")]
+    assert [row[1] for row in rows] == ["0"] * 4 + ["1"] * 4
+    assert [row[:6] for row in rows if "cores" in row] == [
+        ["task", "0", "CPU", "cores", "0.00", "0.00"],
+        ["task", "1", "CPU", "cores", "2.50", "4.00"],
+    ]
+    _, out, _ = run(monkeypatch, capsys, "12.0", "--tasks", "--json", profiles=[stored])
+    assert [line["device"] for line in json.loads(out)["profiles"][0]["lines"]] == [None, "task 0", "task 1"]
 
 
 def test_rows_for_programs(monkeypatch, capsys, tmp_path: Path):
