@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, and_, case, false, func, literal_column, or_, select, true
+from sqlalchemy import ColumnElement, and_, case, false, func, literal_column, or_, select, true, union_all
 
 from accounting.dbrow import Query
 from accounting.filter import RecordFilter
@@ -74,6 +74,11 @@ class Question:
     selects: tuple[Query, ...]  # of COLUMNS; together they return all rows, some of them twice
     selectors: tuple[JobSelector, ...]
     nodes: frozenset[str]
+
+    @property
+    def is_sql(self) -> bool:
+        """Whether SQL can express all of it: `matches` is true of every row then."""
+        return bool(self.selects) and not self.nodes and not self.selectors
 
     def matches(self, ids: "Ids", node_list: str) -> bool:
         """Applies the conditions that SQL cannot express: sets of array tasks and of nodes."""
@@ -144,6 +149,18 @@ def question(asked: RecordFilter) -> Question:
     conditions = and_(true(), *_column_conditions(asked, nodes), _in_time(asked))
     sources = _sources(asked, sorted({s.job_id for s in selectors}))
     return Question(tuple(select(*COLUMNS).where(source, conditions) for source in sources), selectors, nodes)
+
+
+def window_select(asking: Question, duplicates: bool, first: int, count: int) -> Query:
+    """Returns a query for `count` keys of a filter that `is_sql`, from the `first` on, the newest first, each with the `total`.
+
+    The database counts and sorts: a pass over a long period's rows in Python would take the interpreter's lock all the while.
+    """
+    rows = union_all(*(one.with_only_columns(JOB.c.job_id, JOB.c.attempt) for one in asking.selects)).subquery()
+    groups = (rows.c.job_id, rows.c.attempt) if duplicates else (rows.c.job_id,)
+    attempt = rows.c.attempt if duplicates else func.max(rows.c.attempt).label("attempt")
+    keys = select(rows.c.job_id, attempt, func.count().over().label("total")).group_by(*groups)
+    return keys.order_by(rows.c.job_id.desc(), attempt.desc()).limit(count).offset(first)
 
 
 def _sources(asked: RecordFilter, ids: list[int]) -> tuple[ColumnElement[bool], ...]:

@@ -26,7 +26,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from accounting.database import read_engine
 from accounting.dbrow import DbRow, Query
 from accounting.filter import FilterRecord, RecordFilter, StepRecord
-from accounting.query import END, Ids, Question, question
+from accounting.query import END, Ids, Question, question, window_select
 from accounting.resized import by_size, is_asked, resizes_of
 from accounting.schema import JOB, JOB_REQUEST, JOB_SPEC, STEP, STEP_PROFILE, split_strings
 from penstock.values.errors import BadValue
@@ -109,10 +109,8 @@ class Records:
         asking = question(asked)
         try:
             with self._engine.connect() as connection:
-                keys = _keys(connection, asking, asked.duplicates)
-                end = max(len(keys) - first, 0)
-                some = keys[max(end - count, 0) : end]
-                return len(keys), _read_page(connection, asking, asked, some)[::-1] if some else []
+                total, keys = _window_keys(connection, asking, asked.duplicates, (first, count))
+                return total, _read_page(connection, asking, asked, keys)[::-1] if keys else []
         except SQLAlchemyError as error:
             raise self._unavailable(error) from error
 
@@ -155,8 +153,7 @@ def _keys(connection: Connection, asking: Question, duplicates: bool) -> "array[
         ):
             if asking.matches(Ids(job_id, array_id, task_id, tasks, het_id, offset, submit_us), node_list):
                 found.append(job_id << _ATTEMPT_BITS | attempt)
-                if len(found) > RECORDS_MAX:
-                    raise BadValue(f"more than {RECORDS_MAX} records match; ask for a shorter time or fewer users")
+                _check_number(len(found))
     keys = array("q")
     for key in sorted(found):
         if keys and (keys[-1] == key or (not duplicates and keys[-1] >> _ATTEMPT_BITS == key >> _ATTEMPT_BITS)):
@@ -164,6 +161,28 @@ def _keys(connection: Connection, asking: Question, duplicates: bool) -> "array[
         else:
             keys.append(key)
     return keys
+
+
+def _window_keys(
+    connection: Connection, asking: Question, duplicates: bool, window: tuple[int, int]
+) -> tuple[int, "array[int]"]:
+    """Returns the number of all keys, and those of a window (first, count) of them from the newest, in the order of `_keys`."""
+    first, count = window
+    if not asking.is_sql:
+        keys = _keys(connection, asking, duplicates)
+        end = max(len(keys) - first, 0)
+        return len(keys), keys[max(end - count, 0) : end]
+    found = connection.execute(window_select(asking, duplicates, first, count)).all()
+    is_behind = first > 0 and not found
+    counted = connection.execute(window_select(asking, duplicates, 0, 1)).all() if is_behind else found
+    total = counted[0].total if counted else 0
+    _check_number(total)
+    return total, array("q", (row.job_id << _ATTEMPT_BITS | row.attempt for row in reversed(found)))
+
+
+def _check_number(records: int) -> None:
+    if records > RECORDS_MAX:
+        raise BadValue(f"more than {RECORDS_MAX} records match; ask for a shorter time or fewer users")
 
 
 def _stream(connection: Connection, statement: Query) -> Iterator[Any]:

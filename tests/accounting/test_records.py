@@ -124,6 +124,32 @@ def test_a_window_has_the_newest_and_says_how_many_match(past: Past) -> None:
     assert (newest.attempt, newest.end_at_us) == (1, at(50))
 
 
+@pytest.mark.parametrize("fields", [
+    {}, {"duplicates": True}, {"start_at_us": at(20)}, {"start_at_us": at(20), "duplicates": True}, {"uids": (77,)}, {"uids": (9,)},
+    {"start_at_us": at(5), "end_at_us": at(20), "states": ("COMPLETED", "REQUEUED")}, {"names": ("train",), "end_at_us": at(8)},
+    {"nodes": ("n2",)}, {"ids": ("10_[1-2]", "1")}, {"ids": ("10",), "duplicates": True}, {"seen_uid": 77, "seen_accounts": ("physics",)},
+])  # fmt: skip
+def test_windows_together_are_the_list_from_its_end(past: Past, fields: dict[str, Any]) -> None:
+    """Whether the database counts and sorts (all but ids and nodes) or not."""
+    tasks = [life(10 + i, 1, 5, 6, array_job_id=10, array_task_id=i, submit_key="") for i in range(3)]
+    requeued = life(1, 1, 2, 30, state=JobState.REQUEUED), life(4, 1, 2, 7, state=JobState.REQUEUED, node="n2")
+    past.put(
+        *requeued,
+        life(2, 1, 2, 9, user_id=77, request=JobRequest(name="train", account="Physics")),
+        life(3, 1, 0, 0),
+        life(5, 1, 9, 0),
+        *tasks,
+    )
+    past.put(life(1, 1, 40, 50, attempt=1), life(4, 1, 8, 21, attempt=1))
+    listed = [(one.job_id, one.attempt) for one in past.ask(**fields)][::-1]
+    found: list[tuple[int, int]] = []
+    for first in range(0, len(listed) + 2, 2):
+        total, some = past.reader.window(RecordFilter(**fields), first, 2)
+        assert total == len(listed)
+        found += [(one.job_id, one.attempt) for one in some]
+    assert found == listed
+
+
 def test_truncate_cuts_at_the_window(past: Past) -> None:
     past.put(life(1, 1, 10, 90), life(2, 1, 30, 0), life(3, 1, 0, 0), life(4, 1, 30, 40))
     window = {"start_at_us": at(20), "end_at_us": at(50)}
