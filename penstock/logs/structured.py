@@ -57,15 +57,15 @@ class JsonFormatter(logging.Formatter):
     def __init__(self, daemon: str, node: str = "", span_of: SpanOf = no_span) -> None:
         super().__init__()
         self._span_of = span_of
-        self._base: LogFields = {"daemon": daemon, **({"node": node} if node else {})}
+        self._base = _encoded({"daemon": daemon, **({"node": node} if node else {})})[1:-1]
         self._daemon = daemon
         self._second = -1
         self._second_text = ""
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the lines: what they share is encoded once."""
-        head = _encoded({"time": self._time(record.created), "level": record.levelname.lower(), **self._base})
-        return "\n".join([f"{head[:-1]},{_encoded(own)[1:]}" for own in self._own(record)])
+        head = f'{{"time":"{self._time(record.created)}","level":"{record.levelname.lower()}",{self._base},'
+        return "\n".join([head + _encoded(own)[1:] for own in self._own(record)])
 
     def _time(self, created_s: float) -> str:
         second, us = divmod(round(created_s * 1_000_000), 1_000_000)
