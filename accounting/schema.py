@@ -117,6 +117,7 @@ JOB = Table(
     Column("stopped", Integer, nullable=False, server_default="0"),
     Column("failed_attempts", Integer, nullable=False, server_default="0"),
     Column("licenses_alloc", Text, nullable=False, server_default=""),
+    Column("trace_one_in", Integer, nullable=False, server_default="1"),
     # end of what is made
 )
 # Each index is partial where that leaves out rows that no query looks for there: every entry costs time at every

@@ -1,13 +1,13 @@
 """What it costs to be seen: profiles of 10,000 jobs, and a cluster with everything on against one with everything off.
 
     python -m bench.observebench profiles [--jobs 10000] [--gpus 1]
-    python -m bench.observebench everything [--rounds 5] [--parts metrics,traces,profiles,json] [--one-in 1]
+    python -m bench.observebench everything [--rounds 5] [--parts metrics,traces,profiles,json] [--one-in 1] [--per-s 10]
 
 `profiles`: the jobs run on hollow nodes and end at a fixed rate, once without and once with a profile of an hour each; the
 difference of the controller's CPU time is theirs, and what a job of an hour costs a second follows.
 
 `everything`: two private clusters, `on` and `off`, measured in turns; the one that begins alternates. On are metrics with
-scrapes of the controller and of the node, traces of all jobs to a collector that takes them, profiles, the watch for jobs
+scrapes of the controller and of the node, traces to a collector that takes them, profiles, the watch for jobs
 that hang, and JSON lines; or some of these. Figures are CPU time: wall time on a shared machine says little.
 """
 
@@ -52,6 +52,7 @@ class Asked(NamedTuple):
     parts: set[str]
     scrape_s: float
     one_in: int
+    per_s: int
 
 
 # ---- profiles ------------------------------------------------------------------------------------------------------
@@ -175,7 +176,11 @@ def everything(asked: Asked) -> dict[str, float]:
         _with_conf(off, *OFF)
         lines = {
             "metrics": ("MetricsType=metrics/openmetrics", f"PenstockMetricsPort={port}"),
-            "traces": (f"PenstockTraceUrl={url}", f"PenstockTraceOneIn={asked.one_in}"),
+            "traces": (
+                f"PenstockTraceUrl={url}",
+                f"PenstockTraceOneIn={asked.one_in}",
+                f"PenstockTracesPerSecond={asked.per_s}",
+            ),
             "json": ("PenstockLogFormat=json",),
         }
         _with_conf(on, *(line for part in lines if part in asked.parts for line in lines[part]))
@@ -238,11 +243,14 @@ def main() -> None:
     parser.add_argument("--parts", default="metrics,traces,profiles,json")
     parser.add_argument("--scrape-s", type=float, default=15.0)
     parser.add_argument("--one-in", type=int, default=1, help="trace one job in so many")
+    parser.add_argument("--per-s", type=int, default=10, help="trace at most so many a second, 0 = no limit")
     asked = parser.parse_args()
     if asked.part == "profiles":
         figures = asyncio.run(profiles(asked.jobs, asked.gpus))
     else:
-        figures = everything(Asked(asked.rounds, set(asked.parts.split(",")), asked.scrape_s, asked.one_in))
+        figures = everything(
+            Asked(asked.rounds, set(asked.parts.split(",")), asked.scrape_s, asked.one_in, asked.per_s)
+        )
     for name, value in figures.items():
         print(f"{name:42} {value:10.3f}")
 

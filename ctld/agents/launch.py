@@ -214,7 +214,7 @@ def step_span(config: Config, job: JobRow, step_id: int) -> bytes:
 def _trace_of(config: Config, job: JobRow) -> JobTrace | None:
     if not config.trace_url:
         return None
-    return job_trace(config.cluster_name, job.job_id, job.submit_at_us, config.trace_one_in, job.request.trace_parent)
+    return job_trace(config.cluster_name, job.job_id, job.submit_at_us, job.trace_one_in, job.request.trace_parent)
 
 
 def facts_of(effect: LaunchStep, cluster: str) -> node_pb2.JobFacts:

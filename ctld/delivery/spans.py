@@ -38,11 +38,10 @@ REST_AHEAD_US_MAX: Final = 1_000_000
 
 
 class SpanMaker:
-    """Makes the spans of one cluster's batches; of one job in `one_in`, the others have none."""
+    """Makes the spans of one cluster's batches."""
 
-    def __init__(self, cluster: str, one_in: int, snapshot: Snapshot) -> None:
+    def __init__(self, cluster: str, snapshot: Snapshot) -> None:
         self._cluster = cluster
-        self._one_in = one_in
         self._snapshot = snapshot
         self._last_row: JobRow | None = None
         self._last_facts: SpanFacts = ()
@@ -57,11 +56,12 @@ class SpanMaker:
             if row is None or (trace := self._trace_of(row)) is None:
                 continue
             if line.event == "submit":
-                yield self._job_span(row, trace, "submit", "job", row.submit_at_us, now_us)
-                yield self._job_span(row, trace, "commit", "submit", max(sealed_at_us, row.submit_at_us), now_us)
+                yield self._job_span(row, trace, "submit", "submit", "job", row.submit_at_us, now_us)
+                since_us = max(sealed_at_us, row.submit_at_us)
+                yield self._job_span(row, trace, "commit", "commit", "submit", since_us, now_us)
             elif line.event == "start":
                 since_us = min(max(row.eligible_at_us, row.submit_at_us), line.at_us)
-                yield self._job_span(row, trace, f"plan {row.attempt}", "job", since_us, line.at_us)
+                yield self._job_span(row, trace, "plan", f"plan {row.attempt}", "job", since_us, line.at_us)
             elif line.event in _ENDS:
                 ended[key] = None
         for key in ended:
@@ -79,7 +79,7 @@ class SpanMaker:
         if row is None or not -REST_AHEAD_US_MAX <= row.submit_at_us - received_at_us <= REST_US_MAX:
             return None
         trace, since_us = self._trace_of(row), min(received_at_us, row.submit_at_us)
-        return None if trace is None else self._job_span(row, trace, "rest", "", since_us, now_us)
+        return None if trace is None else self._job_span(row, trace, "rest", "rest", "", since_us, now_us)
 
     def ids_of(self, job_id: int, fields: Mapping[str, str | int | float]) -> SpanIds | None:
         """Returns where a line of the log belongs: to the submission, the attempt that it names, or the whole job."""
@@ -95,16 +95,17 @@ class SpanMaker:
 
     def _trace_of(self, row: JobRow) -> JobTrace | None:
         """Returns the place of a job in its trace; None of one that is not sampled."""
-        return job_trace(self._cluster, row.job_id, row.submit_at_us, self._one_in, row.request.trace_parent)
+        return job_trace(self._cluster, row.job_id, row.submit_at_us, row.trace_one_in, row.request.trace_parent)
 
     def _end_spans(self, row: JobRow, now_us: int) -> Iterator[TraceSpan]:
         if (trace := self._trace_of(row)) is None:
             return
         if row.start_at_us:
-            yield self._job_span(row, trace, f"attempt {row.attempt}", "job", row.start_at_us, row.end_at_us)
-        yield self._job_span(row, trace, f"accounting {row.attempt}", "job", row.end_at_us, now_us)
+            key = f"attempt {row.attempt}"
+            yield self._job_span(row, trace, "attempt", key, "job", row.start_at_us, row.end_at_us)
+        yield self._job_span(row, trace, "accounting", f"accounting {row.attempt}", "job", row.end_at_us, now_us)
         if row.state in END_STATES and self._has_ended(row):
-            yield self._job_span(row, trace, "job", "", row.submit_at_us, now_us)
+            yield self._job_span(row, trace, "job", "job", "", row.submit_at_us, now_us)
 
     def _has_ended(self, row: JobRow) -> bool:
         """Whether it was the job's last attempt: one of a crontab's job ends as others do, and the job waits again."""
@@ -112,11 +113,10 @@ class SpanMaker:
         return current is None or current.attempt == row.attempt
 
     def _job_span(
-        self, row: JobRow, trace: JobTrace, key: str, parent: str, start_at_us: int, end_at_us: int
+        self, row: JobRow, trace: JobTrace, name: str, key: str, parent: str, start_at_us: int, end_at_us: int
     ) -> TraceSpan:
         facts: SpanFacts = ()
         failure = None
-        name = key.partition(" ")[0]
         if name in ("job", "attempt"):
             facts = _outcome(row.state, row.exit_code, row.exit_signal)
             failure = row.state not in (JobState.COMPLETED, JobState.REQUEUED)

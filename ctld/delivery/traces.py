@@ -56,19 +56,19 @@ class TraceSender:
         self._maker: SpanMaker | None = None
         self._server: Server | None = None
         self._task: asyncio.Task[None] | None = None
-        self._config: tuple[object, ...] = ("", 1, "")
+        self._config = ("", "")
         self._problem: Retry | None = None  # of the last attempt
 
     async def use(self, config: Config) -> None:
         """Sends to the collector of a configuration from now on."""
-        key = config.trace_url, config.trace_one_in, config.cluster_name
+        key = config.trace_url, config.cluster_name
         if key == self._config:
             return
         await self.stop()
         self._config = key
         if not config.trace_url:
             return
-        self._maker = SpanMaker(config.cluster_name, config.trace_one_in, self._runtime.snapshot)
+        self._maker = SpanMaker(config.cluster_name, self._runtime.snapshot)
         self._server = Server(config.trace_url, TIMEOUT_S)
         resource: dict[str, str | int] = {
             "service.name": "penstock",

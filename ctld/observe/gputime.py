@@ -1,4 +1,5 @@
-"""GPU time by use: the seconds for which GPUs were allocated, idle and closed, counted with every committed batch.
+"""GPU time by use: the seconds for which GPUs were allocated, idle and closed, counted with every committed batch that
+changes how many are allocated.
 
 Each interval counts with the numbers at its beginning. A scrape counts up to its own moment, so the sum over the states
 grows as fast as there are GPUs.
@@ -35,9 +36,10 @@ class GpuTime:
         self.look()
 
     def counted(self, batch: object) -> None:
-        """Counts the time up to a batch, which is committed and visible now. Its cost does not depend on the jobs."""
-        self._advance()
-        self._take()
+        """Counts the time up to a batch, which is committed and visible now, if it allocates or releases GPUs: most do not."""
+        if self._tally.gpus_allocated != self._numbers.allocated:
+            self._advance()
+            self._take()
 
     def look(self) -> None:
         """Counts the time up to now, and the GPUs of all nodes: their number and health change seldom."""

@@ -69,13 +69,13 @@ JOB_READ_COLUMNS: tuple[str, ...] = (
     "time_limit_s", "alloc", "batch_node", "exit_code", "exit_signal", "derived_code", "derived_signal",
     "cancelled_by_uid", "failed_node", "admin_comment", "tres_alloc", "suspended_by", "suspended_us", "suspended_at_us",
     "preempt_at_us", "preempt_end_at_us", "preemptor_id", "assoc_id", "borrowed", "completing_at_us", "resized_at_us",
-    "stopped", "failed_attempts", "licenses_alloc",
+    "stopped", "failed_attempts", "licenses_alloc", "trace_one_in",
 )  # fmt: skip
 #: What `waiting_job_from` reads of a job that waits for its first start, and what its other columns hold then.
 JOB_WAITING_COLUMNS: tuple[str, ...] = (
     "job_id", "array_job_id", "request_id", "spec_hash", "user_id", "group_id", "user_name", "group_name",
     "submit_at_us", "tres_req", "array_task_id", "partition", "reason", "reason_detail", "hold", "priority",
-    "eligible_at_us", "time_limit_s", "assoc_id",
+    "eligible_at_us", "time_limit_s", "assoc_id", "trace_one_in",
 )  # fmt: skip
 JOB_WAITING_USUAL: dict[str, object] = {
     "attempt": 0, "array_tasks": None, "array_throttle": 0, "state": 0, "end_state": None, "dependency": "",
@@ -98,7 +98,7 @@ def job_insert(row: JobRow) -> Params:
         reason_detail, hold, priority, dependency, eligible_at_us, start_at_us, end_at_us, time_limit_s, alloc,
         batch_node, exit_code, exit_signal, derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment,
         tres_alloc, suspended_by, suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us, preemptor_id,
-        assoc_id, borrowed, completing_at_us, resized_at_us, stopped, failed_attempts, licenses_alloc,
+        assoc_id, borrowed, completing_at_us, resized_at_us, stopped, failed_attempts, licenses_alloc, trace_one_in,
     ) = row  # fmt: skip
     alloc_json, nodes_alloc, cpus_alloc, node_list = alloc_values(alloc) if alloc else ("[]", 0, 0, "")
     return (
@@ -110,7 +110,7 @@ def job_insert(row: JobRow) -> Params:
         derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, tres_alloc, nodes_alloc, cpus_alloc,
         node_list, int(suspended_by), suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us, preemptor_id,
         request.het_job_id, request.het_offset, request.wckey, assoc_id, borrowed, completing_at_us, resized_at_us,
-        stopped, failed_attempts, licenses_alloc,
+        stopped, failed_attempts, licenses_alloc, trace_one_in,
     )  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def job_update(row: JobRow) -> Params:
         time_limit_s, alloc, batch_node, exit_code, exit_signal, derived_code, derived_signal, cancelled_by_uid,
         failed_node, admin_comment, tres_alloc, suspended_by, suspended_us, suspended_at_us, preempt_at_us,
         preempt_end_at_us, preemptor_id, assoc_id, borrowed, completing_at_us, resized_at_us, stopped, failed_attempts,
-        licenses_alloc,
+        licenses_alloc, _,
     ) = row  # fmt: skip
     alloc_json, nodes_alloc, cpus_alloc, node_list = alloc_values(alloc) if alloc else ("[]", 0, 0, "")
     return (
@@ -138,7 +138,7 @@ def job_update(row: JobRow) -> Params:
 JobRowValues: TypeAlias = tuple[
     int, int, int, int, bytes, int, int, str, str, int, str, int | None, str | None, int, str, int, int | None, str,
     str, int, int, str, int, int, int, int, str, str, int, int, int, int, int, str, str, str, int, int, int, int, int,
-    int, int, int, int, int, int, int, str, int, str, bytes,
+    int, int, int, int, int, int, int, str, int, int, str, bytes,
 ]  # fmt: skip
 
 
@@ -155,8 +155,8 @@ def job_from(
         priority, dependency, eligible_at_us, start_at_us, end_at_us, time_limit_s, alloc, batch_node, exit_code,
         exit_signal, derived_code, derived_signal, cancelled_by_uid, failed_node, admin_comment, tres_alloc,
         suspended_by, suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us, preemptor_id, assoc_id, borrowed,
-        completing_at_us, resized_at_us, stopped, failed_attempts, licenses_alloc, request_job_id, request_key,
-        request_json,
+        completing_at_us, resized_at_us, stopped, failed_attempts, licenses_alloc, trace_one_in, request_job_id,
+        request_key, request_json,
     ) = values  # fmt: skip
     fields = (
         job_id, attempt, array_job_id, job_id if request_id == job_id else request_id,
@@ -171,14 +171,14 @@ def job_from(
         batch_node and one(batch_node, batch_node), exit_code, exit_signal, derived_code, derived_signal,
         cancelled_by_uid, failed_node, admin_comment, tres_alloc and one(tres_alloc, tres_alloc),
         SUSPENDS[suspended_by], suspended_us, suspended_at_us, preempt_at_us, preempt_end_at_us, preemptor_id, assoc_id,
-        borrowed, completing_at_us, resized_at_us, stopped, failed_attempts, licenses_alloc,
+        borrowed, completing_at_us, resized_at_us, stopped, failed_attempts, licenses_alloc, trace_one_in,
     )  # fmt: skip
     return tuple.__new__(JobRow, fields)
 
 
 WaitingRowValues: TypeAlias = tuple[
-    int, int, int, bytes, int, int, str, str, int, str, int | None, str, str, str, int, int, int, int, int, int, str,
-    bytes,
+    int, int, int, bytes, int, int, str, str, int, str, int | None, str, str, str, int, int, int, int, int, int, int,
+    str, bytes,
 ]  # fmt: skip
 
 
@@ -192,7 +192,7 @@ def waiting_job_from(
     (
         job_id, array_job_id, request_id, spec_hash, user_id, group_id, user_name, group_name, submit_at_us, tres_req,
         array_task_id, partition, reason, reason_detail, hold, priority, eligible_at_us, time_limit_s, assoc_id,
-        request_job_id, request_key, request_json,
+        trace_one_in, request_job_id, request_key, request_json,
     ) = values  # fmt: skip
     return WaitingRow(
         job_id, array_job_id, job_id if request_id == job_id else request_id,
@@ -201,7 +201,7 @@ def waiting_job_from(
         one(user_name, user_name), one(group_name, group_name), submit_at_us, one(tres_req, tres_req), array_task_id,
         one(partition, partition), REASONS[reason], reason_detail and one(reason_detail, reason_detail), HOLDS[hold],
         priority, submit_at_us if eligible_at_us == submit_at_us else eligible_at_us, one(time_limit_s, time_limit_s),
-        assoc_id,
+        assoc_id, trace_one_in,
     )  # fmt: skip
 
 

@@ -174,6 +174,7 @@ _METRICS = (
     Key("PenstockHangAction", "hang_action", policykinds.HANG_ACTION),
     Key("PenstockTraceUrl", "trace_url", kinds.PLACE),
     Key("PenstockTraceOneIn", "trace_one_in", kinds.integer(1, 1_000_000)),
+    Key("PenstockTracesPerSecond", "traces_per_s", kinds.integer(0, 1_000_000)),
 )
 
 _SUPPORTED_GLOBALS = (

@@ -400,6 +400,7 @@ class Config:
     hang_action: tuple[int, int] = (0, 0)  # the signal to it, 0 = none; the seconds from then on until it is sent
     trace_url: str = ""  # of a collector of OpenTelemetry; "" = no traces
     trace_one_in: int = 1  # one job in so many has a trace
+    traces_per_s: int = 10  # at most so many jobs a second on average; 0 = no limit
     # from slurmdbd.conf
     purge_after: tuple[tuple[str, int, str], ...] = field(
         default=(), compare=False

@@ -54,11 +54,18 @@ def checked_traceparent(text: str) -> str:
     return f"00-{found['trace']}-{found['span']}-{int(found['flags'], 16) & 1:02x}"
 
 
-@lru_cache(maxsize=TRACES_KEPT_MAX)
 def job_trace(cluster: str, job_id: int, submit_at_us: int, one_in: int, parent: str = "") -> JobTrace | None:
-    """Returns the place of a job, the same in every process and after each restart; None of one that is not sampled."""
+    """Returns the place of a job, the same in every process and after each restart; None of one that is not sampled.
+
+    `one_in`: so many jobs without a caller are one sampled job, by their seeds; 0 = none is sampled.
+    """
+    return _job_trace(cluster, job_id, submit_at_us, one_in, parent) if one_in or parent else None
+
+
+@lru_cache(maxsize=TRACES_KEPT_MAX)
+def _job_trace(cluster: str, job_id: int, submit_at_us: int, one_in: int, parent: str) -> JobTrace | None:
     seed = hashlib.sha256(f"{cluster}\0{job_id}\0{submit_at_us}".encode()).digest()[:16]
     if parent := checked_traceparent(parent):
         _, trace_id, span_id, flags = parent.split("-")
         return JobTrace(bytes.fromhex(trace_id), seed, bytes.fromhex(span_id)) if flags == "01" else None
-    return None if int.from_bytes(seed[-8:], "big") % one_in else JobTrace(seed, seed)
+    return None if not one_in or int.from_bytes(seed[-8:], "big") % one_in else JobTrace(seed, seed)

@@ -97,6 +97,16 @@ def test_changes_of_jobs_are_a_line_each() -> None:
     assert second.items() >= {"event": "job_requeue_asked", "job": 6, "detail": "x\\x0ay"}.items()
 
 
+def test_a_number_that_is_none_is_null_and_a_large_one_stays() -> None:
+    """Strict readers of JSON take no NaN."""
+    shown = Shown()
+    shown.log.info("node %s registered, stream %d", float("nan"), 2**70)
+    shown.log.info("node %s registered, stream %d", True, 1.5)
+    first, second = shown.lines()
+    assert first["node"] is None and first["stream"] == 2**70
+    assert second["node"] == "True" and second["stream"] == 1.5
+
+
 @given(TEXTS)
 def test_no_text_makes_a_line_or_a_field(text: str) -> None:
     shown = Shown()

@@ -41,11 +41,11 @@ def facts_of(span: TraceSpan) -> dict[str, str | int]:
 class TracedWorld(World):
     """A world whose spans are kept."""
 
-    def __init__(self, nodes: int = 2, one_in: int = 1) -> None:
+    def __init__(self, nodes: int = 2, one_in: int = 1, per_s: int = 0) -> None:
         self.spans: list[TraceSpan] = []
         self._snapshot = Snapshot()
-        self._maker = SpanMaker("c", one_in, self._snapshot)
-        super().__init__(make_config(nodes=nodes, cpus=4))
+        self._maker = SpanMaker("c", self._snapshot)
+        super().__init__(make_config(nodes=nodes, cpus=4, trace_one_in=one_in, traces_per_s=per_s))
         for node in self.config.nodes:
             self.register(node.name)
 
@@ -235,7 +235,7 @@ class Sending:
             clock_us=lambda: 2,
         )
         patch.setattr(traces, "Server", lambda url, timeout_s: collector)
-        patch.setattr(traces, "SpanMaker", lambda cluster, one_in, snapshot: self)
+        patch.setattr(traces, "SpanMaker", lambda cluster, snapshot: self)
         patch.setattr(traces, "pause", self._pause)
         self.sender = TraceSender(runtime, "1")
 

@@ -87,3 +87,17 @@ def test_a_wait_is_from_when_the_job_could_start_and_counts_once() -> None:
 )
 def test_the_class_of_a_job_is_by_gpus_and_nodes(nodes: int, gres: tuple[Any, ...], found: str) -> None:
     assert class_of(row(1, JobState.RUNNING, alloc=(NodeAlloc("n1", 2, 100, 1, gres),) * nodes)) == found
+
+
+def test_a_task_that_starts_leaves_the_others_of_its_array() -> None:
+    request = JobRequest(name="j", account="a", partitions=("p", "q"))
+    of_array: dict[str, Any] = {"array_job_id": 1, "request": request}
+    snapshot = Snapshot([row(1, array_tasks=TaskSet.parse("0-9"), **of_array)])
+    tally = snapshot.count_for_metrics()
+    started = row(2, JobState.RUNNING, array_task_id=0, **of_array)
+    snapshot.apply(batch(row(1, array_tasks=TaskSet.parse("1-9"), **of_array), started))
+    snapshot.apply(batch(row(1, array_tasks=TaskSet.parse("2-9"), **of_array)))
+    assert sorted(cell.jobs for cell in tally.cells.values()) == [1, 8]
+    snapshot.apply(batch(row(1, array_task_id=9, **of_array)))
+    assert sorted(cell.jobs for cell in tally.cells.values()) == [1, 1]
+    assert shown(tally) == shown(snapshot.count_for_metrics())

@@ -314,6 +314,7 @@ RECORD_OWNERS = {
     "Job.suspended_by": "lifecycle/job_life lifecycle/suspend",
     "Job.suspended_us": "lifecycle/job_life lifecycle/suspend",
     "Job.time_limit_s": "diagnose/hints lifecycle/job_life passes/schedule requests/submit requests/update_keys",
+    "Job.trace_one_in": "requests/submit",
     "Job.tres_alloc": "lifecycle/job_life lifecycle/resize passes/gpu_idle",
     "Job.tres_req": "requests/submit requests/update",
     "Job.user_id": "requests/submit",

@@ -117,6 +117,8 @@ JOB: Final = Record(
         Field("failed_attempts", INT, "attempts that their node or its launch ended: MaxBatchRequeue", "0", existing="0"),
         Field("licenses_alloc", TEXT, "layers of hierarchical resources, and licenses beside them, that it holds", '""',
               existing="", shown=(INFO,)),
+        Field("trace_one_in", INT, "one of its tasks in so many has a trace, of a job without a caller's; 0 = none has", "1",
+              existing="1", fixed=True),
     ),
 )  # fmt: skip
 #: Columns of the table of requests that are read with a job, and their names in the expressions above.
@@ -127,7 +129,7 @@ JOB_REQUEST_READ_TYPES: Final = ("int", "str", "bytes")
 JOB_WAITING: Final = (
     "job_id", "array_job_id", "request_id", "request", "spec_hash", "submit_key", "user_id", "group_id", "user_name",
     "group_name", "submit_at_us", "tres_req", "array_task_id", "partition", "reason", "reason_detail", "hold",
-    "priority", "eligible_at_us", "time_limit_s", "assoc_id",
+    "priority", "eligible_at_us", "time_limit_s", "assoc_id", "trace_one_in",
 )  # fmt: skip
 #: The defaults of the others, as stored.
 STORED_DEFAULTS: Final = {"JobState.PENDING": "0", "Suspend.NO": "0", "()": '"[]"'}

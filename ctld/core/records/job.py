@@ -26,7 +26,7 @@ class JobFields:
         "group_id", "group_name", "hold", "job_id", "licenses_alloc", "partition", "preempt_at_us", "preempt_end_at_us",
         "preemptor_id", "priority", "reason", "reason_detail", "request", "request_id", "resized_at_us", "spec_hash",
         "start_at_us", "state", "stopped", "submit_at_us", "submit_key", "suspended_at_us", "suspended_by", "suspended_us",
-        "time_limit_s", "tres_alloc", "tres_req", "user_id", "user_name",
+        "time_limit_s", "trace_one_in", "tres_alloc", "tres_req", "user_id", "user_name",
     )  # fmt: skip
 
     job_id: int
@@ -80,6 +80,7 @@ class JobFields:
     stopped: int  # 1 = it was sent SIGSTOP, and no SIGCONT since; shown as STOPPED while it runs
     failed_attempts: int  # attempts that their node or its launch ended: MaxBatchRequeue
     licenses_alloc: str  # layers of hierarchical resources, and licenses beside them, that it holds
+    trace_one_in: int  # one of its tasks in so many has a trace, of a job without a caller's; 0 = none has
     # end of what is made
 
 
@@ -150,6 +151,7 @@ class JobRow(NamedTuple):
     stopped: int = 0
     failed_attempts: int = 0
     licenses_alloc: str = ""
+    trace_one_in: int = 1
     # end of what is made
 
 
@@ -176,7 +178,7 @@ def job_from(row: JobRow) -> Job:
         job.exit_code, job.exit_signal, job.derived_code, job.derived_signal, job.cancelled_by_uid, job.failed_node,
         job.admin_comment, job.tres_alloc, job.suspended_by, job.suspended_us, job.suspended_at_us, job.preempt_at_us,
         job.preempt_end_at_us, job.preemptor_id, job.assoc_id, job.borrowed, job.completing_at_us, job.resized_at_us,
-        job.stopped, job.failed_attempts, job.licenses_alloc,
+        job.stopped, job.failed_attempts, job.licenses_alloc, job.trace_one_in,
     ) = row  # fmt: skip
     # end of what is made
     return job
@@ -225,6 +227,7 @@ def blank_job() -> Job:
     job.stopped = 0
     job.failed_attempts = 0
     job.licenses_alloc = ""
+    job.trace_one_in = 1
     # end of what is made
     return job
 

@@ -20,7 +20,7 @@ from penstock.values.states import JobState, Reason, Suspend
 KEPT: Final = (
     "job_id", "array_job_id", "request_id", "request", "spec_hash", "submit_key", "user_id", "group_id", "user_name",
     "group_name", "submit_at_us", "tres_req", "array_task_id", "partition", "reason", "reason_detail", "hold",
-    "priority", "eligible_at_us", "time_limit_s", "assoc_id",
+    "priority", "eligible_at_us", "time_limit_s", "assoc_id", "trace_one_in",
 )  # fmt: skip
 _REST: Final = tuple(name for name in JobRow._fields if name not in KEPT)
 _USUAL: Final[dict[str, object]] = {
@@ -145,6 +145,7 @@ def waiting_job_from(row: JobRow) -> Job:
     job.stopped = 0
     job.failed_attempts = 0
     job.licenses_alloc = ""
+    job.trace_one_in = row.trace_one_in
     # end of what is made
     return job
 

@@ -343,6 +343,11 @@ def new_job(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted)
     """Returns the job with its ids and derived values, not in the tables yet."""
     job = draft(state, now_us, event, found, state.new_job_id())
     job.request_id = state.new_request(job.request)
+    if not job.request.trace_parent:  # otherwise its caller has decided
+        config = state.config
+        job.trace_one_in = state.submissions.traces.take(
+            now_us, arrays.weight(job), config.trace_one_in, config.traces_per_s
+        )
     if not job.assoc_id:  # `draft` has found none
         associations.note(state, job, now_us)
     if state.config.track_wckey:

@@ -6,6 +6,7 @@ from collections import deque
 from typing import Any, TypeVar
 
 from ctld.core.state.stored import Stored
+from ctld.core.state.trace_rate import TraceRate
 
 T = TypeVar("T")
 #: Shared values; beyond it the table is cleared (existing objects stay shared).
@@ -15,7 +16,7 @@ SHARED_MAX = 50_000
 class Submissions:
     """The shared values and the known keys. Kept by requests/submit.py."""
 
-    __slots__ = ("accepted", "completed", "key_times", "keys", "shared", "stored")
+    __slots__ = ("accepted", "completed", "key_times", "keys", "shared", "stored", "traces")
 
     def __init__(self) -> None:
         self.accepted: dict[object, Any] = {}  # cached results of checks, by submission and user
@@ -24,6 +25,7 @@ class Submissions:
         self.keys: dict[tuple[int, str], int] = {}
         self.key_times: deque[tuple[int, int, str]] = deque()  # when they may be dropped
         self.stored = Stored()  # texts that users store
+        self.traces = TraceRate()
         self.shared: dict[object, Any] = {}  # equal values of many jobs, stored once
 
     def share(self, value: T) -> T:
