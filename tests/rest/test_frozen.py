@@ -1,4 +1,4 @@
-"""A controller that takes long, or stands still: answers that may take minutes are waited for while it answers other
+"""A controller that takes long, or stalls: answers that may take minutes are waited for while it answers other
 questions. The loop's clock jumps to the next timer, so no test waits."""
 
 import asyncio
@@ -48,7 +48,7 @@ class _QuickLoop(asyncio.SelectorEventLoop):
 
 
 class Slow:
-    """A controller whose answers and pages take `answer_s` each; None: for ever. `ping`: what it says meanwhile."""
+    """A controller whose answers and pages take `answer_s` each; None: never. `ping`: what it says meanwhile."""
 
     def __init__(self, answer_s: float | None, ping: PingReply | PenstockError | None, pages: int = 1) -> None:
         self.pings = 0

@@ -1,4 +1,4 @@
-"""A controller that is killed, or stands still, while a long list is on its way: nobody takes the part for the whole, and the
+"""A controller that is killed, or stalls, while a long list is on its way: nobody takes the part for the whole, and the
 daemon lives on."""
 
 import json

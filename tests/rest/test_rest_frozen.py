@@ -1,4 +1,4 @@
-"""A controller that stands still (SIGSTOP): every kind of request is answered with 503, and none after its continuation."""
+"""A controller that stalls (SIGSTOP): every kind of request is answered with 503, and none after its continuation."""
 
 import asyncio
 import signal
