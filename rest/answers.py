@@ -39,6 +39,12 @@ _NUMBERS: Final = {
     Code.JOB_SUSPENDED: 2077,
     Code.JOB_NOT_RUNNING: 2085,
 }
+#: Tags of Slurm's paths.
+_SLURMS: Final = ("slurm", "slurmdb", "util")
+#: Statuses of refusals other than 422, on Slurm's paths: slurmrestd has 422 also where a right is lacking.
+_STATUSES: Final[dict[int, int]] = {Code.INVALID_JOB_ID: 404, Code.INTERNAL: 500}
+#: Those on all other paths.
+_OWN_STATUSES: Final[dict[int, int]] = _STATUSES | {Code.ACCESS_DENIED: 403}
 #: Paths of places.
 _PLACE: Final = re.compile(r"/slurm/[^/]+/(new/)?(node|partition|reservation)s?\b")
 #: Texts of the numbers that `scontrol errnumstr` does not know.
@@ -87,7 +93,7 @@ def warning_object(text: str, source: str = "") -> Json:
 
 
 def error_of(error: PenstockError, tag: str, operation: Operation | None = None) -> RestError:
-    """The answer to a refusal of the controller, or to its silence. `tag`: slurm, slurmdb or util."""
+    """The answer to a refusal of the controller, or to its silence. `tag`: one of Slurm's, or of Penstock's own paths."""
     if isinstance(error, NotProven):
         number, text = AUTHENTICATION["slurmdb" if tag == "slurmdb" else "slurm"]
         return RestError(401, number, text)
@@ -98,9 +104,10 @@ def error_of(error: PenstockError, tag: str, operation: Operation | None = None)
     text, detail = split_message(error)
     if error.code in (Code.BUSY, Code.STORAGE_AWAY, Code.STORAGE_FULL, Code.STORAGE_WAITS):
         return RestError(503, error.code, text, detail, retry_after_s=1)
-    status = 404 if error.code == Code.INVALID_JOB_ID else 500 if error.code == Code.INTERNAL else 422
+    statuses = _STATUSES if tag in _SLURMS else _OWN_STATUSES
     changes_place = operation is not None and operation.method != "get" and _PLACE.match(operation.path) is not None
-    return RestError(status, (number_of_update if changes_place else slurm_number)(error.code), text, detail)
+    number = (number_of_update if changes_place else slurm_number)(error.code)
+    return RestError(statuses.get(error.code, 422), number, text, detail)
 
 
 def number_of_update(code: int) -> int:

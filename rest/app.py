@@ -13,10 +13,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Final
 
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cli.base.document import Json
@@ -36,6 +34,7 @@ from rest.interactive.service import SessionService
 from rest.limits import ACCEPTED_MAX, HELD_BYTES_MAX, PARAMETERS_MAX, TEXTS_BYTES_MAX, Requests, RequestShare
 from rest.listing import StreamedJobs, StreamedList
 from rest.pages import Pages, StaticFile
+from rest.routing import Routes, not_found
 from rest.sending import PagedResponse, item_texts, json_bytes, takes_gzip, whole
 from rest.sessions import TOKENS_ALONE, LoginWays, Sessions
 from rest.simulations import Simulations
@@ -104,41 +103,20 @@ def make_app(
     begin with.
     """
     shared = RestApp(client, cluster, contract, requests or Requests(), lambda: now_us(), interactive, site_templates)
-    routes = [
-        Route(f"/{path.strip('/')}".replace(VERSION_MARK, version.name), PathEndpoint(shared, operations))
+    routes: list[tuple[str, ASGIApp]] = [
+        (f"/{path.strip('/')}".replace(VERSION_MARK, version.name), PathEndpoint(shared, operations))
         for version in contract.versions.values()
-        for path, operations in sorted(version.operations.items(), key=_names_first)
+        for path, operations in sorted(version.operations.items())
     ]
-    routes += [Route(path, DocumentEndpoint(lambda: openapi.document(contract))) for path in OPENAPI_PATHS]
+    document = DocumentEndpoint(lambda: openapi.document(contract))
+    routes += [(path, document) for path in OPENAPI_PATHS]
     routes += [
-        Route(f"{own.PREFIX}{path}", PathEndpoint(shared, operations)) for path, operations in own.operations().items()
+        (f"{own.PREFIX}{path}", PathEndpoint(shared, operations)) for path, operations in own.operations().items()
     ]
-    routes.append(Route(f"{own.PREFIX}/events", EventsEndpoint(streams or EventStreams(client))))
-    routes.append(Route(f"{own.PREFIX}/openapi.json", DocumentEndpoint(lambda: openapi.own_document(own.OWN_PATHS))))
-    app = Starlette(routes=routes, exception_handlers={404: _not_found})
-    app.router.redirect_slashes = False
-    api = without_end_slash(app)
+    routes.append((f"{own.PREFIX}/events", EventsEndpoint(streams or EventStreams(client))))
+    routes.append((f"{own.PREFIX}/openapi.json", DocumentEndpoint(lambda: openapi.own_document(own.OWN_PATHS))))
+    api = Routes(routes)
     return Pages(files, Sessions(api, client, cluster, shared.requests, ways)) if files else api
-
-
-def _names_first(item: tuple[str, object]) -> tuple[int, str]:
-    """The order of routes: /job/submit before /job/{job_id}."""
-    return item[0].count("{"), item[0]
-
-
-def without_end_slash(app: ASGIApp) -> ASGIApp:
-    """The same application, for which /jobs/ is /jobs: the documents write some paths so and some so."""
-
-    async def stripped(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
-        await app(scope, receive, send)
-
-    return stripped
-
-
-async def _not_found(request: Request, error: Exception) -> Response:
-    return PlainTextResponse("Not found", 404)
 
 
 class PathEndpoint:
@@ -153,9 +131,7 @@ class PathEndpoint:
         request = Request(scope, receive)
         operation = self._operations.get(request.method.lower())
         with ExitStack() as held:  # until the answer is sent
-            response = await (
-                _not_found(request, NotModified()) if operation is None else self._answer(request, operation, held)
-            )
+            response = not_found() if operation is None else await self._answer(request, operation, held)
             log.debug("%s %s %s: %d", source_of(request), request.method, scope["path"], response.status_code)
             await response(scope, receive, send)
 
@@ -223,9 +199,7 @@ class EventsEndpoint:
         """Answers one request."""
         request = Request(scope, receive)
         async with AsyncExitStack() as held:  # until the stream ends
-            response = await (
-                _not_found(request, NotModified()) if request.method != "GET" else self._open(request, held)
-            )
+            response = not_found() if request.method != "GET" else await self._open(request, held)
             log.debug("%s %s %s: %d", source_of(request), request.method, scope["path"], response.status_code)
             await response(scope, receive, send)
 
@@ -255,7 +229,7 @@ class DocumentEndpoint:
         try:
             identify(request.headers.raw, scope.get("client"))
             if request.method != "GET":
-                response = await _not_found(request, NotModified())
+                response = not_found()
             else:
                 kind = (
                     YAML_TYPES[0] if request.url.path.endswith(".yaml") else accepted(request.headers.get("accept", ""))

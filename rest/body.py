@@ -59,7 +59,7 @@ def parse_json(data: bytes) -> object:
     """The value, whose depth, size and texts are checked. Raises RestError with 400."""
     _check_count(data)
     try:
-        value = json.loads(data.decode("utf-8"), parse_constant=_no_constant, parse_int=_whole)
+        value = _DECODER.decode(data.decode("utf-8"))
     except UnicodeDecodeError:
         raise _plain(400, "the body is not UTF-8") from None
     except RecursionError:
@@ -137,6 +137,9 @@ def _whole(text: str) -> int:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant, parse_int=_whole)
 
 
 def _plain(status: int, text: str) -> RestError:

@@ -1,18 +1,20 @@
 """A request as its handler sees it: checked parameters, the parsed body, and a controller that acts for the caller."""
 
+import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 from cli.base.document import Json
+from penstock.errors import PenstockError, Unreachable
 from penstock.values.dates import DATE_AT_US_MAX
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
 from rest.answers import BAD_QUERY, NotModified, RestError, error_object, warning_object
 from rest.contract.facts import Operation, Words
 from rest.contract.parse import CONVERSION, UNKNOWN_WORD, BodyProblem
-from rest.limits import CALL_TIMEOUT_S, STREAM_TIMEOUT_S, TEXT_CHARS_MAX
+from rest.limits import CALL_TIMEOUT_S, SILENT_S, STREAM_TIMEOUT_S, TEXT_CHARS_MAX
 from rest.tags import EntityTag, KeptMoments
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         wire.ListNodesRequest | wire.ListGpuReadingsRequest | wire.ListPartitionsRequest | wire.ListReservationsRequest
     )
 
+T = TypeVar("T")
 _YES = frozenset(("true", "yes", "1", ""))
 _NO = frozenset(("false", "no", "0"))
 #: Digits of a number in a query or path.
@@ -104,7 +107,8 @@ class RestCall:
 
     async def call(self, method: str, request: "Message", timeout_s: float = CALL_TIMEOUT_S) -> "ReplyMessage":
         """One request to the controller, for the caller. Raises PenstockError."""
-        reply = await self.client.call(method, request, timeout_s, proof=self.proof)
+        answer = self.client.call(method, request, timeout_s, proof=self.proof)
+        reply = await (self._while_there(answer) if timeout_s > CALL_TIMEOUT_S else answer)
         if method not in _NOT_SHOWN:
             self.tag.note(reply)
         return reply
@@ -125,13 +129,59 @@ class RestCall:
 
     async def pages(self, method: str, request: "Message") -> AsyncIterator["ReplyMessage"]:
         """The pages of an answer. Raises PenstockError."""
-        async for page, _ in self.noted_pages(method, request):
+        async for page in self.follow(method, request):
+            self.tag.note(page)
             yield page
 
     async def noted_pages(self, method: str, request: "Message") -> AsyncIterator[tuple["ReplyMessage", bytes]]:
         """The pages of an answer, each also as on the wire. Raises PenstockError."""
-        async for page in self.client.follow(method, request, STREAM_TIMEOUT_S, proof=self.proof):
+        async for page in self.follow(method, request):
             yield page, self.tag.note(page)
+
+    async def follow(
+        self, method: str, request: "Message", read_as: "type[Message] | None" = None
+    ) -> AsyncGenerator["ReplyMessage"]:
+        """The pages of an answer as they arrive, none of them noted. `read_as`: the message that they are read as. Raises
+        PenstockError."""
+        pages = self.client.follow(method, request, STREAM_TIMEOUT_S, proof=self.proof, read_as=read_as)
+        while (page := await self._while_there(anext(pages, None))) is not None:
+            yield page
+
+    async def _while_there(self, answer: Awaitable[T]) -> T:
+        """What may take long: a search of the database, a plan of the whole queue. It is waited for while the controller
+        answers other questions at least every CALL_TIMEOUT_S. Raises Unreachable, and what the answer raises."""
+        loop = asyncio.get_running_loop()
+        asking: list[asyncio.Task[None]] = []
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT_S) as limit:
+                silent = loop.call_later(SILENT_S, lambda: asking.append(loop.create_task(self._extend(limit))))
+                try:
+                    return await answer
+                finally:
+                    silent.cancel()
+                    for one in asking:
+                        one.cancel()
+        except TimeoutError:
+            raise Unreachable from None
+
+    async def _extend(self, limit: asyncio.Timeout) -> None:
+        """Gives an answer more time as long as the controller is there."""
+        loop = asyncio.get_running_loop()
+        while await self._is_there():
+            limit.reschedule(loop.time() + CALL_TIMEOUT_S)
+            await asyncio.sleep(SILENT_S)
+
+    async def _is_there(self) -> bool:
+        """Whether the controller answers, be it with a refusal."""
+        from penstock.v1.controller_pb2 import PingRequest
+
+        try:
+            await self.client.call("Ping", PingRequest(), CALL_TIMEOUT_S - SILENT_S, proof=self.proof)
+        except Unreachable:
+            return False
+        except PenstockError:
+            return True
+        return True
 
     def check_modified(self) -> None:
         """Raises NotModified if the caller has the answer: all replies that it is made of are here."""

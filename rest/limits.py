@@ -94,7 +94,10 @@ REFUSALS_LOG_S: Final = 60.0
 CALL_TIMEOUT_S: Final = 10.0
 #: Time of one call for which the controller plans the whole queue.
 PLAN_TIMEOUT_S: Final = 60.0
-#: Time of one call that answers in pages, of which each may take CALL_TIMEOUT_S.
+#: What takes longer than CALL_TIMEOUT_S may: after so long without an answer, or a page of one, the controller is asked
+#: whether it is there, and has the rest of CALL_TIMEOUT_S to say so.
+SILENT_S: Final = 5.0
+#: Time of one call that answers in pages: that of a statement of the database.
 STREAM_TIMEOUT_S: Final = 300.0
 #: Bytes of the controller's pages that one request holds before it begins to send (some 5,000 jobs).
 HELD_BYTES_MAX: Final = 4 * 1024 * 1024

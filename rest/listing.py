@@ -15,17 +15,15 @@ are on their way. A poller's request may end here (NotModified) before any item 
 sent, so memory does not grow with the list.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cli.base.document import Json
-from penstock.errors import Unreachable
 from penstock.v1.controller_pb2 import JobInfo, ListJobsRequest, PageItems
 from rest.answers import NotModified
 from rest.calling import RestCall
-from rest.limits import CALL_TIMEOUT_S, HELD_BYTES_MAX, STREAM_TIMEOUT_S, TAG_BYTES_MAX, WHOLE_BYTES_MAX
+from rest.limits import HELD_BYTES_MAX, TAG_BYTES_MAX, WHOLE_BYTES_MAX
 from rest.tags import EntityTag, tags_of
 
 if TYPE_CHECKING:
@@ -78,7 +76,7 @@ async def listing(
         replies = call.noted_pages(method, request)
     held = HeldPages()
     has_ended = True
-    async for reply, data in _in_time(replies):
+    async for reply, data in replies:
         held.add(reply, data)
         if varies is not None:
             call.tag.vary(varies(reply))
@@ -108,7 +106,7 @@ async def pages_of_moment(
     call.asked = call.tag.text()
     known = call.moments.known(call.asked, call.if_none_match)
     request.known = known.moment
-    async for page in call.client.follow(method, request, STREAM_TIMEOUT_S, proof=call.proof, read_as=read_as):
+    async for page in call.follow(method, request, read_as):
         if not page.moment:
             yield page, call.tag.note(page)
             continue
@@ -146,25 +144,12 @@ class HeldPages:
 async def _on_the_wire(held: HeldPages, rest: AsyncIterator[NotedPage]) -> AsyncIterator[bytes]:
     for _, data in held.taken():
         yield data
-    async for _, data in _in_time(rest):
+    async for _, data in rest:
         yield data
 
 
 async def _made(held: HeldPages, rest: AsyncIterator[NotedPage], items: Items) -> AsyncIterator[Iterable[object]]:
     for kind, data in held.taken():
         yield items(kind.FromString(data))
-    async for reply, _ in _in_time(rest):
+    async for reply, _ in rest:
         yield items(reply)
-
-
-async def _in_time(replies: AsyncIterator[NotedPage]) -> AsyncIterator[NotedPage]:
-    """The replies, each within CALL_TIMEOUT_S. Raises Unreachable."""
-    while True:
-        try:
-            async with asyncio.timeout(CALL_TIMEOUT_S):
-                reply = await anext(replies)
-        except StopAsyncIteration:
-            return
-        except TimeoutError:
-            raise Unreachable from None
-        yield reply

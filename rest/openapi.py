@@ -28,6 +28,7 @@ _REFUSALS: Final = {
     "304": ("nothing has changed", ()),
     "400": ("the body is no JSON, or there is too much in it; a header cannot be read", (_TEXT,)),
     "401": ("no proof, as text, or one that is not accepted", (_TEXT, _JSON, _YAML)),
+    "403": ("the caller lacks the right; a browser's request comes from another page", (_JSON, _YAML)),
     "404": ("there is no such job or node; as text: no such path", (_JSON, _YAML, _TEXT)),
     "406": ("the body is chunked", (_TEXT,)),
     "408": ("the body did not arrive in time", (_TEXT,)),

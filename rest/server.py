@@ -59,6 +59,7 @@ class RestProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Notes the peer; closes the connection if there are too many, in all or of this peer."""
         super().connection_made(transport)
+        self.conn = JoinedWrites(h11.SERVER, HEAD_BYTES_MAX)
         wire = transport.get_extra_info("socket")
         if wire is not None and wire.family == socket.AF_UNIX:
             _, uid, _ = _CREDENTIALS.unpack(wire.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
@@ -115,6 +116,20 @@ class RestProtocol(H11Protocol):
         self._head_timer = None
         if (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
             self.transport.close()
+
+
+class JoinedWrites(h11.Connection):
+    """Writes the head of a whole answer with its body: one packet, for which the client wakes up once. The head of one that is
+    made while it is sent leaves at once."""
+
+    _head = b""
+
+    def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override]  # its overloads say which event has no bytes
+        """The bytes of an event, after those that were held back."""
+        data = self._head + (super().send(event) or b"")
+        is_held = isinstance(event, h11.Response) and any(name == b"content-length" for name, _ in event.headers)
+        self._head = data if is_held else b""
+        return b"" if is_held else data
 
 
 def refusal_of_head(data: bytes) -> tuple[int, str] | None:

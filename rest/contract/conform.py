@@ -53,14 +53,19 @@ def _made(schema: Schema) -> Form:
     return lambda value: _scalar(value, schema)
 
 
+def _plain(schema: Schema) -> type | None:
+    """The type of the values that are in form as they are. Most values are: no function is called for these."""
+    return _PLAIN.get(schema.kind) if isinstance(schema, Scalar) else None
+
+
 def _record(schema: ObjectOf) -> Form:
-    members = [(name, form_of(member)) for name, member in schema.members.items()]
+    members = [(name, _plain(member), form_of(member)) for name, member in schema.members.items()]
     nullable = [name for name in schema.members if name in NULLABLE]
 
     def form(value: object) -> object:
         have = value if isinstance(value, dict) else {}
         get = have.get
-        made = {name: form(get(name)) for name, form in members}
+        made = {name: value if type(value := get(name)) is plain else form(value) for name, plain, form in members}
         for name in nullable:
             if name in have and have[name] is None:
                 made[name] = None
@@ -70,14 +75,14 @@ def _record(schema: ObjectOf) -> Form:
 
 
 def _many(schema: ListOf) -> Form:
-    form = form_of(schema.item)
+    form, plain = form_of(schema.item), _plain(schema.item)
     words = frozenset(schema.item.words) if isinstance(schema.item, Words) else None
 
     def items(value: object) -> object:
         found = _items(value)
         if words is not None:
             return [one for one in found if isinstance(one, str) and one in words]
-        return [form(one) for one in found]
+        return [one if type(one) is plain else form(one) for one in found]
 
     return items
 

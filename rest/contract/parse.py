@@ -33,6 +33,7 @@ _YES_NO: Final = {"true": True, "yes": True, "1": True, "false": False, "no": Fa
 #: Characters of a value that a message quotes.
 _SHOWN_MAX: Final = 60
 _UNSET: Final = object()
+_TEXT_ITEM: Final = Scalar("string")
 
 
 class BodyProblem(NamedTuple):
@@ -134,7 +135,7 @@ def _limit(value: object, kind: str, source: str, found: BodyFindings) -> object
 
 
 def _many(value: object, schema: ListOf, source: str, found: BodyFindings) -> object:
-    if isinstance(value, dict) and schema.item == Scalar("string"):
+    if isinstance(value, dict) and schema.item == _TEXT_ITEM:
         found.warn("expected a list of texts, found an object: taken as NAME=VALUE each", source)
         value = [f"{name}={one}" if isinstance(one, str | int) else one for name, one in value.items()]
     elif isinstance(value, str):
@@ -149,6 +150,8 @@ def _many(value: object, schema: ListOf, source: str, found: BodyFindings) -> ob
     if isinstance(schema.item, Words) and len(value) > FLAGS_MAX:
         found.error(CONVERSION, f"{len(value)} flags, the limit is {FLAGS_MAX}", source)
         return _UNSET
+    if schema.item == _TEXT_ITEM and all(type(one) is str for one in value):
+        return value  # an environment: nothing is converted
     parsed = [_parse(one, schema.item, f"{source}/{index}", found) for index, one in enumerate(value)]
     return [one for one in parsed if one is not _UNSET]
 

@@ -293,6 +293,17 @@ def test_refusals_of_the_controller_have_slurms_numbers(code, status, number):
     assert "why" in reply.json()["errors"][0]["description"]
 
 
+@pytest.mark.parametrize(
+    ("code", "status"), [(Code.ACCESS_DENIED, 403), (Code.INVALID_USER, 422), (Code.INVALID_JOB_ID, 404)]
+)
+def test_who_lacks_a_right_is_told_so_by_the_status_on_our_paths_alone(code, status):
+    rest = FakeRest({"ListQos": refusal(code, "why"), "ListNodes": refusal(code, "why"), "Fits": refusal(code, "why")})
+    reply = rest.get("/penstock/v1/fits")
+    assert (reply.status_code, numbers(reply)) == (status, [code])
+    for path in ("/slurm/v0.0.46/nodes", "/slurmdb/v0.0.46/qos"):
+        assert rest.get(path).status_code == (422 if status == 403 else status)
+
+
 def test_a_controller_that_limits_requests_or_is_away():
     limited = FakeRest({"Ping": PenstockError(Code.RATE_LIMITED, "RPC rate limit exceeded: 2500")}).get(
         f"{CURRENT}/ping"

@@ -122,7 +122,7 @@ def test_only_the_owner_enters(rest: LiveRest) -> None:
     for user in ("daemon", "sys", ""):
         with rest.as_user(user) as client:
             refused = client.post(f"{OWN}/sessions/{job}/enter")
-            assert refused.status_code == 422 and "no session of yours" in refused.text, (user, refused.text)
+            assert refused.status_code == 403 and "no session of yours" in refused.text, (user, refused.text)
             assert job not in sessions(rest, user)
     # The cookie of one session for another: renamed, and with the other's name beside it.
     stolen = mine.cookie.partition("=")[2]

@@ -1,13 +1,15 @@
-"""A controller that is killed while a long list is on its way: nobody takes the part for the whole, and the daemon lives on."""
+"""A controller that is killed, or stalls, while a long list is on its way: nobody takes the part for the whole, and the
+daemon lives on."""
 
 import json
+import signal
 from collections.abc import Callable
 
 import httpx
 import pytest
 from effort import FULL
 from liverest import PREFIX, LiveRest
-from patience import END_S
+from patience import ANSWER_S, END_S
 
 from bench.fill import fill
 from penstock.config import load
@@ -15,11 +17,11 @@ from penstock.config import load
 #: Some 5 kB each in the answer: together many times what is on its way at any moment.
 JOBS = 100_000 if FULL else 3_000
 ENDED = 10
-#: When the controller is killed: after so many bytes of the answer.
-KILLED_AFTER = (1, 2_000_000)
+#: What the controller is sent after so many bytes of the answer.
+BROKEN_BY = ((1, signal.SIGKILL), (2_000_000, signal.SIGKILL), (2_000_000, signal.SIGSTOP))
 
 
-def test_a_list_whose_controller_is_killed_is_broken(new_rest: Callable[..., LiveRest]) -> None:
+def test_a_list_whose_controller_ends_or_stands_still_is_broken(new_rest: Callable[..., LiveRest]) -> None:
     rest = new_rest()
     cluster = rest.cluster
     token = rest.token()
@@ -29,19 +31,22 @@ def test_a_list_whose_controller_is_killed_is_broken(new_rest: Callable[..., Liv
     fill(database, load(str(cluster.home / "slurm.conf")).config, ENDED, JOBS, ENDED)
     cluster.start_controller()
     with rest.as_user(token=token) as client:
-        for after in KILLED_AFTER:
+        for after, number in BROKEN_BY:
             with client.stream("GET", f"{PREFIX}/jobs", headers={"Accept-Encoding": "identity"}) as reply:
                 assert reply.status_code == 200 and "content-length" not in reply.headers
                 parts = reply.iter_raw(65_536)
                 body = bytearray()
                 while len(body) < after:
                     body += next(parts)
-                cluster.kill("ctld")
+                cluster.daemons["ctld"].process.send_signal(number)
                 with pytest.raises(httpx.RemoteProtocolError):
                     for part in parts:
                         body += part
             with pytest.raises(ValueError, match=r"delimiter|Unterminated|Expecting"):
                 json.loads(body)
+            if number == signal.SIGSTOP:
+                cluster.kill("ctld")
+            assert cluster.daemons["ctld"].process.wait(ANSWER_S) == -signal.SIGKILL
             assert client.get(f"{PREFIX}/jobs").status_code == 503
             cluster.start_controller()
         document = client.get(f"{PREFIX}/jobs", timeout=END_S).json()

@@ -127,7 +127,7 @@ def test_others_and_what_the_user_puts_in_its_place(rest: LiveRest) -> None:
         rest.cluster.wait(lambda: mine.get(url).json()["text"] == "65534\n", "the line")
         for client in (other, operator):
             refused = client.get(url)
-            assert (refused.status_code, refused.json()["errors"][0]["error_number"]) == (422, 2002)
+            assert (refused.status_code, refused.json()["errors"][0]["error_number"]) == (403, 2002)
         with rest.as_user() as admin:
             assert admin.get(url).json()["text"] == "65534\n"
             for target in (secret, Path("/etc/shadow"), Path("/proc/1/environ"), Path("/dev/zero")):
@@ -173,7 +173,7 @@ def test_what_the_user_puts_in_the_place_of_an_ended_jobs_output(rest: LiveRest)
     with rest.as_user("nobody") as mine, rest.as_user("daemon") as other, rest.as_user() as admin:
         assert (mine.get(url).json()["text"], admin.get(url).json()["text"]) == ("65534\n", "65534\n")
         refused = other.get(url)
-        assert (refused.status_code, refused.json()["errors"][0]["error_number"]) == (422, 2002)
+        assert (refused.status_code, refused.json()["errors"][0]["error_number"]) == (403, 2002)
         for target, why in {
             str(secret): "Permission denied", "/etc/shadow": "Permission denied", "/dev/zero": "it is no regular file",
             "/proc/1/environ": "it is a file of the kernel", str(folder): "it is no regular file",

@@ -60,7 +60,7 @@ def applied(client: httpx.Client, policy: str, plan: Any, **more: Any) -> httpx.
 
 
 def error(reply: httpx.Response) -> str:
-    assert reply.status_code in (409, 422), reply.text
+    assert reply.status_code in (403, 409, 422), reply.text
     return str(reply.json()["errors"][0]["error"] + ": " + reply.json()["errors"][0]["description"])
 
 
