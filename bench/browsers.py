@@ -36,6 +36,9 @@ PATHS: Final[Mapping[str, _Concern]] = {
     f"/penstock/v1/queue?states=PENDING,{_ACTIVE}": lambda one, user: one["kind"] == "job",
     "/slurm/v0.0.46/nodes": lambda one, user: one["kind"] != "job" or bool(one["start_time"]),
     "/penstock/v1/gpus": lambda one, user: one["kind"] != "job" or bool(one["start_time"]),
+    "/penstock/v1/gpus/readings": lambda one, user: False,
+    "/penstock/v1/budgets": lambda one, user: False,
+    "/penstock/v1/utilization": lambda one, user: False,
 }
 #: Of web/src/api/live.ts.
 GATHER_S = 0.2
