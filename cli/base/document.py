@@ -134,7 +134,7 @@ class _Fields(NamedTuple):
     lists_of_parts: tuple[str, ...]
 
 
-#: Fields by the kind of message: they are looked at once, and not in each of some thousand messages.
+#: Fields by the kind of message: descriptors are read once, and not for each of some thousand messages.
 _FIELDS: Final[dict[type["Message"], _Fields]] = {}
 
 

@@ -182,10 +182,22 @@ function useDrawn<T>(rows: Rows<T>, sight: Span, around: Span): Span {
   const [before, setBefore] = useState({ list: rows.list, ...sight });
   const drawn = drawnNow(before.list === rows.list ? before : null, sight, rows.length);
   const isHere = at(rows, sight.first) !== undefined && at(rows, sight.last - 1) !== undefined;
-  useEffect(() => {
-    setBefore({ list: rows.list, ...(isHere ? around : sight) });
-  }, [rows.list, isHere, around.first, around.last]);
+  useEffect(
+    () => afterPaint(() => setBefore({ list: rows.list, ...(isHere ? around : sight) })), [rows.list, isHere, around.first, around.last],
+  );
   return drawn;
+}
+
+/** Does something when the next frame has been shown: an effect may be run before it. Returns how to leave it. */
+function afterPaint(act: () => void): () => void {
+  let timer = 0;
+  const frame = requestAnimationFrame(() => {
+    timer = window.setTimeout(act);
+  });
+  return () => {
+    cancelAnimationFrame(frame);
+    clearTimeout(timer);
+  };
 }
 
 interface RowProps<T> {
