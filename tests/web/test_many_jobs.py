@@ -138,14 +138,9 @@ def test_rows_in_sight_are_drawn_first_and_those_around_them_next(web):
     page = opened(web, "jobs?sort=id")
     drawn, in_sight = page.get_by_role("button", name="Job", exact=True).evaluate(ROWS_AT_FIRST)
     assert 0 < drawn <= in_sight
-    page.wait_for_function(
-        "drawn => document.querySelectorAll('.grid tbody tr:not(.space)').length >= drawn + 10", arg=drawn
-    )
+    page.locator(".grid tbody tr:not(.space)").nth(drawn + 9).wait_for()
     page.get_by_role("region", name="Jobs").evaluate("one => { one.scrollTop = 100000; }")
-    row = (
-        f"[...document.querySelectorAll('.grid tbody tr')].some(one => one.ariaRowIndex === '{100_000 // ROW_PX - 5}')"
-    )
-    page.wait_for_function(row)  # above those in sight
+    page.locator(f".grid tbody tr[aria-rowindex='{100_000 // ROW_PX - 5}']").wait_for()  # above those in sight
 
 
 def test_a_click_marks_a_row_and_keys_move_far_from_it(web):
