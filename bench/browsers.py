@@ -15,6 +15,7 @@ import pwd
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from itertools import count
 from typing import Final, NamedTuple, TypeAlias
 
 from bench.local import Local, private_cluster
@@ -36,7 +37,13 @@ PATHS: Final[Mapping[str, _Concern]] = {
     f"/penstock/v1/queue?states=PENDING,{_ACTIVE}": lambda one, user: one["kind"] == "job",
     "/slurm/v0.0.46/nodes": lambda one, user: one["kind"] != "job" or bool(one["start_time"]),
     "/penstock/v1/gpus": lambda one, user: one["kind"] != "job" or bool(one["start_time"]),
+    "/penstock/v1/gpus/readings": lambda one, user: False,
+    "/penstock/v1/budgets": lambda one, user: False,
+    "/penstock/v1/utilization": lambda one, user: False,
 }
+#: What is asked for in each RARE_ROUNDS-th slow poll (web/src/pages/lastday.tsx).
+RARE: Final = ("/penstock/v1/utilization",)
+RARE_ROUNDS = 10
 #: Of web/src/api/live.ts.
 GATHER_S = 0.2
 SPREAD_S = 0.1
@@ -104,8 +111,8 @@ class Browser:
                     self._add(path for path, concern in PATHS.items() if concern(change, self._viewer.user))
 
     async def _poll(self) -> None:
-        while True:
-            self._add(PATHS)
+        for number in count():
+            self._add(path for path in PATHS if path not in RARE or number % RARE_ROUNDS == 0)
             await asyncio.sleep(SLOW_POLL_S)
 
     def _add(self, paths: Iterable[str]) -> None:

@@ -1,14 +1,15 @@
 """Hollow nodes: any number of nodes of a cluster in one process, with the real protocol and without job processes.
 
-    python -m bench.hollow --conf slurm.conf [--ends-per-s N] [--open-per-s N]
+    python -m bench.hollow --conf slurm.conf [--ends-per-s N] [--open-per-s N] [--gpus]
 
 Each node of the configuration is the node daemon's own machine (`nodedaemon.core`) and its own stream (`nodedaemon.daemon.link`,
 mutual TLS with a certificate of its own), so the rules of the protocol are those of the daemon. The layers below are
 stubs: the journal stores nothing, and instead of a launch a step begins at once and ends after the seconds of the
 `sleep` in its script. A request to end a step ends it at once, by SIGTERM.
 
-Nodes have the sizes that the configuration gives them. Certificates come from the CA in the controller's state folder and
-stay in memory.
+Nodes have the sizes that the configuration gives them. With `--gpus` their GPUs are devices with UUIDs, of which each heartbeat
+has readings (bench/hollowgpus.py); without it they are numbers only. Certificates come from the CA in the controller's state
+folder and stay in memory.
 
 Words on standard input: `ends N` ends N running steps a second, those that began first; `profile G` has each end follow a
 profile of an hour with G GPUs (`profile none`: no more); `stats` prints a line of JSON. At
@@ -28,6 +29,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
+from bench.hollowgpus import HollowGpus
 from nodedaemon.core import messages as core
 from nodedaemon.core.machine import SIGTERM, NodeMachine
 from nodedaemon.core.steps import StepKey
@@ -99,9 +101,17 @@ class Hollow:
     """One node."""
 
     def __init__(
-        self, config: NodeConfig, target: LinkTarget, clock: Clock, steps: Steps, on_up: Callable[[], None]
+        self,
+        config: NodeConfig,
+        target: LinkTarget,
+        clock: Clock,
+        steps: Steps,
+        on_up: Callable[[], None],
+        gpus: HollowGpus | None,
     ) -> None:
+        """`gpus`: what its heartbeats say of its GPUs; None: nothing."""
         self._config = config
+        self._gpus = gpus
         self._clock = clock
         self._steps = steps
         self._on_up = on_up
@@ -109,7 +119,9 @@ class Hollow:
         self._timers: dict[StepKey, asyncio.TimerHandle] = {}
         self._machine = NodeMachine()
         self._machine.replay([core.SpoolCreated(f"hollow-{config.name}"), core.BootSeen("hollow")])
+        self._inventory = inventory(config, gpus)
         facts = wire.NodeFacts(config.name, config.name, "")
+        facts.site.found(self._inventory)
         self.link = Link(
             target,
             facts,
@@ -174,9 +186,9 @@ class Hollow:
         self.post(core.StepEnded(key, start_at_us, self._clock.now_us(), exit_signal=signal))
 
     def _heartbeat(self) -> node_pb2.Heartbeat:
-        return node_pb2.Heartbeat(
-            cpu_load_centi=0, free_memory_mb=self._config.real_memory_mb, at_us=self._clock.now_us()
-        )
+        now_us = self._clock.now_us()
+        gpus = self._gpus.readings(now_us) if self._gpus is not None else None
+        return node_pb2.Heartbeat(cpu_load_centi=0, free_memory_mb=self._config.real_memory_mb, at_us=now_us, gpus=gpus)
 
     def _registration(self) -> node_pb2.Register:
         machine = self._machine
@@ -186,7 +198,7 @@ class Hollow:
             boot_id="hollow",
             version=__version__,
             protocol=PROTOCOL,
-            inventory=inventory(self._config),
+            inventory=self._inventory,
             held=[
                 wire.held_step(step, not step.is_live and step.key not in waiting) for step in machine.steps.values()
             ],
@@ -210,8 +222,8 @@ def an_hour(gpus: int) -> bytes:
     return encode_profile([(HOST, "", host), *((GPU, f"GPU-{place:036d}", line) for place, line in enumerate(lines))])
 
 
-def inventory(config: NodeConfig) -> node_pb2.Inventory:
-    """The inventory of a machine with the configured sizes."""
+def inventory(config: NodeConfig, gpus: HollowGpus | None) -> node_pb2.Inventory:
+    """The inventory of a machine with the configured sizes; without `gpus` its GPUs have no UUIDs: there are no devices."""
     message = node_pb2.Inventory(
         cpus=config.cpus,
         boards=config.boards,
@@ -224,11 +236,14 @@ def inventory(config: NodeConfig) -> node_pb2.Inventory:
         hostname=config.name,
         pretended=True,
     )
+    if gpus is not None:
+        message.gpus.extend(gpus.devices())
+        return message
     for gres in config.gres:
         if gres.name == "gpu":
             first = len(message.gpus)
             for index in range(first, first + gres.count):
-                message.gpus.add(index=index, minor=index, type=gres.type)  # without a UUID: there is no device
+                message.gpus.add(index=index, minor=index, type=gres.type)
     return message
 
 
@@ -239,13 +254,15 @@ class HollowSettings(NamedTuple):
     authority: Authority
     nodes: tuple[NodeConfig, ...]
     open_per_s: float
+    has_gpus: bool
 
 
-def settings(conf: Path, open_per_s: float) -> HollowSettings:
+def settings(conf: Path, open_per_s: float, has_gpus: bool = False) -> HollowSettings:
     """From the cluster's slurm.conf and the CA beside the controller's state."""
     config = load(str(conf)).config
     address = f"{config.controller_addr}:{config.penstock_node_port}"
-    return HollowSettings(address, load_ca(Path(config.state_save_location) / "ca"), tuple(config.nodes), open_per_s)
+    authority = load_ca(Path(config.state_save_location) / "ca")
+    return HollowSettings(address, authority, tuple(config.nodes), open_per_s, has_gpus)
 
 
 def target_of(given: HollowSettings, name: str, now_us: int) -> LinkTarget:
@@ -270,7 +287,17 @@ async def serve(given: HollowSettings, steps: Steps, words: asyncio.StreamReader
 
         return on_up
 
-    nodes = [Hollow(n, target_of(given, n.name, clock.now_us()), clock, steps, note(n.name)) for n in given.nodes]
+    nodes = [
+        Hollow(
+            one,
+            target_of(given, one.name, clock.now_us()),
+            clock,
+            steps,
+            note(one.name),
+            HollowGpus(one) if given.has_gpus else None,
+        )
+        for one in given.nodes
+    ]
     tasks = [asyncio.create_task(steps.end_some())]
     executing = asyncio.create_task(_execute_commands(steps, words, say))
     try:
@@ -310,9 +337,10 @@ def main() -> None:
     parser.add_argument("--conf", type=Path, required=True, help="the cluster's slurm.conf")
     parser.add_argument("--ends-per-s", type=float, default=0.0, help="end so many steps a second (%(default)s)")
     parser.add_argument("--open-per-s", type=float, default=OPEN_PER_S, help="connections a second (%(default)s)")
+    parser.add_argument("--gpus", action="store_true", help="GPUs are devices that say what they do")
     asked = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
-    asyncio.run(_main(settings(asked.conf, asked.open_per_s), asked.ends_per_s))
+    asyncio.run(_main(settings(asked.conf, asked.open_per_s, asked.gpus), asked.ends_per_s))
 
 
 if __name__ == "__main__":

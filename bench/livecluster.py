@@ -45,11 +45,12 @@ Pass = tuple[int, int, int]  # begin and end, ns of the monotonic clock; rows
 class LiveSite:
     """The run's folder and its processes."""
 
-    def __init__(self, folder: Path, nodes: int, more: str = "") -> None:
-        """`more`: lines of slurm.conf."""
+    def __init__(self, folder: Path, nodes: int, more: str = "", has_gpus: bool = False) -> None:
+        """`more`: lines of slurm.conf. `has_gpus`: the GPUs of the nodes say what they do."""
         self.folder = folder
         self.nodes = nodes
         self._more = more
+        self.has_gpus = has_gpus
         self.conf = folder / "slurm.conf"
         self.notes = folder / "notes"
         self._ports = free_port(), free_port()
@@ -102,7 +103,8 @@ async def cluster(site: LiveSite) -> AsyncIterator[tuple[asyncio.subprocess.Proc
     log = site.folder / "processes.log"
     async with process("-m", "bench.livectld", str(site.notes), "--config", str(site.conf), log=log) as controller:
         await _until(lambda: (site.folder / "state" / "cluster.json").exists(), controller, log)
-        async with process("-m", "bench.hollow", "--conf", str(site.conf), log=log, piped=True) as nodes:
+        words = ("-m", "bench.hollow", "--conf", str(site.conf), *(["--gpus"] if site.has_gpus else []))
+        async with process(*words, log=log, piped=True) as nodes:
             assert nodes.stdout is not None
             async with asyncio.timeout(START_LIMIT_S):
                 line = await nodes.stdout.readline()

@@ -147,7 +147,7 @@ class TableSite:
     """The cluster, and its REST daemon."""
 
     def __init__(self, folder: Path, nodes: int) -> None:
-        self.live = LiveSite(folder, nodes, JWT)
+        self.live = LiveSite(folder, nodes, JWT, has_gpus=True)
         self.address = f"127.0.0.1:{free_port()}"
         state = folder / "state" / "cluster.json"
         self.env = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cli.base.format import seconds_us
 from cli.base.options import MAYBE, Option, OptionValues
@@ -124,19 +124,49 @@ def _quoted(key: str) -> str:
     return f'"{key}"'
 
 
+class _Fields(NamedTuple):
+    """The names of a message's fields: all, and those whose values are no values of JSON yet."""
+
+    names: tuple[str, ...]
+    optional: tuple[str, ...]
+    lists: tuple[str, ...]  # of scalars; bytes too
+    parts: tuple[str, ...]
+    lists_of_parts: tuple[str, ...]
+
+
+#: Fields by the kind of message: descriptors are read once, and not for each of some thousand messages.
+_FIELDS: Final[dict[type["Message"], _Fields]] = {}
+
+
+def _fields_of(kind: type["Message"]) -> _Fields:
+    """The fields of a kind of message."""
+    blank, fields = kind(), kind.DESCRIPTOR.fields
+    scalars = [field.name for field in fields if field.message_type is None]
+    values = {name: getattr(blank, name) for name in scalars}
+    parts = [field for field in fields if field.message_type is not None]
+    return _Fields(
+        tuple(field.name for field in fields),
+        tuple(field.name for field in fields if field.message_type is None and field.has_presence),
+        tuple(name for name, value in values.items() if isinstance(value, Iterable) and not isinstance(value, str)),
+        tuple(field.name for field in parts if field.has_presence),
+        tuple(field.name for field in parts if not field.has_presence),
+    )
+
+
 def message_object(message: "Message") -> Json:
     """A message with the names of its fields, numbers as numbers; a part that is absent is null."""
-    found: Json = {}
-    for field in message.DESCRIPTOR.fields:
-        value = getattr(message, field.name)
-        if field.message_type is None and field.has_presence and not message.HasField(field.name):
-            found[field.name] = None
-        elif field.message_type is None:
-            found[field.name] = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
-        elif field.has_presence:
-            found[field.name] = message_object(value) if message.HasField(field.name) else None
-        else:
-            found[field.name] = [message_object(one) for one in value]
+    kind = type(message)
+    fields = _FIELDS.get(kind) or _FIELDS.setdefault(kind, _fields_of(kind))
+    found: Json = {name: getattr(message, name) for name in fields.names}
+    for name in fields.lists:
+        found[name] = list(getattr(message, name))
+    for name in fields.lists_of_parts:
+        found[name] = [message_object(one) for one in getattr(message, name)]
+    for name in fields.parts:
+        found[name] = message_object(getattr(message, name)) if message.HasField(name) else None
+    for name in fields.optional:
+        if not message.HasField(name):
+            found[name] = None
     return found
 
 

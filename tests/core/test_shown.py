@@ -71,7 +71,7 @@ def nodes(state: ClusterState, request: wire.ListNodesRequest, sees: JobVisibili
         clusterinfo.reservations_of_nodes(state, now_us),
     )
     planned = clusterinfo.planned_nodes(state)
-    gpus = gpuinfo.gpu_infos(state, state.node_list, {}, sees) if request.gpus else {}
+    gpus = gpuinfo.GpuInfos().of_nodes(state, state.node_list, {}, sees) if request.gpus else {}
     return wire.ListNodesReply(
         nodes=[
             clusterinfo.node_info(

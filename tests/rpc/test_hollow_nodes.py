@@ -21,11 +21,11 @@ def make_site(folder) -> Site:
 
 
 @contextlib.asynccontextmanager
-async def hollow(site: Site):
+async def hollow(site: Site, has_gpus: bool = False):
     """Hollow nodes in this process, all registered; what they count, and where to tell them something."""
     words, steps = asyncio.StreamReader(), Steps()
     said: asyncio.Queue[Any] = asyncio.Queue()
-    serving = asyncio.create_task(serve(settings(site.conf, open_per_s=100), steps, words, said.put_nowait))
+    serving = asyncio.create_task(serve(settings(site.conf, 100, has_gpus), steps, words, said.put_nowait))
     try:
         async with asyncio.timeout(ANSWER_S):
             assert json.loads(await said.get()) == {"registered": NODES}
@@ -82,5 +82,28 @@ def test_steps_end_when_told_to(tmp_path):
             words.feed_data(b"ends 50\n")
             assert (await wait_for(client, second, "COMPLETED")).nodes == 3
             assert (steps.began, steps.ended) == (2, 2)
+
+    asyncio.run(story())
+
+
+def test_gpus_say_what_they_do_and_jobs_get_them(tmp_path):
+    site = make_site(tmp_path)
+
+    async def story():
+        async with site.controller(), site.client() as client, hollow(site, has_gpus=True):
+            async with asyncio.timeout(ANSWER_S):
+                while True:
+                    said = await client.call("ListGpuReadings", controller_pb2.ListGpuReadingsRequest())
+                    if len(said.readings) == 2 * NODES:
+                        break
+                    await asyncio.sleep(0.01)
+            assert len({one.uuid for one in said.readings}) == 2 * NODES
+            assert all(0 <= one.utilization_percent <= 100 and one.power_w > 0 for one in said.readings)
+            gpu = [common_pb2.GresCount(name="gpu", count=2)]
+            job_id = await submit(client, script=b"#!/bin/sh\nsleep 10000\n", gres_per_node=gpu, time_limit_s=60)
+            await wait_for(client, job_id, "RUNNING")
+            listed = await client.call("ListNodes", controller_pb2.ListNodesRequest(gpus=True))
+            held = [gpu.uuid for node in listed.nodes for gpu in node.gpus if job_id in gpu.job_ids]
+            assert len(held) == 2 and set(held) <= {one.uuid for one in said.readings}
 
     asyncio.run(story())

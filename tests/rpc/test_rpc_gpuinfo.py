@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ctld.agents.gpumessages import NOTE_MAX, NOTES_MAX, XIDS_MAX, opinion_of
 from ctld.core.gpus import inventory as gpus
 from ctld.core.gpus.inventory import constraint
 from ctld.core.records.events import GpuIdle, JobSubmission
 from ctld.core.records.gpu import GpuFacts, GpuOpinion
-from ctld.rpc.cluster.gpuinfo import drain_uids, gpu_infos
+from ctld.rpc.cluster.gpuinfo import GpuInfos, drain_uids
 from ctld.rpc.gate.visibility import ALL_JOBS, JobVisibility
 from ctld.rpc.jobs.jobinfo import details, job_info
 from penstock.v1 import common_pb2, node_pb2
@@ -34,6 +35,9 @@ def world(*found: GpuFacts, gpus: int = 2, opinions: tuple[GpuOpinion, ...] = ()
     return made
 
 
+KEPT: WeakKeyDictionary[World, GpuInfos] = WeakKeyDictionary()
+
+
 def with_gres(*gres: Gres) -> World:
     config = make_config(nodes=1, cpus=8)
     return World(replace(config, nodes=(replace(config.nodes[0], gres=gres),)))
@@ -44,8 +48,12 @@ def take(made: World, kind: str = "gpu", type_: str = "", count: int = 1) -> Non
 
 
 def infos(made: World, visibility: JobVisibility = ALL_JOBS) -> Any:
+    """As one says who has kept what it said before, which must be what another says who has said nothing yet."""
     state = made.core.state
-    return gpu_infos(state, state.node_list, {0: "root"}, visibility).get("n1", [])
+    asked = (state, state.node_list, {0: "root"}, visibility)
+    found = KEPT.setdefault(made, GpuInfos()).of_nodes(*asked)
+    assert found == GpuInfos().of_nodes(*asked)
+    return found.get("n1", [])
 
 
 def report_idle(made: World, job_id: int, *uuids: str, over: bool = False) -> None:
@@ -71,6 +79,17 @@ def test_a_gpu_with_its_jobs() -> None:
     )  # fmt: skip
     assert (list(first.job_ids), list(second.job_ids)) == ([1], [])
     assert not first.reason and not first.work and first.slot == 0
+
+
+def test_what_is_told_of_a_node_is_made_again_when_it_is_another() -> None:
+    made = world(card(1, 0), card(2, 1))
+    before = infos(made)
+    assert infos(made) is before
+    take(made)
+    now = infos(made)
+    assert now is not before and infos(made) is now
+    hidden = infos(made, JobVisibility(uid=4242))  # for whom there is no job
+    assert hidden == before and infos(made) == now
 
 
 def test_parts_of_a_gpu_have_jobs_too() -> None:

@@ -25,18 +25,23 @@ DAEMON = """(() => {
     const idle = window.idle = { round: 0, answers: 0, underway: 0, gate: null };
     idle.hold = () => { idle.gate = new Promise((resolve) => { idle.release = resolve; }); };
     idle.hasStream = new Promise((resolve) => { idle.streamBegan = resolve; });
-    const copied = (list, name) => list.flatMap((one) => Array.from({ length: copies }, (_, at) => ({ ...one, [name]: one[name] + "-" + at })));
+    const copied = (list, ...names) => list.flatMap((one) => Array.from({ length: copies }, (_, at) =>
+        ({ ...one, ...Object.fromEntries(names.map((name) => [name, one[name] + "-" + at])) })));
+    const reading = ({ node, uuid, index }) => ({ node, uuid, index, at_us: 1, utilization_percent: 0, memory_used_mb: 0, power_w: 0,
+        temperature_c: 0, ecc_corrected: 0, ecc_uncorrected: 0 });
     const changed = (data) => {
         for (const job of data.jobs ?? []) job.name = `round ${idle.round}`;
         for (const one of data.queue ?? []) one.jobs += idle.round % 7;
+        for (const one of data.readings ?? []) for (const name of ["utilization_percent", "power_w", "temperature_c"]) one[name] = (one.index + idle.round) % 101;
         for (const one of data.nodes ?? []) one.alloc_cpus = idle.round % (one.cpus + 1);
         return data;
     };
     const first = async (path, init) => {
         const answer = await real(path, init);
-        const data = await answer.json();
+        const data = await answer.json();  // pretended GPUs have no readings
         if (Array.isArray(data.nodes)) data.nodes = copied(data.nodes, "name");
-        if (Array.isArray(data.gpus)) data.gpus = copied(data.gpus, "node");
+        if (Array.isArray(data.readings)) data.readings = (await (await real(path.replace("/readings", ""), init)).json()).gpus.map(reading);
+        for (const name of ["gpus", "readings"]) if (Array.isArray(data[name])) data[name] = copied(data[name], "node", "uuid");
         return JSON.stringify(data);
     };
     window.fetch = async (path, init) => {
@@ -174,12 +179,13 @@ def test_what_happens_while_an_answer_is_on_its_way_is_asked_for(web, jobs):
     answers = tab.page.evaluate("idle.answers")
     tab.page.evaluate("idle.release()")
     web.rest.cluster.wait(lambda: tab.page.evaluate("idle.answers") > answers, "it asks again")
+    tab.page.clock.resume()  # it is the clock of all pages of this user
 
 
 @pytest.mark.slow
 def test_a_day_of_a_tab(web, jobs):
-    """With a job every minute and 1,000 nodes of eight GPUs: how much memory the tab has at its end, and how much processor time it
-    took."""
+    """With a job every minute and 1,000 nodes of eight GPUs, which do something else each time: how much memory the tab has at its
+    end, and how much processor time it took."""
     tab = IdleTab(web, copies=500)
     tab.open("", "Overview")
     tab.play(50)

@@ -50,6 +50,19 @@ COUNT_REQUESTS = """() => {
     };
 }"""
 
+#: Clicks at something; gives how many rows the table has when its first one is another, and how many are in sight.
+ROWS_AT_FIRST = """(target) => new Promise((resolve) => {
+    const body = document.querySelector(".grid tbody"), first = () => body.querySelector("tr:not(.space)")?.textContent;
+    const before = first();
+    const inSight = Math.ceil(document.querySelector(".grid").clientHeight / ROW_PX);
+    new MutationObserver((_, observer) => {
+        if (first() === before) return;
+        observer.disconnect();
+        resolve([body.querySelectorAll("tr:not(.space)").length, inSight]);
+    }).observe(body, { childList: true, subtree: true, characterData: true });
+    target.click();
+})""".replace("ROW_PX", str(ROW_PX))
+
 
 @pytest.fixture(scope="module")
 def rest() -> Iterator[LiveRest]:
@@ -119,6 +132,37 @@ def test_scrolled_to_the_middle_and_the_end(web):
     assert page.locator(".grid tbody tr").count() < ROWS_MAX
     assert asked and all(int(found[1]) <= 1000 for url in asked if (found := re.search(r"count=(\d+)", url)))
     check_looks(page, "jobs-many")
+
+
+def test_rows_in_sight_are_drawn_first_and_those_around_them_next(web):
+    page = opened(web, "jobs?sort=id")
+    drawn, in_sight = page.get_by_role("button", name="Job", exact=True).evaluate(ROWS_AT_FIRST)
+    assert 0 < drawn <= in_sight
+    page.locator(".grid tbody tr:not(.space)").nth(drawn + 9).wait_for()
+    page.get_by_role("region", name="Jobs").evaluate("one => { one.scrollTop = 100000; }")
+    page.locator(f".grid tbody tr[aria-rowindex='{100_000 // ROW_PX - 5}']").wait_for()  # above those in sight
+
+
+def test_a_click_marks_a_row_and_keys_move_far_from_it(web):
+    """The marked row stays in sight, beyond the rows that were drawn; Enter opens it, as a double click does."""
+    page = opened(web, "jobs?sort=id")
+    first_row(page, "train-0")
+    cell(page, "train-2").click()
+    marked = page.locator(".grid tr.marked")
+    marked.get_by_text("train-2", exact=True).wait_for()
+    for number in range(3, 63):
+        page.keyboard.press("ArrowDown")
+        marked.get_by_text(f"train-{number}", exact=True).wait_for()
+    box, row = page.get_by_role("region", name="Jobs").bounding_box(), marked.bounding_box()
+    assert box and row and box["y"] <= row["y"]
+    assert row["y"] + row["height"] <= box["y"] + box["height"] + 1  # edges are no whole pixels
+    assert marked.get_attribute("aria-rowindex") == "64"
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="train-62", level=1).wait_for()
+    page.go_back()
+    first_row(page, "train-0")
+    cell(page, "train-3").dblclick()
+    page.get_by_role("heading", name="train-3", level=1).wait_for()
 
 
 def test_sorted_by_a_head_and_the_other_way_round(web):
@@ -214,3 +258,13 @@ def test_a_lost_connection_while_the_table_is_open(web):
     page.get_by_text("12 jobs", exact=True).wait_for()
     web.rest.cluster.run("scancel", str(job)).ok()
     page.get_by_role("region", name="Jobs").get_by_text("Cancelled").wait_for()
+
+
+def test_what_gpus_do_is_not_asked_of_a_cluster_without_any(web):
+    page = web.login()
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url))
+    for where, heading in (("nodes", "Nodes"), ("", "Overview")):
+        web.open(page, where, heading)
+    page.get_by_text("No node has a GPU.").wait_for()
+    assert any(url.endswith("/gpus") for url in asked) and not any("/gpus/readings" in url for url in asked)

@@ -9,7 +9,7 @@ Rules
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from ctld.agents.stepmessages import indices
 from ctld.core.passes import gpu_idle
@@ -29,23 +29,52 @@ _FACTS: Final = ("index", "minor", "type", "memory_mb", "name", "bus_id", "profi
 NODE_FIELDS: Final = ("gpu_driver", "cuda_version", "nvml_version", "gpu_constraint", "gpu_why")
 
 
-def gpu_infos(
-    state: ClusterState, nodes: Iterable[Node], users: Mapping[int, str], visibility: JobVisibility = ALL_JOBS
-) -> dict[str, list[controller_pb2.GpuInfo]]:
-    """Returns the GPUs by node, in the node's own order, each before its MIG instances; missing ones come last.
+class _Known(NamedTuple):
+    """The messages of a node's GPUs, and all that they are made of."""
 
-    `users`: names of `drain_uids`; `visibility`: jobs that may be named. Nodes without GPUs are skipped.
-    """
-    having = [node for node in nodes if node.gpus]
-    parts = _parts_by_node(state, having)
-    found: dict[str, list[controller_pb2.GpuInfo]] = {}
-    for node in having:
-        mine = [(job, part) for job, part in parts.get(node.name, ()) if visibility.sees(state.jobs[job])]
-        jobs = _jobs_by_uuid(node, mine)
-        found[node.name] = [
-            _info(state, gpu, jobs.get(gpu.uuid, ()), users) for gpu in sorted(node.gpus.values(), key=_order)
-        ]
-    return found
+    gpus: tuple[Gpu, ...]
+    jobs: dict[str, list[int]]
+    users: list[str | None]
+    idle: list[int]
+    messages: list[controller_pb2.GpuInfo]
+
+
+class GpuInfos:
+    """Makes the messages, and keeps those of each node as long as they are the same: a cluster has thousands of GPUs, of which a
+    job changes some."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+
+    def of_nodes(
+        self, state: ClusterState, nodes: Iterable[Node], users: Mapping[int, str], visibility: JobVisibility = ALL_JOBS
+    ) -> dict[str, list[controller_pb2.GpuInfo]]:
+        """Returns the GPUs by node, in the node's own order, each before its MIG instances; missing ones come last. Not to be
+        changed.
+
+        `users`: names of `drain_uids`; `visibility`: jobs that may be named. Nodes without GPUs are skipped.
+        """
+        having = [node for node in nodes if node.gpus]
+        parts = _parts_by_node(state, having)
+        for name in [name for name in self._known if name not in state.nodes]:
+            del self._known[name]
+        found: dict[str, list[controller_pb2.GpuInfo]] = {}
+        for node in having:
+            mine = [(job, part) for job, part in parts.get(node.name, ()) if visibility.sees(state.jobs[job])]
+            found[node.name] = self._of_node(state, node, _jobs_by_uuid(node, mine), users)
+        return found
+
+    def _of_node(
+        self, state: ClusterState, node: Node, jobs: dict[str, list[int]], users: Mapping[int, str]
+    ) -> list[controller_pb2.GpuInfo]:
+        gpus = tuple(node.gpus.values())  # a record is never changed, only replaced
+        names = [users.get(gpu.drain_uid) for gpu in gpus if gpu.drained]
+        idle = [_idle_job_id(state, gpu, jobs.get(gpu.uuid, ())) for gpu in gpus if gpu.idle_job]
+        known = self._known.get(node.name)
+        if known is None or known[:-1] != (gpus, jobs, names, idle):
+            messages = [_info(state, gpu, jobs.get(gpu.uuid, ()), users) for gpu in sorted(gpus, key=_order)]
+            known = self._known[node.name] = _Known(gpus, jobs, names, idle, messages)
+        return known.messages
 
 
 def drain_uids(nodes: Iterable[Node]) -> list[int]:

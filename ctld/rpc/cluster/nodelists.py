@@ -34,44 +34,44 @@ class NodeLists:
     def __init__(self, moments: PlaceMoments) -> None:
         self._moments = moments
         self._kept = KeptReplies()
+        self._gpus = gpuinfo.GpuInfos()
 
     def answer(self, asked: NodeQuestion) -> ListNodesReply | bytes:
         """Returns the answer of now; encoded, if the caller asked for a moment."""
         if not asked.request.HasField("known"):
-            return _listed(asked)
+            return self._listed(asked)
         moment = self._moments.of_nodes(asked.state, asked.request, asked.visibility, asked.users, asked.now_us)
         if moment == asked.request.known:
             return ListNodesReply(moment=moment, unchanged=True)
         if (kept := self._kept.find(moment)) is not None:
             return kept
-        reply = _listed(asked)
+        reply = self._listed(asked)
         reply.moment = moment
         return self._kept.keep(moment, reply.SerializeToString())
 
-
-def _listed(asked: NodeQuestion) -> ListNodesReply:
-    """The nodes, in the order of the configuration."""
-    state = asked.state
-    users = asked.users
-    visibility = asked.visibility
-    nodes = [node for node in state.node_list if not asked.names or node.name in asked.names]
-    partitions = clusterinfo.partitions_of_nodes(state)
-    reserved = clusterinfo.reservations_of_nodes(state, asked.now_us)
-    planned = clusterinfo.planned_nodes(state)
-    gpus = gpuinfo.gpu_infos(state, nodes, users, visibility) if asked.request.gpus else {}
-    return ListNodesReply(
-        nodes=[
-            clusterinfo.node_info(
-                state,
-                node,
-                partitions.get(node.name, ()),
-                asked.links.get(node.name),
-                users.get(node.reason_uid, "") if node.reason else "",
-                visibility,
-                reserved.get(node.name, ()),
-                node.name in planned,
-                gpus.get(node.name, ()),
-            )
-            for node in nodes
-        ]
-    )
+    def _listed(self, asked: NodeQuestion) -> ListNodesReply:
+        """The nodes, in the order of the configuration."""
+        state = asked.state
+        users = asked.users
+        visibility = asked.visibility
+        nodes = [node for node in state.node_list if not asked.names or node.name in asked.names]
+        partitions = clusterinfo.partitions_of_nodes(state)
+        reserved = clusterinfo.reservations_of_nodes(state, asked.now_us)
+        planned = clusterinfo.planned_nodes(state)
+        gpus = self._gpus.of_nodes(state, nodes, users, visibility) if asked.request.gpus else {}
+        return ListNodesReply(
+            nodes=[
+                clusterinfo.node_info(
+                    state,
+                    node,
+                    partitions.get(node.name, ()),
+                    asked.links.get(node.name),
+                    users.get(node.reason_uid, "") if node.reason else "",
+                    visibility,
+                    reserved.get(node.name, ()),
+                    node.name in planned,
+                    gpus.get(node.name, ()),
+                )
+                for node in nodes
+            ]
+        )

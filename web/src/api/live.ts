@@ -1,4 +1,4 @@
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 
 import { Asker } from "../lib/asker";
 import { type Change, ChangeReader, type Changes, concern } from "../lib/changes";
@@ -105,7 +105,7 @@ export interface Answer<T> {
  */
 export function useAnswer<T>(path: string, everyMs = 0, isAwaited?: (data: T) => boolean): Answer<T> {
   const [answer, setAnswer] = useState<Answer<T> & { path: string }>({ path, data: undefined, error: null });
-  useEffect(() => {
+  useLayoutEffect(() => { // and not after the next frame, for which it would wait in vain
     if (!path) return undefined;
     const abort = new AbortController();
     const asker = new Asker<T>({

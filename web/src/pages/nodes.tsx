@@ -44,7 +44,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
 function useRows(): { rows: NodeRow[] | null; error: ReturnType<typeof useAnswer>["error"] } {
   const nodes = useAnswer<NodesAnswer>(`${SLURM}/nodes`);
   const gpus = useAnswer<GpusAnswer>(`${OWN}/gpus`);
-  const readings = useReadings();
+  const readings = useReadings(gpus.data?.gpus);
   const rows = useMemo(
     () => (nodes.data && gpus.data ? nodeRows(nodes.data.nodes, gpus.data.gpus, readings) : null), [nodes.data, gpus.data, readings],
   );
@@ -82,13 +82,16 @@ export function Nodes(): JSX.Element {
 }
 
 function cellOf(row: NodeRow, one: NodeGpu, colouring: Colouring): GpuCell {
+  return { key: one.gpu.uuid, node: row.node.name, paint: paintOf(colouring, one), label: () => labelOf(row, one, colouring) };
+}
+
+function labelOf(row: NodeRow, one: NodeGpu, colouring: Colouring): string {
   const { gpu, use } = one;
   const jobs = gpu.job_ids.length ? ` by job ${gpu.job_ids.join(", ")}` : "";
   const reason = gpu.reason || (use === "closed" || use === "broken" ? row.node.reason : "");
   const health = gpu.state === "HEALTHY" ? "" : `, ${words(gpu.state).toLowerCase()}`;
   const shown = figureOf(colouring, one);
-  const label = `${row.node.name}, GPU ${gpu.index} (${gpu.type || "GPU"}): ${USES[use]}${jobs}${shown && `, ${shown}`}${health}${reason ? `, ${reason}` : ""}`;
-  return { key: gpu.uuid, node: row.node.name, paint: paintOf(colouring, one), label };
+  return `${row.node.name}, GPU ${gpu.index} (${gpu.type || "GPU"}): ${USES[use]}${jobs}${shown && `, ${shown}`}${health}${reason ? `, ${reason}` : ""}`;
 }
 
 function Legend({ colouring, isGrouped, hasSwitches }: { colouring: Colouring; isGrouped: boolean; hasSwitches: boolean }): JSX.Element {
@@ -110,7 +113,7 @@ function Legend({ colouring, isGrouped, hasSwitches }: { colouring: Colouring; i
 export function NodePage({ name }: { name: string }): JSX.Element {
   const nodes = useAnswer<NodesAnswer>(`${SLURM}/node/${encodeURIComponent(name)}`);
   const gpus = useAnswer<GpusAnswer>(`${OWN}/gpus?nodes=${encodeURIComponent(name)}`);
-  const readings = useReadings(name);
+  const readings = useReadings(gpus.data?.gpus, name);
   const row = nodes.data && gpus.data ? nodeRows(nodes.data.nodes ?? [], gpus.data.gpus, readings)[0] : undefined;
   const isUnknown = nodes.data && !nodes.data.nodes?.length;
   return (

@@ -1,4 +1,5 @@
 import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
 
 import { OWN, session, SLURM } from "../api/client";
 import { type Answer, useAnswer } from "../api/live";
@@ -29,17 +30,17 @@ export function Overview(): JSX.Element {
   const queue = useAnswer<QueueAnswer>(`${OWN}/queue?states=PENDING,${ACTIVE}`);
   const nodes = useAnswer<NodesAnswer>(`${SLURM}/nodes`);
   const gpus = useAnswer<GpusAnswer>(`${OWN}/gpus`);
-  const readings = useReadings();
+  const readings = useReadings(gpus.data?.gpus);
   const me = useStore(session)?.user ?? "";
   const mine = useJobs({ users: me }, "-job_id");
   const mineActive = useJobs({ users: me, states: ACTIVE }, "-start_at_us");
   const next = useJobs({ states: "PENDING" }, "planned_start_at_us");
   const budgets = useAnswer<BudgetsAnswer>(`${OWN}/budgets`).data?.budgets ?? [];
+  const rows = useMemo(() => nodeRows(nodes.data?.nodes ?? [], gpus.data?.gpus ?? [], readings), [nodes.data, gpus.data, readings]);
   const error = queue.error ?? nodes.error ?? gpus.error ?? mine.error ?? mineActive.error ?? next.error;
   if (!queue.data || !nodes.data || !gpus.data || !mine.data || !mineActive.data || !next.data) {
     return <><h1>Overview</h1><Pending error={error} what="the cluster" /></>;
   }
-  const rows = nodeRows(nodes.data.nodes, gpus.data.gpus, readings);
   const waiting = queue.data.queue.filter(isWaiting);
   const running = queue.data.queue.filter(isRunning);
   return (

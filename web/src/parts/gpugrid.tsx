@@ -12,7 +12,8 @@ export interface GpuCell {
   /** The same as long as it is the same GPU, whatever is said of it. */
   readonly key: string;
   readonly node: string;
-  readonly label: string;
+  /** What is said of the one that is pointed at. */
+  readonly label: () => string;
   readonly paint: Paint;
 }
 
@@ -103,7 +104,7 @@ export function GpuGrid({ groups }: { groups: readonly GpuGroup[] }): JSX.Elemen
         ))}
       </div>
       <div class="gpu-foot">
-        <p class="faint hint">{hovered ? hovered.label : "Point at a GPU to see its jobs; a click opens its node."}</p>
+        <p class="faint hint">{hovered ? hovered.label() : "Point at a GPU to see its jobs; a click opens its node."}</p>
         <div class="buttons">
           <button type="button" class="icon" aria-label="Smaller squares" disabled={at === SIZES.length - 1} onClick={() => setZoom(fit - at - 1)}>−</button>
           <button type="button" class="icon" aria-label="Larger squares" disabled={at === 0} onClick={() => setZoom(fit - at + 1)}>+</button>

@@ -1,4 +1,4 @@
-import type { ComponentChildren, JSX } from "preact";
+import { Component, type ComponentChildren, type JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { setQuery } from "../lib/route";
@@ -37,7 +37,29 @@ function range(first: number, end: number): number[] {
 }
 
 const ROW_PX = 36;
+const HEAD_ROWS = 1;
+/** Rows out of sight on either side, so that scrolling shows no gap. */
 const MARGIN_ROWS = 12;
+
+/** Rows from `first` on, up to `last` without it. */
+export interface Span {
+  readonly first: number;
+  readonly last: number;
+}
+
+export function spanInSight(top: number, height: number, length: number): Span {
+  return { first: Math.min(length, Math.max(0, Math.floor(top / ROW_PX))), last: Math.min(length, Math.ceil((top + height) / ROW_PX)) };
+}
+
+export function withMargin({ first, last }: Span, length: number): Span {
+  return { first: Math.max(0, first - MARGIN_ROWS), last: Math.min(length, last + MARGIN_ROWS) };
+}
+
+/** What is drawn in the next frame: what has been drawn if all in sight is part of it, else what is in sight and nothing more. */
+export function drawnNow(drawn: Span | null, sight: Span, length: number): Span {
+  if (!drawn || sight.first < drawn.first || sight.last > drawn.last) return sight;
+  return { first: drawn.first, last: Math.min(length, drawn.last) };
+}
 
 export function textOf<T>(column: Column<T>, row: T): string {
   return column.text ? column.text(row) : String(column.value(row));
@@ -78,13 +100,31 @@ export function Grid<T>(props: {
   useLayoutEffect(() => {
     if (list.current === rows.list) return;
     list.current = rows.list;
+    setMarked(-1);
+    if (!view.top) return; // to write where it is would have the page laid out now
     if (box.current) box.current.scrollTop = 0;
     setView((before) => ({ ...before, top: 0 }));
-    setMarked(-1);
   }, [rows.list]);
-  const first = props.isWhole ? 0 : Math.max(0, Math.floor(top / ROW_PX) - MARGIN_ROWS);
-  const last = props.isWhole ? rows.length : Math.min(rows.length, Math.ceil((top + view.height) / ROW_PX) + MARGIN_ROWS);
-  useEffect(() => look?.(first, last), [look, first, last]);
+  const whole: Span = { first: 0, last: rows.length };
+  const sight = spanInSight(top, view.height, rows.length);
+  const around = props.isWhole ? whole : withMargin(sight, rows.length);
+  const drawn = useDrawn(rows, sight, around);
+  const { first, last } = props.isWhole ? whole : drawn;
+  useLayoutEffect(() => look?.(around.first, around.last), [look, around.first, around.last]);
+  /** Of the row under the pointer, if it is here. */
+  const pointed = (event: Event): number => {
+    const row = event.target instanceof Element ? event.target.closest("tr") : null;
+    const index = Number(row?.getAttribute("aria-rowindex") ?? 0) - HEAD_ROWS - 1;
+    return at(rows, index) === undefined ? -1 : index;
+  };
+  const openPointed = (event: Event): void => {
+    const row = at(rows, pointed(event));
+    if (row !== undefined && props.open) location.hash = props.open(row);
+  };
+  const mark = (event: Event): void => {
+    const index = pointed(event);
+    if (index >= 0) setMarked(index);
+  };
   const move = (event: KeyboardEvent): void => {
     const page = Math.max(1, Math.floor(view.height / ROW_PX) - 2);
     const steps: Record<string, number> = {
@@ -109,30 +149,21 @@ export function Grid<T>(props: {
       ref={box} class={`grid ${props.isWhole ? "whole" : ""}`} tabIndex={0} role="region" aria-label={props.label}
       aria-busy={props.isBusy ?? false} onKeyDown={move}
     >
-      <table style={{ minWidth: `${width}rem` }} aria-rowcount={rows.length + 1}>
+      <table style={{ minWidth: `${width}rem` }} aria-rowcount={rows.length + HEAD_ROWS}>
         <colgroup>
           {shown.map((one) => <col key={one.id} style={{ width: `${one.width}rem` }} />)}
         </colgroup>
         <thead>
           <tr>{shown.map((one) => <Head key={one.id} column={one} order={props.order} />)}</tr>
         </thead>
-        <tbody>
+        <tbody onClick={mark} onDblClick={openPointed}>
           {first > 0 && <tr class="space" aria-hidden="true" style={{ height: `${first * ROW_PX}px` }} />}
           {range(first, last).map((index) => {
             const row = at(rows, index);
             return row === undefined ? (
-              <tr key={index} aria-rowindex={index + 2}><td colSpan={shown.length} /></tr>
+              <tr key={index} aria-rowindex={index + HEAD_ROWS + 1}><td colSpan={shown.length} /></tr>
             ) : (
-              <tr
-                key={props.rowKey(row)} class={marked === index ? "marked" : ""} aria-rowindex={index + 2}
-                onClick={() => setMarked(index)} onDblClick={() => { if (props.open) location.hash = props.open(row); }}
-              >
-                {shown.map((one) => (
-                  <td key={one.id} class={one.isNumber ? "number" : ""} title={textOf(one, row)}>
-                    {one.show ? one.show(row) : textOf(one, row)}
-                  </td>
-                ))}
-              </tr>
+              <Row key={props.rowKey(row)} row={row} place={index + HEAD_ROWS + 1} shown={shown} isMarked={marked === index} />
             );
           })}
           {last < rows.length && <tr class="space" aria-hidden="true" style={{ height: `${(rows.length - last) * ROW_PX}px` }} />}
@@ -141,6 +172,59 @@ export function Grid<T>(props: {
       {!rows.length && <p class="empty">{props.empty}</p>}
     </div>
   );
+}
+
+/**
+ * The rows that are drawn: of another list, or elsewhere in it, those in sight first, and in the frame after it those around them, so
+ * that what is waited for does not wait for what nobody sees. Around rows that are on their way nothing is drawn.
+ */
+function useDrawn<T>(rows: Rows<T>, sight: Span, around: Span): Span {
+  const [before, setBefore] = useState({ list: rows.list, ...sight });
+  const drawn = drawnNow(before.list === rows.list ? before : null, sight, rows.length);
+  const isHere = at(rows, sight.first) !== undefined && at(rows, sight.last - 1) !== undefined;
+  useEffect(
+    () => afterPaint(() => setBefore({ list: rows.list, ...(isHere ? around : sight) })), [rows.list, isHere, around.first, around.last],
+  );
+  return drawn;
+}
+
+/** Does something when the next frame has been shown: an effect may be run before it. Returns how to leave it. */
+function afterPaint(act: () => void): () => void {
+  let timer = 0;
+  const frame = requestAnimationFrame(() => {
+    timer = window.setTimeout(act);
+  });
+  return () => {
+    cancelAnimationFrame(frame);
+    clearTimeout(timer);
+  };
+}
+
+interface RowProps<T> {
+  readonly row: T;
+  /** From 1, of all rows of the table. */
+  readonly place: number;
+  readonly shown: readonly Column<T>[];
+  readonly isMarked: boolean;
+}
+
+/** A row; the same one is not drawn again. */
+class Row<T> extends Component<RowProps<T>> {
+  override shouldComponentUpdate(next: Readonly<RowProps<T>>): boolean {
+    const { row, place, shown, isMarked } = this.props;
+    return row !== next.row || place !== next.place || shown !== next.shown || isMarked !== next.isMarked;
+  }
+
+  override render({ row, place, shown, isMarked }: RowProps<T>): JSX.Element {
+    return (
+      <tr class={isMarked ? "marked" : ""} aria-rowindex={place}>
+        {shown.map((one) => {
+          const text = textOf(one, row);
+          return <td key={one.id} class={one.isNumber ? "number" : ""} title={text}>{one.show ? one.show(row) : text}</td>;
+        })}
+      </tr>
+    );
+  }
 }
 
 function Head<T>({ column, order }: { column: Column<T>; order: string }): JSX.Element {

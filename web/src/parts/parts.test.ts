@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import { fitting, layout, SIZES } from "./gpugrid";
-import type { Column } from "./grid";
+import { type Column, drawnNow, spanInSight, withMargin } from "./grid";
 import { filtered, sorted } from "./table";
 import { windowFrom } from "./windowtable";
 
@@ -41,4 +41,23 @@ test("a window moves when rows outside it are in sight, by whole steps", () => {
   expect(windowFrom(0, 261, 301)).toBe(100);
   expect(windowFrom(200, 150, 190)).toBe(0);
   expect(windowFrom(0, 99_900, 100_000)).toBe(99_800);
+});
+
+test("rows in sight are drawn first, and those around them after", () => {
+  const sight = spanInSight(3600, 720, 1000);
+  expect(sight).toEqual({ first: 100, last: 120 });
+  expect(drawnNow(null, sight, 1000)).toEqual(sight); // another list
+  const around = withMargin(sight, 1000);
+  expect(around.first).toBeLessThan(100);
+  expect(around.last).toBeGreaterThan(120);
+  expect(drawnNow(around, spanInSight(3636, 720, 1000), 1000)).toEqual(around); // scrolled by a row: nothing is missing
+  const jump = spanInSight(18_000, 720, 1000);
+  expect(drawnNow(around, jump, 1000)).toEqual(jump);
+});
+
+test("no row is drawn that is not there", () => {
+  expect(spanInSight(0, 800, 0)).toEqual({ first: 0, last: 0 });
+  expect(withMargin(spanInSight(0, 800, 5), 5)).toEqual({ first: 0, last: 5 });
+  expect(spanInSight(3600, 720, 50)).toEqual({ first: 50, last: 50 }); // rows have gone before the scroll is heard of
+  expect(drawnNow({ first: 20, last: 60 }, { first: 30, last: 50 }, 50)).toEqual({ first: 20, last: 50 });
 });

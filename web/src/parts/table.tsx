@@ -47,7 +47,7 @@ export function Table<T>(props: {
     () => sorted(filtered(props.rows, columns, filter), columns, order),
     [props.rows, columns, filter, order],
   );
-  const shown = shownOf(columns, query);
+  const shown = useShown(columns, query);
   return (
     <TableBox
       {...props} shown={shown} all={() => Promise.resolve(rows)}
@@ -58,10 +58,13 @@ export function Table<T>(props: {
   );
 }
 
-/** The columns that the address names, or those that are shown without it. */
-export function shownOf<T>(columns: readonly Column<T>[], query: URLSearchParams): readonly Column<T>[] {
-  const chosen = query.get("cols")?.split(",");
-  return columns.filter((one) => (chosen ? chosen.includes(one.id) : !one.isHidden));
+/** The columns that the address names, or those that are shown without it; the same list as long as they are the same. */
+export function useShown<T>(columns: readonly Column<T>[], query: URLSearchParams): readonly Column<T>[] {
+  const named = query.get("cols");
+  return useMemo(() => {
+    const chosen = named?.split(",");
+    return columns.filter((one) => (chosen ? chosen.includes(one.id) : !one.isHidden));
+  }, [columns, named]);
 }
 
 /** A table's rows with what is above them: filter, tools, columns, copy. `all`: the rows to be copied. */

@@ -1,12 +1,12 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useCallback, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { type ApiError, read } from "../api/client";
 import { type Answer, useAnswer } from "../api/live";
 import { count } from "../lib/units";
 import { Pending } from "./bits";
 import { type Column, Grid, type Rows } from "./grid";
-import { shownOf, TableBox } from "./table";
+import { TableBox, useShown } from "./table";
 
 /** A table of which the daemon filters and sorts the rows, and sends those around the ones in sight. */
 
@@ -82,7 +82,7 @@ export function WindowTable<T, A extends WindowAnswer>(props: {
     }
     return found;
   }, [list, rowsOf]);
-  const shown = shownOf(columns, query);
+  const shown = useShown(columns, query);
   const isBusy = rows?.list !== list;
   if (!rows) return <Pending error={error} what={props.label} />;
   return (
@@ -122,7 +122,7 @@ function useLastWanted<A>(list: string, from: number, everyMs: number): readonly
   const [place, setPlace] = useState(wanted);
   const answer = useAnswer<A>(`${place.list}&first=${place.from}&count=${COUNT}`, everyMs);
   const isOnItsWay = answer.data === undefined && !answer.error;
-  useEffect(() => {
+  useLayoutEffect(() => { // before the next frame: it has nothing that is waited for
     if (!isOnItsWay) setPlace(wanted);
   }, [wanted, isOnItsWay]);
   return [place, answer];
