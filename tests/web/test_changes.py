@@ -156,3 +156,63 @@ def test_a_user_makes_no_reservation_and_removes_one_that_allows_it(web, roles):
     page.get_by_role("row").filter(has_text="theirs").wait_for(state="detached")
     assert reserved(roles)["ReservationName"] == "other"
     roles.run("scontrol", "delete", "reservation=other").ok()
+
+
+def test_an_operator_makes_changes_and_removes_a_qos(web, roles):
+    """A user sees no form, and is refused; what is no name is said, and a name that only looks like one is text."""
+
+    def shown(name: str) -> str:
+        fields = "format=name,priority,maxwall,grptres,maxjobspu"
+        return roles.run("sacctmgr", "-nP", "show", "qos", "where", f"name={name}", fields).ok().out.strip()
+
+    page = web.login(OPERATOR)
+    web.open(page, "qos", "QOS")
+    dialog = opened(page, "New QOS")
+    dialog.get_by_label("Name").fill(HOSTILE)
+    dialog.get_by_text("is no name of a QOS").wait_for()
+    dialog.get_by_label("Name").fill("burst")
+    dialog.get_by_label("Priority").fill("50")
+    dialog.get_by_label("Longest job").fill("1-0")
+    dialog.get_by_label("Most in all").fill("gres/none=4")
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    dialog.locator(".field").filter(has_text="Most in all").get_by_text("there is no TRES").wait_for()
+    assert shown("burst") == ""
+    dialog.get_by_label("Most in all").fill("gres/gpu=4,cpu=8")
+    dialog.get_by_label("Description").fill(HOSTILE)
+    check_looks(page, "qos-new")
+    confirmed(dialog, "Add")
+    page.get_by_role("row").filter(has_text="burst").get_by_text(HOSTILE).wait_for()
+    assert shown("burst") == "burst|50|1-00:00:00|cpu=8,gres/gpu=4|"
+
+    dialog = opened(page, "Change burst")
+    dialog.get_by_label("Longest job").fill("")
+    dialog.get_by_label("Most in all").fill("cpu=8")
+    dialog.get_by_label("Running per user").fill("3")
+    assert lines(dialog) == [
+        "Longest job: 1-00:00:00 → none", "Running per user: none → 3", "Most in all: cpu=8,gres/gpu=4 → cpu=8",
+    ]  # fmt: skip
+    check_looks(page, "qos-change")
+    confirmed(dialog, "Change")
+    page.get_by_role("row").filter(has_text="burst").get_by_text("cpu=8", exact=True).wait_for()
+    assert shown("burst") == "burst|50||cpu=8|3"
+
+    other = web.login(USER)
+    web.open(other, "qos", "QOS")
+    other.get_by_role("row").filter(has_text="burst").wait_for()
+    assert (
+        other.get_by_role("button", name="Change burst").count() + other.get_by_role("button", name="New QOS").count()
+        == 0
+    )
+    for method, path, body in (
+        ("POST", "/slurmdb/v0.0.46/qos", {"qos": [{"name": "burst", "description": "mine"}]}),
+        ("DELETE", "/slurmdb/v0.0.46/qos/burst", None),
+    ):
+        assert "Access/permission denied" in other.evaluate(SEND, [method, path, body]), path
+    assert shown("burst") == "burst|50||cpu=8|3"
+
+    dialog = opened(page, "Change burst")
+    dialog.get_by_role("button", name="Remove", exact=True).click()
+    confirmed(dialog, "Remove the QOS")
+    page.get_by_role("row").filter(has_text="burst").wait_for(state="detached")
+    assert shown("burst") == ""
+    assert page.locator("img[onerror]").count() == 0

@@ -187,4 +187,6 @@ def test_the_table_of_jobs_has_what_running_jobs_use(web):
     row.get_by_role("cell", name=re.compile(r"[\d.]+ [KM]iB")).first.wait_for()
     assert {url.partition("jobs=")[2] for url in asked[-1:]} == {f"{small}%2C{job}"}
     assert page.get_by_role("row").filter(has_text="waits").get_by_text("–").count() == 0
+    web.open(page, "jobs?cols=id,name,state,cpuused,cpuuse,memused,gpuuse,gpumem,gpupower", "Jobs")
+    row.get_by_role("cell", name="70 %", exact=True).wait_for()
     check_looks(page, "jobs-use")

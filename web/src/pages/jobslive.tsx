@@ -86,10 +86,10 @@ function told<T>(value: T | null, text: (value: T) => string): string {
 }
 
 export const LIVE: readonly OrderedColumn<JobRow>[] = [
-  live("cpuused", "CPU time so far", 8.5, (use) => told(use.cpu_used_s, duration)),
-  live("cpuuse", "CPU use so far", 8, (use) => told(use.cpu_percent, percent)),
-  live("memused", "Memory, most so far", 10, (use) => told(use.memory_used_bytes, bytes)),
-  live("gpuuse", "GPU use now", 7, (use) => told(use.gpu_percent, percent)),
-  live("gpumem", "GPU memory now", 9, (use) => told(use.gpu_memory_used_bytes, bytes)),
-  live("gpupower", "GPU power now", 8, (use) => told(use.gpu_power_w, (watts) => `${watts.toLocaleString("en")} W`)),
+  live("cpuused", "CPU time so far", 10, (use) => told(use.cpu_used_s, duration)),
+  live("cpuuse", "CPU use so far", 9.5, (use) => told(use.cpu_percent, percent)),
+  live("memused", "Memory, most so far", 12, (use) => told(use.memory_used_bytes, bytes)),
+  live("gpuuse", "GPU use now", 8.5, (use) => told(use.gpu_percent, percent)),
+  live("gpumem", "GPU memory now", 10.5, (use) => told(use.gpu_memory_used_bytes, bytes)),
+  live("gpupower", "GPU power now", 9.5, (use) => told(use.gpu_power_w, (watts) => `${watts.toLocaleString("en")} W`)),
 ];
