@@ -49,6 +49,10 @@ PEER_ASKING_MAX: Final = 8
 ASKED_STEPS_MAX: Final = 8
 ASKED_NODES_MAX: Final = 64
 ASKED_STEP_S: Final = 3.0
+#: Running jobs of which one request asks what they use: as many as a large screen has; nodes of all their steps, time for all.
+ASKED_JOBS_MAX: Final = 100
+ASKED_JOBS_NODES_MAX: Final = 256
+ASKED_JOBS_S: Final = 6.0
 #: Outputs of jobs that are being read at a time for one caller (429).
 CALLER_READINGS_MAX: Final = 4
 #: Simulations that run at a time (429): each is a process with 60 s of processor time and 3 GiB at most. One of a user.

@@ -38,6 +38,7 @@ USED: Final = {
     "/penstock/v1/jobs": "JobsAnswer",
     "/penstock/v1/jobs/wide": "WideJobsAnswer",
     "/penstock/v1/jobs/past": "PastJobsAnswer",
+    "/penstock/v1/jobs/use": "JobsUseAnswer",
     "/penstock/v1/jobs/test": "TestAnswer",
     "/penstock/v1/queue": "QueueAnswer",
     "/penstock/v1/fits": "FitsAnswer",

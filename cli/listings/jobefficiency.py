@@ -17,7 +17,7 @@ from cli.base.options import OptionValues
 from cli.base.queryclient import QueryClient
 from cli.base.run import CommandError, complain
 from cli.listings.efficiency import Use, advice, percent, size_text, together, use_of
-from cli.listings.livesteps import BOUNDS, LiveBounds, Say, live_answers
+from cli.listings.livesteps import BOUNDS, LiveAnswer, LiveBounds, Say, live_answers
 from cli.listings.sacct_fields import RecordRow, RecordView, end_us
 from cli.listings.stepusage import K, merged
 from penstock.client import Client
@@ -244,15 +244,20 @@ def find(client: Client, text: str) -> list[JobRecord]:
 
 def add_live(client: QueryClient, jobs: Sequence[JobRecord], say: Say, bounds: LiveBounds) -> None:
     """Adds the nodes' current figures to the records of running steps. Without the permission only the rest is shown."""
-    known = set(K.values())
     for one in live_answers(client, jobs, "usage", say, bounds):
-        metrics = [
-            StepMetric(
-                kind=K.Name(kind), total=figure.total, max=figure.max, max_node=figure.max_node, max_task=figure.max_task,
-                min=figure.min, min_node=figure.min_node, min_task=figure.min_task,
-            )
-            for kind, figure in merged(one.found).metrics.items()
-            if kind in known
-        ]  # fmt: skip
-        del one.step.metrics[:]
-        one.step.metrics.extend(metrics)
+        add_figures(one)
+
+
+def add_figures(one: LiveAnswer) -> None:
+    """Puts what the nodes of a running step have answered to `usage` into its record."""
+    known = set(K.values())
+    metrics = [
+        StepMetric(
+            kind=K.Name(kind), total=figure.total, max=figure.max, max_node=figure.max_node, max_task=figure.max_task,
+            min=figure.min, min_node=figure.min_node, min_task=figure.min_task,
+        )
+        for kind, figure in merged(one.found).metrics.items()
+        if kind in known
+    ]  # fmt: skip
+    del one.step.metrics[:]
+    one.step.metrics.extend(metrics)

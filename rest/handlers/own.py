@@ -10,6 +10,7 @@ stays, in its meaning and type (tests/rest/penstock_v1.json is the record).
     GET /penstock/v1/jobs/{job_id}/environment  the environment of a batch job
     GET /penstock/v1/jobs/{job_id}/why      why a job waits, and what would start it sooner
     GET /penstock/v1/jobs/{job_id}/story    what happened to it, in order
+    GET /penstock/v1/jobs/use               what running jobs use now
     GET /penstock/v1/jobs/{job_id}/steps    its steps
     GET /penstock/v1/jobs/{job_id}/profile  what its steps and GPUs did over time
     GET /penstock/v1/jobs/{job_id}/efficiency  what it used of what it had, and advice
@@ -89,7 +90,7 @@ from rest.answers import RestError
 from rest.calling import RestCall, bad_query
 from rest.contract.facts import NEWEST, ListOf, ObjectOf, Operation, Parameter, Scalar, Schema, Words, load
 from rest.contract.parse import UNKNOWN_WORD
-from rest.handlers import borrowing, interactive, joboutput, jobreports, jobuse, pastjobs, policy, simulate
+from rest.handlers import borrowing, interactive, joboutput, jobreports, jobuse, liveuse, pastjobs, policy, simulate
 from rest.handlers.jobs import job_path, listed
 from rest.handlers.jobtable import IN_SHORT, WIDE, in_short, shown_id, wide
 from rest.handlers.jobwindow import WINDOW, window_of
@@ -368,6 +369,8 @@ OWN_PATHS: Final = (
     OwnPath("/jobs/past", "Jobs of a period from the accounting records, with what they used: a window of them, the newest first",
             pastjobs.past_jobs, (*map(_query, pastjobs.PARAMETERS),),
             {"jobs": OwnRecord(None, pastjobs.PAST, is_list=True), "total": "integer"}, name="jobs_past"),
+    OwnPath("/jobs/use", "What running jobs use now: CPU time and memory by their nodes, GPUs by the last readings",
+            liveuse.use, (_query("jobs"),), {"jobs": OwnRecord(None, liveuse.USE, is_list=True)}, name="jobs_use"),
     OwnPath("/jobs/test", "When and where a job would start, without queueing it", test, (),
             _EXPECTED, body="/slurm/{v}/job/submit"),
     OwnPath("/jobs/lint", "What sbatch --lint finds in a script, by line; nothing is queued, and nothing in it looked up", lint,

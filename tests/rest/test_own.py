@@ -19,7 +19,7 @@ from fakerest import TOKEN, FakeRest
 from cli.steps import stepquery
 from penstock.errors import PenstockError
 from penstock.v1.accounting_pb2 import JobRecord, ListProfilesReply, ListRecordsReply, ProfileRecord, StepRecord
-from penstock.v1.common_pb2 import ExitStatus, Usage
+from penstock.v1.common_pb2 import ExitStatus, Usage, UsageMetric
 from penstock.v1.controller_pb2 import (
     GetBatchScriptReply,
     GpuInfo,
@@ -53,7 +53,7 @@ from penstock.values.timeline import SampleLine
 from rest.answers import RestError
 from rest.handlers import jobuse, pastjobs
 from rest.handlers.own import OWN_PATHS
-from rest.limits import ASKED_NODES_MAX, CALLER_READINGS_MAX, Requests
+from rest.limits import ASKED_JOBS_MAX, ASKED_NODES_MAX, CALLER_READINGS_MAX, Requests
 from rest.openapi import own_document
 
 RECORD = Path(__file__).with_name("penstock_v1.json")
@@ -128,6 +128,7 @@ PATHS = {
     "jobs": "/jobs",
     "jobs_wide": "/jobs/wide?order=name&count=3",
     "jobs_past": "/jobs/past?start=1000&end=2000&users=ann&states=failed,to&first=3&count=2",
+    "jobs_use": "/jobs/use?jobs=5,6",
     "script": "/jobs/5/script",
     "environment": "/jobs/5/environment",
     "why": "/jobs/5/why",
@@ -298,6 +299,58 @@ def test_lines_of_tasks_are_asked_for():
     assert [one["name"] for one in found["lines"][2]["metrics"]][:2] == ["cpu_cores", "memory_bytes"]
     for query in ("tasks=x", "tasks=-1", "tasks=" + ",".join(map(str, range(17)))):
         assert rest.get(f"{OWN}/jobs/5/profile?{query}").status_code == 422, query
+
+
+def running(job_id: int, nodes: str = "n1", count: int = 1, **more: Any) -> JobRecord:
+    """A job whose only step began an hour ago."""
+    begin_us = int(time.time() * 1_000_000) - HOUR_US
+    step = StepRecord(step_id=-5, state="RUNNING", start_at_us=begin_us, nodes_alloc=count, node_list=nodes, tasks=1)
+    return JobRecord(job_id=job_id, state="RUNNING", start_at_us=begin_us, node_list=nodes, nodes_alloc=count, cpus_alloc=4,
+                     steps=[step], **more)  # fmt: skip
+
+
+def test_what_running_jobs_use_is_all_of_it_or_null(monkeypatch: pytest.MonkeyPatch):
+    """Of a job that its nodes have not told of, of one that is refused, and of one with too many nodes, figures are null, not 0."""
+    jobs = [running(6, tres_alloc="cpu=4,gres/gpu=1"), running(7), running(8), running(9, "n[1-300]", 300), A_RECORD]
+    usage = {
+        "tasks": 1,
+        "metrics": [(kind, n, n, 0, n, 0) for kind, n in ((UsageMetric.CPU_MS, 7_200_000), (UsageMetric.RSS_KB, 2048))],
+    }
+    asked: list[int] = []
+
+    def attach(request: Any) -> AttachStepReply:
+        if request.job_id == 8:
+            raise PenstockError(Code.ACCESS_DENIED, "not yours")
+        return AttachStepReply(job_id=request.job_id)
+
+    def ask(cluster: object, attached: AttachStepReply, word: str, limit_s: float) -> stepquery.Answers:
+        asked.append(attached.job_id)
+        return (
+            stepquery.Answers({}, {"n1": "no answer in time"})
+            if attached.job_id == 7
+            else stepquery.Answers({"n1": usage}, {})
+        )
+
+    monkeypatch.setattr(stepquery, "ask", ask)
+    rest = FakeRest(REPLIES | {"ListRecords": ListRecordsReply(records=jobs), "AttachStep": attach})
+    found = {one["job_id"]: one for one in rest.get(f"{OWN}/jobs/use?jobs=6,7,8,9").json()["jobs"]}
+    assert list(found) == [6, 7, 8, 9] and asked == [6, 7]
+    assert (found[6]["cpu_used_s"], round(found[6]["cpu_percent"]), found[6]["memory_used_bytes"]) == (
+        7200,
+        50,
+        2 << 20,
+    )
+    assert (found[6]["gpus"], found[6]["gpu_percent"], found[6]["gpu_power_w"], found[6]["gpu_memory_used_bytes"]) == (
+        1,
+        0,
+        75,
+        None,
+    )
+    nothing = {"cpu_used_s": None, "cpu_percent": None, "memory_used_bytes": None, "gpus": 0, "gpu_percent": None,
+               "gpu_memory_used_bytes": None, "gpu_power_w": None}  # fmt: skip
+    assert [found[job] | {"job_id": 0} for job in (7, 8, 9)] == [{"job_id": 0} | nothing] * 3
+    for query in ("", "jobs=x", "jobs=5.0", "jobs=" + ",".join(map(str, range(1, ASKED_JOBS_MAX + 2)))):
+        assert rest.get(f"{OWN}/jobs/use?{query}").status_code == 422, query
 
 
 def test_utilization_is_by_the_hour_and_bounded():

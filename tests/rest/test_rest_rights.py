@@ -55,6 +55,7 @@ READ_OWN = (
     "jobs",
     "jobs/wide",
     "jobs/past",
+    f"jobs/use?jobs={JOB}",
     "queue",
     f"jobs/{JOB}/why",
     f"jobs/{JOB}/story",

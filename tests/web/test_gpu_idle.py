@@ -153,3 +153,40 @@ def test_a_nodes_page_that_is_open_follows_its_gpus(web):
     page.get_by_role("cell", name="90 %", exact=True).first.wait_for()
     cluster.use(40)
     page.get_by_role("cell", name="40 %", exact=True).first.wait_for()  # without a reload, and without an event
+
+
+def test_the_table_of_jobs_has_what_running_jobs_use(web):
+    """One request for all rows in sight, and none where no such column is shown. To others than the job's user it is not told."""
+    cluster = web.rest.cluster
+    cluster.use(70)
+    cluster.wait_readings(70)
+    job = cluster.sbatch("-J", "train", "--gpus=1", "--wrap", "sleep 600")
+    small = cluster.sbatch("-J", "small", "--wrap", "sleep 600")
+    waits = cluster.sbatch("-J", "waits", "--hold", "--wrap", "sleep 600")
+    for one in (job, small):
+        cluster.wait_state(one, "RUNNING")
+    page = web.login()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/jobs/use" in request.url else None)
+    web.open(page, "jobs", "Jobs")
+    page.get_by_role("link", name=str(waits), exact=True).wait_for()
+    assert asked == []
+    page.get_by_text("Columns", exact=True).click()
+    for title in (
+        "CPU time so far",
+        "CPU use so far",
+        "Memory, most so far",
+        "GPU use now",
+        "GPU memory now",
+        "GPU power now",
+    ):
+        page.get_by_label(title).check()
+    page.get_by_text("Columns", exact=True).click()
+    row = page.get_by_role("row").filter(has_text="train")
+    row.get_by_role("cell", name="70 %", exact=True).wait_for()
+    row.get_by_role("cell", name=re.compile(r"[\d.]+ [KM]iB")).first.wait_for()
+    assert {url.partition("jobs=")[2] for url in asked[-1:]} == {f"{small}%2C{job}"}
+    assert page.get_by_role("row").filter(has_text="waits").get_by_text("–").count() == 0
+    web.open(page, "jobs?cols=id,name,state,cpuused,cpuuse,memused,gpuuse,gpumem,gpupower", "Jobs")
+    row.get_by_role("cell", name="70 %", exact=True).wait_for()
+    check_looks(page, "jobs-use")

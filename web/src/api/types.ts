@@ -588,6 +588,12 @@ export interface JobsAnswer {
   warnings: OwnWarning[];
 }
 
+export interface JobsUseAnswer {
+  jobs: ({ job_id: number; cpu_used_s: number | null; cpu_percent: number | null; memory_used_bytes: number | null; gpus: number; gpu_percent: number | null; gpu_memory_used_bytes: number | null; gpu_power_w: number | null; })[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
 export interface LicensesNeeded {
   name: string;
   wanted: number;

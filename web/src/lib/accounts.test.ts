@@ -1,8 +1,9 @@
 import { describe, expect, test } from "vitest";
 
 import type { Assoc } from "../api/types";
-import { checkName, editedOf, fieldIn, recordOf } from "./accountfields";
+import { FIELDS } from "./accountfields";
 import { below, rightsOf } from "./accountrights";
+import { checkName, editedOf, fieldIn, recordOf } from "./changefields";
 
 const NONE = { set: false, infinite: true, number: 0 };
 const amount = (number: number): Assoc["priority"] => ({ set: true, infinite: false, number });
@@ -21,11 +22,11 @@ function assoc(more: Partial<Assoc> = {}): Assoc {
 }
 
 function changed(typed: Record<string, string>): readonly string[] {
-  return editedOf(assoc(), typed).changes.map((one) => `${one.field.keyword} ${one.before || "-"} ${one.after || "-"}`);
+  return editedOf(FIELDS, assoc(), typed).changes.map((one) => `${one.field.keyword} ${one.before || "-"} ${one.after || "-"}`);
 }
 
 function wrong(typed: Record<string, string>): readonly string[] {
-  return [...editedOf(assoc(), typed).wrong.keys()];
+  return [...editedOf(FIELDS, assoc(), typed).wrong.keys()];
 }
 
 describe("settings of an account", () => {
@@ -44,11 +45,11 @@ describe("settings of an account", () => {
     expect(wrong({ running: "many", submit: "-5", wall: "tomorrow", grptres: "cpu", jobtres: "mem=5X", minutes: "cpu=1,cpu=2", qos: "a b", defqos: "$", shares: "1.5" }))
       .toEqual(["shares", "running", "submit", "wall", "grptres", "jobtres", "minutes", "qos", "defqos"]);
     expect(wrong({ running: "2147483648", wall: "99999999999", grptres: "cpu=9999999999999999" })).toEqual(["running", "wall", "grptres"]);
-    expect(editedOf(assoc(), { wall: "tomorrow" }).wrong.get("wall")).toContain("1-00:00:00 for a day");
+    expect(editedOf(FIELDS, assoc(), { wall: "tomorrow" }).wrong.get("wall")).toContain("1-00:00:00 for a day");
   });
   test("the request has what is changed, and no other member", () => {
-    const { changes } = editedOf(assoc(), { running: "", wall: "60", grptres: "cpu=9", qos: "", defqos: "long", shares: "parent" });
-    expect(recordOf(assoc(), changes)).toEqual({
+    const { changes } = editedOf(FIELDS, assoc(), { running: "", wall: "60", grptres: "cpu=9", qos: "", defqos: "long", shares: "parent" });
+    expect(recordOf({ account: "lab", user: "", partition: "" }, changes)).toEqual({
       account: "lab", user: "", partition: "", shares_raw: 2147483647, qos: ["-1"], default: { qos: "long" },
       max: {
         jobs: { active: NONE, per: { wall_clock: { set: true, infinite: false, number: 60 } } },
@@ -58,7 +59,7 @@ describe("settings of an account", () => {
     });
   });
   test("refusals are of the field that they name", () => {
-    const { changes } = editedOf(assoc(), { grptres: "cpu=9", minutes: "cpu=9", defqos: "nosuch" });
+    const { changes } = editedOf(FIELDS, assoc(), { grptres: "cpu=9", minutes: "cpu=9", defqos: "nosuch" });
     expect(fieldIn("Access/permission denied: GrpTRESMins cpu=9 is beyond what account lab has: 5", changes)).toBe("minutes");
     expect(fieldIn("Invalid qos specification: nosuch", changes)).toBe("defqos");
     expect(fieldIn("MaxJobs=9 is beyond", changes)).toBe("");

@@ -1,13 +1,15 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { ApiError, change, SLURMDB } from "../api/client";
-import { refresh, useAnswer } from "../api/live";
+import { SLURMDB } from "../api/client";
+import { useAnswer } from "../api/live";
 import type { AccountsAnswer, Assoc } from "../api/types";
-import { type AccountField, checkName, editedOf, fieldIn, FIELDS, recordOf } from "../lib/accountfields";
+import { FIELDS } from "../lib/accountfields";
 import { type AccountRights, below } from "../lib/accountrights";
+import { checkName, recordOf } from "../lib/changefields";
 import { does } from "../lib/units";
 import { Dialog } from "../parts/bits";
+import { Acts, ChangeDialog, ChangeLine, Input, sendChange } from "../parts/changedialog";
 
 /** Changes of an account or of a user in it, as requests to the controller, which decides who may make them. */
 
@@ -30,13 +32,7 @@ export function AccountDialog(props: { assoc: Assoc; all: readonly Assoc[]; may:
   ];
   const shown = offered.filter((one) => one[2]);
   const [act, setAct] = useState<Act>(shown[0]?.[0] ?? "settings");
-  const acts = shown.length > 1 && (
-    <div class="buttons acts" role="group" aria-label="What to change">
-      {shown.map(([name, title]) => (
-        <button key={name} type="button" class={name === act ? "on" : ""} aria-pressed={name === act} onClick={() => setAct(name)}>{title}</button>
-      ))}
-    </div>
-  );
+  const acts = <Acts acts={shown.map(([name, title]) => [name, title])} chosen={act} choose={setAct} />;
   const part = { assoc, acts, onClose };
   if (act === "user") return <AddUser key={act} {...part} />;
   if (act === "account") return <AddAccount key={act} {...part} />;
@@ -46,21 +42,11 @@ export function AccountDialog(props: { assoc: Assoc; all: readonly Assoc[]; may:
 
 interface Part {
   assoc: Assoc;
-  acts: JSX.Element | false;
+  acts: JSX.Element;
   onClose: () => void;
 }
 
-/** Sends a change. What is so already is no failure, unless `unchanged` says why it is one. */
-async function send(method: "POST" | "DELETE", path: string, body?: unknown, unchanged = ""): Promise<void> {
-  try {
-    await change(method, `${SLURMDB}/${path}`, body);
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    if (error.status !== 304) throw new Error(`Nothing was changed. ${error.message}`, { cause: error });
-    if (unchanged) throw new Error(unchanged, { cause: error });
-  }
-  refresh();
-}
+const send = (method: "POST" | "DELETE", path: string, body?: unknown, unchanged?: string): Promise<void> => sendChange(method, `${SLURMDB}/${path}`, body, unchanged);
 
 // ---- settings
 
@@ -68,92 +54,28 @@ function Settings({ assoc, acts, onClose }: Part): JSX.Element {
   const hasDescription = !assoc.user && assoc.account !== ROOT;
   const path = hasDescription ? `${SLURMDB}/account/${encodeURIComponent(assoc.account)}` : "";
   const described = useAnswer<AccountsAnswer>(path).data?.accounts[0]?.description;
-  const [typed, setTyped] = useState<Readonly<Record<string, string>>>({});
   const [text, setText] = useState<string | null>(null);
-  const [refused, setRefused] = useState<readonly [string, string]>(["", ""]);
-  const { changes, wrong } = editedOf(assoc, typed);
   const description = text !== null && described !== undefined && text.trim() !== described ? text.trim() : null;
-  const type = (id: string, value: string): void => {
-    setTyped((before) => ({ ...before, [id]: value }));
-    if (refused[0] === id) setRefused(["", ""]);
-  };
-  const confirm = async (): Promise<void> => {
-    if (wrong.size || description === "") throw new Error("Nothing was sent: correct first what is marked.");
-    if (!changes.length && description === null) throw new Error("Nothing is changed yet.");
-    const associations = changes.length ? [recordOf(assoc, changes)] : [];
-    try {
-      if (description === null) await send("POST", "associations", { associations });
-      else await send("POST", "config", { accounts: [{ name: assoc.account, description, organization: "" }], associations });
-    } catch (error) {
-      const said = error instanceof Error ? error.message : String(error);
-      const id = fieldIn(said, changes);
-      setRefused([id, said]);
-      if (!id) throw error;
-      throw new Error(`Nothing was changed: see ${FIELDS.find((one) => one.id === id)?.title ?? id}.`, { cause: error });
-    }
-  };
+  const extra = hasDescription && described !== undefined ? {
+    isChanged: description !== null, isWrong: description === "",
+    line: description && <ChangeLine title="Description" before={described} after={description} />,
+    input: (
+      <Input id="description" label="Description" hint="Description" said={description === "" ? "A description cannot be taken away: write another one." : ""}>
+        {(about) => <input {...about} value={text ?? described} maxLength={255} onInput={(event) => setText(event.currentTarget.value)} />}
+      </Input>
+    ),
+  } : undefined;
+  const { account, user, partition } = assoc;
   return (
-    <Dialog title={`Change ${nameOf(assoc)}`} confirm="Change" isWide onClose={onClose} onConfirm={confirm}>
-      {acts}
-      <div class="fields">
-        {FIELDS.map((field) => (
-          <Setting
-            key={field.id} field={field} value={typed[field.id] ?? field.text(assoc)} onInput={(value) => type(field.id, value)}
-            said={wrong.get(field.id) ?? (refused[0] === field.id ? refused[1] : "")}
-          />
-        ))}
-        {hasDescription && described !== undefined && (
-          <Input id="description" label="Description" hint="Description" said={description === "" ? "A description cannot be taken away: write another one." : ""}>
-            {(about) => <input {...about} value={text ?? described} maxLength={255} onInput={(event) => setText(event.currentTarget.value)} />}
-          </Input>
-        )}
-      </div>
-      <p class="faint small">
-        {`Empty: no limit of its own; that of the account above counts, if it has one.${assoc.user ? "" : " Settings of the users in it stay."}`}
-      </p>
-      <ul class="diff" aria-live="polite" aria-label="What changes">
-        {changes.map(({ field, before, after }) => <Line key={field.id} title={field.title} before={before} after={after} />)}
-        {description && <Line title="Description" before={described ?? ""} after={description} />}
-        {!changes.length && !description && <li class="faint">Nothing is changed yet.</li>}
-      </ul>
-    </Dialog>
-  );
-}
-
-function Line({ title, before, after }: { title: string; before: string; after: string }): JSX.Element {
-  return <li>{title}: <del>{before || "none"}</del> {"→"} <ins>{after || "none"}</ins></li>;
-}
-
-function Setting(props: { field: AccountField; value: string; said: string; onInput: (value: string) => void }): JSX.Element {
-  const { field, said } = props;
-  return (
-    <Input id={field.id} label={field.title} hint={field.keyword} said={said}>
-      {(about) => (
-        <input
-          {...about} value={props.value} placeholder={field.example} maxLength={2000} spellcheck={false} autocapitalize="off" autocomplete="off"
-          onInput={(event) => props.onInput(event.currentTarget.value)}
-        />
-      )}
-    </Input>
-  );
-}
-
-interface InputAbout {
-  "id": string;
-  "aria-invalid": boolean;
-  "aria-describedby": string;
-}
-
-/** A field with its label, and below it what it is, or what is wrong with it. */
-function Input(props: { id: string; label: string; hint: string; said?: string; children: (about: InputAbout) => JSX.Element }): JSX.Element {
-  const { said = "" } = props;
-  const id = `change-${props.id}`;
-  return (
-    <div class="field">
-      <label for={id}>{props.label}</label>
-      {props.children({ id, "aria-invalid": said !== "", "aria-describedby": `${id}-about` })}
-      <span id={`${id}-about`} class={said ? "remark" : "hint"} role={said ? "alert" : undefined}>{said || props.hint}</span>
-    </div>
+    <ChangeDialog
+      title={`Change ${nameOf(assoc)}`} confirm="Change" fields={FIELDS} record={assoc} acts={acts} extra={extra} onClose={onClose}
+      note={`Empty: no limit of its own; that of the account above counts, if it has one.${user ? "" : " Settings of the users in it stay."}`}
+      send={(changes) => {
+        const associations = changes.length ? [recordOf({ account, user, partition }, changes)] : [];
+        if (description === null) return send("POST", "associations", { associations });
+        return send("POST", "config", { accounts: [{ name: account, description, organization: "" }], associations });
+      }}
+    />
   );
 }
 

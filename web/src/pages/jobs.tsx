@@ -9,6 +9,7 @@ import { useStore } from "../lib/store";
 import { duration, fullTime, gpusOf, limit, memory } from "../lib/units";
 import { JobState, Time } from "../parts/bits";
 import { type OrderedColumn, WindowTable } from "../parts/windowtable";
+import { LIVE } from "./jobslive";
 
 function time(id: string, title: string, order: string, at: (job: JobRow) => number, isHidden = false): OrderedColumn<JobRow> {
   return { id, title, order, value: at, text: (job) => fullTime(at(job)), show: (job) => <Time us={at(job)} />, width: 8, isHidden };
@@ -76,6 +77,7 @@ export const COLUMNS: readonly OrderedColumn<Row>[] = [
   { id: "account", title: "Account", order: "account", value: (job) => job.account, width: 8, isHidden: true },
   { id: "qos", title: "QOS", order: "qos", value: (job) => job.qos, width: 6, isHidden: true },
   { id: "priority", title: "Priority", order: "priority", value: (job) => job.priority, width: 8, isNumber: true, isHidden: true },
+  ...LIVE,
   ...MORE,
 ];
 export const STATES = ["RUNNING", "PENDING", "SUSPENDED", "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL"];

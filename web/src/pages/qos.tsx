@@ -1,13 +1,16 @@
 import type { JSX } from "preact";
+import { useMemo, useState } from "preact/hooks";
 
-import { SLURMDB } from "../api/client";
+import { session, SLURMDB } from "../api/client";
 import { useAnswer } from "../api/live";
 import type { Qos, QosAnswer } from "../api/types";
 import { longest, most, tresText } from "../lib/limits";
 import { words } from "../lib/states";
+import { useStore } from "../lib/store";
 import { duration } from "../lib/units";
 import type { Column } from "../parts/grid";
 import { TablePage } from "../parts/tablepage";
+import { NewQos, QosDialog } from "./qoschange";
 
 const COLUMNS: readonly Column<Qos>[] = [
   { id: "name", title: "Name", value: (row) => row.name, show: (row) => <b>{row.name}</b>, width: 8 },
@@ -33,10 +36,27 @@ const COLUMNS: readonly Column<Qos>[] = [
 
 export function QosPage(): JSX.Element {
   const answer = useAnswer<QosAnswer>(`${SLURMDB}/qos`);
+  const manages = useStore(session)?.manages ?? false;
+  const [changed, setChanged] = useState("");
+  const [isNew, setNew] = useState(false);
+  const rows = answer.data?.qos;
+  const columns = useMemo(() => (manages ? [...COLUMNS.slice(0, 1), changeColumn(setChanged), ...COLUMNS.slice(1)] : COLUMNS), [manages]);
+  const row = rows?.find((one) => one.name === changed);
   return (
     <TablePage
-      title="QOS" rows={answer.data?.qos} error={answer.error} columns={COLUMNS} order="-priority" rowKey={(row) => row.name}
-      empty="There is no QOS."
-    />
+      title="QOS" rows={rows} error={answer.error} columns={columns} order="-priority" rowKey={(row) => row.name} empty="There is no QOS."
+      tools={manages && <button type="button" onClick={() => setNew(true)}>New QOS</button>}
+    >
+      {row && <QosDialog key={row.name} one={row} onClose={() => setChanged("")} />}
+      {isNew && <NewQos all={rows ?? []} onClose={() => setNew(false)} />}
+    </TablePage>
   );
+}
+
+/** For those who may change QOS; the controller decides. */
+function changeColumn(change: (name: string) => void): Column<Qos> {
+  return {
+    id: "change", title: "Change", width: 6.5, isUnordered: true, value: () => "",
+    show: (row) => <button type="button" class="small" aria-label={`Change ${row.name}`} onClick={() => change(row.name)}>Change</button>,
+  };
 }

@@ -1,14 +1,17 @@
 import type { JSX } from "preact";
+import { useMemo, useState } from "preact/hooks";
 
-import { SLURM } from "../api/client";
+import { type Session, session, SLURM } from "../api/client";
 import { useAnswer } from "../api/live";
 import type { ReservationInfo, ReservationsAnswer } from "../api/types";
 import { link } from "../lib/route";
 import { words } from "../lib/states";
+import { useStore } from "../lib/store";
 import { duration, fullTime } from "../lib/units";
 import { Chip, Time } from "../parts/bits";
 import type { Column } from "../parts/grid";
 import { TablePage } from "../parts/tablepage";
+import { NewReservation, ReservationDialog, type ReservationRights } from "./reservationchange";
 
 function stateOf(one: ReservationInfo): "Active" | "Planned" | "Over" {
   const now = Date.now() / 1000;
@@ -44,12 +47,40 @@ const COLUMNS: readonly Column<ReservationInfo>[] = [
   { id: "licenses", title: "Licenses", value: (row) => row.licenses, width: 8, isHidden: true },
 ];
 
+/** The columns, with one of buttons for those who may change something. */
+function columnsFor(rows: readonly ReservationInfo[], rights: (row: ReservationInfo) => ReservationRights, change: (name: string) => void): readonly Column<ReservationInfo>[] {
+  const may = (row: ReservationInfo): boolean => { const found = rights(row); return found.settings || found.remove; };
+  if (!rows.some(may)) return COLUMNS;
+  const column: Column<ReservationInfo> = {
+    id: "change", title: "Change", width: 6.5, isUnordered: true, value: (row) => (may(row) ? "yes" : ""),
+    show: (row) => may(row) && <button type="button" class="small" aria-label={`Change ${row.name}`} onClick={() => change(row.name)}>Change</button>,
+  };
+  return [...COLUMNS.slice(0, 2), column, ...COLUMNS.slice(2)];
+}
+
+/** What to offer; the controller decides. Users of a reservation with USER_DELETE may remove it. */
+function rightsOf(me: Session | null | undefined): (row: ReservationInfo) => ReservationRights {
+  if (me?.manages) return () => ({ settings: true, remove: true });
+  return (row) => ({ settings: false, remove: row.flags.includes("USER_DELETE") && row.users.split(",").includes(me?.user ?? "") });
+}
+
 export function Reservations(): JSX.Element {
   const answer = useAnswer<ReservationsAnswer>(`${SLURM}/reservations`);
+  const me = useStore(session);
+  const [changed, setChanged] = useState("");
+  const [isNew, setNew] = useState(false);
+  const rows = answer.data?.reservations;
+  const rights = useMemo(() => rightsOf(me), [me]);
+  const columns = useMemo(() => columnsFor(rows ?? [], rights, setChanged), [rows, rights]);
+  const row = rows?.find((one) => one.name === changed);
   return (
     <TablePage
-      title="Reservations" rows={answer.data?.reservations} error={answer.error} columns={COLUMNS} order="start" rowKey={(row) => row.name}
+      title="Reservations" rows={rows} error={answer.error} columns={columns} order="start" rowKey={(row) => row.name}
       open={(row) => link(["nodes"], new URLSearchParams({ q: row.name }))} empty="Nothing is reserved."
-    />
+      tools={me?.manages && <button type="button" onClick={() => setNew(true)}>New reservation</button>}
+    >
+      {row && <ReservationDialog key={row.name} one={row} may={rights(row)} onClose={() => setChanged("")} />}
+      {isNew && <NewReservation all={rows ?? []} onClose={() => setNew(false)} />}
+    </TablePage>
   );
 }
