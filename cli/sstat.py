@@ -12,6 +12,7 @@ from typing import NamedTuple
 from cli.base.format import TableColumn, TableStyle, parse_table, table_lines
 from cli.base.jobids import wire_id
 from cli.base.listing import emit, words
+from cli.base.nodeanswer import ids
 from cli.base.options import VALUES, YES, Command, Option, parse
 from cli.base.run import CommandError, complain, run
 from cli.base.stepids import attach, default_step, is_live, list_steps, names_step, step_text
@@ -209,7 +210,7 @@ def rows_of(client: Client, step: StepInfo, wants_pids: bool) -> Iterator[StepRo
         yield StepRowShown(step, merged(answers.found))
         return
     for node in sorted(answers.found, key=list(attached.plan.nodes).index if attached.plan.nodes else str):
-        yield StepRowShown(step, StepUsage({}, 0), node, tuple(sorted(answers.found[node].get("pids", ()))))
+        yield StepRowShown(step, StepUsage({}, 0), node, tuple(sorted(ids(answers.found[node].get("pids")))))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ them also when they have changed their session, parent and environment.
 import time
 
 from cli.base.jobids import layout_name, own_node, selector_text, wire_id
+from cli.base.nodeanswer import ids, lists
 from cli.base.run import CommandError, complain
 from cli.base.stepids import (
     attach,
@@ -183,7 +184,8 @@ def _processes(steps: list[StepInfo], node: str) -> list[Processes]:
                 attached.streams.remove(stream)
             answers = ask_nodes(client.cluster, attached, "pids")
             answer = answers.found.get(node, {})
-            found.append((step, answer.get("pids", []), answer.get("tasks", []), answers.missing.get(node, "")))
+            tasks = [pair for one in lists(answer.get("tasks"), 2) if len(pair := ids(one)) == 2]
+            found.append((step, ids(answer.get("pids")), tasks, answers.missing.get(node, "")))
     return found
 
 

@@ -5,15 +5,13 @@ behind is found wherever it runs. An answer is another machine's: what it must n
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from cli.base.nodeanswer import lists, number, text
 from cli.base.queryclient import QueryClient
 from cli.listings.livesteps import LiveAnswer, Say, all_answers
 from penstock.v1.accounting_pb2 import JobRecord
 from penstock.values.hangs import Suspicion, TaskState, task_suspicions
-from penstock.values.text import clean_line
-
-_TEXT_CHARS_MAX: Final = 400
 
 
 class SeenTask(NamedTuple):
@@ -49,34 +47,21 @@ def found_in(answer: LiveAnswer) -> StepFinding:
     """Puts the answers of a step's nodes together."""
     answers = answer.found
     tasks = [task for node, said in sorted(answers.items()) for task in _tasks(node, said)]
-    after_s = max((_number(said.get("after_s")) for said in answers.values()), default=0)
-    is_script = any(_number(said.get("is_script")) for said in answers.values())
+    after_s = max((number(said.get("after_s")) for said in answers.values()), default=0)
+    is_script = any(number(said.get("is_script")) for said in answers.values())
     found = task_suspicions([task.state for task in tasks], after_s, is_script)
     for node, said in sorted(answers.items()):
-        if text := said.get("gpus"):
-            found.append(Suspicion("spinning", (), f"on {node}, {_text(text)}"))
-    recorders = {_text(said.get("recorder")) for said in answers.values()} - {""}
+        if gpus := said.get("gpus"):
+            found.append(Suspicion("spinning", (), f"on {node}, {text(gpus)}"))
+    recorders = {text(said.get("recorder")) for said in answers.values()} - {""}
     tasks.sort(key=lambda task: task.state.rank)
     return StepFinding(answer, tasks, found, bool(after_s), min(recorders, default=""))
 
 
 def _tasks(node: str, answer: Mapping[str, object]) -> Iterator[SeenTask]:
     processes = {}
-    for one in _lists(answer.get("pids"), 3):
-        processes[_number(one[0])] = (_number(one[1]), _text(one[2]))
-    for one in _lists(answer.get("tasks"), len(TaskState._fields)):
-        state = TaskState(*map(_number, one))
+    for one in lists(answer.get("pids"), 3):
+        processes[number(one[0])] = (number(one[1]), text(one[2]))
+    for one in lists(answer.get("tasks"), len(TaskState._fields)):
+        state = TaskState(*map(number, one))
         yield SeenTask(node, *processes.get(state.rank, (0, "")), state)
-
-
-def _lists(value: object, length: int) -> list[list[object]]:
-    return [one for one in value if isinstance(one, list) and len(one) == length] if isinstance(value, list) else []
-
-
-def _number(value: object) -> int:
-    return max(value, 0) if isinstance(value, int) else 0
-
-
-def _text(value: object) -> str:
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-    return clean_line(text[:_TEXT_CHARS_MAX]) if isinstance(text, str) else ""

@@ -8,12 +8,13 @@ highest sum over the GPUs, the highest of one, the lowest of one; of energy the 
 Where a task is named it is the first one on that node. An average is the total over the number of tasks, as on Slurm.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-# Any: answers of stepds as JSON, and messages of two kinds that have the same fields
-from typing import Any, NamedTuple
+# Any: messages of two kinds that have the same fields
+from typing import Any, Final, NamedTuple
 
 from cli.base.format import amount
+from cli.base.nodeanswer import is_id, lists, number
 from penstock.v1.common_pb2 import UsageMetric
 from penstock.values.duration import format_duration
 from penstock.values.numbers import within_int64
@@ -25,6 +26,8 @@ TRES_IN = {
     "gres/gpuutil": K.GPU_UTIL, "mem": K.RSS_KB, "pages": K.PAGE_FAULTS, "vmem": K.VMSIZE_KB,
 }  # fmt: skip
 TRES_OUT = {"fs/disk": K.WRITE_BYTES}
+#: Of a figure in an answer: kind, total, largest, its task, smallest, its task.
+_FIGURE_PARTS: Final = 6
 ENERGY_UNITS = ("", "K", "M", "G", "T", "P")
 SIZES_KB = frozenset((K.RSS_KB, K.VMSIZE_KB, K.GPU_MEM_KB))
 
@@ -60,18 +63,25 @@ class Sizes(NamedTuple):
     convert: bool = True
 
 
-def merged(answers: Mapping[str, Mapping[str, Any]]) -> StepUsage:
+def merged(answers: Mapping[str, Mapping[str, object]]) -> StepUsage:
     """Merges the figures of several nodes to those of the step. Nodes without data do not count."""
     metrics: dict[int, Metric] = {}
     tasks = 0
     for node, answer in answers.items():
-        tasks += int(answer.get("tasks", 0))
-        for kind, total, high, high_task, low, low_task in answer.get("metrics", ()):
-            total, high, low = map(within_int64, (total, high, low))  # a node may answer anything
+        tasks += number(answer.get("tasks"))
+        for kind, total, high, high_task, low, low_task in _figures(answer.get("metrics")):
             here = Metric(total, high, node, high_task, low, node, low_task)
             known = metrics.get(kind)
             metrics[kind] = here if known is None else _plus(known, here)
     return StepUsage(metrics, tasks)
+
+
+def _figures(said: object) -> Iterator[tuple[int, ...]]:
+    """Yields the figures of an answer: what is no list of six numbers is none."""
+    for one in lists(said, _FIGURE_PARTS):
+        kind, _, _, high_task, _, low_task = one
+        if all(is_id(part) for part in (kind, high_task, low_task)) and all(type(part) is int for part in one):
+            yield tuple(map(number, one))
 
 
 def recorded(messages: Iterable[Any], tasks: int) -> StepUsage:

@@ -57,6 +57,23 @@ def client(monkeypatch):
     return made
 
 
+@pytest.mark.parametrize("metrics", [
+    "none", 7, None, {}, [7], [[K.CPU_MS]], [[K.CPU_MS, "3000", 2000, 0, 1000, 1]], [[K.CPU_MS, 3000, 2000, -1, 1000, 1]],
+    [["cpu", 3000, 2000, 0, 1000, 1]], [[K.CPU_MS, 3000, 2000, 2**40, 1000, 1]], [[K.CPU_MS, None, 2000, 0, 1000, 1]],
+])  # fmt: skip
+@pytest.mark.parametrize("tasks", [2, "two", None, -1, [2]])
+def test_an_answer_that_is_none_leaves_the_others(metrics, tasks):
+    found = merged({"n1": {"tasks": tasks, "metrics": metrics}, "n2": N2})
+    assert found.metrics[K.CPU_MS].total == 9000 and found.tasks in (2, 4)
+
+
+def test_processes_that_are_none_are_left_out(client, monkeypatch, capsys):
+    answers: dict[str, dict[str, Any]] = {"n1": {"pids": [12, "x", None, 11]}, "n2": {"pids": "21"}}
+    monkeypatch.setattr(stepquery, "ask", lambda *asked, **more: stepquery.Answers(answers, {}))
+    status, out, err = run(capsys, "-nP", "-j", "1.0", "-i", "-o", "Nodelist,Pids")
+    assert (status, err) == (0, "") and out.splitlines()[0].split("|") == ["1.0", "n1", "11,12"]
+
+
 def run(capsys, *argv):
     return run_body(capsys, "sstat", body, *argv)
 

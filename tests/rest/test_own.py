@@ -314,7 +314,7 @@ def test_what_running_jobs_use_is_all_of_it_or_null(monkeypatch: pytest.MonkeyPa
     jobs = [running(6, tres_alloc="cpu=4,gres/gpu=1"), running(7), running(8), running(9, "n[1-300]", 300), A_RECORD]
     usage = {
         "tasks": 1,
-        "metrics": [(kind, n, n, 0, n, 0) for kind, n in ((UsageMetric.CPU_MS, 7_200_000), (UsageMetric.RSS_KB, 2048))],
+        "metrics": [[kind, n, n, 0, n, 0] for kind, n in ((UsageMetric.CPU_MS, 7_200_000), (UsageMetric.RSS_KB, 2048))],
     }
     asked: list[int] = []
 
