@@ -81,7 +81,9 @@ async def _gpus(call: RestCall, jobs: Sequence[JobRecord]) -> Mapping[int, list[
 
 def _measured(client: ThreadClient, jobs: Iterable[JobRecord], clock: DisplayClock) -> Mapping[int, Use]:
     """What jobs have used up to now; those of which not all nodes have answered in time are missing."""
-    asked, nodes_left, until_s = [], ASKED_JOBS_NODES_MAX, time.monotonic() + ASKED_JOBS_S
+    until_s = time.monotonic() + ASKED_JOBS_S
+    nodes_left = ASKED_JOBS_NODES_MAX
+    asked: list[JobRecord] = []
     for job in jobs:
         nodes = sum(step.nodes_alloc for step in job.steps if _is_asked(step.state, step.step_id))
         if 0 < nodes <= nodes_left:
