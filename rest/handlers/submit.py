@@ -117,11 +117,10 @@ def _key(given: tuple[str, ...]) -> str:
 
 
 async def _jobs(components: Components, call: RestCall) -> list[JobRequest]:
-    """The request of each component; others have their turn between two of them. Raises RestError."""
+    """The request of each component; others have their turn before each. Raises RestError."""
     check_hosts(components)
     made: list[JobRequest] = []
     for source, one in components:
-        if made:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
         made.append(job_of(one, source, call.warn))
     return made
