@@ -57,6 +57,7 @@ USED: Final = {
     "/penstock/v1/gpus": "GpusAnswer",
     "/penstock/v1/gpus/readings": "GpuReadingsAnswer",
     "/penstock/v1/usage": "UsageAnswer",
+    "/penstock/v1/usage/hours": "UsageHoursAnswer",
     "/penstock/v1/utilization": "UtilizationAnswer",
     "/penstock/v1/waste": "WasteAnswer",
     "/penstock/v1/efficiency": "EfficienciesAnswer",

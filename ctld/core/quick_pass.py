@@ -13,13 +13,15 @@ from ctld.core.state.state import ClusterState
 
 def run(state: ClusterState, now_us: int) -> int:
     """Runs the quick pass, or rebuilds the next slice of a restored queue. Returns the number of rows examined."""
-    if state.gpus.relearn_due:
-        layout.relearn(state, now_us)
     if state.layout.masks.is_full:
         layout.renew_queue(state, now_us)
     before = state.scheduling.rows_seen
     if state.pending.outside:
         queue_recovery.enter_slice(state, now_us)
+    # A layout is completed before the next one, or nodes that register one after the other would have a long queue begun
+    # again for each of them; and it comes before the pass, since no job may start on a node whose GPUs are not known yet.
+    if state.gpus.relearn_due and not state.pending.outside:
+        layout.relearn(state, now_us)
     if not state.pending.outside:
         state.layout.masks.complete()
     if not state.pending.outside and not restored.waits(state, now_us):

@@ -98,7 +98,7 @@ from rest.handlers.lint import BODY as LINT_BODY
 from rest.handlers.lint import FINDING, lint
 from rest.handlers.site import audit, budgets, config, config_diff, controller, node_events, templates, topology
 from rest.handlers.submit import plan_with, test
-from rest.handlers.usage import GROUPS, UTILIZATION, usage, utilization
+from rest.handlers.usage import GROUPS, USAGE_HOURS, UTILIZATION, usage, usage_hours, utilization
 from rest.limits import PLAN_TIMEOUT_S
 from rest.listing import JobItem, listing, pages_of_moment
 
@@ -413,6 +413,10 @@ OWN_PATHS: Final = (
             (_query("start"), _query("end"), _query("group_by", GROUPS), _query("tres")),
             {"start_at_us": "integer", "end_at_us": "integer", "rolled_up_to_us": "integer",
              "rows": OwnRecord(ReportRow, is_list=True)}),
+    OwnPath("/usage/hours", "The accounts, users, ... that used most in a period, hour by hour: TRES seconds", usage_hours,
+            (_query("start"), _query("end"), _query("by", GROUPS), _query("tres"), _query("count")),
+            {"start_at_us": "integer", "end_at_us": "integer", "rolled_up_to_us": "integer",
+             "groups": OwnRecord(None, USAGE_HOURS, is_list=True)}, name="usage_hours"),
     OwnPath("/utilization", "Use of the whole cluster, hour by hour: TRES seconds", utilization,
             (_query("start"), _query("end"), _query("tres")),
             {"start_at_us": "integer", "end_at_us": "integer", "rolled_up_to_us": "integer",

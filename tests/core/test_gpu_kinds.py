@@ -7,10 +7,13 @@ import pytest
 
 from ctld.core.diagnose.why import explain, inquire
 from ctld.core.gpus.kinds import SIZES_MAX
+from ctld.core.nodes import layout
+from ctld.core.passes import queue_recovery
 from ctld.core.records.events import JobSubmission
 from ctld.core.records.gpu import GpuFacts, GpuOpinion
 from ctld.core.records.violation import Violation
-from penstock.values.config import DeviceConfig, NodeConfig, PartitionConfig
+from ctld.core.state.state import ClusterState
+from penstock.values.config import Config, DeviceConfig, NodeConfig, PartitionConfig
 from penstock.values.gpustates import GpuState
 from penstock.values.gres import Gres
 from penstock.values.states import JobState, NodeFlag
@@ -66,6 +69,31 @@ def test_a_type_that_the_file_leaves_open_is_the_one_that_was_found() -> None:
     assert node_of(world).config.gres == (Gres("gpu", "h200", 4),)
     assert ask(world, 2, "h200") == "submitted 2" and whose(world, 1) == ("GPU-a",)
     assert "gpu:h200:4" in ask(world, 5)
+
+
+def test_a_long_queue_is_not_laid_out_anew_for_each_of_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that register while it is being laid out have their turn afterwards, all together, and before any job starts there."""
+    monkeypatch.setattr(queue_recovery, "AT_ONCE", 5)
+    monkeypatch.setattr(queue_recovery, "SLICE", 1)
+    laid_out: list[int] = []
+    take_config = layout.take_config
+
+    def counted(state: ClusterState, config: Config, now_us: int) -> None:
+        laid_out.append(now_us)
+        take_config(state, config, now_us)
+
+    monkeypatch.setattr(layout, "take_config", counted)
+    types = ("h200", "h100", "a100", "b200", "l40s", "v100")
+    world = site(*("gpu:1" for _ in types))
+    for _ in range(25):
+        ask(world, 1)
+    for index, type_ in enumerate(types, 1):
+        world.register(f"n{index}", gpus=(GpuFacts(f"GPU-{index}", 0, 0, type_, 80_000),))
+    assert len(laid_out) == 1 and [state_of(world, job) for job in range(1, 26)] == ["PENDING"] * 25
+    world.advance(10)
+    assert len(laid_out) == 2
+    assert [node.config.gres[0].type for node in world.core.state.node_list] == list(types)
+    assert [state_of(world, job) for job in range(1, 26)].count("RUNNING") == len(types)
 
 
 def test_a_configured_type_keeps_its_name() -> None:

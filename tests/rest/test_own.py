@@ -87,6 +87,7 @@ REPORT_ROWS: dict[int, Any] = {
     ReportRequest.EFFICIENCY: {"keys": ["lab"], "values": [2, 30, 120, 0, 0, 45, 60]},
     ReportRequest.WAITS: {"keys": ["main", "h100"], "values": [3, 10, 2, 7, 7]},
 }  # fmt: skip
+BY_HOUR = {"keys": ["lab", "7200"], "tres": "cpu", "values": [3600]}
 REPLIES = {
     "Ping": PingReply(user_id=7),
     "ListSteps": ListStepsReply(),
@@ -103,7 +104,8 @@ REPLIES = {
     "Fits": FitsReply(now_us=9, partitions=[{"partition": "main", "shapes": [{"kind": "node", "cpus": 4, "limit_s": -1}]}]),
     "ShowPlanChange": PlanChangeReply(now_us=9, jobs=[{"job_id": 6, "change": "never", "before_at_us": 11}], compared=2),
     "ListJobs": ListJobsReply(jobs=[JobInfo(job_id=6, planned_start_at_us=11, planned_node_list="n1", reason="Priority")]),
-    "Report": lambda asked: ReportReply(rolled_up_to_us=9, rows=[REPORT_ROWS[asked.kind]]),
+    "Report": lambda asked: ReportReply(rolled_up_to_us=9, rows=[REPORT_ROWS[asked.kind] if asked.group_by[-1:] != ["hour"]
+                                             or asked.kind != ReportRequest.USAGE else BY_HOUR]),
     "ListBudgets": ListBudgetsReply(budgets=[{"account": "lab", "amount": "10", "unit": "gpu-hours", "used": 2.5}]),
     "ListCounters": ListCountersReply(counters=[
         {"account": "uni", "parent": "root", "limits": {"grptres": "gres/gpu=8"}, "used": {"grptres": "gres/gpu=6"}},
@@ -143,6 +145,7 @@ PATHS = {
     "gpus": "/gpus",
     "gpu_readings": "/gpus/readings?nodes=n1",
     "usage": "/usage",
+    "usage_hours": "/usage/hours?start=7200&end=10800",
     "utilization": "/utilization",
     "waste": "/waste?by=name&count=5",
     "efficiency_of_period": "/efficiency",
@@ -634,6 +637,36 @@ def test_usage_is_of_whole_hours():
     )
     assert rest.get(f"{OWN}/usage?group_by=hour").status_code == 422
     assert rest.get(f"{OWN}/usage?start=7200&end=3600").status_code == 422
+
+
+def test_use_over_time_is_of_the_groups_that_used_most():
+    """Seconds of each hour; only those groups are asked for by the hour, and a group without a name is none."""
+    totals = {"ann": 5, "bob": 7, "cy": 7, "": 100}
+    by_hour = [("bob", 3600, 4), ("bob", 7200, 3), ("cy", 7200, 7), ("eve", 7200, 1)]
+
+    def report(request: ReportRequest) -> ReportReply:
+        found = [([key], n) for key, n in totals.items()]
+        if len(request.group_by) > 1:
+            found = [([key, str(at)], n) for key, at, n in by_hour]
+        return ReportReply(rows=[{"keys": keys, "tres": "cpu", "values": [n]} for keys, n in found], rolled_up_to_us=9)
+
+    rest = FakeRest(REPLIES | {"Report": report})
+    answer = rest.get(f"{OWN}/usage/hours?start=3700&end=10000&by=user&tres=cpu&count=2").json()
+    assert (answer["start_at_us"], answer["end_at_us"], answer["rolled_up_to_us"]) == (HOUR_US, 3 * HOUR_US, 9)
+    assert answer["groups"] == [
+        {"key": "bob", "total_s": 7, "hours": [4, 3]}, {"key": "cy", "total_s": 7, "hours": [0, 7]},
+    ]  # fmt: skip
+    first, second = (request for method, request, _ in rest.calls if method == "Report")
+    assert list(first.users) == [] and list(second.users) == ["bob", "cy"] and list(second.group_by) == ["user", "hour"]
+    for query in (
+        "by=hour",
+        "by=user,account",
+        "count=21",
+        "count=x",
+        f"start=1&end={32 * 86_400}",
+        "start=7200&end=3600",
+    ):
+        assert rest.get(f"{OWN}/usage/hours?{query}").status_code == 422, query
 
 
 def test_waste_is_that_of_the_command():

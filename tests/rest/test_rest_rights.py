@@ -56,6 +56,7 @@ READ_OWN = (
     "jobs/wide",
     "jobs/past",
     f"jobs/use?jobs={JOB}",
+    "usage/hours",
     "queue",
     f"jobs/{JOB}/why",
     f"jobs/{JOB}/story",

@@ -104,6 +104,7 @@ def test_what_the_controller_refuses_stands_at_its_field(web, roles):
     dialog.get_by_label("Running jobs").fill("11")
     dialog.get_by_role("button", name="Change", exact=True).click()
     dialog.get_by_text("Nothing was changed: see Running jobs.").wait_for()
+    assert dialog.get_by_label("Running jobs").evaluate("one => one === document.activeElement")
     field = dialog.locator(".field").filter(has_text="Running jobs")
     field.get_by_text("MaxJobs=11 is beyond what account lab has: 10").wait_for()
     save_picture(page, "account-refused")

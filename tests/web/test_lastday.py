@@ -43,6 +43,11 @@ def test_gpus_over_the_last_day(web):
         "**/penstock/v1/utilization?*",
         lambda route: route.fulfill(json=by_type if "tres=" in route.request.url else given),
     )
+    with web.rest.as_user() as client:
+        hours = client.get("/penstock/v1/usage/hours?by=account&tres=gres/gpu").json()
+    assert hours["groups"] == hours["errors"] == []
+    groups = [{"key": key, "total_s": 24 * n, "hours": [n] * 24} for key, n in (("lab", 14_400), ("<img src=x>", 3600))]
+    page.route("**/penstock/v1/usage/hours?*", lambda route: route.fulfill(json=hours | {"groups": groups}))
     web.open(page, "reports?period=week", "Reports")
     page.get_by_role("img", name="GPUs over 1 d").wait_for()
     assert any("/utilization?start=" in url for url in asked)  # of the report's own period
@@ -50,6 +55,10 @@ def test_gpus_over_the_last_day(web):
     chart.wait_for()
     assert "h200 mean" in str(chart.get_attribute("aria-label"))
     assert any("tres=gres%2Fgpu%3Ah200" in url for url in asked)  # the type that the cluster counts
+    chart = page.get_by_role("img", name="GPUs in use over 1 d")
+    chart.wait_for()
+    assert "lab mean 4, highest 4; <img src=x> mean 1, highest 1" in str(chart.get_attribute("aria-label"))
+    assert any("usage/hours?by=account&tres=gres%2Fgpu&start=" in url for url in asked)
     check_looks(page, "reports-chart")
     web.open(page, "reports?period=year", "Reports")  # too long for hours
     page.get_by_role("img", name="GPUs over 1 d").wait_for(state="detached")

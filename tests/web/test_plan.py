@@ -1,9 +1,13 @@
 """The plan: nodes by time with running and planned jobs and reservations, and why a job is planned there and then."""
 
+import re
+
 import pytest
 
 pytest.importorskip("playwright", reason="playwright is not installed")
 from webpages import CHROMIUM, check_looks, wait_for_text
+
+from penstock import __version__
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser (Debian package chromium)")
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -197,6 +201,9 @@ def test_the_cluster(web, planned):
     page = web.login()
     web.open(page, "cluster", "Cluster")
     page.get_by_text("Answers", exact=True).wait_for()
+    controller = page.locator("section.card").filter(has=page.get_by_role("heading", name="Controller", exact=True))
+    controller.get_by_text(re.compile(r"\(primary, answers\)$")).wait_for()
+    controller.get_by_text(re.compile(rf"^{re.escape(__version__)}: \d+ nodes?$")).wait_for()
     check_looks(page, "cluster")
     page.get_by_placeholder("Filter").fill("ClusterName")  # the table has only the rows that are seen
     page.get_by_role("row").filter(has_text="ClusterName").wait_for()

@@ -1245,6 +1245,15 @@ export interface UsageAnswer {
   warnings: OwnWarning[];
 }
 
+export interface UsageHoursAnswer {
+  start_at_us: number;
+  end_at_us: number;
+  rolled_up_to_us: number;
+  groups: ({ key: string; total_s: number; hours: number[]; })[];
+  errors: OwnError[];
+  warnings: OwnWarning[];
+}
+
 export interface UsedLeaf {
   name: string;
   nodes: number;

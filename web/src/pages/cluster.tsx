@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 
 import { OWN, session, SLURM } from "../api/client";
 import { useAnswer } from "../api/live";
-import type { AuditAnswer, ConfigAnswer, ConfigDiffAnswer, ConfigDifference, ControllerAnswer, DiagAnswer, PingAnswer } from "../api/types";
+import type { AuditAnswer, ConfigAnswer, ConfigDiffAnswer, ConfigDifference, ControllerAnswer, DiagAnswer, NodesAnswer, PingAnswer } from "../api/types";
 import { type AuditRow, auditRow } from "../lib/audit";
 import { link, route, setQuery } from "../lib/route";
 import { useStore } from "../lib/store";
@@ -46,16 +46,33 @@ function Configuration(): JSX.Element {
       empty="There is no configuration."
     >
       <Parts here="" />
-      <Controllers />
+      <Controllers version={config.data?.lines.find((one) => one.key === "PenstockVersion")?.value ?? ""} />
       {manages && <Foundations />}
       {manages && <Differences />}
     </TablePage>
   );
 }
 
-function Controllers(): JSX.Element {
+/** Versions change when a daemon is started again. */
+const VERSIONS_EVERY_MS = 600_000;
+
+/** How many nodes have each version; those that have never registered have none. */
+export function versionsOf(nodes: readonly { readonly version: string }[]): string {
+  const found = new Map<string, number>();
+  for (const one of nodes) found.set(one.version, (found.get(one.version) ?? 0) + 1);
+  return [...found].sort(([a], [b]) => b.localeCompare(a, "en", { numeric: true }))
+    .map(([version, number]) => `${version || "unknown"}: ${count(number, "node")}`).join(", ");
+}
+
+/** Each controller, and whether it answers. */
+export function controllersOf(pings: PingAnswer["pings"]): string {
+  return pings.map((one) => `${one.hostname} (${one.primary ? "primary" : "standby"}, ${one.responding ? "answers" : "does not answer"})`).join("; ");
+}
+
+function Controllers({ version }: { version: string }): JSX.Element {
   const ping = useAnswer<PingAnswer>(`${SLURM}/ping`);
   const diag = useAnswer<DiagAnswer>(`${SLURM}/diag`);
+  const nodes = useAnswer<NodesAnswer>(`${SLURM}/nodes`, VERSIONS_EVERY_MS);
   const [first] = ping.data?.pings ?? [];
   const stats = diag.data?.statistics;
   return (
@@ -63,8 +80,8 @@ function Controllers(): JSX.Element {
       {ping.data && stats ? (
         <Facts
           rows={[
-            ["Cluster", ping.data.meta.slurm.cluster], ["Speaks as Slurm", ping.data.meta.slurm.release],
-            ["Hosts", ping.data.pings.map((one) => one.hostname).join(", ")],
+            ["Cluster", ping.data.meta.slurm.cluster], ["Penstock", version], ["Speaks as Slurm", ping.data.meta.slurm.release],
+            ["Controllers", controllersOf(ping.data.pings)], ["Versions of nodes", nodes.data ? versionsOf(nodes.data.nodes) : ""],
             ["Answer took", first?.latency ? `${(first.latency / 1000).toFixed(1)} ms` : ""],
             ["Jobs submitted", `${stats.jobs_submitted} since ${fullTime(stats.req_time_start.number * 1e6)}`],
             ["Jobs started", stats.jobs_started], ["Jobs completed", stats.jobs_completed],

@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 
 import { OWN } from "../api/client";
 import { useAnswer } from "../api/live";
-import type { UtilizationAnswer } from "../api/types";
+import type { UsageHoursAnswer, UtilizationAnswer } from "../api/types";
 import { type Metric, rounded } from "../lib/chart";
 import { tresName } from "../lib/tres";
 import { Card, Empty } from "../parts/bits";
@@ -47,6 +47,29 @@ export function UseByType({ period, types }: { period: string; types: readonly s
   if (!answer.data) return null;
   return (
     <Hours title="Allocated GPUs by type" answer={answer.data} unit="GPUs by type" parts={types.map((tres): Part => [tresName(tres), tres, (hour) => hour.allocated_s])} />
+  );
+}
+
+/** The groups that used most over a period: so many of the TRES at a time, by the hour. */
+export function usedHourly(answer: UsageHoursAnswer): { most: number; series: Series[] } {
+  const series = answer.groups.map(({ key, total_s: total, hours }): Series => {
+    const means = hours.map((seconds) => seconds / 3600);
+    return { label: key, means, maxima: means, mean: total / 3600 / Math.max(hours.length, 1), max: Math.max(0, ...means) };
+  });
+  return { most: Math.max(0, ...series.map((one) => one.max)), series };
+}
+
+/** Who used most over a period; `by`: an owner's word of REST. */
+export function UseByOwner({ title, period, by, hasGpus }: { title: string; period: string; by: string; hasGpus: boolean }): JSX.Element | null {
+  const tres = hasGpus ? "gres/gpu" : "cpu";
+  const answer = useAnswer<UsageHoursAnswer>(`${OWN}/usage/hours?by=${by}&tres=${encodeURIComponent(tres)}&${period}`, EVERY_MS);
+  if (!answer.data?.groups.length) return null;
+  const { most, series } = usedHourly(answer.data);
+  const metric: Metric = { title: hasGpus ? "GPUs in use" : "CPUs in use", text: rounded, base: 10, top: most };
+  return (
+    <Card title={title} class="wide" more={<span class="faint">means by the hour</span>}>
+      <LineChart metric={metric} series={series} span={{ startUs: answer.data.start_at_us, intervalS: 3600 }} hasPeaks={false} />
+    </Card>
   );
 }
 

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 
-import type { TresAnswer, UsageAnswer, UtilizationAnswer } from "../api/types";
+import type { TresAnswer, UsageAnswer, UsageHoursAnswer, UtilizationAnswer } from "../api/types";
 import { keyColumns, sizeClass } from "./jobreports";
-import { hourly } from "./lastday";
+import { hourly, usedHourly } from "./lastday";
 import { gpuTypes, usageRows } from "./reports";
 
 test("use is a row for each group, with the GPUs of each type", () => {
@@ -30,4 +30,12 @@ test("what a report has rows for", () => {
   expect([texts("partition,gpu_type", "main", "h100"), texts("gpu_type", ""), texts("gpu_type", "gpu")]).toEqual([["main", "h100"], ["none"], ["of no type"]]);
   const [size] = keyColumns<{ keys: string[] }>("gpus");
   expect([size?.value({ keys: ["16"] }), size?.text?.({ keys: ["16"] })]).toEqual([16, "16–31"]);
+});
+
+test("who used most has a line each: so many at a time", () => {
+  const groups = [{ key: "lab", total_s: 10_800, hours: [3600, 7200, 0] }, { key: "<b>", total_s: 3600, hours: [0, 0, 3600] }];
+  const found = usedHourly({ start_at_us: 0, groups } as unknown as UsageHoursAnswer);
+  expect(found.most).toBe(2);
+  expect(found.series.map((one) => [one.label, one.means, one.mean, one.max])).toEqual([["lab", [1, 2, 0], 1, 2], ["<b>", [0, 0, 1], 1 / 3, 1]]);
+  expect(usedHourly({ start_at_us: 0, groups: [] } as unknown as UsageHoursAnswer)).toEqual({ most: 0, series: [] });
 });

@@ -12,7 +12,7 @@ import { fullTime } from "../lib/units";
 import type { Column } from "../parts/grid";
 import { TablePage } from "../parts/tablepage";
 import { EfficiencyReport, hours, keyColumns, OWNERS, type ReportProps, WAIT_GROUPS, WaitsReport, WASTE_GROUPS, WasteReport } from "./jobreports";
-import { UseByType, UseOverTime } from "./lastday";
+import { UseByOwner, UseByType, UseOverTime } from "./lastday";
 
 /** Reports of a period: use of the cluster, in the figures of sreport, and what is made from jobs. */
 
@@ -68,6 +68,10 @@ function percent(id: string, title: string, seconds: (row: Row) => number, rows:
   return { id, title, value: seconds, text: (row) => (total ? `${((100 * seconds(row)) / total).toFixed(1)} %` : ""), width: 8, isNumber: true };
 }
 
+function ownerTitle(owner: string): string {
+  return (OWNERS[owner] ?? owner).replace(/^[A-Z](?=[a-z])/u, (letter) => letter.toLowerCase());
+}
+
 export function Reports(): JSX.Element {
   const { query } = useStore(route);
   const asked = query.get("period") ?? "";
@@ -90,6 +94,7 @@ function UseReport({ period, lengthS, by, tools }: ReportProps): JSX.Element {
   const tres = ["cpu", GPU, ...types].map(encodeURIComponent).join(",");
   const answer = useAnswer<UsageAnswer>(period && isKnown ? `${OWN}/usage?group_by=${by}&tres=${tres}&${period}` : "");
   const hasGpus = (answer.data?.rows ?? []).some((one) => one.tres === GPU);
+  const owner = by.split(",")[0] ?? by;
   const isShort = period !== "" && lengthS <= CHART_S_MAX;
   const rows = useMemo(() => (answer.data ? usageRows(answer.data) : undefined), [answer.data]);
   const columns = useMemo<readonly Column<Row>[]>(() => [
@@ -114,6 +119,7 @@ function UseReport({ period, lengthS, by, tools }: ReportProps): JSX.Element {
         </p>
       )}
       {isShort && <UseOverTime title="The whole cluster over this period" period={period} hasGpus={hasGpus} />}
+      {isShort && rows && rows.length > 0 && <UseByOwner title={`Most use by ${ownerTitle(owner)}`} period={period} by={owner} hasGpus={hasGpus} />}
       {isShort && hasGpus && types.length > 0 && <UseByType period={period} types={types} />}
     </TablePage>
   );

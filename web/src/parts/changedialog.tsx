@@ -62,6 +62,7 @@ export function ChangeDialog<T>(props: {
       const id = fieldIn(said, changes);
       setRefused([id, said]);
       if (!id) throw error;
+      document.getElementById(`change-${id}`)?.focus(); // it may be out of sight
       throw new Error(`Nothing was changed: see ${fields.find((one) => one.id === id)?.title ?? id}.`, { cause: error });
     }
   };
