@@ -27,7 +27,7 @@ from penstock.v1 import governance_pb2 as gov
 from penstock.values.dates import parse_date_us
 from penstock.values.duration import format_duration
 from penstock.values.errors import BadValue
-from penstock.values.hostlist import expand
+from penstock.values.hostlist import as_lists, expand
 
 S = 1_000_000
 
@@ -400,7 +400,7 @@ def _instances(client: Client, said: ParsedLine, now_us: int) -> list[pb.NodeInf
         (name, said.conditions[name]) for name in ("instanceid", "instancetype", "extra") if name in said.conditions
     ]
     names = [name for text in said.conditions.get("node", ()) for name in expand(text)]
-    reply = client.call("ListNodes", pb.ListNodesRequest(names=names))
+    reply = client.call("ListNodes", pb.ListNodesRequest(names=as_lists(names)))
     fields = {"instanceid": "instance_id", "instancetype": "instance_type", "extra": "extra"}
     return [
         node
