@@ -154,7 +154,7 @@ def _events(client: Client, said: ParsedLine, now_us: int) -> list[gov.EventInfo
     request = gov.ListEventsRequest(
         start_at_us=0 if "all_time" in said.flags else start_us,
         end_at_us=_date(said, "end", now_us),
-        nodes=said.conditions.get("node", []),
+        nodes=[",".join(said.conditions["node"])] if "node" in said.conditions else (),
         states=states,
         users=said.conditions.get("user", []),
         reasons=said.conditions.get("reason", []),
