@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, and_, case, false, func, literal_column, or_, select, true, union_all
+from sqlalchemy import ColumnElement, and_, case, false, func, literal_column, not_, or_, select, true, union_all
 
 from accounting.dbrow import Query
 from accounting.filter import RecordFilter
@@ -71,7 +71,7 @@ COLUMNS = (
 class Question:
     """A checked filter."""
 
-    selects: tuple[Query, ...]  # of COLUMNS; together they return all rows, some of them twice
+    selects: tuple[Query, ...]  # of COLUMNS; together they return all rows, if ids are asked for some of them twice
     selectors: tuple[JobSelector, ...]
     nodes: frozenset[str]
 
@@ -151,15 +151,19 @@ def question(asked: RecordFilter) -> Question:
     return Question(tuple(select(*COLUMNS).where(source, conditions) for source in sources), selectors, nodes)
 
 
-def window_select(asking: Question, duplicates: bool, first: int, count: int) -> Query:
-    """Returns a query for `count` keys of a filter that `is_sql`, from the `first` on, the newest first, each with the `total`.
+def window_select(asking: Question, duplicates: bool, first: int, count: int, rows_max: int) -> Query:
+    """Returns a query for `count` keys of a filter that `is_sql`, from the `first` on, the newest first, each with the `total`
+    of keys and the number of `attempts` that match.
 
     The database counts and sorts: a pass over a long period's rows in Python would take the interpreter's lock all the while.
+    It stops one after `rows_max` attempts: with more `attempts` than that there is no window of all of them.
     """
-    rows = union_all(*(one.with_only_columns(JOB.c.job_id, JOB.c.attempt) for one in asking.selects)).subquery()
+    parts = (one.with_only_columns(JOB.c.job_id, JOB.c.attempt) for one in asking.selects)
+    rows = union_all(*parts).limit(rows_max + 1).subquery()
     groups = (rows.c.job_id, rows.c.attempt) if duplicates else (rows.c.job_id,)
     attempt = rows.c.attempt if duplicates else func.max(rows.c.attempt).label("attempt")
-    keys = select(rows.c.job_id, attempt, func.count().over().label("total")).group_by(*groups)
+    total, attempts = func.count().over().label("total"), func.sum(func.count()).over().label("attempts")
+    keys = select(rows.c.job_id, attempt, total, attempts).group_by(*groups)
     return keys.order_by(rows.c.job_id.desc(), attempt.desc()).limit(count).offset(first)
 
 
@@ -173,7 +177,7 @@ def _sources(asked: RecordFilter, ids: list[int]) -> tuple[ColumnElement[bool], 
     ended = [ended_since(asked.start_at_us)]
     if asked.end_at_us and not {JobState.PENDING, JobState.RESIZING, *ALLOCATED_STATES} & _states(asked)[0]:
         ended.append(JOB.c.end_at_us <= asked.end_at_us)  # else a window of long ago would be read up to the present
-    return and_(*ended), IS_ACTIVE
+    return and_(*ended), and_(IS_ACTIVE, not_(and_(*ended)))
 
 
 def _states(asked: RecordFilter) -> tuple[frozenset[JobState], bool]:

@@ -172,12 +172,14 @@ def _window_keys(
         keys = _keys(connection, asking, duplicates)
         end = max(len(keys) - first, 0)
         return len(keys), keys[max(end - count, 0) : end]
-    found = connection.execute(window_select(asking, duplicates, first, count)).all()
+    found = connection.execute(window_select(asking, duplicates, first, count, RECORDS_MAX)).all()
     is_behind = first > 0 and not found
-    counted = connection.execute(window_select(asking, duplicates, 0, 1)).all() if is_behind else found
-    total = counted[0].total if counted else 0
-    _check_number(total)
-    return total, array("q", (row.job_id << _ATTEMPT_BITS | row.attempt for row in reversed(found)))
+    counted = connection.execute(window_select(asking, duplicates, 0, 1, RECORDS_MAX)).all() if is_behind else found
+    if not counted:
+        return 0, array("q")
+    _check_number(counted[0].attempts)
+    keys = array("q", (row.job_id << _ATTEMPT_BITS | row.attempt for row in reversed(found)))
+    return counted[0].total, keys
 
 
 def _check_number(records: int) -> None:

@@ -6,6 +6,7 @@ started again after an error, with the lines in question after #BAD.
 Statuses: 0; 1 for errors, and for -l without a crontab. Messages go to stdout where Slurm's do.
 """
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
@@ -14,7 +15,8 @@ from cli.base.options import YES, Command, Option, OptionValues, parse
 from cli.base.output import verbatim
 from cli.base.run import CommandError, complain, run, warn
 from cli.base.users import find_entry
-from cli.jobs.crontab import CRONTAB_BYTES_MAX, CrontabError, Owner, decode, mark, read
+from cli.jobs.crontab import CRONTAB_BYTES_MAX, TOO_LARGE, CrontabError, Owner, decode, mark, read
+from penstock.boundedfile import read_all, read_bounded
 from penstock.client import Client, ReplyMessage
 from penstock.errors import PenstockError
 from penstock.v1.periodic_pb2 import GetCrontabRequest, UpdateCrontabReply, UpdateCrontabRequest
@@ -187,12 +189,12 @@ def _shown(mistakes: list[CrontabError], more: str) -> list[tuple[int, int]]:
 
 
 def _read(path: str) -> bytes:
-    if path == "-":
-        return sys.stdin.buffer.read(CRONTAB_BYTES_MAX + 1)
     try:
-        with open(path, "rb") as file:
-            return file.read(CRONTAB_BYTES_MAX + 1)
+        return read_all(sys.stdin.buffer, CRONTAB_BYTES_MAX) if path == "-" else read_bounded(path, CRONTAB_BYTES_MAX)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            where = "standard input" if path == "-" else path
+            raise CommandError(f"{where}: {TOO_LARGE}") from error
         raise _fatal(f"failed to open {path}: {error.strerror}") from error
 
 
@@ -221,8 +223,10 @@ def _edited(text: str) -> str:
             raise _fatal(f"the editor {editor} cannot be started: {error}") from error
         if status:
             raise _fatal("editor returned non-zero exit code")
-        with open(file.name, "rb") as after:  # editors may replace the file
-            return decode(after.read(CRONTAB_BYTES_MAX + 1))
+        try:
+            return decode(read_bounded(file.name, CRONTAB_BYTES_MAX))  # editors may replace the file
+        except OSError as error:
+            raise _fatal(f"what the editor has written cannot be read: {error.strerror}") from error
 
 
 if __name__ == "__main__":

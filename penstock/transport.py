@@ -10,6 +10,7 @@ import struct
 import time
 from typing import Final
 
+from penstock.boundedfile import read_bounded
 from penstock.calls import NO_AUTH_SOCKET, TOKEN_BYTES_MAX, UNTRUSTED_TEXT, check_token, raise_for_socket
 from penstock.clusterfile import ClusterFile, split_address
 from penstock.errors import PenstockError
@@ -114,8 +115,7 @@ def time_left_s(deadline: float) -> float | None:
 def read_ca(cluster: ClusterFile) -> bytes:
     """Reads the CA certificate that must have signed the controller's."""
     try:
-        with open(cluster.ca, "rb") as file:
-            return file.read(CA_BYTES_MAX)
+        return read_bounded(cluster.ca, CA_BYTES_MAX)
     except OSError as error:
         text = f"{cluster.ca or 'the cluster file names no ca, which'}: cannot be read: {error.strerror}"
         raise PenstockError(Code.CONFIG_INVALID, text) from error

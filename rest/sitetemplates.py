@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from penstock.boundedfile import read_all
+
 log = logging.getLogger("restd")
 
 #: Templates, entries of the folder that are examined, and bytes of one file.
@@ -107,15 +109,13 @@ class SiteTemplates:
 def _bytes_of(path: Path) -> bytes:
     """The content. Raises OSError; a file that became a pipe is not waited for."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        return file.read(FILE_BYTES_MAX + 1)
+        return read_all(file, FILE_BYTES_MAX)
 
 
 def template_of(name: str, content: bytes) -> SiteTemplate:
     """The template that a file has. Raises ValueError."""
     if not name.isprintable():
         raise ValueError("its name has characters that cannot be shown")
-    if len(content) > FILE_BYTES_MAX:
-        raise ValueError(f"it has more than {FILE_BYTES_MAX // 1024} KiB")
     try:
         script = content.decode()
     except UnicodeDecodeError as error:

@@ -38,6 +38,7 @@ from ctld.runtime.flightrec import (
     RecordedStart,
     digest_of,
 )
+from penstock.boundedfile import read_bounded
 from penstock.commandline import CommandLine, invoke
 from penstock.values.taskset import TaskSet
 
@@ -48,6 +49,8 @@ US = 1_000_000
 STORY_EVENTS = 20
 LINE_CHARS = 200
 EXIT_DIFFERS, EXIT_UNUSABLE = 1, 2
+#: A file ends at some 64 MiB, but begins with all jobs that there are.
+RECORD_BYTES_MAX = 4 * 1024**3
 
 _EVENT_TYPES: dict[str, type[Event]] = {
     kind.__name__: kind
@@ -82,7 +85,7 @@ def from_text(kind: type, text: Any) -> object:
 def read(path: Path) -> list[FlightEntry]:
     """The last run of a record: from its last start on. For a folder: the rotated file, then the current one."""
     files = [path / name for name in reversed(NAMES)] if path.is_dir() else [path]
-    data = b"".join(file.read_bytes() for file in files if file.exists())
+    data = b"".join(read_bounded(file, RECORD_BYTES_MAX) for file in files if file.exists())
     if not data:
         raise Unusable(f"{path}: there is no flight record")
     entries = list(_entries(data))

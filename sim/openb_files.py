@@ -10,9 +10,9 @@ import csv
 import gzip
 import io
 from dataclasses import dataclass
-from pathlib import Path
 
 from _fastsched.fragment_contract import GPU_MILLI, GPUS_MAX
+from penstock.boundedfile import read_bounded
 from penstock.values.errors import BadValue
 
 #: A list of a million pods; a larger file is probably not a list.
@@ -99,10 +99,10 @@ def read_openb_pods(path: str) -> list[OpenbPod]:
 
 def _rows(path: str, needed: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
     """Line numbers and rows by column name."""
-    data = Path(path).read_bytes()
+    data = read_bounded(path, LIST_BYTES_MAX)
     try:
         if data.startswith(_GZIP):
-            with gzip.open(path) as stream:
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
                 data = stream.read(LIST_BYTES_MAX + 1)
         text = data.decode("utf-8")
     except (EOFError, gzip.BadGzipFile) as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 # Any: members of a document of JSON
 from typing import Any
 
+from penstock.boundedfile import read_bounded
 from penstock.values.errors import BadValue
 from sim.metrics import TAU_S, measure
 from sim.outcome import Options, Outcome
@@ -20,6 +21,8 @@ from sim.workload import Workload
 
 FORMAT = "penstock-sim-1"
 RESULT_FILE = "result.json"
+#: A result has some KB for each policy; a larger file is none.
+RESULT_BYTES_MAX = 256 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ def load_result(path: str) -> Result:
     """From a JSON file or from the folder of a run. Raises BadValue, OSError."""
     file = Path(path) / RESULT_FILE if Path(path).is_dir() else Path(path)
     try:
-        document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        document: dict[str, Any] = json.loads(read_bounded(file, RESULT_BYTES_MAX))
         if document.pop("format") != FORMAT:
             raise KeyError("format")
         runs = tuple(Run(**run | {"notes": tuple(run.get("notes", ()))}) for run in document.pop("runs"))

@@ -5,9 +5,9 @@ true are left out and counted, and odd ones are kept and counted.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
-from sim.tracefile import TraceError, lines_of
+from penstock.boundedfile import read_bounded
+from sim.tracefile import TRACE_BYTES_MAX, TraceError, lines_of
 from sim.tracerows import ENDS_FIRST
 from sim.traces_gpu import PAI_COLUMNS, parse_helios, parse_pai, parse_philly, parse_pods
 from sim.traces_json import parse_json
@@ -22,7 +22,7 @@ RUN_DAYS_MAX = 366
 
 def read_trace(path: str) -> Workload:
     """The workload of a log in any known format. Raises TraceError, OSError."""
-    return parse_trace(path, Path(path).read_bytes())
+    return parse_trace(path, read_bounded(path, TRACE_BYTES_MAX))
 
 
 def parse_trace(path: str, data: bytes) -> Workload:

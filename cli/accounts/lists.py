@@ -27,7 +27,7 @@ from penstock.v1 import governance_pb2 as gov
 from penstock.values.dates import parse_date_us
 from penstock.values.duration import format_duration
 from penstock.values.errors import BadValue
-from penstock.values.hostlist import expand
+from penstock.values.hostlist import as_lists, expand
 
 S = 1_000_000
 
@@ -154,7 +154,7 @@ def _events(client: Client, said: ParsedLine, now_us: int) -> list[gov.EventInfo
     request = gov.ListEventsRequest(
         start_at_us=0 if "all_time" in said.flags else start_us,
         end_at_us=_date(said, "end", now_us),
-        nodes=said.conditions.get("node", []),
+        nodes=[",".join(said.conditions["node"])] if "node" in said.conditions else (),
         states=states,
         users=said.conditions.get("user", []),
         reasons=said.conditions.get("reason", []),
@@ -400,7 +400,7 @@ def _instances(client: Client, said: ParsedLine, now_us: int) -> list[pb.NodeInf
         (name, said.conditions[name]) for name in ("instanceid", "instancetype", "extra") if name in said.conditions
     ]
     names = [name for text in said.conditions.get("node", ()) for name in expand(text)]
-    reply = client.call("ListNodes", pb.ListNodesRequest(names=names))
+    reply = client.call("ListNodes", pb.ListNodesRequest(names=as_lists(names)))
     fields = {"instanceid": "instance_id", "instancetype": "instance_type", "extra": "extra"}
     return [
         node

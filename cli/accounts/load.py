@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from cli.accounts.context import ChangeContext
 from cli.accounts.dump import wckeys_of
-from cli.accounts.file import FILE_MAX, AccountsFile, DumpLine, read_file
+from cli.accounts.file import FILE_BYTES_MAX, AccountsFile, DumpLine, read_file
 from cli.accounts.requests import ACTIONS
 from cli.accounts.tree import DEFAULT_QOS, AssociationTree
 from cli.accounts.words import Grammar, keywords, read_line
 from cli.base.account_tree import ROOT
 from cli.base.confirm import COMMIT
 from cli.base.run import CommandError
+from penstock.boundedfile import read_bounded
 from penstock.v1.shares_pb2 import Association, ChangeAccountsRequest
 from penstock.values.limits import NO_LIMITS, OF_ASSOC, LimitKind, change, from_texts, get, texts
 
@@ -69,10 +70,10 @@ def load(context: ChangeContext, words: list[str]) -> int:
 
 def _read(name: str) -> str:
     try:
-        with open(name, encoding="utf-8", errors="surrogateescape") as stream:
-            text = stream.read(FILE_MAX + 1)
+        data = read_bounded(name, FILE_BYTES_MAX)
     except OSError as error:
         raise CommandError(f' Unable to read "{name}": {error.strerror}', plain=True) from error
+    text = data.decode("utf-8", "surrogateescape")
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
         raise CommandError(f" Problem with line({line}): a NUL byte; this is not a text file", plain=True)

@@ -9,11 +9,13 @@ itself (SLURM_ARRAY_TASK_ID, say) would otherwise describe the outer job. Variab
 SLURM_TIME_FORMAT, ...) and those that Penstock does not set stay. SLURM_JWT, a secret, is never passed on.
 """
 
+import errno
 import os
 import resource
 from collections.abc import Mapping
 
 from cli.base.run import CommandError
+from penstock.boundedfile import read_bounded
 from penstock.values.numbers import is_digits
 from penstock.values.rlimits import RLIMITS
 from penstock.values.text import shown
@@ -194,12 +196,12 @@ def _read_pairs(where: str) -> EnvironmentPairs:
     """Read NAME=value entries, each ended by NUL, from a file or, for a number from 3, an open file descriptor."""
     is_descriptor = where.isascii() and where.isdigit() and len(where) <= DESCRIPTOR_DIGITS_MAX and int(where) >= 3
     try:
-        with open(int(where) if is_descriptor else where, "rb") as file:
-            data = file.read(ENVIRONMENT_BYTES_MAX + 1)
+        data = read_bounded(int(where) if is_descriptor else where, ENVIRONMENT_BYTES_MAX)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            text = f"Job environment too large: {where} exceeds the limit of {ENVIRONMENT_BYTES_MAX} bytes"
+            raise CommandError(text) from error
         raise CommandError(f"Could not open user environment file {where}: {error.strerror}") from error
-    if len(data) > ENVIRONMENT_BYTES_MAX:
-        raise CommandError(f"Job environment too large: {where} exceeds the limit of {ENVIRONMENT_BYTES_MAX} bytes")
     pairs: EnvironmentPairs = {}
     for number, entry in enumerate(filter(None, data.split(b"\0")), start=1):
         name, equals, value = entry.partition(b"=")

@@ -18,7 +18,7 @@ from penstock.errors import PenstockError, Unreachable
 from penstock.v1 import controller_pb2 as pb
 from penstock.values.debugflags import EFFECTS, NODE_EFFECTS, find_flag, without_effect
 from penstock.values.errors import BadValue
-from penstock.values.hostlist import expand
+from penstock.values.hostlist import as_lists, expand
 from penstock.values.numbers import parse_int
 from penstock.values.refusals import TEXT, Code
 
@@ -256,7 +256,8 @@ def getaddrs(call: KeywordCall) -> int:
         names = [name for word in call.words for name in expand(word)]
     except BadValue as error:
         raise CommandError(f"Invalid hostlist: {' '.join(call.words)}\n{NAME}: {error}", plain=True) from error
-    nodes = {node.name: node for node in ask("ListNodes", pb.ListNodesRequest(names=names), "slurm_load_node").nodes}
+    reply = ask("ListNodes", pb.ListNodesRequest(names=as_lists(names)), "slurm_load_node")
+    nodes = {node.name: node for node in reply.nodes}
     missing = [name for name in names if name not in nodes]
     for name in names:
         if name in nodes:

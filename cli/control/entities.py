@@ -8,9 +8,10 @@ from cli.base.run import CommandError
 from cli.control import reservation, topology
 from cli.control.keywords import KeywordCall, Verb, ask, check_ids, job_number, lazily, list_jobs, of_steps
 from cli.listings import show
+from penstock.boundedfile import read_bounded
 from penstock.cluster import find_cluster
 from penstock.v1 import controller_pb2 as pb
-from penstock.values.hostlist import HOSTLIST_TEXT_MAX, compress, expand
+from penstock.values.hostlist import HOSTLIST_TEXT_MAX, as_lists, compress, expand
 from penstock.values.numbers import is_digits
 
 NO_SUCH_JOB = "slurm_load_jobs error: Invalid job id specified"
@@ -78,7 +79,7 @@ def _name_task(job: pb.JobInfo, tasks: list[tuple[int, int] | None]) -> None:
 def show_nodes(call: KeywordCall) -> int:
     """`show node [NAMES]`."""
     names = [name for word in call.words for name in expand(word)]
-    nodes = ask("ListNodes", pb.ListNodesRequest(names=names, gpus=True), "slurm_load_node").nodes
+    nodes = ask("ListNodes", pb.ListNodesRequest(names=as_lists(names), gpus=True), "slurm_load_node").nodes
     missing = sorted(set(names) - {node.name for node in nodes} - {"ALL", "all"})
     if not (names or call.options.flag("future")):
         nodes = [node for node in nodes if node.base_state != "FUTURE"]
@@ -162,8 +163,7 @@ def read_hosts(call: KeywordCall) -> list[str]:
     """The names in a list, or in the file that an absolute path names."""
     text = call.words[0]
     if text.startswith("/"):
-        with open(text, "rb") as file:
-            text = file.read(HOSTLIST_TEXT_MAX + 1).decode("utf-8", "surrogateescape")
+        text = read_bounded(text, HOSTLIST_TEXT_MAX).decode("utf-8", "surrogateescape")
     return expand(text)
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 #: The controller's limits; it checks again.
 CRONTAB_BYTES_MAX = 256 * 1024
+TOO_LARGE = f"the crontab has more than {CRONTAB_BYTES_MAX} bytes, which is the limit"
 COMMAND_CHARS_MAX = 4096
 SCRON = "#SCRON"
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -199,8 +200,6 @@ def _unquoted(text: str) -> str:
 
 def decode(data: bytes) -> str:
     """A crontab's text. Raises CommandError."""
-    if len(data) > CRONTAB_BYTES_MAX:
-        raise CommandError(f"the crontab has more than {CRONTAB_BYTES_MAX} bytes, which is the limit")
     for number, line in enumerate(data.split(b"\n"), 1):
         if b"\0" in line:
             raise CommandError(f"line {number} has a NUL character")

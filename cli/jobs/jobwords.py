@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cli.base.options import LateText, LateValue, OptionValues, WholeText, flag_is_on, message_text
 from cli.base.run import RemoteAnswer
 from cli.base.users import find_uid, named_group
+from penstock.boundedfile import read_bounded
 from penstock.values.duration import UNLIMITED, parse_duration_s, whole_minutes
 from penstock.values.errors import BadValue
 from penstock.values.memory import parse_mb
@@ -379,13 +380,10 @@ def acctg_freq(text: str) -> str:
 
 def node_file(path: str) -> str:
     try:
-        with open(path, "rb") as file:
-            data = file.read(NODE_FILE_BYTES_MAX + 1)
+        data = read_bounded(path, NODE_FILE_BYTES_MAX)
     except OSError as error:
         text = f"slurm_allocate_resources error opening file {message_text(path)}, {error.strerror}"
         raise WholeText(f"{text}\nInvalid --nodefile node file") from error
-    if len(data) > NODE_FILE_BYTES_MAX:
-        raise BadValue(f"{path}: larger than {NODE_FILE_BYTES_MAX} bytes")
     names = ",".join(data.decode("utf-8", "surrogateescape").split())
     if "*" in names:
         from penstock.values.hostlist import repeated

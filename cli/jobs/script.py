@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from cli.base.options import STATUS_WRONG_LINE
 from cli.base.run import CommandError, need_own_process
+from penstock.boundedfile import read_all, read_bounded
 
 #: The controller's default limits; it checks again with its own (config.max_script_bytes).
 SCRIPT_BYTES_MAX = 4 * 1024 * 1024
@@ -29,6 +30,7 @@ NOT_A_SCRIPT = (
     "For instance: #!/bin/sh"
 )
 DOS_LINES = "Batch script contains DOS line breaks (\\r\\n)\ninstead of expected UNIX line breaks (\\n)."
+TOO_LARGE = f"Batch script too large: the limit is {SCRIPT_BYTES_MAX} bytes"
 NULL_BYTE = "The Slurm controller does not allow scripts that\ncontain a NULL character '\\0'."
 
 
@@ -59,29 +61,40 @@ def from_wrap(command: str) -> Script:
 
 
 def from_stdin() -> Script:
-    """Reads the script from standard input, unchecked."""
+    """Reads the script from standard input, unchecked but for its size."""
     if sys.stdin.isatty():
         need_own_process()
-    return Script(sys.stdin.buffer.read(SCRIPT_BYTES_MAX + 1), "", "sbatch")
+    try:
+        data = read_all(sys.stdin.buffer, SCRIPT_BYTES_MAX)
+    except OSError as error:
+        raise _unread("standard input", error) from error
+    return Script(data, "", "sbatch")
 
 
 def from_file(name: str) -> Script:
-    """Reads a script's file, unchecked: at the given path, else, for a bare name, the first readable one in PATH."""
+    """Reads a script's file, unchecked but for its size: at the given path, else, for a bare name, the first readable one in
+    PATH."""
     path = _find(name)
     try:
-        with open(path, "rb") as file:
-            data = file.read(SCRIPT_BYTES_MAX + 1)
+        data = read_bounded(path, SCRIPT_BYTES_MAX)
     except OSError as error:
-        if error.errno == errno.EISDIR:
-            raise CommandError("Batch script is empty!", detail=f"{name} is a folder") from error
-        raise CommandError(f"Unable to open file {name}", detail=f"{name}: {error.strerror}") from error
+        raise _unread(name, error) from error
     return Script(data, os.path.abspath(path), os.path.basename(path))
+
+
+def _unread(name: str, error: OSError) -> CommandError:
+    """The refusal of a script that cannot be read, in Slurm's words where it has some."""
+    if error.errno == errno.EFBIG:
+        return CommandError(TOO_LARGE, detail=f"{name} is larger")
+    if error.errno == errno.EISDIR:
+        return CommandError("Batch script is empty!", detail=f"{name} is a folder")
+    return CommandError(f"Unable to open file {name}", detail=f"{name}: {error.strerror}")
 
 
 def check(data: bytes) -> bytes:
     """Checks a batch script. Raises CommandError in Slurm's words."""
     if len(data) > SCRIPT_BYTES_MAX:
-        raise CommandError(f"Batch script too large: the limit is {SCRIPT_BYTES_MAX} bytes")
+        raise CommandError(TOO_LARGE)
     if not data:
         raise CommandError("Batch script is empty!")
     if not data.strip():

@@ -19,6 +19,7 @@ import click
 
 from cli.base.listing import emit
 from cli.base.output import raw
+from cli.base.run import CommandError
 from cli.subcommands.documents import documents, errors_as, errors_in, write
 from penstock.client import Client
 from penstock.commandline import CommandGroup, CommandLine, invoke
@@ -30,6 +31,8 @@ from penstock.values.text import shown
 
 #: The most records by which the file may lag behind the log.
 LAG_S = 1.0
+#: The longest line of a file: a record has a change's words, of which a request has a few MiB at most.
+LINE_CHARS_MAX = 16 * 1024 * 1024
 #: The most characters of a value in `show`.
 VALUE_CHARS = 60
 
@@ -262,5 +265,9 @@ def _lines(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     several = len(list(paths)) > 1
     for path in paths:
         with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-            for number, text in enumerate(file, 1):
+            number = 0
+            while text := file.readline(LINE_CHARS_MAX + 1):
+                number += 1
+                if len(text) > LINE_CHARS_MAX:
+                    raise CommandError(f"{path} line {number} has more than {LINE_CHARS_MAX} characters: no audit file")
                 yield (f"{path} line {number}" if several else f"line {number}"), text.rstrip("\n")

@@ -23,7 +23,7 @@ from penstock.client import Client
 from penstock.commandline import CommandLine, invoke
 from penstock.v1.controller_pb2 import GpuInfo, GpuReadingInfo, ListGpuReadingsRequest, ListNodesRequest, NodeInfo
 from penstock.values.gpustates import GpuState
-from penstock.values.hostlist import expand
+from penstock.values.hostlist import as_lists, expand
 
 STATES = tuple(state.name for state in GpuState)
 #: The least characters of a UUID that are shown: "GPU-" and its first group.
@@ -99,8 +99,8 @@ def command(is_long: bool, nodelist: str, state: str | None, language: str) -> i
     states = read_states(state)
     names = expand(nodelist) if nodelist else []
     with Client.open() as client:
-        nodes = client.call("ListNodes", ListNodesRequest(names=names, gpus=True)).nodes
-        readings = client.call("ListGpuReadings", ListGpuReadingsRequest(names=names)).readings
+        nodes = client.call("ListNodes", ListNodesRequest(names=as_lists(names), gpus=True)).nodes
+        readings = client.call("ListGpuReadings", ListGpuReadingsRequest(names=as_lists(names))).readings
     missing = sorted(set(names) - {node.name for node in nodes})
     if missing:
         raise CommandError(f"Node {missing[0]} not found")

@@ -17,6 +17,7 @@ has the same id.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 from ctld.core.records.effects import Batch
@@ -32,6 +33,11 @@ from penstock.values.text import clean_line
 from penstock.values.tracecontext import JobTrace, job_trace
 
 _ENDS: Final = ("end", "requeue")
+#: What of one job has spans, lest a loop of sruns or requeues fills the queue: its first attempts, the first steps of each beside
+#: its script's, and the first nodes of each step.
+ATTEMPTS_MAX: Final = 100
+STEPS_MAX: Final = 100
+RUNS_MAX: Final = 32
 #: How long before the submission its request may have come, and by how much a REST daemon's clock may be ahead.
 REST_US_MAX: Final = 600_000_000
 REST_AHEAD_US_MAX: Final = 1_000_000
@@ -59,7 +65,7 @@ class SpanMaker:
                 yield self._job_span(row, trace, "submit", "submit", "job", row.submit_at_us, now_us)
                 since_us = max(sealed_at_us, row.submit_at_us)
                 yield self._job_span(row, trace, "commit", "commit", "submit", since_us, now_us)
-            elif line.event == "start":
+            elif line.event == "start" and row.attempt < ATTEMPTS_MAX:
                 since_us = min(max(row.eligible_at_us, row.submit_at_us), line.at_us)
                 yield self._job_span(row, trace, "plan", f"plan {row.attempt}", "job", since_us, line.at_us)
             elif line.event in _ENDS:
@@ -68,7 +74,7 @@ class SpanMaker:
             if (row := rows.get(key)) is not None:
                 yield from self._end_spans(row, now_us)
         for step in batch.steps:
-            if step.state in END_STATES and step.end_at_us:
+            if step.state in END_STATES and step.end_at_us and _is_shown(step):
                 row = rows.get((step.job_id, step.attempt)) or self._snapshot.jobs.get(step.job_id)
                 if row is not None and row.attempt == step.attempt and (trace := self._trace_of(row)):
                     yield from _step_spans(step, row, trace, self._facts(row))
@@ -100,10 +106,11 @@ class SpanMaker:
     def _end_spans(self, row: JobRow, now_us: int) -> Iterator[TraceSpan]:
         if (trace := self._trace_of(row)) is None:
             return
-        if row.start_at_us:
-            key = f"attempt {row.attempt}"
-            yield self._job_span(row, trace, "attempt", key, "job", row.start_at_us, row.end_at_us)
-        yield self._job_span(row, trace, "accounting", f"accounting {row.attempt}", "job", row.end_at_us, now_us)
+        if row.attempt < ATTEMPTS_MAX:
+            if row.start_at_us:
+                key = f"attempt {row.attempt}"
+                yield self._job_span(row, trace, "attempt", key, "job", row.start_at_us, row.end_at_us)
+            yield self._job_span(row, trace, "accounting", f"accounting {row.attempt}", "job", row.end_at_us, now_us)
         if row.state in END_STATES and self._has_ended(row):
             yield self._job_span(row, trace, "job", "job", "", row.submit_at_us, now_us)
 
@@ -131,6 +138,10 @@ class SpanMaker:
         return self._last_facts
 
 
+def _is_shown(step: StepRow) -> bool:
+    return step.attempt < ATTEMPTS_MAX and step.step_id < STEPS_MAX
+
+
 def _step_spans(step: StepRow, job: JobRow, trace: JobTrace, job_facts: SpanFacts) -> Iterator[TraceSpan]:
     tail = f"{step.attempt} {step.step_id}"
     begin_us = min(max(step.submit_at_us, job.start_at_us), step.end_at_us)
@@ -148,12 +159,11 @@ def _step_spans(step: StepRow, job: JobRow, trace: JobTrace, job_facts: SpanFact
         facts = (*outcome, ("node", step.node))
         yield TraceSpan(trace, f"run {tail}", key, "run", run_us, step.end_at_us, job_facts, failed, facts)
         return
-    for part in step.parts:
-        if part.start_at_us:
-            since_us = max(part.start_at_us, begin_us)
-            facts = (*name, ("node", part.node), *_outcome(part.state, part.exit_code, part.exit_signal))
-            until_us = max(since_us, part.end_at_us)
-            yield TraceSpan(trace, f"run {tail} {part.node}", key, "run", since_us, until_us, job_facts, facts=facts)
+    for part in islice((part for part in step.parts if part.start_at_us), RUNS_MAX):
+        since_us = max(part.start_at_us, begin_us)
+        facts = (*name, ("node", part.node), *_outcome(part.state, part.exit_code, part.exit_signal))
+        until_us = max(since_us, part.end_at_us)
+        yield TraceSpan(trace, f"run {tail} {part.node}", key, "run", since_us, until_us, job_facts, facts=facts)
 
 
 def _facts(row: JobRow) -> SpanFacts:

@@ -3,6 +3,7 @@
 import os
 import stat
 
+from penstock.boundedfile import read_all
 from penstock.config.shown import find_uid
 
 
@@ -22,12 +23,9 @@ def read_site_file(path: str, slurm_user: str, bytes_max: int) -> tuple[bytes, i
                 raise SiteFileError(f"{path}: others than its owner can write to it: chmod go-w {path}")
             if found.st_uid not in {0, os.geteuid(), find_uid(slurm_user)}:
                 raise SiteFileError(f"{path}: it belongs to uid {found.st_uid}, and not to root or {slurm_user}")
-            data = file.read(bytes_max + 1)
+            return read_all(file, bytes_max), found.st_mode
     except OSError as error:
         raise SiteFileError(f"{path}: {error.strerror}") from None
-    if len(data) > bytes_max:
-        raise SiteFileError(f"{path}: more than {bytes_max} bytes")
-    return data, found.st_mode
 
 
 def decoded(data: bytes, path: str) -> str:

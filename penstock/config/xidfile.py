@@ -13,6 +13,7 @@ import os
 import tomllib
 from typing import Final
 
+from penstock.boundedfile import read_bounded
 from penstock.config.lines import Values
 from penstock.config.problem import Findings, Where
 from penstock.values.fields import Fields
@@ -33,12 +34,7 @@ def read_gpu_keys(folder: str, values: Values, findings: Findings) -> tuple[Fiel
         return {}, ()
     path = os.path.join(folder, name)
     try:
-        with open(path, "rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-        if len(data) > FILE_BYTES_MAX:
-            findings.error(Where(path, 0), f"it has more than {FILE_BYTES_MAX} bytes")
-            return {}, (path,)
-        table = tomllib.loads(data.decode())
+        table = tomllib.loads(read_bounded(path, FILE_BYTES_MAX).decode())
     except OSError as error:
         findings.error(values["gpu_xid_file"].where, f"PenstockXidFile: {path}: {error.strerror}")
         return {}, ()

@@ -13,11 +13,12 @@ from typing import Final
 
 import msgspec
 
+from penstock.boundedfile import read_bounded
 from penstock.errors import BadSetup
 
 FILE: Final = "issued.json"
-#: A cluster of 10,000 nodes writes 12 MB per year.
-BYTES_MAX: Final = 64 * 1024 * 1024
+#: A cluster of 10,000 nodes writes 12 MB per year, and a controller that could not read all would not know what is denied.
+BYTES_MAX: Final = 1024 * 1024 * 1024
 
 
 class Issued(msgspec.Struct, frozen=True):
@@ -64,8 +65,7 @@ def read(folder: Path) -> list[Issued]:
     """Reads all entries, in the order of issue. Raises BadSetup."""
     path = folder / FILE
     try:
-        with open(path, "rb") as file:
-            lines = file.read(BYTES_MAX).splitlines()
+        lines = read_bounded(path, BYTES_MAX).splitlines()
     except FileNotFoundError:
         return []
     except OSError as error:

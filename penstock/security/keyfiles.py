@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from penstock.boundedfile import read_all, read_bounded
 from penstock.errors import BadSetup
 
 #: Modes of files: for their owner alone, and for all users.
@@ -26,7 +27,7 @@ def read_secret(path: Path, what: str = "private key") -> bytes:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             _check(os.fstat(file.fileno()), path, what)
-            return file.read(FILE_BYTES_MAX)
+            return read_all(file, FILE_BYTES_MAX)
     except OSError as error:
         raise BadSetup(f"{path}: {what} cannot be read: {error.strerror}") from error
 
@@ -34,8 +35,7 @@ def read_secret(path: Path, what: str = "private key") -> bytes:
 def read_public(path: Path, what: str = "certificate") -> bytes:
     """Reads a file that all users may read. Raises BadSetup."""
     try:
-        with open(path, "rb") as file:
-            return file.read(FILE_BYTES_MAX)
+        return read_bounded(path, FILE_BYTES_MAX)
     except OSError as error:
         raise BadSetup(f"{path}: {what} cannot be read: {error.strerror}") from error
 

@@ -463,14 +463,16 @@ class JobInfo(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., reason_detail: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., batch_node: _Optional[str] = ..., allocation: _Optional[_Iterable[_Union[_common_pb2.NodeAllocation, _Mapping]]] = ..., cpus: _Optional[int] = ..., nodes: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., attempt: _Optional[int] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., last_sched_at_us: _Optional[int] = ..., admin_comment: _Optional[str] = ..., dependency: _Optional[str] = ..., hold: _Optional[int] = ..., mem_mb: _Optional[int] = ..., mem_is_per_cpu: bool = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ..., preempt_at_us: _Optional[int] = ..., planned_start_at_us: _Optional[int] = ..., planned_node_list: _Optional[str] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., het_job_ids: _Optional[str] = ..., system_comment: _Optional[str] = ..., cron: _Optional[str] = ..., borrowed: bool = ..., resized_at_us: _Optional[int] = ..., derived_exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., end_state: _Optional[str] = ..., licenses_alloc: _Optional[str] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
-    __slots__ = ("names", "gpus", "known")
+    __slots__ = ("names", "gpus", "gpus_only", "known")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
+    GPUS_ONLY_FIELD_NUMBER: _ClassVar[int]
     KNOWN_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
     gpus: bool
+    gpus_only: bool
     known: bytes
-    def __init__(self, names: _Optional[_Iterable[str]] = ..., gpus: bool = ..., known: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., gpus: bool = ..., gpus_only: bool = ..., known: _Optional[bytes] = ...) -> None: ...
 
 class ListNodesReply(_message.Message):
     __slots__ = ("nodes", "moment", "unchanged")

@@ -21,6 +21,7 @@ from penstock.values.text import shown
 HOSTLIST_NODES_MAX = 65536  # largest cluster in one list, and the largest answer
 HOSTLIST_TEXT_MAX = 4 * 1024 * 1024  # room for that many expanded names
 NODE_NAME_MAX = 253  # longest DNS name
+LIST_NAMES = 256  # in one list of a request: 64 KiB when each is the longest
 RANGE_DIGITS_MAX = 18  # numbers below 10^18 fit a 64-bit integer
 
 _NAME_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
@@ -78,6 +79,12 @@ def expand_all(texts: Iterable[str]) -> dict[str, None]:
     """Expands all hostlists of a request to distinct names, within one allowance."""
     allowance = Allowance()
     return dict.fromkeys(name for text in texts for name in expand(text, allowance))
+
+
+def as_lists(names: Iterable[str]) -> list[str]:
+    """Returns hostlists that together name these, each short enough for a request; a request may not have so many names."""
+    found = list(dict.fromkeys(names))
+    return [compress(found[at : at + LIST_NAMES]) for at in range(0, len(found), LIST_NAMES)]
 
 
 def _spend(allowance: Allowance | None, number: int, total: int) -> None:

@@ -20,9 +20,9 @@ from cli.listings.jobefficiency import add_figures
 from cli.listings.livesteps import LiveBounds, all_answers
 from cli.listings.sacct_fields import RecordView
 from penstock.v1.accounting_pb2 import JobRecord, ListRecordsReply, ListRecordsRequest
-from penstock.v1.controller_pb2 import GpuReadingInfo, ListGpuReadingsRequest, ListNodesRequest
-from penstock.values.hostlist import expand
-from penstock.values.jobid import EXTERN_STEP
+from penstock.v1.controller_pb2 import GpuReadingInfo, JobFilter, JobInfo, ListGpuReadingsRequest, ListJobsRequest
+from penstock.values.hostlist import as_lists, expand
+from penstock.values.jobid import EXTERN_STEP, format_job
 from rest.asking import ThreadClient, in_thread
 from rest.calling import RestCall, bad_query
 from rest.contract.parse import CONVERSION
@@ -64,19 +64,32 @@ async def _running(call: RestCall) -> list[JobRecord]:
 
 
 async def _gpus(call: RestCall, jobs: Sequence[JobRecord]) -> Mapping[int, list[GpuReadingInfo]]:
-    """What the GPUs of each job do, as far as it is known."""
+    """What the GPUs of each job do, as far as it is known: nothing of MIG instances, and nothing to a user who may see no
+    nodes (PrivateData)."""
     nodes = sorted({node for job in jobs for node in expand(job.node_list)})
     if not nodes:
         return {}
-    known = (await call.call("ListNodes", ListNodesRequest(names=nodes, gpus=True))).nodes
-    readings = (await call.call("ListGpuReadings", ListGpuReadingsRequest(names=nodes))).readings
-    by_uuid = {one.uuid: one for one in readings}
+    reply = await call.call("ListGpuReadings", ListGpuReadingsRequest(names=as_lists(nodes)))
+    readings = {one.uuid: one for one in reply.readings}
+    if not readings:
+        return {}
     found: dict[int, list[GpuReadingInfo]] = {job.job_id: [] for job in jobs}
-    for gpu in (gpu for node in known for gpu in node.gpus if gpu.uuid in by_uuid):
-        for job_id in gpu.job_ids:
-            if job_id in found:
-                found[job_id].append(by_uuid[gpu.uuid])
+    which = JobFilter(ids=[_named(job) for job in jobs])
+    async for page in call.pages("ListJobs", ListJobsRequest(filter=which, detail=True)):
+        for one in page.jobs:
+            if one.job_id in found:
+                found[one.job_id] = [readings[uuid] for uuid in _gpus_of(one) if uuid in readings]
     return found
+
+
+def _named(job: JobRecord) -> str:
+    """The job alone: the number of an array's first task is that of all of them."""
+    return format_job(job.job_id, job.array_job_id, job.array_task_id if job.HasField("array_task_id") else None)
+
+
+def _gpus_of(job: JobInfo) -> Iterable[str]:
+    """The UUIDs of the GPUs that a job has, whole or in part."""
+    return dict.fromkeys(uuid for place in job.allocation for held in place.gres for uuid in held.uuid)
 
 
 def _measured(client: ThreadClient, jobs: Iterable[JobRecord], clock: DisplayClock) -> Mapping[int, Use]:
@@ -114,7 +127,7 @@ class _Gpus(NamedTuple):
 
 
 def _row(job_id: int, used: Use | None, gpus: Sequence[GpuReadingInfo]) -> Json:
-    told = _Gpus(
+    known = _Gpus(
         [one.utilization_percent for one in gpus if one.HasField("utilization_percent")],
         [one.memory_used_mb for one in gpus if one.HasField("memory_used_mb")],
         [one.power_w for one in gpus if one.HasField("power_w")],
@@ -125,7 +138,7 @@ def _row(job_id: int, used: Use | None, gpus: Sequence[GpuReadingInfo]) -> Json:
         "cpu_percent": None if used is None or not used.core_s else used.cpu_us / 10_000 / used.core_s,
         "memory_used_bytes": None if used is None else used.memory_kb * 1024,
         "gpus": len(gpus),
-        "gpu_percent": sum(told.percent) / len(told.percent) if told.percent else None,
-        "gpu_memory_used_bytes": sum(told.memory_mb) << 20 if told.memory_mb else None,
-        "gpu_power_w": sum(told.power_w) if told.power_w else None,
+        "gpu_percent": sum(known.percent) / len(known.percent) if known.percent else None,
+        "gpu_memory_used_bytes": sum(known.memory_mb) << 20 if known.memory_mb else None,
+        "gpu_power_w": sum(known.power_w) if known.power_w else None,
     }

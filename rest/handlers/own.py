@@ -84,6 +84,7 @@ from penstock.v1.explain_pb2 import (
 )
 from penstock.v1.governance_pb2 import AuditInfo, BudgetInfo, EventInfo, ReportRow
 from penstock.values.gpustates import GpuState
+from penstock.values.hostlist import as_lists
 from penstock.values.reasons import sentence
 from penstock.values.refusals import TEXT, Code
 from rest.answers import RestError
@@ -289,7 +290,8 @@ async def gpus(call: RestCall) -> Json:
     for word in states:
         if word not in GpuState.__members__:
             raise bad_query("states", word, UNKNOWN_WORD)
-    nodes = (await call.polled("ListNodes", ListNodesRequest(names=names, gpus=True))).nodes
+    request = ListNodesRequest(names=as_lists(names), gpus=True, gpus_only=True)
+    nodes = (await call.polled("ListNodes", request)).nodes
     missing = sorted(set(names) - {node.name for node in nodes})
     if missing:
         raise RestError(404, 2018, "Invalid node name specified", missing[0], "#/nodes")
@@ -299,7 +301,7 @@ async def gpus(call: RestCall) -> Json:
 
 async def gpu_readings(call: RestCall) -> Json:
     """What every GPU does now, as its node said last; GPUs of which nothing is known are not listed."""
-    reply = await call.polled("ListGpuReadings", ListGpuReadingsRequest(names=call.node_names("nodes")))
+    reply = await call.polled("ListGpuReadings", ListGpuReadingsRequest(names=as_lists(call.node_names("nodes"))))
     return {"readings": [message_object(one) for one in reply.readings]}
 
 

@@ -9,7 +9,7 @@ from penstock.v1.controller_pb2 import ListNodesRequest, NodeInfo
 from penstock.v1.explain_pb2 import DiagnosticsReply, DiagnosticsRequest, RpcCount
 from penstock.v1.governance_pb2 import ModifyRecordsReply, ModifyRecordsRequest
 from penstock.values.errors import BadValue
-from penstock.values.hostlist import expand
+from penstock.values.hostlist import as_lists, expand
 from rest.answers import BAD_QUERY, RestError
 from rest.calling import RestCall
 from rest.contract.parse import CONVERSION, NO_MEMBER
@@ -88,7 +88,7 @@ async def instances(call: RestCall) -> Json:
     wanted = {
         name: call.query[name].split(",") for name in ("extra", "instance_id", "instance_type") if call.query.get(name)
     }
-    reply = await call.call("ListNodes", ListNodesRequest(names=_nodes(call)))
+    reply = await call.call("ListNodes", ListNodesRequest(names=as_lists(_nodes(call))))
     found = [
         _instance(one, call.cluster)
         for one in reply.nodes

@@ -28,6 +28,7 @@ from penstock.v1.governance_pb2 import (
     ListEventsReply,
     ListEventsRequest,
 )
+from penstock.values.hostlist import as_lists
 from penstock.values.refusals import Code
 from rest.calling import RestCall
 from rest.listing import listing
@@ -109,7 +110,7 @@ async def node_events(call: RestCall) -> Json:
     request = ListEventsRequest(
         start_at_us=call.time_us("start") or call.now_us - EVENTS_US,
         end_at_us=call.time_us("end"),
-        nodes=call.node_names("nodes"),
+        nodes=as_lists(call.node_names("nodes")),
         all_clusters_events=True,
     )
     return {"events": await listing(call, "ListEvents", request, _events)}

@@ -16,11 +16,11 @@ needs one names it: [bash, -lc, "module load jupyter && exec jupyter-lab --Serve
 import json
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 import yaml
 
+from penstock.boundedfile import read_bounded
 from penstock.errors import BadSetup
 from penstock.values.sessions import EXIT_NO_NODE_SUPPORT, PYTHON_VARIABLE, is_kind
 
@@ -84,11 +84,7 @@ def script_of(kind: SessionKind, idle_minutes: int) -> str:
 
 def read_kinds(path: str) -> tuple[SessionKind, ...]:
     """The kinds of a file. Raises BadSetup, OSError."""
-    with Path(path).open("rb") as file:
-        data = file.read(FILE_BYTES_MAX + 1)
-    if len(data) > FILE_BYTES_MAX:
-        raise BadSetup(f"{path}: it has more than {FILE_BYTES_MAX} bytes")
-    return kinds_of(data.decode("utf-8", "replace"), path)
+    return kinds_of(read_bounded(path, FILE_BYTES_MAX).decode("utf-8", "replace"), path)
 
 
 def kinds_of(text: str, path: str) -> tuple[SessionKind, ...]:

@@ -124,6 +124,56 @@ def test_a_window_has_the_newest_and_says_how_many_match(past: Past) -> None:
     assert (newest.attempt, newest.end_at_us) == (1, at(50))
 
 
+@pytest.mark.parametrize("duplicates", [False, True])
+def test_a_window_of_as_many_as_may_be_is_answered_and_of_one_more_refused(
+    past: Past, monkeypatch: pytest.MonkeyPatch, duplicates: bool
+) -> None:
+    """Attempts count, as in a list; a job that is ending both has an end and is active, and is one."""
+    ending = life(3, 1, 2, 30, state=JobState.COMPLETING, end_state=JobState.COMPLETED, completing_at_us=at(29))
+    past.put(life(1, 1, 2, 30, state=JobState.REQUEUED), life(2, 1, 0, 0), ending, life(4, 1, 9, 0))
+    past.put(life(1, 1, 40, 50, attempt=1))
+    monkeypatch.setattr(records_module, "RECORDS_MAX", 5)
+    asked = RecordFilter(start_at_us=at(20), duplicates=duplicates)
+    total, found = past.reader.window(asked, 0, 9)
+    assert (total, [one.job_id for one in found]) == ((5, [4, 3, 2, 1, 1]) if duplicates else (4, [4, 3, 2, 1]))
+    assert past.reader.window(asked, 8, 9) == (total, [])
+    monkeypatch.setattr(records_module, "RECORDS_MAX", 4)
+    for first in (0, 8):
+        with pytest.raises(BadValue, match="more than 4 records match; ask for a shorter time"):
+            past.reader.window(asked, first, 9)
+    assert past.reader.window(RecordFilter(start_at_us=at(20), names=("nobody's",)), 0, 9) == (0, [])
+
+
+def test_too_many_records_are_not_all_read_to_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite counts the instructions of its machine: no more for thirty times the history."""
+    monkeypatch.setattr(records_module, "RECORDS_MAX", 20)
+    past = Past(str(tmp_path / "history.db"))
+    engine = create_engine(f"sqlite:///{past.place}")
+    steps = [0]
+
+    def count() -> None:
+        steps[0] += 1
+
+    @event.listens_for(engine, "connect")
+    def _counted(connection: Any, record: Any) -> None:
+        connection.set_progress_handler(count, 1)
+
+    def effort() -> int:
+        before = steps[0]
+        with pytest.raises(BadValue, match="more than 20 records"):
+            Records(past.place, engine).window(RecordFilter(start_at_us=at(1)), 0, 10)
+        return steps[0] - before
+
+    past.put(*(life(i, 1, 2, 3) for i in range(1, 31)), steps=False)
+    few = effort()
+    past.put(*(life(i, 1, 2, 3) for i in range(31, 931)), steps=False)
+    many = effort()
+    engine.dispose()
+    past.reader.close()
+    past.store.close()
+    assert 100 < many <= few
+
+
 @pytest.mark.parametrize("fields", [
     {}, {"duplicates": True}, {"start_at_us": at(20)}, {"start_at_us": at(20), "duplicates": True}, {"uids": (77,)}, {"uids": (9,)},
     {"start_at_us": at(5), "end_at_us": at(20), "states": ("COMPLETED", "REQUEUED")}, {"names": ("train",), "end_at_us": at(8)},

@@ -196,6 +196,8 @@ def test_no_file(client, capsys, tmp_path):
     out(capsys, "load", status=1, err=" No filename given, specify one with file=''\n")
     out(capsys, "load", "a", "b", status=1, err=" File name already set to a\n")
     out(capsys, "load", str(none), status=1, err=f' Unable to read "{none}": No such file or directory\n')
+    endless = ' Unable to read "/dev/zero": larger than 67108864 bytes\n'
+    out(capsys, "load", "/dev/zero", status=1, err=endless)
     out(capsys, "-r", "load", "a", status=1, err="Can't run this command in readonly mode.\n")
     out(capsys, "dump", status=1, err=" We need a cluster to dump.\n")
     out(capsys, "dump", "tiny", "big", status=1, err=" Can only do one cluster at a time.  Already doing tiny\n")

@@ -210,7 +210,7 @@ def test_instances(client, capsys):
     assert out(capsys, "-P", "show", "instance", "instanceid=i-2,i-3") == head + two
     assert out(capsys, "-P", "show", "instance", "where", "instancetype=p5", "extra=rack") == head + one
     assert out(capsys, "-nP", "show", "instance", "nodes=n[1-2]", "format=nodename,instanceid") == "n1|i-1\nn2|i-2\n"
-    assert list(client.calls[-1][1].names) == ["n1", "n2"]
+    assert list(client.calls[-1][1].names) == ["n[1-2]"]
 
 
 def test_tables_of_what_there_is_not(client, capsys):

@@ -116,6 +116,16 @@ def test_what_is_no_text(monkeypatch: Any, capsys: Any, data: bytes, words: str)
     assert (status, out) == (1, "") and words in err
 
 
+def test_a_file_without_an_end_is_named(monkeypatch: Any, capsys: Any) -> None:
+    fake(monkeypatch)
+    found = run(capsys, "/dev/zero")
+    assert found == (
+        1,
+        "",
+        f"scrontab: error: /dev/zero: the crontab has more than {CRONTAB_BYTES_MAX} bytes, which is the limit\n",
+    )
+
+
 def test_a_file_is_taken_whole(monkeypatch: Any, capsys: Any, tmp_path: Path) -> None:
     client = fake(monkeypatch)
     path = tmp_path / "tab"

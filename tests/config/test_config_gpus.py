@@ -73,7 +73,6 @@ def test_what_does_nothing_is_warned_about(write: Write, whole: str) -> None:
         ("xid = [1]", "xid: write [[xid]] above number= and class="),
         ("[[xids]]\nnumber = 1", "unknown key xids; write [[xid]] tables with number= and class="),
         ("[[xid", "it is no TOML: "),
-        ("# " + "x" * 1024 * 1024, "it has more than 1048576 bytes"),
     ],
 )
 def test_mistakes_in_the_file_of_xids(
@@ -92,3 +91,6 @@ def test_a_file_that_is_not_there(write: Write, whole: str) -> None:
         load(write(whole + "PenstockXidFile=none.toml\n"))
     assert str(error.value) == "slurm.conf:6: PenstockXidFile: none.toml: No such file or directory"
     assert load(write(whole + "PenstockXidFile=none\n")).config.gpu_xids == ()
+    with pytest.raises(ConfigError) as error:
+        load(write(whole + "PenstockXidFile=xids.toml\n", xids_toml="# " + "x" * 1024 * 1024))
+    assert str(error.value) == "slurm.conf:6: PenstockXidFile: xids.toml: larger than 1048576 bytes"

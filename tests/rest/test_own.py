@@ -17,6 +17,7 @@ import pytest
 from fakerest import TOKEN, FakeRest
 
 from cli.steps import stepquery
+from ctld.rpc.gate.incoming import check_bounds
 from penstock.errors import PenstockError
 from penstock.v1.accounting_pb2 import JobRecord, ListProfilesReply, ListRecordsReply, ProfileRecord, StepRecord
 from penstock.v1.common_pb2 import ExitStatus, Usage, UsageMetric
@@ -47,6 +48,7 @@ from penstock.v1.governance_pb2 import (
     ReportRequest,
 )
 from penstock.v1.steps_pb2 import AttachStepReply, ListStepsReply, OpenOutputRequest, RankSet, StepInfo
+from penstock.values.hostlist import expand_all
 from penstock.values.profile import COLUMNS, GPU, HOST, TASK, encode_profile
 from penstock.values.refusals import TEXT, Code
 from penstock.values.timeline import SampleLine
@@ -103,7 +105,8 @@ REPLIES = {
         issued=1, database={"kind": "sqlite", "address": "/v/penstock.db", "size_bytes": 4096}),
     "Fits": FitsReply(now_us=9, partitions=[{"partition": "main", "shapes": [{"kind": "node", "cpus": 4, "limit_s": -1}]}]),
     "ShowPlanChange": PlanChangeReply(now_us=9, jobs=[{"job_id": 6, "change": "never", "before_at_us": 11}], compared=2),
-    "ListJobs": ListJobsReply(jobs=[JobInfo(job_id=6, planned_start_at_us=11, planned_node_list="n1", reason="Priority")]),
+    "ListJobs": ListJobsReply(jobs=[JobInfo(job_id=6, planned_start_at_us=11, planned_node_list="n1", reason="Priority",
+                                            allocation=[{"node": "n1", "gres": [{"name": "gpu", "uuid": ["GPU-1"]}]}])]),
     "Report": lambda asked: ReportReply(rolled_up_to_us=9, rows=[REPORT_ROWS[asked.kind] if asked.group_by[-1:] != ["hour"]
                                              or asked.kind != ReportRequest.USAGE else BY_HOUR]),
     "ListBudgets": ListBudgetsReply(budgets=[{"account": "lab", "amount": "10", "unit": "gpu-hours", "used": 2.5}]),
@@ -356,6 +359,42 @@ def test_what_running_jobs_use_is_all_of_it_or_null(monkeypatch: pytest.MonkeyPa
         assert rest.get(f"{OWN}/jobs/use?{query}").status_code == 422, query
 
 
+def test_gpus_of_jobs_on_thousands_of_nodes_and_of_a_user_who_may_see_no_nodes():
+    """The jobs say which GPUs they have, so nodes are asked for readings alone, and in lists that a request may have."""
+    job = running(6, "n[1-5000],m[1-500]", 5500, tres_alloc="gres/gpu=1")
+    replies = REPLIES | {"ListRecords": ListRecordsReply(records=[job])}
+    rest = FakeRest(replies)
+    (found,) = rest.get(f"{OWN}/jobs/use?jobs=6").json()["jobs"]
+    assert (found["gpus"], found["gpu_percent"], found["gpu_power_w"]) == (1, 0, 75)
+    asked = {method: request for method, request, _ in rest.calls}
+    assert list(asked) == ["ListRecords", "ListGpuReadings", "ListJobs"]
+    names = asked["ListGpuReadings"].names
+    assert len(set(expand_all(names))) == 5500
+    for request in asked.values():
+        check_bounds(request)
+    assert list(asked["ListJobs"].filter.ids) == ["6"] and asked["ListJobs"].detail
+
+    hidden = FakeRest(replies | {"ListGpuReadings": ListGpuReadingsReply()})  # PrivateData=nodes
+    answer = hidden.get(f"{OWN}/jobs/use?jobs=6")
+    assert answer.status_code == 200 and not answer.json()["errors"]
+    (found,) = answer.json()["jobs"]
+    assert (found["gpus"], found["gpu_percent"], found["gpu_power_w"], found["gpu_memory_used_bytes"]) == (
+        0,
+        None,
+        None,
+        None,
+    )
+
+
+def test_lists_of_more_nodes_than_a_request_has_texts():
+    rest = FakeRest(REPLIES)
+    for path in ("gpus", "gpus/readings", "nodes/events"):
+        rest.get(f"{OWN}/{path}?nodes=n[1-5000]")
+        asked = rest.calls[-1][1]
+        check_bounds(asked)
+        assert len(set(expand_all(asked.nodes if path == "nodes/events" else asked.names))) == 5000
+
+
 def test_utilization_is_by_the_hour_and_bounded():
     rest = FakeRest(REPLIES)
     (hour,) = rest.get(f"{OWN}/utilization?start=7200&end=10800").json()["hours"]
@@ -431,7 +470,7 @@ def test_events_of_nodes_are_asked_for_with_those_that_ended():
     (event,) = rest.get(f"{OWN}/nodes/events?nodes=n[1-2]&start=7&end=9").json()["events"]
     assert (event["node"], event["state"], event["reason"], event["end_at_us"]) == ("n1", "DRAIN", "fan", 0)
     asked = rest.calls[-1][1]
-    assert (list(asked.nodes), asked.start_at_us, asked.end_at_us) == (["n1", "n2"], 7_000_000, 9_000_000)
+    assert (list(asked.nodes), asked.start_at_us, asked.end_at_us) == (["n[1-2]"], 7_000_000, 9_000_000)
     assert asked.all_clusters_events
     for query in ("nodes=n[", "start=x"):
         assert rest.get(f"{OWN}/nodes/events?{query}").status_code == 422, query

@@ -31,7 +31,6 @@ def test_title_and_description_are_comment_lines():
         (b"#!/bin/sh\n# Title: \xff", "not UTF-8: byte 19"), (b"#!/bin/sh\n# Title: x\n\0", "NUL"),
         (b"#!/bin/sh\n# Title: " + b"x" * 81, "title has more than 80"),
         (b"#!/bin/sh\n# Title: x\n# Description: " + b"x" * 401, "description has more than 400"),
-        (b"#!/bin/sh\n# Title: x\n".ljust(FILE_BYTES_MAX + 1, b"x"), "more than 64 KiB"),
     ],
 )  # fmt: skip
 def test_what_is_no_template(content, why):
@@ -48,6 +47,7 @@ def test_bad_files_are_named_and_left_out_and_changes_are_seen(tmp_path: Path, c
     (tmp_path / "a.sh").write_text(GOOD.replace("One GPU", "an a"))
     (tmp_path / "bad\nname").write_text(GOOD)
     (tmp_path / "late.txt").write_text("nothing")
+    (tmp_path / "large.sh").write_text(GOOD.ljust(FILE_BYTES_MAX + 1))
     (tmp_path / ".hidden").write_text("nothing")
     (tmp_path / "folder").mkdir()
     (tmp_path / "dangling").symlink_to(tmp_path / "none")
@@ -62,12 +62,14 @@ def test_bad_files_are_named_and_left_out_and_changes_are_seen(tmp_path: Path, c
         assert await titles() == ["an a", "One GPU"]
         said = caplog.text
         assert (
-            said.count("is left out") == 2 and "template 'late.txt' is left out: its first line is no #! line" in said
+            said.count("is left out") == 3 and "template 'late.txt' is left out: its first line is no #! line" in said
         )
+        assert "template 'large.sh' is left out: larger than 65536 bytes" in said
         assert r"template 'bad\nname' is left out" in said
         assert await titles() == ["an a", "One GPU"]
         assert caplog.text == said  # nothing has changed: nothing is read or said again
         (tmp_path / "a.sh").unlink()
+        (tmp_path / "large.sh").unlink()
         (tmp_path / "late.txt").write_text(GOOD.replace("One GPU", "Late"))
         assert await titles() == ["Late", "One GPU"]
         for name in os.listdir(tmp_path):

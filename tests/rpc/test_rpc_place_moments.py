@@ -15,6 +15,7 @@ from tests.rpc.clusterkit import Site
 
 POLLED: dict[str, tuple[str, Callable[..., Any]]] = {
     "nodes": ("ListNodes", c.ListNodesRequest), "gpus": ("ListNodes", lambda **more: c.ListNodesRequest(gpus=True, **more)),
+    "GPUs alone": ("ListNodes", lambda **more: c.ListNodesRequest(gpus=True, gpus_only=True, **more)),
     "partitions": ("ListPartitions", c.ListPartitionsRequest), "reservations": ("ListReservations", c.ListReservationsRequest),
 }  # fmt: skip
 
@@ -70,6 +71,9 @@ def test_what_many_ask_at_a_moment_is_listed_once(tmp_path, monkeypatch) -> None
             assert (await client.call("ListNodes", asked)).nodes[0].reason == "x"
             assert (await client.call("ListNodes", c.ListNodesRequest())).nodes[0].reason == "x"
             assert listed == ["n1", "n2"] * 2 + ["n2"] + ["n1", "n2"] * 2
+            only = await client.call("ListNodes", c.ListNodesRequest(gpus=True, gpus_only=True, known=b""))
+            assert list(only.nodes) == [c.NodeInfo(name="n1"), c.NodeInfo(name="n2")]
+            assert only.moment not in (first.moment, other.moment) and len(listed) == 9
 
     asyncio.run(story())
 
@@ -106,7 +110,7 @@ def test_an_answer_is_sent_again_when_it_is_another_one(tmp_path, monkeypatch) -
             await client.call(
                 "UpdateNodes", c.UpdateNodesRequest(names="n1", changes={"state": "drain", "reason": "x"})
             )
-            assert await poller.changed() == {"nodes", "gpus"}
+            assert await poller.changed() == {"nodes", "gpus", "GPUs alone"}
             await client.call("UpdatePartition", c.UpdatePartitionRequest(name="debug", changes={"state": "down"}))
             assert await poller.changed() == {"partitions"}
             later = {"starttime": "now+1hour", "duration": "10", "nodes": "n2", "users": "root"}
@@ -125,7 +129,9 @@ def test_an_answer_is_sent_again_when_it_is_another_one(tmp_path, monkeypatch) -
             for _ in range(2):
                 assert "reservations" in await poller.changed()  # its times are those of the answer
             monkeypatch.setattr(placemoments, "MEASURES_US", 1)
-            assert "nodes" in await poller.changed()  # loads and free memory
+            assert {"nodes", "gpus"} <= (
+                changed := await poller.changed()
+            ) and "GPUs alone" not in changed  # loads and free memory
             with pytest.raises(PenstockError):
                 await client.call("ListNodes", c.ListNodesRequest(known=b"x" * 65))
 

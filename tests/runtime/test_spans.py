@@ -16,7 +16,7 @@ from ctld.core.records.effects import Batch
 from ctld.core.records.events import ControlAction, ControlJobs, CreateStep, JobSubmission
 from ctld.core.records.job import SpecRow
 from ctld.core.records.step import StepRequest
-from ctld.delivery import traces
+from ctld.delivery import spans, traces
 from ctld.delivery.otlp import TraceSpan
 from ctld.delivery.receivers import NotDelivered, Retry
 from ctld.delivery.spans import SpanMaker
@@ -28,6 +28,8 @@ from penstock.values.jobid import BATCH_STEP
 from penstock.values.jobkind import JobKind
 from penstock.values.tracecontext import JobTrace
 from tests.core.world import US, World, make_config
+
+COLLECTOR = "http://c/v1/traces"
 
 
 def facts_of(span: TraceSpan) -> dict[str, str | int]:
@@ -45,7 +47,7 @@ class TracedWorld(World):
         self.spans: list[TraceSpan] = []
         self._snapshot = Snapshot()
         self._maker = SpanMaker("c", self._snapshot)
-        super().__init__(make_config(nodes=nodes, cpus=4, trace_one_in=one_in, traces_per_s=per_s))
+        super().__init__(make_config(nodes=nodes, cpus=4, trace_url=COLLECTOR, trace_one_in=one_in, traces_per_s=per_s))
         for node in self.config.nodes:
             self.register(node.name)
 
@@ -126,7 +128,7 @@ def test_the_environment_of_a_job_names_the_span_of_its_attempt() -> None:
     world = TracedWorld()
     world.submit(JobSubmission(name="a", work_dir=b"/tmp", trace_parent=CALLER + "1"))
     (trace,) = {span.trace for span in world.spans}
-    config = Config(cluster_name="c", trace_url="http://c/v1/traces")
+    config = Config(cluster_name="c", trace_url=COLLECTOR)
     row = world.jobs[1, 0]
     assert step_span(config, row, 7) == trace.trace_id + trace.span_id("step 0 7") and not step_span(Config(), row, 7)
     assert trace_parent(config, row) == f"00-{'ab' * 16}-{trace.span_id('attempt 0').hex()}-01"
@@ -187,6 +189,38 @@ def test_a_step_on_two_nodes_has_a_run_on_each() -> None:
     for node in ("n1", "n2"):
         assert step.start_at_us <= found[f"run 0 0 {node}"].start_at_us
         assert found[f"run 0 0 {node}"].end_at_us <= step.end_at_us
+
+
+def test_a_job_has_so_many_spans_however_often_it_runs_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop of srun, steps on many nodes, and requeues: what is beyond the bounds is left out, the job itself is not."""
+    for name, bound in (("ATTEMPTS_MAX", 2), ("STEPS_MAX", 2), ("RUNS_MAX", 1)):
+        monkeypatch.setattr(spans, name, bound)
+    world = TracedWorld()
+    world.submit(JobSubmission(name="a", work_dir=b"/tmp", nodes_min=2, ntasks=2, requeue=True))
+    spec = SpecRow(b"s", b"", (b"a",), ())
+    for attempt in range(3):
+        world.started(1)
+        for number in range(3):
+            world.do(
+                CreateStep(world.actor("ann"), 1, f"{attempt}{number}" * 16, StepRequest(ntasks=2), spec, True, 99)
+            )
+            for node in ("n1", "n2"):
+                world.step_started(1, number, node)
+                world.step_exited(1, number, node)
+        if attempt < 2:
+            world.do(ControlJobs(world.actor("ann"), ("1",), ControlAction.REQUEUE, world.reply_to()))
+            world.exited(1, signal=15)
+            world.advance(300)
+    world.exited(1)
+    world.check()
+    keys = world.keys(1)
+    assert sorted(key for key in keys if key.startswith("step") and not key.endswith(str(BATCH_STEP))) == [
+        "step 0 0", "step 0 1", "step 1 0", "step 1 1",
+    ]  # fmt: skip
+    assert [key for key in keys if key.startswith("run") and key.endswith(("n1", "n2"))] == [
+        "run 0 0 n1", "run 0 1 n1", "run 1 0 n1", "run 1 1 n1",
+    ]  # fmt: skip
+    assert not any(key.split()[1:2] == ["2"] for key in keys) and keys.count("job") == 1
 
 
 # ---- how they leave
@@ -259,7 +293,7 @@ class Sending:
         """Runs `story` beside the sender."""
 
         async def body() -> None:
-            await self.sender.use(Config(trace_url="http://c/v1/traces"))
+            await self.sender.use(Config(trace_url=COLLECTOR))
             async with asyncio.timeout(ANSWER_S):
                 await story()
             await self.sender.stop()

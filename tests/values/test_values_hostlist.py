@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from patience import ANSWER_S
 
 from penstock.values.errors import BadValue
-from penstock.values.hostlist import HOSTLIST_NODES_MAX, HOSTLIST_TEXT_MAX, compress, expand, repeated
+from penstock.values.hostlist import (
+    HOSTLIST_NODES_MAX,
+    HOSTLIST_TEXT_MAX,
+    NODE_NAME_MAX,
+    as_lists,
+    compress,
+    expand,
+    expand_all,
+    repeated,
+)
 
 STEADY = settings(deadline=None, derandomize=True)  # the same examples on any machine, however busy
 
@@ -87,6 +96,18 @@ def test_expanding_what_was_compressed_gives_the_same_names(names: list[str]) ->
 
 
 @STEADY
+@given(NAMES)
+def test_lists_of_a_request_name_the_same(names: list[str]) -> None:
+    assert set(expand_all(as_lists(names))) == set(names)
+
+
+def test_lists_of_a_request_are_few_and_short() -> None:
+    """A request may have 4,096 texts of 64 KiB in such a field."""
+    assert as_lists(f"n{i}" for i in range(256)) == ["n[0-255]"] and as_lists([]) == []
+    lists = as_lists(f"{i}{'x' * (NODE_NAME_MAX - 5)}" for i in range(10_000, 10_000 + HOSTLIST_NODES_MAX))
+    assert len(lists) <= 4096 and max(map(len, lists)) <= 64 * 1024
+
+
 @given(NAMES)
 def test_compressing_has_one_result_for_all_orders(names: list[str]) -> None:
     assert compress(names) == compress(reversed(names)) == compress(expand(compress(names)))

@@ -344,10 +344,7 @@ def new_job(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted)
     job = draft(state, now_us, event, found, state.new_job_id())
     job.request_id = state.new_request(job.request)
     if not job.request.trace_parent:  # otherwise its caller has decided
-        config = state.config
-        job.trace_one_in = state.submissions.traces.take(
-            now_us, arrays.weight(job), config.trace_one_in, config.traces_per_s
-        )
+        job.trace_one_in = _traced(state, now_us, job)
     if not job.assoc_id:  # `draft` has found none
         associations.note(state, job, now_us)
     if state.config.track_wckey:
@@ -355,6 +352,15 @@ def new_job(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted)
     state.outputs.new_specs.append(event.spec)
     state.submissions.stored.enter(job, spec_bytes(event.spec), found.text_bytes, state.config.user_spec_bytes_per_day)
     return job
+
+
+def _traced(state: ClusterState, now_us: int, job: Job) -> int:
+    """Returns that one in so many of its tasks has a trace; 0 = none has."""
+    config = state.config
+    if not config.trace_url:
+        return 0
+    number = arrays.weight(job)
+    return state.submissions.traces.take(now_us, job.user_id, number, config.trace_one_in, config.traces_per_s)
 
 
 def draft(state: ClusterState, now_us: int, event: SubmitJob, found: Accepted, job_id: int) -> Job:

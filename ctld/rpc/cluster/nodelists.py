@@ -12,7 +12,7 @@ from ctld.rpc.cluster import clusterinfo, gpuinfo
 from ctld.rpc.cluster.placemoments import PlaceMoments
 from ctld.rpc.gate.moments import KeptReplies
 from ctld.rpc.gate.visibility import JobVisibility
-from penstock.v1.controller_pb2 import ListNodesReply, ListNodesRequest
+from penstock.v1.controller_pb2 import ListNodesReply, ListNodesRequest, NodeInfo
 
 
 class NodeQuestion(NamedTuple):
@@ -55,10 +55,12 @@ class NodeLists:
         users = asked.users
         visibility = asked.visibility
         nodes = [node for node in state.node_list if not asked.names or node.name in asked.names]
+        gpus = self._gpus.of_nodes(state, nodes, users, visibility) if asked.request.gpus else {}
+        if asked.request.gpus_only:
+            return ListNodesReply(nodes=[NodeInfo(name=node.name, gpus=gpus.get(node.name, ())) for node in nodes])
         partitions = clusterinfo.partitions_of_nodes(state)
         reserved = clusterinfo.reservations_of_nodes(state, asked.now_us)
         planned = clusterinfo.planned_nodes(state)
-        gpus = self._gpus.of_nodes(state, nodes, users, visibility) if asked.request.gpus else {}
         return ListNodesReply(
             nodes=[
                 clusterinfo.node_info(

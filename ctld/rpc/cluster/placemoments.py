@@ -53,10 +53,12 @@ class PlaceMoments:
     ) -> bytes:
         """Returns the moment of the answer that is made now. `users`: names of `reason_uids`."""
         shown = state.shown
+        seen_by = visibility.uid, sorted(visibility.accounts), sorted(users.items())
+        if request.gpus_only:
+            return self._moments.of("gpus", request.names, request.gpus, *seen_by, shown.nodes, shown.gpus)
         return self._moments.of(
-            "nodes", request.names, request.gpus, visibility.uid, sorted(visibility.accounts), sorted(users.items()),
-            shown.nodes, shown.gpus, shown.reservations, _active(state, now_us), sorted(planned_nodes(state)),
-            sorted(state.gap.claims), now_us // MEASURES_US,
+            "nodes", request.names, request.gpus, *seen_by, shown.nodes, shown.gpus, shown.reservations,
+            _active(state, now_us), sorted(planned_nodes(state)), sorted(state.gap.claims), now_us // MEASURES_US,
         )  # fmt: skip
 
     def of_partitions(self, state: ClusterState, request: controller_pb2.ListPartitionsRequest, actor: Actor) -> bytes:
