@@ -23,6 +23,7 @@ towards the deadline.
 """
 
 import sys
+from functools import cache
 
 # Any: the reply message of a method, which its callers know
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
@@ -297,15 +298,21 @@ class Rpc:
 
 def find_rpc(method: str, request: "Message") -> Rpc:
     """Finds the method among the services of the file that declares the request, a protobuf message."""
+    kind: Any = type(request)  # the stubs say that classes of messages have no hash
+    return _rpc_of(method, kind)
+
+
+@cache  # a search of all services is a tenth of a daemon's part of a call
+def _rpc_of(method: str, request: Any) -> Rpc:  # a class of messages
     from google.protobuf.message_factory import GetMessageClass
 
-    kind: Any = request.DESCRIPTOR
+    kind = request.DESCRIPTOR
     for service in kind.file.services_by_name.values():
         found = service.methods_by_name.get(method)
         if found is not None and found.input_type is kind:
             path = f"/{service.full_name}/{method}"
             reply = GetMessageClass(found.output_type)
-            return Rpc(path, type(request).SerializeToString, reply.FromString, bool(found.server_streaming))
+            return Rpc(path, request.SerializeToString, reply.FromString, bool(found.server_streaming))
     raise ValueError(f"no method {method} takes a {kind.name}")
 
 

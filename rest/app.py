@@ -176,7 +176,7 @@ class PathEndpoint:
         known = {parameter.name for parameter in operation.parameters}
         warnings += [warning_object(f"Unknown query parameter: {name[:60]}") for name in query if name not in known]
         shared = self._shared
-        tag = EntityTag(shared.cluster, request.url.path, *sorted(f"{name}={one}" for name, one in query.items()))
+        tag = EntityTag(shared.cluster, request.scope["path"], *sorted(f"{name}={one}" for name, one in query.items()))
         return RestCall(
             operation, request.path_params, query, body, shared.cluster, shared.clock_us(), received_at_us, shared.client, proof,
             warnings=warnings, tag=tag, share=share,
@@ -324,6 +324,8 @@ def _handler(operation: Operation) -> RestHandler:
 
 def read_query(request: Request) -> dict[str, str]:
     """The parameters of the query. Raises RestError for too many, one that is given twice, or is not UTF-8."""
+    if not request.scope["query_string"]:
+        return {}
     if request.scope["query_string"].count(b"&") >= PARAMETERS_MAX:
         raise RestError(422, BAD_QUERY, f"the query has more than {PARAMETERS_MAX} parameters")
     found: dict[str, str] = {}
