@@ -197,7 +197,8 @@ class RestCycle(RequestResponseCycle):
 
     def _send_head(self, message: "HTTPResponseStartEvent") -> None:
         self.response_started = True
-        self.waiting_for_100_continue = False
+        if self.waiting_for_100_continue:  # whether its body comes now is the client's choice
+            self.keep_alive = self.waiting_for_100_continue = False
         status = message["status"]
         lines = [STATUS_LINE[status]]
         for name, value in (*self.default_headers, *message.get("headers", ())):

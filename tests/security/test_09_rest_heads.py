@@ -137,6 +137,14 @@ def test_09_requests_of_a_connection_are_taken_one_at_a_time() -> None:
     asyncio.run(story())
 
 
+def test_09_who_may_send_a_body_or_not_sends_no_other_request() -> None:
+    """An answer that waits for no body: what follows on the connection may be the body, or the next request."""
+    data = POST + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(HEAD + b"\r\n") + HEAD + b"\r\n"
+    found = exchanged(answer, data + HEAD + b"\r\n", len(POST))
+    assert found.written.startswith(b"HTTP/1.1 200 ") and b"connection: close\r\n" in found.written
+    assert found.written.count(b"HTTP/1.1 ") == 1 and found.is_closed
+
+
 def test_09_an_answer_has_no_line_of_somebody_elses() -> None:
     async def split(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"x", b"a\r\nset-cookie: b=c")]})
