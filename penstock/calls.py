@@ -26,7 +26,7 @@ import sys
 from functools import cache
 
 # Any: the reply message of a method, which its callers know
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 
 from penstock.errors import (
     CONNECT_FAILURE_TEXT,
@@ -40,7 +40,7 @@ from penstock.lost import CallOutcome
 from penstock.values.refusals import TEXT, Code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
     from typing import TypeAlias
 
     from google.protobuf.message import Message
@@ -298,15 +298,14 @@ class Rpc:
 
 def find_rpc(method: str, request: "Message") -> Rpc:
     """Finds the method among the services of the file that declares the request, a protobuf message."""
-    kind: Any = type(request)  # the stubs say that classes of messages have no hash
-    return _rpc_of(method, kind)
+    return _rpc_of(method, cast("Hashable", type(request)))  # its stubs say that it has no hash
 
 
 @cache  # a search of all services is a tenth of a daemon's part of a call
-def _rpc_of(method: str, request: Any) -> Rpc:  # a class of messages
+def _rpc_of(method: str, request: "type[Message]") -> Rpc:
     from google.protobuf.message_factory import GetMessageClass
 
-    kind = request.DESCRIPTOR
+    kind: Any = request.DESCRIPTOR
     for service in kind.file.services_by_name.values():
         found = service.methods_by_name.get(method)
         if found is not None and found.input_type is kind:
