@@ -50,7 +50,7 @@ ifneq ("$(shell cat $(VENV)/.place 2>/dev/null)","$(CURDIR)")
 .PHONY: $(PY)
 endif
 $(PY):
-	@python=$$(sh tools/prerequisites.sh "$(PYTHON)") && echo "making $(VENV)" && rm -rf $(VENV) && "$$python" -m venv $(VENV)
+	@python=$$(sh tools/prerequisites.sh "$(PYTHON)") && echo "making $(VENV) with $$python" && rm -rf $(VENV) && "$$python" -m venv $(VENV)
 	@printf '%s\n' "$(CURDIR)" >$(VENV)/.place
 
 $(VENV)/.dependencies: requirements-dev.lock $(PY)

@@ -59,13 +59,16 @@ UNTIL: Final = """
     const row = () => document.querySelector(".grid tbody tr:not(.space)")?.textContent ?? "";
 """
 SHOWN: Final = f"async (selector) => {{ {UNTIL} return until(() => document.querySelector(selector)); }}"
-#: Does something on the page Jobs, and waits for another first row.
+#: Does something on the page Jobs, and waits for another first row. "show" is to tick the column of that title.
 ACT: Final = f"""async ([kind, selector, value]) => {{
     {UNTIL}
     const before = row();
-    const target = document.querySelector(selector);
+    const shown = (one) => one.textContent.trim() === value;
+    const found = [...document.querySelectorAll(selector)];
+    const target = kind === "show" ? found.find(shown).querySelector("input") : found[0];
     const began = performance.now();
-    if (kind === "click") target.click();
+    if (kind === "show") target.click();
+    else if (kind === "click") target.click();
     else if (kind === "scroll") target.scrollTop = Number(value);
     else {{
         target.value = value;
@@ -96,7 +99,7 @@ AWAIT: Final = f"""([selector, texts]) => {{
 SEARCH = ".tools .search"
 NAME = ".grid thead th:nth-child(3) button"
 SUBMITTED = ".grid thead th:nth-child(11) button"
-COLUMN = ".menu-box label:nth-of-type({number}) input"
+COLUMNS = ".menu-box label"
 
 
 class TableAction(NamedTuple):
@@ -115,8 +118,8 @@ ACTIONS: Final = (
     TableAction("table sorted by submission", "click", SUBMITTED),
     TableAction("table scrolled to the middle", "scroll", ".grid", "{scroll}"),
     TableAction("table state RUNNING", "change", ".tools select", "RUNNING"),
-    TableAction("table column Priority shown", "click", COLUMN.format(number=18)),
-    TableAction("table column Resources shown", "click", COLUMN.format(number=22)),
+    TableAction("table column Priority shown", "show", COLUMNS, "Priority"),
+    TableAction("table column Resources shown", "show", COLUMNS, "Resources"),
     TableAction("table a name pasted", "input", SEARCH, "train-{number}"),
 )
 PAGES: Final = (

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks what `make build` needs from the machine and prints the Python to use. Each thing that is missing is named with
-# the Debian package that has it; exit 1 then. The first argument, when not empty, is the Python to take.
+# the Debian package that has it; exit 1 then. The first argument, when not empty, is the Python to take. Otherwise it is
+# the first that was built for production (penstock.interpreter), which is 10 to 20 % faster, or else the first one.
 # With --postgresql it says instead whether there is a PostgreSQL server for the tests, which are skipped without.
 set -u
 
@@ -19,9 +20,21 @@ lack() { # what, package
     missing="$missing $2"
 }
 
+can_run() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+can_make_optimised() { # an environment, and extensions for it
+    (cd "$(dirname "$0")/.." && "$1" - 2>/dev/null) <<'EOF'
+import ensurepip, os, sys, sysconfig, venv
+sys.path.insert(0, os.getcwd())
+from penstock.interpreter import running_build
+sys.exit(not (os.path.exists(sysconfig.get_path("include") + "/Python.h") and running_build().is_optimised))
+EOF
+}
+
 python=""
-for candidate in ${1:+"$1"} ${1:-python3 python3.14 python3.13 python3.12 python3.11}; do
-    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+for candidate in ${1:+"$1"} ${1:-python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3}; do
+    can_run "$candidate" || continue
+    python=${python:-$candidate}
+    if can_make_optimised "$candidate"; then
         python=$candidate
         break
     fi

@@ -13,7 +13,16 @@ import pytest
 from liverest import RESTD
 
 pytest.importorskip("playwright", reason="playwright is not installed")
-from webpages import CHROMIUM, WebPages, check_looks, cookies_of, save_picture, violations, wait_for_text
+from webpages import (
+    CHROMIUM,
+    RULES_OF_COLOURS,
+    WebPages,
+    check_looks,
+    cookies_of,
+    save_picture,
+    violations,
+    wait_for_text,
+)  # fmt: skip
 
 from penstock.v1.controller_pb2 import SubmitJobRequest
 from penstock.values.requestkey import new_request_key
@@ -66,6 +75,19 @@ def test_each_page_light_and_dark_narrow_and_wide(web):
     page.get_by_role("heading", name="Penstock").wait_for()
     assert violations(page) == []
     save_picture(page, "login-dark")
+
+
+def test_what_is_hard_to_read_is_found(web):
+    """The check of every page would fail: a picture without words, and grey on grey."""
+    page = web.login()
+    page.evaluate("""() => {
+        const grey = document.createElement("p");
+        grey.textContent = "grey";
+        Object.assign(grey.style, { color: "#888", background: "#999" });
+        document.querySelector("main").append(document.createElement("img"), grey);
+    }""")
+    assert {found.split(":")[0] for found in violations(page)} == {"image-alt", "color-contrast"}
+    assert {found.split(":")[0] for found in violations(page, RULES_OF_COLOURS)} == {"color-contrast"}
 
 
 def test_login_by_token_and_logout(web):
