@@ -198,7 +198,8 @@ class RestCycle(RequestResponseCycle):
     def _send_head(self, message: "HTTPResponseStartEvent") -> None:
         self.response_started = True
         if self.waiting_for_100_continue:  # whether its body comes now is the client's choice
-            self.keep_alive = self.waiting_for_100_continue = False
+            self.keep_alive = False
+            self.waiting_for_100_continue = False
         status = message["status"]
         lines = [STATUS_LINE[status]]
         for name, value in (*self.default_headers, *message.get("headers", ())):
@@ -223,7 +224,7 @@ class RestCycle(RequestResponseCycle):
 
     def _send_body(self, body: bytes, more: bool) -> None:
         if self.scope["method"] == "HEAD":
-            body, self.expected_content_length = b"", 0
+            body = b""
         elif self.chunked_encoding:
             body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             body = body if more else body + b"0\r\n\r\n"
@@ -294,7 +295,8 @@ class _Head:
     def on_headers_complete(self) -> None:
         """The end of the head: the parser forgets it with the end of the message."""
         assert self._parser is not None
-        self.version, self.method = self._parser.get_http_version(), self._parser.get_method().decode("ascii")
+        self.version = self._parser.get_http_version()
+        self.method = self._parser.get_method().decode("ascii")
         self.keeps_alive = self.version == "1.1" and self._parser.should_keep_alive()
 
 
