@@ -1,23 +1,17 @@
 """One HTTP/1.1 connection: how its bytes become requests, and how answers become bytes. The server around it is uvicorn.
 
-A head is read by llhttp (httptools), in a tenth of the time that a parser in Python takes. llhttp is strict about the lines of a
-head, but reads other protocols, too, and heads without a host: these are refused here. It sees one whole head at a time and
-nothing else: a body is as long as its Content-Length says, chunked ones are refused, and the next request of a connection is read
-once this one is answered. So no request has two readings, and no peer queues requests here.
-
-Nobody has checked a request yet when its head is read, and each line takes time: heads of many lines are refused before, and who
-sends a head slowly, or none, is disconnected (HEAD_TIMEOUT_S). Of a Unix socket the kernel reports the peer (SO_PEERCRED) when it
-connects.
+The parser of heads (requesthead.py) is given one whole head at a time and nothing else: a body is as long as its Content-Length
+says, chunked ones are refused, and the next request of a connection is read once this one is answered. So no request has two
+readings, and no peer queues requests here. Who sends a head slowly, or none, is disconnected (HEAD_TIMEOUT_S). Of a Unix socket
+the kernel reports the peer (SO_PEERCRED) when it connects.
 """
 
 import asyncio
-import re
 import socket
 import struct
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-import httptools
 from uvicorn.protocols.http.httptools_impl import (
     HEADER_RE,
     HEADER_VALUE_RE,
@@ -26,19 +20,14 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from rest.body import BODY_IS_CHUNKED
 from rest.callers import UnixPeer, peer_key
 from rest.limits import CONNECTIONS_MAX, HEAD_TIMEOUT_S, PEER_CONNECTIONS_MAX
+from rest.requesthead import HEAD_END, RequestHead, refusal_of_head
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGISendEvent, HTTPResponseStartEvent, HTTPScope
 
-HEAD_BYTES_MAX: Final = 64 * 1024
-#: Lines of a head; browsers and proxies send some 30.
-HEAD_LINES_MAX: Final = 128
 NO_REQUEST: Final = "Invalid HTTP request received."
-HEAD_END: Final = re.compile(rb"\n\r?\n")
-_REQUEST_LINE: Final = re.compile(rb"[A-Z-]+ [\x21-\x7e]+ HTTP/1\.[01]\r\n")
 _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _BODILESS: Final = (204, 304)
 
@@ -107,7 +96,7 @@ class RestProtocol(HttpToolsProtocol):
         if (refusal := refusal_of_head(data, end)) is not None:
             self._refuse(*refusal)
             return False
-        head = _Head(data[: end.end()]) if end is not None else None
+        head = RequestHead(data[: end.end()]) if end is not None else None
         if not data[:1].isalpha() or (head is not None and not head.is_request):  # e.g. TLS where none is spoken
             self.logger.warning(NO_REQUEST)
             self._refuse(400, NO_REQUEST)
@@ -118,7 +107,7 @@ class RestProtocol(HttpToolsProtocol):
         self._begin(head)
         return True
 
-    def _begin(self, head: "_Head") -> None:
+    def _begin(self, head: RequestHead) -> None:
         raw_path, _, query = head.url.partition(b"?")
         self._body_left = head.body_bytes
         self._unset_keepalive_if_required()
@@ -246,63 +235,3 @@ class RestCycle(RequestResponseCycle):
         if data := self._head + data if self._head else data:
             self._head = b""
             self.transport.write(data)
-
-
-class _Head:
-    """What llhttp finds in a whole head. `is_request`: it is one of HTTP/1.1 or 1.0, and nothing else may be read."""
-
-    def __init__(self, data: bytes) -> None:
-        self.url = b""
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.is_request = False
-        self.keeps_alive = False
-        self.body_bytes = 0
-        self.expects_continue = False
-        self.version = ""
-        self.method = ""
-        self._parser: httptools.HttpRequestParser | None = None  # while it reads: it holds this object, too
-        if _REQUEST_LINE.match(data):
-            self._read(data)
-
-    def _read(self, data: bytes) -> None:
-        self._parser = httptools.HttpRequestParser(self)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:  # nothing else is spoken here: it is a request as others
-            pass
-        except httptools.HttpParserError:
-            return
-        finally:
-            self._parser = None
-        hosts = 0
-        for name, value in self.headers:
-            if name == b"host":
-                hosts += 1
-            elif name == b"content-length":  # one of digits, else llhttp had refused it
-                self.body_bytes = int(value)
-            elif name == b"expect" and value.lower() == b"100-continue":
-                self.expects_continue = self.version == "1.1"
-        self.is_request = bool(self.version) and (hosts == 1 or (hosts == 0 and self.version == "1.0"))
-
-    def on_url(self, url: bytes) -> None:
-        """Called by the parser, as are the others."""
-        self.url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A line of the head."""
-        self.headers.append((name.lower(), value.rstrip(b" \t")))
-
-    def on_headers_complete(self) -> None:
-        """The end of the head: the parser forgets it with the end of the message."""
-        assert self._parser is not None
-        self.version = self._parser.get_http_version()
-        self.method = self._parser.get_method().decode("ascii")
-        self.keeps_alive = self.version == "1.1" and self._parser.should_keep_alive()
-
-
-def refusal_of_head(data: bytes, end: re.Match[bytes] | None) -> tuple[int, str] | None:
-    """Why the head that the data begin with is not parsed, a status and a text; None = it is. `end`: where the head ends."""
-    head = data[: end.start()] if end is not None else data
-    if head.count(b"\n") > HEAD_LINES_MAX or len(head) > HEAD_BYTES_MAX:
-        return 431, f"the head has more than {HEAD_LINES_MAX} lines or {HEAD_BYTES_MAX} bytes"
-    return (406, BODY_IS_CHUNKED) if end is not None and b"\ntransfer-encoding" in head.lower() else None

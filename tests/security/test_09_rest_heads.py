@@ -18,7 +18,7 @@ from penstock.v1.controller_pb2 import PingReply
 from rest.body import DIGITS_MAX
 from rest.limits import PARAMETERS_MAX
 from rest.pages import load
-from rest.protocol import HEAD_BYTES_MAX, HEAD_END, HEAD_LINES_MAX, refusal_of_head
+from rest.requesthead import HEAD_BYTES_MAX, HEAD_END, HEAD_LINES_MAX, refusal_of_head
 
 PING = "/slurm/v0.0.46/ping"
 HEAD = b"GET /x HTTP/1.1\r\nHost: x\r\n"
@@ -63,7 +63,7 @@ INNER = CHUNKS[:80] + b"\r\n\r\n" + MANY[:600] + b"\r\n\r\n"
 AMBIGUOUS = (
     b"GET /x HTTP/1.1\nHost: x\n\n", b"GET /x HTTP/1.1\r\nHost: x\r\n\n", b"GET /x HTTP/1.1\r\nHost: x\rA: b\r\n\r\n",
     b"GET /x HTTP/1.1\r\r\nHost: x\r\n\r\n", b"\r\n" + HEAD + b"\r\n", b"\n" + HEAD + b"\r\n",  # ends of lines
-    HEAD + b"A: b\r\n c\r\n\r\n", HEAD + b"\tA: b\r\n\r\n", b"GET /x HTTP/1.1\r\n Host: x\r\n\r\n",  # lines that go on
+    HEAD + b"A: b\r\n c\r\n\r\n", HEAD + b"\tA: b\r\n\r\n", b"GET /x HTTP/1.1\r\n Host: x\r\n\r\n",  # fields of two lines
     HEAD + b"A : b\r\n\r\n", HEAD + b": b\r\n\r\n", HEAD + b"a\r\n\r\n", HEAD + b"A\x00: b\r\n\r\n", HEAD + b"\xc3\xa4: b\r\n\r\n",
     HEAD + b"A: a\x00b\r\n\r\n", HEAD + b"A: a\x01b\r\n\r\n", HEAD + b"A: a\x0bb\r\n\r\n", HEAD + b"A: a\x7fb\r\n\r\n",
     b"GET /x HTTP/1.1\r\n\r\n", HEAD + b"Host: x\r\n\r\n", HEAD + b"Host: y\r\n\r\n", b"GET /x HTTP/1.0\r\nHost: x\r\nHost: y\r\n\r\n",
