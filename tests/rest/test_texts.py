@@ -6,6 +6,7 @@ import pytest
 import yaml
 from fakerest import TOKEN, FakeRest
 
+from cli.listings.jsonnode import node_object
 from penstock.v1.controller_pb2 import JobInfo, ListJobsReply, ListNodesReply, NodeInfo
 from rest.limits import SLICE_ITEMS
 from rest.sending import json_bytes
@@ -50,16 +51,13 @@ def test_a_job_is_made_again_only_where_its_message_or_the_version_is_another(mo
 @pytest.mark.parametrize("count", [SLICE_ITEMS, 2 * SLICE_ITEMS + 1])
 def test_a_node_is_made_again_only_where_its_message_or_the_version_is_another(count, monkeypatch):
     """Of a list of more than some nodes; what is answered is the same, also as YAML."""
-    from rest.handlers import cluster
-
     made: list[str] = []
-    real = cluster.node_object
 
     def noted(node, cluster):
         made.append(node.name)
-        return real(node, cluster)
+        return node_object(node, cluster)
 
-    monkeypatch.setattr(cluster, "node_object", noted)
+    monkeypatch.setattr("rest.handlers.cluster.node_object", noted)
     reply = ListNodesReply(nodes=[NodeInfo(name=f"n{number}", cpus=4) for number in range(count)])
     rest = FakeRest({"ListNodes": reply})
     first = rest.get("/slurm/v0.0.46/nodes")
