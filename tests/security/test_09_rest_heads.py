@@ -18,7 +18,7 @@ from penstock.v1.controller_pb2 import PingReply
 from rest.body import DIGITS_MAX
 from rest.limits import PARAMETERS_MAX
 from rest.pages import load
-from rest.requesthead import HEAD_BYTES_MAX, HEAD_END, HEAD_LINES_MAX, refusal_of_head
+from rest.requesthead import HEAD_BYTES_MAX, HEAD_END, HEAD_LINES_MAX, RequestHead, refusal_of_head
 
 PING = "/slurm/v0.0.46/ping"
 HEAD = b"GET /x HTTP/1.1\r\nHost: x\r\n"
@@ -86,6 +86,14 @@ def test_09_heads_that_may_be_read_in_two_ways_are_refused(data: bytes) -> None:
         found = exchanged(echo, data + HEAD + b"\r\n", size)
         assert found.written.startswith(b"HTTP/1.1 400 ") and found.written.count(b"HTTP/1.1 ") == 1, (size, found)
         assert found.is_closed
+
+
+def test_09_what_cannot_become_a_request_is_refused_at_once() -> None:
+    """A client that speaks TLS where none is spoken waits for no time-out. Space around a value is no part of it."""
+    found = exchanged(echo, b"\x16\x03\x01\x02\x00\x01", 1)
+    assert found.written.startswith(b"HTTP/1.1 400 ") and found.is_closed
+    head = RequestHead(b"GET /x HTTP/1.1\r\nHost: \t x \t\r\nA:\r\n\r\n")
+    assert head.is_request and head.headers == [(b"host", b"x"), (b"a", b"")]
 
 
 @pytest.mark.parametrize(("data", "answers", "is_closed"), [
