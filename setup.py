@@ -222,7 +222,7 @@ setup(
         "postgresql": ["psycopg[binary]>=3.2"],
         "lua": ["lupa>=2.4"],
         "kafka": ["confluent-kafka>=2.6"],
-        "rest": ["starlette>=0.46", "uvicorn>=0.34"],
+        "rest": ["starlette>=0.46", "uvicorn>=0.34", "httptools>=0.7"],
         "terminal": ["wsproto>=1.2"],
         "dev": [
             "pytest>=9.0",

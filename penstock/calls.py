@@ -23,9 +23,10 @@ towards the deadline.
 """
 
 import sys
+from functools import cache
 
 # Any: the reply message of a method, which its callers know
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 
 from penstock.errors import (
     CONNECT_FAILURE_TEXT,
@@ -39,7 +40,7 @@ from penstock.lost import CallOutcome
 from penstock.values.refusals import TEXT, Code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
     from typing import TypeAlias
 
     from google.protobuf.message import Message
@@ -297,6 +298,11 @@ class Rpc:
 
 def find_rpc(method: str, request: "Message") -> Rpc:
     """Finds the method among the services of the file that declares the request, a protobuf message."""
+    return _rpc_of(method, cast("Hashable", type(request)))  # its stubs say that it has no hash
+
+
+@cache  # a search of all services is a tenth of a daemon's part of a call
+def _rpc_of(method: str, request: "type[Message]") -> Rpc:
     from google.protobuf.message_factory import GetMessageClass
 
     kind: Any = request.DESCRIPTOR
@@ -305,7 +311,7 @@ def find_rpc(method: str, request: "Message") -> Rpc:
         if found is not None and found.input_type is kind:
             path = f"/{service.full_name}/{method}"
             reply = GetMessageClass(found.output_type)
-            return Rpc(path, type(request).SerializeToString, reply.FromString, bool(found.server_streaming))
+            return Rpc(path, request.SerializeToString, reply.FromString, bool(found.server_streaming))
     raise ValueError(f"no method {method} takes a {kind.name}")
 
 

@@ -31,8 +31,16 @@ from rest.contract.parse import parse
 from rest.events import EventStreams, read_demands
 from rest.handlers import HANDLERS, RestHandler, own
 from rest.interactive.service import SessionService
-from rest.limits import ACCEPTED_MAX, HELD_BYTES_MAX, PARAMETERS_MAX, TEXTS_BYTES_MAX, Requests, RequestShare
-from rest.listing import StreamedJobs, StreamedList
+from rest.limits import (
+    ACCEPTED_MAX,
+    HELD_BYTES_MAX,
+    PARAMETERS_MAX,
+    SLICE_ITEMS,
+    TEXTS_BYTES_MAX,
+    Requests,
+    RequestShare,
+)
+from rest.listing import KeptItems, StreamedJobs, StreamedList
 from rest.pages import Pages, StaticFile
 from rest.routing import Routes, not_found
 from rest.sending import PagedResponse, item_texts, json_bytes, takes_gzip, whole
@@ -176,7 +184,7 @@ class PathEndpoint:
         known = {parameter.name for parameter in operation.parameters}
         warnings += [warning_object(f"Unknown query parameter: {name[:60]}") for name in query if name not in known]
         shared = self._shared
-        tag = EntityTag(shared.cluster, request.url.path, *sorted(f"{name}={one}" for name, one in query.items()))
+        tag = EntityTag(shared.cluster, request.scope["path"], *sorted(f"{name}={one}" for name, one in query.items()))
         return RestCall(
             operation, request.path_params, query, body, shared.cluster, shared.clock_us(), received_at_us, shared.client, proof,
             warnings=warnings, tag=tag, share=share,
@@ -264,7 +272,9 @@ def answered(request: Request, call: RestCall, content: Json, meta: Json, kind: 
     is_own = operation.tag == own.TAG
     headers = {"Vary": "Accept, Accept-Encoding", **NEVER_KEPT}
     frame = {"meta": meta, "errors": call.errors, "warnings": call.warnings}
-    lists = ((name, one) for name, one in content.items() if isinstance(one, StreamedList | StreamedJobs))
+    if kind != JSON_TYPE:
+        content = {name: one.made() if isinstance(one, KeptItems) else one for name, one in content.items()}
+    lists = ((name, one) for name, one in content.items() if isinstance(one, StreamedList | StreamedJobs | KeptItems))
     streamed = next(lists, None)
     if reads(operation) and (streamed is None or streamed[1].has_tag):
         call.check_modified()
@@ -283,7 +293,7 @@ def answered(request: Request, call: RestCall, content: Json, meta: Json, kind: 
 
 
 def texts_of(
-    stream: StreamedList | StreamedJobs, form: Schema | None, shared: RestApp, name: str
+    stream: StreamedList | StreamedJobs | KeptItems, form: Schema | None, shared: RestApp, name: str
 ) -> AsyncIterator[bytes]:
     """The texts of a list's items, some at a time. `form`: of the version; None = as they are. `name`: of the form."""
 
@@ -292,6 +302,8 @@ def texts_of(
 
     if isinstance(stream, StreamedList):
         return item_texts(stream.pages, text)
+    if isinstance(stream, KeptItems):
+        return _texts_of_kept(stream, shared, name, text)
     make = stream.make
     return _texts_of_jobs(stream.pages, shared, name, lambda data: text(make(data)))
 
@@ -299,18 +311,26 @@ def texts_of(
 async def _texts_of_jobs(
     pages: AsyncIterator[bytes], shared: RestApp, name: str, make: MakeText
 ) -> AsyncIterator[bytes]:
-    """Jobs that are alike have a template, and texts of others in a list that is polled are kept: of a list that is longer
-    than what is kept, the first."""
-    left = HELD_BYTES_MAX
+    """Jobs that are alike have a template, and texts of others in a list that is polled are kept."""
+    of_list = shared.texts.of_list(name, HELD_BYTES_MAX)
 
     def kept(data: bytes) -> bytes:
-        nonlocal left
-        left -= len(data)
-        return shared.texts.of(name, data, lambda: make(data)) if left > 0 else make(data)
+        return of_list(data, lambda: make(data))
 
     async for page in pages:
         for part in shared.job_texts.parts(name, page, make, kept):
             yield part
+
+
+async def _texts_of_kept(
+    items: KeptItems, shared: RestApp, name: str, text: Callable[[object], bytes]
+) -> AsyncIterator[bytes]:
+    of_list = shared.texts.of_list(name, HELD_BYTES_MAX)
+    for first in range(0, len(items.messages), SLICE_ITEMS):
+        yield b",".join([
+            of_list(one.SerializeToString(deterministic=True), lambda one=one: text(items.make(one)))  # type: ignore[misc]
+            for one in items.messages[first : first + SLICE_ITEMS]
+        ])  # fmt: skip
 
 
 def _handler(operation: Operation) -> RestHandler:
@@ -324,6 +344,8 @@ def _handler(operation: Operation) -> RestHandler:
 
 def read_query(request: Request) -> dict[str, str]:
     """The parameters of the query. Raises RestError for too many, one that is given twice, or is not UTF-8."""
+    if not request.scope["query_string"]:
+        return {}
     if request.scope["query_string"].count(b"&") >= PARAMETERS_MAX:
         raise RestError(422, BAD_QUERY, f"the query has more than {PARAMETERS_MAX} parameters")
     found: dict[str, str] = {}

@@ -27,7 +27,8 @@ _Made = TypeVar("_Made")
 
 async def read_body(request: Request, share: RequestShare) -> object:
     """The parsed body; None = there is none. Raises RestError."""
-    _check_head(request.headers)
+    if not _has_body(request.headers):
+        return None
     data = bytearray()
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
@@ -70,7 +71,8 @@ def parse_json(data: bytes) -> object:
     return value
 
 
-def _check_head(headers: Mapping[str, str]) -> None:
+def _has_body(headers: Mapping[str, str]) -> bool:
+    """Whether a body comes. Raises RestError for one that is not read."""
     if "transfer-encoding" in headers:
         raise _plain(406, BODY_IS_CHUNKED)
     length = headers.get("content-length", "0")
@@ -81,6 +83,7 @@ def _check_head(headers: Mapping[str, str]) -> None:
         raise _plain(415, f"Content-Type must be {JSON_TYPE}")
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise _plain(415, "Content-Encoding is not read: send the body as it is")
+    return length.strip("0") != ""
 
 
 def _check_count(data: bytes) -> None:
@@ -111,13 +114,14 @@ def _check(value: object) -> None:
             raise _plain(400, _TOO_MANY)
         below: list[object] = []
         for one in level:
-            if isinstance(one, dict):
+            if isinstance(one, str):  # first: most are texts
+                if not one.isascii():
+                    _check_text(one)
+            elif isinstance(one, dict):
                 below += one.keys()
                 below += one.values()
             elif isinstance(one, list):
                 below += one
-            elif isinstance(one, str) and not one.isascii():
-                _check_text(one)
         level = below
 
 

@@ -11,6 +11,7 @@ import ipaddress
 import os
 import pwd
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.requests import Request
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 TOKEN_CHARS_MAX: Final = 8192
 NAME_CHARS_MAX: Final = 256
 _BEARER: Final = "bearer "
+#: Addresses whose keys are kept.
+_MACHINES_MAX: Final = 1024
 
 
 class UnixPeer(NamedTuple):
@@ -84,7 +87,11 @@ def peer_key(peer: object) -> str:
     connect by TCP are one."""
     if isinstance(peer, UnixPeer):
         return user_key(peer.uid)
-    host = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+    return _machine_key(str(peer[0])) if isinstance(peer, tuple) and peer else ""
+
+
+@lru_cache(_MACHINES_MAX)
+def _machine_key(host: str) -> str:
     try:
         return address_key(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:

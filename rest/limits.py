@@ -229,11 +229,14 @@ class Requests:
             raise self._refusal(why, peer)
         share = RequestShare(self, peer, caller)
         try:
-            with counted(self._by_caller, caller), counted(self._by_peer, peer):
-                try:
-                    yield share
-                finally:
-                    share.release()
+            change(self._by_caller, caller, 1)
+            change(self._by_peer, peer, 1)
+            try:
+                yield share
+            finally:
+                share.release()
+                change(self._by_peer, peer, -1)
+                change(self._by_caller, caller, -1)
         finally:
             self._line.next()
 

@@ -16,8 +16,8 @@ sent, so memory does not grow with the list.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from cli.base.document import Json
 from penstock.v1.controller_pb2 import JobInfo, ListJobsRequest, PageItems
@@ -59,6 +59,18 @@ class StreamedJobs(NamedTuple):
     pages: AsyncIterator[bytes]
     has_tag: bool
     make: Callable[[bytes], Json]
+
+
+class KeptItems(NamedTuple):
+    """A list whose messages are all here. An item depends on its message alone, so its text is kept for who asks again."""
+
+    messages: "Sequence[Message]"
+    make: Callable[[Any], Json]  # Any: of the messages' own type
+    has_tag: bool = True
+
+    def made(self) -> list[Json]:
+        """The items."""
+        return [self.make(one) for one in self.messages]
 
 
 #: A list as an answer has it.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "penstock restd"
 EXIT_TEMPFAIL: Final = 75
-MISSING: Final = "starlette and uvicorn are not installed: pip install 'penstock[rest]'"
+MISSING: Final = "starlette, uvicorn and httptools are not installed: pip install 'penstock[rest]'"
 PRIVILEGED: Final = (
     "this user is {}, and its Unix socket acts for this user: run it as a user of its own "
     "(--allow-privileged if you must)"
@@ -71,7 +71,7 @@ def main(argv: list[str]) -> int:
         with StartWatch(partial(say, NAME)) as watch:
             return _run(options, watch)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "httptools"):
             raise
         return refuse(NAME, MISSING, EXIT_CONFIG)
     except ssl.SSLError as error:

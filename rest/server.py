@@ -1,9 +1,5 @@
-"""Listens and serves: sockets, TLS, the HTTP protocol's time-outs, orderly stop. The HTTP server is uvicorn.
-
-A client that sends a head slowly, or none, is disconnected (HEAD_TIMEOUT_S); of a Unix socket the kernel reports the peer
-(SO_PEERCRED) when it connects. Forwarding headers are never read. The HTTP parser takes some microseconds for each line of a
-head and for each chunk of a body, and nobody has checked the request yet: so heads of many lines, and all chunked bodies,
-are refused before it sees them.
+"""Listens and serves: sockets, TLS, orderly stop. The HTTP server is uvicorn, its connections are protocol.py's. Forwarding
+headers are never read.
 """
 
 import asyncio
@@ -11,22 +7,16 @@ import contextlib
 import errno
 import logging
 import os
-import re
 import signal
 import socket
 import stat
-import struct
 from collections.abc import Callable, Iterator, Sequence
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rest.body import BODY_IS_CHUNKED
-from rest.callers import UnixPeer, peer_key
-from rest.limits import CONNECTIONS_MAX, HEAD_TIMEOUT_S, IDLE_TIMEOUT_S, PEER_CONNECTIONS_MAX
+from rest.limits import IDLE_TIMEOUT_S
+from rest.protocol import RestProtocol
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -34,13 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("restd")
 BACKLOG: Final = 1024
-HEAD_BYTES_MAX: Final = 64 * 1024
-#: Lines of a head; browsers and proxies send some 30.
-HEAD_LINES_MAX: Final = 128
 #: Requests in progress may end for so long when the daemon stops.
 STOP_LIMIT_S: Final = 10
-_HEAD_END: Final = re.compile(rb"\n\r?\n")
-_CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
 class Tls(NamedTuple):
@@ -48,97 +33,6 @@ class Tls(NamedTuple):
 
     certificate: str = ""
     key: str = ""
-
-
-class RestProtocol(H11Protocol):
-    """One connection: the kernel's word about the peer, and a time-out of the head."""
-
-    peer = ""
-    _head_timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Notes the peer; closes the connection if there are too many, in all or of this peer."""
-        super().connection_made(transport)
-        self.conn = JoinedWrites(h11.SERVER, HEAD_BYTES_MAX)
-        wire = transport.get_extra_info("socket")
-        if wire is not None and wire.family == socket.AF_UNIX:
-            _, uid, _ = _CREDENTIALS.unpack(wire.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-            self.client = UnixPeer("unix", uid)
-        self.peer = peer_key(self.client)
-        if len(self.connections) > CONNECTIONS_MAX or self._has_peer_too_many():
-            transport.abort()
-            return
-        self._expect_head()
-
-    def data_received(self, data: bytes) -> None:
-        """Starts or ends the time-out of a head. An idle connection has uvicorn's own."""
-        super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._end_timer()
-        elif self._head_timer is None:
-            self._expect_head()
-
-    def handle_events(self) -> None:
-        """Reads what has come, unless it is a head that is refused as it is."""
-        if self.conn.their_state is h11.IDLE and (refusal := refusal_of_head(self.conn.trailing_data[0])):
-            self._refuse(*refusal)
-            return
-        super().handle_events()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Ends the timer."""
-        self._end_timer()
-        super().connection_lost(exc)
-
-    def _refuse(self, status: int, text: str) -> None:
-        """Answers with a status and a line, and closes the connection."""
-        headers = [("content-type", "text/plain; charset=utf-8"), ("connection", "close")]
-        begin = h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase)
-        for event in (begin, h11.Data(data=text.encode()), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
-
-    def _has_peer_too_many(self) -> bool:
-        if len(self.connections) <= PEER_CONNECTIONS_MAX:
-            return False
-        count: int = sum(getattr(one, "peer", "") == self.peer for one in self.connections)
-        return count > PEER_CONNECTIONS_MAX
-
-    def _expect_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._late)
-
-    def _end_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _late(self) -> None:
-        self._head_timer = None
-        if (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
-            self.transport.close()
-
-
-class JoinedWrites(h11.Connection):
-    """Writes the head of a whole answer with its body: one packet, for which the client wakes up once. The head of one that is
-    made while it is sent leaves at once."""
-
-    _head = b""
-
-    def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override]  # its overloads say which event has no bytes
-        """The bytes of an event, after those that were held back."""
-        data = self._head + (super().send(event) or b"")
-        is_held = isinstance(event, h11.Response) and any(name == b"content-length" for name, _ in event.headers)
-        self._head = data if is_held else b""
-        return b"" if is_held else data
-
-
-def refusal_of_head(data: bytes) -> tuple[int, str] | None:
-    """Why the head that the data begin with is not parsed, a status and a text; None = it is."""
-    end = _HEAD_END.search(data)
-    head = data[: end.start()] if end is not None else data
-    if head.count(b"\n") > HEAD_LINES_MAX or len(head) > HEAD_BYTES_MAX:
-        return 431, f"the head has more than {HEAD_LINES_MAX} lines or {HEAD_BYTES_MAX} bytes"
-    return (406, BODY_IS_CHUNKED) if end is not None and b"\ntransfer-encoding" in head.lower() else None
 
 
 class _Server(uvicorn.Server):
@@ -176,7 +70,6 @@ def _config(app: "ASGIApp", tls: Tls) -> uvicorn.Config:
         cast("ASGIApplication", app), http=RestProtocol, ws="none", lifespan="off", loop="asyncio",
         log_config=None, access_log=False, proxy_headers=False, server_header=False, backlog=BACKLOG,
         timeout_keep_alive=IDLE_TIMEOUT_S, timeout_graceful_shutdown=STOP_LIMIT_S,
-        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         ssl_certfile=tls.certificate or None, ssl_keyfile=tls.key or None,
     )  # fmt: skip
 

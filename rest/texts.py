@@ -35,3 +35,14 @@ class KeptTexts:
             _, gone = self._texts.popitem(last=False)
             self.size -= len(gone)
         return made
+
+    def of_list(self, form: str, bytes_max: int) -> Callable[[bytes, Callable[[], bytes]], bytes]:
+        """`of` for the items of one list: of a list with more bytes than these, the texts of the first are kept."""
+        left = bytes_max
+
+        def kept(data: bytes, make: Callable[[], bytes]) -> bytes:
+            nonlocal left
+            left -= len(data)
+            return self.of(form, data, make) if left > 0 else make()
+
+        return kept

@@ -20,6 +20,8 @@ from penstock.values.hostlist import HOSTLIST_TEXT_MAX, compress, expand
 from rest.answers import NotModified, RestError
 from rest.calling import RestCall
 from rest.contract.parse import CONVERSION
+from rest.limits import SLICE_ITEMS
+from rest.listing import KeptItems
 
 
 async def ping(call: RestCall) -> Json:
@@ -46,7 +48,9 @@ async def nodes(call: RestCall) -> Json:
     """GET nodes."""
     check_update_time(call)
     reply = await call.polled("ListNodes", ListNodesRequest())
-    return {"nodes": [node_object(one, call.cluster) for one in reply.nodes], "last_update": time_object(call.now_us)}
+    nodes = KeptItems(reply.nodes, lambda one: node_object(one, call.cluster))
+    is_long = len(reply.nodes) > SLICE_ITEMS
+    return {"nodes": nodes if is_long else nodes.made(), "last_update": time_object(call.now_us)}
 
 
 async def node(call: RestCall) -> Json:

@@ -27,7 +27,7 @@ from rest.server import listen_tcp
 UNIT = ROOT / "packaging/penstock-restd.service"
 
 
-@pytest.mark.parametrize("package", ["starlette", "uvicorn"])
+@pytest.mark.parametrize("package", ["starlette", "uvicorn", "httptools"])
 def test_without_its_packages_it_says_what_to_install(package):
     """One line, status 78, before the cluster is looked for; -V works without them."""
     program = f"import sys; sys.modules[{package!r}] = None; from rest.main import main; sys.exit(main(sys.argv[1:]))"
@@ -39,7 +39,8 @@ def test_without_its_packages_it_says_what_to_install(package):
     done = run("127.0.0.1:0")
     assert done.returncode == EXIT_CONFIG
     assert (
-        done.stderr == "penstock restd: error: starlette and uvicorn are not installed: pip install 'penstock[rest]'\n"
+        done.stderr
+        == "penstock restd: error: starlette, uvicorn and httptools are not installed: pip install 'penstock[rest]'\n"
     )
     assert run("-V").returncode == 0
 

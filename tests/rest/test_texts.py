@@ -3,9 +3,12 @@
 import json
 
 import pytest
-from fakerest import FakeRest
+import yaml
+from fakerest import TOKEN, FakeRest
 
-from penstock.v1.controller_pb2 import JobInfo, ListJobsReply
+from cli.listings.jsonnode import node_object
+from penstock.v1.controller_pb2 import JobInfo, ListJobsReply, ListNodesReply, NodeInfo
+from rest.limits import SLICE_ITEMS
 from rest.sending import json_bytes
 from rest.texts import KeptTexts
 
@@ -43,6 +46,36 @@ def test_a_job_is_made_again_only_where_its_message_or_the_version_is_another(mo
     assert again[:6] + again[7:] == first["jobs"][:6] + first["jobs"][7:]
     older = rest.get(OLD).json()["jobs"]
     assert len(made) == 4 + 1 + 5 and older[0].keys() != again[0].keys()
+
+
+@pytest.mark.parametrize("count", [SLICE_ITEMS, 2 * SLICE_ITEMS + 1])
+def test_a_node_is_made_again_only_where_its_message_or_the_version_is_another(count, monkeypatch):
+    """Of a list of more than some nodes; what is answered is the same, also as YAML."""
+    made: list[str] = []
+
+    def noted(node, cluster):
+        made.append(node.name)
+        return node_object(node, cluster)
+
+    monkeypatch.setattr("rest.handlers.cluster.node_object", noted)
+    reply = ListNodesReply(nodes=[NodeInfo(name=f"n{number}", cpus=4) for number in range(count)])
+    rest = FakeRest({"ListNodes": reply})
+    first = rest.get("/slurm/v0.0.46/nodes")
+    assert [one["name"] for one in first.json()["nodes"]] == made == [one.name for one in reply.nodes]
+    assert first.json()["last_update"]["number"] > 0 and "etag" in first.headers
+    is_kept = count > SLICE_ITEMS
+    made.clear()
+    again = rest.get("/slurm/v0.0.46/nodes")
+    assert again.json()["nodes"] == first.json()["nodes"] and bool(made) != is_kept
+    reply.nodes[3].cpus = 8
+    made.clear()
+    changed = rest.get("/slurm/v0.0.46/nodes").json()["nodes"]
+    assert (changed[3]["cpus"], changed[4]) == (8, first.json()["nodes"][4])
+    assert made == (["n3"] if is_kept else [one.name for one in reply.nodes])
+    made.clear()
+    assert len(rest.get("/slurm/v0.0.43/nodes").json()["nodes"]) == len(made) == count
+    text = rest.get("/slurm/v0.0.46/nodes", headers=TOKEN | {"Accept": "application/yaml"}).text
+    assert yaml.safe_load(text)["nodes"] == changed and text.startswith("---")
 
 
 def test_the_least_lately_used_go_first():

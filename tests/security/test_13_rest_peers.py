@@ -14,6 +14,7 @@ import pytest
 from fakerest import TOKEN, FakeRest
 from patience import ANSWER_S
 
+import rest.protocol
 import rest.server
 from penstock.v1.controller_pb2 import PingReply
 from rest.answers import RestError
@@ -32,7 +33,8 @@ from rest.limits import (
     STREAMS_MAX,
     Requests,
 )
-from rest.server import RestProtocol, Tls, serve
+from rest.protocol import RestProtocol
+from rest.server import Tls, serve
 
 MEGABYTE = 1024 * 1024
 
@@ -193,8 +195,8 @@ def test_13_logins_are_their_machines() -> None:
 
 def test_13_slow_bodies_over_tcp_keep_no_user_of_the_socket_out(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With real sockets: one machine has all connections and requests that it gets, each with a token of its own."""
-    monkeypatch.setattr(rest.server, "PEER_CONNECTIONS_MAX", 6)
-    monkeypatch.setattr(rest.server, "CONNECTIONS_MAX", 8)
+    monkeypatch.setattr(rest.protocol, "PEER_CONNECTIONS_MAX", 6)
+    monkeypatch.setattr(rest.protocol, "CONNECTIONS_MAX", 8)
     fake = FakeRest({"Ping": PingReply()}, Requests(requests_max=8, peer_max=4, wait_s=0))
     app = fake.transport.app
     head = "POST /slurm/v0.0.46/job/submit HTTP/1.1\r\nHost: x\r\nX-SLURM-USER-TOKEN: {}\r\n"
