@@ -379,7 +379,7 @@ def _exited(link: NodeLink, report: node_pb2.Report) -> StepExited:
         max_vmsize_kb=usage.max_vmsize_kb,
         disk_read_bytes=usage.disk_read_bytes,
         disk_write_bytes=usage.disk_write_bytes,
-        task_ends=_task_ends(end),
+        task_ends=_task_ends(end) if end.task_ends else (),
         task_ends_left_out=end.task_ends_left_out,
     )
 
