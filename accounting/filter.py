@@ -36,6 +36,7 @@ class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
     truncate: bool = False
     with_script: bool = False
     with_environment: bool = False
+    with_task_ends: bool = False
     # PrivateData: the caller sees only jobs of this uid, and of these accounts; -1 = all
     seen_uid: int = -1
     seen_accounts: tuple[str, ...] = ()
@@ -46,7 +47,7 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     `usage` is JSON: the sampled usage of its tasks, by kind of figure (proto UsageMetric.Kind): [total, max, its node,
     its task, min, its node, its task]. `request` is JSON of ctld.core.records.step.StepRequest, empty for a batch
-    script.
+    script. `task_ends` is JSON of ctld.core.steps.task_ends, if it was asked for.
     """
 
     step_id: int
@@ -72,6 +73,7 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     cancelled_by_uid: int = -1
     usage: str = ""
     request: bytes = b""
+    task_ends: str = ""
 
 
 class FilterRecord(msgspec.Struct, frozen=True, kw_only=True):

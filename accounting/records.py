@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, null, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from accounting.database import read_engine
@@ -56,8 +56,9 @@ _JOB_FIELDS = tuple(
 _JOB_COLUMNS = [*(END if name == "end_at_us" else JOB.c[name] for name in _JOB_FIELDS),
                 JOB.c.state, JOB.c.end_state, JOB.c.array_tasks, JOB.c.alloc, JOB.c.spec_hash, JOB_REQUEST.c.request]  # fmt: skip
 _STEP_FIELDS = tuple(
-    name for name in StepRecord.__struct_fields__ if name in STEP.c and name not in ("state", "tres_alloc", "request")
-)
+    name for name in StepRecord.__struct_fields__
+    if name in STEP.c and name not in ("state", "tres_alloc", "request", "task_ends")
+)  # fmt: skip
 _STEP_COLUMNS = [STEP.c.job_id, STEP.c.attempt, *(STEP.c[name] for name in _STEP_FIELDS), STEP.c.state, STEP.c.cpus,
                  STEP.c.tres_alloc, STEP.c.request]  # fmt: skip
 _ID, _ATTEMPT, _REASON, _SUBMIT = map(_JOB_FIELDS.index, ("job_id", "attempt", "reason", "submit_at_us"))
@@ -201,7 +202,8 @@ def _read_page(connection: Connection, asking: Question, asked: RecordFilter, ke
     jobs = [row for row in map(tuple, found) if row[_ID] << _ATTEMPT_BITS | row[_ATTEMPT] in wanted]
     steps: dict[tuple[int, int], list[_Row]] = {}
     if not asked.no_steps:
-        statement = select(*_STEP_COLUMNS).where(STEP.c.job_id.in_(job_ids))
+        ends = STEP.c.task_ends if asked.with_task_ends else null()
+        statement = select(*_STEP_COLUMNS, ends).where(STEP.c.job_id.in_(job_ids))
         for job_id, attempt, *step in connection.execute(statement.order_by(STEP.c.step_id)):
             steps.setdefault((job_id, attempt), []).append(step)
     specs: dict[bytes, DbRow] = {}
@@ -261,12 +263,13 @@ def shown_state(state: int, end_state: int | None, reason: str) -> JobState:
 
 
 def _step(asked: RecordFilter, step: _Row, share: _NodeShare | None) -> StepRecord:
-    state, cpus, tres, request = step[len(_STEP_FIELDS) :]
+    state, cpus, tres, request, task_ends = step[len(_STEP_FIELDS) :]
     record = StepRecord(
         state=_STATES[state],
         cpus_alloc=cpus or (share[1] if share else 0),
         tres_alloc=tres or (_tres(share) if share else ""),
         request=request or b"",
+        task_ends=task_ends or "",
         **dict(zip(_STEP_FIELDS, step, strict=False)),
     )
     return _cut(asked, record)

@@ -189,6 +189,7 @@ STEP = Table(
     Column("usage", Text, nullable=False, server_default=""),  # JSON of what was sampled (steps/usage.py); "" = nothing
     Column("note", Text, nullable=False, server_default=""),  # the cause of its end: "TIME LIMIT", "CANCELLED", ...
     Column("ports", Text, nullable=False, server_default=""),  # separated by commas
+    Column("task_ends", Text),  # JSON
     # end of what is made
 )
 

@@ -1,4 +1,5 @@
-"""`penstock doctor JOB[.STEP]`: whether a running job's steps seem to hang, or wait for one of their tasks, and why."""
+"""`penstock doctor JOB[.STEP]`: whether a running job's steps seem to hang, or wait for one of their tasks, and why; and of
+steps that have ended, which of their tasks failed."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
     from cli.base.document import Json
     from cli.listings.hangs import StepFinding
     from cli.listings.stacks import TaskStack
+    from penstock.v1.accounting_pb2 import JobRecord, StepRecord
 
 NAME = "penstock doctor"
 #: Tasks in a table.
 SHOWN_MAX: Final = 64
+#: Steps with failed tasks that are shown: the last ones.
+FAILED_MAX: Final = 20
 
 
 @click.command(
@@ -39,13 +43,16 @@ SHOWN_MAX: Final = 64
 def command(job: str, stacks: bool, language: str) -> int:
     """One run of `penstock doctor`."""
     from cli.listings import stacks as stacks_of
+    from cli.listings import taskends
 
     def places_of(one: "StepFinding") -> "list[list[TaskStack]]":
         return stacks_of.grouped(stacks_of.taken(one.answer.job.job_id, one.by_suspicion())) if stacks else []
 
-    found = load(job)
+    found, failed = load(job)
     if language:
-        return write({"steps": [as_object(one, places_of(one)) for one in found]}, language)
+        steps = [as_object(one, places_of(one)) for one in found]
+        return write({"steps": steps, "failed": [taskends.as_object(*one) for one in failed]}, language)
+    emit(taskends.as_text(*one) for one in failed[-FAILED_MAX:])
     for one in found:
         emit(shown(one))
         sys.stdout.flush()  # stacks take their time: NODE_S at worst
@@ -58,21 +65,25 @@ def main(argv: list[str]) -> int:
     return invoke(command, NAME, argv)
 
 
-def load(text: str) -> "list[StepFinding]":
-    """What is found in a job or step. Raises CommandError when nothing of it runs."""
+def load(text: str) -> "tuple[list[StepFinding], list[tuple[JobRecord, StepRecord]]]":
+    """What is found in a job or step: running steps, and those that have ended with failed tasks. Raises CommandError
+    when there is neither."""
     from cli.listings.hangs import findings_of
+    from cli.listings.taskends import failed_steps
     from penstock.v1.accounting_pb2 import ListRecordsRequest
 
     with Client.open() as client:
-        jobs = list_records(client, ListRecordsRequest(ids=[wire_id(one_step(text, "job"))]))
+        asked = ListRecordsRequest(ids=[wire_id(one_step(text, "job"))], with_task_ends=True)
+        jobs = list_records(client, asked)
         if not jobs:
             raise CommandError(f"job {text[:80]}: not found, or not yours to see")
         found = list(findings_of(client, jobs, partial(complain, NAME, level="warning")))
-    if not found:
-        raise CommandError(f"job {text[:80]}: no step of it runs")
-    if all(one.answer.refusal for one in found):
+    failed = list(failed_steps(jobs))
+    if not found and not failed:
+        raise CommandError(f"job {text[:80]}: no step of it runs, and no task of one has failed")
+    if not failed and all(one.answer.refusal for one in found):
         raise CommandError(found[0].answer.refusal)
-    return found
+    return found, failed
 
 
 def shown(one: "StepFinding") -> Iterator[str]:

@@ -47,6 +47,7 @@ from penstock.exporter.pace import WorkPace
 from penstock.v1 import common_pb2, node_pb2
 from penstock.values.jobid import EXTERN_STEP
 from penstock.values.signals import SIGNAL_MAX
+from penstock.values.taskends import GROUPS_MAX, RANKS_CHARS_MAX
 
 log = logging.getLogger("penstock.ctld")
 
@@ -378,7 +379,20 @@ def _exited(link: NodeLink, report: node_pb2.Report) -> StepExited:
         max_vmsize_kb=usage.max_vmsize_kb,
         disk_read_bytes=usage.disk_read_bytes,
         disk_write_bytes=usage.disk_write_bytes,
+        task_ends=_task_ends(end) if end.task_ends else (),
+        task_ends_left_out=end.task_ends_left_out,
     )
+
+
+def _task_ends(end: node_pb2.StepExited) -> tuple[tuple[int, int, str], ...]:
+    """Returns the groups of its tasks up to the first that is too much: the core does not take it, and knows of it."""
+    found, room = [], RANKS_CHARS_MAX
+    for one in end.task_ends[: GROUPS_MAX + 1]:
+        found.append((one.exit.code, one.exit.signal, one.ranks[: RANKS_CHARS_MAX + 1]))
+        room -= len(one.ranks)
+        if room < 0:
+            break
+    return tuple(found)
 
 
 def _profiled(link: NodeLink, report: node_pb2.Report) -> StepProfiled:

@@ -244,20 +244,20 @@ def step_values(row: StepRow) -> Params:
         job_id, attempt, step_id, name, state, node, epoch, tasks, start_at_us, end_at_us, exit_code, exit_signal,
         user_cpu_us, system_cpu_us, max_rss_kb, max_vmsize_kb, disk_read_bytes, disk_write_bytes, request, parts,
         spec_hash, step_key, node_list, nodes, cpus, tres_alloc, submit_at_us, time_limit_s, cancelled_by_uid, usage,
-        note, ports,
+        note, ports, task_ends,
     ) = row  # fmt: skip
     return (
         job_id, attempt, step_id, name, int(state), node, epoch, tasks, start_at_us, end_at_us, exit_code, exit_signal,
         user_cpu_us, system_cpu_us, max_rss_kb, max_vmsize_kb, disk_read_bytes, disk_write_bytes,
         encode_json(request) if request is not None else None, parts_json(parts) if parts is not None else None,
         spec_hash or None, step_key, node_list, nodes, cpus, tres_alloc, submit_at_us, time_limit_s, cancelled_by_uid,
-        usage, note, ",".join(map(str, ports)),
+        usage, note, ",".join(map(str, ports)), task_ends or None,
     )  # fmt: skip
 
 
 StepRowValues: TypeAlias = tuple[
     int, int, int, str, int, str, int, int, int, int, int, int, int, int, int, int, int, int, bytes | None, str | None,
-    bytes | None, str, str, int, int, str, int, int, int, str, str, str,
+    bytes | None, str, str, int, int, str, int, int, int, str, str, str, str | None,
 ]  # fmt: skip
 
 
@@ -267,14 +267,14 @@ def step_from(values: StepRowValues) -> StepRow:
         job_id, attempt, step_id, name, state, node, epoch, tasks, start_at_us, end_at_us, exit_code, exit_signal,
         user_cpu_us, system_cpu_us, max_rss_kb, max_vmsize_kb, disk_read_bytes, disk_write_bytes, request, parts,
         spec_hash, step_key, node_list, nodes, cpus, tres_alloc, submit_at_us, time_limit_s, cancelled_by_uid, usage,
-        note, ports,
+        note, ports, task_ends,
     ) = values  # fmt: skip
     fields = (
         job_id, attempt, step_id, name, JOB_STATES[state], node, epoch, tasks, start_at_us, end_at_us, exit_code,
         exit_signal, user_cpu_us, system_cpu_us, max_rss_kb, max_vmsize_kb, disk_read_bytes, disk_write_bytes,
         step_request_from(request) if request is not None else None, parts_from(parts) if parts is not None else None,
         spec_hash or b"", step_key, node_list, nodes, cpus, tres_alloc, submit_at_us, time_limit_s, cancelled_by_uid,
-        usage, note, ports_from(ports),
+        usage, note, ports_from(ports), task_ends or "",
     )  # fmt: skip
     return tuple.__new__(StepRow, fields)
 

@@ -4,7 +4,6 @@ A launch that cannot be decoded, or exceeds a limit, becomes a `Launch` with `in
 """
 
 import functools
-import os
 from itertools import chain
 
 # Any: a number of the wire's enumeration, for which protobuf's type wants its names
@@ -24,6 +23,7 @@ from nodedaemon.launch.site import Site
 from nodedaemon.stepd.externstep import STAGES
 from penstock.jobfacts import known_of
 from penstock.v1 import common_pb2, node_pb2
+from penstock.values import taskends
 from penstock.values.errors import BadValue
 from penstock.values.filenames import FileNames, default_output, expand_pattern
 from penstock.values.hostlist import HOSTLIST_NODES_MAX
@@ -301,6 +301,7 @@ def _notice(record: core.Noticed) -> node_pb2.NodeNotice:
 
 
 def _exited(end: core.StepEnded) -> node_pb2.StepExited:
+    groups, left_out = taskends.reported(end.tasks)
     return node_pb2.StepExited(
         key=to_key(end.key),
         start_at_us=end.start_at_us,
@@ -313,8 +314,13 @@ def _exited(end: core.StepEnded) -> node_pb2.StepExited:
         lease_lapsed=end.failure == LAPSED,
         holder_stage=STAGES.get(end.exit_code, "") if end.key.step_id == EXTERN_STEP else "",
         usage=_usage(end),
-        tasks=[node_pb2.TaskExit(rank=rank, exit=_exit_status(status)) for rank, status in end.tasks],
+        task_ends=[_task_ends(*group) for group in groups],
+        task_ends_left_out=left_out,
     )
+
+
+def _task_ends(code: int, signum: int, ranks: str) -> common_pb2.TaskEnds:
+    return common_pb2.TaskEnds(ranks=ranks, exit=common_pb2.ExitStatus(code=code, signal=signum))
 
 
 def _usage(end: core.StepEnded) -> common_pb2.Usage:
@@ -335,12 +341,6 @@ def _usage(end: core.StepEnded) -> common_pb2.Usage:
 def _metric(kind: int, total: int, high: int, high_task: int, low: int, low_task: int) -> common_pb2.UsageMetric:
     number: Any = kind
     return common_pb2.UsageMetric(kind=number, total=total, max=high, max_task=high_task, min=low, min_task=low_task)
-
-
-def _exit_status(status: int) -> common_pb2.ExitStatus:
-    """Converts a wait status to the wire's."""
-    code = os.waitstatus_to_exitcode(status)
-    return common_pb2.ExitStatus(code=max(code, 0), signal=max(-code, 0))
 
 
 def held_step(step: NodeStep, is_acknowledged: bool) -> node_pb2.HeldStep:

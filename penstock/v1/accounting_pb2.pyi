@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ListRecordsRequest(_message.Message):
-    __slots__ = ("ids", "users", "accounts", "partitions", "names", "states", "nodes", "start_at_us", "end_at_us", "duplicates", "no_steps", "truncate", "qos", "with_script", "with_environment", "wckeys", "group_ids", "assoc_ids", "cluster", "window")
+    __slots__ = ("ids", "users", "accounts", "partitions", "names", "states", "nodes", "start_at_us", "end_at_us", "duplicates", "no_steps", "truncate", "qos", "with_script", "with_environment", "with_task_ends", "wckeys", "group_ids", "assoc_ids", "cluster", "window")
     IDS_FIELD_NUMBER: _ClassVar[int]
     USERS_FIELD_NUMBER: _ClassVar[int]
     ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,7 @@ class ListRecordsRequest(_message.Message):
     QOS_FIELD_NUMBER: _ClassVar[int]
     WITH_SCRIPT_FIELD_NUMBER: _ClassVar[int]
     WITH_ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    WITH_TASK_ENDS_FIELD_NUMBER: _ClassVar[int]
     WCKEYS_FIELD_NUMBER: _ClassVar[int]
     GROUP_IDS_FIELD_NUMBER: _ClassVar[int]
     ASSOC_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -44,12 +45,13 @@ class ListRecordsRequest(_message.Message):
     qos: _containers.RepeatedScalarFieldContainer[str]
     with_script: bool
     with_environment: bool
+    with_task_ends: bool
     wckeys: _containers.RepeatedScalarFieldContainer[str]
     group_ids: _containers.RepeatedScalarFieldContainer[int]
     assoc_ids: _containers.RepeatedScalarFieldContainer[int]
     cluster: str
     window: RecordWindow
-    def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., duplicates: bool = ..., no_steps: bool = ..., truncate: bool = ..., qos: _Optional[_Iterable[str]] = ..., with_script: bool = ..., with_environment: bool = ..., wckeys: _Optional[_Iterable[str]] = ..., group_ids: _Optional[_Iterable[int]] = ..., assoc_ids: _Optional[_Iterable[int]] = ..., cluster: _Optional[str] = ..., window: _Optional[_Union[RecordWindow, _Mapping]] = ...) -> None: ...
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., states: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., duplicates: bool = ..., no_steps: bool = ..., truncate: bool = ..., qos: _Optional[_Iterable[str]] = ..., with_script: bool = ..., with_environment: bool = ..., with_task_ends: bool = ..., wckeys: _Optional[_Iterable[str]] = ..., group_ids: _Optional[_Iterable[int]] = ..., assoc_ids: _Optional[_Iterable[int]] = ..., cluster: _Optional[str] = ..., window: _Optional[_Union[RecordWindow, _Mapping]] = ...) -> None: ...
 
 class RecordWindow(_message.Message):
     __slots__ = ("first", "count")
@@ -194,7 +196,7 @@ class JobRecord(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., array_throttle: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., user_id: _Optional[int] = ..., group_id: _Optional[int] = ..., user_name: _Optional[str] = ..., group_name: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., submit_at_us: _Optional[int] = ..., eligible_at_us: _Optional[int] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., time_limit_s: _Optional[int] = ..., node_list: _Optional[str] = ..., cpus_req: _Optional[int] = ..., cpus_alloc: _Optional[int] = ..., nodes_req: _Optional[int] = ..., nodes_alloc: _Optional[int] = ..., tasks: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., derived_exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., tres_req: _Optional[str] = ..., tres_alloc: _Optional[str] = ..., request: _Optional[_Union[_common_pb2.JobRequest, _Mapping]] = ..., cancelled_by_uid: _Optional[int] = ..., admin_comment: _Optional[str] = ..., failed_node: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepRecord, _Mapping]]] = ..., cluster: _Optional[str] = ..., script: _Optional[bytes] = ..., environment: _Optional[_Iterable[bytes]] = ..., std_out: _Optional[bytes] = ..., std_err: _Optional[bytes] = ..., std_in: _Optional[bytes] = ..., suspended_us: _Optional[int] = ..., suspended_at_us: _Optional[int] = ..., het_job_id: _Optional[int] = ..., het_offset: _Optional[int] = ..., assoc_id: _Optional[int] = ..., wckey: _Optional[str] = ..., system_comment: _Optional[str] = ..., account: _Optional[str] = ...) -> None: ...
 
 class StepRecord(_message.Message):
-    __slots__ = ("step_id", "name", "state", "start_at_us", "end_at_us", "exit", "node_list", "cpus_alloc", "nodes_alloc", "tasks", "usage", "tres_alloc", "cancelled_by_uid", "metrics", "distribution", "submit_line", "submit_at_us")
+    __slots__ = ("step_id", "name", "state", "start_at_us", "end_at_us", "exit", "node_list", "cpus_alloc", "nodes_alloc", "tasks", "usage", "tres_alloc", "cancelled_by_uid", "metrics", "distribution", "submit_line", "submit_at_us", "task_ends", "task_ends_left_out")
     STEP_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -212,6 +214,8 @@ class StepRecord(_message.Message):
     DISTRIBUTION_FIELD_NUMBER: _ClassVar[int]
     SUBMIT_LINE_FIELD_NUMBER: _ClassVar[int]
     SUBMIT_AT_US_FIELD_NUMBER: _ClassVar[int]
+    TASK_ENDS_FIELD_NUMBER: _ClassVar[int]
+    TASK_ENDS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     step_id: int
     name: str
     state: str
@@ -229,7 +233,9 @@ class StepRecord(_message.Message):
     distribution: str
     submit_line: str
     submit_at_us: int
-    def __init__(self, step_id: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., node_list: _Optional[str] = ..., cpus_alloc: _Optional[int] = ..., nodes_alloc: _Optional[int] = ..., tasks: _Optional[int] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., tres_alloc: _Optional[str] = ..., cancelled_by_uid: _Optional[int] = ..., metrics: _Optional[_Iterable[_Union[StepMetric, _Mapping]]] = ..., distribution: _Optional[str] = ..., submit_line: _Optional[str] = ..., submit_at_us: _Optional[int] = ...) -> None: ...
+    task_ends: _containers.RepeatedCompositeFieldContainer[_common_pb2.TaskEnds]
+    task_ends_left_out: int
+    def __init__(self, step_id: _Optional[int] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., node_list: _Optional[str] = ..., cpus_alloc: _Optional[int] = ..., nodes_alloc: _Optional[int] = ..., tasks: _Optional[int] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., tres_alloc: _Optional[str] = ..., cancelled_by_uid: _Optional[int] = ..., metrics: _Optional[_Iterable[_Union[StepMetric, _Mapping]]] = ..., distribution: _Optional[str] = ..., submit_line: _Optional[str] = ..., submit_at_us: _Optional[int] = ..., task_ends: _Optional[_Iterable[_Union[_common_pb2.TaskEnds, _Mapping]]] = ..., task_ends_left_out: _Optional[int] = ...) -> None: ...
 
 class StepMetric(_message.Message):
     __slots__ = ("kind", "total", "max", "max_node", "max_task", "min", "min_node", "min_task")

@@ -36,6 +36,26 @@ class ExitStatus(_message.Message):
     signal: int
     def __init__(self, code: _Optional[int] = ..., signal: _Optional[int] = ...) -> None: ...
 
+class TaskEnds(_message.Message):
+    __slots__ = ("ranks", "exit", "node", "kind")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        EXITED: _ClassVar[TaskEnds.Kind]
+        UNKNOWN: _ClassVar[TaskEnds.Kind]
+        NOT_STARTED: _ClassVar[TaskEnds.Kind]
+    EXITED: TaskEnds.Kind
+    UNKNOWN: TaskEnds.Kind
+    NOT_STARTED: TaskEnds.Kind
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ranks: str
+    exit: ExitStatus
+    node: str
+    kind: TaskEnds.Kind
+    def __init__(self, ranks: _Optional[str] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., node: _Optional[str] = ..., kind: _Optional[_Union[TaskEnds.Kind, str]] = ...) -> None: ...
+
 class JobRequest(_message.Message):
     __slots__ = ("name", "partitions", "account", "qos", "comment", "work_dir", "std_out", "std_err", "std_in", "open_append", "open_truncate", "time_limit_s", "begin_at_us", "nodes_min", "nodes_max", "ntasks", "cpus_per_task", "ntasks_per_node", "mem_per_node_mb", "mem_per_cpu_mb", "gres_per_node", "features", "nodes_required", "nodes_excluded", "exclusive", "dependency", "array", "hold", "requeue", "nice", "priority", "rlimits", "umask", "submit_line", "kill_on_invalid_dep", "export_env", "submit_host", "submit_dir", "command", "licenses", "wckey", "reservation", "signal", "time_min_s", "deadline_at_us", "exclusive_user", "switches_max", "switches_wait_s", "segment", "exclusive_topo", "prefer", "sockets_per_node", "cores_per_socket", "threads_per_core", "mincpus", "tmp_disk_mb", "ntasks_per_core", "ntasks_per_socket", "spread_job", "use_min_nodes", "kind", "immediate_s", "gres_per_job", "gres_per_task", "ntasks_per_gpu", "cpus_per_gpu", "mem_per_gpu_mb", "resv_ports", "distribution", "overcommit", "no_kill", "wait_all_nodes", "node_fail_policy", "mpi", "cpu_bind", "mem_bind", "gpu_bind", "network", "gpu_mem_mb", "gpu_freq", "gres_per_socket", "gres_sockets", "mail_types", "mail_user", "contiguous", "oversubscribe", "core_spec", "thread_spec", "extra", "mcs_label", "batch_features", "get_user_env", "acctg_freq", "oom_kill_step", "reboot", "delay_boot_s", "exclusive_mcs", "run_as_uid", "run_as_gid", "expedite", "container", "cpu_freq", "profile", "trace_parent", "gpus_per_node_asked", "propagate_asked")
     class RlimitsEntry(_message.Message):

@@ -944,7 +944,7 @@ class StepStarted(_message.Message):
     def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., at_us: _Optional[int] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class StepExited(_message.Message):
-    __slots__ = ("key", "start_at_us", "end_at_us", "exit", "failure", "out_of_memory", "usage", "untried", "rebooted", "holder_stage", "tasks", "lease_lapsed")
+    __slots__ = ("key", "start_at_us", "end_at_us", "exit", "failure", "out_of_memory", "usage", "untried", "rebooted", "holder_stage", "tasks", "lease_lapsed", "task_ends", "task_ends_left_out")
     KEY_FIELD_NUMBER: _ClassVar[int]
     START_AT_US_FIELD_NUMBER: _ClassVar[int]
     END_AT_US_FIELD_NUMBER: _ClassVar[int]
@@ -957,6 +957,8 @@ class StepExited(_message.Message):
     HOLDER_STAGE_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
     LEASE_LAPSED_FIELD_NUMBER: _ClassVar[int]
+    TASK_ENDS_FIELD_NUMBER: _ClassVar[int]
+    TASK_ENDS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     key: StepKey
     start_at_us: int
     end_at_us: int
@@ -969,7 +971,9 @@ class StepExited(_message.Message):
     holder_stage: str
     tasks: _containers.RepeatedCompositeFieldContainer[TaskExit]
     lease_lapsed: bool
-    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., failure: _Optional[str] = ..., out_of_memory: bool = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., untried: bool = ..., rebooted: bool = ..., holder_stage: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskExit, _Mapping]]] = ..., lease_lapsed: bool = ...) -> None: ...
+    task_ends: _containers.RepeatedCompositeFieldContainer[_common_pb2.TaskEnds]
+    task_ends_left_out: int
+    def __init__(self, key: _Optional[_Union[StepKey, _Mapping]] = ..., start_at_us: _Optional[int] = ..., end_at_us: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., failure: _Optional[str] = ..., out_of_memory: bool = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., untried: bool = ..., rebooted: bool = ..., holder_stage: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskExit, _Mapping]]] = ..., lease_lapsed: bool = ..., task_ends: _Optional[_Iterable[_Union[_common_pb2.TaskEnds, _Mapping]]] = ..., task_ends_left_out: _Optional[int] = ...) -> None: ...
 
 class StepProfile(_message.Message):
     __slots__ = ("key", "profile")

@@ -21,7 +21,7 @@ from cli.listings.livesteps import LiveBounds
 from cli.listings.profilechart import drawn_object
 from cli.listings.profiles import ProfileDemand, profiles_of
 from penstock.v1.accounting_pb2 import JobRecord, ListRecordsReply, ListRecordsRequest, StepMetric, StepRecord
-from penstock.v1.common_pb2 import UsageMetric
+from penstock.v1.common_pb2 import TaskEnds, UsageMetric
 from penstock.values.errors import BadValue
 from penstock.values.jobid import JobSelector, format_step, parse_selector
 from penstock.values.refusals import TEXT, Code
@@ -45,6 +45,10 @@ FIGURE: Final = {
     "name": "string", "total": "integer", "max": "integer", "max_node": "string", "max_task": "integer", "min": "integer",
     "min_node": "string", "min_task": "integer",
 }  # fmt: skip
+#: Members of tasks that ended alike, and their types. `kind` is EXITED, UNKNOWN or NOT_STARTED.
+TASK_END: Final = {
+    "node": "string", "ranks": "string", "kind": "string", "exit_code": "integer", "exit_signal": "integer",
+}  # fmt: skip
 #: Members of what a task has used, and their types.
 TASK: Final = {
     "rank": "integer", "cpu_used_s": "number?", "memory_max_bytes": "integer?", "read_bytes": "integer?",
@@ -55,7 +59,7 @@ _BOUNDS: Final = LiveBounds(ASKED_STEPS_MAX, ASKED_NODES_MAX, ASKED_STEP_S)
 
 async def steps(call: RestCall) -> Json:
     """The steps, in the order of their starts."""
-    job = await one_record(call, job_path(call.path["job_id"]))
+    job = await one_record(call, job_path(call.path["job_id"]), with_task_ends=True)
     found = sorted(job.steps, key=lambda step: (step.start_at_us, step.step_id))
     if len(found) > STEPS_MAX:
         call.warn(f"it has {len(found)} steps; only the latest {STEPS_MAX} are here")
@@ -84,6 +88,18 @@ def _step(one: StepRecord) -> Json:
         "disk_read_bytes": one.usage.disk_read_bytes,
         "disk_written_bytes": one.usage.disk_write_bytes,
         "figures": [_figure(metric) for metric in one.metrics],
+        "task_ends": [_task_end(ends) for ends in one.task_ends],
+        "task_ends_left_out": one.task_ends_left_out,
+    }
+
+
+def _task_end(one: TaskEnds) -> Json:
+    return {
+        "node": one.node,
+        "ranks": one.ranks,
+        "kind": TaskEnds.Kind.Name(one.kind),
+        "exit_code": one.exit.code,
+        "exit_signal": one.exit.signal,
     }
 
 
@@ -179,11 +195,12 @@ EFFICIENCY: Final = (
 )
 
 
-async def one_record(call: RestCall, selector: JobSelector) -> JobRecord:
+async def one_record(call: RestCall, selector: JobSelector, with_task_ends: bool = False) -> JobRecord:
     """The record of one job, with the selected step alone. Raises RestError."""
     found: list[JobRecord] = []
     page: ListRecordsReply
-    async for page in call.pages("ListRecords", ListRecordsRequest(ids=[wire_id(selector)])):
+    asked = ListRecordsRequest(ids=[wire_id(selector)], with_task_ends=with_task_ends)
+    async for page in call.pages("ListRecords", asked):
         found += page.records
         if len(found) > 1:
             break

@@ -319,6 +319,7 @@ _STEP: Final[Mapping[str, OwnType]] = {
     "cpus": "integer", "tres": "string", "cpu_used_us": "integer", "max_rss_kb": "integer",
     "user_cpu_us": "integer", "system_cpu_us": "integer", "max_vmsize_kb": "integer", "disk_read_bytes": "integer",
     "disk_written_bytes": "integer", "figures": OwnRecord(None, jobuse.FIGURE, is_list=True),
+    "task_ends": OwnRecord(None, jobuse.TASK_END, is_list=True), "task_ends_left_out": "integer",
 }  # fmt: skip
 _METRIC: Final = {"name": "string", "mean": "number", "max": "number", "means": "number?[]", "maxima": "number?[]"}
 _LINE: Final[Mapping[str, OwnType]] = {

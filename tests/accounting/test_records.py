@@ -105,6 +105,22 @@ def test_record_says_all(past: Past) -> None:
     assert (record.script, record.environment, record.steps) == (SPEC.script, SPEC.environment, ())
 
 
+def test_ends_of_tasks_are_read_when_asked_for_and_nothing_is_stored_where_there_are_none(past: Past) -> None:
+    job, fine = life(1, 1, 2, 9), life(2, 1, 2, 9)
+    said = '[[["n2",0,0,15,"0-1"],["n1",0,3,0,"2"]],4]'
+    steps = [make_step(one, step_id=0, tasks=8, parts=(), task_ends=text) for one, text in ((job, said), (fine, ""))]
+    past.store.commit(submitted(1, [job, fine], steps=[*steps, make_step(fine)]))
+    assert [step.task_ends for record in past.ask() for step in record.steps] == ["", "", ""]
+    found = past.ask(with_task_ends=True)
+    assert [step.task_ends for record in found for step in record.steps] == [said, "", ""]
+    (step,) = record_message(found[0], ALL_JOBS, "c").steps
+    assert [(one.node, one.ranks, one.exit.code, one.exit.signal) for one in step.task_ends] == [
+        ("n1", "2", 3, 0), ("n2", "0-1", 0, 15),
+    ] and step.task_ends_left_out == 4  # fmt: skip
+    assert rows(past.place, "SELECT count(*) FROM step WHERE task_ends IS NULL") == [(2,)]
+    assert record_filter(ListRecordsRequest(with_task_ends=True), ()).with_task_ends
+
+
 def test_a_window_has_the_newest_and_says_how_many_match(past: Past) -> None:
     """Each job once, its last attempt; a page beyond the last record is empty."""
     tasks = [life(10 + i, 1, 5, 6, array_job_id=10, array_task_id=i, submit_key="") for i in range(3)]

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from cli.listings import livesteps, stacks
+from cli.listings import livesteps, stacks, taskends
 from cli.listings.hangs import StepFinding, findings_of, found_in
 from cli.listings.livesteps import LiveAnswer
 from cli.steps import stepquery
@@ -17,6 +17,7 @@ from cli.steps.stepquery import Answers
 from cli.subcommands.doctor import as_object, shown
 from penstock.errors import PenstockError
 from penstock.v1.accounting_pb2 import JobRecord, StepRecord
+from penstock.v1.common_pb2 import ExitStatus, TaskEnds
 from penstock.v1.steps_pb2 import AttachStepReply
 from penstock.values.refusals import Code
 
@@ -222,3 +223,24 @@ def test_a_program_that_writes_without_an_end_is_not_kept(spied: Callable[[str],
     (tmp_path / "srun").write_text("#!/bin/sh\nhead -c 30000000 /dev/zero\nhead -c 30000000 /dev/zero >&2\n")
     said = stacks.run_bounded([str(tmp_path / "srun")], 1000)
     assert (len(said.output), len(said.errors), said.has_ended) == (1000, stacks.WHY_BYTES_MAX, True)
+
+
+def test_tasks_that_failed_of_steps_that_have_ended() -> None:
+    """A later release may know of kinds that this one does not."""
+    ends = [
+        TaskEnds(node="n2", ranks="5", exit=ExitStatus(signal=9)),
+        TaskEnds(node="n1", ranks="0-1", kind=cast(Any, 77)),
+    ]
+    failed = StepRecord(step_id=0, state="FAILED", tasks=1000, task_ends=ends, task_ends_left_out=3)
+    job = JobRecord(job_id=7, steps=[failed, StepRecord(step_id=1, state="FAILED", tasks=2)])
+    ((_, step),) = taskends.failed_steps([job])
+    assert taskends.as_text(job, step) == (
+        "Step 7.0 (FAILED): task 5 on n2 ended with signal 9; tasks 0-1 on n1 ended in an unknown way; "
+        "3 more did not end with 0 (of 1,000 tasks)"
+    )
+    document = taskends.as_object(job, step)
+    assert (document["job"], document["step"], document["tasks"], document["task_ends_left_out"]) == ("7", "0", 1000, 3)
+    assert document["task_ends"] == [
+        {"node": "n2", "ranks": "5", "kind": "EXITED", "exit_code": 0, "exit_signal": 9},
+        {"node": "n1", "ranks": "0-1", "kind": "UNKNOWN", "exit_code": 0, "exit_signal": 0},
+    ]

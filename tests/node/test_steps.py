@@ -66,9 +66,12 @@ def test_many_tasks_with_their_variables_outputs_and_codes(tmp_path):
                 assert os.waitstatus_to_exitcode(client.exits[rank]) == rank % 4
             end = await controller.exited(7)
             assert (end.exit.code, end.exit.signal, end.failure) == (3, 0, "")
-            assert [(task.rank, task.exit.code) for task in sorted(end.tasks, key=lambda task: task.rank)] == [
-                (rank, rank % 4) for rank in ranks
+            assert [(one.ranks, one.exit.code, one.exit.signal) for one in end.task_ends] == [
+                ("3-39:4", 3, 0),
+                ("5-41:4", 1, 0),
+                ("6-42:4", 2, 0),
             ]
+            assert not end.task_ends_left_out and not end.tasks
             assert len(controller.starts(7)) == 1 and controller.starts(7)[0].pid == client.pids[0]
 
     run(scenario())

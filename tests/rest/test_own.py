@@ -20,7 +20,7 @@ from cli.steps import stepquery
 from ctld.rpc.gate.incoming import check_bounds
 from penstock.errors import PenstockError
 from penstock.v1.accounting_pb2 import JobRecord, ListProfilesReply, ListRecordsReply, ProfileRecord, StepRecord
-from penstock.v1.common_pb2 import ExitStatus, Usage, UsageMetric
+from penstock.v1.common_pb2 import ExitStatus, TaskEnds, Usage, UsageMetric
 from penstock.v1.controller_pb2 import (
     GetBatchScriptReply,
     GpuInfo,
@@ -261,6 +261,19 @@ def test_steps_of_a_job():
     assert (batch["step"], batch["cpu_used_us"], batch["max_rss_kb"]) == ("batch", 2 * HOUR_US, 1024)
     assert (train["step"], train["state"], train["exit_code"], train["node_list"]) == ("0", "FAILED", 3, "n1")
     assert (batch["user_cpu_us"] + batch["system_cpu_us"], batch["figures"]) == (batch["cpu_used_us"], [])
+    assert (batch["task_ends"], batch["task_ends_left_out"]) == ([], 0)
+    ends = [
+        TaskEnds(node="n2", ranks="0-3,8", exit=ExitStatus(signal=9)),
+        TaskEnds(node="n3", ranks="9", kind=TaskEnds.UNKNOWN),
+    ]
+    failed = JobRecord(job_id=5, steps=[StepRecord(step_id=0, task_ends=ends, task_ends_left_out=7)])
+    rest = FakeRest({"ListRecords": ListRecordsReply(records=[failed])})
+    (step,) = rest.get(f"{OWN}/jobs/5/steps").json()["steps"]
+    assert rest.calls[0][1].with_task_ends and step["task_ends_left_out"] == 7
+    assert step["task_ends"] == [
+        {"node": "n2", "ranks": "0-3,8", "kind": "EXITED", "exit_code": 0, "exit_signal": 9},
+        {"node": "n3", "ranks": "9", "kind": "UNKNOWN", "exit_code": 0, "exit_signal": 0},
+    ]
     many = JobRecord(job_id=5, steps=[StepRecord(step_id=n) for n in range(jobuse.STEPS_MAX + 2)])
     answer = FakeRest({"ListRecords": ListRecordsReply(records=[many])}).get(f"{OWN}/jobs/5/steps").json()
     assert [answer["steps"][0]["step"], len(answer["steps"])] == ["2", jobuse.STEPS_MAX] and len(

@@ -2,15 +2,20 @@
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from ctld.agents.link import REPORTS, NodeLink
+from ctld.core.records.events import StepExited
 from ctld.rpc.gate import bounds, incoming
 from ctld.rpc.gate.rights import RIGHTS
 from ctld.rpc.server import FILES
 from penstock.v1 import common_pb2, controller_pb2, governance_pb2, node_pb2, periodic_pb2, steps_pb2
+from penstock.values.errors import BadValue
 from penstock.values.refusals import Code
+from penstock.values.taskends import GROUPS_MAX, RANKS_CHARS_MAX
+from penstock.values.taskset import TaskSet
 
 SUBMIT = "/penstock.v1.Controller/SubmitJob"
 
@@ -227,3 +232,21 @@ def test_a_node_is_mended_and_not_refused() -> None:
     found = read("/penstock.v1.NodeLink/Connect", node_pb2.NodeMessage(register=node_pb2.Register(inventory=gpu)))
     assert found.register.inventory.gpus[0].type == "a\\x0ab"
     assert found.register.inventory.gpus[0].files[0] == "/dev/x\\x0a"
+
+
+def test_ends_of_tasks_that_are_too_many_and_too_long_lose_no_end_of_a_step() -> None:
+
+    def event_of(ranks: str, number: int) -> StepExited:
+        group = common_pb2.TaskEnds(ranks=ranks, exit=common_pb2.ExitStatus(code=3), node="n1" * 9999)
+        end = node_pb2.StepExited(exit=group.exit, task_ends=[group] * number, task_ends_left_out=1 << 31)
+        message = read("/penstock.v1.NodeLink/Connect", node_pb2.NodeMessage(report=node_pb2.Report(exited=end)))
+        link = cast(NodeLink, SimpleNamespace(node="n1", link_id=1, by_our_clock=lambda at_us: at_us))
+        event = REPORTS["exited"](link, message.report)
+        assert isinstance(event, StepExited) and (event.exit_code, event.task_ends_left_out) == (3, 1 << 31)
+        return event
+
+    assert [len(ranks) for _, _, ranks in event_of("0," * 8_000, 99).task_ends] == [RANKS_CHARS_MAX + 1]
+    assert len(event_of("1", 300).task_ends) == GROUPS_MAX + 1
+    cut = event_of("0," * (1 << 16), 8).task_ends[0][2]  # what the gate has shortened is no list of ranks any more
+    with pytest.raises(BadValue):
+        TaskSet.parse(cut)

@@ -167,3 +167,19 @@ def test_a_database_of_before_keeps_the_numbers_of_its_reservations(tmp_path: Pa
         assert connection.execute(text("SELECT value FROM counter WHERE name = 'reservation'")).scalar() == 7
         assert connection.execute(text("SELECT node_tres FROM reservation_span")).scalar() == ""
     engine.dispose()
+
+
+def test_steps_of_before_have_no_ends_of_tasks(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'old.db'}")
+    with engine.begin() as connection:
+        config = Config()
+        config.set_main_option("script_location", str(migrate.MIGRATIONS))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0030")
+        plain = {"name", "node"}
+        columns = [one[1] for one in connection.execute(text("PRAGMA table_info(step)")) if one[3] and one[4] is None]
+        values = ", ".join("'x'" if name in plain else "1" for name in columns)
+        connection.execute(text(f"INSERT INTO step ({', '.join(columns)}) VALUES ({values})"))
+        command.upgrade(config, "0031")
+        assert connection.execute(text("SELECT step_id, task_ends FROM step")).fetchall() == [(1, None)]
+    engine.dispose()

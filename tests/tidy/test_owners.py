@@ -403,6 +403,7 @@ RECORD_OWNERS = {
     "SpreadStep.spec_hash": "steps/creation",
     "SpreadStep.step_key": "steps/creation",
     "SpreadStep.submit_at_us": "jobs/prolog_state steps/creation",
+    "SpreadStep.task_ends": "steps/parts",
     "SpreadStep.time_limit_s": "requests/update_steps steps/creation",
     "SpreadStep.tres_alloc": "steps/creation",
     "Step.dead_after_s": "lifecycle/step_orders nodes/life",

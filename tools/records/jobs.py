@@ -143,6 +143,7 @@ _PARTS: Final = Kind(
     "tuple[StepPart, ...] | None", "Text", "parts_json({0}) if {0} is not None else None",
     "parts_from({0}) if {0} is not None else None", nullable=True,
 )  # fmt: skip
+_TASK_ENDS: Final = Kind("str", "Text", "{0} or None", '{0} or ""', nullable=True)
 _PORTS: Final = Kind("tuple[int, ...]", "Text", '",".join(map(str, {0}))', "ports_from({0})")
 
 #: A batch step has only the fields before `request`; they are its row in the database.
@@ -182,6 +183,7 @@ STEP: Final = Record(
         Field("usage", TEXT, 'JSON of what was sampled (steps/usage.py); "" = nothing', '""', existing=""),
         Field("note", TEXT, 'the cause of its end: "TIME LIMIT", "CANCELLED", ...', '""', existing=""),
         Field("ports", _PORTS, "--resv-ports", "()", existing="", stored="separated by commas"),
+        Field("task_ends", _TASK_ENDS, 'how its tasks ended (steps/task_ends.py); "" = all with 0', '""', stored="JSON"),
     ),
 )  # fmt: skip
 #: The first field of a step that a batch step does not have, and the only later one that it has.

@@ -522,6 +522,9 @@ class StepExited(Event, frozen=True):
     holder_stage: str = ""  # of an extern step: prolog or epilog, when that failed
     metrics: tuple[tuple[int, int, int, int, int, int], ...] = ()  # kind, total, max, its rank, min, its rank
     metric_tasks: int = 0  # that they were taken of
+    #: exit code, signal, ranks: of its tasks that did not end with 0; and the number of those in no group
+    task_ends: tuple[tuple[int, int, str], ...] = ()
+    task_ends_left_out: int = 0
 
 
 class StepProfiled(Event, frozen=True):

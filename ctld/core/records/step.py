@@ -211,7 +211,7 @@ class SpreadStepFields(Step):
     # made by tools/records: attributes of spread step
     __slots__ = (
         "all_parts", "cancelled_by_uid", "cpus", "node_list", "nodes", "note", "ports", "request", "spec_hash", "step_key",
-        "submit_at_us", "time_limit_s", "tres_alloc",
+        "submit_at_us", "task_ends", "time_limit_s", "tres_alloc",
     )  # fmt: skip
 
     request: StepRequest | None
@@ -227,6 +227,7 @@ class SpreadStepFields(Step):
     cancelled_by_uid: int  # -1 = no user
     note: str  # the cause of its end: "TIME LIMIT", "CANCELLED", ...
     ports: tuple[int, ...]  # --resv-ports
+    task_ends: str  # how its tasks ended (steps/task_ends.py); "" = all with 0
     # end of what is made
 
 
@@ -291,6 +292,7 @@ class StepRow(NamedTuple):
     usage: str = ""
     note: str = ""
     ports: tuple[int, ...] = ()
+    task_ends: str = ""
     # end of what is made
 
 
@@ -337,6 +339,7 @@ def blank_spread_step(
     step.cancelled_by_uid = -1
     step.note = ""
     step.ports = ()
+    step.task_ends = ""
     # end of what is made
     return step
 

@@ -10,6 +10,7 @@ from ctld.core.records.events import StepExited
 from ctld.core.records.step import SpreadStep, StepPart, part_on
 from ctld.core.state.state import ClusterState
 from ctld.core.state.timers import Timer
+from ctld.core.steps import task_ends
 from ctld.core.steps.usage import add_usage
 from penstock.values.numbers import within_int64
 from penstock.values.signals import parse_end_warning
@@ -94,6 +95,7 @@ def ended(state: ClusterState, step: SpreadStep, event: StepExited) -> StepPart:
     step.disk_write_bytes = within_int64(step.disk_write_bytes + event.disk_write_bytes)
     if event.metrics:
         step.usage = add_usage(step.usage, event.node, event.metrics)
+    step.task_ends = task_ends.with_part(step, part, event)
     put(state, step, at, part)
     return part
 
@@ -102,6 +104,7 @@ def refused(state: ClusterState, step: SpreadStep, node: str, now_us: int, why: 
     """Handles the node's refusal of its part."""
     at = part_on(step, node)
     part = step.all_parts[at]._replace(state=S.FAILED, end_at_us=now_us, exit_signal=NOT_LAUNCHED_SIGNAL, failure=why)
+    step.task_ends = task_ends.with_part(step, part)
     put(state, step, at, part)
 
 
@@ -109,7 +112,9 @@ def lost(state: ClusterState, step: SpreadStep, node: str, now_us: int, why: str
     """Ends a part that is known to be dead without an exit of its own."""
     at = part_on(step, node)
     part = step.all_parts[at]
-    put(state, step, at, part._replace(state=S.NODE_FAIL, end_at_us=max(now_us, part.start_at_us), failure=why))
+    part = part._replace(state=S.NODE_FAIL, end_at_us=max(now_us, part.start_at_us), failure=why)
+    step.task_ends = task_ends.with_part(step, part)
+    put(state, step, at, part)
 
 
 def conclude(step: SpreadStep, now_us: int) -> JobState:

@@ -412,6 +412,9 @@ FIELDS: Final[dict[str, Bound]] = {
     "StepStarted.pid": ANY_I32,
     "StepExited.tasks": Each(Inside(), 65_536),
     "TaskExit.rank": ANY_U32,
+    "StepExited.task_ends": Each(Inside(), 1_024),  # the core takes less of both: penstock/values/taskends.py
+    "StepExited.task_ends_left_out": ANY_U32,
+    "TaskEnds.ranks": Text(16 * KiB),
     "Usage.tasks": ANY_U32,
     **_numbers("UsageMetric", "total max min", COUNTER),
     **_numbers("UsageMetric", "max_task min_task", ANY_U32),

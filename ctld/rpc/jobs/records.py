@@ -11,18 +11,21 @@ import msgspec
 from accounting.filter import FilterRecord, RecordFilter, StepRecord
 from ctld.core.records.request import JobRequest
 from ctld.core.records.step import StepRequest
+from ctld.core.steps import task_ends
 from ctld.rpc.gate.visibility import ALL_JOBS, JobVisibility
 from ctld.rpc.jobs.jobinfo import file_names, request_message
 from penstock.v1 import accounting_pb2, common_pb2
 from penstock.values.fields import Fields
 from penstock.values.hostlist import expand_all
 from penstock.values.numbers import within_int64
+from penstock.values.taskends import in_order
 
 _LISTS: Final = (
     "ids", "accounts", "partitions", "names", "states", "qos", "wckeys", "group_ids", "assoc_ids",
 )  # fmt: skip
 _PLAIN: Final = (
     "start_at_us", "end_at_us", "duplicates", "no_steps", "truncate", "with_script", "with_environment",
+    "with_task_ends",
 )  # fmt: skip
 _RECORD_FIELDS: Final = (
     # made by tools/records: recorded of job
@@ -115,6 +118,7 @@ def step_messages(steps: Iterable[StepRecord], cancelled_by_uid: int) -> list[ac
             cancelled_by_uid=cancelled_by_uid if step.cancelled_by_uid < 0 else step.cancelled_by_uid,
             metrics=step_metrics(step.usage),
             **_asked_of(step.request),
+            **_task_ends(step.task_ends),
         )
         for step in steps
     ]
@@ -126,6 +130,26 @@ def _asked_of(request: bytes) -> _Asked:
         return {}
     asked = _read_step_request(request)
     return {"distribution": asked.distribution, "submit_line": asked.submit_line}
+
+
+class _TaskEnds(TypedDict, total=False):
+    task_ends: list[common_pb2.TaskEnds]
+    task_ends_left_out: int
+
+
+def _task_ends(text: str) -> _TaskEnds:
+    """Returns how a step's tasks ended, those first that ended by themselves."""
+    if not text:
+        return {}
+    groups, left_out = task_ends.decode(text)
+    kinds = common_pb2.TaskEnds.Kind
+    found = [
+        common_pb2.TaskEnds(
+            node=one.node, kind=kinds.Name(one.kind), exit=exit_status(one.code, one.signal), ranks=one.ranks
+        )
+        for one in in_order(groups)
+    ]
+    return {"task_ends": found, "task_ends_left_out": left_out}
 
 
 def step_metrics(usage: str) -> list[accounting_pb2.StepMetric]:

@@ -1154,7 +1154,7 @@ export interface StepThatWaits {
 
 export interface StepsAnswer {
   job_id: number;
-  steps: ({ step: string; name: string; state: string; start_at_us: number; end_at_us: number; exit_code: number; exit_signal: number; node_list: string; nodes: number; tasks: number; cpus: number; tres: string; cpu_used_us: number; max_rss_kb: number; user_cpu_us: number; system_cpu_us: number; max_vmsize_kb: number; disk_read_bytes: number; disk_written_bytes: number; figures: ({ name: string; total: number; max: number; max_node: string; max_task: number; min: number; min_node: string; min_task: number; })[]; })[];
+  steps: ({ step: string; name: string; state: string; start_at_us: number; end_at_us: number; exit_code: number; exit_signal: number; node_list: string; nodes: number; tasks: number; cpus: number; tres: string; cpu_used_us: number; max_rss_kb: number; user_cpu_us: number; system_cpu_us: number; max_vmsize_kb: number; disk_read_bytes: number; disk_written_bytes: number; figures: ({ name: string; total: number; max: number; max_node: string; max_task: number; min: number; min_node: string; min_task: number; })[]; task_ends: ({ node: string; ranks: string; kind: string; exit_code: number; exit_signal: number; })[]; task_ends_left_out: number; })[];
   errors: OwnError[];
   warnings: OwnWarning[];
 }

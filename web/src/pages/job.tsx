@@ -13,7 +13,7 @@ import { HAS_ENDED, words } from "../lib/states";
 import { useStore } from "../lib/store";
 import { count, does, duration, memory, moment } from "../lib/units";
 import { Card, Dialog, Empty, Facts, JobState, Pending, Time } from "../parts/bits";
-import { Output } from "../parts/output";
+import { Output, showOutputCard, WHOLE, type Writer } from "../parts/output";
 import { JobUse } from "./jobuse";
 
 export function Job({ id }: { id: string }): JSX.Element {
@@ -36,6 +36,11 @@ function Live({ id, job }: { id: string; job: JobInfo }): JSX.Element {
   const hasStarted = !isPending && job.nodes !== "";
   const why = useAnswer<WhyAnswer>(isPending ? `${OWN}/jobs/${path}/why` : "");
   const story = useAnswer<StoryAnswer>(`${OWN}/jobs/${path}/story`);
+  const [writer, setWriter] = useState<Writer>(WHOLE);
+  const showOutput = (step: string, task: number): void => {
+    setWriter({ step, task });
+    showOutputCard();
+  };
   return (
     <>
       <header class="page">
@@ -49,9 +54,11 @@ function Live({ id, job }: { id: string; job: JobInfo }): JSX.Element {
         {isPending && <Why id={id} why={why.data?.why} error={why.error} />}
         <Card title="Time line"><Story story={story.data} error={story.error} job={job} /></Card>
         {job.nodes && <Place job={job} />}
-        {hasStarted && <Output id={oneJob(job)} state={state} stdout={job.stdout_expanded} stderr={job.stderr_expanded} />}
+        {hasStarted && (
+          <Output id={oneJob(job)} state={state} stdout={job.stdout_expanded} stderr={job.stderr_expanded} writer={writer} choose={setWriter} />
+        )}
         <Card title="Details" class="wide"><Facts rows={factsOf(job)} /></Card>
-        {hasStarted && <JobUse id={oneJob(job)} state={state} />}
+        {hasStarted && <JobUse id={oneJob(job)} state={state} showOutput={showOutput} />}
         {job.batch_flag && <Script id={id} path={path} />}
         {job.batch_flag && <Environment path={path} />}
       </div>

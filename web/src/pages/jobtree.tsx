@@ -4,13 +4,14 @@ import { useMemo, useRef, useState } from "preact/hooks";
 import { useAnswer } from "../api/live";
 import type { ProfileAnswer, StepsAnswer } from "../api/types";
 import { expand } from "../lib/hostlist";
+import { type EndedTask, endOfTask, endText, failedTasks } from "../lib/taskends";
 import { type Branch, keyed, PART, partsOf, type Row, rowsOf } from "../lib/tree";
 import { bytes, count, duration, gpusOf } from "../lib/units";
 import { Empty, JobState, Time } from "../parts/bits";
 
 /**
  * The steps of a job as a tree: step, its nodes, their tasks. A node is asked for its tasks when it is opened, and not before; long lists are
- * in parts. Tasks are known by their samples alone: what each has used, not how it ended.
+ * in parts. Of a step that has ended, the tasks that did not end with 0 come before its nodes. What a task has used is known by its samples.
  */
 
 export type Step = StepsAnswer["steps"][number];
@@ -20,10 +21,15 @@ type Task = NodeProfile["tasks"][number];
 type Value =
   | { readonly kind: "step"; readonly step: Step }
   | { readonly kind: "part"; readonly step: Step; readonly nodes: readonly string[]; readonly from: number }
-  | { readonly kind: "node"; readonly step: Step; readonly node: string };
+  | { readonly kind: "node"; readonly step: Step; readonly node: string }
+  | { readonly kind: "failed"; readonly step: Step; readonly task: EndedTask }
+  | { readonly kind: "rest"; readonly step: Step; readonly tasks: number };
+/** Shows the output of a task. */
+export type ShowOutput = (step: string, task: number) => void;
 
 const STEPS_SHOWN = 12;
 const NODES_MAX = 10_000;
+const FAILED_SHOWN = 100;
 const COLUMNS: readonly (readonly [title: string, isNumber: boolean])[] = [
   ["Step", false], ["Name", false], ["State", false], ["Exit", false], ["Nodes", false], ["Tasks", true], ["CPUs", true], ["GPUs", true],
   ["Started", false], ["Elapsed", true], ["CPU time", true], ["Peak memory", true], ["Read", true], ["Written", true],
@@ -31,7 +37,17 @@ const COLUMNS: readonly (readonly [title: string, isNumber: boolean])[] = [
 const NONE = <span class="faint">–</span>;
 
 function below({ value }: Branch<Value>): Branch<Value>[] {
-  if (value.kind === "node") return [];
+  return value.kind === "step" ? [...failedOf(value.step), ...nodesOf(value)] : value.kind === "part" ? nodesOf(value) : [];
+}
+
+function failedOf(step: Step): Branch<Value>[] {
+  const { tasks, rest } = failedTasks(step, FAILED_SHOWN);
+  const found: Branch<Value>[] = tasks.map((task) => ({ id: `${step.step}//failed/${task.rank}`, value: { kind: "failed", step, task }, isLeaf: true }));
+  if (rest) found.push({ id: `${step.step}//rest`, value: { kind: "rest", step, tasks: rest }, isLeaf: true });
+  return found;
+}
+
+function nodesOf(value: Value & { readonly kind: "step" | "part" }): Branch<Value>[] {
   const { step } = value;
   const nodes = value.kind === "part" ? value.nodes : expand(step.node_list, NODES_MAX) ?? [];
   const ofNode = (node: string): Branch<Value> => ({ id: `${step.step}/${node}`, value: { kind: "node", step, node }, isLeaf: false });
@@ -41,7 +57,8 @@ function below({ value }: Branch<Value>): Branch<Value>[] {
   }));
 }
 
-export function StepTree({ path, steps, everyMs }: { path: string; steps: readonly Step[]; everyMs: number }): JSX.Element {
+export function StepTree(props: { path: string; steps: readonly Step[]; everyMs: number; showOutput?: ShowOutput | undefined }): JSX.Element {
+  const { path, steps, everyMs } = props;
   const [isWhole, setWhole] = useState(false);
   const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
   const [focused, setFocused] = useState("");
@@ -77,7 +94,10 @@ export function StepTree({ path, steps, everyMs }: { path: string; steps: readon
           </thead>
           <tbody ref={body} onKeyDown={press}>
             {rows.map((row, place) => (
-              <BranchRow key={row.id} row={row} path={path} everyMs={everyMs} isFocused={place === at} turn={() => turn(row.id)} focus={() => setFocused(row.id)} />
+              <BranchRow
+                key={row.id} row={row} path={path} everyMs={everyMs} isFocused={place === at} showOutput={props.showOutput}
+                turn={() => turn(row.id)} focus={() => setFocused(row.id)}
+              />
             ))}
           </tbody>
         </table>
@@ -89,13 +109,33 @@ export function StepTree({ path, steps, everyMs }: { path: string; steps: readon
   );
 }
 
-function BranchRow(props: { row: Row<Value>; path: string; everyMs: number; isFocused: boolean; turn: () => void; focus: () => void }): JSX.Element {
+function titleOf(value: Value): string {
+  switch (value.kind) {
+    case "step": return value.step.step;
+    case "part": return `${value.nodes[0] ?? ""} … ${value.nodes.at(-1) ?? ""}`;
+    case "node": return value.node;
+    case "failed": return `task ${value.task.rank}`;
+    case "rest": return `and ${count(value.tasks, "more task")} that did not end with 0`;
+  }
+}
+
+interface BranchProps {
+  row: Row<Value>;
+  path: string;
+  everyMs: number;
+  isFocused: boolean;
+  showOutput: ShowOutput | undefined;
+  turn: () => void;
+  focus: () => void;
+}
+
+function BranchRow(props: BranchProps): JSX.Element {
   const { row } = props;
   const { value } = row;
   const cells = value.kind === "step" ? stepCells(value.step)
-    : value.kind === "part" ? ["", "", "", "", count(value.nodes.length, "node")] : [];
-  const title = value.kind === "step" ? value.step.step
-    : value.kind === "part" ? `${value.nodes[0] ?? ""} … ${value.nodes.at(-1) ?? ""}` : value.node;
+    : value.kind === "part" ? ["", "", "", "", count(value.nodes.length, "node")]
+    : value.kind === "failed" ? failedCells(value.step, value.task, props.isFocused, props.showOutput) : [];
+  const title = titleOf(value);
   return (
     <>
       <tr
@@ -103,8 +143,8 @@ function BranchRow(props: { row: Row<Value>; path: string; everyMs: number; isFo
         onFocus={props.focus}
       >
         <Title level={row.level}>
-          {!row.isLeaf && <button type="button" class="turn" tabIndex={-1} aria-label={`${row.isOpen ? "Close" : "Open"} ${title}`} onClick={props.turn}>{row.isOpen ? "▾" : "▸"}</button>}
-          <code>{title}</code>
+          {row.isLeaf ? <span class="turn" /> : <button type="button" class="turn" tabIndex={-1} aria-label={`${row.isOpen ? "Close" : "Open"} ${title}`} onClick={props.turn}>{row.isOpen ? "▾" : "▸"}</button>}
+          {value.kind === "failed" || value.kind === "rest" ? title : <code>{title}</code>}
         </Title>
         <Cells cells={cells} />
       </tr>
@@ -140,6 +180,15 @@ function stepCells(step: Step): ComponentChildren[] {
   ];
 }
 
+function failedCells(step: Step, { rank, end }: EndedTask, isFocused: boolean, show: ShowOutput | undefined): ComponentChildren[] {
+  return [
+    show && end.kind === "EXITED" && (
+      <button key="output" type="button" tabIndex={isFocused ? 0 : -1} aria-label={`Output of task ${rank}`} onClick={() => show(step.step, rank)}>Output</button>
+    ),
+    "", endText(end), end.node,
+  ];
+}
+
 function Tasks(props: { step: Step; node: string; level: number; path: string; everyMs: number }): JSX.Element {
   const { step, node } = props;
   const query = new URLSearchParams({ step: step.step, nodes: node, points: "1" });
@@ -155,7 +204,7 @@ function Tasks(props: { step: Step; node: string; level: number; path: string; e
       {tasks.map((task) => (
         <tr key={task.rank} aria-level={props.level}>
           <Title level={props.level}>{`task ${task.rank}`}</Title>
-          <Cells cells={taskCells(task, highest?.max_node === node && highest.max_task === task.rank)} />
+          <Cells cells={taskCells(task, endOfTask(step, node, task.rank), highest?.max_node === node && highest.max_task === task.rank)} />
         </tr>
       ))}
     </>
@@ -166,11 +215,11 @@ function nothingText(step: Step): string {
   return step.tasks <= step.nodes ? "one task, which is the step here" : "tasks were not measured";
 }
 
-function taskCells(task: Task, isHighest: boolean): ComponentChildren[] {
+function taskCells(task: Task, end: string, isHighest: boolean): ComponentChildren[] {
   const known = (value: number | null, text: (value: number) => string): ComponentChildren => (value === null ? NONE : text(value));
   const memory = known(task.memory_max_bytes, bytes);
   return [
-    "", "", "", "", "", "", "", "", "", known(task.cpu_used_s, duration), isHighest ? <span key="m" title="the highest of the step"><b>{memory}</b></span> : memory,
+    "", "", end || NONE, "", "", "", "", "", "", known(task.cpu_used_s, duration), isHighest ? <span key="m" title="the highest of the step"><b>{memory}</b></span> : memory,
     known(task.read_bytes, bytes), known(task.written_bytes, bytes),
   ];
 }

@@ -10,7 +10,7 @@ import { HAS_ENDED } from "../lib/states";
 import { bytes, count, duration, percent } from "../lib/units";
 import { Card, Empty, Pending } from "../parts/bits";
 import { ProfileCharts } from "../parts/profile";
-import { type Step, StepTree } from "./jobtree";
+import { type ShowOutput, type Step, StepTree } from "./jobtree";
 
 /** What a job does and has done: its steps, what they used, and of what they had. Figures of running steps are of their nodes. */
 
@@ -22,7 +22,7 @@ const ENDED_MS = 60_000;
 const STEPS_MS = 2_000;
 const NODES_MAX = 1_024;
 
-export function JobUse({ id, state }: { id: string; state: string }): JSX.Element {
+export function JobUse({ id, state, showOutput }: { id: string; state: string; showOutput?: ShowOutput }): JSX.Element {
   const path = `${OWN}/jobs/${encodeURIComponent(id)}`;
   const hasEnded = HAS_ENDED.has(state);
   const steps = useAnswer<StepsAnswer>(`${path}/steps`, hasEnded ? ENDED_MS : STEPS_MS);
@@ -31,7 +31,7 @@ export function JobUse({ id, state }: { id: string; state: string }): JSX.Elemen
     <>
       <Efficiency path={path} hasEnded={hasEnded} />
       <Card title="Steps" class="wide" more={list.length > 0 && <span class="faint small">{count(list.length, "step")}</span>}>
-        {steps.data ? <StepTree path={path} steps={list} everyMs={hasEnded ? ENDED_MS : RUNNING_MS} /> : <Pending error={steps.error} what="the steps" />}
+        {steps.data ? <StepTree path={path} steps={list} everyMs={hasEnded ? ENDED_MS : RUNNING_MS} showOutput={showOutput} /> : <Pending error={steps.error} what="the steps" />}
         <Warnings list={steps.data?.warnings} />
       </Card>
       {list.length > 0 && <Profile path={path} steps={list} hasEnded={hasEnded} />}

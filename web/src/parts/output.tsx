@@ -28,12 +28,19 @@ const STREAMS = ["stdout", "stderr"] as const;
 type Stream = (typeof STREAMS)[number];
 
 /** Whose output: a task of a step, or of the job as a whole (no step). */
-interface Writer {
+export interface Writer {
   readonly step: string;
   readonly task: number;
 }
 
-const WHOLE: Writer = { step: "", task: 0 };
+export const WHOLE: Writer = { step: "", task: 0 };
+const WRITTEN_BY = "written-by";
+
+/** Goes to the card, where it says whose output is shown. */
+export function showOutputCard(): void {
+  document.getElementById(WRITTEN_BY)?.focus();
+}
+
 const STEPS_MS = 10_000;
 const STEPS_OFFERED = 200;
 
@@ -127,10 +134,18 @@ async function readPart(id: string, writer: Writer, stream: Stream, offset: numb
 
 // ---- the card
 
-export function Output(props: { id: string; state: string; stdout: string; stderr: string }): JSX.Element {
-  const { id, state, stdout, stderr } = props;
+interface OutputProps {
+  id: string;
+  state: string;
+  stdout: string;
+  stderr: string;
+  writer: Writer;
+  choose: (writer: Writer) => void;
+}
+
+export function Output(props: OutputProps): JSX.Element {
+  const { id, state, stdout, stderr, writer } = props;
   const [stream, setStream] = useState<Stream>("stdout");
-  const [writer, setWriter] = useState<Writer>(WHOLE);
   const [isFollowed, setFollowed] = useState(true);
   const [wanted, setWanted] = useState("");
   const [at, setAt] = useState(0);
@@ -149,7 +164,7 @@ export function Output(props: { id: string; state: string; stdout: string; stder
       title="Output" class="wide"
       more={(
         <div class="output-tools">
-          <Writers id={id} writer={writer} choose={setWriter} />
+          <Writers id={id} writer={writer} choose={props.choose} />
           {hasTwo && (
             <div class="buttons" role="group" aria-label="Stream">
               {STREAMS.map((one) => (
@@ -184,7 +199,7 @@ function Writers({ id, writer, choose }: { id: string; writer: Writer; choose: (
   const tasks = steps.find((one) => one.step === writer.step)?.tasks ?? 0;
   return (
     <span class="choose">
-      <select aria-label="Written by" value={writer.step} onChange={(event) => choose({ step: event.currentTarget.value, task: 0 })}>
+      <select id={WRITTEN_BY} aria-label="Written by" value={writer.step} onChange={(event) => choose({ step: event.currentTarget.value, task: 0 })}>
         <option value="">whole job</option>
         {steps.map((one) => <option key={one.step} value={one.step}>{`step ${one.step}${one.name && ` ${one.name.slice(0, 40)}`}`}</option>)}
       </select>
