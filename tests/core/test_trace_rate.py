@@ -70,7 +70,7 @@ def test_an_array_has_so_many_traced_tasks_as_its_user_may_have() -> None:
 
 
 def test_no_more_users_are_remembered_than_a_site_has_at_a_time() -> None:
-    """Those who have all again go first; who is forgotten has all at once."""
+    """The one who has taken nothing for the longest time is forgotten first, and has all at once."""
     rate, now_us = TraceRate(), 10**15
     for uid in range(3 * USERS_MAX):
         assert rate.take(now_us, uid, 1, 1, 1000) == 1

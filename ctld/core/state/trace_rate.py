@@ -14,6 +14,7 @@ Rules
     - A job of a traced caller has the caller's answer and takes nothing; without a collector no job takes any.
 """
 
+from collections import OrderedDict
 from typing import Final
 
 #: Seconds whose tokens are kept: a cluster with a few jobs at a time has a trace of each.
@@ -37,7 +38,7 @@ class TraceRate:
         self._micro_tokens = -1  # as many as there can be
         self._at_us = 0
         self._clock_us = 0
-        self.until_us: dict[int, int] = {}
+        self.until_us: OrderedDict[int, int] = OrderedDict()
 
     def take(self, now_us: int, uid: int, number: int, one_in: int, per_s: int) -> int:
         """Returns that one in so many of a job's tasks has a trace (a job that is no array has one task), 0 if none has.
@@ -76,9 +77,8 @@ class TraceRate:
         return self._micro_tokens
 
     def _note(self, uid: int, until_us: int) -> None:
-        """Notes what a user has taken. Of too many users, forgets those who have all again, and then the first."""
-        if uid not in self.until_us and len(self.until_us) >= USERS_MAX:
-            self.until_us = {one: at_us for one, at_us in self.until_us.items() if at_us > self._clock_us}
-            if len(self.until_us) >= USERS_MAX:
-                del self.until_us[next(iter(self.until_us))]
+        """Notes what a user has taken. Of too many users, forgets the one who has taken nothing for the longest time."""
         self.until_us[uid] = until_us
+        self.until_us.move_to_end(uid)
+        if len(self.until_us) > USERS_MAX:
+            self.until_us.popitem(last=False)
