@@ -181,9 +181,9 @@ class PathEndpoint:
             if found.errors:
                 raise RestError(422, 0, "", problems=tuple(found.errors))
             warnings = [warning_object(one.text, one.source) for one in found.warnings]
-        known = {parameter.name for parameter in operation.parameters}
-        warnings += [warning_object(f"Unknown query parameter: {name[:60]}") for name in query if name not in known]
-        shared = self._shared
+        names = {parameter.name for parameter in operation.parameters}
+        warnings += [warning_object(f"Unknown query parameter: {name[:60]}") for name in query if name not in names]
+        shared, known = self._shared, request.headers.get("if-none-match", "")
         tag = EntityTag(shared.cluster, request.scope["path"], *sorted(f"{name}={one}" for name, one in query.items()))
         return RestCall(
             operation, request.path_params, query, body, shared.cluster, shared.clock_us(), received_at_us, shared.client, proof,
@@ -192,7 +192,8 @@ class PathEndpoint:
             trace_parent=_trace_parent(request), simulations=shared.simulations,
             sessions=shared.sessions,
             site_templates=shared.site_templates,
-            if_none_match=request.headers.get("if-none-match", "") if reads(operation) else "",
+            if_none_match=known if reads(operation) else "",
+            demands_new=operation.method == "post" and known.strip() == "*",
             moments=shared.moments,
         )  # fmt: skip
 

@@ -11,7 +11,8 @@ from penstock.errors import PenstockError, Unreachable
 from penstock.values.dates import DATE_AT_US_MAX
 from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
-from rest.answers import BAD_QUERY, NotModified, RestError, error_object, warning_object
+from penstock.values.refusals import Code
+from rest.answers import BAD_QUERY, NotModified, RestError, error_object, slurm_number, warning_object
 from rest.contract.facts import Operation, Words
 from rest.contract.parse import CONVERSION, UNKNOWN_WORD, BodyProblem
 from rest.limits import CALL_TIMEOUT_S, SILENT_S, STREAM_TIMEOUT_S, TEXT_CHARS_MAX
@@ -85,6 +86,7 @@ class RestCall:
     warnings: list[Json] = field(default_factory=list)
     tag: EntityTag = field(default_factory=EntityTag)
     if_none_match: str = ""
+    demands_new: bool = False  # If-None-Match: * of a POST that makes or changes records
     moments: KeptMoments = field(default_factory=KeptMoments)  # of the daemon
     asked: str = ""  # the tag before any reply, if the answer has a moment
     moment: bytes = b""
@@ -189,6 +191,12 @@ class RestCall:
             self.moments.keep(self.asked, self.tag.text(), self.moment)
         if self.tag.is_among(self.if_none_match):
             raise NotModified(self.tag.text())
+
+    def check_new(self, is_there: bool, code: Code, name: str, source: str) -> None:
+        """Raises RestError with 412 for a record that is there, if the caller demands that it is made and not changed. `code`:
+        that of the controller's refusal to make it."""
+        if self.demands_new and is_there:
+            raise RestError(412, slurm_number(code), f"{name} exists already", source=source)
 
     def fail(self, text: str, number: int = 0, source: str = "") -> None:
         """Adds an error; the status stays 200."""

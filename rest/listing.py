@@ -118,16 +118,20 @@ async def pages_of_moment(
     call.asked = call.tag.text()
     known = call.moments.known(call.asked, call.if_none_match)
     request.known = known.moment
+    is_unchanged = False
     async for page in call.follow(method, request, read_as):
         if not page.moment:
             yield page, call.tag.note(page)
             continue
         if page.unchanged:
-            raise NotModified(known.tag)
+            is_unchanged = True
+            continue  # to the end of the answer: its connection is kept then
         call.moment = page.moment
         long = _tag_of_moment(call)
         if call.if_none_match and long.text().removeprefix("W/") in tags_of(call.if_none_match):
             raise NotModified(long.text())
+    if is_unchanged:
+        raise NotModified(known.tag)
 
 
 def _tag_of_moment(call: RestCall) -> EntityTag:

@@ -32,6 +32,7 @@ _REFUSALS: Final = {
     "404": ("there is no such job or node; as text: no such path", (_JSON, _YAML, _TEXT)),
     "406": ("the body is chunked", (_TEXT,)),
     "408": ("the body did not arrive in time", (_TEXT,)),
+    "412": ("If-None-Match: * demands a new record, and there is one of this name", (_JSON, _YAML)),
     "413": ("the body is too large", (_TEXT,)),
     "415": ("Content-Type or Accept names a type that is not known", (_TEXT,)),
     "422": ("a value cannot be read, or the controller refuses", (_JSON, _YAML)),
@@ -53,8 +54,19 @@ _KEY: Final = {
     "description": "a UUID of version 7: a repetition with the same key is answered with the same job",
     "schema": {"type": "string"},  # with a format, generated clients put an object into the header
 }
-#: Paths of which a request may have an Idempotency-Key, by POST.
-_ONCE: Final = ("/job/submit", "/job/allocate")
+#: A header of requests that make records and change none.
+_NEW: Final = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "description": "*: a record that is there is not changed, and the request is refused with 412",
+    "schema": {"type": "string", "enum": ["*"]},
+}
+#: Headers of requests by POST, by the ends of their paths.
+_HEADERS: Final = {
+    **dict.fromkeys(("/job/submit", "/job/allocate"), _KEY),
+    **dict.fromkeys(("/reservation", "/reservations", "/partitions", "/qos"), _NEW),
+}
 SECURITY: Final = {
     "user": {"type": "apiKey", "in": "header", "name": "X-SLURM-USER-NAME"},
     "token": {"type": "apiKey", "in": "header", "name": "X-SLURM-USER-TOKEN"},
@@ -76,8 +88,8 @@ def document(contract: Contract) -> Json:
             if one is not None:
                 kind = answer_type(facts, version, path, one["answer"])
                 made = _operation(one, kind, version)
-                if method == "post" and path.endswith(_ONCE):
-                    made["parameters"] = [_KEY]
+                if method == "post":
+                    _add_header(made, path)
                 paths.setdefault(path.replace(VERSION_MARK, version), {})[method] = made
         for name, found in facts["schemas"].items():
             one = of_version(found, version)
@@ -90,6 +102,13 @@ def document(contract: Contract) -> Json:
         "paths": paths,
         "components": {"securitySchemes": SECURITY, "schemas": schemas, "responses": responses},
     }
+
+
+def _add_header(made: Json, path: str) -> None:
+    """Adds the header that requests by POST to this path may have."""
+    header = next((one for end, one in _HEADERS.items() if path.rstrip("/").endswith(end)), None)
+    if header is not None:
+        made["parameters"] = [*cast("list[Json]", made.get("parameters", [])), header]
 
 
 def _with_absent(name: str, kind: object) -> object:

@@ -9,11 +9,16 @@ public key cannot be used as an HMAC secret and `none` is no algorithm:
 UserClaims (RFC 7519, 4.1): `exp` is required; `nbf`, `iat` and `aud` count if they are there, with CLOCK_SKEW_S. The user is
 `sun` or `username`, as in Slurm's tokens, or the claim that `userclaimfield` names. A token is valid for as many calls
 as its holder makes; ctld/core/requests/tokens.py revokes tokens by the time of their issue.
+
+A page of a browser sends the same token with each of its questions. Its signature and its text say the same each time, so they
+are read once, and its times at each call. What it was is known by a digest alone; other keys are another JwtKeys.
 """
 
+import hashlib
 import json
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import jwt
 import msgspec
@@ -30,6 +35,9 @@ CLOCK_SKEW_S: Final = 30
 #: Times that tokens state: to the year 5138. Their arithmetic is in microseconds.
 TIME_MAX_S: Final = 1e11
 USER_CLAIMS: Final = ("sun", "username")
+#: Tokens that are known to be signed, each some 600 bytes; the least lately used go first.
+KNOWN_MAX: Final = 2048
+_DIGEST_BYTES: Final = 32
 #: Errors of the readers of a token that is not verified yet: RecursionError for deep nesting, ValueError and its
 #: subclasses for bad JSON, base64, UTF-8, and numbers of too many digits.
 _UNREADABLE: Final = (jwt.PyJWTError, msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
@@ -76,6 +84,13 @@ class _Registered(msgspec.Struct, frozen=True):
     penstock_until: Annotated[int, msgspec.Meta(ge=0)] = 0  # and another
 
 
+class _Signed(NamedTuple):
+    """What a token with a valid signature states for this cluster."""
+
+    claims: UserClaims
+    begins_at_s: float  # nbf
+
+
 class _KeySet(msgspec.Struct, frozen=True):
     keys: list[dict[str, object]]
 
@@ -103,11 +118,26 @@ class JwtKeys:
         self._user_claims = (user_claim,) if user_claim else USER_CLAIMS
         self._own = _Key(own.algorithm, own.verification_key) if own is not None else None
         self._by_id = _read_set(key_set) if key_set is not None else {}
+        self._known: OrderedDict[bytes, _Signed] = OrderedDict()  # by their digests
 
     def verify(self, token: str, now_s: float) -> UserClaims:
         """Returns the claims of a valid token. Raises JwtRefused."""
         if len(token) > JWT_BYTES_MAX:
             raise JwtRefused("malformed", f"the token has more than {JWT_BYTES_MAX} characters")
+        digest = hashlib.blake2b(token.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()
+        signed = self._known.get(digest)
+        if signed is not None:
+            self._known.move_to_end(digest)
+            claims = signed.claims
+            _check_times(claims.ends_at_s, signed.begins_at_s, claims.issued_at_s, now_s)
+            return claims
+        signed = self._known[digest] = self._read(token, now_s)
+        if len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
+        return signed.claims
+
+    def _read(self, token: str, now_s: float) -> _Signed:
+        """Verifies a token. Raises JwtRefused."""
         try:
             header = msgspec.convert(jwt.get_unverified_header(token), _Header)
         except _UNREADABLE as error:
@@ -127,7 +157,7 @@ class JwtKeys:
         is_slurms = is_own and not any(name in named for name in self._user_claims)
         user = _user_of(named, USER_CLAIMS if is_slurms else self._user_claims)
         own = (registered.penstock_token, registered.penstock_session, registered.penstock_until)
-        return UserClaims(user, registered.iat, registered.exp, *own)
+        return _Signed(UserClaims(user, registered.iat, registered.exp, *own), registered.nbf)
 
     def _key(self, header: _Header) -> _Key:
         """Chooses the key by the header, and refuses every algorithm but that key's own. A token without a key's name is by
@@ -155,14 +185,18 @@ class JwtKeys:
     def _check(self, claims: _Registered, now_s: float, wanted: tuple[str, ...]) -> None:
         if any(abs(at_s) > TIME_MAX_S for at_s in (claims.exp, claims.nbf, claims.iat)):
             raise JwtRefused("claims", "the token's claims are not valid: a time is out of its range")
-        if claims.exp <= now_s:
-            raise JwtRefused("expired", f"the token has expired {now_s - claims.exp:.0f} s ago")
-        for name, begin_s in (("nbf", claims.nbf), ("iat", claims.iat)):
-            if begin_s > now_s + CLOCK_SKEW_S:
-                raise JwtRefused("early", f"the token is not valid yet: its {name} is {begin_s - now_s:.0f} s ahead")
+        _check_times(claims.exp, claims.nbf, claims.iat, now_s)
         audiences = [claims.aud] if isinstance(claims.aud, str) else claims.aud
         if audiences is not None and not any(name in audiences for name in wanted if name):
             raise JwtRefused("audience", f"the token is not for cluster {self._audience!r}")
+
+
+def _check_times(ends_at_s: float, begins_at_s: float, issued_at_s: float, now_s: float) -> None:
+    if ends_at_s <= now_s:
+        raise JwtRefused("expired", f"the token has expired {now_s - ends_at_s:.0f} s ago")
+    for name, begin_s in (("nbf", begins_at_s), ("iat", issued_at_s)):
+        if begin_s > now_s + CLOCK_SKEW_S:
+            raise JwtRefused("early", f"the token is not valid yet: its {name} is {begin_s - now_s:.0f} s ahead")
 
 
 def _user_of(claims: Mapping[str, object], names: tuple[str, ...]) -> str:

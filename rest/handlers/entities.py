@@ -128,6 +128,7 @@ async def _of_all_qos(call: RestCall) -> list[Change]:
             raise RestError(
                 422, NO_MEMBER, "name is missing, and there is no QOS with that id", source=f"{source}/name"
             )
+        call.check_new(name in known, Code.QOS_EXISTS, name, f"{source}/name")
         if name not in known:
             new[name] = None
         one = of_qos({**record, "name": name})

@@ -1,7 +1,7 @@
 """Making and changing reservations and partitions, and new nodes: the keys of scontrol, whose values the controller parses.
 
-A record with the name of an existing one changes it, else it is made. Several records of a body are made in their order; a
-refusal ends the request, and what was made before it stays, as in Slurm.
+A record with the name of an existing one changes it, else it is made; with `If-None-Match: *` it is made or refused. Several
+records of a body are made in their order; a refusal ends the request, and what was made before it stays, as in Slurm.
 """
 
 import shlex
@@ -23,6 +23,7 @@ from penstock.v1.controller_pb2 import (
 )
 from penstock.values.dates import format_date
 from penstock.values.duration import format_duration
+from penstock.values.refusals import Code
 from rest.answers import RestError
 from rest.calling import RestCall
 from rest.contract.parse import CONVERSION, INFINITE, NO_MEMBER
@@ -124,6 +125,7 @@ async def _reservations(call: RestCall, records: list[Members], source: str) -> 
     made: list[Json] = []
     for record in records:
         name, changes = text_of(record, "name"), _reservation(record)
+        call.check_new(name in known, Code.RESERVATION_INVALID, name, f"{source}/name")
         _warn(call, record, "reservation", source)
         if name in known:
             await call.call("UpdateReservation", UpdateReservationRequest(name=name, changes=changes))
@@ -164,6 +166,7 @@ async def post_partitions(call: RestCall) -> Json:
         source, name = f"#/partitions/{index}", text_of(record, "name")
         if not name:
             raise RestError(422, NO_MEMBER, "name is missing", source=f"{source}/name")
+        call.check_new(name in known, Code.PARTITION_EXISTS, name, f"{source}/name")
         changes = settings(record, _PARTITION)
         for flag in texts_of(record, "flags"):
             changes[_PARTITION_FLAGS[flag.removesuffix("_CLEAR")]] = "NO" if flag.endswith("_CLEAR") else "YES"

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.security.jwt import BadKey, SigningKey, read_signing_key
-from penstock.security.jwtkeys import CLOCK_SKEW_S, JWT_BYTES_MAX, JwtKeys, JwtRefused, UserClaims
+from penstock.security.jwtkeys import CLOCK_SKEW_S, JWT_BYTES_MAX, KNOWN_MAX, JwtKeys, JwtRefused, UserClaims
 
 NOW_S = 1_800_000_000
 SECRET = bytes(range(32))
@@ -72,6 +72,35 @@ def test_what_scontrol_makes_is_valid() -> None:
     pem = SigningKey(RSA_KEY.private_bytes(*PEM))
     assert pem.algorithm == "RS256"
     assert JwtKeys("c", pem).verify(pem.make("bob", NOW_S, 60), NOW_S).user_name == "bob"
+
+
+def test_a_signature_is_read_once_and_the_times_at_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that is sent with each question of a page; more than are known are verified again, and so is any other text."""
+    read: list[str] = []
+    decode = jwt.api_jws.decode_complete
+
+    def counted(token: str, *rest: object, **more: object) -> object:
+        read.append(token)
+        return decode(token, *rest, **more)  # type: ignore[arg-type]  # passed on as they came
+
+    monkeypatch.setattr(jwt.api_jws, "decode_complete", counted)
+    keys = JwtKeys("c", OWN, key_set(public(RSA_KEY, kid="r")))
+    token = jwt.encode(claims(nbf=NOW_S - 10), RSA_KEY, "RS256", {"kid": "r"})
+    assert reason(keys, token, NOW_S - 11 - CLOCK_SKEW_S) == "early"  # and what was refused is not known
+    for now_s in (NOW_S, NOW_S + 59, NOW_S - 10):
+        assert keys.verify(token, now_s) == UserClaims("ann", NOW_S, NOW_S + 60)
+    assert read == [token] * 2
+    assert reason(keys, token, NOW_S + 60) == "expired"
+    assert reason(keys, token, NOW_S - 11 - CLOCK_SKEW_S) == "early"
+    assert reason(keys, forged(HEAD, claims(), b"x" * 32)) == "signature"
+    assert reason(JwtKeys("c", OWN), token) == "algorithm"
+    last = [OWN.make(f"user{number}", NOW_S, 60) for number in range(KNOWN_MAX)]
+    for one in last:
+        keys.verify(one, NOW_S)
+    read.clear()
+    keys.verify(last[0], NOW_S)
+    keys.verify(token, NOW_S)
+    assert read == [token]
 
 
 def test_keys_of_an_identity_provider() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rest.contract.conform import conform, missing, unset
-from rest.contract.facts import ListOf, ObjectOf, Scalar, Schema, Words, load
+from rest.contract.facts import NEWEST, ListOf, ObjectOf, Scalar, Schema, Words, load
 from rest.contract.parse import CONVERSION, INFINITE, NOT_AN_OBJECT, UNKNOWN_WORD, parse
 
 CONTRACT = load()
@@ -155,7 +155,7 @@ def test_the_facts_are_those_of_the_originals():
 
 
 def parameters(paths: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of an OpenAPI document, by path and method. Headers are ours: Idempotency-Key."""
+    """The parameters of an OpenAPI document, by path and method. Headers are ours: Idempotency-Key, If-None-Match."""
     return {
         path: {
             method: [
@@ -176,3 +176,23 @@ def test_our_document_states_the_same_paths_and_parameters():
         stated |= parameters(json.loads((ORIGINALS / f"openapi-{version}.json").read_text())["paths"])
     ours: Any = document(CONTRACT)["paths"]
     assert parameters(ours) == stated
+
+
+def test_headers_of_requests_that_make_records():
+    from rest.openapi import document
+
+    paths: Any = document(CONTRACT)["paths"]
+    headers = {
+        path: [one["name"] for one in methods["post"].get("parameters", ()) if one["in"] == "header"]
+        for path, methods in paths.items()
+        if f"/{NEWEST}/" in path and "post" in methods
+    }
+    slurm, made = f"/slurm/{NEWEST}", ["If-None-Match"]
+    assert {path: names for path, names in headers.items() if names} == {
+        f"{slurm}/job/submit": ["Idempotency-Key"],
+        f"{slurm}/job/allocate": ["Idempotency-Key"],
+        f"{slurm}/reservation": made,
+        f"{slurm}/reservations/": made,
+        f"{slurm}/partitions/": made,
+        f"/slurmdb/{NEWEST}/qos/": made,
+    }

@@ -82,6 +82,23 @@ def test_qos_and_wckeys(rest):
         assert client.delete(f"{DB}/user/rdan").status_code == 200
 
 
+def test_a_qos_that_is_to_be_new_changes_none_that_is_there(rest):
+    new = {"If-None-Match": "*"}
+    with rest.as_user() as client:
+        made = {"qos": [{"name": "rfresh", "description": "first"}]}
+        assert client.post(f"{DB}/qos", json=made, headers=new).status_code == 200
+        both = {"qos": [{"name": "rfresh2"}, {"name": "RFresh", "description": "second"}]}
+        refused = client.post(f"{DB}/qos", json=both, headers=new)
+        (error,) = refused.json()["errors"]
+        assert (refused.status_code, error["error_number"], error["source"]) == (412, 9010, "#/qos/1/name")
+        assert client.get(f"{DB}/qos/rfresh").json()["qos"][0]["description"] == "first"
+        assert client.get(f"{DB}/qos/rfresh2").json()["qos"] == []  # all or none
+        assert client.post(f"{DB}/qos", json=both).status_code == 200
+        assert client.get(f"{DB}/qos/rfresh").json()["qos"][0]["description"] == "second"
+        for name in ("rfresh", "rfresh2"):
+            assert client.delete(f"{DB}/qos/{name}").status_code == 200
+
+
 def test_the_whole_configuration_is_what_it_takes(rest):
     """What GET config answers, POST config accepts, and changes nothing by it."""
     with rest.as_user() as client:

@@ -42,6 +42,42 @@ def test_a_reservation_from_its_creation_to_its_end(rest):
         assert refused.status_code == 422 and refused.json()["errors"]
 
 
+def test_what_is_to_be_new_changes_nothing_that_is_there(rest):
+    """If-None-Match: * makes a reservation or a partition, or is 412; without it the same request changes the one that is there."""
+    new = {"If-None-Match": "*"}
+    start = int(time.time()) + 3600
+    body = {
+        "name": "rnew1",
+        "start_time": start,
+        "duration": 60,
+        "users": [OWN],
+        "node_list": ["n2"],
+        "comment": "first",
+    }
+    with rest.as_user() as client:
+        assert client.post(f"{PREFIX}/reservation", json=body, headers=new).status_code == 200
+        other = {**body, "comment": "second", "duration": 90}
+        for path, sent, place in (
+            ("reservation", other, "#/name"),
+            ("reservations", {"reservations": [other]}, "#/reservations/name"),
+        ):
+            refused = client.post(f"{PREFIX}/{path}", json=sent, headers=new)
+            (error,) = refused.json()["errors"]
+            assert (refused.status_code, error["source"]) == (412, place), refused.text
+            assert error["description"] == "rnew1 exists already"
+        (found,) = client.get(f"{PREFIX}/reservation/rnew1").json()["reservations"]
+        assert found["end_time"]["number"] == start + 3600
+        assert client.post(f"{PREFIX}/reservation", json={"name": "rnew1", "duration": 90}).status_code == 200
+        (found,) = client.get(f"{PREFIX}/reservation/rnew1").json()["reservations"]
+        assert found["end_time"]["number"] == start + 5400
+        assert client.delete(f"{PREFIX}/reservation/rnew1").status_code == 200
+        part = {"partitions": [{"name": "rnew2", "nodes": {"configured": "n1"}}]}
+        assert client.post(f"{PREFIX}/partitions", json=part, headers=new).status_code == 200
+        refused = client.post(f"{PREFIX}/partitions", json=part, headers=new)
+        assert (refused.status_code, errors(refused)) == (412, [9260])
+        assert client.delete(f"{PREFIX}/partition/rnew2").status_code == 200
+
+
 def test_partitions_and_nodes_at_run_time(rest):
     with rest.as_user() as client:
         body = {"partitions": [{"name": "rpart", "nodes": {"configured": "n1"}, "maximums": {"time": {"number": 30}}}]}

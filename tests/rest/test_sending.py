@@ -91,6 +91,7 @@ class Moments:
     def __init__(self, pages: int = 1, text: str = "") -> None:
         self.moment = b"one"
         self.listed = 0  # lists that were made
+        self.ended = 0  # answers without a list that were read to their ends
         self.seen: list[bytes] = []
         self._pages = [ListJobsReply(jobs=[JobInfo(job_id=1, reason_detail=text)])] * pages
         self.rest = FakeRest()
@@ -103,6 +104,7 @@ class Moments:
         moment = self.moment + repr(proof).encode()
         yield ListJobsReply(moment=moment, unchanged=request.known == moment)
         if request.known == moment:
+            self.ended += 1
             return
         self.listed += 1
         for page in self._pages:
@@ -118,6 +120,7 @@ def test_an_unchanged_list_of_jobs_is_not_made():
         again = tagged(there.rest, f"{CURRENT}/jobs", header)
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
     assert there.listed == 1
+    assert there.ended == 2  # a connection whose answer is left before its end is closed
     other = {"X-SLURM-USER-TOKEN": "d.e.f", "If-None-Match": tag}
     stranger = there.rest.get(f"{CURRENT}/jobs", headers=other)  # the tag of what another one may see
     assert stranger.status_code == 200 and stranger.headers["etag"] != tag and there.listed == 2

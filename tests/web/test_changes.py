@@ -75,8 +75,10 @@ def test_an_operator_makes_changes_and_removes_a_reservation(web, roles):
     dialog.get_by_label("Name").fill("course")
     dialog.get_by_label("Nodes", exact=True).fill("n2")
     dialog.get_by_role("button", name="Reserve", exact=True).click()
-    dialog.get_by_text("the ReservationName course is taken").wait_for()
+    taken = "The name course is taken: write another one."
+    dialog.locator(".field").filter(has_text="Name").first.get_by_text(taken).wait_for()
     dialog.get_by_role("button", name="Back").click()
+    assert reserved(roles, "course")["Nodes"] == "n1"
 
     dialog = opened(page, "Change course")
     assert lines(dialog) == ["Nothing is changed yet."]
@@ -180,6 +182,14 @@ def test_an_operator_makes_changes_and_removes_a_qos(web, roles):
     dialog.get_by_label("Most in all").fill("gres/gpu=4,cpu=8")
     dialog.get_by_label("Description").fill(HOSTILE)
     check_looks(page, "qos-new")
+    roles.run("sacctmgr", "-i", "add", "qos", "burst", "description=meanwhile").ok()  # by another person
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    dialog.locator(".field").filter(has_text="Name").first.get_by_text(
+        "The name burst is taken: write another one."
+    ).wait_for()
+    check_looks(page, "qos-taken")
+    assert shown("burst") == "burst|0|||"
+    roles.run("sacctmgr", "-i", "delete", "qos", "burst").ok()
     confirmed(dialog, "Add")
     page.get_by_role("row").filter(has_text="burst").get_by_text(HOSTILE).wait_for()
     assert shown("burst") == "burst|50|1-00:00:00|cpu=8,gres/gpu=4|"

@@ -44,7 +44,8 @@ def test_gpus_over_the_last_day(web):
         lambda route: route.fulfill(json=by_type if "tres=" in route.request.url else given),
     )
     with web.rest.as_user() as client:
-        hours = client.get("/penstock/v1/usage/hours?by=account&tres=gres/gpu").json()
+        day = "&".join(f"{end}={real[f'{end}_at_us'] // 10**6}" for end in ("start", "end"))
+        hours = client.get(f"/penstock/v1/usage/hours?by=account&tres=gres/gpu&{day}").json()
     assert hours["groups"] == hours["errors"] == []
     groups = [{"key": key, "total_s": 24 * n, "hours": [n] * 24} for key, n in (("lab", 14_400), ("<img src=x>", 3600))]
     page.route("**/penstock/v1/usage/hours?*", lambda route: route.fulfill(json=hours | {"groups": groups}))

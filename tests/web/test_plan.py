@@ -5,7 +5,7 @@ import re
 import pytest
 
 pytest.importorskip("playwright", reason="playwright is not installed")
-from webpages import CHROMIUM, check_looks, wait_for_text
+from webpages import CHROMIUM, PHONE_WIDTH, check_looks, wait_for_text
 
 from penstock import __version__
 
@@ -211,6 +211,12 @@ def test_the_cluster(web, planned):
     page.get_by_role("heading", name="Audit log", level=1).wait_for()
     page.get_by_role("row").filter(has_text="main").first.wait_for()
     check_looks(page, "audit")
+    page.set_viewport_size({"width": PHONE_WIDTH, "height": 740})
+    web.open(page, "", "Overview")
+    web.open(page, "cluster", "Cluster")  # the last one of the menu, which does not fit
+    page.wait_for_function(
+        "() => document.querySelector('nav [aria-current=page]').getBoundingClientRect().right <= innerWidth"
+    )
     page = web.login("nobody")
     web.open(page, "cluster/audit", "Audit log")
     page.get_by_role("alert").wait_for()

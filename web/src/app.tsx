@@ -63,6 +63,7 @@ function Shell({ user, cluster }: { user: string; cluster: string }): JSX.Elemen
     const title = [path[1] ?? PAGES.find((one) => one[0] === where)?.[1] ?? "", cluster, "Penstock"].filter(Boolean).join(" · ");
     document.title = title;
     main.current?.scrollTo(0, 0);
+    document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "center" }); // the menu of a narrow screen
     if (document.activeElement !== document.body && !main.current?.contains(document.activeElement)) main.current?.focus();
   }, [address, cluster]);
   return (

@@ -7,8 +7,8 @@ user, as in Slurm; the caller then is that user, and has that user's rights only
 
 A personal token (penstock token) names its record, which has its scope; without the record it is not valid.
 
-Keys are read at the start and when the configuration is read again. Deliberately absent: a cache of verified tokens,
-since a revocation counts at once and HMAC takes some microseconds.
+Keys are read at the start and when the configuration is read again. What is known of a token from an earlier call is its
+signature and its text (penstock/security/jwtkeys.py): a revocation, the end of the token and other keys count at once.
 """
 
 import os

@@ -58,9 +58,9 @@ export async function read<T>(path: string, tag = "", signal?: AbortSignal): Pro
   return { data: (await response.json()) as T, tag: found };
 }
 
-/** Changes something. `key`: by which the controller knows a submission that is repeated. */
-export async function change<T>(method: "POST" | "DELETE", path: string, body?: unknown, key = ""): Promise<T> {
-  const response = await send(method, path, body, undefined, key);
+/** Changes something. `more`: further headers. */
+export async function change<T>(method: "POST" | "DELETE", path: string, body?: unknown, more: Readonly<Record<string, string>> = {}): Promise<T> {
+  const response = await send(method, path, body, undefined, more);
   return (await response.json()) as T;
 }
 
@@ -75,9 +75,8 @@ export function leave(path: string): void {
   void fetch(path, { method: "DELETE", headers: proof(), keepalive: true }).catch(() => undefined);
 }
 
-async function send(method: string, path: string, body?: unknown, signal?: AbortSignal, key = ""): Promise<Response> {
-  const headers: Record<string, string> = { ...proof(), Accept: "application/json" };
-  if (key) headers["Idempotency-Key"] = key;
+async function send(method: string, path: string, body?: unknown, signal?: AbortSignal, more: Readonly<Record<string, string>> = {}): Promise<Response> {
+  const headers: Record<string, string> = { ...proof(), ...more, Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const init: RequestInit = { method, headers };
   if (body !== undefined) init.body = JSON.stringify(body);

@@ -82,7 +82,6 @@ function Controllers({ version }: { version: string }): JSX.Element {
           rows={[
             ["Cluster", ping.data.meta.slurm.cluster], ["Penstock", version], ["Speaks as Slurm", ping.data.meta.slurm.release],
             ["Controllers", controllersOf(ping.data.pings)], ["Versions of nodes", nodes.data ? versionsOf(nodes.data.nodes) : ""],
-            ["Answer took", first?.latency ? `${(first.latency / 1000).toFixed(1)} ms` : ""],
             ["Jobs submitted", `${stats.jobs_submitted} since ${fullTime(stats.req_time_start.number * 1e6)}`],
             ["Jobs started", stats.jobs_started], ["Jobs completed", stats.jobs_completed],
             ["Last pass of the planner", `${(stats.schedule_cycle_last / 1000).toFixed(1)} ms`],

@@ -48,7 +48,7 @@ export function QosPage(): JSX.Element {
       tools={manages && <button type="button" onClick={() => setNew(true)}>New QOS</button>}
     >
       {row && <QosDialog key={row.name} one={row} onClose={() => setChanged("")} />}
-      {isNew && <NewQos all={rows ?? []} onClose={() => setNew(false)} />}
+      {isNew && <NewQos onClose={() => setNew(false)} />}
     </TablePage>
   );
 }

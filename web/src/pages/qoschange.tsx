@@ -6,7 +6,7 @@ import type { Qos } from "../api/types";
 import { recordOf } from "../lib/changefields";
 import { fieldsOf, NEW, NEW_FIELDS } from "../lib/qosfields";
 import { Dialog } from "../parts/bits";
-import { Acts, ChangeDialog, sendChange } from "../parts/changedialog";
+import { Acts, ChangeDialog, sendChange, sendNew } from "../parts/changedialog";
 
 /** Making, changing and removing QOS, as requests to the controller, which decides who may. */
 
@@ -31,16 +31,14 @@ export function QosDialog({ one, onClose }: { one: Qos; onClose: () => void }): 
   );
 }
 
-export function NewQos({ all, onClose }: { all: readonly Qos[]; onClose: () => void }): JSX.Element {
+export function NewQos({ onClose }: { onClose: () => void }): JSX.Element {
   return (
     <ChangeDialog
       title="New QOS" confirm="Add" fields={NEW_FIELDS} record={NEW} isNew onClose={onClose}
       note="Accounts and users have it when it is among their QOS, on the page Accounts."
       send={async (changes) => {
-        const name = changes.find((one) => one.field.id === "name")?.after;
-        if (!name) throw new Error("Write a name.");
-        if (all.some((one) => one.name === name)) throw new Error(`Nothing was changed: the name ${name} is taken.`); // the path would change that one
-        await sendChange("POST", `${SLURMDB}/qos`, { qos: [recordOf({}, changes)] });
+        if (!changes.some((one) => one.field.id === "name")) throw new Error("Write a name.");
+        await sendNew(`${SLURMDB}/qos`, { qos: [recordOf({}, changes)] }, changes);
       }}
     />
   );

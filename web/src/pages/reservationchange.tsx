@@ -6,7 +6,7 @@ import type { ReservationInfo } from "../api/types";
 import { amountOf, recordOf } from "../lib/changefields";
 import { fieldsOf, NEW, NEW_FIELDS } from "../lib/reservationfields";
 import { Dialog } from "../parts/bits";
-import { Acts, ChangeDialog, sendChange } from "../parts/changedialog";
+import { Acts, ChangeDialog, sendChange, sendNew } from "../parts/changedialog";
 
 /** Making, changing and removing reservations, as requests to the controller, which decides who may. */
 
@@ -45,17 +45,12 @@ function isChosen(one: ReservationInfo): boolean {
   return one.node_list !== "" && !one.flags.includes("SPEC_NODES") && !one.flags.includes("ALL_NODES");
 }
 
-export function NewReservation({ all, onClose }: Dialogs & { all: readonly ReservationInfo[] }): JSX.Element {
+export function NewReservation({ onClose }: Dialogs): JSX.Element {
   return (
     <ChangeDialog
       title="New reservation" confirm="Reserve" fields={NEW_FIELDS} record={NEW} isNew onClose={onClose}
       note="Name what is reserved (nodes, a number of them, resources or licenses) and for whom (users, accounts or groups). Without a start it begins now."
-      send={async (changes) => {
-        const name = changes.find((one) => one.field.id === "name")?.after;
-        if (name && all.some((one) => one.name === name)) throw new Error(`Nothing was changed: the ReservationName ${name} is taken.`); // the path would change that one
-        const now = amountOf(`${Math.floor(Date.now() / 1000)}`);
-        await sendChange("POST", `${SLURM}/reservation`, recordOf({ start_time: now }, changes));
-      }}
+      send={(changes) => sendNew(`${SLURM}/reservation`, recordOf({ start_time: amountOf(`${Math.floor(Date.now() / 1000)}`) }, changes), changes)}
     />
   );
 }

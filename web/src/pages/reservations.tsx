@@ -80,7 +80,7 @@ export function Reservations(): JSX.Element {
       tools={me?.manages && <button type="button" onClick={() => setNew(true)}>New reservation</button>}
     >
       {row && <ReservationDialog key={row.name} one={row} may={rights(row)} onClose={() => setChanged("")} />}
-      {isNew && <NewReservation all={rows ?? []} onClose={() => setNew(false)} />}
+      {isNew && <NewReservation onClose={() => setNew(false)} />}
     </TablePage>
   );
 }

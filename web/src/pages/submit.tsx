@@ -245,7 +245,7 @@ function Send(props: { job: Record<string, unknown>; isReady: boolean; onRefused
     if (!key.current.text || key.current.job !== props.job) key.current = { text: newRequestKey(), job: props.job };
     setBusy(true);
     try {
-      const answer = await change<Submitted>("POST", `${SLURM}/job/submit`, { job: props.job }, key.current.text);
+      const answer = await change<Submitted>("POST", `${SLURM}/job/submit`, { job: props.job }, { "Idempotency-Key": key.current.text });
       key.current.text = "";
       draft.set(START);
       refresh();

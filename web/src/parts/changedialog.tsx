@@ -11,6 +11,9 @@ import { Dialog } from "./bits";
  * what the controller refuses at the field that this speaks of.
  */
 
+/** The field of a record's name. */
+const NAME = "name";
+
 /** Sends a change. What is so already is no failure, unless `unchanged` says why it is one. */
 export async function sendChange(method: "POST" | "DELETE", path: string, body?: unknown, unchanged = ""): Promise<void> {
   try {
@@ -19,6 +22,22 @@ export async function sendChange(method: "POST" | "DELETE", path: string, body?:
     if (!(error instanceof ApiError)) throw error;
     if (error.status !== 304) throw new Error(`Nothing was changed. ${error.message}`, { cause: error });
     if (unchanged) throw new Error(unchanged, { cause: error });
+  }
+  refresh();
+}
+
+/** There is a record of the name of one that was to be made. */
+class NameTaken extends Error {}
+
+/** Makes a record. One of that name that is there, which another person may have just made, stays as it is. */
+export async function sendNew<T>(path: string, body: unknown, changes: readonly FieldChange<T>[]): Promise<void> {
+  try {
+    await change("POST", path, body, { "If-None-Match": "*" });
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    const name = changes.find((one) => one.field.id === NAME)?.after;
+    if (error.status === 412 && name) throw new NameTaken(`The name ${name} is taken: write another one.`, { cause: error });
+    throw new Error(`Nothing was changed. ${error.message}`, { cause: error });
   }
   refresh();
 }
@@ -59,7 +78,7 @@ export function ChangeDialog<T>(props: {
       await props.send(changes);
     } catch (error) {
       const said = error instanceof Error ? error.message : String(error);
-      const id = fieldIn(said, changes);
+      const id = error instanceof NameTaken ? NAME : fieldIn(said, changes);
       setRefused([id, said]);
       if (!id) throw error;
       document.getElementById(`change-${id}`)?.focus(); // it may be out of sight
