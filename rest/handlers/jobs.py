@@ -9,6 +9,7 @@ from penstock.v1.controller_pb2 import JobFilter, JobInfo, ListJobsRequest, List
 from penstock.values.allowance import Allowance
 from penstock.values.cpusets import format_cpus, numbers_of
 from penstock.values.errors import BadValue
+from penstock.values.hostlist import as_lists
 from penstock.values.jobid import JobSelector, format_job, parse_selector, parse_selectors
 from penstock.values.refusals import TEXT, Code
 from rest.answers import RestError
@@ -67,7 +68,7 @@ async def resources(call: RestCall) -> Json:
         call.warn(f"job {text} has no nodes")
         return {"nodes": []}
     names = list(dict.fromkeys(part.node for part in parts))
-    nodes = {one.name: one for one in (await call.call("ListNodes", ListNodesRequest(names=names))).nodes}
+    nodes = {one.name: one for one in (await call.call("ListNodes", ListNodesRequest(names=as_lists(names)))).nodes}
     return {"nodes": [_layout(part, nodes.get(part.node, NodeInfo())) for part in parts]}
 
 

@@ -406,6 +406,10 @@ def test_lists_of_more_nodes_than_a_request_has_texts():
         asked = rest.calls[-1][1]
         check_bounds(asked)
         assert len(set(expand_all(asked.nodes if path == "nodes/events" else asked.names))) == 5000
+    job = JobInfo(job_id=6, allocation=[{"node": f"n{number}"} for number in range(5000)])
+    rest = FakeRest({"ListJobs": ListJobsReply(jobs=[job]), "ListNodes": ListNodesReply()})
+    assert len(rest.get("/slurm/v0.0.46/resources/6").json()["nodes"]) == 5000
+    check_bounds(rest.calls[-1][1])
 
 
 def test_utilization_is_by_the_hour_and_bounded():
