@@ -65,7 +65,9 @@ _Found = tuple[EndKind, int, int, TaskSet]  # kind, exit code, signal, ranks
 def _reported(own: TaskSet, event: StepExited) -> tuple[list[_Found], int]:
     """What a node says of its tasks, as far as it can be true. A node of an earlier release says nothing."""
     found: list[_Found] = []
-    rest, room, allowance = own, RANKS_CHARS_MAX, Allowance(READ_ALLOWANCE)
+    rest = own
+    room = RANKS_CHARS_MAX
+    allowance = Allowance(READ_ALLOWANCE)
     is_read = len(event.task_ends) <= GROUPS_MAX
     for code, signal, text in event.task_ends[:GROUPS_MAX]:
         room -= len(text)
