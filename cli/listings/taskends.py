@@ -26,16 +26,18 @@ def as_text(job: JobRecord, step: StepRecord) -> str:
 def as_object(job: JobRecord, step: StepRecord) -> Json:
     """The same as a document."""
     name, _, step_name = RecordRow(job, step).id_text().rpartition(".")
-    groups: list[Json] = [
-        {
-            "node": one.node, "ranks": one.ranks, "kind": _group(one).kind.name, "exit_code": one.exit.code,
-            "exit_signal": one.exit.signal,
-        }
-        for one in step.task_ends
-    ]  # fmt: skip
+    ends: list[Json] = [end_object(one) for one in step.task_ends]
     return {
-        "job": name, "step": step_name, "state": step.state, "tasks": step.tasks, "task_ends": groups,
+        "job": name, "step": step_name, "state": step.state, "tasks": step.tasks, "task_ends": ends,
         "task_ends_left_out": step.task_ends_left_out,
+    }  # fmt: skip
+
+
+def end_object(one: TaskEnds) -> Json:
+    """A group as a document."""
+    return {
+        "node": one.node, "ranks": one.ranks, "kind": _group(one).kind.name, "exit_code": one.exit.code,
+        "exit_signal": one.exit.signal,
     }  # fmt: skip
 
 

@@ -20,8 +20,9 @@ from cli.listings.jobefficiency import as_object, measured
 from cli.listings.livesteps import LiveBounds
 from cli.listings.profilechart import drawn_object
 from cli.listings.profiles import ProfileDemand, profiles_of
+from cli.listings.taskends import end_object
 from penstock.v1.accounting_pb2 import JobRecord, ListRecordsReply, ListRecordsRequest, StepMetric, StepRecord
-from penstock.v1.common_pb2 import TaskEnds, UsageMetric
+from penstock.v1.common_pb2 import UsageMetric
 from penstock.values.errors import BadValue
 from penstock.values.jobid import JobSelector, format_step, parse_selector
 from penstock.values.refusals import TEXT, Code
@@ -45,6 +46,8 @@ FIGURE: Final = {
     "name": "string", "total": "integer", "max": "integer", "max_node": "string", "max_task": "integer", "min": "integer",
     "min_node": "string", "min_task": "integer",
 }  # fmt: skip
+#: Kinds of figures that are known; a later release may know more.
+_KINDS: Final = frozenset(UsageMetric.Kind.values())
 #: Members of tasks that ended alike, and their types. `kind` is EXITED, UNKNOWN or NOT_STARTED.
 TASK_END: Final = {
     "node": "string", "ranks": "string", "kind": "string", "exit_code": "integer", "exit_signal": "integer",
@@ -87,19 +90,9 @@ def _step(one: StepRecord) -> Json:
         "max_vmsize_kb": one.usage.max_vmsize_kb,
         "disk_read_bytes": one.usage.disk_read_bytes,
         "disk_written_bytes": one.usage.disk_write_bytes,
-        "figures": [_figure(metric) for metric in one.metrics],
-        "task_ends": [_task_end(ends) for ends in one.task_ends],
+        "figures": [_figure(metric) for metric in one.metrics if metric.kind in _KINDS],
+        "task_ends": [end_object(ends) for ends in one.task_ends],
         "task_ends_left_out": one.task_ends_left_out,
-    }
-
-
-def _task_end(one: TaskEnds) -> Json:
-    return {
-        "node": one.node,
-        "ranks": one.ranks,
-        "kind": TaskEnds.Kind.Name(one.kind),
-        "exit_code": one.exit.code,
-        "exit_signal": one.exit.signal,
     }
 
 

@@ -19,7 +19,14 @@ from fakerest import TOKEN, FakeRest
 from cli.steps import stepquery
 from ctld.rpc.gate.incoming import check_bounds
 from penstock.errors import PenstockError
-from penstock.v1.accounting_pb2 import JobRecord, ListProfilesReply, ListRecordsReply, ProfileRecord, StepRecord
+from penstock.v1.accounting_pb2 import (
+    JobRecord,
+    ListProfilesReply,
+    ListRecordsReply,
+    ProfileRecord,
+    StepMetric,
+    StepRecord,
+)
 from penstock.v1.common_pb2 import ExitStatus, TaskEnds, Usage, UsageMetric
 from penstock.v1.controller_pb2 import (
     GetBatchScriptReply,
@@ -265,14 +272,17 @@ def test_steps_of_a_job():
     ends = [
         TaskEnds(node="n2", ranks="0-3,8", exit=ExitStatus(signal=9)),
         TaskEnds(node="n3", ranks="9", kind=TaskEnds.UNKNOWN),
+        TaskEnds.FromString(b"\x0a\x0210\x20\x63"),  # a kind of a later release
     ]
-    failed = JobRecord(job_id=5, steps=[StepRecord(step_id=0, task_ends=ends, task_ends_left_out=7)])
+    metrics = [StepMetric.FromString(b"\x08\x63")]  # and of a figure
+    failed = JobRecord(job_id=5, steps=[StepRecord(step_id=0, task_ends=ends, task_ends_left_out=7, metrics=metrics)])
     rest = FakeRest({"ListRecords": ListRecordsReply(records=[failed])})
     (step,) = rest.get(f"{OWN}/jobs/5/steps").json()["steps"]
-    assert rest.calls[0][1].with_task_ends and step["task_ends_left_out"] == 7
+    assert rest.calls[0][1].with_task_ends and (step["task_ends_left_out"], step["figures"]) == (7, [])
     assert step["task_ends"] == [
         {"node": "n2", "ranks": "0-3,8", "kind": "EXITED", "exit_code": 0, "exit_signal": 9},
         {"node": "n3", "ranks": "9", "kind": "UNKNOWN", "exit_code": 0, "exit_signal": 0},
+        {"node": "", "ranks": "10", "kind": "UNKNOWN", "exit_code": 0, "exit_signal": 0},
     ]
     many = JobRecord(job_id=5, steps=[StepRecord(step_id=n) for n in range(jobuse.STEPS_MAX + 2)])
     answer = FakeRest({"ListRecords": ListRecordsReply(records=[many])}).get(f"{OWN}/jobs/5/steps").json()
