@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from patience import ANSWER_S
+from patience import ANSWER_S, END_S
 
 from nodedaemon.daemon import stream_port
 from penstock.security import ca
@@ -288,32 +288,42 @@ def test_a_client_may_be_quicker_than_the_launch(tmp_path):
     run(scenario())
 
 
-def test_those_who_say_nothing_do_not_keep_others_out():
-    """In one process, with small limits: the longest waiting one is closed when all are in use."""
+def test_those_who_say_nothing_do_not_keep_others_out(monkeypatch):
+    """The longest waiting one is closed when all places are in use."""
+    monkeypatch.setattr(stream_port, "WAITING_MAX", 3)
+    monkeypatch.setattr(stream_port, "GREETING_S", END_S)
 
     async def scenario():
-        listener = stream_port.open_port("", 0, False)
-        port = stream_port.StreamPort(listener, lambda key: None)
-        limits = stream_port.WAITING_MAX, stream_port.GREETING_S
-        stream_port.WAITING_MAX, stream_port.GREETING_S = 3, 0.2
-        try:
-            silent = [await asyncio.open_connection("127.0.0.1", port.number) for _ in range(4)]
-            first = await silent[0][0].read()
-            assert first == ANSWER_NO + b"too many connections wait\n"
-            for reader, writer in silent[1:]:  # the others meet their deadline
-                writer.write(b"PENS")
-                assert await reader.read() == ANSWER_NO + b"no greeting arrived\n"
-            reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
-            for byte in greeting(1, 1, 0):  # byte by byte, and more behind it
-                writer.write(bytes([byte]))
-                await writer.drain()
-            assert (await reader.read()).startswith(b"no step 1.1.0 is no")
-            for _, writer in silent:
-                writer.close()
+        port = stream_port.StreamPort(stream_port.open_port("", 0, False), lambda key: None)
+        silent = [await asyncio.open_connection("127.0.0.1", port.number) for _ in range(4)]
+        assert await silent[0][0].read() == ANSWER_NO + b"too many connections wait\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
+        for byte in greeting(1, 1, 0):  # byte by byte, while the others wait
+            writer.write(bytes([byte]))
+            await writer.drain()
+        assert (await reader.read()).startswith(b"no step 1.1.0 is no")
+        assert await silent[1][0].read() == ANSWER_NO + b"too many connections wait\n"
+        port.close()
+        for reader, _ in silent[2:]:
+            assert await reader.read() == ANSWER_NO + b"the node daemon ends\n"
+        for _, writer in silent:
             writer.close()
-        finally:
-            stream_port.WAITING_MAX, stream_port.GREETING_S = limits
-            port.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("said", [b"", b"PENS"])
+def test_a_greeting_has_a_deadline(monkeypatch, said):
+    monkeypatch.setattr(stream_port, "GREETING_S", 0.05)
+
+    async def scenario():
+        port = stream_port.StreamPort(stream_port.open_port("", 0, False), lambda key: None)
+        sock = socket.create_connection(("127.0.0.1", port.number))
+        sock.sendall(said)  # it is there before the port accepts, and so before the deadline begins
+        reader, writer = await asyncio.open_connection(sock=sock)
+        assert await reader.read() == ANSWER_NO + b"no greeting arrived\n"
+        writer.close()
+        port.close()
 
     run(scenario())
 
