@@ -1,5 +1,6 @@
 """The node's core: the table, the fence, de-duplication, tombstones, escalation, and the promise over any order of commands."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -365,7 +366,10 @@ def test_what_is_remembered_of_forgotten_steps_is_bounded():
 
 KEYS = [StepKey(1, 1, -5), StepKey(1, 2, -5), StepKey(2, 1, 0)]
 OPS = st.one_of(
-    st.tuples(st.sampled_from(["launch", "terminate", "forget", "began", "ended", "lost"]), st.sampled_from(KEYS)),
+    st.tuples(
+        st.sampled_from(["launch", "terminate", "forget", "began", "ended", "lost", "suspend", "resume"]),
+        st.sampled_from(KEYS),
+    ),
     st.tuples(st.sampled_from(["seal", "crash", "reconnect", "hang_up", "timer", "ack"]), st.just(KEYS[0])),
 )
 
@@ -427,6 +431,8 @@ class World:
             self.command(m.Launch, key, "order")
         elif what == "terminate":
             self.command(m.Terminate, key, 5, "")
+        elif what in ("suspend", "resume"):
+            self.command(m.SuspendSteps, key, what == "suspend", 2)
         elif what == "forget":
             self.command(m.Forget, key)
         elif what == "began" and self.alive(key):
@@ -466,13 +472,8 @@ def test_any_order_starts_a_step_at_most_once_and_ends_what_was_accepted_exactly
     assert not world.machine.live_steps()
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(OPS, max_size=40))
-def test_replay_and_snapshot_say_the_same_as_the_machine(ops):
-    world = World()
-    for what, key in ops:
-        world.do(what, key)
-        world.seal()
+def check_replay(world: World) -> None:
+    """Whether the journal, and a snapshot, make a machine that does what the world's will do."""
     replayed, from_snapshot = NodeMachine(), NodeMachine()
     replayed.replay(world.journal)
     from_snapshot.replay(list(world.machine.snapshot()))
@@ -486,3 +487,26 @@ def test_replay_and_snapshot_say_the_same_as_the_machine(ops):
         then = {k: (s.state, s.start_at_us, s.kill_at_us if s.is_live else 0) for k, s in world.machine.steps.items()}
         assert {k: v[:2] for k, v in now.items()} == {k: v[:2] for k, v in then.items()}
         assert now.keys() == then.keys()
+        live = [(step, world.machine.steps[step.key]) for step in other.live_steps()]
+        assert all(step.suspended == same.suspended for step, same in live)
+        assert not any(step.kill_at_us for step, _ in live) or other.next_deadline() is not None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(OPS, max_size=40))
+def test_replay_and_snapshot_say_the_same_as_the_machine(ops):
+    world = World()
+    for what, key in ops:
+        world.do(what, key)
+        world.seal()
+    check_replay(world)
+
+
+@pytest.mark.parametrize("first", ["began", "suspend", "resume", "terminate", "crash"])
+def test_so_do_all_short_histories_of_a_step(first):
+    for rest in itertools.product(["began", "suspend", "resume", "terminate", "crash"], repeat=3):
+        world = World()
+        for what in ("launch", first, *rest):
+            world.do(what, KEYS[0])
+            world.seal()
+        check_replay(world)

@@ -9,7 +9,7 @@ import pytest
 
 from nodedaemon.base.topology_info import read_topology
 from nodedaemon.core import messages as m
-from nodedaemon.core.machine import SCOPE_ALL, SIGCONT, SIGSTOP, SIGTERM, SIGTSTP, NodeMachine
+from nodedaemon.core.machine import SCOPE_ALL, SIGCONT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, NodeMachine
 from nodedaemon.core.steps import ANY_CPUS, CpuSets
 from penstock.v1 import common_pb2, node_pb2
 from tests.node.fakectl import cluster, eventually, lines, make_key
@@ -96,6 +96,29 @@ def test_a_restarted_daemon_stops_it_again() -> None:
         assert other.steps[KEY].suspended
         other.step(5 * SECOND_US, m.TimerDue())
         assert signals(list(other.seal().effects)) == [(SIGSTOP,)]
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_step_that_was_suspended_ends_though_the_daemon_dies_before_it_signals(resumed: bool) -> None:
+    """It never ended (fault world 873): the deadline of a stop that was due no more hid that of SIGKILL."""
+    machine = connected()
+    records: list[m.AnyRecord] = [m.SpoolCreated("spool"), m.BootSeen("boot")]
+    orders: list[m.NodeCoreEvent] = [m.Launch(1, 1, 3, KEY, "order"), m.StepBegan(KEY, 5, 99)]
+    orders += [m.SuspendSteps(1, 2, 3, KEY, True, 0)]
+    orders += [m.SuspendSteps(1, 3, 3, KEY, False, 0, CpuSets("c", "f"))] if resumed else []
+    for event in (*orders, m.Terminate(1, 4, 3, KEY, 30 * SECOND_US, "")):
+        machine.step(SECOND_US, event)
+        records += machine.seal().records
+    for written in (records, list(machine.snapshot())):
+        other = NodeMachine()
+        other.replay(written)
+        assert not other.steps[KEY].suspended
+        other.step(2 * SECOND_US, m.LinkUp(2, 3, 60 * SECOND_US))
+        other.step(2 * SECOND_US, m.Terminate(2, 1, 3, KEY, 40 * SECOND_US, ""))  # once more, as at each registration
+        assert other.next_deadline() == 31 * SECOND_US
+        other.seal()
+        other.step(31 * SECOND_US, m.TimerDue())
+        assert signals(list(other.seal().effects)) == [(SIGKILL,)]
 
 
 def test_a_resumed_step_is_told_its_cpus_also_when_it_was_still_starting_or_the_daemon_died_meanwhile() -> None:

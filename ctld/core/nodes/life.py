@@ -45,6 +45,8 @@ US = 1_000_000
 NOT_RESPONDING = "Not responding"
 #: Steps that are ended or forgotten on a node in one turn of the loop: some milliseconds.
 SLICE_STEPS = 2_000
+#: A node learns first which of its jobs are to stop: others may have their CPUs, and continue there.
+STOPPING_STATES = frozenset({JobState.COMPLETING, JobState.SUSPENDED})
 
 
 def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> None:
@@ -188,7 +190,7 @@ def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegister
     node.exited = {
         (h.job_id, h.attempt, h.step_id): None for h in event.held if h.state == "EXITED" and not h.end_acknowledged
     }
-    for job_id in list(node.jobs):
+    for job_id in sorted(node.jobs, key=lambda job_id: state.jobs[job_id].state not in STOPPING_STATES):
         job = state.jobs[job_id]
         attempt = job.attempt
         for step in step_orders.live_steps(state, job):
