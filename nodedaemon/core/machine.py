@@ -252,7 +252,7 @@ class NodeMachine(JournalState):
         refused = self._fence(event)
         if not refused and (step is None or not step.is_live):
             refused = f"step {event.key} is not here"
-        if not refused and step is not None and step.suspended != event.suspended and not step.kill_at_us:
+        if not refused and step is not None and step.is_other(event.suspended, event.cpus) and not step.kill_at_us:
             step.suspended = event.suspended
             step.stop_at_us = 0
             if not step.suspended:

@@ -102,3 +102,8 @@ class NodeStep:
     def is_live(self) -> bool:
         """True while a process of it runs or may yet run."""
         return self.state in (StepState.ACCEPTED, StepState.RUNNING)
+
+    def is_other(self, suspended: bool, cpus: CpuSets) -> bool:
+        """Whether it is not suspended as said, or is to run on other CPUs than it was last moved to. An order to suspend,
+        and the one to resume with its CPUs, may both have been lost."""
+        return self.suspended != suspended or (not suspended and cpus not in (ANY_CPUS, self.cpus))

@@ -51,3 +51,22 @@ def test_a_part_of_a_step_that_was_cancelled_meanwhile_is_not() -> None:
     world = suspended_before_n2_has_its_part(False)
     world.do(CancelJobs(world.actor("ann"), JobFilter(ids=("1.0",)), reply_to=world.reply_to()))
     assert not [line for line in resume(world) if line.startswith("launch")]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_node_that_missed_a_suspension_and_its_end_learns_where_the_job_runs_now(restarts: bool) -> None:
+    """It ran on beside the job that had got its CPUs (fault world 1065)."""
+    world = World(make_config(nodes=1))
+    world.register("n1")
+    world.submit(JobSubmission(name="a", work_dir=b"/tmp", ntasks=2))
+    world.started(1)
+    del world.links["n1"]  # nobody has noticed it yet
+    world.do(ControlJobs(world.actor("root"), ("1",), ControlAction.SUSPEND, world.reply_to()))
+    world.submit(JobSubmission(name="b", work_dir=b"/tmp", ntasks=2))
+    world.do(ControlJobs(world.actor("root"), ("1",), ControlAction.RESUME, world.reply_to()))
+    jobs = world.core.state.jobs
+    assert [jobs[number].alloc[0].cpu_ids for number in (1, 2)] == [0b1100, 0b0011]
+    if restarts:
+        world.restart()
+    orders = [line for line in world.register("n1") if line.startswith(("resume", "launch"))]
+    assert orders == ["resume 1 on n1, cpus 2-3", "launch 2.0 on n1 [n1:2cpu/2task]"]

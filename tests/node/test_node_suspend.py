@@ -98,6 +98,14 @@ def test_a_restarted_daemon_stops_it_again() -> None:
         assert signals(list(other.seal().effects)) == [(SIGSTOP,)]
 
 
+def test_who_missed_a_suspension_and_its_end_moves_once() -> None:
+    feed = running()
+    for expected in ([(SIGCONT,)], []):
+        resume = m.SuspendSteps(*feed.head(None), KEY, False, 0, CpuSets("c", "f"))
+        assert signals(feed(resume)) == expected
+    assert feed.machine.steps[KEY].cpus == CpuSets("c", "f")
+
+
 @pytest.mark.parametrize("resumed", [False, True])
 def test_a_step_that_was_suspended_ends_though_the_daemon_dies_before_it_signals(resumed: bool) -> None:
     """It never ended (fault world 873): the deadline of a stop that was due no more hid that of SIGKILL."""

@@ -18,6 +18,8 @@ A step whose launch has not arrived, or was never sent because the job began out
 the job continues: a node starts a step once, however often it gets the launch.
 """
 
+from collections.abc import Iterable
+
 from ctld.core.demand import specialized
 from ctld.core.jobs import prolog_state, spans
 from ctld.core.jobs.expected_end import expected_end_s
@@ -163,17 +165,26 @@ def stop_clock(job: Job, now_us: int) -> None:
 
 
 def emit_suspended(state: ClusterState, job: Job) -> None:
-    """Sends the nodes, first or again, whether the job's steps are suspended."""
+    """Sends the nodes whether the job's steps are suspended."""
+    for step in step_orders.live_steps(state, job):
+        _emit(state, job, step, live_nodes(step))
+
+
+def emit_again(state: ClusterState, job: Job, step: Step, node: str) -> None:
+    """Sends a node that was out of reach whether this step is suspended, and where it runs if it is not."""
+    _emit(state, job, step, [node])
+
+
+def _emit(state: ClusterState, job: Job, step: Step, nodes: Iterable[str]) -> None:
     stands = job.state is S.SUSPENDED
     numbers = {} if stands or specialized.is_on(job.request) else {part.node: part.cpu_ids for part in job.alloc}
+    own = {part.node: part.cpu_ids for part in step.parts or ()} if numbers else {}
     grace_s = state.config.preempt_number("suspend_grace_time", SUSPEND_GRACE_S)
-    for step in step_orders.live_steps(state, job):
-        own = {part.node: part.cpu_ids for part in step.parts or ()} if numbers else {}
-        for node in live_nodes(step):
-            of_job = numbers.get(node, 0)
-            of_step = of_job and (own.get(node) or of_job)
-            key = (node, job.job_id, job.attempt, step.step_id)
-            state.emit(SuspendStep(*key, stands, grace_s * 1000, of_step, of_job))
+    for node in nodes:
+        of_job = numbers.get(node, 0)
+        of_step = of_job and (own.get(node) or of_job)
+        key = (node, job.job_id, job.attempt, step.step_id)
+        state.emit(SuspendStep(*key, stands, grace_s * 1000, of_step, of_job))
 
 
 def run_us(job: Job, now_us: int) -> int:

@@ -45,8 +45,6 @@ US = 1_000_000
 NOT_RESPONDING = "Not responding"
 #: Steps that are ended or forgotten on a node in one turn of the loop: some milliseconds.
 SLICE_STEPS = 2_000
-#: A node learns first which of its jobs are to stop: others may have their CPUs, and continue there.
-STOPPING_STATES = frozenset({JobState.COMPLETING, JobState.SUSPENDED})
 
 
 def node_registered(state: ClusterState, now_us: int, event: NodeRegistered) -> None:
@@ -190,12 +188,11 @@ def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegister
     node.exited = {
         (h.job_id, h.attempt, h.step_id): None for h in event.held if h.state == "EXITED" and not h.end_acknowledged
     }
-    for job_id in sorted(node.jobs, key=lambda job_id: state.jobs[job_id].state not in STOPPING_STATES):
-        job = state.jobs[job_id]
+    for job in sorted((state.jobs[job_id] for job_id in node.jobs), key=_leaves_cpus, reverse=True):
         attempt = job.attempt
         for step in step_orders.live_steps(state, job):
             if is_live_on(step, node.name) and job.attempt == attempt:
-                key = (job_id, attempt, step.step_id)
+                key = (job.job_id, attempt, step.step_id)
                 found = held.pop(key, None) if key not in foreign else None
                 _settle(state, now_us, job, step, node.name, found, forgotten)
     node.leftovers = {}
@@ -209,6 +206,14 @@ def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegister
             else:
                 state.emit(ForgetStep(node.name, *key))
     _show_leftovers(state, node)
+
+
+def _leaves_cpus(job: Job) -> int:
+    """Whether the job may have left CPUs while the node was out of reach: first those that stop, then those that move, and
+    the others may continue and begin there."""
+    if job.state in (JobState.COMPLETING, JobState.SUSPENDED):
+        return 2
+    return 1 if job.suspended_at_us else 0
 
 
 def _show_leftovers(state: ClusterState, node: Node) -> None:
@@ -263,11 +268,19 @@ def _settle(
         step_life.lost(state, job, step, now_us, f"it ended on {name} after what the database holds", name)
     elif held.state in ("ACCEPTED", "RUNNING") and ending:
         step_orders.emit_terminate(state, job, step, only=name)
-    elif held.state in ("ACCEPTED", "RUNNING") and held.suspended != (job.state is JobState.SUSPENDED):
-        suspend.emit_suspended(state, job)
+    elif held.state in ("ACCEPTED", "RUNNING") and _may_have_changed(job, held):
+        suspend.emit_again(state, job, step, name)
     # EXITED: its report is in the node's spool and follows. Running and wanted: it continues, within its time limit.
     if held is None or held.state != "EXITED":
         step_life.time_limit(state, now_us, job.job_id, job.attempt)
+
+
+def _may_have_changed(job: Job, held: HeldStep) -> bool:
+    """Whether the node may not know that the step is suspended, or that it continues on other CPUs: it may have missed
+    both the suspension and its end."""
+    if held.suspended != (job.state is JobState.SUSPENDED):
+        return True
+    return job.state is not JobState.SUSPENDED and job.suspended_at_us > 0 and any(part.cpu_ids for part in job.alloc)
 
 
 def node_noticed(state: ClusterState, now_us: int, event: NodeNotice) -> None:
