@@ -102,13 +102,12 @@ class JournalState:
             if record.key in self.steps:
                 self.steps[record.key].kill_at_us = record.kill_at_us
                 self.steps[record.key].suspended = False
-                self.steps[record.key].stop_at_us = 0
+                self.steps[record.key].signal_at_us = 1  # as below
         elif isinstance(record, Suspended):
             if record.key in self.steps:
                 self.steps[record.key].suspended = record.suspended
                 self.steps[record.key].cpus = record.cpus
-                # What follows from it may not have been sent; one that is to end is signalled for that alone.
-                self.steps[record.key].stop_at_us = 0 if self.steps[record.key].kill_at_us else 1
+                self.steps[record.key].signal_at_us = 1  # what follows from it may not have been sent
         elif isinstance(record, Unkillable):
             if record.key in self.steps:
                 self.steps[record.key].unkillable = True

@@ -14,7 +14,7 @@ Rules
       program may handle, after a grace SIGSTOP. A restarted daemon stops it again, and also a step that starts late.
     - A signal for a step that is being started is delivered when it runs.
     - Escalation: SIGCONT and SIGTERM, after the grace SIGKILL; if that has no effect, a notice that drains the node,
-      and another one when the step has ended after all.
+      and another one when the step has ended after all. A restarted daemon sends SIGTERM again.
 
 Deliberately absent: what the journal keeps (journal_state.py), the content of a launch order, the delivery of signals, when
 to reconnect.
@@ -170,8 +170,8 @@ class NodeMachine(JournalState):
         for step in self.live_steps():
             if step.kill_at_us:
                 self._schedule(step, step.kill_at_us)
-            elif step.stop_at_us:
-                self._stop_at(step, step.stop_at_us)
+            if step.signal_at_us:
+                self._signal_at(step, step.signal_at_us)
 
     # -- streams
 
@@ -254,13 +254,13 @@ class NodeMachine(JournalState):
             refused = f"step {event.key} is not here"
         if not refused and step is not None and step.is_other(event.suspended, event.cpus) and not step.kill_at_us:
             step.suspended = event.suspended
-            step.stop_at_us = 0
+            step.signal_at_us = 0
             if not step.suspended:
                 step.cpus = event.cpus
             self._records.append(Suspended(step.key, step.suspended, step.cpus))
             if step.state is StepState.RUNNING and step.suspended:
                 self._effects.append(DeliverSignal(step.key, (SIGTSTP,), SCOPE_ALL))
-                self._stop_at(step, now_us + event.grace_us)
+                self._signal_at(step, now_us + event.grace_us)
             elif step.state is StepState.RUNNING:
                 self._continue(step)
         self._answer(event, refused)
@@ -301,7 +301,7 @@ class NodeMachine(JournalState):
         if first:
             step.kill_note = event.note
             step.suspended = False
-            step.stop_at_us = 0
+            step.signal_at_us = 0
         if first or kill_at_us < step.kill_at_us:
             step.kill_at_us = kill_at_us
             self._records.append(KillWanted(step.key, kill_at_us))
@@ -385,14 +385,19 @@ class NodeMachine(JournalState):
             if self._due_at(key) != at_us:
                 continue
             step = self.steps[key]
-            if step.stop_at_us == at_us:
-                step.stop_at_us = 0
-                if step.suspended:
-                    self._effects.append(DeliverSignal(step.key, (SIGSTOP,), SCOPE_ALL))
-                else:
-                    self._continue(step)
+            if step.signal_at_us == at_us:
+                self._signal_due(step)
             else:
                 self._escalate(now_us, step)
+
+    def _signal_due(self, step: NodeStep) -> None:
+        step.signal_at_us = 0
+        if step.suspended:
+            self._effects.append(DeliverSignal(step.key, (SIGSTOP,), SCOPE_ALL))
+        elif not step.kill_at_us:
+            self._continue(step)
+        elif step.state is StepState.RUNNING:  # else it is asked when it begins
+            self._ask_to_end(step)
 
     def _escalate(self, now_us: int, step: NodeStep) -> None:
         """After the grace: SIGKILL; some time after that, a report that the step is unkillable."""
@@ -468,8 +473,8 @@ class NodeMachine(JournalState):
         step = self.steps.get(key)
         if step is None or not step.is_live:
             return 0
-        return min((at_us for at_us in (step.due_at_us, step.stop_at_us) if at_us), default=0)
+        return min((at_us for at_us in (step.due_at_us, step.signal_at_us) if at_us), default=0)
 
-    def _stop_at(self, step: NodeStep, at_us: int) -> None:
-        step.stop_at_us = at_us
+    def _signal_at(self, step: NodeStep, at_us: int) -> None:
+        step.signal_at_us = at_us
         heapq.heappush(self._timers, (at_us, step.key))

@@ -71,8 +71,8 @@ class NodeStep:
     """One step in the node's state. `move` is the only place where `state` changes."""
 
     __slots__ = (
-        "cpus", "due_at_us", "epoch", "key", "kill_at_us", "kill_note", "killed", "lease", "signals_due", "span",
-        "start_at_us", "state", "stop_at_us", "suspended", "unkillable",
+        "cpus", "due_at_us", "epoch", "key", "kill_at_us", "kill_note", "killed", "lease", "signal_at_us", "signals_due",
+        "span", "start_at_us", "state", "suspended", "unkillable",
     )  # fmt: skip
 
     def __init__(self, key: StepKey, epoch: int) -> None:
@@ -88,7 +88,7 @@ class NodeStep:
         self.signals_due: list[tuple[int, int]] = []  # (signal, scope) that arrived while the step was being started
         self.suspended = False  # its processes are to be stopped
         self.cpus = ANY_CPUS  # where they continued when they were last resumed
-        self.stop_at_us = 0  # when SIGSTOP follows SIGTSTP, 0 = not due; after a restart also SIGCONT
+        self.signal_at_us = 0  # when SIGSTOP follows SIGTSTP; after a restart, what its records ask for; 0 = not due
         self.due_at_us = 0  # when the next action of its termination is due, 0 = none is
         self.unkillable = False  # SIGKILL had no effect, and this was reported
 
