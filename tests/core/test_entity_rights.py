@@ -12,6 +12,7 @@ from ctld.core.records.effects import Results
 from ctld.core.records.events import (
     Actor,
     CancelJobs,
+    ChangeAccounts,
     ChangeQos,
     ControlAction,
     ControlJobs,
@@ -29,7 +30,7 @@ from tests.core.world import World
 WHO = ("root", "admin", "opa", "cora", "ann", "zed")
 
 
-PLANTED = (
+PLANTED: tuple[ChangeAccounts | ChangeQos, ...] = (
     *(
         wish(ADD, "account", account, parent=parent)
         for account, parent in (("physics", "root"), ("optics", "physics"), ("lasers", "optics"), ("bio", "root"))
