@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 # Any: each database has its own class of INSERT, and columns have values of any type
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Table, case, literal_column
+from sqlalchemy import BigInteger, ColumnElement, Connection, Executable, Table, case, literal_column
 from sqlalchemy.dialects import sqlite
 
 #: Parts of `micros` in `seconds` (accounting/tables.py).
@@ -16,12 +16,8 @@ MICROS = 1_000_000
 SECONDS_MAX = (1 << 62) - 1
 
 
-def insert_for(connection: Connection, table: Table) -> Any:
-    """The INSERT of the connection's database."""
-    return _insert(connection.dialect.name, table)
-
-
-def _insert(dialect: str, table: Table) -> Any:
+def insert_for(dialect: str, table: Table) -> Any:
+    """The INSERT of a database by the name of its dialect."""
     if dialect == "postgresql":
         from sqlalchemy.dialects import postgresql  # 20 modules that a cluster on SQLite does not need
 
@@ -33,7 +29,7 @@ def put(connection: Connection, table: Table, rows: Sequence[Mapping[str, object
     """Inserts rows, or updates those with the same primary key to these values. All rows have the same columns."""
     if not rows:
         return
-    statement = insert_for(connection, table)
+    statement = insert_for(connection.dialect.name, table)
     keys = [column.name for column in table.primary_key]
     values = {name: statement.excluded[name] for name in rows[0] if name not in keys}
     connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=values), rows)
@@ -48,8 +44,8 @@ def add(
 
 
 @functools.cache
-def _adding(dialect: str, table: Table, amounts: tuple[str, ...]) -> Any:
-    statement = _insert(dialect, table)
+def _adding(dialect: str, table: Table, amounts: tuple[str, ...]) -> Executable:
+    statement = insert_for(dialect, table)
     keys = [column.name for column in table.primary_key]
     values: dict[str, object] = {}
     for prefix in amounts:
@@ -59,7 +55,8 @@ def _adding(dialect: str, table: Table, amounts: tuple[str, ...]) -> Any:
             _saturated(table.c[seconds]) + statement.excluded[seconds] + sum_ // _constant(MICROS)
         )
         values[micros] = sum_ % _constant(MICROS)
-    return statement.on_conflict_do_update(index_elements=keys, set_=values)
+    adding: Executable = statement.on_conflict_do_update(index_elements=keys, set_=values)
+    return adding
 
 
 def _constant(value: int) -> ColumnElement[int]:

@@ -65,7 +65,7 @@ def next_request(requests: socket.socket, parent_fd: int) -> tuple[list[str], st
 
 
 def open_streams() -> None:
-    """Makes Python's streams anew: they know of the files at the start of this process whether these can seek."""
+    """Opens Python's streams again: those of the warm process know whether its own files can seek."""
     sys.stdin = os.fdopen(0, closefd=False, encoding="utf-8", errors="surrogateescape")
     sys.stdout = os.fdopen(1, "w", closefd=False, encoding="utf-8", errors="surrogateescape")
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False, encoding="utf-8", errors="backslashreplace")
