@@ -100,7 +100,7 @@ def load(path: str, begin: Begin) -> int:
             by_table.setdefault(name, []).append(row)
         with begin() as connection:
             for name, rows in by_table.items():
-                connection.execute(insert_for(connection, TABLES[name]).on_conflict_do_nothing(), rows)
+                connection.execute(insert_for(connection.dialect.name, TABLES[name]).on_conflict_do_nothing(), rows)
         number += len(page)
     return number
 

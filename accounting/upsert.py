@@ -1,11 +1,12 @@
 """INSERT with ON CONFLICT, which SQLAlchemy has only in each database's own dialect; all other SQL is common."""
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 # Any: each database has its own class of INSERT, and columns have values of any type
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, case
+from sqlalchemy import BigInteger, ColumnElement, Connection, Executable, Table, case, literal_column
 from sqlalchemy.dialects import sqlite
 
 #: Parts of `micros` in `seconds` (accounting/tables.py).
@@ -15,9 +16,9 @@ MICROS = 1_000_000
 SECONDS_MAX = (1 << 62) - 1
 
 
-def insert_for(connection: Connection, table: Table) -> Any:
-    """The INSERT of the connection's database."""
-    if connection.dialect.name == "postgresql":
+def insert_for(dialect: str, table: Table) -> Any:
+    """The INSERT of a database by the name of its dialect."""
+    if dialect == "postgresql":
         from sqlalchemy.dialects import postgresql  # 20 modules that a cluster on SQLite does not need
 
         return postgresql.insert(table)
@@ -28,7 +29,7 @@ def put(connection: Connection, table: Table, rows: Sequence[Mapping[str, object
     """Inserts rows, or updates those with the same primary key to these values. All rows have the same columns."""
     if not rows:
         return
-    statement = insert_for(connection, table)
+    statement = insert_for(connection.dialect.name, table)
     keys = [column.name for column in table.primary_key]
     values = {name: statement.excluded[name] for name in rows[0] if name not in keys}
     connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=values), rows)
@@ -38,21 +39,34 @@ def add(
     connection: Connection, table: Table, rows: Sequence[Mapping[str, object]], amounts: Iterable[str] = ("",)
 ) -> None:
     """Inserts rows, or adds to those with the same primary key. `amounts`: prefixes of pairs of `seconds` and `micros`."""
-    if not rows:
-        return
-    statement = insert_for(connection, table)
+    if rows:
+        connection.execute(_adding(connection.dialect.name, table, tuple(amounts)), rows)
+
+
+@functools.cache
+def _adding(dialect: str, table: Table, amounts: tuple[str, ...]) -> Executable:
+    statement = insert_for(dialect, table)
     keys = [column.name for column in table.primary_key]
     values: dict[str, object] = {}
     for prefix in amounts:
         seconds, micros = f"{prefix}seconds", f"{prefix}micros"
         sum_ = table.c[micros] + statement.excluded[micros]
-        values[seconds] = _saturated(_saturated(table.c[seconds]) + statement.excluded[seconds] + sum_ // MICROS)
-        values[micros] = sum_ % MICROS
-    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=values), rows)
+        values[seconds] = _saturated(
+            _saturated(table.c[seconds]) + statement.excluded[seconds] + sum_ // _constant(MICROS)
+        )
+        values[micros] = sum_ % _constant(MICROS)
+    adding: Executable = statement.on_conflict_do_update(index_elements=keys, set_=values)
+    return adding
+
+
+def _constant(value: int) -> ColumnElement[int]:
+    """A number in the statement's text: as a parameter it would be one of each row, of which a roll-up writes many."""
+    return literal_column(str(value), BigInteger)
 
 
 def _saturated(seconds: ColumnElement[int]) -> ColumnElement[int]:
-    return case((seconds > SECONDS_MAX, SECONDS_MAX), (seconds < -SECONDS_MAX, -SECONDS_MAX), else_=seconds)
+    most, least = _constant(SECONDS_MAX), _constant(-SECONDS_MAX)
+    return case((seconds > most, most), (seconds < least, least), else_=seconds)
 
 
 def split(amount_us: int, prefix: str = "") -> Mapping[str, int]:

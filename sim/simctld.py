@@ -10,8 +10,10 @@ takes the lease (epoch + 1), loads and starts; while the database has no room or
 may be slow, find no room or no database, fail, or succeed without an answer.
 """
 
+import functools
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -19,7 +21,7 @@ from random import Random
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 from sqlalchemy.event import listen
 
 from ctld.core.controller import Core
@@ -111,6 +113,15 @@ def no_room() -> sqlite3.OperationalError:
     return error
 
 
+@functools.cache
+def _migrated() -> Engine:
+    """A database with all tables and no rows, which each world copies: the migrations take as long as a short world."""
+    engine = write_engine(":memory:")
+    with engine.begin() as connection:
+        migrate(connection)
+    return engine
+
+
 class FaultyStore(Store):
     """The real store on SQLite in memory. Each controller takes a new lease; the data persist.
 
@@ -122,9 +133,10 @@ class FaultyStore(Store):
         self.away_until_us = 0
         self.full_lease = False  # the next lease finds no room
         self.database = write_engine(":memory:")
-        with self.database.begin() as connection:
-            migrate(connection)
         super().__init__(":memory:", "world", self.database)
+        with closing(_migrated().raw_connection()) as made:
+            assert isinstance(made.driver_connection, sqlite3.Connection)
+            made.driver_connection.backup(self.raw)
         self.raw = self.connection = FaultyConnection(self.raw)
         listen(self.database, "commit", self._lease_commits)
 

@@ -4,6 +4,8 @@
 ends.
 """
 
+import numpy as np
+
 from ctld.core.demand import specialized
 from ctld.core.gpus.invariants import check_gpus
 from ctld.core.jobs import arrays
@@ -36,8 +38,9 @@ def check(state: ClusterState) -> None:
         if job_id in state.steps.by_job or any(step.parts is not None for step in job.steps.values()):
             check_steps(state, job)
     check_ports(state)
+    in_table = _running_in_table(state)
     for node in state.node_list:
-        _check_node(state, node)
+        _check_node(state, node, in_table[node.index])
     _check_arrays(state)
     _check_partition_cpus(state)
     _check_leaves(state)
@@ -147,22 +150,31 @@ def _check_job(state: ClusterState, job: Job) -> None:
         _need(all(s.state in END_STATES for s in job.steps.values()), f"{name}: ended with a step that has not")
 
 
-def _check_node(state: ClusterState, node: Node) -> None:
+def _running_in_table(state: ClusterState) -> list[tuple[int, int]]:
+    """CPUs and memory of running jobs as the planner counts them, by node."""
+    table = state.running.table
+    rows = np.flatnonzero(table.part_run >= 0)
+    cpus, mem_mb = (np.zeros(len(state.node_list), np.int64) for _ in range(2))
+    if rows.size:
+        np.add.at(cpus, table.part_node[rows], table.part_cpus[rows])
+        np.add.at(mem_mb, table.part_node[rows], table.part_mem_mb[rows])
+    return list(zip(cpus.tolist(), mem_mb.tolist(), strict=True))
+
+
+def _check_node(state: ClusterState, node: Node, in_table: tuple[int, int]) -> None:
     columns, i = state.node_columns, node.index
-    parts = [part for job_id in node.jobs for part in state.jobs[job_id].alloc if part.node == node.name]
     held = [(p, state.jobs[job_id]) for job_id in node.jobs for p in state.jobs[job_id].alloc if p.node == node.name]
+    parts = [part for part, _ in held]
     mem_mb = sum(p.mem_mb for p in parts)
-    cpus = sum(p.cpus for p, job in held if units_in_use(state, job))
-    units = sum(p.cpus * units_in_use(state, job) for p, job in held)
-    sure = sum(p.cpus * units_in_use(state, job) for p, job in held if job.suspended_by is not Suspend.RESUMING)
+    in_use = [p.cpus * units_in_use(state, job) for p, job in held]
+    cpus = sum(p.cpus for p, used in zip(parts, in_use, strict=True) if used)
+    units = sum(in_use)
+    sure = sum(used for (_, job), used in zip(held, in_use, strict=True) if job.suspended_by is not Suspend.RESUMING)
     _need(cpus == node.cpus_alloc and columns.free_cpus[i] == columns.total_cpus[i] - units, f"{node.name}: cpus")
     _need(
         mem_mb == node.mem_alloc_mb and columns.free_mem_mb[i] == node.real_memory_mb - mem_mb, f"{node.name}: memory"
     )
-    table = state.running.table
-    here = (table.part_run >= 0) & (table.part_node == i)
-    _need(int(table.part_cpus[here].sum()) == units, f"{node.name}: cpus of running jobs")
-    _need(int(table.part_mem_mb[here].sum()) == mem_mb, f"{node.name}: memory of running jobs")
+    _need(in_table == (units, mem_mb), f"{node.name}: CPUs and memory of running jobs: {in_table}, not {units, mem_mb}")
     _need(bool(columns.up[i]) == (not node.flags & CLOSED_FLAGS), f"{node.name}: up")
     used = 0
     for part in parts:

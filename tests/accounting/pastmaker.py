@@ -76,7 +76,7 @@ class World:
         tres = rng.choice(ALLOCATIONS)
         job_id, self.next_id = self.next_id, self.next_id + 1
         self.waiting[job_id] = (0, owner, tres, self.now_us)
-        self.write(insert(JOB).values(self.row(job_id, 0, owner, tres)))
+        self.write(insert(JOB), self.row(job_id, 0, owner, tres))
 
     def row(self, job_id: int, attempt: int, owner: tuple[str, ...], tres: str) -> dict[str, Any]:
         account, user, partition, wckey, qos = owner
@@ -124,7 +124,7 @@ class World:
         """The row of a suspension that is over."""
         if one.suspended_us and self.now_us > one.suspended_us:
             span = {"start_at_us": one.suspended_us, "end_at_us": self.now_us, "tres": ""}
-            self.write(insert(JOB_SPAN).values(job_id=one.job_id, attempt=one.attempt, **span))
+            self.write(insert(JOB_SPAN), {"job_id": one.job_id, "attempt": one.attempt} | span)
         one.suspended_us = 0
 
     def resume(self) -> None:
@@ -145,7 +145,7 @@ class World:
             one.since_us = self.now_us
         one.tres = SMALLER.get(was, was)
         span = {"start_at_us": 0, "end_at_us": self.now_us, "tres": was}
-        self.write(insert(JOB_SPAN).values(job_id=one.job_id, attempt=one.attempt, **span))
+        self.write(insert(JOB_SPAN), {"job_id": one.job_id, "attempt": one.attempt} | span)
         self.change(one.job_id, one.attempt, tres_alloc=one.tres)
 
     def end(self) -> None:
@@ -182,7 +182,7 @@ class World:
         one.ended_us = self.now_us
         self.tell(one, requeue=True)
         self.waiting[one.job_id] = (one.attempt + 1, one.owner, one.tres, self.now_us)
-        self.write(insert(JOB).values(self.row(one.job_id, one.attempt + 1, one.owner, one.tres)))
+        self.write(insert(JOB), self.row(one.job_id, one.attempt + 1, one.owner, one.tres))
 
     def cancel_waiting(self) -> None:
         if self.waiting:

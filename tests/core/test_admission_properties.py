@@ -81,7 +81,7 @@ def submitted(world: World, fields: dict[str, Any]) -> Any:
     return next(iter(world.core.state.jobs.values()), None)
 
 
-@examples(quick=75, full=1500)
+@examples(quick=40, full=1500)
 @given(clusters(), WANTED, MEMORY)
 def test_26_what_is_taken_starts_on_empty_nodes_and_only_that(
     config: Config, fields: dict[str, Any], memory: dict[str, int]

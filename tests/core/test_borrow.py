@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctld.core.limits import borrow
@@ -164,7 +165,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(quick=30, full=600)
 @given(
     ACTIONS, st.sampled_from(["gres/gpu=2", "gres/gpu=4"]), st.sampled_from(["gres/gpu=1", "gres/gpu=3", "gres/gpu=4"])
 )
@@ -332,7 +333,7 @@ STORY = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(quick=30, full=600)
 @given(STORY, st.sampled_from([8, 10]), st.sampled_from([9, 64]))
 def test_a_lenders_job_within_its_guarantee_starts_after_reclaim(
     story: list[tuple[str, int, int]], top: int, cpus: int

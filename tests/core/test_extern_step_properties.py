@@ -112,7 +112,7 @@ class Story:
 moves = st.tuples(st.sampled_from(ACTS), st.integers(1, JOBS_MAX), st.sampled_from(NODES))
 
 
-@settings(examples(quick=50, full=1000), derandomize=True)
+@settings(examples(quick=30, full=1000), derandomize=True)
 @given(st.lists(moves, max_size=40), st.booleans())
 def test_all_jobs_end_and_nothing_runs_outside_its_holders(steps: list[tuple[str, int, str]], script: bool) -> None:
     story = Story(script)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -227,7 +228,7 @@ def heal(world: World) -> None:
     raise AssertionError([(job.job_id, job.state.name, job.reason_detail) for job in active])
 
 
-@settings(max_examples=60 * SCALE, deadline=None)
+@examples(quick=30 * SCALE, full=600 * SCALE)
 @given(stories, st.integers(0, len(SITES) - 1))
 def test_every_job_ends_when_gpus_are_well_again(story: Story, site: int) -> None:
     world = tell(story, site)

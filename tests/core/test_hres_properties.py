@@ -104,7 +104,7 @@ RACKS = (
 )  # fmt: skip
 
 
-@examples(60, 1_500)
+@examples(quick=30, full=1_500)
 @example(RACKS, [("submit", 2, 4), ("submit", 2, 1), ("submit", 1, 3), ("end", 0, 0), ("submit", 2, 2)])
 @example(BESIDE, [("submit", 1, 1), ("submit", 1, 4)])
 @given(resources(), st.lists(STEP, max_size=14))

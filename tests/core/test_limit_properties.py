@@ -339,7 +339,7 @@ def finish(world: World) -> None:
 stories = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 199), st.integers(0, 199)), max_size=STORY_MAX)
 
 
-@examples(quick=40 * SCALE, full=600 * SCALE)
+@examples(quick=30 * SCALE, full=600 * SCALE)
 @given(stories, st.sampled_from(["priority/basic", "priority/multifactor"]))
 def test_no_limit_is_exceeded_and_nothing_leaks(story: Story, order: str) -> None:
     world = make_world(order)

@@ -1,6 +1,7 @@
 """Whatever comes, fails and is lost: no GPU is given whole and in parts at once, none is divided under a job, and what
 the core believes is there is there. `MigWorld.check` says so after every step, from what the nodes really have."""
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,7 +76,7 @@ def do(world: MigWorld, step: tuple[object, ...]) -> None:
             world.register(f"n{number}")
 
 
-@settings(max_examples=60)
+@examples(quick=30, full=600)
 @given(st.sampled_from(LAYOUTS), st.integers(1, 2), st.integers(0, 1), STEPS)
 def test_never_whole_and_in_parts(layouts: str, count: int, plain: int, steps: list[tuple[object, ...]]) -> None:
     world = MigWorld(mig_config(nodes=2, count=count, plain=plain, layouts=layouts))

@@ -6,6 +6,7 @@
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -116,7 +117,7 @@ def time_sliced(shapes: list[tuple[int, int]]) -> World:
     return world
 
 
-@settings(max_examples=60 * stories.SCALE, deadline=None, derandomize=True)
+@settings(examples(quick=30 * stories.SCALE, full=600 * stories.SCALE), derandomize=True)
 @given(gangs)
 def test_every_gang_gets_a_turn_before_another_gets_its_second(shapes: list[tuple[int, int]]) -> None:
     world = time_sliced(shapes)

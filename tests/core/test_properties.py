@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -185,7 +186,7 @@ def _answer_tombstones(world: World, name: str) -> None:
     world.register(name)
 
 
-@settings(max_examples=60 * SCALE, deadline=None, derandomize=True)
+@settings(examples(quick=30 * SCALE, full=600 * SCALE), derandomize=True)
 @given(stories)
 def test_usage_is_what_all_attempts_have_held(story: Story) -> None:
     """Whatever happens, restarts too: charged is each attempt's time times its CPUs, to a millisecond of each change."""
@@ -204,7 +205,7 @@ def test_usage_is_what_all_attempts_have_held(story: Story) -> None:
     assert all(user in held or not usage for user, usage in charged.items())
 
 
-@settings(max_examples=60 * SCALE, deadline=None, derandomize=True)
+@settings(examples(quick=30 * SCALE, full=600 * SCALE), derandomize=True)
 @given(stories, st.sampled_from(ORDERS))
 def test_every_acknowledged_job_ends(story: Story, order: dict[str, Any]) -> None:
     world = tell(story, **order)
@@ -214,7 +215,7 @@ def test_every_acknowledged_job_ends(story: Story, order: dict[str, Any]) -> Non
         assert attempts and attempts[-1].state in END_STATES
 
 
-@settings(max_examples=40 * SCALE, deadline=None, derandomize=True)
+@settings(examples(quick=30 * SCALE, full=400 * SCALE), derandomize=True)
 @given(stories)
 def test_the_books_agree_with_what_ran(story: Story) -> None:
     world = tell(story)
@@ -249,7 +250,7 @@ def smaller(config: Config, a: int) -> Config:
     return replace(config, nodes=nodes, partitions=(partition,), licenses=())
 
 
-@settings(max_examples=40 * SCALE, deadline=None, derandomize=True)
+@settings(examples(quick=30 * SCALE, full=400 * SCALE), derandomize=True)
 @given(stories, st.integers(0, 63), st.sampled_from(SHARED))
 def test_a_controller_starts_from_every_state_and_any_file(story: Story, a: int, shared: dict[str, Any]) -> None:
     """With the file as it was it finds the jobs as they were, and nothing is drained; with another one no running job
@@ -289,7 +290,7 @@ def test_all_jobs_end_after_a_start_with_another_file(story: Story, a: int, shar
     heal(world)
 
 
-@settings(max_examples=40 * SCALE, deadline=None, derandomize=True)
+@settings(examples(quick=30 * SCALE, full=400 * SCALE), derandomize=True)
 @given(stories)
 def test_a_restart_loses_nothing(story: Story) -> None:
     """What is committed is all there is: a core built from the rows has the same jobs."""

@@ -19,6 +19,7 @@ from ctld.core.records.events import (
     AwaitJob,
     CancelJobs,
     ChangeAccounts,
+    ChangeMany,
     ClearTriggers,
     ControlAction,
     ControlJobs,
@@ -106,14 +107,24 @@ JOBS = {
 }  # fmt: skip
 
 
+PLANTED = (
+    *(
+        change
+        for name, users in {"physics": ("ann", "bob", "cora", "opa", "ada", "root"), "bio": ("eve",)}.items()
+        for change in (
+            ChangeAccounts(ROOT, A.ADD, "account", (name,), {}),
+            ChangeAccounts(ROOT, A.ADD, "user", users, {}, (name,)),
+        )
+    ),
+    ChangeAccounts(ROOT, A.ADD, "coordinator", ("physics",), {}, users=("cora",)),
+)
+
+
 def make(**config: Any) -> World:
-    world = World(make_config(nodes=8, slurmctld_parameters=(("allow_user_triggers", ""),), **config))
-    for number in range(1, 9):
-        world.register(f"n{number}")
-    for name, accounts in {"physics": ("ann", "bob", "cora", "opa", "ada", "root"), "bio": ("eve",)}.items():
-        world.do(ChangeAccounts(ROOT, A.ADD, "account", (name,), {}))
-        world.do(ChangeAccounts(ROOT, A.ADD, "user", accounts, {}, (name,)))
-    world.do(ChangeAccounts(ROOT, A.ADD, "coordinator", ("physics",), {}, users=("cora",)))
+    world = World(make_config(slurmctld_parameters=(("allow_user_triggers", ""),), **config))
+    for name in ("n1", "n2"):
+        world.register(name)
+    world.do(ChangeMany(ROOT, PLANTED))
     assert world.core.state.shares.coordinator_of == {"cora": ("physics",)}
     return world
 
@@ -164,11 +175,9 @@ def test_jobs(name: str) -> None:
     how, request, expected = JOBS[name]
     found = []
     for who in WHO.values():
-        row = ""
-        for owner in (who, SAME, OTHER):
-            world = make()
-            row += outcome(world, request(who, job_of(world, owner, how)))
-        found.append(row)
+        world = make()
+        jobs = [job_of(world, owner, how) for owner in (who, SAME, OTHER)]
+        found.append("".join(outcome(world, request(who, job_id)) for job_id in jobs))
     assert dict(zip(WHO, found, strict=True)) == dict(zip(WHO, expected.split(), strict=True))
 
 

@@ -68,7 +68,6 @@ from ctld.core.records.events import (
 )
 from ctld.core.records.request import JobRequest
 from ctld.core.requests.update_keys import DATES
-from ctld.core.state import known_jobs
 from ctld.core.state.fairshare import Assoc
 from ctld.rpc.cluster.reservations import Names, reservation_info, wanted_reservation
 from ctld.runtime.errors import BadRequest
@@ -540,21 +539,14 @@ def run_script(text: str) -> str:
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda p: p.stem)
-def test_script(path: Path) -> None:
+def test_script(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(World, "is_checked_before_passes", True)
     text = path.read_text()
     got = run_script(text)
     if os.environ.get("PENSTOCK_BLESS"):
         path.write_text(got)
         text = got
     assert got == text
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda p: p.stem)
-def test_script_with_waiting_jobs_at_rest(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What happens does not depend on whether a job that waits is kept as a record or as its row."""
-    monkeypatch.setattr(known_jobs, "AWAKE_MAX", 0)
-    text = path.read_text()
-    assert run_script(text) == text
 
 
 def test_there_are_scripts() -> None:

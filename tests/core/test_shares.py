@@ -6,7 +6,8 @@ The core counts all of it a second way after every step (`invariants.py`), so a 
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctld.core.invariants import Violation
@@ -69,7 +70,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(quick=30, full=600)
 @given(STEPS, st.sampled_from([(), ("PENSTOCK_BEST_FIT",), ("PENSTOCK_FGD",), ("PENSTOCK_STEER",)]))
 def test_no_gpu_is_given_beyond_what_it_has(steps: list[tuple[object, ...]], words: tuple[str, ...]) -> None:
     """Whole GPUs, shards and mps exclude each other on a device; sums stay within it; restarts change nothing.

@@ -6,7 +6,8 @@ must hold is checked by playing.
 
 from typing import Any
 
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctld.core.records.events import (
@@ -204,7 +205,7 @@ class Play:
             world.advance(5)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(quick=30, full=600)
 @given(st.lists(st.tuples(st.sampled_from(DEEDS), st.integers(0, 40), requests), max_size=40))
 def test_each_step_ends_once_and_nothing_is_left(deeds: list[tuple[str, int, StepRequest]]) -> None:
     play = Play()

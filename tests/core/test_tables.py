@@ -97,7 +97,7 @@ def test_the_digest_does_not_depend_on_the_hash_seed() -> None:
         subprocess.run(
             [sys.executable, "-c", _PROGRAM],
             cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{ROOT}:{ROOT}/tests/support"},
             capture_output=True,
             text=True,
             check=True,

@@ -80,8 +80,8 @@ def assert_same(fast: PlanResult, slow: PlanResult) -> None:
         np.testing.assert_array_equal(left, right, err_msg=name)
 
 
-#: Those of make test have two nodes, and one has six; the oracle takes longest with three and four.
-SEEDS = [seed if seed in (3, 4, 7, 8) else pytest.param(seed, marks=pytest.mark.slow) for seed in range(10)]
+#: Those of make test have two nodes and six; the oracle takes longest with three and four.
+SEEDS = [seed if seed in (3, 7) else pytest.param(seed, marks=pytest.mark.slow) for seed in range(10)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -143,7 +143,8 @@ def a_queue_of_tasks(seed: int) -> PlanInput:
     return planner_input(nodes, *rows, running=running, resolution_s=rng.choice([1, 10]))
 
 
-@pytest.mark.parametrize("seed", range(6))
+#: Those of make test have one node, two and five.
+@pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (3, 4, 5))])
 def test_a_long_queue_of_tasks_is_planned_as_the_oracle_does(seed: int) -> None:
     given = a_queue_of_tasks(seed)
     assert_same(planner("_fastsched.plan")(given), planner("_fastsched.reference")(given))

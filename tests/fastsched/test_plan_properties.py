@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 FULL = os.environ.get("PENSTOCK_HYPOTHESIS") == "full"
 #: How many times the examples of the profile a property looks at: a case has a hundred choices.
 MANY = settings(max_examples=settings().max_examples * 2)
-SEEDS = 20_000 if FULL else 500
+SEEDS = 20_000 if FULL else 300
 
 
 #: What holds for the compiled planner holds for the oracle, as both give the same plans for the same kinds of cases.

@@ -1,24 +1,23 @@
 """A controller that starts on storage that takes no writes: 75 and the file's name, and when there is room it starts.
 
-The storage is a small tmpfs in a mount namespace of the test's own.
+The storage is a small tmpfs in a mount namespace of these tests' own.
 """
 
-import sys
 from pathlib import Path
 
 import pytest
-import smallstorage
 from livecluster import free_ports
-from smallstorage import READ_ONLY, ROOM, fill, first_start, need_namespaces
+from smallstorage import READ_ONLY, ROOM, StorageNamespace, fill, need_namespaces
 
 #: In a namespace of a plain user's own no file system can be remounted with other options.
 pytestmark = pytest.mark.root
-RUN = [sys.executable, "-P", "-c", "import sys; from ctld.main import main; sys.exit(main(sys.argv[1:]))"]
+UP = "; listening on "
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _namespaces() -> None:
+@pytest.fixture(scope="module")
+def inside() -> StorageNamespace:
     need_namespaces()
+    return StorageNamespace("ctld")
 
 
 def conf(folder: Path, *more: str) -> Path:
@@ -39,11 +38,17 @@ def conf(folder: Path, *more: str) -> Path:
     return path
 
 
-def two_starts(folder: Path, options: str, before: str, after: str, *more: str) -> list[str]:
-    """What the first start says, with its status."""
-    words = [*RUN, "-f", str(conf(folder, *more))]
-    said = smallstorage.two_starts(folder / "storage", options, before, after, words, "; listening on ")
-    return first_start(said)
+def two_starts(inside: StorageNamespace, folder: Path, options: str, before: str, after: str) -> list[str]:
+    """What the first start says, with its status; the second one listens. `before`, `after`: shell commands in the storage
+    before each start."""
+    storage, words = folder / "storage", ["ctld", "-f", str(conf(folder))]
+    inside.mount(storage, options)
+    inside.run(storage, before)
+    said = inside.start(storage, words)
+    inside.run(storage, after)
+    again = inside.start(storage, words, UP)
+    assert UP in again[-1], again
+    return said
 
 
 @pytest.mark.parametrize(
@@ -57,8 +62,8 @@ def two_starts(folder: Path, options: str, before: str, after: str, *more: str) 
         (32, "state/penstock.db: database or disk is full"),
     ],
 )
-def test_30_a_full_disk_is_named_and_passes(tmp_path: Path, free_kb: int, name: str) -> None:
-    *said, hint, status = two_starts(tmp_path, "size=16m", fill(free_kb), "rm fill")
+def test_30_a_full_disk_is_named_and_passes(inside: StorageNamespace, tmp_path: Path, free_kb: int, name: str) -> None:
+    *said, hint, status = two_starts(inside, tmp_path, "size=16m", fill(free_kb), "rm fill")
     assert status == "status 75", said
     assert said[-1].startswith("penstock ctld: error: ") and said[-1].endswith(f"{tmp_path}/storage/{name}"), said
     assert hint == f"penstock ctld: {ROOM}"
@@ -73,16 +78,16 @@ def test_30_a_full_disk_is_named_and_passes(tmp_path: Path, free_kb: int, name: 
         (17, "state/calls.sock: cannot listen: No space left on device"),
     ],
 )
-def test_30_no_more_files_are_named_and_pass(tmp_path: Path, inodes: int, name: str) -> None:
+def test_30_no_more_files_are_named_and_pass(inside: StorageNamespace, tmp_path: Path, inodes: int, name: str) -> None:
     options = f"size=16m,nr_inodes={inodes}"
-    *said, hint, status = two_starts(tmp_path, options, ":", "mount -o remount,nr_inodes=1000 $PWD")
+    *said, hint, status = two_starts(inside, tmp_path, options, ":", "mount -o remount,nr_inodes=1000 $PWD")
     assert status == "status 75", said
     assert said[-1].startswith("penstock ctld: error: ") and said[-1].endswith(f"{tmp_path}/storage/{name}"), said
     assert hint == f"penstock ctld: {ROOM}" and not any("Traceback" in line for line in said)
 
 
-def test_30_a_read_only_file_system_is_named_and_passes(tmp_path: Path) -> None:
-    said = two_starts(tmp_path, "size=16m", "mount -o remount,ro $PWD", "mount -o remount,rw $PWD")
+def test_30_a_read_only_file_system_is_named_and_passes(inside: StorageNamespace, tmp_path: Path) -> None:
+    said = two_starts(inside, tmp_path, "size=16m", "mount -o remount,ro $PWD", "mount -o remount,rw $PWD")
     assert said == [
         f"penstock ctld: error: {tmp_path}/storage/state: cannot be used: Read-only file system",
         f"penstock ctld: {READ_ONLY}",
@@ -90,14 +95,13 @@ def test_30_a_read_only_file_system_is_named_and_passes(tmp_path: Path) -> None:
     ]
 
 
-def test_30_the_log_and_the_witness_are_files_too(tmp_path: Path) -> None:
+def test_30_the_log_and_the_witness_are_files_too(inside: StorageNamespace, tmp_path: Path) -> None:
     for number, (key, name) in enumerate({"SlurmctldLogFile": "log/ctld", "PenstockWitnessFile": "witness"}.items()):
         folder = tmp_path / str(number)
         folder.mkdir()
-        place = folder / "storage" / "other"
-        # a file system of its own, read-only at first
-        before = "mkdir other; mount -t tmpfs -o ro,size=1m tmpfs other"
-        line = f"{key}={place}/{name}"
-        words = [*RUN, "-f", str(conf(folder, line))]
-        said = smallstorage.two_starts(folder / "storage", "size=16m", before, "exit 0", words, up="status 75")
-        assert any(f"{place}/" in text and "Read-only file system" in text for text in said)
+        storage = folder / "storage"
+        inside.mount(storage, "size=16m")
+        inside.run(storage, "mkdir other; mount -t tmpfs -o ro,size=1m tmpfs other")  # a file system of its own
+        said = inside.start(storage, ["ctld", "-f", str(conf(folder, f"{key}={storage}/other/{name}"))])
+        assert said[-1] == "status 75"
+        assert any(f"{storage}/other/" in text and "Read-only file system" in text for text in said)

@@ -7,6 +7,7 @@ everywhere.
 
 import functools
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -59,9 +60,16 @@ def kth() -> Workload:
     return published.load("KTH-SP2", "sc15")
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("estimate", ESTIMATES)
-@pytest.mark.parametrize("part", ["0:600", "5000:5600"])
+#: Those of make test: each policy, both estimates and both parts.
+CASES = [
+    ("easy", "requested", "0:600"), ("easy-sjbf", "clairvoyant", "0:600"), ("fcfs", "requested", "5000:5600"),
+]  # fmt: skip
+OTHERS = [case for case in product(POLICIES, ESTIMATES, ("0:600", "5000:5600")) if case not in CASES]
+
+
+@pytest.mark.parametrize(
+    ("policy", "estimate", "part"), [*CASES, *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS)]
+)
 def test_windows_of_a_log(policy: str, estimate: str, part: str) -> None:
     if not published.is_there("KTH-SP2"):
         pytest.skip(f"no {published.LOGS['KTH-SP2'].file} in {published.TRACES} (PENSTOCK_TRACES)")

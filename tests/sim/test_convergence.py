@@ -29,7 +29,8 @@ ACCOUNTS = [
     *({"entity": "user", "action": ADD, "names": [user], "accounts": [account], "changes": {}}
       for user, account in (("ann", "a"), ("bob", "b"))),
 ]  # fmt: skip
-DAY_S = 86_400
+#: The time that is looked at.
+HOURS = 24
 
 
 def jobs() -> list[dict[str, Any]]:
@@ -37,7 +38,7 @@ def jobs() -> list[dict[str, Any]]:
     found = []
     for user, account, gpus, run_s in (("ann", "a", 1, 1800), ("bob", "b", 2, 2700)):
         area_s = gpus * run_s
-        for number in range(2 * DAY_S * 16 // area_s):
+        for number in range(HOURS * 5 // 4 * 3600 * 16 // area_s):
             found.append({
                 "user": user, "account": account, "partition": "all", "qos": "normal", "run_s": run_s, "procs": gpus,
                 "submit_s": number * area_s // 20, "limit_s": 3600, "nodes": 1, "gpus": gpus, "mem_mb": 0,
@@ -52,14 +53,14 @@ def test_seventy_to_thirty(half_life: str, flags: str) -> None:
     given = in_order(jobs())
     conf = CONF.format(half_life=half_life, flags=flags or "MAX_TRES_GRES")
     play = play_of(conf, ACCOUNTS, given)
-    until_s = play.offset_s + DAY_S + DAY_S // 2
+    until_s = play.offset_s + HOURS * 3600
     hours = {"a": 0.0, "b": 0.0}
     for number, job in enumerate(given):
         start_s, end_s = play.start_s[number], play.end_s[number]
         if start_s >= 0:
             hours[job["account"]] += max(0, min(end_s, until_s) - start_s) * job["gpus"] / 3600
     whole = sum(hours.values())
-    assert whole > 0.97 * 16 * 36  # no GPU stood idle
+    assert whole > 0.97 * 16 * HOURS  # no GPU stood idle
     assert abs(hours["a"] / whole - 0.70) <= 0.02, hours
     assert not [
         job for job in play.cluster.core.state.jobs.values() if job.state in ALLOCATED_STATES and allocated(job)

@@ -12,6 +12,7 @@ from sim.outcome import Options
 from sim.workload import Workload, from_columns
 
 POLICIES = ("fcfs", "easy", "easy-sjbf", "learned")
+PARAMETERS = (("CR_CPU",), ("CR_CORE_MEMORY",), ("CR_CPU_MEMORY", "CR_LLN"), ("CR_CORE", "PENSTOCK_BEST_FIT"))
 GPU_NODES = tuple(
     NodeConfig(f"n{k}", f"n{k}", "127.0.0.1", 8, sockets=1, cores_per_socket=4, threads_per_core=2, real_memory_mb=8000,
                gres=(Gres("gpu", "a100", 4),), weight=3 - k % 2)
@@ -45,10 +46,15 @@ def workload(seed: int, count: int = 250) -> Workload:
     )
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize(
-    "parameters", [("CR_CPU",), ("CR_CORE_MEMORY",), ("CR_CPU_MEMORY", "CR_LLN"), ("CR_CORE", "PENSTOCK_BEST_FIT")]
-)
+#: make test has each policy and each of the parameters once.
+PAIRS = [
+    pytest.param(policy, parameters, marks=[] if i == k else pytest.mark.slow)
+    for i, parameters in enumerate(PARAMETERS)
+    for k, policy in enumerate(POLICIES)
+]
+
+
+@pytest.mark.parametrize(("policy", "parameters"), PAIRS)
 def test_the_core_starts_every_job_in_the_same_second(policy: str, parameters: tuple[str, ...]) -> None:
     config = site(parameters)
     options = Options(64, policy, config=config)

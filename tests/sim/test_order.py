@@ -1,13 +1,19 @@
-"""`penstock sim order`: figures are those of `penstock sim run`, and a hostile log gets an answer and no more."""
+"""`penstock sim order`: figures are those of `penstock sim run`, and a hostile log gets an answer and no more. Each order has a
+process of its own, under its own limits."""
 
 import json
+import os
 import resource
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
+from patience import ANSWER_S
+from warmstart import ROOT, starter
 
 from sim import __main__ as sim
 from sim.order import POINTS
@@ -39,12 +45,16 @@ def order(log: str | bytes, *policies: str, **changes: Any) -> tuple[int, dict[s
         "is_memory_allocated": True,
     }
     data = log.encode() if isinstance(log, str) else log
-    done = subprocess.run(
-        [sys.executable, "-I", "-m", "sim", "order"], input=json.dumps(given | changes).encode() + b"\n" + data,
-        capture_output=True, check=False,
-    )  # fmt: skip
-    assert done.stderr == b""
-    return done.returncode, json.loads(done.stdout)
+    with TemporaryFile() as asked, ExitStack() as stack:
+        asked.write(json.dumps(given | changes).encode() + b"\n" + data)
+        asked.seek(0)
+        pipes = [os.pipe(), os.pipe()]  # it may write to no file
+        answer, errors = (stack.enter_context(open(reading, "rb")) for reading, _ in pipes)
+        with open(pipes[0][1], "wb") as output, open(pipes[1][1], "wb") as more:
+            child = starter("sim", False).start(["sim", "order"], output, ROOT, os.environ, more, asked)
+        found = answer.read()
+        assert errors.read() == b""
+        return child.wait(ANSWER_S), json.loads(found)
 
 
 def test_the_figures_are_those_of_sim_run_and_the_lines_fit_them(tmp_path: Path) -> None:

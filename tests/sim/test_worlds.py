@@ -1,4 +1,4 @@
-"""Fault worlds: 30 seeds in each run, 2,000 with the slow tests; the same seed is the same world; and a failure is reported.
+"""Fault worlds: 20 seeds or more in each run, 2,000 with the slow tests; the same seed is the same world; and a failure is reported.
 
 A seed that fails prints what it takes to look at it again. `penstock sim worlds --seed N --verbose` shows all of it.
 """
@@ -20,7 +20,8 @@ from sim.world import STEPS, SimWorld
 
 ROOT = Path(__file__).parents[2]
 CHUNK = 10
-#: Every deed and every fault is drawn, and has its word in a story, in one of these. The test of that plays the first chunk.
+#: Every deed and every fault is drawn, and has its word in a story, in one of these. The test of that plays the first chunk, and
+#: as many of the second as it needs.
 DRAWN = 40
 #: Seeds beyond the first 60 that failed once: a script that had ended in time was ended by its limit (170); oracles that asked
 #: for more than a controller without a database, or one that had died before a launch, can do (162, 286), and than is
@@ -36,7 +37,7 @@ def play_all(first: int, last: int, steps: int = STEPS) -> None:
     assert not any(reports), "\n\n".join(filter(None, reports))
 
 
-@pytest.mark.parametrize("first", range(CHUNK + 1, 31, CHUNK))
+@pytest.mark.parametrize("first", [pytest.param(CHUNK + 1, marks=pytest.mark.slow), 2 * CHUNK + 1])
 def test_worlds(first: int) -> None:
     play_all(first, first + CHUNK - 1)
 
@@ -59,12 +60,11 @@ def test_long_worlds(first: int) -> None:
 
 
 def test_the_same_seed_is_the_same_world() -> None:
-    for seed in (5, 6):
-        assert SimWorld(seed).run() == SimWorld(seed).run()
+    assert SimWorld(5).run() == SimWorld(5).run()
 
 
 def test_the_order_of_hashes_does_not_matter() -> None:
-    code = "from sim.world import SimWorld; print([SimWorld(seed, 60).run() for seed in (3, 4, 9)])"
+    code = "from sim.world import SimWorld; print([SimWorld(seed, 60).run() for seed in (3, 9)])"
     told = [
         subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},

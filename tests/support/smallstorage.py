@@ -1,5 +1,5 @@
 """Daemons that start on storage that takes no writes, and again when it does: a small tmpfs in a mount namespace of the
-test's own."""
+test's own, or of its module's (`StorageNamespace`)."""
 
 import os
 import subprocess
@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from patience import ANSWER_S
+from patience import ANSWER_S, START_S
+from warmstart import WarmStarter
 
 _ROOT = Path(__file__).resolve().parents[2]
 _NAMESPACE = "unshare", "--user", "--map-root-user", "--mount"
@@ -71,3 +72,43 @@ def two_starts(
 def first_start(said: list[str]) -> list[str]:
     """The part of what was said that ends with the status of the first start."""
     return said[: 1 + next(number for number, line in enumerate(said) if line.startswith("status "))]
+
+
+class StorageNamespace:
+    """A mount namespace with a warm process in it (warmstart.py), for small storages and starts of one program."""
+
+    def __init__(self, word: str) -> None:
+        self._starter = WarmStarter(word, False, _NAMESPACE)
+        with open(os.devnull, "wb") as nowhere:  # when it answers, it is in its namespace
+            assert self._starter.start(["--version"], nowhere, _ROOT, os.environ).wait(START_S) == 0
+
+    def mount(self, storage: Path, options: str) -> None:
+        """Makes that folder a small storage."""
+        storage.mkdir()
+        self.run(storage.parent, f"mount -t tmpfs -o mode=755,{options} tmpfs {storage.name}")
+
+    def run(self, storage: Path, command: str) -> None:
+        """A shell command in that folder."""
+        inside = "nsenter", f"--target={self._starter.pid}", "--user", "--mount"
+        subprocess.run([*inside, "sh", "-c", 'cd "$1" && eval "$2"', "sh", str(storage), command], check=True)
+
+    def start(self, storage: Path, words: Sequence[str], up: str = "") -> list[str]:
+        """What `penstock WORDS` says, and the line `status N` when it ends by itself; when it says `up`, it is ended."""
+        reading, writing = os.pipe()
+        environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
+        with open(reading, encoding="utf-8") as lines:
+            with open(writing, "wb") as output:
+                child = self._starter.start(words, output, storage, environment)
+            guard = threading.Timer(ANSWER_S, child.kill)
+            guard.start()
+            said = []
+            try:
+                for line in lines:
+                    said.append(line.rstrip("\n"))
+                    if up and up in line:
+                        child.kill()
+            finally:
+                guard.cancel()
+                child.kill()
+                status = child.wait()
+        return said if status < 0 else [*said, f"status {status}"]

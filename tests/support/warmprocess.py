@@ -32,13 +32,14 @@ ALWAYS = ("cli.base.run", "penstock.commandline", "click")
 def next_request(requests: socket.socket, parent_fd: int) -> tuple[list[str], str, dict[str, str]] | None:
     """In a new process: what it is to run. In this one: None, when the other end is closed or the parent has ended.
 
-    A request that is a number asks for the exit status of the process of that number.
+    A request comes with the file for both outputs, or with those for output and errors and perhaps one for input. One that
+    is a number asks for the exit status of the process of that number.
     """
     own_pid, libc = os.getpid(), ctypes.CDLL(None)
     while True:
         if parent_fd in select.select([requests.fileno(), parent_fd], [], [])[0]:
             return None
-        data, fds, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 1)
+        data, fds, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 3)
         if not data:
             return None
         if data.isdigit():
@@ -49,15 +50,31 @@ def next_request(requests: socket.socket, parent_fd: int) -> tuple[list[str], st
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != own_pid:  # it ended before that
                 os._exit(1)
-            for target in (1, 2):
-                os.dup2(fds[0], target)
-            os.close(fds[0])
+            output, errors, *given = fds if len(fds) > 1 else fds * 2
+            for source, target in zip((output, errors, *given), (1, 2, 0), strict=False):
+                os.dup2(source, target)
+            if len(fds) > 1:
+                open_streams()
+            close_all(fds)
             os.close(parent_fd)
             requests.close()
             words, cwd, environment = json.loads(data)
             return words, cwd, environment
-        os.close(fds[0])
+        close_all(fds)
         requests.send(b"%d" % pid)
+
+
+def open_streams() -> None:
+    """Opens Python's streams again: those of the warm process know whether its own files can seek."""
+    sys.stdin = os.fdopen(0, closefd=False, encoding="utf-8", errors="surrogateescape")
+    sys.stdout = os.fdopen(1, "w", closefd=False, encoding="utf-8", errors="surrogateescape")
+    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False, encoding="utf-8", errors="backslashreplace")
+
+
+def close_all(fds: list[int]) -> None:
+    """Closes them."""
+    for fd in fds:
+        os.close(fd)
 
 
 def set_constants(text: str) -> None:

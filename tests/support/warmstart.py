@@ -42,9 +42,14 @@ PROGRAMS = {
         "penstock.config",
         "penstock.grpclib",
     ),
+    "sim": ("sim.__main__", "sim.order"),
 }
 #: What is in the environment when a program is imported.
-AT_IMPORT: dict[str, dict[str, str]] = {"ctld": {}, "noded": {"GRPC_VERBOSITY": "NONE"}}  # as noded.main sets it
+AT_IMPORT: dict[str, dict[str, str]] = {
+    "ctld": {},
+    "noded": {"GRPC_VERBOSITY": "NONE"},
+    "sim": {},
+}  # as noded.main sets it
 CRASH_AT, CRASH_LIST = "PENSTOCK_CRASH_AT", "PENSTOCK_CRASH_LIST"
 
 
@@ -119,12 +124,14 @@ class Child:
 
 
 class WarmStarter:
-    """The warm process of one program; `armed`: those it forks look for their crash point."""
+    """The warm process of one program; `armed`: those it forks look for their crash point. `prefix`: a command that runs the
+    warm process somewhere else."""
 
-    def __init__(self, word: str, armed: bool) -> None:
+    def __init__(self, word: str, armed: bool, prefix: Iterable[str] = ()) -> None:
         self._lock = threading.Lock()
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         words = [
+            *prefix,
             sys.executable,
             "-P",
             os.fspath(Path(__file__).with_name("warmprocess.py")),
@@ -150,11 +157,18 @@ class WarmStarter:
         self._ours.close()
         self._process.wait()
 
-    def start(self, words: Sequence[str], output: BinaryIO, cwd: Path, environment: Mapping[str, str]) -> Child:
-        """See start_daemon."""
+    @property
+    def pid(self) -> int:
+        """That of the warm process."""
+        return self._process.pid
+
+    def start(
+        self, words: Sequence[str], output: BinaryIO, cwd: Path, environment: Mapping[str, str], *more: BinaryIO
+    ) -> Child:
+        """See start_daemon. `more`: a file for errors, and one to read."""
         request = json.dumps([list(words), os.fspath(cwd), dict(environment)]).encode()
         assert len(request) < REQUEST_BYTES_MAX
-        return Child(self.ask(request, output.fileno()), self)
+        return Child(self.ask(request, *(file.fileno() for file in (output, *more))), self)
 
     def ask(self, request: bytes, *fds: int) -> int:
         """The warm process's answer. Several threads may ask."""
