@@ -148,7 +148,7 @@ def site(**fields: Any) -> Config:
 
 
 def line(core: Core) -> dict[int, list[object]]:
-    """What the planner would be told of each job, and the job's reason."""
+    """The planner's rows of each job, whether they are ready, and the job's reason, priority and time."""
     pending = core.state.pending
     tables = [getattr(pending.table, name) for name in contract.Jobs._fields]
     tables += [pending.partition, pending.assoc, pending.expected_s, pending.eligible_s]

@@ -10,9 +10,7 @@ A `Shape` is shared by many jobs; `Terms` are a job's own.
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-
-# Any: a number of the column's type, or a tuple of them (GRES)
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -334,13 +332,11 @@ class PendingColumns:
         return np.frombuffer(rows, np.int64) if rows else np.zeros(0, np.int64)
 
 
-def _put(column: npt.NDArray[Any], at: npt.NDArray[np.int64], values: Sequence[Any], there: object) -> None:
-    """Writes the values of one column; `there`: what all these cells hold, None = unknown."""
+def _put(column: npt.NDArray[np.generic], at: npt.NDArray[np.int64], values: Sequence[object], there: object) -> None:
+    """Writes cells of one column: numbers, or a tuple of them for each. `there`: what all these cells hold, None = unknown."""
     different = set(values)
-    if len(different) > 1:
-        column[at] = values
-    elif column.size and different != {there}:
-        column[at] = values[0]
+    if column.size and different != {there}:
+        column[at] = np.array(values if len(different) > 1 else values[:1])
 
 
 __all__ = ["PendingColumns", "Shape", "Terms"]
