@@ -14,7 +14,7 @@ from ctld.core.passes import queue_recovery
 from ctld.core.records.effects import Batch
 from ctld.core.records.events import CancelJobs, JobFilter, Tick
 from ctld.core.records.job import JobRow
-from ctld.core.records.waiting_row import compact
+from ctld.core.records.waiting_row import compact, whole
 from ctld.core.recover import LoadedState
 from penstock.values.config import Config, PartitionConfig
 from penstock.values.states import Hold, JobState, Reason
@@ -41,7 +41,7 @@ def stored(config: Config, jobs: list[dict[str, Any]]) -> LoadedState:
     rows: dict[int, JobRow] = {}
 
     def commit(batch: Batch) -> None:
-        rows.update({row.job_id: compact(row) for row in batch.jobs})
+        rows.update({row.job_id: compact(whole(row)._replace(submit_key="")) for row in batch.jobs})  # of old ones
 
     before = CoreCluster(config, commit=commit, register=False)
     for job in jobs:
