@@ -1,6 +1,6 @@
 """Rebuilds the rows of a long queue after a start, a slice at a time; the controller answers meanwhile.
 
-Computing a pending job's rows takes some 6 us: 0.6 s for a queue of 100,000. Only the scheduler needs them. So a start
+Computing a pending job's rows takes some 8 us: 0.8 s for a queue of 100,000. Only the scheduler needs them. So a start
 creates the rows of the first jobs, and those of the others in slices, one before each seal. Passes are suspended until
 all rows exist, since one that sees half of the queue would start jobs that should wait. Everything else works
 meanwhile: jobs can be listed, held, changed and cancelled, and a refreshed job (ready.refresh) gets its rows at once.
@@ -20,7 +20,7 @@ from penstock.values.states import JobState
 
 #: Jobs that get their rows before the start is over: all of them on most clusters, in some 20 ms.
 AT_ONCE = 1_000
-#: Jobs of a slice: some 6 ms of the loop.
+#: Jobs of a slice: some 8 ms of the loop.
 SLICE = 1_000
 
 
