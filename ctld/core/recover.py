@@ -6,7 +6,7 @@ the nodes register (nodes/life.py): they are functions of the state, and the nod
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from ctld.core.gpus import care as gpu_care
 from ctld.core.gpus import work as gpu_work
@@ -40,6 +40,7 @@ from ctld.core.records.node import NodeEvent, NodeRow, PartitionRow
 from ctld.core.records.periodic import Crontab, Trigger, next_start_us
 from ctld.core.records.personal_token import PersonalToken
 from ctld.core.records.qos import Qos
+from ctld.core.records.request import JobRequest
 from ctld.core.records.reservation import Reservation, ReservationSpan
 from ctld.core.records.revocation import TokenRevocation
 from ctld.core.records.step import SpreadStep, StepRow, step_from
@@ -216,21 +217,23 @@ def _drained(rows: list[JobRow]) -> Iterator[JobRow]:
 
 def _load_jobs(state: ClusterState, loaded: LoadedState, rows: Iterable[JobRow]) -> None:
     young = {(known.uid, known.key) for known in loaded.submit_keys}
+    load, enter = state.jobs.load, state.jobs_by_name.enter
     for row in rows:
         key = row.submit_key
         is_asked_for = bool(key) and (row.user_id, key) in young  # others are too old to be sent again
-        if type(row) is WaitingType and (is_asked_for or not key):
-            state.jobs.load(row)
-            job = cast(Job, row)  # read only
+        is_waiting = type(row) is WaitingType and (is_asked_for or not key)
+        job: Job = row  # type: ignore[assignment]  # read only
+        if is_waiting:
+            load(row)
         else:
             job = state.jobs[row.job_id] = job_from(whole(row))
             job.steps = NO_STEPS
             job.submit_key = key if is_asked_for else ""
-        if job.state not in END_STATES:
+        if is_waiting or job.state not in END_STATES:
             if job.request.het_job_id:
                 state.hets[job.request.het_job_id] = None
-            state.jobs_by_name.enter(job)
-            state.active_count += arrays.weight(job)
+            enter(job)
+            state.active_count += 1 if is_waiting else arrays.weight(job)
     for step_row in loaded.steps:
         step = step_from(step_row)
         owner = state.jobs.get(step.job_id)
@@ -349,6 +352,9 @@ def _latest_us(state: ClusterState, job: Job, now_us: int) -> int:
 
 def _set_timers(state: ClusterState, now_us: int) -> None:
     for job in list(state.jobs.records()):
+        kind: object = type(job)
+        if kind is WaitingType and type(job.request) is not JobRequest and job.eligible_at_us <= now_us:
+            continue  # without the rare fields by which a job has a timer
         if job.state in END_STATES:
             due_us = job.end_at_us + state.config.min_job_age_s * 1_000_000
             state.timers.set(due_us, Timer.PURGE, job.job_id, job.attempt)

@@ -27,7 +27,6 @@ from sqlalchemy import (
     select,
 )
 
-from accounting.dbrow import Query
 from accounting.query import IS_ACTIVE, IS_OF_ARRAY, ended_since
 from ctld.core.records.audit import AuditHead
 from ctld.core.records.budget_book import BudgetRow
@@ -107,20 +106,17 @@ def load(connection: Connection, ended_since_us: int, submitted_since_us: int) -
     ]
     jobs = _last_attempts(waiting, others)
     attempts = {row.job_id: row.attempt for row in jobs if row.state is not JobState.PENDING}
+    contents = dict.fromkeys(row.spec_hash for row in jobs)
     arrays = sorted({row.array_job_id for row in jobs if row.array_job_id})
     steps = [step for some in _chunks(list(attempts)) for step in _steps(connection, some, attempts)]
-    of_steps = list(dict.fromkeys(step.spec_hash for step in steps if step.spec_hash))
+    contents |= dict.fromkeys(step.spec_hash for step in steps if step.spec_hash)
     return LoadedState(
         epoch=meta.epoch,
         next_job_id=meta.next_job_id,
         next_request_id=meta.next_request_id,
         jobs=jobs,
         steps=steps,
-        spec_sizes=[
-            *_spec_sizes(connection, select(JOB.c.spec_hash).where(IS_ACTIVE)),
-            *_spec_sizes(connection, select(JOB.c.spec_hash).where(recent)),  # an OR would read all of history
-            *(size for some in _chunks(of_steps) for size in _spec_sizes(connection, some)),
-        ],
+        spec_sizes=[size for some in _chunks(list(contents)) for size in _spec_sizes(connection, some)],
         request_bytes_max=reader.request_bytes_max,
         nodes=decoded(connection, select(NODE).order_by(NODE.c.name), rows.node_from, NODE),
         partitions=decoded(
@@ -371,9 +367,10 @@ def _submit_keys(connection: Connection, jobs: Iterable[JobRow], since_us: int) 
     query = select(uid, table.submit_key, table.job_id, table.submitted_at_us).where(
         table.submitted_at_us >= since_us, table.submit_key != ""
     )
-    owners = {(row.user_id, row.submit_key): row for row in jobs}
+    found = connection.execute(query.order_by(table.submitted_at_us, table.request_id)).all()
+    owners = {(row.user_id, row.submit_key): row for row in jobs if row.submit_key} if found else {}
     keys: dict[tuple[int, str], SubmitKey] = {}
-    for user_id, key, job_id, at_us in connection.execute(query.order_by(table.submitted_at_us, table.request_id)):
+    for user_id, key, job_id, at_us in found:
         if user_id is None or (user_id, key) in keys:  # a request that was changed later repeats the key of the job
             continue
         row = owners.get((user_id, key))
@@ -397,9 +394,9 @@ def history(connection: Connection, job_id: int) -> list[HistoryRow]:
     return [rows.job_history_from(tuple(values)) for values in connection.execute(query)]
 
 
-def _spec_sizes(connection: Connection, hashes: Sequence[bytes] | Query) -> Iterator[tuple[bytes, int]]:
-    """Returns the sizes of contents, by their hashes (a list or a query). They are lengths, which databases know
-    without reading the content."""
+def _spec_sizes(connection: Connection, hashes: Sequence[bytes]) -> Iterator[tuple[bytes, int]]:
+    """Returns the sizes of contents, by their hashes. They are lengths, which databases know without reading the
+    content."""
     table = JOB_SPEC.c
     size = func.length(table.script) + func.length(table.argv) + func.length(table.environment)
     for spec_hash, found in connection.execute(select(table.spec_hash, size).where(table.spec_hash.in_(hashes))):

@@ -13,13 +13,15 @@ from ctld.core.state.state import ClusterState
 from penstock.values.states import Hold
 
 
-def keep_back(state: ClusterState, job: Job, now_us: int) -> None:
-    """Holds a pending job whose licenses would be refused today."""
+def keep_back(state: ClusterState, job: Job, now_us: int) -> Job:
+    """Holds a pending job whose licenses would be refused today. Returns the job to be read: a row is replaced by a job."""
     if not job.request.licenses or job.hold is not Hold.NO:
-        return
+        return job
     try:
         check_licenses(state, job.request.licenses)
     except Refused as refusal:
+        job = state.jobs.own(job)
         holds.hold_for(job, "")
         state.record(now_us, job, "hold", f"Licenses: {refusal.detail}")
         state.touch(job)
+    return job

@@ -6,6 +6,8 @@ from the ready ones. The rules are a table, obstacles.py: the first that applies
 job that passes them, partition by partition. Resources and priority are the planner's business (passes/schedule.py).
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from ctld.core.jobs import arrays, het
@@ -26,8 +28,9 @@ from ctld.core.queue.feasibility import is_possible
 from ctld.core.queue.shapes import shapes
 from ctld.core.queue.terms import terms_of
 from ctld.core.records.job import Job
+from ctld.core.records.request import JobRequest
 from ctld.core.reservations.view import choices
-from ctld.core.state.pending import Shape
+from ctld.core.state.pending import Shape, Terms
 from ctld.core.state.state import ClusterState
 from ctld.core.state.timers import Timer
 from penstock.values.states import END_STATES, JobState, Reason
@@ -78,6 +81,62 @@ def refresh(state: ClusterState, job: Job, now_us: int) -> None:
         state.scheduling.outdate_plans()
     else:
         state.changed()
+
+
+def enter_many(state: ClusterState, jobs: Iterable[Job], now_us: int) -> None:
+    """Does what `refresh` would for each of these pending jobs, which mostly have no rows yet and may start.
+
+    The same rules decide. Rows of jobs that may run in one way are written together, column by column.
+    """
+    entered: list[Job] = []
+    ways: list[tuple[int, Shape]] = []
+    terms: list[Terms] = []
+    others: list[Job] = []
+    for job in jobs:
+        way = _only_way(state, job, now_us)
+        if way is None:
+            others.append(job)
+        else:
+            entered.append(job)
+            ways.append(way)
+            terms.append(terms_of(state, job))
+    if entered:
+        _enter_together(state, entered, ways, terms)
+    for job in others:
+        refresh(state, job, now_us)
+
+
+def _enter_together(state: ClusterState, entered: list[Job], ways: list[tuple[int, Shape]], terms: list[Terms]) -> None:
+    """Makes jobs ready that may run in one way each and have no rows yet."""
+    ids = [job.job_id for job in entered]
+    rows = state.pending.add_many(ids, ways, terms)
+    for job in entered:
+        preemption.update_pending_classes(state, job)
+    ranks = [rank for job in entered for rank in ranks_of(state, job, None, is_admitted=True) if rank is not None]
+    counts = [arrays.startable(state, job) for job in entered]
+    state.pending.set_ready_many(ids, rows, ranks, counts, [job.eligible_at_us // US for job in entered])
+    for job in entered:
+        if job.reason is not Reason.PRIORITY and job.reason not in PLANNER_REASONS:
+            set_reason(state, job, Reason.PRIORITY)
+    state.changed()
+
+
+def _only_way(state: ClusterState, job: Job, now_us: int) -> tuple[int, Shape] | None:
+    """Returns how a job may run that has no rows yet, is ready by all rules and has one way, without limits,
+    reservations, switches or other components to consider; else None."""
+    request = job.request
+    if (
+        type(request) is JobRequest  # it has a rare field
+        or not job.eligible_at_us
+        or job.state is not JobState.PENDING
+        or state.pending.has_rows(job.job_id)
+        or state.limits.ledger is not None
+        or state.reservations
+        or _reason(state, job, now_us) is not None
+    ):
+        return None
+    found = shapes(state, request)
+    return found[0] if len(found) == 1 else None
 
 
 def task_started(state: ClusterState, job: Job, now_us: int) -> None:

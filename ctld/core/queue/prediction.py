@@ -48,7 +48,7 @@ def restore(state: ClusterState) -> None:
 
 def expected_s(state: ClusterState, job: Job, limit_s: int) -> int:
     """Returns the predicted run time of a pending job, 1 s to `limit_s`."""
-    if not state.scheduling.policy.predict:
+    if not (state.scheduling.policy.predict and state.histories):
         return limit_s
     mean_s = state.histories.mean_s(_kind(job))
     if mean_s is None:

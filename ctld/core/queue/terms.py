@@ -19,7 +19,7 @@ def terms_of(state: ClusterState, job: Job) -> Terms:
     """Returns the terms that all rows of the job share."""
     limit_s = _limit_s(job)
     leader = het.members(state, job)[0] if job.request.het_offset else job  # alike, so that they stay together
-    return Terms(
+    fields = (
         state.sharing_number(job),
         limit_s,
         min(limit_s, least_s(job) or limit_s),
@@ -31,6 +31,7 @@ def terms_of(state: ClusterState, job: Job) -> Terms:
         prediction.expected_s(state, leader, limit_s if leader is job else _limit_s(leader)),
         resolve_association.reserves(state, job),
     )
+    return tuple.__new__(Terms, fields)  # all of its fields; a start makes one for each waiting job
 
 
 def _limit_s(job: Job) -> int:

@@ -26,6 +26,8 @@ ROWS_FIRST = 64
 #: Later than any window ends.
 NO_DEADLINE = 2 * contract.FOREVER
 _ALL_ZERO = (0, 0, 0, 0, 0, 0)
+#: Terms that are not in the planner's table, but in columns beside it.
+_OWN_COLUMNS = ("assoc", "expected_s")
 
 
 class Shape(NamedTuple):
@@ -167,6 +169,29 @@ class PendingColumns:
         if written is not self._zeros or rare != _ALL_ZERO:
             t.user[row], self.assoc[row], self.partition[row], t.earliest_s[row], t.preempts[row], t.het[row] = rare
 
+    def add_many(self, job_ids: Sequence[int], ways: Sequence[tuple[int, Shape]], terms: Sequence[Terms]) -> list[int]:
+        """Adds jobs without rows that may run in one way each, as `add` does one by one. Returns their rows.
+
+        Writes each column once: for one job alone, most of the time is that of twenty assignments to arrays.
+        """
+        is_new = not self._free
+        rows = [self._take_row() for _ in job_ids]
+        self._rows_of.update(zip(job_ids, rows, strict=True))
+        t, at = self.table, np.array(rows, np.int64)
+        shapes = [shape for _, shape in ways]
+        fields = tuple(zip(*shapes, strict=True))
+        for field, name in self._shape_fields:
+            _put(getattr(t, name), at, fields[field], self._zeros[field] if is_new else None)
+        for row, shape in zip(rows, shapes, strict=True):
+            self._written[row] = shape
+        t.job[at] = job_ids
+        t.count[at] = 1
+        zero = 0 if is_new else None
+        for name, values in zip(Terms._fields, zip(*terms, strict=True), strict=True):
+            _put(getattr(self if name in _OWN_COLUMNS else t, name), at, values, zero)
+        _put(self.partition, at, [partition for partition, _ in ways], zero)
+        return rows
+
     def has_rows(self, job_id: int) -> bool:
         """Whether the job has rows."""
         return self._rows_of.get(job_id, ()) != ()
@@ -206,6 +231,32 @@ class PendingColumns:
                 at = bisect_left(self.ready, key)
             self.ready.insert(at, key)
             self._ready_rows.insert(at, row)
+
+    def set_ready_many(
+        self,
+        job_ids: Sequence[int],
+        rows: Sequence[int],
+        ranks: Sequence[int],
+        counts: Sequence[int],
+        eligible_s: Sequence[int],
+    ) -> None:
+        """Makes jobs of one row each ready that have not been, as `set_ready` does one by one."""
+        at = np.array(rows, np.int64)
+        self.has_copies = self.has_copies or max(counts) > 1
+        self.table.count[at] = counts
+        self.eligible_s[at] = eligible_s
+        new = [
+            ((RANK_MAX - rank) << 64) | (job_id << ROW_BITS) | row
+            for rank, job_id, row in zip(ranks, job_ids, rows, strict=True)
+        ]
+        for row, key in zip(rows, new, strict=True):
+            self._keys[row] = key
+        new.sort()
+        first = bisect_left(self.ready, new[0])
+        if first < len(self.ready):
+            new = sorted([*self.ready[first:], *new])  # two sorted parts, which are merged
+        self.ready[first:] = new
+        self._ready_rows[first:] = array("q", [key & ROW_MASK for key in new])
 
     def set_count(self, job_id: int, count: int) -> bool:
         """Sets the number of copies of a job that is ready. Returns whether it is."""
@@ -279,6 +330,13 @@ class PendingColumns:
         """Returns rows of the first `limit` ready jobs, highest rank first; ties by job id."""
         rows = self._ready_rows[:limit]  # a copy: the array cannot grow while a view of it exists
         return np.frombuffer(rows, np.int64) if rows else np.zeros(0, np.int64)
+
+
+def _put(column: npt.NDArray[np.generic], at: npt.NDArray[np.int64], values: Sequence[object], there: object) -> None:
+    """Writes cells of one column: numbers, or a tuple of them for each. `there`: what all these cells hold, None = unknown."""
+    different = set(values)
+    if column.size and different != {there}:
+        column[at] = np.array(values if len(different) > 1 else values[:1])
 
 
 __all__ = ["PendingColumns", "Shape", "Terms"]

@@ -162,13 +162,20 @@ class Stored:
         shorter; None = not known."""
         counted: dict[int, None] = {}  # requests: the tasks of an array share one
         some_are_long = request_bytes_max is None or request_bytes_max > TEXT_BYTES_FREE
+        last: tuple[int, bytes] | None = None  # of the job before: a loop around sbatch submits one content
+        known = [0, 0]
         for job in jobs:
-            self._add_reference(job.user_id, job.spec_hash, sizes.get(job.spec_hash, 0))
+            if last == (key := (job.user_id, job.spec_hash)):
+                known[0] += 1
+            else:
+                last = key
+                self._add_reference(*key, sizes.get(job.spec_hash, 0))
+                known = self._contents[key]
             if some_are_long and job.request_id not in counted:
                 counted[job.request_id] = None
                 if (texts := text_bytes(job.request)) > TEXT_BYTES_FREE:
                     self._set_texts(job, texts)
-            for step in job.steps.values():
+            for step in job.steps.values() if job.steps else ():
                 if spec_hash := getattr(step, "spec_hash", b""):
                     self.enter_step(job, spec_hash, sizes.get(spec_hash, 0))
 
