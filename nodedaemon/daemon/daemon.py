@@ -308,8 +308,10 @@ class Daemon:
         self._debug.see(events)
         for event in events:
             self._machine.step(now_us, event)
-            if self._gpus is not None and isinstance(event, core.StepEnded):
-                self._gpus.ended(event.key)
+            if isinstance(event, core.StepEnded):
+                self._exporter.ended(event.key)
+                if self._gpus is not None:
+                    self._gpus.ended(event.key)
         if self._inbox:
             self._wake.set()
         batch = self._machine.seal()

@@ -71,11 +71,13 @@ class NodeExporter(Listener):
     # ---- what it is told -------------------------------------------------------------------------------------------
 
     def launched(self, key: StepKey, order: LaunchOrder) -> None:
-        """Takes the labels of a step."""
+        """Takes the labels of a step, until its end."""
         account = order.account or self._settings.default_account
-        live = dict.fromkeys(self._sources.live())
-        self._known = {known: found for known, found in self._known.items() if known in live}
         self._known[key] = StepLabels(order.user_name, account, order.partition)
+
+    def ended(self, key: StepKey) -> None:
+        """Forgets the labels of a step that has ended."""
+        self._known.pop(key, None)
 
     def suspected(self, key: StepKey, kind: str) -> None:
         """Takes why a step may hang; "" = it no longer seems to."""

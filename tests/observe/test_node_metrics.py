@@ -257,6 +257,30 @@ def test_private_jobs_are_not_shown(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_labels_of_steps_cost_a_launch_no_look_at_all_steps(tmp_path: Path) -> None:
+    """They are kept from the launch to the end, each by itself."""
+
+    def live() -> list[StepKey]:
+        raise AssertionError("all steps were asked for")
+
+    async def body() -> None:
+        folder = os.open(tmp_path, os.O_RDONLY)
+        with ThreadPoolExecutor(1) as executor:
+            reader = StepReader(NONE, folder)
+            sources = NodeSources("n1", str(tmp_path), reader, executor, live, lambda: 0, lambda: 0, None)
+            exporter = NodeExporter(sources, None)
+            order: Any = SimpleNamespace(user_name="ann", account="physics", partition="gpu")
+            keys = [StepKey(number, 0, BATCH_STEP) for number in range(3)]
+            for key in keys:
+                exporter.launched(key, order)
+            exporter.ended(keys[1])
+            exporter.ended(keys[1])
+            assert exporter._known.keys() == {keys[0], keys[2]}
+        os.close(folder)
+
+    asyncio.run(body())
+
+
 @pytest.mark.parametrize(
     ("lines", "hides"),
     [
