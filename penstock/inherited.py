@@ -12,6 +12,11 @@ by itself.
 
 import os
 
+TYPE_CHECKING = False  # avoids importing `typing`, which every fork would pay for
+if TYPE_CHECKING:
+    import ctypes
+
+_MACHINE = os.uname().machine
 _X86_64 = "x86_64"  # the other machines have the generic table
 _KEYCTL = {_X86_64: 250}
 _KEYCTL_ELSEWHERE = 219
@@ -23,6 +28,9 @@ _JOIN_SESSION_KEYRING = 1
 _IOPRIO_WHO_PROCESS = 1
 _IOPRIO_CLASS_SHIFT = 13
 _IOPRIO_CLASS_REAL_TIME = 1
+
+#: Loaded at the first call. Each load makes a class, which only the collector would free, and stepds run without it.
+_libc: "list[ctypes.CDLL]" = []
 
 
 def begin_empty_session_keyring() -> None:
@@ -36,7 +44,7 @@ def begin_empty_session_keyring() -> None:
     import errno
 
     try:
-        _call(_KEYCTL.get(os.uname().machine, _KEYCTL_ELSEWHERE), _JOIN_SESSION_KEYRING, 0, 0)
+        _call(_KEYCTL.get(_MACHINE, _KEYCTL_ELSEWHERE), _JOIN_SESSION_KEYRING, 0, 0)
     except OSError as error:
         if error.errno not in (errno.ENOSYS, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP):
             raise
@@ -46,21 +54,21 @@ def leave_real_time() -> None:
     """Gives the calling thread, and what it starts, the normal scheduling policy and class of I/O. Raises OSError."""
     if os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK not in (os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_IDLE):
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    machine = os.uname().machine
     try:
-        priority = _call(_IOPRIO_GET.get(machine, _IOPRIO_GET_ELSEWHERE), _IOPRIO_WHO_PROCESS, 0, 0)
+        priority = _call(_IOPRIO_GET.get(_MACHINE, _IOPRIO_GET_ELSEWHERE), _IOPRIO_WHO_PROCESS, 0, 0)
     except OSError:  # a kernel without classes of I/O
         return
     if priority >> _IOPRIO_CLASS_SHIFT == _IOPRIO_CLASS_REAL_TIME:
-        _call(_IOPRIO_SET.get(machine, _IOPRIO_SET_ELSEWHERE), _IOPRIO_WHO_PROCESS, 0, 0)
+        _call(_IOPRIO_SET.get(_MACHINE, _IOPRIO_SET_ELSEWHERE), _IOPRIO_WHO_PROCESS, 0, 0)
 
 
 def _call(number: int, *operands: int) -> int:
     """A system call's result. Raises OSError."""
     import ctypes
 
-    libc = ctypes.CDLL(None, use_errno=True)
-    result = int(libc.syscall(*map(ctypes.c_long, (number, *operands))))
+    if not _libc:
+        _libc.append(ctypes.CDLL(None, use_errno=True))
+    result = int(_libc[0].syscall(*map(ctypes.c_long, (number, *operands))))
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
