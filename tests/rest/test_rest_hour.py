@@ -1,4 +1,4 @@
-"""An hour of requests (`make test-full`; else twelve minutes), one after the other without the pauses: a poller that makes
+"""An hour of requests (`make test-full`; else four minutes), one after the other without the pauses: a poller that makes
 metrics, and a portal's user beside it.
 
 The poller asks what Telegraf's input for Slurm does, in the forms of a version that is served, each 10 s: 360 rounds. The
@@ -19,7 +19,7 @@ from liverest import LiveRest
 from patience import END_S
 
 SLURM, DB, OWN = "/slurm/v0.0.46", "/slurmdb/v0.0.46", "/penstock/v1"
-HOUR_S = 3600 if FULL else 720
+HOUR_S = 3600 if FULL else 240
 POLLER_S = 10
 PORTAL_S = 5
 #: Rounds of the portal in which its user does something.

@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock import crash
 
@@ -29,7 +30,17 @@ PR_SET_PDEATHSIG = 1
 ALWAYS = ("cli.base.run", "penstock.commandline", "click")
 
 
-def next_request(requests: socket.socket, parent_fd: int) -> tuple[list[str], str, dict[str, str]] | None:
+class Program(NamedTuple):
+    """What a new process is to run: `penstock WORDS`, or a command with its name first. `uid`: None for that of this process."""
+
+    words: list[str]
+    cwd: str
+    environment: dict[str, str]
+    is_command: bool
+    uid: int | None
+
+
+def next_request(requests: socket.socket, parent_fd: int) -> Program | None:
     """In a new process: what it is to run. In this one: None, when the other end is closed or the parent has ended.
 
     A request that is a number asks for the exit status of the process of that number.
@@ -38,7 +49,7 @@ def next_request(requests: socket.socket, parent_fd: int) -> tuple[list[str], st
     while True:
         if parent_fd in select.select([requests.fileno(), parent_fd], [], [])[0]:
             return None
-        data, fds, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 1)
+        data, fds, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 3)
         if not data:
             return None
         if data.isdigit():
@@ -49,14 +60,14 @@ def next_request(requests: socket.socket, parent_fd: int) -> tuple[list[str], st
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != own_pid:  # it ended before that
                 os._exit(1)
-            for target in (1, 2):
-                os.dup2(fds[0], target)
-            os.close(fds[0])
-            os.close(parent_fd)
+            for target, source in enumerate(fds):
+                os.dup2(source, target)
+            for fd in (*fds, parent_fd):
+                os.close(fd)
             requests.close()
-            words, cwd, environment = json.loads(data)
-            return words, cwd, environment
-        os.close(fds[0])
+            return Program(*json.loads(data))
+        for fd in fds:
+            os.close(fd)
         requests.send(b"%d" % pid)
 
 
@@ -79,18 +90,21 @@ def main() -> None:
     request = next_request(socket.socket(fileno=int(fd)), parent_fd)
     if request is None:
         return
-    words, cwd, environment = request
     os.setsid()
-    os.chdir(cwd)
+    os.chdir(request.cwd)
     os.environ.clear()
-    os.environ.update(environment)
-    if environment.get("PYTHONFAULTHANDLER"):
+    os.environ.update(request.environment)
+    if request.environment.get("PYTHONFAULTHANDLER"):
         faulthandler.enable()
     crash.read_environment()
     set_constants(os.environ.pop(CONSTANTS, "{}"))
     own = str(Path(__file__).parent)
+    if request.is_command:
+        from run_as import run
+
+        run(request.uid, *request.words)
     sys.path[:] = [path for path in sys.path if path != own]
-    sys.argv = ["penstock", *words]
+    sys.argv = ["penstock", *request.words]
     runpy.run_module("cli.penstock", run_name="__main__", alter_sys=True)
 
 

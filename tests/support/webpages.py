@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Literal, Self
 
 from axe_playwright_python.sync_playwright import Axe
+from effort import FULL
 from liverest import LiveRest
 from patience import ANSWER_S
-from playwright.sync_api import BrowserContext, CDPSession, Page, Request, sync_playwright
+from playwright.sync_api import BrowserContext, CDPSession, Locator, Page, Request, sync_playwright
 
 #: The shell without windows takes little more than half of the processor time of the whole browser.
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
@@ -134,11 +135,13 @@ def cookies_of(context: BrowserContext) -> Mapping[str, Mapping[str, object]]:
     return {str(one["name"]): dict(one) for one in context.cookies()}
 
 
-def save_picture(page: Page, name: str) -> None:
-    """A screenshot in build/web."""
+def save_picture(shown: Page | Locator, name: str) -> None:
+    """A screenshot in build/web, for people to look at: `make test` spares them."""
+    if not FULL:
+        return
     folder = Path("build/web")
     folder.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=folder / f"{name}.png")
+    shown.screenshot(path=folder / f"{name}.png")
 
 
 def violations(page: Page, only: Mapping[str, object] = RULES) -> list[str]:
@@ -155,7 +158,7 @@ def wait_for_text(page: Page, text: str) -> None:
 
 
 def check_looks(page: Page, name: str) -> None:
-    """Nothing for axe to find in light and in dark, nothing wider than a phone; the pictures are kept."""
+    """Nothing for axe to find in light and in dark, nothing wider than a phone; `make test-full` keeps the pictures."""
     page.get_by_text("Loading").first.wait_for(state="detached")
     schemes: tuple[tuple[Literal["light", "dark"], Mapping[str, object]], ...]
     schemes = (("light", RULES), ("dark", RULES_OF_COLOURS))

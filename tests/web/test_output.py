@@ -64,7 +64,7 @@ def test_lines_arrive_and_can_be_searched_copied_and_kept(web: WebPages) -> None
     card = page.locator("section.card").filter(has=shown)
     for width, name in ((1280, "wide"), (360, "phone")):
         page.set_viewport_size({"width": width, "height": 1000})
-        card.screenshot(path=f"build/web/job-output-card-{name}.png")
+        save_picture(card, f"job-output-card-{name}")
     search.fill("")
     page.get_by_role("button", name="Copy", exact=True).click()
     wait_for_text(page, "Copied")

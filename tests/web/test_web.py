@@ -1,5 +1,5 @@
 """The web interface in a real browser at a real cluster: each page, each action with its effect, roles, hostile names, deep
-links, a lost connection and its return. Screenshots of every page are in build/web afterwards.
+links, a lost connection and its return. After `make test-full`, screenshots of every page are in build/web.
 """
 
 import os
@@ -58,7 +58,7 @@ def confirm(page: "Page", button: str, answer: str, text: str = "") -> None:
 
 
 def test_each_page_light_and_dark_narrow_and_wide(web):
-    """Its heading, nothing for axe to find, nothing wider than a phone; the pictures are kept."""
+    """Its heading, nothing for axe to find, nothing wider than a phone."""
     jobs = fill(web)
     places = {
         "overview": ("", "Overview"), "jobs": ("jobs", "Jobs"), "job-waits": (f"jobs/{jobs['wide']}", "wide"),
@@ -267,7 +267,7 @@ def test_steps_efficiency_and_charts_of_a_job(web):
         save_picture(page, f"job-use-{name}")
     page.set_viewport_size({"width": 1100, "height": 2600})
     page.emulate_media(color_scheme="light")
-    page.locator("section.card").filter(has_text="Use over time").screenshot(path="build/web/job-use-charts.png")
+    save_picture(page.locator("section.card").filter(has_text="Use over time"), "job-use-charts")
 
 
 def test_what_others_may_not_see_of_a_job_is_said(web):
