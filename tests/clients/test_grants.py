@@ -1,6 +1,6 @@
 """What jobs and steps get, against what a real Slurm gave them, recorded: 1,500 requests and 500 steps, drawn from a grammar.
 
-The reference and the reasons are in tests/support/differential/grants. Here all of them go through the real code without processes;
+The reference and the reasons are in tests/support/differential/grants. Here they go through the real code without processes (all in `make test-full`, else every third);
 some go once more through a cluster of real processes, which must give the same.
 """
 
@@ -11,6 +11,7 @@ from differential.grants.answers import RUNS
 from differential.grants.live import LiveOurs
 from differential.grants.ours import Ours
 from differential.grants.recorded import read
+from effort import FULL
 
 #: Shares that get the same, in percent, and of those that both refuse the shares with the same first complaint. They may only rise.
 JOBS_EQUAL, STEPS_EQUAL = 95.0, 95.0
@@ -27,7 +28,7 @@ SAMPLE = (
 
 
 def test_28_jobs_and_steps_get_what_slurm_gives_them() -> None:
-    jobs, steps = compared(read())
+    jobs, steps = compared(read() if FULL else read()[2::3])  # of these, the shares are no less than of all
     unexplained = [*jobs.unexplained(), *steps.unexplained()]
     assert not unexplained, "\n".join(map(str, unexplained))
     assert jobs.equal() >= JOBS_EQUAL, jobs.equal()
