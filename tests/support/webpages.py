@@ -1,8 +1,7 @@
 """A browser (Debian's chromium, driven by playwright) at the web interface of a real cluster.
 
 with WebPages(rest) as pages:
-    page = pages.login("nobody")
-    pages.open(page, "jobs/1")
+    page = pages.opened("jobs/1", "train", "nobody")
 
 Every request of every page must go to the daemon, and what a page writes to its console as an error fails the test at `close`.
 """
@@ -87,18 +86,23 @@ class WebPages:
         return self._browser.new_browser_cdp_session()
 
     def login(self, user: str = "") -> Page:
-        """A page of that user, at the overview, of the session that an earlier test has left, or of a new one."""
+        """A page of that user, at the overview."""
+        return self.opened("", "Overview", user)
+
+    def opened(self, where: str, heading: str, user: str = "") -> Page:
+        """A page of that user at an address, with its heading, of the session that an earlier test has left, or of a new one."""
         context = self._sessions.get(user)
         if context is None:
             context = self._sessions[user] = self._new_context(1280, 800, "en-GB")
         page = self._page(context)
-        page.goto(self.rest.url)
-        token, overview = page.get_by_label("Token"), page.get_by_role("heading", name="Overview")
-        token.or_(overview).wait_for()
+        page.goto(f"{self.rest.url}/#/{where}")
+        token, title = page.get_by_label("Token"), page.get_by_role("heading", name=heading, level=1)
+        token.or_(title).first.wait_for()
         if token.is_visible():
             token.fill(self.rest.token(user))
             page.get_by_role("button", name="Log in").click()
-            overview.wait_for()
+            token.wait_for(state="detached")
+            self.open(page, where, heading)
         return page
 
     def open(self, page: Page, where: str, heading: str) -> None:

@@ -39,8 +39,7 @@ def output(tab: "Page") -> str:
 def test_a_session_is_started_opened_and_stopped(web: WebPages) -> None:
     rest = web.rest
     web.origins.append(origin_of(rest))
-    page = web.login(USER)
-    web.open(page, "sessions", "Sessions")
+    page = web.opened("sessions", "Sessions", USER)
     wait_for_text(page, "You have no session.")
     # Its clock stands still, so that it never asks for everything again: that a program has started makes no event.
     page.clock.set_fixed_time(datetime.now(UTC))
