@@ -4,12 +4,15 @@ rest = LiveRest(cluster); rest.start()
 rest.as_user("nobody").get("/slurm/v0.0.46/jobs")
 """
 
+import json
 import re
 import ssl
+from collections.abc import Mapping
 
 import httpx
 from livecluster import ClusterConf, Daemon, LiveCluster
 from patience import ANSWER_S, START_S
+from warmprocess import CONSTANTS
 
 JWT = ClusterConf(more=("AuthAltTypes=auth/jwt",))
 RESTD = "restd"
@@ -26,6 +29,7 @@ class LiveRest:
         self.options = options
         self.socket = cluster.home / "restd.sock"
         self.url = ""
+        self.constants: Mapping[str, object] = {}  # of the daemon: "MODULE:NAME" -> value
 
     @property
     def daemon(self) -> Daemon:
@@ -38,7 +42,9 @@ class LiveRest:
         words += self.options
         log = self.cluster.home / "log" / f"{name}.log"
         before = log.stat().st_size if log.exists() else 0
-        daemon = self.cluster.launch(name, words, {})
+        daemon = self.cluster.launch(
+            name, words, {CONSTANTS: json.dumps(dict(self.constants))} if self.constants else {}
+        )
 
         def listens() -> bool:
             return log.read_text()[before:].count("listening on") == 2
