@@ -11,14 +11,19 @@ import pytest
 from clientvenv import CASES, group_of, python_of
 from patience import END_S, LONGEST_S
 
-ALL = sorted(CASES.glob("t_*.py"))
+#: Other uses of a program that another case runs, and that take long: `make test-full` has them.
+SLOW = ("t_snakemake_array",)
+ALL = [
+    pytest.param(path, marks=[pytest.mark.slow] * (path.stem in SLOW), id=path.stem.removeprefix("t_"))
+    for path in sorted(CASES.glob("t_*.py"))
+]
 #: reframe has two tests that each want all idle nodes, and skips the one that finds none. Slurm starts batch jobs up to
 #: 3 s late (batch_sched_delay), so both find some; here the first one runs by then, more often than not. One of them has
 #: to pass, and everything else.
 RACES = {"t_reframe": re.compile(r"^FAIL reframe: AssertionError: \{\('Flex', '\w+'\): \('skip', None\)\}$", re.M)}
 
 
-@pytest.mark.parametrize("case", ALL, ids=lambda path: path.stem.removeprefix("t_"))
+@pytest.mark.parametrize("case", ALL)
 def test_a_program_notices_nothing(case: Path, cluster, commands: Path, scratch: Path) -> None:
     python = python_of(group_of(case))
     # Some look for idle nodes (reframe), and what the case before has left may still be ending.

@@ -144,6 +144,16 @@ def test_snakemake_submits_and_asks(site: Site) -> None:
     assert rows.splitlines()[0].split("|")[0] == str(job)
 
 
+def test_snakemake_submits_an_array_and_polls_it(site: Site) -> None:
+    name = "0d0f6a52-6a0b-4c87-9a52-2b7a1f0c9e55"
+    job = int(
+        site.ask("sbatch", "--parsable", "--job-name", name, "--array=1-2", "-o", "/dev/null", "-t", "3", "--wrap=true")
+    )
+    site.cluster.wait_ends(f"{job}_1", f"{job}_2")
+    out = site.ask("squeue", "--noheader", "--format=%i|%T", "--states=all", "--name", name)
+    assert sorted(out.splitlines()) == [f"{job}_1|COMPLETED", f"{job}_2|COMPLETED"]
+
+
 def test_nextflow_asks_for_all_states(site: Site) -> None:
     script = b"#!/bin/bash\n#SBATCH --no-requeue\n#SBATCH --signal B:USR2@30\n#SBATCH -o /dev/null\ntrue\n"
     done = site.run("sbatch", stdin=script).ok()

@@ -204,7 +204,7 @@ class Sinks:
         return [(body["jobid"], body["job_name"], body["state"]) for body in bodies]
 
 
-CASES = [("disk", "filetxt"), ("server", "elasticsearch"), ("disk", "script")]
+CASES = [("disk", "filetxt"), ("server", "elasticsearch"), pytest.param("disk", "script", marks=pytest.mark.slow)]
 KILLS = [pytest.param(2, id="a few kills"), pytest.param(60, marks=pytest.mark.slow, id="many kills")]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from livecluster import ClusterConf, LiveCluster
 
-#: 64 ranks in 4 nodes.
+#: At most 64 ranks in 4 nodes.
 CONF = ClusterConf(cpus=16)
 PROGRAMS = Path(__file__).parent / "programs"
 

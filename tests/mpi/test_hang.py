@@ -28,6 +28,7 @@ def train(rank):
 
 rank, ranks = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
 dist.init_process_group("gloo", rank=rank, world_size=ranks, init_method="file://" + sys.argv[1])
+open(sys.argv[1] + f".{rank}", "w").close()
 train(rank)
 """
 
@@ -49,6 +50,7 @@ def test_the_rank_that_the_others_wait_for_is_shown_first() -> None:
             return json.loads(done.out).get("steps", [{"suspicions": []}])
 
         # before that one may be behind: it has begun early, and waits for the others' imports
+        cluster.wait(lambda: len(list(cluster.work.glob("meet.*"))) == 4, "all have met")
         cluster.wait(lambda: [one["kind"] for one in doctor()[0]["suspicions"]] == ["idle"], "all wait")
         (step,) = doctor("--stacks")
         elsewhere, waiting = step["stacks"]

@@ -77,10 +77,12 @@ def test_libraries_know_the_layout(cluster: LiveCluster, group: str, mpi: str) -
     assert done.ok().out == expect(6, [(0, 2, 4), (1, 3, 5)])
 
 
+@pytest.mark.parametrize("ranks", [12, pytest.param(64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("group", "mpi"), LIBRARIES)
-def test_64_ranks_over_4_nodes(cluster: LiveCluster, group: str, mpi: str) -> None:
-    done = srun(cluster, group, f"--mpi={mpi}", "-N4", "--ntasks-per-node=16", "python", str(PROGRAMS / "ring.py"))
-    assert done.ok().out == expect(64, [tuple(range(at, at + 16)) for at in range(0, 64, 16)])
+def test_ranks_over_4_nodes(cluster: LiveCluster, group: str, mpi: str, ranks: int) -> None:
+    here = ranks // 4
+    done = srun(cluster, group, f"--mpi={mpi}", "-N4", f"--ntasks-per-node={here}", "python", str(PROGRAMS / "ring.py"))
+    assert done.ok().out == expect(ranks, [tuple(range(at, at + here)) for at in range(0, ranks, here)])
 
 
 @pytest.mark.parametrize(("group", "mpi"), LIBRARIES)

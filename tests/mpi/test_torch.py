@@ -15,7 +15,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "torch-ddp"
 LINE = re.compile(r"rank (\d) of 4 on (n\d): (loss \d+\.\d+ weights -?\d+\.\d+)")
 
 
-@pytest.mark.parametrize("script", ["torchrun.sbatch", "srun.sbatch"])
+#: The start of ranks by srun alone is also what test_hang.py has.
+@pytest.mark.parametrize("script", ["torchrun.sbatch", pytest.param("srun.sbatch", marks=pytest.mark.slow)])
 def test_all_ranks_train_the_same_model(cluster: LiveCluster, script: str) -> None:
     programs = programs_of("torch")
     folder = cluster.work / script

@@ -1,6 +1,6 @@
 """Clusters with a REST daemon for the tests of this folder."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 import pytest
 from livecluster import ClusterConf, LiveCluster
@@ -32,11 +32,12 @@ def new_rest() -> Iterator[Callable[..., LiveRest]]:
     """A test's own, for tests that end daemons."""
     made: list[LiveCluster] = []
 
-    def make(conf: ClusterConf = JWT) -> LiveRest:
+    def make(conf: ClusterConf = JWT, constants: Mapping[str, object] | None = None) -> LiveRest:
         cluster = LiveCluster(1, conf)
         made.append(cluster)
         _alive.append(cluster)
         rest = LiveRest(cluster.start())
+        rest.constants = constants or {}
         rest.start()
         return rest
 

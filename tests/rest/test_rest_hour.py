@@ -1,4 +1,4 @@
-"""An hour of requests (`make test-full`; else twelve minutes), one after the other without the pauses: a poller that makes
+"""An hour of requests (`make test-full`; else four minutes), one after the other without the pauses: a poller that makes
 metrics, and a portal's user beside it.
 
 The poller asks what Telegraf's input for Slurm does, in the forms of a version that is served, each 10 s: 360 rounds. The
@@ -15,11 +15,15 @@ from typing import Any
 
 import httpx
 from effort import FULL
-from liverest import LiveRest
+from livecluster import ClusterConf
+from liverest import JWT, LiveRest
 from patience import END_S
 
 SLURM, DB, OWN = "/slurm/v0.0.46", "/slurmdb/v0.0.46", "/penstock/v1"
-HOUR_S = 3600 if FULL else 720
+HOUR_S = 3600 if FULL else 240
+#: Idle connections to the controller are closed soon.
+REUSE_S = 10.0
+IDLE = ClusterConf(more=JWT.more, constants={"ctld.rpc.callconnection:IDLE_S": 2 * REUSE_S})
 POLLER_S = 10
 PORTAL_S = 5
 #: Rounds of the portal in which its user does something.
@@ -121,7 +125,7 @@ def open_files(pid: int) -> int:
 
 
 def test_an_hour_of_a_poller_and_of_a_portal(new_rest: Callable[..., LiveRest]) -> None:
-    rest = new_rest()
+    rest = new_rest(IDLE, {"penstock.acallsocket:REUSE_S": REUSE_S, "penstock.callsocket:REUSE_S": REUSE_S})
     pid = rest.daemon.process.pid
     tokens = [rest.token() for _ in range(2)]
     before = open_files(pid)

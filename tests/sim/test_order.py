@@ -51,7 +51,7 @@ def order(log: str | bytes, *policies: str, **changes: Any) -> tuple[int, dict[s
         pipes = [os.pipe(), os.pipe()]  # it may write to no file
         answer, errors = (stack.enter_context(open(reading, "rb")) for reading, _ in pipes)
         with open(pipes[0][1], "wb") as output, open(pipes[1][1], "wb") as more:
-            child = starter("sim", False).start(["sim", "order"], output, ROOT, os.environ, more, asked)
+            child = starter("sim", False).start(["sim", "order"], (asked, output, more), ROOT, os.environ)
         found = answer.read()
         assert errors.read() == b""
         return child.wait(ANSWER_S), json.loads(found)

@@ -31,12 +31,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from select import PIPE_BUF
 from typing import Any, Self, TypeVar
 
 from migrated import lay_database
 from patience import ANSWER_S, END_S, START_S
 from warmprocess import CONSTANTS
-from warmstart import Child, start_daemon
+from warmstart import Child, run_command, start_daemon
 
 from penstock.client import Client
 from penstock.clusterfile import ClusterFile, write_cluster
@@ -504,16 +505,21 @@ class LiveCluster:
         limit_s: float = END_S,
     ) -> Done:
         """Run a command to its end, as another user if asked (root only)."""
-        done = subprocess.run(
-            [LAUNCHERS / name, *words] if uid is None and is_installed(name) else command(name, *words, uid=uid),
-            input=stdin,
-            capture_output=True,
-            cwd=cwd or self.work,
-            env=self.environment(**(env or {})),
-            timeout=limit_s,
-            check=False,
-        )
-        return Done([name, *[os.fsdecode(w) for w in words]], done.returncode, done.stdout, done.stderr)
+        environment, folder = self.environment(**(env or {})), cwd or self.work
+        said = [name, *[os.fsdecode(w) for w in words]]
+        if uid is None and (name != "penstock" or len(stdin) > PIPE_BUF):
+            done = subprocess.run(
+                [LAUNCHERS / name, *words] if is_installed(name) else command(name, *words),
+                input=stdin,
+                capture_output=True,
+                cwd=folder,
+                env=environment,
+                timeout=limit_s,
+                check=False,
+            )
+        else:
+            done = run_command(said, stdin, folder, environment, limit_s, uid)
+        return Done(said, done.returncode, done.stdout, done.stderr)
 
     def popen(self, name: str, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """Start a command and leave it running."""
@@ -549,17 +555,14 @@ def logs_if_failed(cluster: LiveCluster, session: Any) -> Iterator[None]:
     cluster.clean()
 
 
-def command(name: str, *words: str | bytes, uid: int | None = None) -> list[str | bytes]:
-    """The command line of a command of this tree; as another user, once its modules are loaded."""
-    head: list[str | bytes] = [sys.executable, "-P"]
-    if uid is None:
-        return [*head, "-m", f"cli.{name}", *words]
-    return [*head, str(Path(__file__).with_name("run_as.py")), str(uid), name, *words]
+def command(name: str, *words: str | bytes) -> list[str | bytes]:
+    """The command line of a command of this tree."""
+    return [sys.executable, "-P", "-m", f"cli.{name}", *words]
 
 
 def is_installed(name: str) -> bool:
     """Whether this tree's own launcher (native/launcher.c) stands for a command. Most commands of a test are run by it, as
-    users run them: with the command server they cost a tenth of a start of Python."""
+    users run them: with the command server they cost a tenth of a start of Python. So does `penstock` by the warm process."""
     return Path(sys.executable).parent == LAUNCHERS and (LAUNCHERS / name).exists()
 
 

@@ -4,14 +4,20 @@ rest = LiveRest(cluster); rest.start()
 rest.as_user("nobody").get("/slurm/v0.0.46/jobs")
 """
 
+import json
 import re
+import ssl
+from collections.abc import Mapping
 
 import httpx
 from livecluster import ClusterConf, Daemon, LiveCluster
 from patience import ANSWER_S, START_S
+from warmprocess import CONSTANTS
 
 JWT = ClusterConf(more=("AuthAltTypes=auth/jwt",))
 RESTD = "restd"
+#: Of connections without TLS: to read all authorities of the web takes most of the time of a client that asks once.
+NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 PREFIX = "/slurm/v0.0.46"
 
 
@@ -23,6 +29,7 @@ class LiveRest:
         self.options = options
         self.socket = cluster.home / "restd.sock"
         self.url = ""
+        self.constants: Mapping[str, object] = {}  # of the daemon: "MODULE:NAME" -> value
 
     @property
     def daemon(self) -> Daemon:
@@ -35,7 +42,9 @@ class LiveRest:
         words += self.options
         log = self.cluster.home / "log" / f"{name}.log"
         before = log.stat().st_size if log.exists() else 0
-        daemon = self.cluster.launch(name, words, {})
+        daemon = self.cluster.launch(
+            name, words, {CONSTANTS: json.dumps(dict(self.constants))} if self.constants else {}
+        )
 
         def listens() -> bool:
             return log.read_text()[before:].count("listening on") == 2
@@ -53,13 +62,12 @@ class LiveRest:
     def as_user(self, user: str = "", *, token: str | None = None) -> httpx.Client:
         """A connection with the token of that user."""
         headers = {"X-SLURM-USER-TOKEN": self.token(user) if token is None else token}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=ANSWER_S)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=ANSWER_S, verify=NO_AUTHORITIES)
 
     def by_socket(self) -> httpx.Client:
         """A connection over the Unix socket, without a token."""
-        return httpx.Client(
-            transport=httpx.HTTPTransport(uds=str(self.socket)), base_url="http://localhost", timeout=ANSWER_S
-        )
+        transport = httpx.HTTPTransport(uds=str(self.socket), verify=NO_AUTHORITIES)
+        return httpx.Client(transport=transport, base_url="http://localhost", timeout=ANSWER_S)
 
     def log(self) -> str:
         """All that the daemon wrote."""

@@ -79,8 +79,8 @@ class StorageNamespace:
 
     def __init__(self, word: str) -> None:
         self._starter = WarmStarter(word, False, _NAMESPACE)
-        with open(os.devnull, "wb") as nowhere:  # when it answers, it is in its namespace
-            assert self._starter.start(["--version"], nowhere, _ROOT, os.environ).wait(START_S) == 0
+        with open(os.devnull, "r+b") as nothing:  # when it answers, it is in its namespace
+            assert self._starter.start(["--version"], [nothing] * 3, _ROOT, os.environ).wait(START_S) == 0
 
     def mount(self, storage: Path, options: str) -> None:
         """Makes that folder a small storage."""
@@ -97,8 +97,8 @@ class StorageNamespace:
         reading, writing = os.pipe()
         environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
         with open(reading, encoding="utf-8") as lines:
-            with open(writing, "wb") as output:
-                child = self._starter.start(words, output, storage, environment)
+            with open(writing, "wb") as output, open(os.devnull, "rb") as nothing:
+                child = self._starter.start(words, (nothing, output, output), storage, environment)
             guard = threading.Timer(ANSWER_S, child.kill)
             guard.start()
             said = []

@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock import crash
 
@@ -29,11 +30,21 @@ PR_SET_PDEATHSIG = 1
 ALWAYS = ("cli.base.run", "penstock.commandline", "click")
 
 
-def next_request(requests: socket.socket, parent_fd: int) -> tuple[list[str], str, dict[str, str]] | None:
+class Program(NamedTuple):
+    """What a new process is to run: `penstock WORDS`, or a command with its name first. `uid`: None for that of this process."""
+
+    words: list[str]
+    cwd: str
+    environment: dict[str, str]
+    is_command: bool
+    uid: int | None
+
+
+def next_request(requests: socket.socket, parent_fd: int) -> Program | None:
     """In a new process: what it is to run. In this one: None, when the other end is closed or the parent has ended.
 
-    A request comes with the file for both outputs, or with those for output and errors and perhaps one for input. One that
-    is a number asks for the exit status of the process of that number.
+    A request comes with the files for input, output and errors. One that is a number asks for the exit status of the process
+    of that number.
     """
     own_pid, libc = os.getpid(), ctypes.CDLL(None)
     while True:
@@ -50,17 +61,15 @@ def next_request(requests: socket.socket, parent_fd: int) -> tuple[list[str], st
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != own_pid:  # it ended before that
                 os._exit(1)
-            output, errors, *given = fds if len(fds) > 1 else fds * 2
-            for source, target in zip((output, errors, *given), (1, 2, 0), strict=False):
+            for target, source in enumerate(fds):
                 os.dup2(source, target)
-            if len(fds) > 1:
-                open_streams()
-            close_all(fds)
-            os.close(parent_fd)
+            for fd in (*fds, parent_fd):
+                os.close(fd)
             requests.close()
-            words, cwd, environment = json.loads(data)
-            return words, cwd, environment
-        close_all(fds)
+            open_streams()
+            return Program(*json.loads(data))
+        for fd in fds:
+            os.close(fd)
         requests.send(b"%d" % pid)
 
 
@@ -69,12 +78,6 @@ def open_streams() -> None:
     sys.stdin = os.fdopen(0, closefd=False, encoding="utf-8", errors="surrogateescape")
     sys.stdout = os.fdopen(1, "w", closefd=False, encoding="utf-8", errors="surrogateescape")
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False, encoding="utf-8", errors="backslashreplace")
-
-
-def close_all(fds: list[int]) -> None:
-    """Closes them."""
-    for fd in fds:
-        os.close(fd)
 
 
 def set_constants(text: str) -> None:
@@ -96,18 +99,21 @@ def main() -> None:
     request = next_request(socket.socket(fileno=int(fd)), parent_fd)
     if request is None:
         return
-    words, cwd, environment = request
     os.setsid()
-    os.chdir(cwd)
+    os.chdir(request.cwd)
     os.environ.clear()
-    os.environ.update(environment)
-    if environment.get("PYTHONFAULTHANDLER"):
+    os.environ.update(request.environment)
+    if request.environment.get("PYTHONFAULTHANDLER"):
         faulthandler.enable()
     crash.read_environment()
     set_constants(os.environ.pop(CONSTANTS, "{}"))
     own = str(Path(__file__).parent)
+    if request.is_command:
+        from run_as import run
+
+        run(request.uid, *request.words)
     sys.path[:] = [path for path in sys.path if path != own]
-    sys.argv = ["penstock", *words]
+    sys.argv = ["penstock", *request.words]
     runpy.run_module("cli.penstock", run_name="__main__", alter_sys=True)
 
 

@@ -1,9 +1,13 @@
 """Starts daemons without a start of Python for each: a warm process forks them.
 
-The imports of a controller take most of a second of CPU, and the tests start some hundreds. So for each program one process
+The imports of a controller or a REST daemon take most of a second of CPU, and the tests start some hundreds. So for each
+program one process
 (warmprocess.py) imports what that program imports, and waits. `start` hands it a command line, a working folder, an
 environment and a file for the output, and it makes a process that runs `penstock WORDS` from the first line of its
 `__main__`. It is the warm process's child: that one is asked for the exit status.
+
+Commands that no command server serves (those of `penstock` itself, and another user's, who may read nothing of this tree) are
+forked as well, by a process that has imported all of them (run_as.py).
 
 A test may give constants of the program's modules other values (`warmprocess.CONSTANTS`), as those of times that it waits for.
 
@@ -20,18 +24,22 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
+import run_as
 from warmprocess import CONSTANTS, REQUEST_BYTES_MAX
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Not a word of `penstock`: its warm process runs commands (run_as.py).
+COMMANDS = "commands"
 #: What the program behind a word of `penstock` imports, also later than at its start: noded.main imports little itself.
 PROGRAMS = {
-    "ctld": ("ctld.main",),
+    "ctld": ("ctld.main", "ctld.dbtool.main"),
     "noded": (
         "nodedaemon.main",
         "nodedaemon.base.topology_info",
@@ -43,13 +51,21 @@ PROGRAMS = {
         "penstock.grpclib",
     ),
     "sim": ("sim.__main__", "sim.order"),
+    "restd": (
+        "rest.main",
+        "rest.app",
+        "rest.interactive.origin",
+        "rest.oidc",
+        "rest.pages",
+        "rest.passwords",
+        "rest.server",
+        "rest.sessions",
+        "rest.sitetemplates",
+    ),
+    COMMANDS: tuple(run_as.all_modules()),
 }
 #: What is in the environment when a program is imported.
-AT_IMPORT: dict[str, dict[str, str]] = {
-    "ctld": {},
-    "noded": {"GRPC_VERBOSITY": "NONE"},
-    "sim": {},
-}  # as noded.main sets it
+AT_IMPORT: dict[str, dict[str, str]] = {"noded": {"GRPC_VERBOSITY": "NONE"}}  # as noded.main sets it
 CRASH_AT, CRASH_LIST = "PENSTOCK_CRASH_AT", "PENSTOCK_CRASH_LIST"
 
 
@@ -62,7 +78,9 @@ def start_daemon(
     """
     before = list(prefix)
     if not before and not needs_start(words[0], environment):
-        return starter(words[0], bool(environment.get(CRASH_AT))).start(words, output, cwd, environment)
+        with open(os.devnull, "rb") as nothing:
+            files = (nothing, output, output)
+            return starter(words[0], bool(environment.get(CRASH_AT))).start(words, files, cwd, environment)
     assert CONSTANTS not in environment, f"{CONSTANTS}: only a warm process sets them"
     return subprocess.Popen(
         [*before, sys.executable, "-P", "-m", "cli.penstock", *words],
@@ -73,6 +91,35 @@ def start_daemon(
         env=environment,
         start_new_session=True,
     )
+
+
+def run_command(
+    words: Sequence[str],
+    stdin: bytes,
+    cwd: Path,
+    environment: Mapping[str, str],
+    limit_s: float,
+    uid: int | None = None,
+) -> "subprocess.CompletedProcess[bytes]":
+    """A command, run to its end, in a session of its own; by root also as another user, whatever of this tree that one may
+    read. Raises subprocess.TimeoutExpired."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        read_end, write_end = os.pipe()
+        with open(read_end, "rb") as given:
+            with open(write_end, "wb") as writer:
+                assert len(stdin) <= select.PIPE_BUF
+                writer.write(stdin)
+            program = "ctld" if list(words[:2]) == ["penstock", "db"] else COMMANDS
+            child = starter(program, False).start(words, (given, output, errors), cwd, environment, True, uid)
+        try:
+            status = child.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+            raise
+        for file in (output, errors):
+            file.seek(0)
+        return subprocess.CompletedProcess(words, status, output.read(), errors.read())
 
 
 def needs_start(word: str, environment: Mapping[str, str]) -> bool:
@@ -138,8 +185,14 @@ class WarmStarter:
             str(theirs.fileno()),
             *PROGRAMS[word],
         ]
-        libraries = os.pathsep.join(filter(None, (os.fspath(ROOT), os.environ.get("PYTHONPATH"))))
-        environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONPATH": libraries, **AT_IMPORT[word]}
+        own = os.fspath(Path(__file__).parent)
+        libraries = os.pathsep.join(filter(None, (os.fspath(ROOT), os.environ.get("PYTHONPATH"), own)))
+        environment = {
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": libraries,
+            **AT_IMPORT.get(word, {}),
+        }
         if armed:
             environment[CRASH_LIST] = os.devnull
         with theirs:
@@ -163,12 +216,18 @@ class WarmStarter:
         return self._process.pid
 
     def start(
-        self, words: Sequence[str], output: BinaryIO, cwd: Path, environment: Mapping[str, str], *more: BinaryIO
+        self,
+        words: Sequence[str],
+        files: Sequence[BinaryIO],
+        cwd: Path,
+        environment: Mapping[str, str],
+        is_command: bool = False,
+        uid: int | None = None,
     ) -> Child:
-        """See start_daemon. `more`: a file for errors, and one to read."""
-        request = json.dumps([list(words), os.fspath(cwd), dict(environment)]).encode()
+        """`files`: for input, output and errors. See start_daemon and run_command."""
+        request = json.dumps([list(words), os.fspath(cwd), dict(environment), is_command, uid]).encode()
         assert len(request) < REQUEST_BYTES_MAX
-        return Child(self.ask(request, *(file.fileno() for file in (output, *more))), self)
+        return Child(self.ask(request, *(file.fileno() for file in files)), self)
 
     def ask(self, request: bytes, *fds: int) -> int:
         """The warm process's answer. Several threads may ask."""

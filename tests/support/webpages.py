@@ -1,8 +1,7 @@
 """A browser (Debian's chromium, driven by playwright) at the web interface of a real cluster.
 
 with WebPages(rest) as pages:
-    page = pages.login("nobody")
-    pages.open(page, "jobs/1")
+    page = pages.opened("jobs/1", "train", "nobody")
 
 Every request of every page must go to the daemon, and what a page writes to its console as an error fails the test at `close`.
 """
@@ -15,9 +14,10 @@ from pathlib import Path
 from typing import Literal, Self
 
 from axe_playwright_python.sync_playwright import Axe
+from effort import FULL
 from liverest import LiveRest
 from patience import ANSWER_S
-from playwright.sync_api import BrowserContext, CDPSession, Page, Request, sync_playwright
+from playwright.sync_api import BrowserContext, CDPSession, Locator, Page, Request, sync_playwright
 
 #: The shell without windows takes little more than half of the processor time of the whole browser.
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
@@ -86,18 +86,23 @@ class WebPages:
         return self._browser.new_browser_cdp_session()
 
     def login(self, user: str = "") -> Page:
-        """A page of that user, at the overview, of the session that an earlier test has left, or of a new one."""
+        """A page of that user, at the overview."""
+        return self.opened("", "Overview", user)
+
+    def opened(self, where: str, heading: str, user: str = "") -> Page:
+        """A page of that user at an address, with its heading, of the session that an earlier test has left, or of a new one."""
         context = self._sessions.get(user)
         if context is None:
             context = self._sessions[user] = self._new_context(1280, 800, "en-GB")
         page = self._page(context)
-        page.goto(self.rest.url)
-        token, overview = page.get_by_label("Token"), page.get_by_role("heading", name="Overview")
-        token.or_(overview).wait_for()
+        page.goto(f"{self.rest.url}/#/{where}")
+        token, title = page.get_by_label("Token"), page.get_by_role("heading", name=heading, level=1)
+        token.or_(title).first.wait_for()
         if token.is_visible():
             token.fill(self.rest.token(user))
             page.get_by_role("button", name="Log in").click()
-            overview.wait_for()
+            token.wait_for(state="detached")
+            self.open(page, where, heading)
         return page
 
     def open(self, page: Page, where: str, heading: str) -> None:
@@ -134,11 +139,13 @@ def cookies_of(context: BrowserContext) -> Mapping[str, Mapping[str, object]]:
     return {str(one["name"]): dict(one) for one in context.cookies()}
 
 
-def save_picture(page: Page, name: str) -> None:
-    """A screenshot in build/web."""
+def save_picture(shown: Page | Locator, name: str) -> None:
+    """A screenshot in build/web, for people to look at: `make test` spares them."""
+    if not FULL:
+        return
     folder = Path("build/web")
     folder.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=folder / f"{name}.png")
+    shown.screenshot(path=folder / f"{name}.png")
 
 
 def violations(page: Page, only: Mapping[str, object] = RULES) -> list[str]:
@@ -155,7 +162,7 @@ def wait_for_text(page: Page, text: str) -> None:
 
 
 def check_looks(page: Page, name: str) -> None:
-    """Nothing for axe to find in light and in dark, nothing wider than a phone; the pictures are kept."""
+    """Nothing for axe to find in light and in dark, nothing wider than a phone; `make test-full` keeps the pictures."""
     page.get_by_text("Loading").first.wait_for(state="detached")
     schemes: tuple[tuple[Literal["light", "dark"], Mapping[str, object]], ...]
     schemes = (("light", RULES), ("dark", RULES_OF_COLOURS))

@@ -48,8 +48,7 @@ def changeable(page: "Page") -> list[str]:
 
 
 def test_a_coordinator_changes_what_is_below_the_account(web, roles):
-    page = web.login(COORDINATOR)
-    web.open(page, "accounts", "Accounts")
+    page = web.opened("accounts", "Accounts", COORDINATOR)
     page.get_by_role("link", name=USER).wait_for()
     assert changeable(page) == ["account lab", "account team", f"{COORDINATOR} in lab", f"{USER} in team"]
     dialog = opened(page, "account lab")
@@ -82,8 +81,7 @@ def test_a_coordinator_changes_what_is_below_the_account(web, roles):
 
 
 def test_a_coordinator_changes_an_account_below_and_no_user_of_it(web, roles):
-    page = web.login(COORDINATOR)
-    web.open(page, "accounts", "Accounts")
+    page = web.opened("accounts", "Accounts", COORDINATOR)
     before = shown(roles, "maxjobs,maxsubmit,fairshare", "account=team", f"user={USER}")
     dialog = opened(page, "account team")
     dialog.get_by_label("Jobs in the queue").fill("20")
@@ -97,8 +95,7 @@ def test_a_coordinator_changes_an_account_below_and_no_user_of_it(web, roles):
 
 
 def test_what_the_controller_refuses_stands_at_its_field(web, roles):
-    page = web.login(COORDINATOR)
-    web.open(page, "accounts", "Accounts")
+    page = web.opened("accounts", "Accounts", COORDINATOR)
     before = shown(roles, "maxjobs,grptres", "account=team")
     dialog = opened(page, f"{USER} in team")
     dialog.get_by_label("Running jobs").fill("11")
@@ -117,8 +114,7 @@ def test_what_the_controller_refuses_stands_at_its_field(web, roles):
 
 
 def test_a_coordinator_adds_and_removes_below_the_account(web, roles):
-    page = web.login(COORDINATOR)
-    web.open(page, "accounts", "Accounts")
+    page = web.opened("accounts", "Accounts", COORDINATOR)
     dialog = opened(page, "account lab")
     dialog.get_by_role("button", name="Add an account").click()
     dialog.get_by_label("Account").fill("Sub Team")
@@ -150,8 +146,7 @@ def test_a_coordinator_adds_and_removes_below_the_account(web, roles):
 
 def test_an_operator_and_the_administrator_change_all(web, roles):
     for user, shares in ((OPERATOR, "11"), ("", "12")):
-        page = web.login(user)
-        web.open(page, "accounts", "Accounts")
+        page = web.opened("accounts", "Accounts", user)
         page.get_by_role("link", name=USER).wait_for()
         assert {"account root", "account lab", "account other", f"{OPERATOR} in other"} <= set(changeable(page))
         dialog = opened(page, "account other")
@@ -168,8 +163,7 @@ def test_an_operator_and_the_administrator_change_all(web, roles):
 
 
 def test_a_user_sees_no_button_and_is_refused(web, roles):
-    page = web.login(USER)
-    web.open(page, "accounts", "Accounts")
+    page = web.opened("accounts", "Accounts", USER)
     page.get_by_role("link", name=USER).first.wait_for()
     assert changeable(page) == []
     before = shown(roles, "account,user,maxjobs,fairshare")

@@ -42,8 +42,7 @@ def lines(dialog: "Locator") -> list[str]:
 
 
 def test_an_operator_makes_changes_and_removes_a_reservation(web, roles):
-    page = web.login(OPERATOR)
-    web.open(page, "reservations", "Reservations")
+    page = web.opened("reservations", "Reservations", OPERATOR)
     dialog = opened(page, "New reservation")
     reserve = dialog.get_by_role("button", name="Reserve", exact=True)
     dialog.get_by_label("Length").fill("soon")
@@ -113,8 +112,7 @@ def test_an_operator_makes_changes_and_removes_a_reservation(web, roles):
 
 
 def test_a_reservation_from_now_on_of_any_node_with_a_hostile_name(web, roles):
-    page = web.login()
-    web.open(page, "reservations", "Reservations")
+    page = web.opened("reservations", "Reservations")
     dialog = opened(page, "New reservation")
     dialog.get_by_label("Name").fill(HOSTILE)
     dialog.get_by_label("Length").fill("30")
@@ -140,8 +138,7 @@ def test_a_user_makes_no_reservation_and_removes_one_that_allows_it(web, roles):
     for name, flags in (("theirs", "USER_DELETE"), ("other", "IGNORE_JOBS")):
         words = (f"reservationname={name}", "starttime=now+1hour", "duration=60", f"users={USER}")
         roles.run("scontrol", "create", "reservation", *words, "nodes=n1", f"flags={flags},OVERLAP").ok()
-    page = web.login(USER)
-    web.open(page, "reservations", "Reservations")
+    page = web.opened("reservations", "Reservations", USER)
     page.get_by_role("row").filter(has_text="other").wait_for()
     assert page.get_by_role("button", name="New reservation").count() == 0
     assert page.get_by_role("button", name="Change other").count() == 0
@@ -167,8 +164,7 @@ def test_an_operator_makes_changes_and_removes_a_qos(web, roles):
         fields = "format=name,priority,maxwall,grptres,maxjobspu"
         return roles.run("sacctmgr", "-nP", "show", "qos", "where", f"name={name}", fields).ok().out.strip()
 
-    page = web.login(OPERATOR)
-    web.open(page, "qos", "QOS")
+    page = web.opened("qos", "QOS", OPERATOR)
     dialog = opened(page, "New QOS")
     dialog.get_by_label("Name").fill(HOSTILE)
     dialog.get_by_text("is no name of a QOS").wait_for()
@@ -206,8 +202,7 @@ def test_an_operator_makes_changes_and_removes_a_qos(web, roles):
     page.get_by_role("row").filter(has_text="burst").get_by_text("cpu=8", exact=True).wait_for()
     assert shown("burst") == "burst|50||cpu=8|3"
 
-    other = web.login(USER)
-    web.open(other, "qos", "QOS")
+    other = web.opened("qos", "QOS", USER)
     other.get_by_role("row").filter(has_text="burst").wait_for()
     assert (
         other.get_by_role("button", name="Change burst").count() + other.get_by_role("button", name="New QOS").count()

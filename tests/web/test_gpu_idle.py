@@ -110,8 +110,7 @@ def test_what_gpus_do_now(web):
     cluster = web.rest.cluster
     cluster.use(90)
     cluster.wait_readings(90)
-    page = web.login("nobody")
-    web.open(page, "nodes", "Nodes")
+    page = web.opened("nodes", "Nodes", "nobody")
     page.get_by_label("Colour by").select_option("power")
     picture = page.get_by_role("img", name="2 GPUs on 1 node: 1 550 W and more, 1 not known.")
     picture.wait_for()
@@ -148,8 +147,7 @@ def test_a_nodes_page_that_is_open_follows_its_gpus(web):
     cluster = web.rest.cluster
     cluster.use(90)
     cluster.wait_readings(90)
-    page = web.login()
-    web.open(page, "nodes/n1", "n1")
+    page = web.opened("nodes/n1", "n1")
     page.get_by_role("cell", name="90 %", exact=True).first.wait_for()
     cluster.use(40)
     page.get_by_role("cell", name="40 %", exact=True).first.wait_for()  # without a reload, and without an event

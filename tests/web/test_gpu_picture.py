@@ -52,8 +52,7 @@ def test_groups_colours_and_zoom(web):
     job = cluster.sbatch("-J", "train", "-w", "n1", "--gpus=3", *SLEEP)
     cluster.wait_state(job, "RUNNING")
     cluster.run("scontrol", "update", "nodename=n2", "gres=gpu:5", "state=drain", "reason=hot").ok()
-    page = web.login()
-    web.open(page, "nodes", "Nodes")
+    page = web.opened("nodes", "Nodes")
     first = page.get_by_role("img", name="rack1: 16 GPUs on 2 nodes: 3 allocated, 12 idle, 1 closed.")
     first.wait_for()
     page.get_by_role("img", name="rack2: 8 GPUs on 1 node: 8 idle.").wait_for()
@@ -79,8 +78,7 @@ def test_groups_colours_and_zoom(web):
 def test_events_of_a_node(web):
     cluster = web.rest.cluster
     cluster.run("scontrol", "update", "nodename=n3", "state=drain", "reason=fan <b>4</b>").ok()
-    page = web.login()
-    web.open(page, "nodes/n3", "n3")
+    page = web.opened("nodes/n3", "n3")
     events = page.locator("section.card").filter(has_text="Events of 30 days")
     row = events.get_by_role("listitem").filter(has_text="fan <b>4</b>")
     row.filter(has_text="goes on").wait_for()

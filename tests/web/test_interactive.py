@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("playwright", reason="playwright is not installed")
 from liverest import JWT, LiveRest
 from livesessions import USER, live_sessions, origin_of, queue, sessions, start
-from webpages import CHROMIUM, WebPages, check_looks, wait_for_text
+from webpages import CHROMIUM, WebPages, check_looks, save_picture, wait_for_text
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -39,8 +39,7 @@ def output(tab: "Page") -> str:
 def test_a_session_is_started_opened_and_stopped(web: WebPages) -> None:
     rest = web.rest
     web.origins.append(origin_of(rest))
-    page = web.login(USER)
-    web.open(page, "sessions", "Sessions")
+    page = web.opened("sessions", "Sessions", USER)
     wait_for_text(page, "You have no session.")
     # Its clock stands still, so that it never asks for everything again: that a program has started makes no event.
     page.clock.set_fixed_time(datetime.now(UTC))
@@ -66,7 +65,7 @@ def test_a_session_is_started_opened_and_stopped(web: WebPages) -> None:
     assert tab.locator(".xterm b").count() == 0 and tab.evaluate("document.cookie") == ""
     tab.reload()
     rest.cluster.wait(lambda: f"<b>42{job}" in output(tab), "the output again")
-    tab.screenshot(path="build/web/terminal.png")
+    save_picture(tab, "terminal")
     page.get_by_text("starting").wait_for()
     (rest.cluster.work / f"of-{USER}" / "gate").touch()
     page.get_by_role("button", name=f"Open session {waiting}").wait_for()

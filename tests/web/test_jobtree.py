@@ -30,8 +30,7 @@ def test_steps_nodes_and_tasks_with_their_charts(web):
         )
 
     cluster.wait(measured, "each task is measured")
-    page = web.login()
-    web.open(page, f"jobs/{job}", "tree")
+    page = web.opened(f"jobs/{job}", "tree")
     tree = page.get_by_role("treegrid", name="Steps, nodes and tasks")
     row = tree.get_by_role("row").filter(has=page.locator("code", has_text=re.compile("^1$")))
     row.filter(has_text="work").filter(has_text="Running").wait_for()

@@ -27,8 +27,7 @@ def filled(rest):
 
 
 def test_reservations(web, filled):
-    page = web.login()
-    web.open(page, "reservations", "Reservations")
+    page = web.opened("reservations", "Reservations")
     row = page.get_by_role("row").filter(has_text="maint")
     row.get_by_text("Planned").wait_for()
     row.get_by_text("30 min").wait_for()
@@ -39,8 +38,7 @@ def test_reservations(web, filled):
 
 
 def test_qos(web, filled):
-    page = web.login()
-    web.open(page, "qos?sort=name", "QOS")
+    page = web.opened("qos?sort=name", "QOS")
     row = page.get_by_role("row").filter(has_text="urgent")
     row.get_by_text("cpu=8").wait_for()
     row.get_by_text(HOSTILE).wait_for()
@@ -49,8 +47,7 @@ def test_qos(web, filled):
 
 
 def test_accounts_are_a_tree(web, filled):
-    page = web.login()
-    web.open(page, "accounts", "Accounts")
+    page = web.opened("accounts", "Accounts")
     page.get_by_role("link", name="nobody").wait_for()
     texts = page.get_by_role("row").all_inner_texts()
     at = {name: next(i for i, text in enumerate(texts) if text.startswith(name)) for name in ("root", "lab", "team")}
@@ -74,8 +71,7 @@ def test_who_borrows_from_whom(web, filled):
     (e2e/test_e2e_governance.py)."""
     with web.rest.as_user() as client:
         real = client.get("/penstock/v1/borrowing").json()
-    page = web.login()
-    web.open(page, "accounts", "Accounts")
+    page = web.opened("accounts", "Accounts")
     assert real["rows"] == [] and page.get_by_role("heading", name="Borrowing").count() == 0
     row = {"parent": "lab", "tres": "gres/gpu", "guarantee": 4, "may_borrow": 4}
     rows = [
@@ -96,8 +92,7 @@ def test_reports(web, filled):
     """A job that ran is use of this day, as sreport counts it."""
     job = filled.sbatch("-J", "used", "--gpus=1", "--wrap", "true")
     filled.wait_ends(job)
-    page = web.login()
-    web.open(page, "reports?period=today", "Reports")
+    page = web.opened("reports?period=today", "Reports")
     page.get_by_role("columnheader", name="CPU hours").wait_for()
     check_looks(page, "reports")
     page.get_by_role("combobox", name="By").select_option("qos")
@@ -119,8 +114,7 @@ def test_reports_made_from_jobs(web, filled):
         waits = client.get("/penstock/v1/waits").json()["rows"]
         used = client.get("/penstock/v1/efficiency").json()["rows"]
     (mine,) = (row for row in waits if row["keys"] == ["main", "h200"])
-    page = web.login()
-    web.open(page, "reports?period=today", "Reports")
+    page = web.opened("reports?period=today", "Reports")
     page.get_by_role("columnheader", name="h200 hours").wait_for()
     page.get_by_role("combobox", name="Report").select_option("waits")
     row = page.get_by_role("row").filter(has_text="h200")

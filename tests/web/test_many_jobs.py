@@ -91,8 +91,7 @@ def web(pages: WebPages) -> Iterator[WebPages]:
 
 def opened(web: WebPages, where: str = "jobs") -> "Page":
     """A page with the table, which has rows."""
-    page = web.login()
-    web.open(page, where, "Jobs")
+    page = web.opened(where, "Jobs")
     page.locator(".grid tbody a").first.wait_for()
     return page
 

@@ -64,7 +64,7 @@ def test_lines_arrive_and_can_be_searched_copied_and_kept(web: WebPages) -> None
     card = page.locator("section.card").filter(has=shown)
     for width, name in ((1280, "wide"), (360, "phone")):
         page.set_viewport_size({"width": width, "height": 1000})
-        card.screenshot(path=f"build/web/job-output-card-{name}.png")
+        save_picture(card, f"job-output-card-{name}")
     search.fill("")
     page.get_by_role("button", name="Copy", exact=True).click()
     wait_for_text(page, "Copied")
@@ -103,8 +103,7 @@ def test_an_ended_jobs_output_and_those_of_its_steps_tasks(web: WebPages) -> Non
     folder.mkdir()
     job = cluster.sbatch("-J", "ended", "-n2", "-D", str(folder), "-o", "out", "--wrap", STEPS)
     cluster.wait_state(job, "COMPLETED")
-    page = web.login()
-    web.open(page, f"jobs/{job}", "ended")
+    page = web.opened(f"jobs/{job}", "ended")
     output(page).get_by_text("all", exact=True).wait_for()
     writers = page.get_by_label("Written by")
     writers.select_option("step 0 tasks")
@@ -127,11 +126,9 @@ def test_it_is_not_asked_for_while_nobody_looks_and_others_may_not(web: WebPages
     cluster = web.rest.cluster
     job = cluster.sbatch("-J", "private", "--wrap", "echo mine; exec sleep 600")
     cluster.wait_state(job, "RUNNING")
-    page = web.login("nobody")
-    web.open(page, f"jobs/{job}", "private")
+    page = web.opened(f"jobs/{job}", "private", "nobody")
     page.locator("section.card").filter(has_text="Output").get_by_text("Access/permission denied").first.wait_for()
-    mine = web.login()
-    web.open(mine, f"jobs/{job}", "private")
+    mine = web.opened(f"jobs/{job}", "private")
     output(mine).get_by_text("mine").wait_for()
     mine.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
     asked: list[str] = []

@@ -42,8 +42,7 @@ def test_past_jobs_have_what_they_used(web):
         assert row["max_rss_kb"] > 80 << 10 and abs(row["cpu_used_us"] / 1e6 - cpu_s) < len(steps), (row, steps)
         page = client.get("/penstock/v1/jobs/past?first=1&count=2").json()
         assert ([one["job_id"] for one in page["jobs"]], page["total"]) == ([others[1], others[0]], 4)
-    page = web.login()
-    web.open(page, "jobs", "Jobs")
+    page = web.opened("jobs", "Jobs")
     page.get_by_role("navigation", name="Lists of jobs").get_by_role("link", name="Past").click()
     page.get_by_role("heading", name="Past jobs").wait_for()
     rows = page.get_by_role("row").filter(has=page.get_by_role("link"))
@@ -69,8 +68,7 @@ def test_past_jobs_have_what_they_used(web):
 
 
 def test_past_jobs_of_two_dates_and_of_nobody(web):
-    page = web.login()
-    web.open(page, "past?period=dates", "Past jobs")
+    page = web.opened("past?period=dates", "Past jobs")
     wait_for_text(page, "Choose two dates, the earlier one first.")
     page.get_by_label("First day").fill("2020-01-01")
     page.get_by_label("Last day").fill("2020-01-02")

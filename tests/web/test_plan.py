@@ -45,8 +45,7 @@ def choose(web, page, after_s, pixels, job):
 
 def test_the_plan(web, planned):
     runs, waits = planned
-    page = web.login()
-    web.open(page, "plan", "Plan")
+    page = web.opened("plan", "Plan")
     row = page.get_by_role("row").filter(has_text=str(waits))
     row.get_by_text(HOSTILE).wait_for()
     page.get_by_role("region", name="1 planned start.").wait_for()
@@ -70,8 +69,7 @@ def test_if_nodes_go_and_if_a_job_came(web, planned):
     runs, waits = planned
     cluster = web.rest.cluster
     mine = cluster.sbatch("-J", "either", "-N2", "--exclusive", "--time=20", "--wrap", "true")
-    page = web.login()
-    web.open(page, "plan", "Plan")
+    page = web.opened("plan", "Plan")
     page.get_by_role("button", name="If nodes go").click()
     wait_for_text(page, "Type the names of nodes")
     page.get_by_label("Nodes that go").fill("n1")
@@ -121,8 +119,7 @@ def test_what_others_may_not_see_of_a_change(web, planned):
     cluster.slurm_conf.write_text(cluster.conf_text("PrivateData=jobs"))
     cluster.run("scontrol", "reconfigure").ok()
     try:
-        page = web.login("nobody")
-        web.open(page, "plan?if=nodes&gone=n1", "Plan")
+        page = web.opened("plan?if=nodes&gone=n1", "Plan", "nobody")
         wait_for_text(page, "2 jobs of other users, which you may not see, move, too.")
         assert page.get_by_text(HOSTILE).count() == 0
     finally:
@@ -133,8 +130,7 @@ def test_what_others_may_not_see_of_a_change(web, planned):
 def test_the_configuration_and_its_files(web):
     """What the files say otherwise, what it needs, and what is wrong with them; for administrators."""
     cluster = web.rest.cluster
-    page = web.login()
-    web.open(page, "cluster", "Cluster")
+    page = web.opened("cluster", "Cluster")
     card = page.locator("section.card").filter(has_text="Configuration files")
     card.get_by_text("As in force").wait_for()
     try:
@@ -159,16 +155,14 @@ def test_the_configuration_and_its_files(web):
         check_looks(page, "cluster-error")
     finally:
         cluster.slurm_conf.write_text(cluster.conf_text())
-    page = web.login("nobody")
-    web.open(page, "cluster", "Cluster")
+    page = web.opened("cluster", "Cluster", "nobody")
     page.get_by_text("Answers", exact=True).wait_for()
     assert page.get_by_text("Configuration files").count() == 0
 
 
 def test_certificates_and_database(web):
     """Until when, and where; for administrators."""
-    page = web.login()
-    web.open(page, "cluster", "Cluster")
+    page = web.opened("cluster", "Cluster")
     rows = page.get_by_role("region", name="Certificates").get_by_role("row")
     rows.filter(has_text="CA of the cluster").wait_for()
     assert [one.count() for one in (rows.filter(has_text="Controller"), rows.filter(has_text="Soon"))] == [1, 0]
@@ -176,21 +170,18 @@ def test_certificates_and_database(web):
     database.get_by_text("SQLite, a file of the controller").wait_for()
     assert "MiB" in database.inner_text() and "Up to date" in database.inner_text()
     check_looks(page, "cluster-certificates")
-    page = web.login("nobody")
-    web.open(page, "cluster", "Cluster")
+    page = web.opened("cluster", "Cluster", "nobody")
     page.get_by_text("Answers", exact=True).wait_for()
     assert page.get_by_text("Certificates").count() == 0 and page.get_by_text("SQLite").count() == 0
 
 
 @pytest.mark.parametrize("address", ["constructor", "__proto__", "toString"])
 def test_an_address_without_a_page(web, address):
-    page = web.login()
-    web.open(page, address, "Nothing here")
+    web.opened(address, "Nothing here")
 
 
 def test_words_of_an_address_that_mean_nothing(web):
-    page = web.login()
-    web.open(page, "reports?by=constructor&period=toString", "Reports")
+    page = web.opened("reports?by=constructor&period=toString", "Reports")
     assert page.get_by_role("combobox", name="By").input_value() == "account,user"
     web.open(page, "plan?span=constructor", "Plan")
     assert page.get_by_role("combobox", name="Span").input_value() == "1d"
@@ -198,8 +189,7 @@ def test_words_of_an_address_that_mean_nothing(web):
 
 def test_the_cluster(web, planned):
     web.rest.cluster.run("scontrol", "update", "partition=main", "maxtime=120").ok()
-    page = web.login()
-    web.open(page, "cluster", "Cluster")
+    page = web.opened("cluster", "Cluster")
     page.get_by_text("Answers", exact=True).wait_for()
     controller = page.locator("section.card").filter(has=page.get_by_role("heading", name="Controller", exact=True))
     controller.get_by_text(re.compile(r"\(primary, answers\)$")).wait_for()
@@ -217,6 +207,5 @@ def test_the_cluster(web, planned):
     page.wait_for_function(
         "() => document.querySelector('nav [aria-current=page]').getBoundingClientRect().right <= innerWidth"
     )
-    page = web.login("nobody")
-    web.open(page, "cluster/audit", "Audit log")
+    page = web.opened("cluster/audit", "Audit log", "nobody")
     page.get_by_role("alert").wait_for()

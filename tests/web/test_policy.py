@@ -39,8 +39,7 @@ def changes(page: "Page") -> list[str]:
 
 def test_an_administrator_plans_replays_and_applies(web, roles):
     roles.wait_ends(roles.sbatch("-A", "other", "--wrap", "true"))
-    page = web.login()
-    web.open(page, "accounts", "Accounts")
+    page = web.opened("accounts", "Accounts")
     page.get_by_role("link", name="Policy as a file").click()
     page.get_by_role("heading", name="Policy", level=1).wait_for()
     box = page.get_by_role("textbox", name="Policy")
@@ -70,8 +69,7 @@ def test_an_administrator_plans_replays_and_applies(web, roles):
 
 
 def test_a_stale_plan_is_refused(web, roles):
-    page = web.login()
-    web.open(page, "policy", "Policy")
+    page = web.opened("policy", "Policy")
     plan(page, policy(21))
     changes(page)
     roles.run("sacctmgr", "-i", "modify", "account", "team", "set", "fairshare=5").ok()
@@ -88,8 +86,7 @@ def test_a_stale_plan_is_refused(web, roles):
 
 
 def test_mistakes_stand_at_their_lines_and_names_are_text(web, roles):
-    page = web.login()
-    web.open(page, "policy", "Policy")
+    page = web.opened("policy", "Policy")
     plan(page, f"accounts:\n  team: {{Nosuch: 1}}\n  lab: {{MaxJobs: '{HOSTILE}'}}\n")
     said = page.get_by_role("list", name="About the policy")
     said.get_by_text("there is no key Nosuch").wait_for()
@@ -103,8 +100,7 @@ def test_mistakes_stand_at_their_lines_and_names_are_text(web, roles):
 
 def test_who_may_not_apply_is_told_so_by_the_controller(web, roles):
     text = "accounts:\n  team: {Parent: lab, MaxJobs: 4}\n"
-    page = web.login(USER)
-    web.open(page, "policy", "Policy")
+    page = web.opened("policy", "Policy", USER)
     plan(page, text)
     wait_for_text(page, "The controller would not make it for you. Access/permission denied")
     assert "MaxJobs: none → 4" in changes(page)[0]

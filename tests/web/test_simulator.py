@@ -18,8 +18,7 @@ def test_the_last_days_of_the_cluster(web):
     jobs = [cluster.sbatch("-J", "sim", "--gpus=2", "-t", "5", "--wrap", "true") for _ in range(6)]
     for job in jobs:
         cluster.wait_state(job, "COMPLETED")
-    page = web.login()
-    web.open(page, "simulator", "Simulator")
+    page = web.opened("simulator", "Simulator")
     check_looks(page, "simulator-empty")
     page.get_by_label("This cluster's as it is configured").check()
     page.get_by_role("button", name="Simulate").click()
@@ -35,8 +34,7 @@ def test_the_last_days_of_the_cluster(web):
 
 
 def test_a_log_of_the_user(web, tmp_path: Path):
-    page = web.login()
-    web.open(page, "simulator", "Simulator")
+    page = web.opened("simulator", "Simulator")
     page.get_by_role("combobox", name="Jobs").select_option("log")
     page.get_by_role("button", name="Simulate").click()
     wait_for_text(page, "Choose a file first.")

@@ -34,8 +34,7 @@ def submit(page: "Page") -> int:
 
 
 def test_the_form_light_and_dark_narrow_and_wide(web):
-    page = web.login()
-    web.open(page, "submit", "Submit a job")
+    page = web.opened("submit", "Submit a job")
     wait_for_text(page, "Now:")
     page.get_by_role("group", name="What is free now").get_by_role("button").first.wait_for()
     check_looks(page, "submit")
@@ -47,8 +46,7 @@ def test_the_form_light_and_dark_narrow_and_wide(web):
 
 def test_form_and_script_write_each_other_and_the_job_is_theirs(web):
     cluster = web.rest.cluster
-    page = web.login()
-    web.open(page, "submit", "Submit a job")
+    page = web.opened("submit", "Submit a job")
     page.get_by_label("Script", exact=True).fill("#!/bin/sh\n#SBATCH -c 2 --comment='a b'\nsleep 600\n")
     assert page.get_by_label("CPUs per task").input_value() == "2"
     for label, text in {
@@ -80,8 +78,7 @@ def test_a_script_from_a_file(web, tmp_path):
     }
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-    page = web.login()
-    web.open(page, "submit", "Submit a job")
+    page = web.opened("submit", "Submit a job")
 
     def upload(name: str) -> None:
         with page.expect_file_chooser() as chooser:
@@ -140,8 +137,7 @@ def test_the_planner_says_when_and_where(web):
     cluster = web.rest.cluster
     blocker = cluster.sbatch("-N2", "--exclusive", "-t", "60", "--wrap", "sleep 600")
     cluster.wait_state(blocker, "RUNNING")
-    page = web.login()
-    web.open(page, "submit", "Submit a job")
+    page = web.opened("submit", "Submit a job")
     page.get_by_text(re.compile(r"^in (1 h|\d+ min)")).first.wait_for()
     cluster.run("scancel", str(blocker)).ok()
     cluster.wait_ends(blocker)
@@ -151,8 +147,7 @@ def test_the_planner_says_when_and_where(web):
 
 
 def test_refusals_stand_where_they_belong(web):
-    page = web.login()
-    web.open(page, "submit", "Submit a job")
+    page = web.opened("submit", "Submit a job")
     field(page, "Time limit", "soon")
     wait_for_text(page, 'Line 3: --time: "soon" cannot be read')
     assert page.get_by_role("button", name="Submit", exact=True).is_disabled()
@@ -174,8 +169,7 @@ def test_refusals_stand_where_they_belong(web):
 def test_a_submission_whose_answer_is_lost_is_made_once(web, by_proxy):
     """The page repeats it with the same key."""
     cluster = web.rest.cluster
-    page = web.login()
-    web.open(page, "submit", "Submit a job")
+    page = web.opened("submit", "Submit a job")
     keys: list[str | None] = []
 
     def lose(route: "Route") -> None:
@@ -205,8 +199,7 @@ def test_a_job_is_submitted_again(web):
     """With its script, and with what the command line asked for; by who may see the script."""
     cluster = web.rest.cluster
     job = cluster.sbatch("-J", "first", "-t", "60", "--gpus=1", "--mem=100M", "--hold", "--wrap", "sleep 600")
-    page = web.login()
-    web.open(page, f"jobs/{job}", "first")
+    page = web.opened(f"jobs/{job}", "first")
     page.get_by_role("link", name="Submit again").click()
     page.get_by_role("heading", name="Submit again").wait_for()
     assert page.get_by_label("GPUs", exact=True).input_value() == "1"
@@ -218,8 +211,7 @@ def test_a_job_is_submitted_again(web):
     web.open(page, "submit", "Submit a job")
     page.get_by_role("link", name=f"Submit job {job} again").click()
     page.get_by_role("heading", name=f"Submit again {job}").wait_for()
-    other = web.login("nobody")
-    web.open(other, f"jobs/{job}", "first")
+    other = web.opened(f"jobs/{job}", "first", "nobody")
     wait_for_text(other, "Time line")
     assert other.get_by_role("link", name="Submit again").count() == 0
     web.open(other, f"submit?from={job}", "Submit a job")
@@ -228,8 +220,7 @@ def test_a_job_is_submitted_again(web):
 
 def test_findings_stand_at_their_lines(web):
     """As the script is written, beside what the form says itself; a click leads to the place."""
-    page = web.login()
-    web.open(page, "submit", "Submit a job")
+    page = web.opened("submit", "Submit a job")
     area = page.get_by_label("Script", exact=True)
     area.fill(
         "#!/bin/bash\n#SBATCH --nodes=2\n#SBasks --ntasks-per-node=8\n#SBATCH --tiem=10\n#SBATCH -J \U0001f600\\ run#<b>\n"

@@ -1,5 +1,5 @@
 """The web interface in a real browser at a real cluster: each page, each action with its effect, roles, hostile names, deep
-links, a lost connection and its return. Screenshots of every page are in build/web afterwards.
+links, a lost connection and its return. After `make test-full`, screenshots of every page are in build/web.
 """
 
 import os
@@ -58,7 +58,7 @@ def confirm(page: "Page", button: str, answer: str, text: str = "") -> None:
 
 
 def test_each_page_light_and_dark_narrow_and_wide(web):
-    """Its heading, nothing for axe to find, nothing wider than a phone; the pictures are kept."""
+    """Its heading, nothing for axe to find, nothing wider than a phone."""
     jobs = fill(web)
     places = {
         "overview": ("", "Overview"), "jobs": ("jobs", "Jobs"), "job-waits": (f"jobs/{jobs['wide']}", "wide"),
@@ -157,8 +157,7 @@ def test_a_waiting_job_is_held_released_changed_and_cancelled(web):
     cluster = web.rest.cluster
     fill(web)
     job = cluster.sbatch("-J", "mine", "-N2", "--gpus-per-node=8", "-t", "60", *SLEEP)
-    page = web.login()
-    web.open(page, f"jobs/{job}", "mine")
+    page = web.opened(f"jobs/{job}", "mine")
     wait_for_text(page, "Why it waits")
     confirm(page, "Hold", "Hold")
     page.locator("header.page").get_by_role("button", name="Release").wait_for()
@@ -177,8 +176,7 @@ def test_a_waiting_job_is_held_released_changed_and_cancelled(web):
 def test_a_suggestion_changes_the_job_and_it_starts(web):
     cluster = web.rest.cluster
     jobs = fill(web)
-    page = web.login()
-    web.open(page, f"jobs/{jobs['wide']}", "wide")
+    page = web.opened(f"jobs/{jobs['wide']}", "wide")
     page.get_by_role("listitem").filter(has_text="starts now").get_by_role(
         "button", name="Change the job"
     ).first.click()
@@ -190,8 +188,7 @@ def test_a_suggestion_changes_the_job_and_it_starts(web):
 def test_a_running_job_is_requeued(web):
     cluster = web.rest.cluster
     jobs = fill(web)
-    page = web.login()
-    web.open(page, f"jobs/{jobs['running']}", "train")
+    page = web.opened(f"jobs/{jobs['running']}", "train")
     wait_for_text(page, "GPU 0, GPU 1")
     confirm(page, "Requeue", "Requeue")
     cluster.wait(lambda: cluster.job(jobs["running"]).attempt == 1, "the job was requeued")
@@ -238,8 +235,7 @@ def test_steps_efficiency_and_charts_of_a_job(web):
         cluster.wait(
             lambda: len(client.get(f"/penstock/v1/jobs/{job}/profile?step=1").json()["profiles"]) == 1, "a point"
         )
-    page = web.login()
-    web.open(page, f"jobs/{job}", "train")
+    page = web.opened(f"jobs/{job}", "train")
     rows = page.get_by_role("region", name="Steps").get_by_role("row")
     rows.filter(has_text="fit").filter(has_text="Running").wait_for()
     failed = rows.filter(has_text=HOSTILE)
@@ -267,13 +263,12 @@ def test_steps_efficiency_and_charts_of_a_job(web):
         save_picture(page, f"job-use-{name}")
     page.set_viewport_size({"width": 1100, "height": 2600})
     page.emulate_media(color_scheme="light")
-    page.locator("section.card").filter(has_text="Use over time").screenshot(path="build/web/job-use-charts.png")
+    save_picture(page.locator("section.card").filter(has_text="Use over time"), "job-use-charts")
 
 
 def test_what_others_may_not_see_of_a_job_is_said(web):
     job = fill(web)["running"]
-    page = web.login("nobody")
-    web.open(page, f"jobs/{job}", "train")
+    page = web.opened(f"jobs/{job}", "train", "nobody")
     wait_for_text(page, "Nothing is measured yet.")
     refused = page.get_by_text(f"{job}.batch: Access/permission denied")
     refused.nth(1).wait_for()  # of the efficiency, and of the profile
@@ -283,8 +278,7 @@ def test_what_others_may_not_see_of_a_job_is_said(web):
 
 def test_a_refusal_is_shown(web):
     jobs = fill(web)
-    page = web.login()
-    web.open(page, f"jobs/{jobs['running']}", "train")
+    page = web.opened(f"jobs/{jobs['running']}", "train")
     page.locator("header.page").get_by_role("button", name="Time limit").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("textbox").fill("soon")
@@ -297,8 +291,7 @@ def test_a_refusal_is_shown(web):
 def test_what_happens_on_the_cluster_is_shown(web):
     """Without a reload: a job that comes, starts and ends."""
     cluster = web.rest.cluster
-    page = web.login()
-    web.open(page, "jobs?state=RUNNING", "Jobs")
+    page = web.opened("jobs?state=RUNNING", "Jobs")
     job = cluster.sbatch("-J", "fresh", *SLEEP)
     page.get_by_role("link", name=str(job), exact=True).click()
     page.get_by_role("heading", name="fresh").wait_for()
@@ -324,8 +317,7 @@ def test_hostile_names_are_text(web):
 
 def test_filter_sort_and_columns_are_in_the_address(web):
     jobs = fill(web)
-    page = web.login()
-    web.open(page, "jobs?q=train&state=RUNNING&sort=name&cols=id,name,gpus", "Jobs")
+    page = web.opened("jobs?q=train&state=RUNNING&sort=name&cols=id,name,gpus", "Jobs")
     page.get_by_role("link", name=str(jobs["running"]), exact=True).wait_for()
     assert page.get_by_role("columnheader").all_inner_texts() == ["Job", "Name ↑", "GPUs"]
     assert page.get_by_text("1 job", exact=True).is_visible()
@@ -414,8 +406,7 @@ def test_a_table_of_many_jobs_asks_for_what_is_in_sight(web):
 
 def test_a_node_is_drained_and_resumed(web):
     cluster = web.rest.cluster
-    page = web.login()
-    web.open(page, "nodes/n2", "n2")
+    page = web.opened("nodes/n2", "n2")
     confirm(page, "Drain", "Drain", "fan <b>broken</b>")
     wait_for_text(page, "fan <b>broken</b>")
     assert cluster.node("n2").reason == "fan <b>broken</b>"
@@ -431,8 +422,7 @@ def test_a_node_is_drained_and_resumed(web):
 def test_a_gpu_is_drained_and_resumed(web):
     """And no other one of its node."""
     cluster = web.rest.cluster
-    page = web.login()
-    web.open(page, "nodes/n1", "n1")
+    page = web.opened("nodes/n1", "n1")
     for verb, reason in (("Drain", "hot"), ("Resume", "")):
         page.get_by_role("button", name=f"{verb} GPU 3", exact=True).click()
         dialog = page.get_by_role("dialog")
@@ -474,8 +464,7 @@ def test_a_lost_connection_and_its_return(web):
     """The last state stays with a banner, and what happened meanwhile is shown when the daemon is back."""
     cluster = web.rest.cluster
     jobs = fill(web)
-    page = web.login()
-    web.open(page, f"jobs/{jobs['running']}", "train")
+    page = web.opened(f"jobs/{jobs['running']}", "train")
     wait_for_text(page, "GPU 0, GPU 1")
     cluster.kill(RESTD, number=signal.SIGTERM)
     cluster.wait_death(RESTD)
