@@ -127,6 +127,7 @@ def _only_way(state: ClusterState, job: Job, now_us: int) -> tuple[int, Shape] |
     request = job.request
     if (
         type(request) is JobRequest  # it has a rare field
+        or len(request.partitions) != 1
         or not job.eligible_at_us
         or job.state is not JobState.PENDING
         or state.pending.has_rows(job.job_id)
