@@ -59,7 +59,7 @@ class NodeExporter(Listener):
     def __init__(self, sources: NodeSources, agent: GpuAgent | None) -> None:
         self._sources = sources
         self._agent = agent
-        self._known: dict[StepKey, StepLabels] = {}
+        self.labels: dict[StepKey, StepLabels] = {}  # of live steps
         self._suspected: dict[StepKey, str] = {}  # steps that may hang: why
         self._last = LastSamples(sources.node_us)
         self._polled_at_us = 0
@@ -73,11 +73,11 @@ class NodeExporter(Listener):
     def launched(self, key: StepKey, order: LaunchOrder) -> None:
         """Takes the labels of a step, until its end."""
         account = order.account or self._settings.default_account
-        self._known[key] = StepLabels(order.user_name, account, order.partition)
+        self.labels[key] = StepLabels(order.user_name, account, order.partition)
 
     def ended(self, key: StepKey) -> None:
         """Forgets the labels of a step that has ended."""
-        self._known.pop(key, None)
+        self.labels.pop(key, None)
 
     def suspected(self, key: StepKey, kind: str) -> None:
         """Takes why a step may hang; "" = it no longer seems to."""
@@ -159,7 +159,7 @@ class NodeExporter(Listener):
         sources = self._sources
         keys = [] if self._settings.hides_jobs else sources.live()
         machine, readings = await asyncio.get_running_loop().run_in_executor(sources.executor, self._read, keys)
-        return [*machine, *step_families(readings, self._known, self._suspected), *self._gpu_families()]
+        return [*machine, *step_families(readings, self.labels, self._suspected), *self._gpu_families()]
 
     def _read(self, keys: list[StepKey]) -> tuple[list[MetricFamily], dict[StepKey, StepReading]]:
         """Reads the kernel's files, in a worker thread."""
@@ -178,6 +178,6 @@ class NodeExporter(Listener):
             if (sample := self._last.samples.get(device.uuid)) is not None
         ]  # fmt: skip
         age_s = (self._sources.now_us() - self._polled_at_us) / _US if self._polled_at_us else None
-        yield from gpu_families(views, agent.opinions(), self._known, age_s)
+        yield from gpu_families(views, agent.opinions(), self.labels, age_s)
         if self._settings.dcgm_names:
             yield from dcgm_families(views, self._sources.node)

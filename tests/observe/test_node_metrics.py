@@ -275,7 +275,7 @@ def test_labels_of_steps_cost_a_launch_no_look_at_all_steps(tmp_path: Path) -> N
                 exporter.launched(key, order)
             exporter.ended(keys[1])
             exporter.ended(keys[1])
-            assert exporter._known.keys() == {keys[0], keys[2]}
+            assert exporter.labels.keys() == {keys[0], keys[2]}
         os.close(folder)
 
     asyncio.run(body())

@@ -171,7 +171,7 @@ def emit_suspended(state: ClusterState, job: Job) -> None:
 
 
 def emit_again(state: ClusterState, job: Job, step: Step, node: str) -> None:
-    """Sends a node that was out of reach whether this step is suspended, and where it runs if it is not."""
+    """Sends a node that was unreachable whether this step is suspended, and where it runs if it is not."""
     _emit(state, job, step, [node])
 
 

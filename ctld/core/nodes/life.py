@@ -209,7 +209,7 @@ def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegister
 
 
 def _leaves_cpus(job: Job) -> int:
-    """Whether the job may have left CPUs while the node was out of reach: first those that stop, then those that move, and
+    """Whether the job may have left CPUs while the node was unreachable: first those that stop, then those that move, and
     the others may continue and begin there."""
     if job.state in (JobState.COMPLETING, JobState.SUSPENDED):
         return 2
