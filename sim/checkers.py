@@ -76,6 +76,7 @@ class Checkers:
         self.limit_max_s: dict[int, int] = {}
         self.limit_changed: dict[int, None] = {}
         self.again: dict[int, int] = {}  # how often jobs were requeued after their end, and their arrays
+        self.requeue_asked: dict[int, None] = {}  # jobs that somebody wanted to be requeued
         self.unthrottled: dict[int, None] = {}  # arrays whose limit was changed
         self.sizes: dict[str, tuple[int, int, dict[str, int]]] = {}
         self.partitions: dict[str, frozenset[str]] = {}
@@ -159,11 +160,10 @@ class Checkers:
         """Records rows that are now in the database."""
         for row in batch.jobs:
             before = self.rows.get((row.job_id, row.attempt))
+            if row.state is JobState.REQUEUED and before is not None and self._was_requeue_asked(row):
+                self._requeued(before)
             if before is not None and before.state in END_STATES and before.state is not row.state:
-                if row.state is JobState.REQUEUED:  # scontrol requeue of a job that has ended
-                    for job_id in (row.job_id, row.array_job_id):
-                        self.again[job_id] = self.again.get(job_id, 0) + 1
-                        self.stopped.pop(job_id, None)
+                if row.state is JobState.REQUEUED and self._was_requeue_asked(row):
                     self.rows[row.job_id, row.attempt] = row
                     continue
                 raise Broken("ended", f"job {row.job_id} goes from {before.state.name} to {row.state.name}", row.job_id)
@@ -190,6 +190,18 @@ class Checkers:
             elif row.request.kind and row.alloc:  # it has started, with or without a launch
                 self.sent[row.job_id, row.attempt] = None
         self.steps.committed(batch.steps)
+
+    def _was_requeue_asked(self, row: JobRow) -> bool:
+        return row.job_id in self.requeue_asked or row.array_job_id in self.requeue_asked
+
+    def _requeued(self, row: JobRow) -> None:
+        """Records that somebody had a job requeued that had ended, or that was cancelled and about to end: it may run."""
+        ids = row.job_id, row.array_job_id
+        is_cancelled = any(self.stopped.get(job_id, ("",))[0] == "cancelled" for job_id in ids)
+        if row.state in END_STATES or (row.state is JobState.COMPLETING and is_cancelled):
+            for job_id in ids:
+                self.again[job_id] = self.again.get(job_id, 0) + 1
+                self.stopped.pop(job_id, None)
 
     def _check_end(self, row: JobRow) -> None:
         for location, process in self.live.items():

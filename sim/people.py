@@ -232,6 +232,8 @@ class People:
     def _control(
         self, action: ControlAction, job_id: int, on_answer: Callable[[object], None] = lambda body: None
     ) -> None:
+        if action in (ControlAction.REQUEUE, ControlAction.REQUEUE_HOLD):
+            self._checkers.requeue_asked[job_id] = None
         self._timeline.say(job_id, f"{action.name} {job_id}")
         self.ask(lambda reply_to: ControlJobs(ROOT, (str(job_id),), action, reply_to), on_answer)
 

@@ -55,16 +55,16 @@ def test_who_may_submit_what(new_cluster: Callable[..., LiveCluster]) -> None:
     job_id = cluster.sbatch("-A", "lab", "-q", "high", "--wrap", "true")
     cluster.wait_ends(job_id)
 
-    manage("modify", "account", "lab", "set", "budget=10EUR/month")
+    manage("modify", "account", "lab", "set", "budget=10EUR/none")  # at the end of a month less is used in the month
     job_id = cluster.sbatch("-A", "lab", "-t", "180", "--gpus=1", "--wrap", "sleep 300")
     cluster.wait_state(job_id, "RUNNING")
     waits = cluster.sbatch("-A", "lab", "-t", "180", "--gpus=1", "--wrap", "true")
     cluster.wait(lambda: cluster.job(waits).reason == "AccountBudget", "it cannot be paid")
     assert "AccountBudget" in cluster.run("squeue", "-h", "-j", str(waits), "-o", "%r").ok().out
     told = cluster.run("penstock", "why", str(waits)).ok().out
-    assert "the budget of account lab, 10 EUR each month, has 0.0" in told and "it may use 7.59" in told
+    assert "the budget of account lab, 10 EUR, has 0.0" in told and "it may use 7.59" in told
     lines = cluster.run("penstock", "budget").ok().out.splitlines()
-    assert lines[1].split()[:4] == ["lab", "10", "EUR", "month"] and float(lines[1].split()[5]) > 7.5
+    assert lines[1].split()[:4] == ["lab", "10", "EUR", "none"] and float(lines[1].split()[5]) > 7.5
     cluster.run("scancel", str(waits), str(job_id)).ok()
     cluster.wait_ends(job_id)
     manage("modify", "account", "lab", "set", "budget=none")

@@ -487,9 +487,9 @@ def check_replay(world: World) -> None:
         then = {k: (s.state, s.start_at_us, s.kill_at_us if s.is_live else 0) for k, s in world.machine.steps.items()}
         assert {k: v[:2] for k, v in now.items()} == {k: v[:2] for k, v in then.items()}
         assert now.keys() == then.keys()
-        live = [(step, world.machine.steps[step.key]) for step in other.live_steps()]
-        assert all(step.suspended == same.suspended for step, same in live)
-        assert not any(step.kill_at_us for step, _ in live) or other.next_deadline() is not None
+        pairs = [(step, world.machine.steps[step.key]) for step in other.live_steps()]
+        assert all(step.suspended == same.suspended for step, same in pairs)
+        assert not any(step.kill_at_us for step, _ in pairs) or other.next_deadline() is not None
 
 
 @settings(max_examples=200, deadline=None)

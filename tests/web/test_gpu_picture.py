@@ -91,7 +91,7 @@ def test_a_budget_near_its_end_needs_attention(web):
     cluster = web.rest.cluster
     cluster.run("sacctmgr", "-i", "add", "account", "lab").ok()
     cluster.run("sacctmgr", "-i", "add", "user", "root", "account=lab").ok()
-    cluster.run("sacctmgr", "-i", "modify", "account", "lab", "set", "budget=1gpu-hours/month").ok()
+    cluster.run("sacctmgr", "-i", "modify", "account", "lab", "set", "budget=1gpu-hours/none").ok()
     page = web.login()
     wait_for_text(page, "Nothing: all nodes")
     job = cluster.sbatch("-A", "lab", "-J", "spends", "--gpus=1", "-t", "58", *SLEEP)

@@ -337,10 +337,10 @@ def _script_done(state: ClusterState, job: Job, batch: Step, now_us: int) -> Non
 
 
 def _last_end_us(job: Job, step: Step, batch: Step | None) -> int:
-    """Returns the job's end. One without a script may have continued long after its last step of srun."""
+    """Returns the job's end. An allocation continues after its last step of srun, whose end may be reported late."""
     if step.step_id == EXTERN_STEP and batch is not None:  # the time of an epilog does not count for the job
         return max((other.end_at_us for other in job.steps.values() if other is not step), default=step.end_at_us)
-    return max(step.end_at_us, batch.end_at_us) if batch is not None else step.end_at_us
+    return max(step.end_at_us, batch.end_at_us if batch is not None else job.completing_at_us)
 
 
 def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, end_at_us: int) -> None:
