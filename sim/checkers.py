@@ -76,7 +76,7 @@ class Checkers:
         self.limit_max_s: dict[int, int] = {}
         self.limit_changed: dict[int, None] = {}
         self.again: dict[int, int] = {}  # how often jobs were requeued after their end, and their arrays
-        self.requeue_asked: dict[int, None] = {}  # jobs that somebody wanted to be requeued
+        self.requeue_asked: dict[int, None] = {}  # jobs of which a requeue was requested
         self.unthrottled: dict[int, None] = {}  # arrays whose limit was changed
         self.sizes: dict[str, tuple[int, int, dict[str, int]]] = {}
         self.partitions: dict[str, frozenset[str]] = {}
@@ -195,7 +195,7 @@ class Checkers:
         return row.job_id in self.requeue_asked or row.array_job_id in self.requeue_asked
 
     def _requeued(self, row: JobRow) -> None:
-        """Records that somebody had a job requeued that had ended, or that was cancelled and about to end: it may run."""
+        """Records the requeue of a job that had ended, or that was cancelled and about to end: it may run."""
         ids = row.job_id, row.array_job_id
         is_cancelled = any(self.stopped.get(job_id, ("",))[0] == "cancelled" for job_id in ids)
         if row.state in END_STATES or (row.state is JobState.COMPLETING and is_cancelled):

@@ -29,7 +29,7 @@ DRAWN = 40
 #: node that was back let jobs continue before it stopped those that had their CPUs (485, 579); a daemon that died before it
 #: signalled a suspended job which was to end never did (873); a node that missed a suspension and its end did not move the job
 #: (1065); an allocation that was ended by its limit ended when its last step had, before its suspensions (1395); and an oracle
-#: that did not let anybody requeue a job that was cancelled and about to end (1318).
+#: that let no user requeue a job that was cancelled and about to end (1318).
 FOUND = (162, 170, 286, 369, 485, 579, 705, 715, 737, 739, 873, 1065, 1318, 1395, 3312, 3368)
 
 
