@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 # Any: members of a document of JSON
@@ -230,33 +231,43 @@ class LocalCluster:
 
     def start_missing(self, accept_loss: bool = False, rest: bool = False, web: bool = False) -> list[str]:
         """Starts the daemons that do not run and waits until they answer. On failure, stops those that it has
-        started."""
+        started.
+
+        One that was about to end when this began (it was killed a moment ago) is started as well, each daemon once.
+        """
         started: list[str] = []
+        starts = {CTLD: partial(self.start_controller, accept_loss)}
+        starts |= {node.name: partial(self.start_node, node) for node in self.nodes}
+        starts |= {RESTD: partial(self.start_rest, web)} if rest or web else {}
+
+        def ensure(name: str) -> None:
+            if self.runs(name):
+                return
+            if name in started or name not in starts:
+                raise CommandError(self.failure(name, "ended"))
+            started.append(name)
+            starts[name]()
+
         self.processes = self.running()
         try:
-            if not self.runs(CTLD):
-                started.append(CTLD)
-                self.start_controller(accept_loss)
-            self.wait("the controller", controller_missing)
+            ensure(CTLD)
+            self.wait("the controller", controller_missing, ensure)
             for node in self.nodes:
-                if not self.runs(node.name):
-                    started.append(node.name)
-                    self.start_node(node)
-            self.wait("the nodes", self.nodes_missing)
+                ensure(node.name)
+            self.wait("the nodes", self.nodes_missing, ensure)
             self.reopen_partitions()
-            if web and self.runs(RESTD) and not self.serves_web():
+            if web and RESTD not in started and self.runs(RESTD) and not self.serves_web():
                 stop([self.processes.pop(RESTD)], STOP_LIMIT_S)
-            if (rest or web) and not self.runs(RESTD):
-                started.append(RESTD)
-                self.start_rest(web)
-                self.wait("the REST daemon", self.rest_missing)
+            if rest or web:
+                ensure(RESTD)
+                self.wait("the REST daemon", self.rest_missing, ensure)
         except BaseException:
             stop([self.processes[n] for n in started if n in self.processes], STOP_LIMIT_S)
             raise
         return started
 
-    def wait(self, what: str, missing: Callable[[Client], list[str]]) -> None:
-        """Polls until nothing is missing; a daemon that dies meanwhile ends the wait at once."""
+    def wait(self, what: str, missing: Callable[[Client], list[str]], ensure: Callable[[str], None]) -> None:
+        """Polls until nothing is missing. `ensure` is called for each daemon and raises for one that has died."""
         deadline = time.monotonic() + START_LIMIT_S
         with self.client() as client:
             while True:
@@ -266,9 +277,8 @@ class LocalCluster:
                     lacking = [error.detail or error.text]
                 if not lacking:
                     return
-                for name in self.processes:
-                    if not self.runs(name):
-                        raise CommandError(self.failure(name, "ended"))
+                for name in tuple(self.processes):
+                    ensure(name)
                 if time.monotonic() > deadline:
                     name = lacking[0].split()[0] if lacking[0].split()[0] in self.processes else CTLD
                     text = f"waited {START_LIMIT_S:.0f} s for {what}, still missing: {', '.join(lacking)}"

@@ -185,9 +185,11 @@ def kept_by_workers(server: int) -> set[str]:
     found = set()
     for worker in Path(f"/proc/{server}/task/{server}/children").read_text().split():
         files = {}
-        for number in os.listdir(f"/proc/{worker}/fd"):
-            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
-                files[number] = os.readlink(f"/proc/{worker}/fd/{number}")
+        # Its files may close meanwhile, and those of a process that has ended belong to root until it is waited for.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            for number in os.listdir(f"/proc/{worker}/fd"):
+                with contextlib.suppress(FileNotFoundError):
+                    files[number] = os.readlink(f"/proc/{worker}/fd/{number}")
         if len(files) == 5 and str(NUMBER) in files:
             found.add(files[str(NUMBER)])
     return found

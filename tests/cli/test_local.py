@@ -16,6 +16,7 @@ from cli.base.run import status_of
 from cli.subcommands import local, localcluster
 from cli.subcommands.localconf import ENTRIES
 from penstock import interpreter
+from penstock.errors import Unreachable
 
 STANDIN = Path(__file__).parents[1] / "support" / "standin.py"
 ROOT = Path(__file__).parents[2]
@@ -164,6 +165,31 @@ def test_a_daemon_that_fails_shows_its_log_and_leaves_nothing(
     assert f"penstock: error: {name} ended; the end of {home}/log/{name}.log:" in said
     assert f"{name}: the disk is on fire" in said
     assert pids(capsys) == (1, {"ctld": None, "n1": None, "n2": None})
+
+
+@pytest.mark.parametrize(("name", "asked"), [("ctld", "controller_missing"), ("n1", "node_states")])
+def test_a_daemon_that_ends_while_it_is_looked_at_is_started(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, asked: str
+) -> None:
+    """As one that was killed a moment before `penstock up`, and still had a pid when that began."""
+    assert local.up(["--nodes", "2"]) == 0
+    _, before = pids(capsys)
+    victims = [localcluster.LocalCluster.load(home).processes[name]]
+    real = getattr(localcluster, asked)
+
+    def ends(client: object) -> object:
+        while victims:
+            victim = victims.pop()
+            os.kill(victim.pid, signal.SIGKILL)
+            daemons.stop([victim], 10)
+            raise Unreachable("it ended")
+        return real(client)
+
+    monkeypatch.setattr(localcluster, asked, ends)
+    assert local.up([]) == 0
+    assert f"is up: started {name}\n" in capsys.readouterr().out
+    code, after = pids(capsys)
+    assert code == 0 and {one for one in after if after[one] != before[one]} == {name}
 
 
 def test_a_daemon_that_never_gets_ready_is_named(

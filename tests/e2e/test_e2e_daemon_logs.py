@@ -145,13 +145,20 @@ def test_debug_flags_show_a_subsystem_at_run_time(cluster: LoggedCluster) -> Non
     cluster.wait_state(job, "COMPLETED")
     cluster.wait_logged(CTLD, event="debug_flag", flag="Steps", job=job, level="info")
     cluster.wait_logged(CTLD, event="debug_flag", flag="SelectType", job=job)
-    calls = [str(line["what"]) for line in cluster.logged(CTLD) if line.get("flag") == "AuditRPCs"]
-    assert any(call.startswith(f"SubmitJob of uid {os.geteuid()}: OK after ") for call in calls)
+    call = f"SubmitJob of uid {os.geteuid()}: OK after "
+    cluster.wait(
+        lambda: any(
+            str(line["what"]).startswith(call) for line in cluster.logged(CTLD) if line.get("flag") == "AuditRPCs"
+        ),
+        "the call is logged",
+    )
     cluster.run("scontrol", "setdebugflags", "-Steps,-SelectType", "-auditrpcs", "-Gang").ok()
-    before = len(cluster.logged(CTLD))
     job = cluster.sbatch("--wrap", "true")
-    cluster.wait_state(job, "COMPLETED")
-    assert shown() == "(null)" and all(line["event"] != "debug_flag" for line in cluster.logged(CTLD)[before:])
+    submitted = cluster.wait_logged(CTLD, event="job_submit", job=job)
+    cluster.wait_logged(CTLD, event="job_end", job=job)
+    lines = cluster.logged(CTLD)
+    assert shown() == "(null)"
+    assert all(line["event"] != "debug_flag" for line in lines[lines.index(submitted) :])
     done = cluster.run("scontrol", "setdebugflags", "+nosuch")
     assert (done.status, done.err) == (1, "invalid debug flag: +nosuch\nUsage: setdebugflags [+|-]NAME\n")
 

@@ -110,7 +110,8 @@ def a_step_that_goes_on_to_hang_is_sent_the_sites_signal(cluster: LiveCluster, l
     assert re.search(r"error: \*\*\* STEP \d+\.0\.0 MAY HANG: task 1: stopped by .*; SENT SIGKILL \*\*\*", done.err)
     job = int(re.search(r"STEP (\d+)\.", done.err)[1])
     said = "step 0 was sent SIGKILL (PenstockHangAction): task 1: stopped by a signal for "
-    assert said in story(cluster, job) and f"step {job}.0.0 was sent SIGKILL" in log.read_text()
+    assert said in story(cluster, job)
+    cluster.wait(lambda: f"step {job}.0.0 was sent SIGKILL" in log.read_text(), "the log says so")
     records = [json.loads(line) for line in cluster.run("penstock", "audit", "show", "--json").ok().out.splitlines()]
     [one] = [record for record in records if record["action"] == "signal hanging step"]
     assert one["objects"] == [f"step {job}.0 of {pwd.getpwuid(os.geteuid()).pw_name}"]

@@ -59,6 +59,12 @@ def logged(cluster: LiveCluster, name: str, job_id: int) -> list[dict[str, Any]]
     return [line for text in texts if text.startswith("{") and (line := json.loads(text)).get("job") == job_id]
 
 
+def until_the_end(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of a job that ended, without debugging; none before its end is among them."""
+    lines = [line for line in lines if line["event"] != "debug_flag"]
+    return lines if any(line["event"] == "job_end" for line in lines) else []
+
+
 def test_a_trace_has_the_spans_of_all_processes_across_a_restart_of_the_controller() -> None:
     (port,) = free_ports(1)
     conf = (
@@ -88,8 +94,11 @@ def test_a_trace_has_the_spans_of_all_processes_across_a_restart_of_the_controll
         steps = cluster.home / "noded" / "n1" / "steps"
         cluster.wait(lambda: any(steps.glob("spare-*")), "the folder of a traced step is kept for another step")
         spans = spans_of(sink, job)
-        of_controller = [line for line in logged(cluster, CTLD, job) if line["event"] != "debug_flag"]
-        (end,) = [line for line in logged(cluster, "n1", job) if "StepEnded exit_code=3" in str(line.get("what"))]
+        of_controller = cluster.wait(lambda: until_the_end(logged(cluster, CTLD, job)), "its end is in the log")
+        (end,) = cluster.wait(
+            lambda: [one for one in logged(cluster, "n1", job) if "StepEnded exit_code=3" in str(one.get("what"))],
+            "the step's end is in the node's log",
+        )
     (trace_id,) = {span.trace_id.hex() for span in spans.values()}
     assert linked == [trace_id]
     assert {line["trace_id"] for line in of_controller} == {trace_id}

@@ -70,5 +70,10 @@ class LiveRest:
         return httpx.Client(transport=transport, base_url="http://localhost", timeout=ANSWER_S)
 
     def log(self) -> str:
-        """All that the daemon wrote."""
+        """All that the daemon wrote until now."""
         return self.daemon.log.read_text()
+
+    def logged(self, text: str) -> str:
+        """All that the daemon wrote, once this text is in it: a thread writes the log."""
+        self.cluster.wait(lambda: text in self.log(), f"restd logs {text!r}", show=lambda: self.log()[-2000:])
+        return self.log()

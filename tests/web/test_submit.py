@@ -110,7 +110,7 @@ def test_a_script_from_a_file(web, tmp_path):
 def test_templates_of_the_site_and_of_the_user(web):
     """One click fills the form; what a user keeps is in this browser alone, also after a log out."""
     page = web.login()
-    assert "template 'broken.sh' is left out: its first line is no #! line" in web.rest.log()
+    web.rest.logged("template 'broken.sh' is left out: its first line is no #! line")
     web.open(page, "submit", "Submit a job")
     site = page.get_by_role("list", name="Templates of the site")
     site.get_by_text("all GPUs of a node").wait_for()
