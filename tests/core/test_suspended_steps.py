@@ -70,3 +70,29 @@ def test_a_node_that_missed_a_suspension_and_its_end_learns_where_the_job_runs_n
         world.restart()
     orders = [line for line in world.register("n1") if line.startswith(("resume", "launch"))]
     assert orders == ["resume 1 on n1, cpus 2-3", "launch 2.0 on n1 [n1:2cpu/2task]"]
+
+
+def control(world: World, job_id: int, action: ControlAction) -> list[str]:
+    return world.do(ControlJobs(world.actor("root"), (str(job_id),), action, world.reply_to()))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_job_that_moves_has_left_its_cpus_before_another_continues_on_them(restarts: bool) -> None:
+    """Both had been suspended, of which the node knew one (fault world 2281)."""
+    world = World(make_config(nodes=1))
+    world.register("n1")
+    world.submit(JobSubmission(name="a", work_dir=b"/tmp", ntasks=2))
+    world.started(1)
+    control(world, 1, ControlAction.SUSPEND)
+    world.submit(JobSubmission(name="b", work_dir=b"/tmp", ntasks=2))
+    world.started(2)
+    jobs = world.core.state.jobs
+    assert jobs[2].alloc[0].cpu_ids == 0b0011  # as job 1 had before
+    del world.links["n1"]  # nobody has noticed it yet
+    control(world, 2, ControlAction.SUSPEND)
+    control(world, 1, ControlAction.RESUME)
+    control(world, 2, ControlAction.RESUME)
+    if restarts:
+        world.restart()
+    orders = [line for line in world.register("n1") if line.startswith("resume")]
+    assert orders == ["resume 2 on n1, cpus 2-3", "resume 1 on n1"]

@@ -43,6 +43,7 @@ from penstock.values.states import JobState, NodeFlag, Reason
 
 US = 1_000_000
 NOT_RESPONDING = "Not responding"
+_LIVE = ("ACCEPTED", "RUNNING")  # states of a held step
 #: Steps that are ended or forgotten on a node in one turn of the loop: some milliseconds.
 SLICE_STEPS = 2_000
 
@@ -188,7 +189,8 @@ def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegister
     node.exited = {
         (h.job_id, h.attempt, h.step_id): None for h in event.held if h.state == "EXITED" and not h.end_acknowledged
     }
-    for job in sorted((state.jobs[job_id] for job_id in node.jobs), key=_leaves_cpus, reverse=True):
+    runs = {h.job_id: None for h in event.held if h.state in _LIVE and not h.suspended}
+    for job in sorted((state.jobs[job_id] for job_id in node.jobs), key=lambda job: _turn(job, job.job_id in runs)):
         attempt = job.attempt
         for step in step_orders.live_steps(state, job):
             if is_live_on(step, node.name) and job.attempt == attempt:
@@ -208,12 +210,12 @@ def _reconcile(state: ClusterState, now_us: int, node: Node, event: NodeRegister
     _show_leftovers(state, node)
 
 
-def _leaves_cpus(job: Job) -> int:
-    """Whether the job may have left CPUs while the node was unreachable: first those that stop, then those that move, and
-    the others may continue and begin there."""
+def _turn(job: Job, runs: bool) -> int:
+    """Returns when the job has its turn, by whether it `runs` on the node: first those that stop, then those that may move,
+    since others may continue and begin on the CPUs that they have left."""
     if job.state in (JobState.COMPLETING, JobState.SUSPENDED):
-        return 2
-    return 1 if job.suspended_at_us else 0
+        return 0
+    return 1 if runs else 2
 
 
 def _show_leftovers(state: ClusterState, node: Node) -> None:
@@ -266,9 +268,9 @@ def _settle(
     elif held.end_acknowledged and held.state in ("EXITED", "TOMBSTONE"):
         state.emit(ForgetStep(name, job.job_id, job.attempt, step.step_id))
         step_life.lost(state, job, step, now_us, f"it ended on {name} after what the database holds", name)
-    elif held.state in ("ACCEPTED", "RUNNING") and ending:
+    elif held.state in _LIVE and ending:
         step_orders.emit_terminate(state, job, step, only=name)
-    elif held.state in ("ACCEPTED", "RUNNING") and _may_have_changed(job, held):
+    elif held.state in _LIVE and _may_have_changed(job, held):
         suspend.emit_again(state, job, step, name)
     # EXITED: its report is in the node's spool and follows. Running and wanted: it continues, within its time limit.
     if held is None or held.state != "EXITED":
