@@ -93,6 +93,23 @@ def test_the_place_of_a_gpu_that_is_gone_is_not_given_to_another_while_a_job_hol
     assert node_of(world).gpu_slots == ("GPU-b", "GPU-x") and node_of(world).gpu_closed == 0
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_gpu_gets_the_place_that_a_job_held_when_that_has_ended(restarts: bool) -> None:
+    """Its place stayed closed until the node registered again (fault world 1470)."""
+    world = world_of(cards("a", "b"), gpus=2)
+    gpu_jobs(world, 1, 1, 1)
+    world.report_gpus("n1", gpus=cards("b", "x"))
+    if restarts:
+        world.restart()
+        world.register("n1", gpus=cards("b", "x"))
+    world.exited(2)
+    assert world.core.state.jobs[3].state is JobState.RUNNING and whose(world, 3) == ("GPU-b",)
+    gpu_jobs(world, 1)
+    world.exited(1)
+    assert node_of(world).gpu_slots == ("GPU-x", "GPU-b") and node_of(world).gpu_closed == 0
+    assert whose(world, 4) == ("GPU-x",) and not world.core.state.gpus.relearn_due
+
+
 def test_what_is_known_survives_a_restart() -> None:
     world = world_of(cards("a", "b", "c"))
     world.report_gpus("n1", ill("b", many_only=True), ill("c", GpuState.SUSPECT))

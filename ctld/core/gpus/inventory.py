@@ -6,7 +6,7 @@ module assigns the places:
 - A GPU that had a place of its type keeps it, so that a job keeps its own when the order has changed.
 - Where no job holds GPUs, places are reassigned in the order of the node, so that place and index agree.
 - A new one takes the first free place of its type; one without a place is recorded and not allocated. The place of an
-  allocated GPU is not free, even when the GPU is missing.
+  allocated GPU is not free, even when the GPU is missing: it is taken when the job has ended (layout.relearn).
 - A MIG instance has a place of its profile. A GPU in MIG mode has none, so that it is never allocated whole and in
   parts. A fault of a GPU applies to its instances. Missing instances of a present GPU are deleted.
 - A place without a GPU is closed; so are the places of a MIG layout that is not in force. A node that reports no UUIDs
@@ -155,12 +155,23 @@ def settle(state: ClusterState, node: Node) -> None:
 
 
 def is_due(state: ClusterState, node: Node) -> bool:
-    """Whether the known GPUs call for another layout (layout.relearn)."""
+    """Whether the known GPUs call for another layout, or for a place that a job holds (layout.relearn)."""
     raw = state.config.nodes[node.index]
     return bool(
-        gpu_types.learned(node, raw) != node.config.gres
+        lacks_place(node)
+        or gpu_types.learned(node, raw) != node.config.gres
         or gpu_types.features_of(node, raw) != node.features
         or gpu_kinds.is_missing(state, node)
+    )
+
+
+def lacks_place(node: Node, held: int = 0) -> bool:
+    """Whether a GPU without a place could have one outside `held`: a job held it when the GPUs were found."""
+    absent = (slot for slot, uuid in enumerate(node.gpu_slots) if not (uuid in node.gpus and node.gpus[uuid].is_there))
+    types = [node.inside.gpu_types[slot] for slot in absent if not held >> slot & 1]
+    return bool(types) and any(
+        gpu.is_there and gpu.slot < 0 and not gpu.facts.mig_enabled and any(is_of_type(gpu.facts, one) for one in types)
+        for gpu in node.gpus.values()
     )
 
 

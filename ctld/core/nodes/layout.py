@@ -209,10 +209,14 @@ def _empty_queue(state: ClusterState, now_us: int) -> None:
 
 
 def relearn(state: ClusterState, now_us: int) -> None:
-    """Applies the nodes' reports of their GPUs; once for all of them, and not while a job keeps a node's types."""
+    """Applies the nodes' reports of their GPUs; once for all of them, and not while a job keeps a node's types, or the
+    place of a GPU that came after it began."""
     raw = state.config.nodes
     for name in list(state.gpus.relearn_due):
         node = state.nodes.get(name)
+        if node is not None and inventory.lacks_place(node, shares.allocated_slots(node)):
+            inventory.take_over(state, node, inventory.rebind(node))
+            inventory.settle(state, node)
         if node is None or not inventory.is_due(state, node):
             del state.gpus.relearn_due[name]
     due = (state.nodes[name] for name in state.gpus.relearn_due)
