@@ -55,7 +55,7 @@ class JournalState:
         for step in self.steps.values():
             yield SpooledStep(step.key, step.epoch, step.state, step.start_at_us, step.lease, step.span)
             if step.is_live and step.kill_at_us:
-                yield KillWanted(step.key, step.kill_at_us)
+                yield KillWanted(step.key, step.kill_at_us, step.kill_note)
             if step.is_live and (step.suspended or step.cpus != ANY_CPUS):
                 yield Suspended(step.key, step.suspended, step.cpus)
             if step.is_live and step.unkillable:
@@ -101,6 +101,7 @@ class JournalState:
         elif isinstance(record, KillWanted):
             if record.key in self.steps:
                 self.steps[record.key].kill_at_us = record.kill_at_us
+                self.steps[record.key].kill_note = record.note
                 self.steps[record.key].suspended = False
                 self.steps[record.key].signal_at_us = 1  # as below
         elif isinstance(record, Suspended):

@@ -304,7 +304,7 @@ class NodeMachine(JournalState):
             step.signal_at_us = 0
         if first or kill_at_us < step.kill_at_us:
             step.kill_at_us = kill_at_us
-            self._records.append(KillWanted(step.key, kill_at_us))
+            self._records.append(KillWanted(step.key, kill_at_us, step.kill_note))
             if not step.killed:
                 self._schedule(step, kill_at_us)
         if first and step.state is StepState.RUNNING:

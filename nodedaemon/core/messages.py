@@ -263,11 +263,12 @@ class SpooledStep(JournalRecord, frozen=True, tag="Held", omit_defaults=True):  
     span: bytes = b""
 
 
-class KillWanted(JournalRecord, frozen=True):
-    """The step has to end; SIGKILL is due at that time."""
+class KillWanted(JournalRecord, frozen=True, omit_defaults=True):
+    """The step has to end; SIGKILL is due at that time. `note`: as in `Terminate`."""
 
     key: StepKey
     kill_at_us: int
+    note: str = ""
 
 
 class Suspended(JournalRecord, frozen=True):

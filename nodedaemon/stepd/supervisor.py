@@ -97,6 +97,7 @@ class Supervisor:
         self._is_output_dropped = False  # its output is no longer kept
         self._kill_timer: LoopTimer | None = None
         self._lease = Lease(own.context.contact_fd, order.lease_s, order.lease_grace_s) if order.lease_s else None
+        self._end_note = ""  # why it was asked to end
         self._note_pid = 0
         self._note_timer: LoopTimer | None = None
         self._epilogs: dict[int, LoopTimer] = {}
@@ -300,7 +301,9 @@ class Supervisor:
                 self.tasks.signal(signum)
         if is_for_all and signal.SIGSTOP in signals:
             self._freeze(True)
-        if note:
+        # A node daemon that was restarted repeats an order to end; other notes have no signal.
+        if note and (not signals or note != self._end_note):
+            self._end_note = note if signals else self._end_note
             self._write_note(note)
 
     def move_cpus(self, cpus: list[int], job_cpus: list[int]) -> None:

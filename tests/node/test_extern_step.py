@@ -83,6 +83,28 @@ def test_the_environment_is_a_list_of_names_whatever_a_job_brings(tmp_path):
     run(scenario())
 
 
+def test_an_epilog_knows_how_the_job_ended_though_the_daemon_died_during_the_prolog(tmp_path):
+    """The restarted daemon repeated the order to end, without what the epilog is to know."""
+
+    async def scenario():
+        began, gate, seen = tmp_path / "began", tmp_path / "gate", tmp_path / "seen"
+        waits = program(tmp_path / "p", f"touch {began}; while ! [ -e {gate} ]; do sleep 0.05; done")
+        says = program(tmp_path / "e", f"echo $SLURM_JOB_EXIT_CODE > {seen}")
+        async with cluster(tmp_path, settings=site(tmp_path, prolog=[waits], epilog=[says])) as (controller, daemon):
+            controller.hold(1)
+            await eventually(began.exists)
+            order = controller.terminate(1, note="SLURM_JOB_EXIT_CODE=256", step_id=EXTERN)
+            assert await controller.acked(order) == ""
+            await daemon.kill()
+            await daemon.start()
+            await controller.connected(2)
+            gate.touch()
+            await controller.step_exited(1, EXTERN)
+            assert lines(seen) == ["256"]
+
+    run(scenario())
+
+
 def test_a_prolog_that_fails_is_told_with_its_name_and_the_epilog_runs(tmp_path):
     async def scenario():
         bad = program(tmp_path / "bad.sh", "echo no GPU here >&2; exit 3")

@@ -489,6 +489,7 @@ def check_replay(world: World) -> None:
         assert now.keys() == then.keys()
         pairs = [(step, world.machine.steps[step.key]) for step in other.live_steps()]
         assert all(step.suspended == same.suspended for step, same in pairs)
+        assert all(step.kill_note == same.kill_note for step, same in pairs)
         assert not any(step.kill_at_us for step, _ in pairs) or other.next_deadline() is not None
 
 

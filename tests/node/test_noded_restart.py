@@ -57,6 +57,26 @@ def test_twenty_running_steps_outlive_a_killed_daemon(tmp_path):
     run(scenario())
 
 
+def test_a_restarted_daemon_asks_a_step_to_end_again_and_says_why_once(tmp_path):
+    async def scenario():
+        note, output = "*** JOB 1 CANCELLED ***", tmp_path / "slurm-1.out"
+        async with cluster(tmp_path) as (controller, daemon):
+            script = "trap 'echo term' TERM; echo ready; while :; do sleep 0.05; done"
+            controller.launch(1, script, work_dir=str(tmp_path).encode())
+            await eventually(lambda: lines(output) == ["ready"])
+            controller.terminate(1, grace_ms=600_000, note=note)
+            await eventually(lambda: {"term", note} <= set(lines(output)))
+            await daemon.kill()
+            await daemon.start()
+            await controller.connected(2)
+            await eventually(lambda: lines(output).count("term") == 2)
+            controller.terminate(1, grace_ms=0)
+            assert (await controller.exited(1)).exit.signal == signal.SIGKILL
+            assert lines(output).count(note) == 1
+
+    run(scenario())
+
+
 def test_a_supervisor_killed_while_no_daemon_is_there(tmp_path):
     async def scenario():
         async with cluster(tmp_path) as (controller, daemon):
