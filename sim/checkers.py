@@ -29,6 +29,7 @@ from ctld.core.records.effects import Batch, LaunchStep, Submitted, Warn
 from ctld.core.records.job import JobRow
 from ctld.core.records.step import GpuShare
 from ctld.core.recover import LoadedState
+from ctld.core.steps.life import NOT_LAUNCHED_SIGNAL
 from ctld.store.schema import JOB, STEP
 from penstock.values.config import Config
 from penstock.values.jobid import BATCH_STEP
@@ -158,10 +159,13 @@ class Checkers:
 
     def committed(self, batch: Batch) -> None:
         """Records rows that are now in the database."""
+        ended = {(line.job_id, line.attempt): None for line in batch.history if line.event == "end"}
         for row in batch.jobs:
             before = self.rows.get((row.job_id, row.attempt))
-            if row.state is JobState.REQUEUED and before is not None and self._was_requeue_asked(row):
-                self._requeued(before)
+            if row.state is JobState.REQUEUED and self._was_requeue_asked(row):
+                is_ended = (row.job_id, row.attempt) in ended  # and requeued, within this commit
+                was = before.state if before is not None else JobState.PENDING
+                self._requeued(row, JobState.COMPLETED if is_ended else was)
             if before is not None and before.state in END_STATES and before.state is not row.state:
                 if row.state is JobState.REQUEUED and self._was_requeue_asked(row):
                     self.rows[row.job_id, row.attempt] = row
@@ -194,11 +198,11 @@ class Checkers:
     def _was_requeue_asked(self, row: JobRow) -> bool:
         return row.job_id in self.requeue_asked or row.array_job_id in self.requeue_asked
 
-    def _requeued(self, row: JobRow) -> None:
+    def _requeued(self, row: JobRow, before: JobState) -> None:
         """Records the requeue of a job that had ended, or that was cancelled and about to end: it may run."""
         ids = row.job_id, row.array_job_id
         is_cancelled = any(self.stopped.get(job_id, ("",))[0] == "cancelled" for job_id in ids)
-        if row.state in END_STATES or (row.state is JobState.COMPLETING and is_cancelled):
+        if before in END_STATES or (before is JobState.COMPLETING and is_cancelled):
             for job_id in ids:
                 self.again[job_id] = self.again.get(job_id, 0) + 1
                 self.stopped.pop(job_id, None)
@@ -344,10 +348,11 @@ class Checkers:
                         pieces.setdefault(piece.gpu, []).append(piece)
                     # A suspended job gives up its CPUs, and with them what --exclusive means for CPUs: others may be
                     # there until it has all of them again. Its memory and GPUs are counted above. (A new exclusive
-                    # job does not start beside it, but one that is resumed may find it suspended there.)
+                    # job does not start beside it, but one that is resumed may find it suspended there, and so does a
+                    # step that was being launched as its job was suspended.)
                     if (
                         holder[0] != process.key.job_id
-                        and not gave_up
+                        and not (gave_up or process.gave_cpus_up)
                         and (other.job.request.exclusive or process.job.request.exclusive)
                     ):
                         raise Broken("capacity", f"{other.key} and {process.key} share {part.node}", process.key.job_id)
@@ -522,7 +527,10 @@ class Checkers:
         if not process.has_started_at(step.start_at_us, self.clock_set) or not has_used:
             text = f"{name} used {end.user_cpu_us} us of cpu from {end.start_at_us}, its row says {step.user_cpu_us}"
             raise Broken("books", f"{text} from {step.start_at_us}", key[0])
-        if (step.exit_code, step.exit_signal) != (end.exit_code, end.exit_signal):
+        code, number = end.exit_code, end.exit_signal
+        if end.failure and not code and not number:  # it stopped itself without contact, and its program ended well
+            number = NOT_LAUNCHED_SIGNAL
+        if (step.exit_code, step.exit_signal) != (code, number):
             raise Broken("books", f"{name} ended {end.exit_code}:{end.exit_signal}, its row says otherwise", key[0])
         if (job.state == JobState.COMPLETED) and (end.exit_code or end.exit_signal):
             raise Broken("books", f"{name} is COMPLETED with exit {end.exit_code}:{end.exit_signal}", key[0])

@@ -28,9 +28,13 @@ DRAWN = 40
 #: promised of suspended jobs (369, 737, 3312, 3368); what ran before a suspension stayed on CPUs that others had (705, 715, 739); a
 #: node that was back let jobs continue before it stopped those that had their CPUs (485, 579); a daemon that died before it
 #: signalled a suspended job which was to end never did (873); a node that missed a suspension and its end did not move the job
-#: (1065); an allocation that was ended by its limit ended when its last step had, before its suspensions (1395); and an oracle
-#: that let no user requeue a job that was cancelled and about to end (1318).
-FOUND = (162, 170, 286, 369, 485, 579, 705, 715, 737, 739, 873, 1065, 1318, 1395, 3312, 3368)
+#: (1065); an allocation that was ended by its limit ended when its last step had, before its suspensions (1395); an oracle
+#: that let no user requeue a job that was cancelled and about to end (1318); a job continued on CPUs before another had
+#: moved away (2281); a GPU whose place a job held when it was found got none (1470); and oracles that knew no end and requeue
+#: within a commit (1441), no launch that a suspension overtook (1402), and not how a step that stopped itself ends (2429).
+FOUND = (
+    162, 170, 286, 369, 485, 579, 705, 715, 737, 739, 873, 1065, 1318, 1395, 1402, 1441, 1470, 2281, 2429, 3312, 3368,
+)  # fmt: skip
 
 
 def play_all(first: int, last: int, steps: int = STEPS) -> None:

@@ -29,7 +29,8 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     **dict.fromkeys(sorted(END_STATES), frozenset()),
 }
 
-#: The exit code of a step that could not be started, for which 0:0 would look like success. Slurm shows 0:53 then (its
+#: The exit code of a step that could not be started, or that stopped itself without contact while its program ended with
+#: 0: 0:0 would look like success. Slurm shows 0:53 for the former (its
 #: output file or folder cannot be used), and users know to look that up.
 NOT_LAUNCHED_SIGNAL = 53
 
