@@ -27,12 +27,8 @@ def insert_for(dialect: str, table: Table) -> Any:
 
 def put(connection: Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
     """Inserts rows, or updates those with the same primary key to these values. All rows have the same columns."""
-    if not rows:
-        return
-    statement = insert_for(connection.dialect.name, table)
-    keys = [column.name for column in table.primary_key]
-    values = {name: statement.excluded[name] for name in rows[0] if name not in keys}
-    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=values), rows)
+    if rows:
+        connection.execute(_putting(connection.dialect.name, table, tuple(rows[0])), rows)
 
 
 def add(
@@ -41,6 +37,15 @@ def add(
     """Inserts rows, or adds to those with the same primary key. `amounts`: prefixes of pairs of `seconds` and `micros`."""
     if rows:
         connection.execute(_adding(connection.dialect.name, table, tuple(amounts)), rows)
+
+
+@functools.cache
+def _putting(dialect: str, table: Table, columns: tuple[str, ...]) -> Executable:
+    statement = insert_for(dialect, table)
+    keys = [column.name for column in table.primary_key]
+    values = {name: statement.excluded[name] for name in columns if name not in keys}
+    putting: Executable = statement.on_conflict_do_update(index_elements=keys, set_=values)
+    return putting
 
 
 @functools.cache

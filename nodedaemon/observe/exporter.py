@@ -158,8 +158,9 @@ class NodeExporter(Listener):
     async def _families(self) -> Iterable[MetricFamily]:
         sources = self._sources
         keys = [] if self._settings.hides_jobs else sources.live()
+        known = dict(self.labels)  # one that ends meanwhile is shown with its labels
         machine, readings = await asyncio.get_running_loop().run_in_executor(sources.executor, self._read, keys)
-        return [*machine, *step_families(readings, self.labels, self._suspected), *self._gpu_families()]
+        return [*machine, *step_families(readings, known, self._suspected), *self._gpu_families()]
 
     def _read(self, keys: list[StepKey]) -> tuple[list[MetricFamily], dict[StepKey, StepReading]]:
         """Reads the kernel's files, in a worker thread."""

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from nodedaemon.core.steps import StepKey
 from nodedaemon.observe.exporter import NodeExporter, NodeSources
 from nodedaemon.observe.gpus import SampledGpu, dcgm_families, gpu_families, user_of
 from nodedaemon.observe.machine import machine_families
-from nodedaemon.observe.stepusage import StepLabels, StepReader, step_families
+from nodedaemon.observe.stepusage import StepLabels, StepReader, StepReading, step_families
 from nodedaemon.spool.steprecord import Claim, write_claim
 from penstock.config import load
 from penstock.exporter.exposition import MetricFamily, pieces
@@ -276,6 +277,40 @@ def test_labels_of_steps_cost_a_launch_no_look_at_all_steps(tmp_path: Path) -> N
             exporter.ended(keys[1])
             exporter.ended(keys[1])
             assert exporter.labels.keys() == {keys[0], keys[2]}
+        os.close(folder)
+
+    asyncio.run(body())
+
+
+class EndingReader(StepReader):
+    """Each step ends while it is read."""
+
+    ended: Callable[[StepKey], None]
+
+    def read(self, keys: Iterable[StepKey]) -> dict[StepKey, StepReading]:
+        for key in keys:
+            self.ended(key)
+        return super().read(keys)
+
+
+def test_a_step_that_ends_during_a_scrape_has_its_labels(tmp_path: Path) -> None:
+    """Without them it would be another series."""
+
+    async def body() -> None:
+        (port,) = free_ports(1)
+        folder = os.open(tmp_path, os.O_RDONLY)
+        with ThreadPoolExecutor(1) as executor:
+            reader = EndingReader(NONE, folder)
+            sources = NodeSources("n1", str(tmp_path), reader, executor, lambda: [KEY], lambda: 0, lambda: 0, None)
+            exporter = NodeExporter(sources, None)
+            reader.ended = exporter.ended
+            order: Any = SimpleNamespace(user_name="ann", account="physics", partition="gpu")
+            exporter.launched(KEY, order)
+            exporter.use(node_pb2.MetricsSettings(port=port, addr="127.0.0.1"))
+            await exporter.settled()
+            [sample] = (await scrape(port, "/metrics")).families()["penstock_step_processes"].samples
+            assert sample.labels["user"] == "ann" and not exporter.labels
+            exporter.stop()
         os.close(folder)
 
     asyncio.run(body())

@@ -4,12 +4,12 @@ test's own, or of its module's (`StorageNamespace`)."""
 import os
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 from patience import ANSWER_S, START_S
-from warmstart import WarmStarter
+from warmstart import Child, WarmStarter
 
 _ROOT = Path(__file__).resolve().parents[2]
 _NAMESPACE = "unshare", "--user", "--map-root-user", "--mount"
@@ -39,6 +39,23 @@ def need_namespaces() -> None:
         pytest.skip("machine lacks mount namespaces for its users")
 
 
+def _said(daemon: "subprocess.Popen[str] | Child", lines: Iterable[str], up: str) -> tuple[list[str], int]:
+    """What a daemon says, and its exit status: it is ended when it says `up`, "" = never, or nothing for too long."""
+    said: list[str] = []
+    guard = threading.Timer(ANSWER_S, daemon.kill)
+    guard.start()
+    try:
+        for line in lines:
+            said.append(line.rstrip("\n"))
+            if up and up in line:
+                daemon.kill()
+    finally:
+        guard.cancel()
+        daemon.kill()
+        status = daemon.wait()
+    return said, status
+
+
 def two_starts(
     storage: Path, options: str, before: str, after: str, daemon: Sequence[str], up: str, **environment: str
 ) -> list[str]:
@@ -52,19 +69,8 @@ def two_starts(
         stderr=subprocess.PIPE,
         text=True,
     )
-    said: list[str] = []
-    guard = threading.Timer(ANSWER_S, process.kill)
-    guard.start()
-    try:
-        assert process.stderr is not None
-        for line in process.stderr:
-            said.append(line.rstrip("\n"))
-            if up in line:
-                process.kill()
-    finally:
-        guard.cancel()
-        process.kill()
-        process.wait()
+    assert process.stderr is not None
+    said, _ = _said(process, process.stderr, up)
     assert any(up in line for line in said), said
     return said
 
@@ -99,16 +105,5 @@ class StorageNamespace:
         with open(reading, encoding="utf-8") as lines:
             with open(writing, "wb") as output, open(os.devnull, "rb") as nothing:
                 child = self._starter.start(words, (nothing, output, output), storage, environment)
-            guard = threading.Timer(ANSWER_S, child.kill)
-            guard.start()
-            said = []
-            try:
-                for line in lines:
-                    said.append(line.rstrip("\n"))
-                    if up and up in line:
-                        child.kill()
-            finally:
-                guard.cancel()
-                child.kill()
-                status = child.wait()
+            said, status = _said(child, lines, up)
         return said if status < 0 else [*said, f"status {status}"]
