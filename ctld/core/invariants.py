@@ -56,6 +56,12 @@ def check(state: ClusterState) -> None:
         state.submissions.stored.references() == state.submissions.stored.recount(state.jobs.records()),
         "stored contents: who holds what",
     )
+    resumed = {
+        job.job_id
+        for job in state.jobs.records()
+        if job.state is JobState.SUSPENDED and job.suspended_by is not Suspend.ADMIN
+    }
+    _need(state.preemption.suspended.keys() == resumed, "jobs that are resumed automatically")
     _need(active == state.active_count, f"{state.active_count} active jobs counted, {active} there")
     ready = {int(state.pending.table.job[row]) for row in state.pending.first(len(state.pending.ready)).tolist()}
     for job_id in sorted(ready):

@@ -6,7 +6,7 @@ from ctld.core.records.events import CancelJobs, ControlAction, ControlJobs, Cre
 from ctld.core.records.job import SpecRow
 from ctld.core.records.step import StepRequest
 from penstock.values.jobkind import JobKind
-from penstock.values.states import JobState
+from penstock.values.states import JobState, Suspend
 from tests.core.world import World, make_config
 
 STEP = (1, 0, 0)
@@ -96,3 +96,28 @@ def test_a_job_that_moves_has_left_its_cpus_before_another_continues_on_them(res
         world.restart()
     orders = [line for line in world.register("n1") if line.startswith("resume")]
     assert orders == ["resume 2 on n1, cpus 2-3", "resume 1 on n1"]
+
+
+def test_a_job_that_is_to_end_does_not_wait_for_its_cpus_any_more() -> None:
+    """Its script was lost while another step lived, and as it got its CPUs the controller ended (fault world 1850)."""
+    world = World(make_config(nodes=1))
+    world.register("n1")
+    world.submit(JobSubmission(name="a", work_dir=b"/tmp", ntasks=2))
+    world.started(1)
+    request = StepRequest(ntasks=1)
+    world.do(CreateStep(world.actor("ann"), 1, "k" * 32, request, SpecRow(b"s", b"", (b"a",), ()), True, 99))
+    world.step_started(1, 0, "n1")
+    control(world, 1, ControlAction.SUSPEND)
+    since_us = world.now_us
+    world.submit(JobSubmission(name="b", work_dir=b"/tmp", ntasks=4))
+    world.started(2)
+    control(world, 1, ControlAction.RESUME)
+    job = world.core.state.jobs[1]
+    assert (job.state, job.suspended_by) == (JobState.SUSPENDED, Suspend.RESUMING)
+    world.running["n1"].pop((1, 0))
+    world.advance(60)
+    world.register("n1")
+    assert job.state is JobState.COMPLETING and job.suspended_us == world.now_us - since_us
+    world.exited(2)
+    world.step_exited(1, 0)
+    assert world.core.state.jobs[1].attempt == 1  # it was requeued

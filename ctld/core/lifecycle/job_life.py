@@ -83,6 +83,8 @@ def move(state: ClusterState, job: Job, to: JobState) -> None:
         state.pending.remove(job.job_id)
         state.preemption.preempting.pop(job.job_id, None)
         job.preemptor_id = 0
+    elif was is S.SUSPENDED:
+        state.preemption.suspended.pop(job.job_id, None)
     job.state = to
     if to is S.COMPLETING:
         job.completing_at_us = max(state.now_us, job.start_at_us)
@@ -239,10 +241,7 @@ def tres_of(state: ClusterState, job: Job) -> str:
 
 def complete(state: ClusterState, job: Job, end_state: JobState, note: str, reason: Reason | None = None) -> None:
     """Begins the end of a job of which a step has just ended: the others are terminated. None: the reason stays."""
-    job.end_state = end_state
-    if reason is not None:
-        job.reason = reason
-    move(state, job, S.COMPLETING)
+    _begin_end(state, job, end_state, job.reason if reason is None else reason, state.now_us)
     for step in live_steps(state, job):
         if step.state not in END_STATES:
             emit_terminate(state, job, step, note)
@@ -266,6 +265,16 @@ def terminate(
             job.end_state = end_state
             state.touch(job)
         return
+    _begin_end(state, job, end_state, reason, now_us)
+    state.record(now_us, job, "ending", note or end_state.name)
+    live = live_steps(state, job)
+    for step in live:
+        emit_terminate(state, job, step, note)
+    if not live:
+        finish(state, job, end_state, reason, now_us)
+
+
+def _begin_end(state: ClusterState, job: Job, end_state: JobState, reason: Reason, now_us: int) -> None:
     job.end_state = end_state
     job.reason = reason
     if job.state is S.SUSPENDED:
@@ -273,15 +282,8 @@ def terminate(
         job.suspended_us += max(0, now_us - job.suspended_at_us)
         job.suspended_at_us = now_us
     move(state, job, S.COMPLETING)
-    state.note_suspended(job)
     state.running.set_end(job.job_id, expected_end_s(state, job))
     preemption.update_running_class(state, job)
-    state.record(now_us, job, "ending", note or end_state.name)
-    live = live_steps(state, job)
-    for step in live:
-        emit_terminate(state, job, step, note)
-    if not live:
-        finish(state, job, end_state, reason, now_us)
 
 
 def was_on(job: Job, node: str) -> bool:
@@ -370,8 +372,6 @@ def finish(state: ClusterState, job: Job, end_state: JobState, reason: Reason, e
         ports.take_back(state, job)
         charging.end(state, job, end_at_us)
         job.suspended_by = Suspend.NO
-        if state.preemption.suspended:
-            state.note_suspended(job)
     if job.reason is Reason.NODE_DOWN and reason is not Reason.NODE_DOWN and not gpu_jobs.is_hit(job):
         job.reason_detail = ""  # it continued unobserved, and this is its real end
     job.end_state = None
@@ -443,7 +443,6 @@ def _begin_again(state: ClusterState, job: Job, now_us: int, hold: bool, reason:
         state.timers.set(now_us + PREEMPTOR_PAUSE_US, Timer.BEGIN_TIME, job.job_id)
     else:
         job.preemptor_id = 0
-    state.note_suspended(job)
     job.cancelled_by_uid = -1
     job.partition = job.request.partitions[0]
     if job.failed_attempts > state.config.max_batch_requeue and not job.request.cron:

@@ -85,7 +85,6 @@ def resume(state: ClusterState, job: Job, now_us: int) -> None:
     own = step_orders.working_steps(state, job)
     begun = prolog_state.is_done(state, job) if job.request.kind else any(step.state is S.RUNNING for step in own)
     job_life.move(state, job, S.RUNNING if begun else S.CONFIGURING)
-    state.note_suspended(job)
     state.record(now_us, job, "resume")
     if not begun:
         job_life.begin(state, job)
