@@ -167,12 +167,12 @@ def is_due(state: ClusterState, node: Node) -> bool:
 
 def lacks_place(node: Node, held: int = 0) -> bool:
     """Whether a GPU without a place could have one outside `held`: a job held it when the GPUs were found."""
-    absent = (slot for slot, uuid in enumerate(node.gpu_slots) if not (uuid in node.gpus and node.gpus[uuid].is_there))
-    types = [node.inside.gpu_types[slot] for slot in absent if not held >> slot & 1]
-    return bool(types) and any(
-        gpu.is_there and gpu.slot < 0 and not gpu.facts.mig_enabled and any(is_of_type(gpu.facts, one) for one in types)
-        for gpu in node.gpus.values()
-    )
+    without = [gpu.facts for gpu in node.gpus.values() if gpu.is_there and gpu.slot < 0 and not gpu.facts.mig_enabled]
+    if not without:
+        return False
+    there = {gpu.slot for gpu in node.gpus.values() if gpu.is_there}
+    types = [type_ for slot, type_ in enumerate(node.inside.gpu_types) if slot not in there and not held >> slot & 1]
+    return any(is_of_type(facts, type_) for facts in without for type_ in types)
 
 
 def place(node: Node) -> None:
