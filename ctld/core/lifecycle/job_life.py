@@ -83,9 +83,9 @@ def move(state: ClusterState, job: Job, to: JobState) -> None:
         state.pending.remove(job.job_id)
         state.preemption.preempting.pop(job.job_id, None)
         job.preemptor_id = 0
-    elif was is S.SUSPENDED:
-        state.preemption.suspended.pop(job.job_id, None)
     job.state = to
+    if was is S.SUSPENDED:
+        state.note_suspended(job)
     if to is S.COMPLETING:
         job.completing_at_us = max(state.now_us, job.start_at_us)
     request = job.request
