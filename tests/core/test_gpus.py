@@ -110,6 +110,17 @@ def test_a_gpu_gets_the_place_that_a_job_held_when_that_has_ended(restarts: bool
     assert whose(world, 4) == ("GPU-x",) and not world.core.state.gpus.relearn_due
 
 
+def test_a_node_whose_only_gpu_was_replaced_under_a_job_is_not_too_small() -> None:
+    """It was INVAL and drained, and stayed so after the job had ended (fault world 4633)."""
+    world = world_of(cards("a"), gpus=1)
+    gpu_jobs(world, 1, 1)
+    world.disconnect("n1")
+    world.register("n1", gpus=cards("x"))
+    assert not node_of(world).flags & (NodeFlag.INVAL | NodeFlag.DRAIN) and not node_of(world).low
+    world.exited(1)
+    assert world.core.state.jobs[2].state is JobState.RUNNING and whose(world, 2) == ("GPU-x",)
+
+
 def test_what_is_known_survives_a_restart() -> None:
     world = world_of(cards("a", "b", "c"))
     world.report_gpus("n1", ill("b", many_only=True), ill("c", GpuState.SUSPECT))

@@ -31,10 +31,11 @@ DRAWN = 40
 #: (1065); an allocation that was ended by its limit ended when its last step had, before its suspensions (1395); an oracle
 #: that let no user requeue a job that was cancelled and about to end (1318); a job continued on CPUs before another had
 #: moved away (2281); a job that waited for its CPUs was to get them after its script was lost (1850); a GPU whose place a job
-#: held when it was found got none (1470); and oracles that knew no end and requeue within a commit (1441), no launch that a
-#: suspension overtook (1402), and not how a step that stopped itself ends (2429).
+#: held when it was found got none (1470), or made its node too small (4633); and oracles that knew no end and requeue within a
+#: commit (1441), no launch that a suspension overtook (1402), and not how a step that stopped itself ends (2429).
 FOUND = (
     162, 170, 286, 369, 485, 579, 705, 715, 737, 739, 873, 1065, 1318, 1395, 1402, 1441, 1470, 1850, 2281, 2429, 3312, 3368,
+    4633,
 )  # fmt: skip
 
 

@@ -228,6 +228,8 @@ def shortage(node: Node, named: tuple[GpuFacts, ...], counted: tuple[tuple[str, 
     if named:
         if any(gpu.is_there and (gpu.slot >= 0 or gpu.facts.mig_enabled) for gpu in node.gpus.values()):
             return ""
+        if lacks_place(node):
+            return ""  # each of its places is held by a job, for a GPU that is missing
         types = ", ".join(dict.fromkeys(map(gpu_types.type_of, named)))
         return f"{SHORT} (reported:0 < configured:{want}): the node has {types}"
     have = sum(count for name, type_, count in counted if name == GPU and type_ in _types(wanted, type_))
