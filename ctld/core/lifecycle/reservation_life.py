@@ -16,6 +16,7 @@ from typing import Final
 
 from ctld.core.lifecycle import job_life, requeue_policy
 from ctld.core.lifecycle.ready import refresh
+from ctld.core.lifecycle.recheck import recheck
 from ctld.core.records.compact_request import with_changes
 from ctld.core.records.effects import Refused
 from ctld.core.records.job import Job
@@ -138,10 +139,9 @@ def renew_rows(state: ClusterState, now_us: int) -> None:
     """Renews the rows of jobs whose columns point into the view, or now could, after its rows have changed."""
     had_magnetic = state.reserved.had_magnetic
     state.reserved.had_magnetic = bool(view_of(state, now_us).magnetic)
-    for job in _pending(state):
-        if job.request.reservation or had_magnetic or state.reserved.had_magnetic:
-            state.pending.remove(job.job_id)
-            refresh(state, state.jobs.own(job), now_us)
+    is_magnetic = had_magnetic or state.reserved.had_magnetic
+    jobs = [job for job in _pending(state) if is_magnetic or job.request.reservation]
+    recheck(state, jobs, now_us)
 
 
 def give_request(state: ClusterState, job: Job, **changes: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ctld.core.gpus import admin as gpu_admin
-from ctld.core.lifecycle.ready import refresh
+from ctld.core.lifecycle.recheck import recheck
 from ctld.core.nodes import life as node_life
 from ctld.core.nodes import node_reason, reboot
 from ctld.core.nodes.life import US
@@ -29,7 +29,7 @@ from penstock.values.errors import BadValue
 from penstock.values.hostlist import expand
 from penstock.values.numbers import parse_int
 from penstock.values.refusals import Code
-from penstock.values.states import NodeFlag
+from penstock.values.states import JobState, NodeFlag
 from penstock.values.text import check_name
 
 #: Maximum of ResumeAfter: a year.
@@ -288,8 +288,7 @@ def update_partition(state: ClusterState, now_us: int, event: UpdatePartition) -
     partition.state = to
     state.rules_changed()
     state.touch_partition(partition)
-    for job in list(state.jobs.values()):  # a rare command
-        if partition.name in job.request.partitions:
-            refresh(state, job, now_us)
+    waiting = [job for job in state.jobs.records() if job.state is JobState.PENDING]
+    recheck(state, [job for job in waiting if partition.name in job.request.partitions], now_us)
     state.changed()
     state.reply(event.reply_to, Done())

@@ -495,8 +495,8 @@ def plan_ready(state: ClusterState, now_us: int, event: PlanReady) -> None:
     """Handles the result of a full pass: applies what is still valid."""
     state.scheduling.full_pass_in_flight = False
     state.scheduling.full_pass_not_before_us = now_us + state.scheduling.policy.interval_us
-    # Nodes were renumbered since, or reservations have changed.
-    if event.revision < max(state.scheduling.layout_revision, state.reserved.revision):
+    # Nodes were renumbered since, or reservations have changed, or it has to be decided again whether jobs may start.
+    if state.pending.outside or event.revision < max(state.scheduling.layout_revision, state.reserved.revision):
         state.changed()
         return
     stale = event.revision != state.scheduling.revision

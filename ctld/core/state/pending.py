@@ -210,6 +210,20 @@ class PendingColumns:
             self.table.job[row] = 0
             self._free.append(row)
 
+    def remove_many(self, job_ids: Iterable[int]) -> None:
+        """Removes jobs, as `remove` does one by one; the list of ready rows is read once."""
+        keys, gone = self._keys, list[int]()
+        for job_id in job_ids:
+            rows = self._rows_of.pop(job_id, ())
+            gone += (rows,) if isinstance(rows, int) else rows
+        self.table.job[gone] = 0
+        for row in gone:
+            keys[row] = 0
+        gone.sort(reverse=True)  # the lowest is taken first
+        self._free += gone
+        self.ready = [key for key in self.ready if keys[key & ROW_MASK] == key]
+        self._ready_rows = array("q", [key & ROW_MASK for key in self.ready])
+
     def set_ready(self, job_id: int, ranks: Iterable[int | None], count: int, eligible_s: int = 0) -> None:
         """Makes a job ready: `count` copies, with one rank for each of its rows (higher first; None = not in that one)."""
         if count > 1:
