@@ -159,6 +159,7 @@ class Checkers:
 
     def committed(self, batch: Batch) -> None:
         """Records rows that are now in the database."""
+        self.steps.committed(batch.steps)  # first: they say which nodes were given up, whatever the end of their jobs
         ended = {(line.job_id, line.attempt): None for line in batch.history if line.event == "end"}
         for row in batch.jobs:
             before = self.rows.get((row.job_id, row.attempt))
@@ -193,7 +194,6 @@ class Checkers:
                 self._check_end(row)
             elif row.request.kind and row.alloc:  # it has started, with or without a launch
                 self.sent[row.job_id, row.attempt] = None
-        self.steps.committed(batch.steps)
 
     def _was_requeue_asked(self, row: JobRow) -> bool:
         return row.job_id in self.requeue_asked or row.array_job_id in self.requeue_asked
@@ -403,7 +403,8 @@ class Checkers:
             for other in self.live.values():
                 theirs = other.job.array_job_id or other.job.job_id
                 same = (other.job.user_id, other.job.request.name) == (job.user_id, job.request.name)
-                if same and theirs < own and other.location not in self.ghosts:
+                is_waited_for = other.location not in self.ghosts and theirs not in self.again
+                if same and theirs < own and is_waited_for:
                     raise Broken("dependency", f"job {own} starts while job {theirs} of the same name runs", job.job_id)
         elif kind:
             rows = [row for row in self.last.values() if target in (row.job_id, row.array_job_id)]

@@ -165,13 +165,14 @@ class SimClient:
         event = CreateStep(self._actor, self._job_id, key, request, spec)
         if self._clients.random.random() < self._clients.options.repeats:
             SimCall(
-                self._clients, lambda reply: msgspec.structs.replace(event, reply_to=reply), self._created_again, US
-            )
+                self._clients, lambda reply: msgspec.structs.replace(event, reply_to=reply),
+                lambda body: self._created_again(key, body), US,
+            )  # fmt: skip
         self._exchange(lambda reply: msgspec.structs.replace(event, reply_to=reply), self._created)
 
-    def _created_again(self, body: object) -> None:
+    def _created_again(self, key: str, body: object) -> None:
         if isinstance(body, StepCreated):
-            self._clients.checkers.steps.created(self._key, body)
+            self._clients.checkers.steps.created(key, body)  # the client may be at its next step
 
     def _created(self, body: object) -> None:
         if not isinstance(body, StepCreated):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ctld.core.lifecycle import recheck
+from ctld.core.passes import queue_recovery
 from ctld.core.queue.planning import PlanQuestion, run_plan
 from ctld.core.records.events import PlanReady
 from sim import simctld, worlds_cli
@@ -52,6 +54,15 @@ def test_worlds(first: int) -> None:
 @pytest.mark.parametrize("seed", FOUND)
 def test_worlds_that_found_something(seed: int) -> None:
     play_all(seed, seed)
+
+
+@pytest.mark.parametrize("first, last", [(2, 3), (213, 213), (381, 381), pytest.param(1, 500, marks=pytest.mark.slow)])
+def test_worlds_whose_queue_comes_back_in_slices(first: int, last: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with more than 1,000 waiting jobs: after a start, and when a partition is closed or opened."""
+    monkeypatch.setattr(recheck, "AT_ONCE", 0)
+    monkeypatch.setattr(queue_recovery, "AT_ONCE", 1)
+    monkeypatch.setattr(queue_recovery, "SLICE", 1)
+    play_all(first, last)
 
 
 @pytest.mark.slow
