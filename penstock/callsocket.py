@@ -4,6 +4,7 @@ The connection belongs to the user and group that the kernel recorded when it wa
 changed since must not use it: `usable` is False then.
 """
 
+import math
 import os
 import select
 import socket
@@ -84,11 +85,14 @@ class CallConnection:
         """Makes one call. Times by time.monotonic(); inf = no deadline. Raises CallFailed."""
         return self._exchange(path, request, deadline, bytes_max)[1]
 
-    def pages(self, path: str, request: bytes, deadline: float, bytes_max: int) -> deque[bytes]:
-        """As call(), of a method that answers in pages. `bytes_max`: of each."""
-        return self._exchange(path, request, deadline, bytes_max)[0]
+    def pages(self, path: str, request: bytes, page_s: float, bytes_max: int) -> deque[bytes]:
+        """As call(), of a method that answers in pages: all of them. `page_s`, how long may pass until the next one arrives,
+        and `bytes_max` are those of each."""
+        return self._exchange(path, request, time.monotonic() + page_s, bytes_max, page_s)[0]
 
-    def _exchange(self, path: str, request: bytes, deadline: float, bytes_max: int) -> tuple[deque[bytes], bytes]:
+    def _exchange(
+        self, path: str, request: bytes, deadline: float, bytes_max: int, page_s: float = 0.0
+    ) -> tuple[deque[bytes], bytes]:
         """Sends a request; returns the pages and the last reply."""
         if len(request) > REQUEST_BYTES_MAX:
             raise CallFailed(
@@ -97,7 +101,8 @@ class CallConnection:
         self._number = self._number % NUMBER_MAX + 1
         self._over = is_sent = False
         try:
-            frame = request_frame(self._number, path.encode(), request, deadline - time.monotonic())
+            limit_s = math.inf if page_s else deadline - time.monotonic()
+            frame = request_frame(self._number, path.encode(), request, limit_s)
             self._socket.settimeout(time_left_s(deadline))
             self._socket.sendall(self._hello + frame)
             is_sent = True
@@ -107,6 +112,7 @@ class CallConnection:
             status, body = self._receive(have, deadline, bytes_max)
             while status == MORE:
                 pages.append(body)
+                deadline = time.monotonic() + page_s
                 status, body = self._receive(have, deadline, bytes_max)
         except TimeoutError as error:
             raise CallFailed("DEADLINE_EXCEEDED", "Deadline Exceeded", is_sent=is_sent) from error

@@ -135,19 +135,21 @@ class Client:
 
     def stream(self, method: str, request: "Message", timeout_s: float | None = None) -> Iterator[ReplyMessage]:
         """Sends one request and yields the pages of its answer once all have arrived: one that broke off is requested
-        again from its first page, so no caller sees a page twice or a part of a listing.
+        again from its first page, so no caller sees a page twice or a part of a listing. The time-out is that of each page:
+        a long listing may take longer.
         """
         rpc = find_stream(method, request)
         body = rpc.serialize(self.addressed(method, request))
+        page_s = self.timeout_s if timeout_s is None else timeout_s
 
         def attempt(connect_s: float, deadline: float) -> deque[bytes]:
             if (calls := self._connect_calls(connect_s)) is not None:
                 try:
-                    return calls.pages(rpc.path, body, deadline, MESSAGE_BYTES_MAX)
+                    return calls.pages(rpc.path, body, page_s, MESSAGE_BYTES_MAX)
                 except CallFailed as error:
                     if error.status != NOT_SERVED:  # by a controller of an earlier release
                         raise
-            return deque(self._begin(rpc, body, connect_s, deadline))
+            return deque(self._begin(rpc, body, connect_s, math.inf, page_s))
 
         pages = self._persist(attempt, self._attempts(method, timeout_s))
         while pages:
