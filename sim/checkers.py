@@ -320,7 +320,14 @@ class Checkers:
         suspended = row.suspended_by is not Suspend.NO
         if own and is_signalled and row.state is not JobState.COMPLETING:
             return all(process.gave_cpus_up or (suspended and process.is_ending) for process in own)
+        if not own and is_signalled and self._is_to_stop(node):
+            return True  # its launch follows the signal to those whose cpus it has
         return suspended or (bool(own) and all(process.gave_cpus_up for process in own))
+
+    def _is_to_stop(self, node: str) -> bool:
+        """Whether the signal that stops a suspended job is on its way to the node."""
+        there = (p for p in self.live.values() if p.node == node and not p.gave_cpus_up)
+        return any(self.rows[p.key.job_id, p.key.attempt].state is JobState.SUSPENDED for p in there)
 
     def _check_capacity(self, process: SimProcess, starts: bool = True) -> None:
         for part in process.job.alloc:
