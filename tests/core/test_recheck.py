@@ -24,6 +24,7 @@ from ctld.core.state.pending import PendingColumns, Shape, Terms
 from penstock.values.config import Config
 from penstock.values.reservations import ResvFlag
 from penstock.values.states import JobState, Reason
+from tests.core.limitscript import set_limits
 from tests.core.test_queue_recovery import SITES, VARIED, line, order, site
 from tests.core.world import US, World
 
@@ -109,6 +110,68 @@ def test_the_queue_is_that_of_a_change_at_once(name: str, change: str, monkeypat
     at_once = changed()
     assert rows(gradually) == rows(at_once)
     assert order(gradually.core) == order(at_once.core)
+
+
+LIMITS: dict[str, dict[str, str]] = {
+    "room for two": {"grptres": "cpu=6"},
+    "no room": {"grpjobs": "1"},
+    "two that age": {"maxjobsaccruepu": "2", "maxjobspu": "4"},
+    "nodes": {"grptres": "node=1"},
+}
+
+
+def limited(keys: dict[str, str]) -> World:
+    """Jobs of a QOS whose limits are changed, with others under an account's limit."""
+    config = site(enforce=("associations", "limits"), priority_type="priority/multifactor", priority_weight_age=1000)
+    world = World(config)
+    for account in ("a", "b"):
+        set_limits(world, {"account": account}, {"grpjobs": "3"} if account == "b" else {})
+        set_limits(world, {"account": account, "user": "ann"}, {"maxjobs": "100"})
+    set_limits(world, {"qos": "normal"}, {"maxjobspu": "50"})
+    world.do(Tick())
+    for name in ("n1", "n2"):
+        world.register(name)
+    for number, job in enumerate([FULL, *VARIED]):
+        world.submit(JobSubmission(**{"work_dir": b"/", "name": "true", "account": "ab"[number % 3 == 1], **job}))
+    set_limits(world, {"qos": "normal"}, keys)
+    world.do(Tick())
+    return world
+
+
+def waits(world: World) -> dict[int, list[object]]:
+    """In which queues of limits the jobs wait, and who ages."""
+    ledger = world.core.state.limits.ledger
+    assert ledger is not None
+    found: dict[int, list[object]] = {0: [sorted(ledger.accruing), sorted(ledger.aging)]}
+    for job_id, entries in ledger.waiting.items():
+        found[job_id] = [entry.need for entry in entries]
+    return found
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_queue_under_changed_limits_is_that_of_a_change_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gradually = limited(LIMITS[name])
+    assert all_slices(gradually)
+    monkeypatch.setattr(recheck, "AT_ONCE", 1000)
+    at_once = limited(LIMITS[name])
+    assert not at_once.core.state.pending.outside
+    assert rows(gradually) == rows(at_once) and order(gradually.core) == order(at_once.core)
+    assert waits(gradually) == waits(at_once)
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_queue_under_limits_is_that_of_a_start_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recheck, "AT_ONCE", 1000)
+    world = limited(LIMITS[name])
+    monkeypatch.setattr(queue_recovery, "AT_ONCE", 3)
+    world.restart()
+    assert world.core.state.pending.outside
+    all_slices(world)
+    gradually = rows(world), order(world.core), waits(world)
+    monkeypatch.setattr(queue_recovery, "AT_ONCE", 1000)
+    world.restart()
+    world.settle()
+    assert (rows(world), order(world.core), waits(world)) == gradually
 
 
 def test_no_job_starts_in_a_partition_that_was_closed() -> None:

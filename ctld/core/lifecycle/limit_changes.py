@@ -9,8 +9,8 @@ which is rare.
 from collections.abc import Iterable
 
 from ctld.core.lifecycle.ready import refresh
+from ctld.core.lifecycle.recheck import recheck
 from ctld.core.limits import ages as limit_ages
-from ctld.core.limits import node_limits
 from ctld.core.limits.ledger import below, enter, entry_of, qos_of, settle
 from ctld.core.queue import priority
 from ctld.core.queue.priority import rank
@@ -133,7 +133,7 @@ def follow(state: ClusterState, now_us: int) -> None:
     if moved:
         _fill(state, now_us)
         state.rules_changed()
-        _recheck_all(state, [job for job in state.jobs.values() if job.state is JobState.PENDING], now_us)
+        _recheck_all(state, [job for job in state.jobs.records() if job.state is JobState.PENDING], now_us)
     elif changed or qos:
         for name in qos:
             _new_qos(state, ledger, name, now_us)
@@ -184,7 +184,7 @@ def _concerned(state: ClusterState, ledger: LimitLedger, assocs: list[int], qos:
     ids = frozenset(one.assoc_id for assoc_id in assocs for one in below(state.shares.by_id[assoc_id]))
     found = dict.fromkeys(job_id for job_id, entry in ledger.entries.items() if _is_of(entry, ids, names))
     found |= dict.fromkeys(job_id for job_id in ledger.waiting if job_id not in ledger.entries)
-    jobs = (state.jobs.get(job_id) for job_id in found)
+    jobs = (state.jobs.look(job_id) for job_id in found)
     return [job for job in jobs if job is not None and job.state is JobState.PENDING]
 
 
@@ -196,12 +196,11 @@ def _recheck_all(state: ClusterState, jobs: list[Job], now_us: int) -> None:
     ranked = [
         (-max(rank(state, job, state.partitions[name]) for name in job.request.partitions), job.job_id) for job in jobs
     ]
-    for _, job_id in sorted(ranked):
-        ledger = state.limits.ledger
-        if ledger is not None and job_id in ledger.waiting:
-            ledger.leave(job_id)
-        node_limits.enter_again(state, state.jobs[job_id])
-        refresh(state, state.jobs[job_id], now_us)
+    by_id = {job.job_id: job for job in jobs}
+    if state.limits.ledger is not None:
+        for job_id in by_id:
+            state.limits.ledger.leave(job_id)
+    recheck(state, [by_id[job_id] for _, job_id in sorted(ranked)], now_us)
 
 
 def calculate_priorities(state: ClusterState, now_us: int, key: object, what: int) -> None:

@@ -138,13 +138,6 @@ def reason_of(state: ClusterState, job: Job) -> Reason | None:
     return check.reason if check is not None else None
 
 
-def enter_again(state: ClusterState, job: Job) -> None:
-    """Renews the job's rows where its restrictions may have changed with the limits. A refresh follows."""
-    of_range = job.request.nodes_max > job.request.nodes_min
-    if of_range or state.layout.masks.fences or any(checks_of(state, job, name) for name in job.request.partitions):
-        state.pending.remove(job.job_id)
-
-
 def _may(state: ClusterState, job: Job, start: PlannedStart) -> Iterator[int]:
     """Returns for each limit the nodes that it allows for this start: the group's, and as many new ones as allowed,
     preferring those that were to give the most CPUs."""

@@ -5,8 +5,10 @@ creates the rows of the first jobs, and those of the others in slices, one befor
 all rows exist, since one that sees half of the queue would start jobs that should wait. Everything else works
 meanwhile: jobs can be listed, held, changed and cancelled, and a refreshed job (ready.refresh) gets its rows at once.
 
-Rows are created at once where jobs depend on each other or on their order: under limits (the first have the room), and
-for components of a heterogeneous job, which become ready together.
+Rows of components of a heterogeneous job, which become ready together, are created at once. Under limits the order of jobs
+is that of their ids, as without slices: it decides who ages first (limits/ages.py).
+
+A change that concerns many jobs, such as a partition's state, uses the same slices (lifecycle/recheck.py).
 """
 
 from itertools import islice
@@ -27,8 +29,7 @@ SLICE = 1_000
 def begin(state: ClusterState, now_us: int) -> None:
     """Creates the rows of pending jobs: of the first at once, of the others with `enter_slice`."""
     pending = [job for job in state.jobs.records() if job.state is JobState.PENDING]
-    if state.limits.ledger is None:
-        state.pending.outside = {job.job_id: None for job in pending[AT_ONCE:] if not job.request.het_job_id}
+    state.pending.outside = {job.job_id: None for job in pending[AT_ONCE:] if not job.request.het_job_id}
     for job in pending:
         if job.job_id not in state.pending.outside:
             own = state.jobs.own(job)
