@@ -94,7 +94,7 @@ MaxDBDMsgs=0 | how many messages wait for slurmdbd | {_SLURMDBD}
 MaxJobId=67043328 | the number after which job ids start again | job ids are never reused
 MaxNodeCount=0 | room for nodes that register by themselves | each node needs a NodeName line; a reload adds nodes at any time
 MemLimitEnforce=- [no] | ends jobs that use more memory | memory is limited by control groups (ConstrainRAMSpace)
-MessageTimeout=10~sec | how long a message may take | a command waits 10 s for the controller, and retries while it restarts
+MessageTimeout=10~sec | how long a message may take | a command waits 10 s for the controller, and retries while it restarts; of a long listing each part
 MetricsAuthUsers | users whose tokens may read metrics | PenstockMetricsTokenFile names a file with a token, PenstockMetricsAllow addresses
 NodeFeaturesPlugins [node_features/none] | features that a reboot changes | features are those of the node's line
 PlugStackConfig | plugstack.conf, with SPANK plug-ins | {_PLUGIN}; options of such plug-ins (--container-image, ...) are refused

@@ -56,7 +56,9 @@ def test_worlds_that_found_something(seed: int) -> None:
     play_all(seed, seed)
 
 
-@pytest.mark.parametrize("first, last", [(2, 3), (213, 213), (381, 381), (488, 488), pytest.param(1, 800, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("first", "last"), [(2, 3), (213, 213), (381, 381), (488, 488), pytest.param(1, 800, marks=pytest.mark.slow)]
+)
 def test_worlds_whose_queue_comes_back_in_slices(first: int, last: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with more than 1,000 waiting jobs: after a start, and when a partition is closed or opened."""
     monkeypatch.setattr(recheck, "AT_ONCE", 0)
