@@ -27,7 +27,7 @@ from sqlalchemy import Engine, select
 
 from ctld.core.records.effects import Batch, LaunchStep, Submitted, Warn
 from ctld.core.records.job import JobRow
-from ctld.core.records.step import GpuShare
+from ctld.core.records.step import GpuShare, StepRow
 from ctld.core.recover import LoadedState
 from ctld.core.steps.life import NOT_LAUNCHED_SIGNAL
 from ctld.store.schema import JOB, STEP
@@ -159,7 +159,6 @@ class Checkers:
 
     def committed(self, batch: Batch) -> None:
         """Records rows that are now in the database."""
-        self.steps.committed(batch.steps)  # first: they say which nodes were given up, whatever the end of their jobs
         ended = {(line.job_id, line.attempt): None for line in batch.history if line.event == "end"}
         for row in batch.jobs:
             before = self.rows.get((row.job_id, row.attempt))
@@ -191,9 +190,10 @@ class Checkers:
             if row.suspended_by is Suspend.RESUMING and (before is None or before.suspended_by is not row.suspended_by):
                 self._timeline.say(row.job_id, f"job {row.job_id}.{row.attempt} waits for its cpus")
             if row.state in END_STATES:
-                self._check_end(row)
+                self._check_end(row, batch.steps)
             elif row.request.kind and row.alloc:  # it has started, with or without a launch
                 self.sent[row.job_id, row.attempt] = None
+        self.steps.committed(batch.steps)
 
     def _was_requeue_asked(self, row: JobRow) -> bool:
         return row.job_id in self.requeue_asked or row.array_job_id in self.requeue_asked
@@ -207,11 +207,17 @@ class Checkers:
                 self.again[job_id] = self.again.get(job_id, 0) + 1
                 self.stopped.pop(job_id, None)
 
-    def _check_end(self, row: JobRow) -> None:
+    def _check_end(self, row: JobRow, steps: list[StepRow]) -> None:
+        """Checks that nothing of an attempt that has ended lives, but on a node that was given up: then its steps in the same
+        commit are NODE_FAIL, whatever the end of the job (an allocation was ended as its node was lost)."""
+        is_lost = row.state is JobState.NODE_FAIL or (
+            row.state is not JobState.REQUEUED
+            and any((s.job_id, s.attempt, s.state) == (row.job_id, row.attempt, JobState.NODE_FAIL) for s in steps)
+        )
         for location, process in self.live.items():
             if (process.key.job_id, process.key.attempt) != (row.job_id, row.attempt) or location in self.ghosts:
                 continue
-            if row.state is JobState.NODE_FAIL and process.node not in self._good_since:
+            if is_lost and process.node not in self._good_since:
                 self.ghosts[location] = None
                 continue
             text = f"job {row.job_id}.{row.attempt} is {row.state.name} and lives on {process.node}"

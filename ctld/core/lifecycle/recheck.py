@@ -23,9 +23,7 @@ def recheck(state: ClusterState, jobs: Sequence[Job], now_us: int) -> None:
     """
     pending, is_long = state.pending, len(jobs) > AT_ONCE
     if is_long:
-        later = [job.job_id for job in jobs if not job.request.het_job_id]
-        pending.remove_many(later)
-        pending.outside.update(dict.fromkeys(later))
+        pending.defer([job.job_id for job in jobs if not job.request.het_job_id])
         state.timers.set(now_us, Timer.QUEUE_RECOVERY)
     for job in jobs:
         if not is_long or job.request.het_job_id:

@@ -210,6 +210,11 @@ class PendingColumns:
             self.table.job[row] = 0
             self._free.append(row)
 
+    def defer(self, job_ids: Sequence[int]) -> None:
+        """Removes the rows of pending jobs that get new ones soon, in this order (`outside`)."""
+        self.remove_many(job_ids)
+        self.outside.update(dict.fromkeys(job_ids))
+
     def remove_many(self, job_ids: Iterable[int]) -> None:
         """Removes jobs, as `remove` does one by one; the list of ready rows is read once."""
         keys, gone = self._keys, list[int]()
