@@ -10,7 +10,8 @@ and `REPLAY_COMPILED` says which one it is. `run_on_nodes` does the same on node
 (noderun_contract.py, `NODERUN_COMPILED`). The simulator uses both, the controller neither.
 
 `Ordering` orders the rows of long lists (ordering_reference.py, `ORDERING_COMPILED`). `Sharing` makes equal values of many
-records one object (sharing_reference.py, `SHARING_COMPILED`).
+records one object (sharing_reference.py, `SHARING_COMPILED`). `IdTable` has a number for each of many ids
+(idtable_reference.py, `IDTABLE_COMPILED`).
 """
 
 from _fastsched.contract import (
@@ -42,6 +43,7 @@ REPLAY_COMPILED: bool
 NODERUN_COMPILED: bool
 ORDERING_COMPILED: bool
 SHARING_COMPILED: bool
+IDTABLE_COMPILED: bool
 try:
     from _fastsched.plan import plan
 
@@ -93,6 +95,16 @@ except ModuleNotFoundError as absent:
     from _fastsched.sharing_reference import PlainSharing as Sharing  # type: ignore[assignment]  # it does the same
 
     SHARING_COMPILED = False
+try:
+    from _fastsched.idtable import IdTable
+
+    IDTABLE_COMPILED = True
+except ModuleNotFoundError as absent:
+    if absent.name != "_fastsched.idtable":
+        raise
+    from _fastsched.idtable_reference import PlainIdTable as IdTable  # type: ignore[assignment]  # it does the same
+
+    IDTABLE_COMPILED = False
 
 __all__ = [
     "BACKFILLS",
@@ -100,6 +112,7 @@ __all__ = [
     "COMPILED",
     "DEADLINE",
     "FOREVER",
+    "IDTABLE_COMPILED",
     "LICENSES",
     "MODES",
     "NODERUN_COMPILED",
@@ -119,6 +132,7 @@ __all__ = [
     "RESOURCES",
     "SHARING_COMPILED",
     "STARTED",
+    "IdTable",
     "Jobs",
     "NodeRun",
     "Nodes",

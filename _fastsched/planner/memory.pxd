@@ -7,9 +7,13 @@ from _fastsched.planner.basics cimport greater
 
 cdef extern from *:
     """
-    #define PLANNER_SPARE_BYTES ((size_t)64 << 20)
+    #define PLANNER_CHUNK_BYTES ((size_t)64 << 20)
+    #define PLANNER_SPARE_BYTES ((size_t)4 << 20)
     """
-    const size_t SPARE_BYTES "PLANNER_SPARE_BYTES"  # the most memory that is kept between passes
+    const size_t CHUNK_BYTES "PLANNER_CHUNK_BYTES"  # chunks double up to this
+    # The most memory that is kept between passes. One over a long queue needs more, which the system maps again in a small part
+    # of the pass's time.
+    const size_t SPARE_BYTES "PLANNER_SPARE_BYTES"
 
 
 cdef struct Chunk:

@@ -1,4 +1,4 @@
-"""The memory of a pass. It comes from chunks that live until the pass ends; the largest is kept for the next pass."""
+"""The memory of a pass. It comes from chunks that live until the pass ends; the largest that is not too large is kept for the next pass."""
 
 from libc.stdlib cimport free, malloc
 
@@ -18,28 +18,27 @@ cdef int borrow_spare_chunk(Arena* arena) except -1:
 
 
 cdef int give_back(Arena* arena) except -1:
-    """Frees all but the newest chunk, which is the largest."""
+    """Frees all but the newest chunk that may be kept, which is the largest of these."""
     global spare
     cdef Chunk* older
     cdef Chunk* chunk = arena.chunk
-    if chunk != NULL and spare == NULL and chunk.size <= SPARE_BYTES:
-        older = chunk.older
-        chunk.older = NULL
-        spare = chunk
-        chunk = older
     while chunk != NULL:
         older = chunk.older
-        free(chunk)
+        if spare == NULL and chunk.size <= SPARE_BYTES:
+            chunk.older = NULL
+            spare = chunk
+        else:
+            free(chunk)
         chunk = older
     arena.chunk = NULL
     return 0
 
 
 cdef int add_chunk(Arena* arena, size_t size) except -1 nogil:
-    """Makes room for at least this many bytes; each chunk is twice as large as the one before, up to what may be kept."""
+    """Makes room for at least this many bytes; each chunk is twice as large as the one before, up to a limit."""
     cdef size_t doubled = 2 * arena.chunk.size if arena.chunk != NULL else 0
     cdef Chunk* chunk
-    size = max(size, max(<size_t> 1 << 16, min(SPARE_BYTES, doubled)))
+    size = max(size, max(<size_t> 1 << 16, min(CHUNK_BYTES, doubled)))
     chunk = <Chunk*> malloc(sizeof(Chunk) + size)
     if chunk == NULL:
         with gil:

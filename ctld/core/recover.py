@@ -197,11 +197,9 @@ def _resume_work(state: ClusterState, loaded: LoadedState, now_us: int) -> None:
     node_events.recover(state, loaded.seen_at_us, now_us)
     state.open_intervals.reservations_touched = dict.fromkeys(state.reservations)
     reserve_spans.settle(state, now_us)
-    state.scheduling.flagged = {
-        job.job_id: None
-        for job in state.jobs.records()
-        if job.reason is not Reason.PRIORITY and job.state is JobState.PENDING and job.reason in PLANNER_REASONS
-    }
+    for job in state.jobs.records():
+        if job.reason is not Reason.PRIORITY and job.state is JobState.PENDING and job.reason in PLANNER_REASONS:
+            state.scheduling.flagged.put(job.job_id, 0)
 
 
 def _drained(rows: list[JobRow]) -> Iterator[JobRow]:

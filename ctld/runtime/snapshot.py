@@ -126,6 +126,7 @@ class Snapshot:
         self.steps: dict[int, dict[int, StepRow]] = {}  # of srun, by job id and step id: of the present attempt
         self.arrays: dict[int, ArrayRows] = {}
         self.counts: dict[JobState, int] = dict.fromkeys(JobState, 0)  # tasks by state
+        self._records: dict[int, int] = dict.fromkeys(JobState, 0)  # rows by state
         self.forecast: Forecast | None = None  # ctld.core.queue.planning.Forecast of the last whole pass
         self.revision = 0  # incremented with every batch
         self._changes: deque[tuple[int, tuple[int, ...]]] = deque()  # job ids of the last batches, by revision
@@ -189,6 +190,11 @@ class Snapshot:
             found = self._indexes[name] = Index(_INDEXED[name], self.jobs.values())
         return found
 
+    def are_most(self, states: Iterable[int]) -> bool:
+        """Whether at least half of the rows have one of these states. Then reading all takes as long as an index, without
+        its memory: 5 MB for 100,000 rows."""
+        return 2 * sum(self._records.get(state, 0) for state in set(states)) >= len(self.jobs)
+
     def _put_step(self, row: StepRow) -> None:
         steps = self.steps.setdefault(row.job_id, {})
         if steps and next(iter(steps.values())).attempt != row.attempt:
@@ -227,12 +233,14 @@ class Snapshot:
         old = self.jobs.get(row.job_id)
         if old is not None:
             self.counts[old.state] -= weight(old)
+            self._records[old.state] -= 1
         if row.array_job_id and (old is None or old.array_task_id != row.array_task_id):
             if row.array_job_id not in self.arrays:
                 self.arrays[row.array_job_id] = ArrayRows()
             self.arrays[row.array_job_id].enter(row)
         self.jobs[row.job_id] = row
         self.counts[row.state] += weight(row)
+        self._records[row.state] += 1
         for counts in (self.tally, self.queue):
             if counts is not None:
                 counts.move(old, row)
@@ -244,6 +252,7 @@ class Snapshot:
         if row is None:
             return
         self.counts[row.state] -= weight(row)
+        self._records[row.state] -= 1
         for counts in (self.tally, self.queue):
             if counts is not None:
                 counts.move(row, None)

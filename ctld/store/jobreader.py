@@ -3,6 +3,7 @@
 There are hundreds of thousands of them, so the reading itself is generated (rows.job_from); this class has the caches.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -10,6 +11,7 @@ import msgspec
 
 from _fastsched import Sharing
 from ctld.core.records.compact_request import read_request
+from ctld.core.records.job import JobRow
 from ctld.core.records.request import JobRequest
 from ctld.store import rows
 
@@ -42,10 +44,22 @@ class JobReader:
         self._requests: dict[bytes, JobRequest] = {}
         self._words: dict[object, object] = {}
         self._share = Sharing(self._words, _SHARED, _REPEATED, JobRequest(), msgspec.structs.force_setattr)
-        one = cast(rows.One, self._words.setdefault)  # what equals a value is of its type
-        caches = self._requests, self._request, one
-        self.read = partial(rows.job_from, *caches)
-        self.read_waiting = partial(rows.waiting_job_from, *caches)
+
+    # Made when asked for: as attributes they would refer to the reader, and its caches stay in memory (a start collects no
+    # cycles).
+
+    @property
+    def read(self) -> Callable[[rows.JobRowValues], JobRow]:
+        """Makes a JobRow of a row."""
+        return partial(rows.job_from, self._requests, self._request, self._one())
+
+    @property
+    def read_waiting(self) -> Callable[[rows.WaitingRowValues], JobRow]:
+        """Makes the row of a waiting job."""
+        return partial(rows.waiting_job_from, self._requests, self._request, self._one())
+
+    def _one(self) -> rows.One:
+        return cast(rows.One, self._words.setdefault)  # what equals a value is of its type
 
     def _request(self, request_json: bytes | None) -> JobRequest:
         """Decodes a request. The new record has no other user yet, so it may be modified although it is frozen."""

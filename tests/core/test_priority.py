@@ -12,6 +12,7 @@ from ctld.core.queue import associations, priority
 from ctld.core.records.decay import USAGE_ONE
 from ctld.core.records.events import JobSubmission, LoadConfig, UpdateJobs
 from ctld.core.records.request import JobRequest
+from ctld.core.state.pending import PendingColumns
 from penstock.values.config import Config, PartitionConfig
 from penstock.values.states import ALLOCATED_STATES, JobState
 from penstock.values.weights import parse_weights
@@ -36,6 +37,11 @@ def submit(world: World, user: str = "ann", **fields: object) -> int:
 
 def number(world: World, job_id: int) -> int:
     return priority.current(world.core.state, world.core.state.jobs[job_id])
+
+
+def ranked(pending: PendingColumns) -> list[tuple[int, int]]:
+    """Rank, negative, and job id of each row that is ready, in their order."""
+    return [(-(pending.rank_of_row(row) or 0), int(pending.table.job[row])) for row in pending.ready]
 
 
 def fill(world: World) -> int:
@@ -192,13 +198,13 @@ def test_the_bulk_calculation_is_the_formula_of_one_job(
         world.advance(pause_s)
     world.advance(301)
     state = world.core.state
-    before = list(state.pending.ready)
+    before = ranked(state.pending)
     numbers = {job_id: number(world, job_id) for job_id in state.jobs}
     for job in list(state.jobs.values()):
         refresh(state, job, world.now_us)
-    assert state.pending.ready == before
+    assert ranked(state.pending) == before
     assert {job_id: number(world, job_id) for job_id in state.jobs} == numbers
-    assert state.pending.ready == sorted(state.pending.ready)
+    assert before == sorted(before)
 
 
 def test_the_association_or_the_account_above_gives_its_priority() -> None:

@@ -155,7 +155,7 @@ def line(core: Core) -> dict[int, list[object]]:
     found: dict[int, list[object]] = {}
     for job in core.state.jobs.records():
         rows = [[column[row].tolist() for column in tables] for row in pending.rows_of(job.job_id)]
-        ready = [bool(pending.key_of(row)) for row in pending.rows_of(job.job_id)]
+        ready = [pending.rank_of_row(row) is not None for row in pending.rows_of(job.job_id)]
         found[job.job_id] = [job.reason, job.priority, job.eligible_at_us, rows, ready]
     return found
 

@@ -8,7 +8,7 @@ from bench.incore import CoreCluster, make_config
 from ctld.core.passes import schedule, wait_reasons
 from ctld.core.passes.wait_reasons import PLANNED, REASONS_PER_BATCH
 from ctld.core.records.events import LoadConfig, Tick
-from ctld.core.state.pending import ROW_MASK, PendingColumns, Shape, Terms
+from ctld.core.state.pending import PendingColumns, Shape, Terms
 from ctld.core.state.state import ClusterState
 from penstock.values.config import Config
 from penstock.values.reasons import NODES_NOT_FREE
@@ -122,6 +122,8 @@ def test_rows_in_order_are_those_of_the_keys(moves: list[tuple[int, str, int]]) 
             del held[job_id]
         else:
             pending.rerank((pending.table.job.astype("int64") * (rank + 1)) % 5)
-        assert pending.first(100).tolist() == [key & ROW_MASK for key in pending.ready]
-        assert pending.first(2).tolist() == [key & ROW_MASK for key in pending.ready[:2]]
-        assert pending.ready == sorted(pending.ready)
+        assert pending.first(100).tolist() == list(pending.ready)
+        assert pending.first(2).tolist() == list(pending.ready[:2])
+        keys = [(-(pending.rank_of_row(row) or 0), int(pending.table.job[row])) for row in pending.ready]
+        assert keys == sorted(keys)
+        assert [pending.place_of(-below, job_id) for below, job_id in keys] == list(range(len(keys)))

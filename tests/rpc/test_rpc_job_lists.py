@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from cli.listings.jobtable import JobTable, reader
 from ctld.core.records.compact_request import compact as compact_request
+from ctld.core.records.events import JobFilter
 from ctld.core.records.job import JobRow
 from ctld.core.records.request import JobRequest
 from ctld.core.records.waiting_row import compact
@@ -22,6 +23,7 @@ from ctld.core.state.layout import ClusterLayout
 from ctld.rpc.jobs import jobcolumns
 from ctld.rpc.jobs.alikejobs import AlikeJobs
 from ctld.rpc.jobs.jobinfo import details, encoded_details, estimate, job_info, nodes_estimated
+from ctld.rpc.jobs.listing import candidates
 from ctld.runtime.snapshot import Snapshot
 from penstock.client import Client
 from penstock.errors import PenstockError
@@ -347,6 +349,24 @@ def test_indexes_follow_the_rows():
     assert (ids("states", 0), ids("states", JobState.RUNNING)) == ([2, 3], [1])
     snapshot.apply(batch([], [1, 3, 99]))
     assert (ids("states", 0, JobState.RUNNING), ids("uids", 1), ids("partitions", "a", "b")) == ([2], [], [2])
+
+
+def test_states_that_most_rows_have_need_no_index(monkeypatch):
+    """It would take as much memory as the table of rows; reading all takes as long."""
+    asked, index = [], Snapshot.index
+    monkeypatch.setattr(Snapshot, "index", lambda self, name: asked.append(name) or index(self, name))
+    ended = [row(number, state=JobState.COMPLETED) for number in (1, 2)]
+    snapshot = Snapshot([*ended, row(3), row(4, state=JobState.RUNNING)])
+
+    def ids(**which):
+        return sorted(one.job_id for one in candidates(snapshot, JobFilter(**which), all_states=False))
+
+    every = [1, 2, 3, 4]
+    assert (ids(), ids(states=(JobState.PENDING, JobState.RUNNING)), asked) == (every, every, [])
+    snapshot.apply(batch([row(5, state=JobState.COMPLETED)]))
+    assert (ids(), ids(states=(JobState.RUNNING, 99)), asked) == ([3, 4], [4], ["states"] * 2)
+    snapshot.apply(batch([row(4, state=JobState.COMPLETED)], [1, 2, 5]))
+    assert ids() == [3, 4]
 
 
 def test_the_long_form_is_the_short_one_and_a_bit_more():

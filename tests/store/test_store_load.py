@@ -1,6 +1,7 @@
 """The loader: what the core starts with after any story is what the committed rows say."""
 
 from pathlib import Path
+from weakref import ref
 
 import pytest
 from effort import examples
@@ -14,6 +15,7 @@ from ctld.core.recover import ArrayCounts
 from ctld.core.state.job_step_table import ENDED_KEPT
 from ctld.store.committer import Store
 from ctld.store.errors import StoreError
+from ctld.store.jobreader import JobReader
 from penstock.values.config import Config
 from penstock.values.states import JobState
 from penstock.values.taskset import TaskSet
@@ -203,3 +205,12 @@ def test_of_a_job_with_very_many_steps_the_live_and_the_newest_are_read(any_stor
     assert [(s.job_id, s.attempt, s.step_id) for s in loaded] == [
         (2, 0, -5), (1, 0, -5), (1, 0, 5), *((1, 0, i) for i in range(count - ENDED_KEPT, count)),
     ]  # fmt: skip
+
+
+def test_a_reader_of_rows_is_gone_after_its_use() -> None:
+    """A start collects no cycles: its caches would stay, 1 MB and more with a long queue."""
+    reader = JobReader()
+    waiting, other = reader.read_waiting, reader.read
+    kept = ref(reader)
+    del waiting, other, reader
+    assert kept() is None

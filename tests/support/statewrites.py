@@ -24,7 +24,7 @@ from ctld.core.state.reason_backlog import ReasonBacklog
 from ctld.core.state.state import ClusterState
 
 MUTATORS = frozenset((
-    "add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert", "pop", "popitem", "popleft",
+    "add", "append", "appendleft", "clear", "discard", "drop", "extend", "extendleft", "insert", "pop", "popitem", "popleft",
     "remove", "reverse", "setdefault", "sort", "update",
 ))  # fmt: skip
 #: Calls that write their first argument: accounts/draft.py.

@@ -9,7 +9,6 @@ of the nodes and the jobs on them (queue/node_demand.py), reservations, licenses
 Improvements are found by planning the changed job at the job's own position in the queue (hints.py, queue/whatif.py).
 """
 
-from bisect import bisect_left
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +41,6 @@ from ctld.core.queue.whatif import Probe, Settled, granted, placed, probe_later,
 from ctld.core.records.events import Actor
 from ctld.core.records.job import Job
 from ctld.core.reservations.view import choices
-from ctld.core.state.pending import RANK_MAX, ROW_BITS, ROW_MASK
 from ctld.core.state.shares import GPU_KINDS
 from ctld.core.state.state import ClusterState
 from penstock.values.duration import format_elapsed
@@ -207,26 +205,26 @@ class RankedQueue:
 
     def __init__(self, state: ClusterState, job: Job) -> None:
         pending = state.pending
-        self._keys = pending.ready
+        self._pending = pending
         self._job_id = job.job_id
         partition_of = [(row, state.partition_list[pending.partition[row]]) for row in pending.rows_of(job.job_id)]
-        keys = (pending.key_of(row) for row, _ in partition_of)
-        self._mine = sorted(bisect_left(self._keys, key) for key in keys if key)
+        ranks = ((row, pending.rank_of_row(row)) for row, _ in partition_of)
+        self._mine = sorted(pending.place_of(rank, job.job_id, row) for row, rank in ranks if rank is not None)
         self._own = sorted(
             (self.position(priority.rank(state, job, partition)), row) for row, partition in partition_of
         )
 
     def position(self, rank: int) -> int:
         """How many rows of other jobs precede one of this job with this rank."""
-        at = bisect_left(self._keys, ((RANK_MAX - rank) << 64) | (self._job_id << ROW_BITS))
+        at = self._pending.place_of(rank, self._job_id)
         return at - sum(index < at for index in self._mine)
 
     def with_own(self, end: int) -> tuple[Rows, Bits]:
         """Returns the first `end` rows of others with the job's own inserted at their positions, and the indexes of its
         own."""
         end = max([end, *(position for position, _ in self._own)])
-        keys = self._keys[: end + len(self._mine)]
-        front = np.array([key & ROW_MASK for i, key in enumerate(keys) if i not in self._mine][:end], np.int64)
+        first = self._pending.first(end + len(self._mine))
+        front = np.delete(first, [at for at in self._mine if at < len(first)])[:end]
         positions = [position for position, _ in self._own]
         rows = np.insert(front, positions, [row for _, row in self._own])
         return rows, np.insert(np.zeros(len(front), np.bool_), positions, True)

@@ -110,5 +110,5 @@ def check(state: ClusterState) -> None:
             not waiting or all(job.state not in _HOLDS for job in active),
             f"job {het_id}: some components have started and others have not",
         )
-        ranks = {state.pending.key_of(row) >> 64 for job in waiting for row in state.pending.rows_of(job.job_id)}
+        ranks = {state.pending.rank_of_row(row) for job in waiting for row in state.pending.rows_of(job.job_id)}
         need(len(ranks) <= 1, f"job {het_id}: its components are ready apart from each other")

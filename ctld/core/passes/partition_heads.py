@@ -54,7 +54,7 @@ def _heads(pending: PendingColumns, rows: npt.NDArray[np.int64], partitions: npt
     places = []
     for partition in np.unique(partitions):
         there = np.flatnonzero(partitions == partition)
-        places.append(next((place for place in there if pending.key_of(int(rows[place]))), -1))
+        places.append(next((place for place in there if pending.rank_of_row(int(rows[place])) is not None), -1))
     return [int(rows[place]) for place in sorted(places) if place >= 0]
 
 

@@ -11,11 +11,10 @@ is that of their ids, as without slices: it decides who ages first (limits/ages.
 A change that concerns many jobs, such as a partition's state, uses the same slices (lifecycle/recheck.py).
 """
 
-from itertools import islice
-
 from ctld.core.lifecycle.lost_licenses import keep_back
 from ctld.core.lifecycle.ready import enter_many, refresh
 from ctld.core.records.job import Job
+from ctld.core.state.pending import Outside
 from ctld.core.state.state import ClusterState
 from ctld.core.state.timers import Timer
 from penstock.values.states import JobState
@@ -29,12 +28,11 @@ SLICE = 1_000
 def begin(state: ClusterState, now_us: int) -> None:
     """Creates the rows of pending jobs: of the first at once, of the others with `enter_slice`."""
     pending = [job for job in state.jobs.records() if job.state is JobState.PENDING]
-    state.pending.outside = {job.job_id: None for job in pending[AT_ONCE:] if not job.request.het_job_id}
-    for job in pending:
-        if job.job_id not in state.pending.outside:
-            own = state.jobs.own(job)
-            keep_back(state, own, now_us)
-            refresh(state, own, now_us)
+    state.pending.outside = Outside(job.job_id for job in pending[AT_ONCE:] if not job.request.het_job_id)
+    for job in (*pending[:AT_ONCE], *(job for job in pending[AT_ONCE:] if job.request.het_job_id)):
+        own = state.jobs.own(job)
+        keep_back(state, own, now_us)
+        refresh(state, own, now_us)
     if state.pending.outside:
         state.timers.set(now_us, Timer.QUEUE_RECOVERY)
 
@@ -44,8 +42,7 @@ def enter_slice(state: ClusterState, now_us: int) -> None:
     outside = state.pending.outside
     state.pending.reserve(AT_ONCE + len(outside))  # once, in the first slice: later ones have fewer jobs left
     jobs: list[Job] = []
-    for job_id in list(islice(outside, SLICE)):
-        del outside[job_id]
+    for job_id in outside.take(SLICE):
         job = state.jobs.look(job_id)
         if job is not None:
             jobs.append(keep_back(state, job, now_us) if job.request.licenses else job)
@@ -53,5 +50,5 @@ def enter_slice(state: ClusterState, now_us: int) -> None:
     if outside:
         state.timers.set(now_us, Timer.QUEUE_RECOVERY)
     else:
-        state.pending.outside = {}  # one that is emptied keeps its memory
+        state.pending.outside = Outside()  # one that is emptied keeps its memory
         state.changed()

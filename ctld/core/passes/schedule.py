@@ -44,7 +44,6 @@ from ctld.core.reservations.view import crosses
 from ctld.core.state.devices import all_devices, cpus_left, pick_cpus, pick_devices
 from ctld.core.state.forecast import Forecast
 from ctld.core.state.leaves import leaf_mates
-from ctld.core.state.pending import RANK_MAX
 from ctld.core.state.shares import GPU, pick_share, share_wanted
 from ctld.core.state.state import ClusterState
 from ctld.core.state.timers import Timer
@@ -463,8 +462,8 @@ def _above_limited(state: ClusterState, rows: Rows) -> Rows:
             index = state.partition_list.index(partition)
             highest[index] = max(highest.get(index, 0), rank(state, job, partition))
     partitions = state.pending.partition[rows].tolist()
-    keys = [RANK_MAX - (state.pending.key_of(row) >> 64) for row in rows.tolist()]
-    kept = [highest.get(part, 0) <= own for part, own in zip(partitions, keys, strict=True)]
+    ranks = state.pending.ranks_of(rows)
+    kept = [highest.get(part, 0) <= own for part, own in zip(partitions, ranks, strict=True)]
     return rows[np.array(kept, np.bool_)] if kept else rows
 
 

@@ -78,7 +78,7 @@ def _give(state: ClusterState, backlog: ReasonBacklog, job_id: int, reason: Reas
 def _take_back(state: ClusterState, backlog: ReasonBacklog, job_id: int) -> None:
     job = state.jobs.look(job_id)
     if job is None or not _waits(state, job):
-        state.scheduling.flagged.pop(job_id, None)
+        state.scheduling.flagged.drop(job_id)
     elif job_id not in backlog.written and job_id not in backlog.newer:
         _set_reason(state, job, Reason.PRIORITY)
 
@@ -102,8 +102,10 @@ def apply_reasons(
     written in slices (`write_more_reasons`).
     """
     scheduling = state.scheduling
-    flagged = list(scheduling.flagged)
-    if seen is not None and flagged:
+    flagged: list[int] = []
+    if seen is None:
+        flagged = scheduling.flagged.ids()
+    elif scheduling.flagged:
         flagged = [job_id for job_id in seen if job_id in scheduling.flagged]
     if not reasons and not flagged and not left_out and (seen is None or scheduling.reason_backlog is None):
         scheduling.reason_backlog = None
@@ -168,9 +170,9 @@ def _set_reason(state: ClusterState, job: Job, reason: Reason, detail: str = "")
     if reason is Reason.BAD_CONSTRAINTS and job.request.switches_max:
         reason = Reason.RESOURCES  # it gives up --switches after a time
     if reason is Reason.PRIORITY:
-        state.scheduling.flagged.pop(job.job_id, None)
+        state.scheduling.flagged.drop(job.job_id)
     else:
-        state.scheduling.flagged[job.job_id] = None
+        state.scheduling.flagged.put(job.job_id, 0)
     set_reason(state, job, reason, detail)
 
 

@@ -1,27 +1,27 @@
 """The pending jobs as columns: a row for each way in which a job may run (its partitions, its alternatives).
 
-`ready` holds the rows that may start now, as sorted integers whose low bits are the row, so that a pass takes the first
-n without sorting. Rows of jobs that are held, wait for a dependency, a begin time or their array's limit keep their
-shape but are not in `ready`.
+`ready` holds the rows that may start now, in order of rank, then of job id, so that a pass takes the first n without
+sorting. Rows of jobs that are held, wait for a dependency, a begin time or their array's limit keep their shape but are
+not in `ready`. Numbers by row are in arrays: as Python's integers, those of 100,000 jobs took 7 MB more.
 
 A `Shape` is shared by many jobs; `Terms` are a job's own.
 """
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from _fastsched import contract
+from _fastsched import IdTable, contract
 
 ROW_BITS = 24  # 16 M pending rows: more than MaxJobCount allows
-ROW_MASK = (1 << ROW_BITS) - 1
-LOW_MASK = (1 << 64) - 1  # the job id above the row
 #: Ranks are 48 bits: partition tier above priority, both 16 + 32 bits as in Slurm.
 RANK_MAX = (1 << 48) - 1
+#: Of a row that is not in `ready`.
+NOT_READY = -1
 ROWS_FIRST = 64
 #: Later than any window ends.
 NO_DEADLINE = 2 * contract.FOREVER
@@ -87,6 +87,35 @@ class KnownShapes:
         self.sized.clear()
 
 
+class Outside:
+    """Ids of jobs, taken from the front. An array: a dict of 100,000 takes 5 MB."""
+
+    __slots__ = ("_at", "_ids")
+
+    def __init__(self, ids: Iterable[int] = ()) -> None:
+        self._ids = array("q", ids)
+        self._at = 0  # so many have been taken
+
+    def __len__(self) -> int:
+        return len(self._ids) - self._at
+
+    def __contains__(self, job_id: int) -> bool:
+        """For checks: reads all of them."""
+        return job_id in self._ids[self._at :]
+
+    def append(self, ids: Iterable[int]) -> None:
+        """Adds ids that are not there yet, at the end."""
+        known = dict.fromkeys(self._ids[self._at :])
+        known.update(dict.fromkeys(ids))
+        self._ids, self._at = array("q", known), 0
+
+    def take(self, most: int) -> Sequence[int]:
+        """Removes the first ids, `most` of them, and returns them."""
+        found = self._ids[self._at : self._at + most]
+        self._at += len(found)
+        return found
+
+
 class PendingColumns:
     """Rows of pending jobs. `table.job[row]` is the job id, 0 = free row."""
 
@@ -94,12 +123,13 @@ class PendingColumns:
         self._lengths = {"G": gres_kinds, "L": license_kinds, "J": ROWS_FIRST}
         self._free: list[int] = []
         self._size = 0
-        self.ready: list[int] = []
+        self.ready = array("q")  # rows: 100,000 of them are copied in a tenth of a ms
         self.has_copies = False  # a row has stood for several jobs
-        self.outside: dict[int, None] = {}  # pending jobs that may have no rows yet (passes/queue_recovery.py)
-        self._ready_rows = array("q")  # the row of each key in `ready`: 100,000 of them are copied in a tenth of a ms
-        self._keys: list[int] = []  # by row: its key in `ready`, 0 = absent
-        self._rows_of: dict[int, int | tuple[int, ...]] = {}  # a single row is stored as a plain number
+        self.outside = Outside()  # pending jobs that may have no rows yet (passes/queue_recovery.py)
+        self._ready_below = array("q")  # of each row in `ready`: RANK_MAX - its rank
+        self._below = array("q")  # by row: the same, NOT_READY = it is not in `ready`
+        self._row_of = IdTable()  # the first row of each job
+        self._all_of: dict[int, tuple[int, ...]] = {}  # all rows of jobs with several
         self._written: list[Shape] = []  # by row: the shape in its columns; new columns hold zeros
         zeros = {name: 0 for name in Shape._fields} | {"gres": (0,) * gres_kinds, "licenses": (0,) * license_kinds}
         self._zeros = Shape(**zeros)  # type: ignore[arg-type]
@@ -131,20 +161,23 @@ class PendingColumns:
     def add(self, job_id: int, given: Ways, terms: Terms) -> None:
         """Adds the rows of a pending job: one (partition index, shape) each. Not ready until `set_ready`."""
         if len(given) == 1:
-            row = self._rows_of[job_id] = self._take_row()
+            row = self._take_row()
+            self._row_of.put(job_id, row)
             self._fill(row, job_id, *given[0], terms)
             return
         # In ascending order, so that of alternatives with the same start the first in the list wins.
         rows = sorted(self._take_row() for _ in given)
         for row, (partition, shape) in zip(rows, given, strict=True):
             self._fill(row, job_id, partition, shape, terms)
-        self._rows_of[job_id] = rows[0] if len(rows) == 1 else tuple(rows)
+        if rows:
+            self._row_of.put(job_id, rows[0])
+            self._all_of[job_id] = tuple(rows)
 
     def _take_row(self) -> int:
         if self._free:
             return self._free.pop()
         self._size += 1
-        self._keys.append(0)
+        self._below.append(NOT_READY)
         self._written.append(self._zeros)
         if self._size > self._lengths["J"]:
             self._grow()
@@ -176,7 +209,9 @@ class PendingColumns:
         """
         is_new = not self._free
         rows = [self._take_row() for _ in job_ids]
-        self._rows_of.update(zip(job_ids, rows, strict=True))
+        put = self._row_of.put
+        for job_id, row in zip(job_ids, rows, strict=True):
+            put(job_id, row)
         t, at = self.table, np.array(rows, np.int64)
         shapes = [shape for _, shape in ways]
         fields = tuple(zip(*shapes, strict=True))
@@ -194,40 +229,45 @@ class PendingColumns:
 
     def has_rows(self, job_id: int) -> bool:
         """Whether the job has rows."""
-        return self._rows_of.get(job_id, ()) != ()
+        return job_id in self._row_of
 
     def rows_of(self, job_id: int) -> tuple[int, ...]:
         """Returns the job's rows, one for each way in which it may run; empty = it has none."""
-        rows = self._rows_of.get(job_id, ())
-        return (rows,) if isinstance(rows, int) else rows
+        row = self._row_of.get(job_id)
+        if row < 0:
+            return ()
+        return (self._all_of.get(job_id) or (row,)) if self._all_of else (row,)
 
     def remove(self, job_id: int) -> None:
         """Removes a job that is no longer pending."""
-        rows = self._rows_of.pop(job_id, ())
-        for row in (rows,) if isinstance(rows, int) else rows:
-            if self._keys[row]:
-                self._unready(row)
+        for row in self.rows_of(job_id):
+            self._unready(row)
             self.table.job[row] = 0
             self._free.append(row)
+        self._row_of.drop(job_id)
+        self._all_of.pop(job_id, None)
 
     def defer(self, job_ids: Sequence[int]) -> None:
         """Removes the rows of pending jobs that get new ones soon, in this order (`outside`)."""
         self.remove_many(job_ids)
-        self.outside.update(dict.fromkeys(job_ids))
+        self.outside.append(job_ids)
 
-    def remove_many(self, job_ids: Iterable[int]) -> None:
+    def remove_many(self, job_ids: Sequence[int]) -> None:
         """Removes jobs, as `remove` does one by one; the list of ready rows is read once."""
-        keys, gone = self._keys, list[int]()
+        gone = [row for job_id in job_ids for row in self.rows_of(job_id)]
         for job_id in job_ids:
-            rows = self._rows_of.pop(job_id, ())
-            gone += (rows,) if isinstance(rows, int) else rows
-        self.table.job[gone] = 0
-        for row in gone:
-            keys[row] = 0
+            self._row_of.drop(job_id)
+            self._all_of.pop(job_id, None)
+        if not gone:
+            return
         gone.sort(reverse=True)  # the lowest is taken first
         self._free += gone
-        self.ready = [key for key in self.ready if keys[key & ROW_MASK] == key]
-        self._ready_rows = array("q", [key & ROW_MASK for key in self.ready])
+        self.table.job[gone] = 0
+        below = np.frombuffer(self._below, np.int64)
+        below[gone] = NOT_READY
+        rows = self.first(len(self.ready))
+        kept = rows[below[rows] != NOT_READY]
+        self.ready, self._ready_below = array("q", kept.tobytes()), array("q", below[kept].tobytes())
 
     def set_ready(self, job_id: int, ranks: Iterable[int | None], count: int, eligible_s: int = 0) -> None:
         """Makes a job ready: `count` copies, with one rank for each of its rows (higher first; None = not in that one)."""
@@ -239,17 +279,14 @@ class PendingColumns:
                 continue
             self.table.count[row] = count
             self.eligible_s[row] = eligible_s
-            key = ((RANK_MAX - rank) << 64) | (job_id << ROW_BITS) | row
-            if self._keys[row] == key:
+            below = RANK_MAX - rank
+            if self._below[row] == below:
                 continue
-            if self._keys[row]:
-                self._unready(row)
-            self._keys[row] = key
-            at = len(self.ready)
-            if at and key < self.ready[-1]:
-                at = bisect_left(self.ready, key)
-            self.ready.insert(at, key)
-            self._ready_rows.insert(at, row)
+            self._unready(row)
+            self._below[row] = below
+            at = self._place(below, (job_id << ROW_BITS) | row)
+            self.ready.insert(at, row)
+            self._ready_below.insert(at, below)
 
     def set_ready_many(
         self,
@@ -264,18 +301,36 @@ class PendingColumns:
         self.has_copies = self.has_copies or max(counts) > 1
         self.table.count[at] = counts
         self.eligible_s[at] = eligible_s
-        new = [
-            ((RANK_MAX - rank) << 64) | (job_id << ROW_BITS) | row
-            for rank, job_id, row in zip(ranks, job_ids, rows, strict=True)
-        ]
-        for row, key in zip(rows, new, strict=True):
-            self._keys[row] = key
-        new.sort()
-        first = bisect_left(self.ready, new[0])
-        if first < len(self.ready):
-            new = sorted([*self.ready[first:], *new])  # two sorted parts, which are merged
-        self.ready[first:] = new
-        self._ready_rows[first:] = array("q", [key & ROW_MASK for key in new])
+        below = RANK_MAX - np.array(ranks, np.int64)
+        np.frombuffer(self._below, np.int64)[at] = below
+        low = (np.array(job_ids, np.int64) << ROW_BITS) | at
+        best = min(zip(below.tolist(), low.tolist(), strict=True))
+        first = self._place(*best)
+        self._order(first, np.concatenate((np.array(self.ready[first:], np.int64), at)))
+
+    def _order(self, first: int, rows: npt.NDArray[np.int64]) -> None:
+        """Replaces what is in `ready` from position `first` on by these rows, in their order."""
+        below, low = np.frombuffer(self._below, np.int64)[rows], self._low(rows)
+        order = np.argsort(below, kind="stable")  # which merges two sorted parts
+        steps, ties = np.diff(below[order]), np.diff(low[order])
+        if (ties[steps == 0] < 0).any():
+            order = np.lexsort((low, below))
+        self.ready[first:] = array("q", rows[order].tobytes())
+        self._ready_below[first:] = array("q", below[order].tobytes())
+
+    def _low(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Returns the order of rows of one rank: job ids, above the rows."""
+        return (self.table.job[rows].astype(np.int64) << ROW_BITS) | rows
+
+    def _place(self, below: int, low: int) -> int:
+        """Returns how many ready rows come before one of this rank, job id and row."""
+        known, job = self._ready_below, self.table.job
+        end = len(known)
+        if not end or (known[-1], (job.item(self.ready[-1]) << ROW_BITS) | self.ready[-1]) < (below, low):
+            return end
+        first = bisect_left(known, below)
+        end = bisect_right(known, below, first)
+        return bisect_left(self.ready, low, first, end, key=lambda row: (job.item(row) << ROW_BITS) | row)
 
     def set_count(self, job_id: int, count: int) -> bool:
         """Sets the number of copies of a job that is ready. Returns whether it is."""
@@ -286,15 +341,11 @@ class PendingColumns:
 
     def rerank(self, ranks: npt.NDArray[np.int64]) -> None:
         """Gives all ready rows new ranks at once: `ranks` by row, higher first. Ties by job id."""
+        if not self.ready:
+            return
         rows = self.first(len(self.ready))
-        high, low = RANK_MAX - ranks[rows], (self.table.job[rows].astype(np.int64) << ROW_BITS) | rows
-        order = np.lexsort((low, high))
-        pairs = zip(high[order].tolist(), low[order].tolist(), strict=True)
-        self.ready = [(above << 64) | below for above, below in pairs]
-        keys = self._keys
-        self._ready_rows = array("q", rows[order].tobytes())
-        for row, key in zip(self._ready_rows, self.ready, strict=True):
-            keys[row] = key
+        np.frombuffer(self._below, np.int64)[rows] = RANK_MAX - ranks[rows]
+        self._order(0, rows)
 
     def set_waiting(self, job_id: int) -> None:
         """Makes a job not ready, for a reason other than resources."""
@@ -302,20 +353,30 @@ class PendingColumns:
             self._unready(row)
 
     def _unready(self, row: int) -> None:
-        key = self._keys[row]
-        if key:
-            self._keys[row] = 0
-            at = bisect_left(self.ready, key)
-            assert self.ready[at] == key
-            del self.ready[at], self._ready_rows[at]
+        below = self._below[row]
+        if below != NOT_READY:
+            at = self._place(below, (self.table.job.item(row) << ROW_BITS) | row)
+            assert self.ready[at] == row
+            del self.ready[at], self._ready_below[at]
+            self._below[row] = NOT_READY
 
     def ready_rows(self, job_id: int) -> list[int]:
         """Returns the job's ready rows."""
-        return [row for row in self.rows_of(job_id) if self._keys[row]]
+        return [row for row in self.rows_of(job_id) if self._below[row] != NOT_READY]
 
-    def key_of(self, row: int) -> int:
-        """Returns the row's key in `ready`; 0 = it is not ready."""
-        return self._keys[row]
+    def rank_of_row(self, row: int) -> int | None:
+        """Returns the rank of a row that is ready, of another one None."""
+        below = self._below[row]
+        return None if below == NOT_READY else RANK_MAX - below
+
+    def ranks_of(self, rows: npt.NDArray[np.int64]) -> list[int]:
+        """Returns the ranks of rows that are ready."""
+        below = self._below
+        return [RANK_MAX - below[row] for row in rows.tolist()]
+
+    def place_of(self, rank: int, job_id: int, row: int = 0) -> int:
+        """Returns how many ready rows come before one of this rank, job and row."""
+        return self._place(RANK_MAX - rank, (job_id << ROW_BITS) | row)
 
     def gres_of(self, row: int) -> tuple[int, ...]:
         """Returns the GRES that the row needs on each node, by column; empty = none."""
@@ -324,20 +385,17 @@ class PendingColumns:
 
     def rank_of(self, job_id: int) -> int | None:
         """Returns the highest rank of its ready rows; None if there is none."""
-        lowest = min((key for row in self.rows_of(job_id) if (key := self._keys[row])), default=0)
-        return RANK_MAX - (lowest >> 64) if lowest else None
+        ranks = (self.rank_of_row(row) for row in self.rows_of(job_id))
+        return max((rank for rank in ranks if rank is not None), default=None)
 
     def is_ready(self, job_id: int) -> bool:
         """Whether one of the job's rows is ready."""
-        rows = self._rows_of.get(job_id, ())
-        if isinstance(rows, int):
-            return self._keys[rows] != 0
-        return any(self._keys[row] for row in rows)
+        return any(self._below[row] != NOT_READY for row in self.rows_of(job_id))
 
     def last_ready(self) -> tuple[int, int]:
         """Returns job id and row of the lowest rank among the ready ones, of which there must be one."""
-        low = self.ready[-1] & LOW_MASK
-        return low >> ROW_BITS, low & ROW_MASK
+        row = self.ready[-1]
+        return self.table.job.item(row), row
 
     def first_in(self, partitions: Sequence[int], limit: int) -> list[int]:
         """Returns the jobs of up to `limit` ready rows of these partitions (indices), highest rank first."""
@@ -347,7 +405,7 @@ class PendingColumns:
 
     def first(self, limit: int) -> npt.NDArray[np.int64]:
         """Returns rows of the first `limit` ready jobs, highest rank first; ties by job id."""
-        rows = self._ready_rows[:limit]  # a copy: the array cannot grow while a view of it exists
+        rows = self.ready[:limit]  # a copy: the array cannot grow while a view of it exists
         return np.frombuffer(rows, np.int64) if rows else np.zeros(0, np.int64)
 
 

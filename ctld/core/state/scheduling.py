@@ -1,5 +1,6 @@
 """State that scheduling passes keep from one to the next (passes/schedule.py, passes/wait_reasons.py)."""
 
+from _fastsched import IdTable
 from ctld.core.state.forecast import Forecast
 from ctld.core.state.policy import BackfillPolicy
 from ctld.core.state.reason_backlog import ReasonBacklog
@@ -21,7 +22,7 @@ class Scheduling:
         self.layout_revision = 0  # plans older than this use other node numbers
         self.rows_seen = 0  # total of all quick passes: for sdiag
         self.forecast: Forecast | None = None  # of the last pass that saw the whole queue
-        self.flagged: dict[int, None] = {}  # ready jobs whose reason is not Priority
+        self.flagged = IdTable()  # ready jobs whose reason is not Priority: all of them, when no node is up
         self.reason_backlog: ReasonBacklog | None = None  # results of the last full pass that are not written yet
         self.reasons_timer = False  # the timer is set
         self.full_pass_in_flight = False

@@ -77,7 +77,8 @@ def candidates(snapshot: Snapshot, which: JobFilter, all_states: bool) -> list[J
     if which.unknown_user:
         return []
     states = which.states or (() if all_states else sorted(ACTIVE_STATES))
-    by_key = {"uids": which.uids, "states": states, "partitions": which.partitions}
+    few = () if snapshot.are_most(states) else states
+    by_key = {"uids": which.uids, "states": few, "partitions": which.partitions}
     indexes = [(snapshot.index(name), keys) for name, keys in by_key.items() if keys]
     if not indexes:
         return list(snapshot.jobs.values())
