@@ -28,8 +28,8 @@ def share() -> None:
 
     def create_engine(*args: Any, **options: Any) -> Engine:
         made = create(*args, **options)
-        made.dialect = made.pool._dialect = first.dialect
-        made._compiled_cache = first._compiled_cache
+        made.dialect = made.pool._dialect = first.dialect  # private: no argument takes a dialect
+        made._compiled_cache = first._compiled_cache  # private: nor a cache for all of an engine
         return made
 
     vars(dialect)["create_engine"] = create_engine
