@@ -25,11 +25,12 @@ def share() -> None:
     first = create("sqlite://")
     first.connect().close()  # the dialect learns from its first connection what the library can do
     first.dispose()
+    compiled: dict[Any, Any] = {}
 
     def create_engine(*args: Any, **options: Any) -> Engine:
         made = create(*args, **options)
-        made.dialect = made.pool._dialect = first.dialect  # private: no argument takes a dialect
-        made._compiled_cache = first._compiled_cache  # private: nor a cache for all of an engine
+        made.dialect = first.dialect
+        made.update_execution_options(compiled_cache=compiled)
         return made
 
     vars(dialect)["create_engine"] = create_engine
