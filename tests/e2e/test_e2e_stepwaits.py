@@ -19,9 +19,9 @@ def start(cluster: LiveCluster, *words: str) -> subprocess.Popen[bytes]:
 
 
 def test_a_step_is_warned_before_its_own_limit(cluster: LiveCluster) -> None:
-    words = ("-N2", "--ntasks-per-node=1", "--mem=100", "--time=1:00")
+    words = ("-N2", "--ntasks-per-node=1", "--mem=100", "--time=2:00")
     done = cluster.run(
-        "salloc", "-Q", *words, "sh", "-c", f'{SRUN} --time=0:50 --signal=USR1@44 sh -c "$0"', UNTIL_USR1
+        "salloc", "-Q", *words, "sh", "-c", f'{SRUN} --time=1:00 --signal=USR1@50 sh -c "$0"', UNTIL_USR1
     )
     assert (done.status, sorted(done.out.split("\n"))) == (7, ["", "up", "up", "usr1 0", "usr1 1"])
 

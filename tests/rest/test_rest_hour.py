@@ -22,7 +22,7 @@ from patience import END_S
 SLURM, DB, OWN = "/slurm/v0.0.46", "/slurmdb/v0.0.46", "/penstock/v1"
 HOUR_S = 3600 if FULL else 240
 #: Idle connections to the controller are closed soon.
-REUSE_S = 10.0
+REUSE_S = 4.0
 IDLE = ClusterConf(more=JWT.more, constants={"ctld.rpc.callconnection:IDLE_S": 2 * REUSE_S})
 POLLER_S = 10
 PORTAL_S = 5

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import compiledsql
 import grpc
 import grpc.aio
 from livecluster import free_ports
@@ -36,6 +37,7 @@ from penstock.v1 import common_pb2, controller_pb2, node_pb2, node_pb2_grpc
 from penstock.values.refusals import Code
 from penstock.values.requestkey import new_request_key
 
+compiledsql.share()
 EOF: object = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
 ROOT = Path(__file__).parents[2]
 #: The user of the tests, who runs the controller and is its administrator.

@@ -1,4 +1,5 @@
-"""The process that warmstart.py starts: it has imported a program, and forks one that runs it for each request.
+"""The process that warmstart.py starts: it has imported a program, and forks one that runs it for each request. If that is the
+controller, it has also compiled the statements of its start (compiledsql.py).
 
     warmprocess.py FD MODULE...
 
@@ -94,6 +95,10 @@ def main() -> None:
     fd, *modules = sys.argv[1:]
     for name in (*ALWAYS, *modules):
         importlib.import_module(name)
+    if "ctld.main" in modules:
+        from compiledsql import compile_start
+
+        compile_start()
     gc.collect()
     gc.freeze()  # else the first collection of each child would touch, and so copy, every page
     request = next_request(socket.socket(fileno=int(fd)), parent_fd)
