@@ -107,7 +107,8 @@ class Outside:
         """Adds ids that are not there yet, at the end."""
         known = dict.fromkeys(self._ids[self._at :])
         known.update(dict.fromkeys(ids))
-        self._ids, self._at = array("q", known), 0
+        self._ids = array("q", known)
+        self._at = 0
 
     def take(self, most: int) -> Sequence[int]:
         """Removes the first ids, `most` of them, and returns them."""
@@ -267,7 +268,8 @@ class PendingColumns:
         below[gone] = NOT_READY
         rows = self.first(len(self.ready))
         kept = rows[below[rows] != NOT_READY]
-        self.ready, self._ready_below = array("q", kept.tobytes()), array("q", below[kept].tobytes())
+        self.ready = array("q", kept.tobytes())
+        self._ready_below = array("q", below[kept].tobytes())
 
     def set_ready(self, job_id: int, ranks: Iterable[int | None], count: int, eligible_s: int = 0) -> None:
         """Makes a job ready: `count` copies, with one rank for each of its rows (higher first; None = not in that one)."""
