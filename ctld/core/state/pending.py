@@ -105,9 +105,9 @@ class Outside:
 
     def append(self, ids: Iterable[int]) -> None:
         """Adds ids that are not there yet, at the end."""
-        known = dict.fromkeys(self._ids[self._at :])
-        known.update(dict.fromkeys(ids))
-        self._ids = array("q", known)
+        if self:
+            ids = dict.fromkeys((*self._ids[self._at :], *ids))
+        self._ids = array("q", ids)
         self._at = 0
 
     def take(self, most: int) -> Sequence[int]:
@@ -255,10 +255,12 @@ class PendingColumns:
 
     def remove_many(self, job_ids: Sequence[int]) -> None:
         """Removes jobs, as `remove` does one by one; the list of ready rows is read once."""
-        gone = [row for job_id in job_ids for row in self.rows_of(job_id)]
+        gone = [row for row in map(self._row_of.get, job_ids) if row >= 0]
+        for job_id in job_ids if self._all_of else ():
+            gone += self._all_of.pop(job_id, ())[1:]  # their first row is there
+        drop = self._row_of.drop
         for job_id in job_ids:
-            self._row_of.drop(job_id)
-            self._all_of.pop(job_id, None)
+            drop(job_id)
         if not gone:
             return
         gone.sort(reverse=True)  # the lowest is taken first
