@@ -246,20 +246,27 @@ class Link:
             pause_s = min(pause_s * 2, REFUSED_PAUSE_MAX_S if is_refused else PAUSE_MAX_S)
 
     async def _attempt(self, link: int) -> BaseException:
-        """Runs one stream, from the connection to its end; returns the error."""
+        """Runs one stream, from the connection to its end; returns the error.
+
+        It has a task of its own, because a task group that ends with an error drops a cancellation that comes at the
+        same time, and leaves its own request to cancel behind (seen with Python 3.11).
+        """
         self._given_up = self._loop.create_future()
+        stream = self._loop.create_task(self._outcome(link))
         try:
-            return await self._outcome(link)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():  # the daemon is stopping
-                raise
-            return LinkError("the stream was cancelled")  # gRPC's term for a call that this side ended
+            await asyncio.wait([stream])
+        except asyncio.CancelledError:  # the daemon is stopping
+            stream.cancel()
+            await asyncio.wait([stream])
+            raise
         finally:
             if self._given_up.done():
                 self._given_up.exception()  # marks it as retrieved
             else:
                 self._given_up.cancel()
+        if stream.cancelled():
+            return LinkError("the stream was cancelled")  # gRPC's term for a call that this side ended
+        return stream.result()
 
     async def _outcome(self, link: int) -> BaseException:
         error: BaseException = LinkError("closed by the controller")

@@ -149,6 +149,26 @@ def test_17_the_controller_ends_it_in_each_phase(tmp_path) -> None:
     run(tmp_path, story, Breaking)
 
 
+@pytest.mark.parametrize("turns", range(6))
+def test_17_the_daemon_stops_while_its_stream_ends(tmp_path, turns) -> None:
+    """As in `penstock down`: the task opened streams forever, and the daemon ended by SIGKILL."""
+
+    async def whole() -> None:
+        async with FakeController(f"unix:{tmp_path / 'ctld'}") as fake:
+            node = Node(fake, tmp_path)
+            async with asyncio.timeout(ANSWER_S):
+                while not fake.heartbeats:  # all parts of the session run
+                    await asyncio.sleep(0)
+            node.link.drop(1, "the stream ends")
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            node.task.cancel()
+            done, _ = await asyncio.wait([node.task], timeout=ANSWER_S)
+            assert done and node.task.cancelled()
+
+    asyncio.run(whole())
+
+
 def test_16_a_refusal_is_logged_once_and_asked_for_ever_more_rarely(tmp_path, monkeypatch, caplog) -> None:
     pauses: list[float] = []
 
